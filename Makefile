@@ -11,7 +11,7 @@ help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(WEIR) ## build Weir and start every gate on loopback, with its data in weir-data/
-	@command -v qemu-system-x86_64 >/dev/null && [ ! -e target/guest/initrd ] && guest/build || true
+	@command -v qemu-system-x86_64 >/dev/null && [ ! -e target/guest/root.squashfs ] && guest/build || true
 	@exec $(WEIR) up --demo
 
 guest: ## build the guest in which samples run, from Debian packages, into target/guest

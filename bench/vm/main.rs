@@ -76,7 +76,7 @@ struct Bench {
 impl Bench {
     fn new(accelerator: Accelerator) -> Bench {
         let guest = std::path::absolute("target/guest").expect("a path");
-        assert!(guest.join("initrd").exists(), "no guest in {}: run `make guest`", guest.display());
+        assert!(guest.join("root.squashfs").exists(), "no guest in {}: run `make guest`", guest.display());
         let plugin = Plugin::parse(MANIFEST, Path::new("/")).expect("a manifest of ours");
         Bench { home: tempfile::tempdir().expect("a folder"), guest, accelerator, plugin }
     }
@@ -91,7 +91,7 @@ impl Bench {
         let settings = |number| VmSettings {
             name: format!("vm{number}"),
             boot: Boot::Kernel { kernel: self.guest.join("vmlinuz"), initrd: self.guest.join("initrd") },
-            memory_mib: 192,
+            memory_mib: 256,
             tags: Vec::new(),
             plugins: Vec::new(),
             revert,

@@ -128,7 +128,9 @@ fn odd_told(odd: &[(String, Oddity)], findings: &mut Findings<'_>) -> Vec<Value>
         match oddity {
             Oddity::Inconsistent(_) => findings.suspicious("inconsistent", &*what),
             Oddity::EmbeddedObject => findings.suspicious("embedded", &*what),
-            Oddity::Encrypted => findings.info("locked", &*what),
+            // What is behind a lock, or in a form that nobody here opens, was seen by nobody.
+            Oddity::Encrypted => findings.unknown("locked", &*what),
+            Oddity::Closed(_) | Oddity::Unreadable(_) => findings.unknown("not opened", &*what),
             _ => findings.info("odd", &*what),
         }
         told.push(json!({ "place": place, "what": shown(&what, 300) }));
@@ -236,7 +238,7 @@ mod tests {
         assert_eq!(full["password"], "infected");
         let (children, lines, full) = opened("a.zip", &fixtures::hello_in_zip_of_another_password());
         assert!(children.is_empty() && full["password"].is_null());
-        assert!(lines.contains(&(Level::Info, "locked has a password that is not known".into())), "{lines:?}");
+        assert!(lines.contains(&(Level::Unknown, "locked has a password that is not known".into())), "{lines:?}");
     }
 
     #[test]

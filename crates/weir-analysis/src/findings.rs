@@ -120,6 +120,11 @@ impl<'k> Findings<'k> {
         self.say(Level::Safe, predicate, &Into::<String>::into(value));
     }
 
+    /// Why nobody can say that it is harmless: something of it was not looked at.
+    pub fn unknown(&mut self, predicate: &str, value: impl Into<String>) {
+        self.say(Level::Unknown, predicate, &Into::<String>::into(value));
+    }
+
     fn say(&mut self, level: Level, predicate: &str, value: &str) {
         let line = Taxonomy {
             level,

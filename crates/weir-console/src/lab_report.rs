@@ -8,7 +8,7 @@ use crate::html::Html;
 use crate::words::{count, size};
 use weir_lab::job::{Level, Report, Taxonomy};
 use weir_lab::operations::{ResultLine, SamplePage};
-use weir_lab::report::{Acted, Merged};
+use weir_lab::report::{Acted, Merged, Technique};
 
 /// Lines of one list.
 const LINES_MAX: usize = 500;
@@ -35,7 +35,7 @@ pub(crate) fn page(merged: &Merged) -> Html {
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
          <meta name=\"referrer\" content=\"no-referrer\"><title>{}</title>{}</head><body><h1>{}</h1><p>{} <span class=\"faint\">sample {}, {}</span></p>\
          {}<h2>The sample</h2><table><tr><th>SHA-256</th><td><code>{}</code></td></tr><tr><th>Type</th><td>{}</td></tr>\
-         <tr><th>Size</th><td>{}</td></tr><tr><th>Handed in by</th><td>{}</td></tr></table>{}{}{}{}</body></html>",
+         <tr><th>Size</th><td>{}</td></tr><tr><th>Handed in by</th><td>{}</td></tr></table>{}{}{}{}{}</body></html>",
         cut(name),
         Html::style(STYLE),
         cut(name),
@@ -49,6 +49,7 @@ pub(crate) fn page(merged: &Merged) -> Html {
         cut(&sample.submitter),
         parts(merged),
         merged.behaviour.iter().map(|(sample, acted)| ran(*sample, acted)).collect::<Html>(),
+        techniques(merged),
         behaviour::indicators(&merged.iocs, BOUNDS),
         std::iter::once(&merged.page).chain(&merged.parts).map(findings).collect::<Html>()
     )
@@ -97,6 +98,15 @@ fn parts(merged: &Merged) -> Html {
     )
 }
 
+/// What of it is known in MITRE's ATT&CK. Text only, as everywhere here: nothing is to be clicked.
+fn techniques(merged: &Merged) -> Html {
+    let row = |technique: &Technique| {
+        let findings = cut(&technique.findings.join("; "));
+        html!("<tr><td><code>{}</code></td><td>{}</td><td>{}</td></tr>", technique.id, technique.name, findings)
+    };
+    titled("Techniques (MITRE ATT&CK)", merged.techniques.iter().take(LINES_MAX).map(row).collect())
+}
+
 fn ran(sample: i64, acted: &Acted) -> Html {
     html!("<h2>What sample {} did</h2>{}", sample, behaviour::draw(acted, BOUNDS))
 }
@@ -131,6 +141,7 @@ fn lines(result: &ResultLine) -> Vec<Html> {
         let level = match finding.level {
             Level::Info => "info",
             Level::Safe => "safe",
+            Level::Unknown => "doubt",
             Level::Suspicious => "suspicious",
             Level::Malicious => "malicious",
         };

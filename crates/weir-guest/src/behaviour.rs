@@ -14,6 +14,9 @@ pub const OUTPUT_MAX: usize = 4096;
 /// What a sample did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Behaviour {
+    /// The sample's own file in the guest; empty where an agent does not say it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sample: String,
     /// How its first process ended, or that it was still watched at the end.
     #[serde(default)]
     pub ended: String,
@@ -91,7 +94,7 @@ pub struct FileChange {
 pub struct Network {
     /// Who; 0 if that is not known.
     pub pid: u32,
-    /// `connect`, `send`, `dns`, `http`, `talk` (the first line of something else) or `listen`.
+    /// `connect`, `send`, `dns`, `http`, `talk` (a line of something else) or `listen`.
     pub what: String,
     /// An address with its port, or the name that was asked for.
     pub to: String,
@@ -129,6 +132,11 @@ pub struct Persistence {
 /// | `loads` | nothing: a module for the kernel |
 /// | `reboots` | nothing |
 /// | `fails-to-run` | a file that is there and is no program of this guest |
+/// | `not-run` | why the sample itself did not run |
+/// | `becomes` | the program that a process became which had been another one before |
+/// | `missing` | a command or interpreter that was looked for and is not in this guest |
+/// | `sleeps` | how long it wanted to wait, such as `3600 s`; the agent has made it short |
+/// | `second-stage` | the link of a program that the agent gave out and that ran |
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Act {

@@ -12,6 +12,8 @@ pub(crate) enum Stop {
     Always,
     /// It stops if any of these bits of this argument is set.
     IfAny(u32, u32),
+    /// It stops if none of these bits of this argument is set.
+    UnlessAny(u32, u32),
     /// It does not happen: it would be a way around the agent.
     Never(i32),
     /// The same if any of these bits of this argument is set.
@@ -41,6 +43,12 @@ enum Call {
     Write(PathAt),
     Delete(PathAt),
     Rename(PathAt, PathAt),
+    /// Looks whether a file is there.
+    Look(PathAt),
+    /// The argument with the time.
+    Sleep(usize),
+    /// Arguments: clock, flags, time.
+    SleepByClock,
     Mode(PathAt),
     /// The argument with the open file.
     ModeOfOpen(usize),
@@ -76,8 +84,21 @@ const CLONE_UNTRACED: u32 = 0x0080_0000;
 /// A filter that answers in place of ours (`SECCOMP_FILTER_FLAG_NEW_LISTENER`).
 const NEW_LISTENER: u32 = 8;
 
+/// The call is about an open file and not about a path.
+const EMPTY_PATH: u32 = 0x1000;
+
 /// All of them.
-pub(crate) static CALLS: [Entry; 46] = [
+pub(crate) static CALLS: [Entry; 54] = [
+    // Where shells look for commands.
+    entry(4, 195, Stop::Always, Call::Look((None, 0))),
+    entry(262, 300, Stop::UnlessAny(3, EMPTY_PATH), Call::Look((Some(0), 1))),
+    entry(332, 383, Stop::UnlessAny(2, EMPTY_PATH), Call::Look((Some(0), 1))),
+    entry(21, 33, Stop::Always, Call::Look((None, 0))),
+    entry(269, 307, Stop::Always, Call::Look((Some(0), 1))),
+    entry(439, 439, Stop::Always, Call::Look((Some(0), 1))),
+    // Times of 32-bit programs have another form, and are left as they are.
+    entry(35, 0, Stop::Always, Call::Sleep(0)),
+    entry(230, 0, Stop::Always, Call::SleepByClock),
     entry(59, 11, Stop::Always, Call::Execute((None, 0))),
     entry(322, 358, Stop::Always, Call::Execute((Some(0), 1))),
     entry(2, 5, Stop::Always, Call::Open((None, 0), 1)),
@@ -153,6 +174,13 @@ pub(crate) enum Deed {
         to: i32,
         signal: i32,
     },
+    /// Whether a command of this name is there.
+    Look(String),
+    /// Where the time is, and the clock if that is a point of time and not a span.
+    Sleep {
+        at: u64,
+        until: Option<i32>,
+    },
     /// Another, or itself.
     Trace(Option<i32>),
     Session,
@@ -184,6 +212,12 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
         Call::Write(at) => path(at).map(Deed::Write),
         Call::Delete(at) => path(at).map(Deed::Delete),
         Call::Rename(from, to) => Some(Deed::Rename(path(from)?, path(to)?)),
+        Call::Look(at) => path(at).filter(|path| command(path).is_some()).map(Deed::Look),
+        Call::Sleep(at) => Some(Deed::Sleep { at: arguments[at], until: None }),
+        Call::SleepByClock => {
+            let until = (arguments[1] & libc::TIMER_ABSTIME as u64 != 0).then_some(arguments[0] as i32);
+            Some(Deed::Sleep { at: arguments[2], until })
+        }
         Call::Mode(at) => path(at).map(Deed::Setuid),
         Call::ModeOfOpen(at) => peek::open_path(pid, arguments[at] as i32).map(Deed::Setuid),
         Call::OldSocket => {
@@ -209,6 +243,14 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
         Call::Reboot => Some(Deed::Reboot),
         Call::Refused => None,
     }
+}
+
+/// The command that a path would be, if it is one of a folder of commands. Names with a dot are files that interpreters look for beside
+/// themselves.
+pub(crate) fn command(path: &str) -> Option<&str> {
+    let folders = ["/usr/local/sbin/", "/usr/local/bin/", "/usr/sbin/", "/usr/bin/", "/sbin/", "/bin/"];
+    let name = folders.iter().find_map(|folder| path.strip_prefix(folder))?;
+    (!name.is_empty() && !name.contains(['/', '.'])).then_some(name)
 }
 
 fn opens(path: String, flags: u64) -> Option<Deed> {
@@ -290,6 +332,20 @@ mod tests {
         assert_eq!(of("/etc/passwd", 0o2_000_000), None);
         assert_eq!((trace(0, 9), trace(1, 9)), (Some(Deed::Trace(None)), None));
         assert_eq!(trace(16, 9), Some(Deed::Trace(Some(9))));
+    }
+
+    #[test]
+    fn commands_are_told_from_other_files() {
+        for (path, expected) in [
+            ("/usr/bin/curl", Some("curl")),
+            ("/bin/sh", Some("sh")),
+            ("/usr/bin/pyvenv.cfg", None),
+            ("/usr/bin/lib/python3", None),
+            ("/usr/lib/x", None),
+            ("/bin/", None),
+        ] {
+            assert_eq!(command(path), expected, "{path}");
+        }
     }
 
     #[test]

@@ -36,23 +36,20 @@ pub(crate) fn program() -> BpfProgram {
 fn table(number: impl Fn(&crate::calls::Entry) -> u32, trace: u32) -> BpfProgram {
     // Calls of x32 are of the same architecture and have numbers of their own: this guest does not know them.
     let mut program = vec![load(NUMBER), at_least(X32, 0, 1), end(ERROR | libc::ENOSYS.cast_unsigned())];
-    let if_any = |program: &mut BpfProgram, number: u32, (argument, bits): (u32, u32), verdict: u32| {
-        program.extend([
-            equal(number, 0, 4),
-            load(ARGUMENTS + 8 * argument),
-            any(bits, 0, 1),
-            end(verdict),
-            end(ALLOW),
-        ]);
+    let if_any = |program: &mut BpfProgram, number: u32, (argument, bits): (u32, u32), (yes, no): (u32, u32)| {
+        program.extend([equal(number, 0, 4), load(ARGUMENTS + 8 * argument), any(bits, 0, 1), end(yes), end(no)]);
     };
     let error = |errno: i32| ERROR | errno.cast_unsigned();
     for entry in CALLS.iter().filter(|entry| number(entry) != 0) {
         let number = number(entry);
         match entry.stop {
             Stop::Always => program.extend([equal(number, 0, 1), end(trace)]),
-            Stop::IfAny(argument, bits) => if_any(&mut program, number, (argument, bits), trace),
+            Stop::IfAny(argument, bits) => if_any(&mut program, number, (argument, bits), (trace, ALLOW)),
+            Stop::UnlessAny(argument, bits) => if_any(&mut program, number, (argument, bits), (ALLOW, trace)),
             Stop::Never(errno) => program.extend([equal(number, 0, 1), end(error(errno))]),
-            Stop::NeverIfAny(argument, bits, errno) => if_any(&mut program, number, (argument, bits), error(errno)),
+            Stop::NeverIfAny(argument, bits, errno) => {
+                if_any(&mut program, number, (argument, bits), (error(errno), ALLOW));
+            }
         }
     }
     program.push(end(ALLOW));
@@ -115,6 +112,9 @@ mod tests {
         assert_eq!(verdict(&program, 257, ARCH_X86_64, none), TRACE, "openat, also for reading: it may be a secret");
         assert_eq!(verdict(&program, 90, ARCH_X86_64, [0, 0o755, 0, 0, 0, 0]), ALLOW, "chmod");
         assert_eq!(verdict(&program, 90, ARCH_X86_64, [0, 0o4755, 0, 0, 0, 0]), TRACE, "chmod u+s");
+        assert_eq!(verdict(&program, 262, ARCH_X86_64, none), TRACE, "newfstatat of a path");
+        assert_eq!(verdict(&program, 262, ARCH_X86_64, [3, 0, 0, 0x1000, 0, 0]), ALLOW, "newfstatat of an open file");
+        assert_eq!(verdict(&program, 230, ARCH_X86_64, none), TRACE, "clock_nanosleep");
         assert_eq!(verdict(&program, 44, ARCH_X86_64, none), ALLOW, "sendto without an address");
         assert_eq!(verdict(&program, 42, ARCH_X86_64, none), TRACE, "connect");
         assert_eq!(verdict(&program, 11, ARCH_I386, none), TRACE | SHORT, "execve of the 32-bit world");

@@ -1,11 +1,14 @@
 //! All of the internet that a sample meets: every name has an address, every address answers.
 //!
-//! Every address is this machine (`guest/init`). A port is served from the moment that a sample calls it; what speaks HTTP
-//! gets a small page, what else comes is read and thrown away. Nothing leaves: there is no other interface.
+//! Every address is this machine (`guest/init`). A port is served from the moment that a sample calls it; what speaks HTTP, with or
+//! without TLS, gets a page or a program, what speaks something else is answered in its words. Nothing leaves: there is no other interface.
 
+use crate::conversation::{Conversation, LINE_MAX, WORDS_MAX};
 use crate::record::Record;
+use crate::stage::{self, STAGES_MAX};
+use crate::tls::Tls;
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,16 +22,19 @@ const SERVED_MAX: usize = 128;
 const CONNECTIONS_MAX: usize = 64;
 /// A connection that says nothing for so long is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
-const HEAD_MAX: usize = 16 * 1024;
-/// How much of something that is not HTTP is told.
-const WORDS_MAX: usize = 200;
-const STACK: usize = 128 * 1024;
-const PAGE: &[u8] = b"HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: text/html\r\nContent-Length: 14\r\nConnection: close\r\n\r\n<html></html>\n";
+/// Whoever says nothing for so long is told something.
+const SILENCE: Duration = Duration::from_millis(2500);
+/// Where clients speak first and would be confused; slow ones are slow on a busy machine.
+const CLIENTS_FIRST: [u16; 7] = [80, 443, 3128, 8000, 8080, 8443, 8888];
+const HEAD_MAX: usize = 64 * 1024;
+/// How much of what is handed over with a request is waited for.
+const BODY_MAX: usize = 32 * 1024;
+const STACK: usize = 256 * 1024;
 
 /// The internet.
 #[derive(Debug)]
 pub(crate) struct Internet {
-    record: Arc<Record>,
+    server: Server,
     served: Mutex<BTreeSet<(bool, SocketAddr)>>,
     connections: Arc<AtomicUsize>,
 }
@@ -36,8 +42,8 @@ pub(crate) struct Internet {
 impl Internet {
     /// With what nearly every sample calls.
     pub(crate) fn start() -> Internet {
-        let (record, served, connections) = Default::default();
-        let internet = Internet { record, served, connections };
+        let server = Server { record: Arc::default(), tls: Arc::new(Tls::start()), stages: Arc::default() };
+        let internet = Internet { server, served: Mutex::default(), connections: Arc::default() };
         internet.expect(SocketAddr::from(([192, 0, 2, 53], 53)));
         for port in [80, 443, 8080] {
             internet.expect(SocketAddr::from(([192, 0, 2, 1], port)));
@@ -46,7 +52,14 @@ impl Internet {
     }
 
     pub(crate) fn record(&self) -> &Record {
-        &self.record
+        &self.server.record
+    }
+
+    /// A stage that was given out has made its file: this process carries it out.
+    pub(crate) fn stage_ran(&self, pid: u32, path: &str) {
+        let stages = self.server.stages.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = stage::number(path).and_then(|number| stages.get(number)).map_or("a link", String::as_str);
+        self.record().acts(pid, "second-stage", link);
     }
 
     /// A sample is about to call this address: somebody should be there. This machine itself is as empty as any.
@@ -68,16 +81,16 @@ impl Internet {
 
     fn serve(&self, at: SocketAddr) {
         let Ok(listener) = TcpListener::bind(at) else { return };
-        let (record, connections) = (Arc::clone(&self.record), Arc::clone(&self.connections));
+        let (server, connections) = (self.server.clone(), Arc::clone(&self.connections));
         start(move || {
             for stream in listener.incoming().flatten() {
                 if connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
                     connections.fetch_sub(1, Ordering::AcqRel);
                     continue;
                 }
-                let (record, connections) = (Arc::clone(&record), Arc::clone(&connections));
+                let (server, connections) = (server.clone(), Arc::clone(&connections));
                 let serve = move || {
-                    converse(stream, &record);
+                    server.converse(stream);
                     connections.fetch_sub(1, Ordering::AcqRel);
                 };
                 start(serve);
@@ -87,7 +100,7 @@ impl Internet {
 
     fn resolve(&self, at: SocketAddr) {
         let Ok(socket) = UdpSocket::bind(at) else { return };
-        let record = Arc::clone(&self.record);
+        let record = Arc::clone(&self.server.record);
         start(move || {
             let mut question = [0; 1500];
             loop {
@@ -105,58 +118,172 @@ fn start(work: impl FnOnce() + Send + 'static) {
     let _ = thread::Builder::new().stack_size(STACK).spawn(work);
 }
 
-/// Serves one connection.
-fn converse(mut stream: TcpStream, record: &Record) {
-    let _ = stream.set_read_timeout(Some(PATIENCE));
-    let Ok(at) = stream.local_addr() else { return };
-    let at = SocketAddr::new(at.ip().to_canonical(), at.port());
-    let (mut head, mut piece, mut told) = (Vec::new(), [0; 2048], false);
-    while let Ok(length @ 1..) = stream.read(&mut piece) {
-        // What has said something else, or too much, is only read.
-        if told || head.len() >= HEAD_MAX {
-            continue;
+/// What a server needs to know.
+#[derive(Debug, Clone)]
+struct Server {
+    record: Arc<Record>,
+    tls: Arc<Option<Tls>>,
+    stages: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// Serves one connection.
+    fn converse(&self, stream: TcpStream) {
+        let Ok(at) = stream.local_addr() else { return };
+        let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+        let conversation = Conversation::new(at.port());
+        let _ = stream.set_read_timeout(Some(Server::patience(&conversation, at)));
+        if let Some(greeting) = conversation.greeting() {
+            let _ = (&stream).write_all(greeting.as_bytes());
         }
-        head.extend_from_slice(&piece[..length]);
-        if let Some((request, host)) = request(&head) {
-            record.requests(at, request, host);
-            let _ = stream.write_all(PAGE);
-            return;
+        let mut first = [0; 3];
+        let length = stream.peek(&mut first).unwrap_or(0);
+        match (&first[..length], &*self.tls) {
+            (&[0x16, 3, _], Some(tls)) => {
+                if let Some(stream) = tls.accept(stream) {
+                    self.serve(stream, at, conversation, "https");
+                }
+            }
+            _ => self.serve(stream, at, conversation, "http"),
         }
-        if let Some(words) = other_words(&head) {
-            record.talks(at, words);
-            told = true;
+    }
+
+    /// The patience with somebody who says nothing: shells wait for orders.
+    fn patience(conversation: &Conversation, at: SocketAddr) -> Duration {
+        let is_told = conversation.greeting().is_none() && !CLIENTS_FIRST.contains(&at.port());
+        if is_told { SILENCE } else { PATIENCE }
+    }
+
+    fn serve(&self, mut stream: impl Read + Write, at: SocketAddr, mut conversation: Conversation, scheme: &str) {
+        let (mut heard, mut piece) = (Vec::new(), [0; 4096]);
+        let (mut is_request, mut orders) = (None, Some(conversation.orders()));
+        loop {
+            let length = match stream.read(&mut piece) {
+                Ok(length @ 1..) => length,
+                // It waits, and so it is told something, once.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let told = orders.take().filter(|_| Server::patience(&conversation, at) == SILENCE);
+                    if told.is_none_or(|orders| stream.write_all(orders.as_bytes()).is_err()) {
+                        break;
+                    }
+                    continue;
+                }
+                _ => break,
+            };
+            heard.extend_from_slice(&piece[..length]);
+            if *is_request.get_or_insert_with(|| begins_like_a_request(&heard)) {
+                if let Some(request) = request(&heard) {
+                    let _ = stream.write_all(&self.respond(at, &request, scheme));
+                    let _ = stream.flush();
+                    return;
+                }
+                if heard.len() < HEAD_MAX {
+                    continue;
+                }
+            }
+            while let Some(line) = next_line(&mut heard) {
+                let reply = conversation.hear(&line);
+                reply.told.into_iter().for_each(|words| self.record.talks(at, words));
+                let sent = stream.write_all(reply.answer.as_bytes()).and_then(|()| stream.flush());
+                if reply.over || sent.is_err() {
+                    return;
+                }
+            }
         }
+        // What has no end of its line was said, too.
+        if !heard.is_empty() {
+            let reply = conversation.hear(&String::from_utf8_lossy(&heard));
+            reply.told.into_iter().for_each(|words| self.record.talks(at, words));
+        }
+    }
+
+    /// The answer to a request: a page, or a second stage.
+    fn respond(&self, at: SocketAddr, request: &Request, scheme: &str) -> Vec<u8> {
+        self.record.requests(at, request.line(scheme), request.host.clone());
+        let host = if request.host.is_empty() { at.to_string() } else { request.host.clone() };
+        let number = {
+            let mut stages = self.stages.lock().unwrap_or_else(PoisonError::into_inner);
+            if stages.len() < STAGES_MAX {
+                stages.push(format!("{scheme}://{host}{}", request.path));
+            }
+            stages.len() - 1
+        };
+        let (body, kind) = match request.method.as_str() {
+            "POST" | "PUT" => (b"{\"status\":\"ok\"}\n".to_vec(), "application/json"),
+            _ => stage::content(&request.path, &request.agent, number),
+        };
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        let mut answer = head.into_bytes();
+        if request.method != "HEAD" {
+            answer.extend(body);
+        }
+        answer
     }
 }
 
-/// The first line of what is no request, once it is there.
-fn other_words(head: &[u8]) -> Option<String> {
-    if head.starts_with(&[0x16, 3]) {
-        return Some("TLS".into());
-    }
-    let end = head.iter().position(|byte| *byte == b'\n').or((head.len() >= WORDS_MAX).then_some(WORDS_MAX))?;
-    let line = String::from_utf8_lossy(&head[..end.min(WORDS_MAX)]);
-    let is_request = line.trim_end().rsplit(' ').next().is_some_and(|last| last.starts_with("HTTP/"));
-    (!is_request)
-        .then(|| line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned())
+/// The next line of what was heard, taken out; one that is too long is cut.
+fn next_line(heard: &mut Vec<u8>) -> Option<String> {
+    let end = heard.iter().position(|byte| *byte == b'\n').or((heard.len() >= LINE_MAX).then_some(LINE_MAX - 1))?;
+    let line: Vec<u8> = heard.drain(..=end).collect();
+    Some(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// Method and path, and the host that was named, once a whole head is there.
-fn request(head: &[u8]) -> Option<(String, String)> {
-    let text = String::from_utf8_lossy(head);
-    let end = text.find("\r\n\r\n").or_else(|| text.find("\n\n"))?;
-    let mut lines = text[..end].lines();
+/// Whether these are the first bytes of a request: a verb in capitals, a space, and a path or a link.
+fn begins_like_a_request(heard: &[u8]) -> bool {
+    let verbs = ["GET ", "POST ", "HEAD ", "PUT ", "DELETE ", "OPTIONS ", "PATCH ", "CONNECT "];
+    let text = String::from_utf8_lossy(heard);
+    let first = text.lines().next().unwrap_or_default();
+    let rest = verbs.iter().find_map(|verb| first.strip_prefix(verb));
+    rest.is_some_and(|rest| rest.starts_with(['/', 'h', '*'])) || verbs.iter().any(|verb| verb.starts_with(&*text))
+}
+
+/// A request whose whole head, and as much of its body as anybody reads, has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Request {
+    method: String,
+    path: String,
+    host: String,
+    agent: String,
+    body: String,
+}
+
+impl Request {
+    /// As it is told: what was asked, and what was handed over.
+    fn line(&self, scheme: &str) -> String {
+        let secure = if scheme == "https" { " (TLS)" } else { "" };
+        let body = if self.body.is_empty() { String::new() } else { format!(" {}", self.body) };
+        let line = format!("{} {}{secure}{body}", self.method, self.path);
+        line.chars().filter(|c| !c.is_control()).take(TEXT_MAX).collect()
+    }
+}
+
+/// The request, once it is there.
+fn request(heard: &[u8]) -> Option<Request> {
+    let find = |end: &[u8]| heard.windows(end.len()).position(|window| window == end).map(|at| (at, end.len()));
+    let (end, gap) = find(b"\r\n\r\n").or_else(|| find(b"\n\n"))?;
+    let head = String::from_utf8_lossy(&heard[..end]);
+    let mut lines = head.lines();
     let mut words = lines.next()?.split(' ');
-    let (method, path, version) = (words.next()?, words.next()?, words.next()?);
-    if !version.starts_with("HTTP/") {
-        return None;
-    }
-    let host = lines.find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("host").then(|| value.trim().chars().take(255).collect())
-    });
-    let request = format!("{method} {path}").chars().filter(|c| !c.is_control()).take(TEXT_MAX).collect();
-    Some((request, host.unwrap_or_default()))
+    let (method, path) = (words.next()?, words.next()?);
+    let field = |wanted: &str| {
+        let named = head.lines().skip(1).find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case(wanted).then(|| value.trim().chars().take(255).collect::<String>())
+        });
+        named.unwrap_or_default()
+    };
+    let body = &heard[end + gap..];
+    let wanted = field("content-length").parse::<usize>().unwrap_or(0).min(BODY_MAX);
+    (body.len() >= wanted).then(|| Request {
+        method: method.to_owned(),
+        path: path.chars().take(TEXT_MAX).collect(),
+        host: field("host"),
+        agent: field("user-agent"),
+        body: String::from_utf8_lossy(&body[..wanted.min(WORDS_MAX)]).into_owned(),
+    })
 }
 
 /// An address for every name; nothing for other questions.
@@ -232,21 +359,34 @@ mod tests {
     #[test]
     fn requests_are_read_when_they_are_whole() {
         assert_eq!(request(b"GET /x HTTP/1.1\r\nHost: a.example\r\n"), None);
-        let whole = request(b"GET /x HTTP/1.1\r\nHost: a.example\r\n\r\n");
-        assert_eq!(whole, Some(("GET /x".into(), "a.example".into())));
-        assert_eq!(request(b"NICK bot\r\n\r\n"), None);
-        assert_eq!(other_words(b"GET /x HTTP/1.1\r\nHost:"), None);
-        assert_eq!(other_words(b"NICK bot\r\nUSER x"), Some("NICK bot".into()));
-        assert_eq!(other_words(b"{\"method\":"), None, "the line is not there yet");
-        assert_eq!(other_words(&[b'x'; 300]).map(|words| words.len()), Some(WORDS_MAX));
-        assert_eq!(other_words(b"\x16\x03\x01\x02"), Some("TLS".into()));
+        let whole = request(b"GET /x HTTP/1.1\r\nHost: a.example\r\nUser-Agent: curl\r\n\r\n").unwrap();
+        assert_eq!(
+            (whole.line("http").as_str(), whole.host.as_str(), whole.agent.as_str()),
+            ("GET /x", "a.example", "curl")
+        );
+        let begun = b"POST /p HTTP/1.1\r\ncontent-length: 5\r\n\r\nabc";
+        assert_eq!(request(begun), None);
+        let posted = request(&[&begun[..], b"de"].concat()).unwrap();
+        assert_eq!(posted.line("https"), "POST /p (TLS) abcde");
+        for (heard, is) in [
+            (&b"GET /x"[..], true),
+            (b"GE", true),
+            (b"GET http://a/ HTTP/1.0", true),
+            (b"NICK bot\r\n", false),
+            (b"{\"id\":1}", false),
+        ] {
+            assert_eq!(begins_like_a_request(heard), is, "{}", String::from_utf8_lossy(heard));
+        }
     }
 
     #[test]
-    fn the_page_says_its_length() {
-        let text = std::str::from_utf8(PAGE).unwrap();
-        let body = text.split_once("\r\n\r\n").unwrap().1;
-        assert!(text.contains(&format!("Content-Length: {}\r\n", body.len())));
+    fn lines_are_taken_one_by_one_and_cut() {
+        let mut heard = b"NICK bot\r\nUSER x".to_vec();
+        assert_eq!(next_line(&mut heard).as_deref(), Some("NICK bot\r\n"));
+        assert_eq!((next_line(&mut heard), heard.as_slice()), (None, &b"USER x"[..]));
+        let mut long = vec![b'x'; LINE_MAX + 5];
+        assert_eq!(next_line(&mut long).map(|line| line.len()), Some(LINE_MAX));
+        assert_eq!(long.len(), 5);
         assert!(!address_of("x").is_loopback());
     }
 }

@@ -3,6 +3,7 @@
 //! `weir-guest launch USER PROGRAM` is what it starts to become the sample.
 
 mod calls;
+mod conversation;
 mod dropped;
 mod filter;
 mod internet;
@@ -10,9 +11,13 @@ mod launch;
 mod peek;
 mod persistence;
 mod port;
+mod program;
 mod record;
 mod serve;
+mod sleep;
+mod stage;
 mod sys;
+mod tls;
 mod trace;
 mod watch;
 

@@ -1,8 +1,8 @@
 //! Reading in the memory of a stopped process, and what its paths mean.
 
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
-use std::io::IoSliceMut;
+use std::io::{IoSlice, IoSliceMut};
 use std::path::{Component, Path, PathBuf};
 use weir_guest::behaviour::TEXT_MAX;
 
@@ -14,6 +14,12 @@ pub(crate) fn bytes(pid: i32, at: u64, length: usize) -> Option<Vec<u8>> {
     let remote = [RemoteIoVec { base: at as usize, len: length }];
     let read = process_vm_readv(Pid::from_raw(pid), &mut [IoSliceMut::new(&mut into)], &remote).ok()?;
     (read == length).then_some(into)
+}
+
+/// Writes into the memory of a stopped process; whether it worked.
+pub(crate) fn write(pid: i32, at: u64, bytes: &[u8]) -> bool {
+    let remote = [RemoteIoVec { base: at as usize, len: bytes.len() }];
+    process_vm_writev(Pid::from_raw(pid), &[IoSlice::new(bytes)], &remote).is_ok_and(|written| written == bytes.len())
 }
 
 /// Text that ends with a zero, cut where it is too long.

@@ -1,7 +1,7 @@
 //! What is written down of a sample, bounded: what does not fit is counted.
 
 use crate::persistence;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use weir_guest::behaviour::{
@@ -10,6 +10,8 @@ use weir_guest::behaviour::{
 
 /// Names of addresses that are remembered.
 const NAMES_MAX: usize = 512;
+/// Commands that were missing and are told.
+const MISSED_TOLD: usize = 32;
 /// Files that are remembered as written, so that each is listed once.
 const WRITTEN_MAX: usize = 4096;
 
@@ -29,6 +31,11 @@ struct Notes {
     asker: u32,
     /// The names for which addresses were given out.
     names: BTreeMap<IpAddr, String>,
+    /// Commands that were looked for: those that are somewhere, and those that are not in one place at least.
+    found: HashSet<String>,
+    missed: BTreeSet<String>,
+    /// Processes that have become a program already.
+    executed: HashSet<u32>,
 }
 
 impl Record {
@@ -38,11 +45,34 @@ impl Record {
 
     /// Begins anew; what was written down so far.
     pub(crate) fn take(&self) -> Behaviour {
-        std::mem::take(&mut *self.notes()).behaviour
+        let mut notes = std::mem::take(&mut *self.notes());
+        let missed = std::mem::take(&mut notes.missed);
+        for name in missed.iter().filter(|name| !notes.found.contains(*name)).take(MISSED_TOLD) {
+            notes.behaviour.acts.push(Act { pid: 0, what: "missing".into(), detail: name.clone() });
+        }
+        notes.behaviour
+    }
+
+    /// A command was looked for in one of its folders and is there.
+    pub(crate) fn finds(&self, name: &str) {
+        let mut notes = self.notes();
+        if notes.found.len() < NAMES_MAX {
+            notes.found.insert(name.chars().take(TEXT_MAX).collect());
+        }
+    }
+
+    /// The same, and is not.
+    pub(crate) fn misses(&self, name: &str) {
+        let mut notes = self.notes();
+        if notes.missed.len() < NAMES_MAX {
+            notes.missed.insert(name.chars().take(TEXT_MAX).collect());
+        }
     }
 
     pub(crate) fn process(&self, process: Process) {
         let mut notes = self.notes();
+        // Numbers are used again.
+        notes.executed.remove(&process.pid);
         if notes.behaviour.processes.len() < LISTED_MAX {
             notes.behaviour.processes.push(process);
         } else {
@@ -68,6 +98,16 @@ impl Record {
         let arguments: Vec<String> = arguments.into_iter().take(ARGUMENTS_MAX).map(cut).collect();
         if let Some(what) = persistence::way_of_program(path, &arguments) {
             self.notes().stays(path, what);
+        }
+        {
+            let mut notes = self.notes();
+            let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+            if notes.found.len() < NAMES_MAX {
+                notes.found.insert(name);
+            }
+            if notes.executed.len() < WRITTEN_MAX && !notes.executed.insert(pid) {
+                notes.acts(pid, "becomes", path);
+            }
         }
         self.change(pid, |process| {
             process.path = path.to_owned();
@@ -272,6 +312,20 @@ mod tests {
         record.deletes(7, "/tmp/y", true);
         let existed: Vec<bool> = record.take().files.iter().map(|file| file.existed).collect();
         assert_eq!(existed, [true, true, false, false, false, false, false]);
+    }
+
+    #[test]
+    fn a_command_is_missing_only_if_it_is_nowhere() {
+        let record = Record::default();
+        record.misses("curl");
+        record.misses("wget");
+        record.finds("wget");
+        record.misses("python3");
+        record.process(Process { pid: 7, ..Process::default() });
+        record.executes(7, "/usr/bin/python3", vec!["python3".into()]);
+        record.executes(7, "/memfd:x (deleted)", vec!["x".into()]);
+        let acts: Vec<(String, String)> = record.take().acts.into_iter().map(|act| (act.what, act.detail)).collect();
+        assert_eq!(acts, [("becomes".into(), "/memfd:x (deleted)".into()), ("missing".into(), "curl".into())]);
     }
 
     #[test]

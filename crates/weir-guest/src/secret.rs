@@ -11,6 +11,8 @@ pub enum Secret {
     Tracer,
     /// What machine this is: a real one, or one that somebody made up.
     Machine,
+    /// How large and how old the machine is: honest programs ask that too, but who asks may do something else elsewhere.
+    Hardware,
     /// The memory of the kernel, or of another process.
     Memory,
 }
@@ -49,6 +51,23 @@ pub fn of(path: &str) -> Option<Secret> {
         () if begins(&["/sys/class/dmi/", "/sys/devices/virtual/dmi/", "/sys/hypervisor/", "/proc/scsi/"]) => {
             Secret::Machine
         }
+        () if begins(&[
+            "/proc/cpuinfo",
+            "/proc/meminfo",
+            "/proc/uptime",
+            "/proc/modules",
+            "/proc/bus/",
+            "/sys/class/thermal/",
+        ]) || begins(&[
+            "/sys/class/power_supply",
+            "/sys/firmware/",
+            "/proc/device-tree",
+            "/sys/bus/pci/",
+            "/proc/ioports",
+        ]) =>
+        {
+            Secret::Hardware
+        }
         () if others || matches!(path, "/dev/mem" | "/dev/kmem" | "/proc/kcore") => Secret::Memory,
         () => return None,
     })
@@ -74,7 +93,9 @@ mod tests {
             ("/proc/self/mem", None),
             ("/proc/mem", None),
             ("/sys/class/dmi/id/product_name", Some(Secret::Machine)),
-            ("/proc/cpuinfo", None),
+            ("/proc/cpuinfo", Some(Secret::Hardware)),
+            ("/proc/uptime", Some(Secret::Hardware)),
+            ("/proc/stat", None),
             ("/tmp/shadow", None),
         ] {
             assert_eq!(of(path), expected, "{path}");

@@ -34,7 +34,8 @@ fn answer(port: &File, internet: &Internet) -> io::Result<()> {
             let hello: Hello = serde_json::from_slice(&content)?;
             refresh(&hello)?;
             let agent = format!("weir-guest {} on Linux {}", env!("CARGO_PKG_VERSION"), release());
-            frame::write(&mut &*port, Kind::Ready, &serde_json::to_vec(&Ready { nonce: hello.nonce, agent })?)
+            let ready = Ready { nonce: hello.nonce, agent, clock_ns: clock_ns() };
+            frame::write(&mut &*port, Kind::Ready, &serde_json::to_vec(&ready)?)
         }
         (Kind::Run, content) => run(port, &serde_json::from_slice(&content)?, internet),
         _ => Ok(()),
@@ -52,6 +53,11 @@ fn refresh(hello: &Hello) -> io::Result<()> {
 fn set_clock(time_ns: u64) -> io::Result<()> {
     let time = nix::sys::time::TimeSpec::from_duration(Duration::from_nanos(time_ns));
     nix::time::clock_settime(nix::time::ClockId::CLOCK_REALTIME, time).map_err(io::Error::from)
+}
+
+fn clock_ns() -> Option<u64> {
+    let now = Duration::from(nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).ok()?);
+    u64::try_from(now.as_nanos()).ok()
 }
 
 fn release() -> String {

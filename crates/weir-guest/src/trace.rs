@@ -7,7 +7,10 @@ use crate::calls::{self, Deed};
 use crate::filter::SHORT;
 use crate::internet::Internet;
 use crate::peek;
+use crate::program;
 use crate::record::Record;
+use crate::sleep::{self, Shortened};
+use crate::stage;
 use crate::sys;
 use nix::sys::ptrace::{self, Options};
 use nix::unistd::Pid;
@@ -15,6 +18,7 @@ use rustix::process::{WaitOptions, WaitStatus, wait};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::net::SocketAddr;
+use std::path::Path;
 use weir_guest::behaviour::Process;
 
 /// Sockets whose addresses are remembered.
@@ -37,6 +41,8 @@ pub(crate) struct Tracer<'a> {
     programs: HashMap<i32, String>,
     bound: HashMap<(i32, u64), SocketAddr>,
     ended: String,
+    /// The sample's own file.
+    sample: String,
 }
 
 /// A system call whose end is waited for.
@@ -46,14 +52,15 @@ struct Begun {
     who: u32,
     /// The file was there before, with something in it.
     existed: bool,
+    sleep: Option<Shortened>,
 }
 
 impl<'a> Tracer<'a> {
     /// For a process that has stopped itself to be traced.
-    pub(crate) fn new(record: &'a Record, internet: &'a Internet, first: i32, user: u32) -> Tracer<'a> {
+    pub(crate) fn new(internet: &'a Internet, sample: &Path, first: i32, user: u32) -> Tracer<'a> {
         let (tasks, threads, programs, bound) = Default::default();
-        let ended = String::new();
-        Tracer { record, internet, first, user, tasks, threads, programs, bound, ended }
+        let (record, ended, sample) = (internet.record(), String::new(), sample.to_string_lossy().into_owned());
+        Tracer { record, internet, first, user, tasks, threads, programs, bound, ended, sample }
     }
 
     /// Until nothing is left of it; how the first process ended.
@@ -214,9 +221,43 @@ impl<'a> Tracer<'a> {
             Deed::Reboot => self.record.acts(who, "reboots", ""),
             Deed::Read(path) => self.record.acts(who, "reads", &path),
             Deed::Setuid(path) => self.record.acts(who, "setuid", &path),
+            Deed::Open(path) if stage::number(&path).is_some() => {
+                self.internet.stage_ran(who, &path);
+            }
+            Deed::Sleep { at, until } => return self.begins_to_sleep(pid, who, at, until),
             deed => return self.await_end(pid, who, deed),
         }
         false
+    }
+
+    fn begins_to_sleep(&mut self, pid: i32, who: u32, at: u64, until: Option<i32>) -> bool {
+        let Some(sleep) = sleep::shorten(pid, at, until) else { return false };
+        if sleep.wanted.as_secs() > 0 {
+            self.record.acts(who, "sleeps", &format!("{} s", sleep.wanted.as_secs()));
+        }
+        let deed = Deed::Sleep { at, until };
+        self.tasks.insert(pid, Some(Begun { deed, who, existed: false, sleep: Some(sleep) }));
+        true
+    }
+
+    /// A program could not be run: what was missing, in words that tell it.
+    fn not_run(&self, who: u32, path: &str, errno: i32) {
+        if let (Some(name), libc::ENOENT) = (calls::command(path), errno) {
+            self.record.misses(name);
+        }
+        let Some(head) = Some(start_of(path)).filter(|head| !head.is_empty()) else { return };
+        let why = program::obstacle(&head, errno);
+        if let Some(name) =
+            program::interpreter(&head).and_then(|path| path.rsplit('/').next()).filter(|_| errno == libc::ENOENT)
+        {
+            self.record.misses(name);
+        }
+        if path == self.sample && (errno != libc::ENOEXEC || program::is_elf(&head)) {
+            self.record.acts(who, "not-run", &why);
+        }
+        if [libc::ENOEXEC, libc::EACCES].contains(&errno) && path != self.sample {
+            self.record.acts(who, "fails-to-run", path);
+        }
     }
 
     fn await_end(&mut self, pid: i32, who: u32, deed: Deed) -> bool {
@@ -229,7 +270,7 @@ impl<'a> Tracer<'a> {
         if let Deed::Execute(path) = &deed {
             self.programs.insert(pid, path.clone());
         }
-        self.tasks.insert(pid, Some(Begun { deed, who, existed }));
+        self.tasks.insert(pid, Some(Begun { deed, who, existed, sleep: None }));
         true
     }
 
@@ -238,13 +279,16 @@ impl<'a> Tracer<'a> {
         let group = to.unsigned_abs() as i32;
         // A child that was only just made is known by its name alone, and so is a group whose first process has ended.
         let is_ours = || self.tasks.contains_key(&group) || self.record.program(group as u32).is_some();
-        let is_there = || std::path::Path::new(&format!("/proc/{group}")).exists();
+        let is_there = || Path::new(&format!("/proc/{group}")).exists();
         to == -1 || (to != 0 && !is_ours() && is_there())
     }
 
     /// A system call whose end was waited for has ended.
     fn leaves(&mut self, pid: i32) {
-        let Some(Begun { deed, who, existed }) = self.tasks.insert(pid, None).flatten() else { return };
+        let Some(Begun { deed, who, existed, sleep }) = self.tasks.insert(pid, None).flatten() else { return };
+        if let Some(sleep) = sleep {
+            return sleep.over(pid);
+        }
         let Ok(ended) = ptrace::getregs(Pid::from_raw(pid)).map(|registers| registers.rax.cast_signed()) else {
             return;
         };
@@ -260,10 +304,15 @@ impl<'a> Tracer<'a> {
             Deed::Rename(path, to) => self.record.renames((who, path.as_str()), &to, existed, worked),
             Deed::Execute(path) => {
                 self.programs.remove(&pid);
-                if [libc::ENOEXEC, libc::EACCES].contains(&(ended.unsigned_abs() as i32)) {
-                    self.record.acts(who, "fails-to-run", &path);
+                if !worked {
+                    self.not_run(who, &path, ended.unsigned_abs() as i32);
                 }
             }
+            Deed::Look(path) => match calls::command(&path) {
+                Some(name) if worked => self.record.finds(name),
+                Some(name) if ended == -i64::from(libc::ENOENT) => self.record.misses(name),
+                _ => {}
+            },
             _ => {}
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn run(port: &File, order: &Run, sample: &Path, internet: &Internet) 
         .stderr(writer)
         .spawn()?;
     let reader = thread::spawn(move || first_words(output));
-    let tracer = Tracer::new(internet.record(), internet, child.id() as i32, user);
+    let tracer = Tracer::new(internet, sample, child.id() as i32, user);
     let (over, expired) = (AtomicBool::new(false), AtomicBool::new(false));
     let watch = Duration::from_millis(order.watch_ms);
     let ended = thread::scope(|scope| {
@@ -55,6 +55,7 @@ pub(crate) fn run(port: &File, order: &Run, sample: &Path, internet: &Internet) 
     });
     let mut behaviour = internet.record().take();
     behaviour.ended = if expired.load(Ordering::Acquire) { format!("watched {} s", watch.as_secs()) } else { ended };
+    behaviour.sample = sample.to_string_lossy().into_owned();
     behaviour.output = reader.join().unwrap_or_default();
     Ok(behaviour)
 }

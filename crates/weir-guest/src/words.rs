@@ -23,6 +23,9 @@ pub struct Ready {
     pub nonce: String,
     /// The agent and its system, for people.
     pub agent: String,
+    /// The guest's clock that never steps, in nanoseconds; by two of these the lab knows whether it runs at the right speed.
+    #[serde(default)]
+    pub clock_ns: Option<u64>,
 }
 
 /// To the guest: how to run the sample that follows.

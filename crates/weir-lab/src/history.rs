@@ -79,10 +79,7 @@ impl Node {
             return Ok(Standing::Failed { why: format!("it ended as {}{why}", row.state) });
         }
         let verdict = Verdict::numbered(row.verdict);
-        let reasons = match verdict {
-            Verdict::Unknown => Vec::new(),
-            _ => self.reasons_of(row.sample).await?,
-        };
+        let reasons = self.reasons_of(row.sample).await?;
         Ok(Standing::Ended { verdict, reasons, at })
     }
 

@@ -9,6 +9,7 @@
 //! What comes back is hostile: its length, its depth and its fields are bounded, and files are opened without following
 //! links. A report that breaks a rule is a failed one, not an error of ours.
 
+use crate::json_text::readable;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::fs::{self, File};
@@ -99,7 +100,7 @@ pub struct Taxonomy {
     pub value: String,
 }
 
-/// How grave a finding is; Cortex's words.
+/// How grave a finding is; Cortex's words, and one more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -107,6 +108,8 @@ pub enum Level {
     Info,
     /// Speaks for it.
     Safe,
+    /// Says why it cannot be called clean: nobody saw all that it does. Cortex has no word for this.
+    Unknown,
     /// Speaks against it.
     Suspicious,
     /// Proves it.
@@ -215,12 +218,17 @@ impl Job {
 }
 
 impl Report {
-    /// Reads a report and checks its bounds.
-    pub fn read(text: &[u8]) -> Result<Report, BadReport> {
+    /// What a report says, whether the plugin succeeded or not.
+    pub fn parse(text: &[u8]) -> Result<Report, BadReport> {
         if depth(text) > DEPTH_MAX {
             return Err(BadReport::TooDeep);
         }
-        let report: Report = serde_json::from_slice(text).map_err(BadReport::Malformed)?;
+        serde_json::from_str(&readable(text)).map_err(BadReport::Malformed)
+    }
+
+    /// Reads a report and checks its bounds.
+    pub fn read(text: &[u8]) -> Result<Report, BadReport> {
+        let report = Report::parse(text)?;
         if !report.success {
             return Err(BadReport::Failed(report.error_message.chars().take(500).collect()));
         }
@@ -306,6 +314,20 @@ mod tests {
         let failed = Report::read(br#"{"success":false,"errorMessage":"no network"}"#);
         assert!(matches!(failed, Err(BadReport::Failed(why)) if why == "no network"));
         assert!(Report::read(br#"{"success":true,"summary":{"taxonomies":[{"level":"deadly","namespace":"a","predicate":"b","value":"c"}]}}"#).is_err());
+    }
+
+    #[test]
+    fn hostile_text_is_data() {
+        let text = b"{\"success\":true,\"full\":{\"a\":\"\\u0000\\udc80\"},\"summary\":{\"taxonomies\":[
+            {\"level\":\"info\",\"namespace\":\"n\",\"predicate\":\"p\",\"value\":\"x\0\x1b\\ud800\xff\"}]}}";
+        let report = Report::read(text).unwrap();
+        assert_eq!(report.summary.taxonomies[0].value, "x\0\x1b\u{fffd}\u{fffd}");
+        let again = Report::read(serde_json::to_string(&report).unwrap().as_bytes()).unwrap();
+        assert_eq!(again.summary, report.summary);
+        let full: serde_json::Value = serde_json::from_str(again.full.get()).unwrap();
+        assert_eq!(full["a"], "\0\u{fffd}");
+        let long = format!("{{\"success\":true,\"full\":\"{}\"}}", "\u{e9}".repeat(1 << 20));
+        assert_eq!(Report::read(long.as_bytes()).unwrap().full.get().len(), (2 << 20) + 2);
     }
 
     #[test]

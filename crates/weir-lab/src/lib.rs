@@ -6,6 +6,7 @@
 // Only this workspace uses these items, so they have a doc comment only where it says more than the name.
 #![allow(missing_docs)]
 
+mod active;
 pub mod cluster;
 pub mod decision;
 pub mod dispatcher;
@@ -15,6 +16,7 @@ pub mod fuzz;
 pub mod history;
 pub mod intake;
 pub mod job;
+pub mod json_text;
 pub mod leader;
 pub mod neutered;
 pub mod node;

@@ -1,9 +1,11 @@
 //! What all findings on a sample come to: malicious, suspicious, clean or unknown, with the reasons.
 //!
-//! The gravest finding decides. Clean is only what somebody calls safe, of which nobody says anything else, and whose
-//! analysis ended well: a plugin that failed never makes a sample clean. What is found in a sample counts for the sample:
-//! the records see to that when a child ends.
+//! The gravest finding decides: malicious, suspicious, a reason to doubt, safe. Clean is only what somebody calls safe, of which nobody
+//! says anything else, and whose analysis ended well: a plugin that failed never makes a sample clean, and whoever
+//! did not see all that a sample does has a doubt, which outweighs a scanner that knows nothing of it. Unknown always has
+//! its reasons in words. What is found in a sample counts for the sample: the records see to that when a child ends.
 
+use crate::display_name::display_name;
 use crate::job::{Level, Report};
 use serde::{Deserialize, Serialize};
 use weir_store::samples::SampleHash;
@@ -13,6 +15,10 @@ const FINDINGS_MAX: usize = 16;
 /// Reasons that are given, and how long one is.
 const REASONS_MAX: usize = 32;
 const REASON_CHARS: usize = 200;
+/// Why something is unknown where no plugin gives a reason.
+const NOBODY_KNOWS: &str =
+    "nothing speaks against it, and nobody says that it is harmless: it was not run, and no scanner vouches for it";
+const NOT_ENDED: &str = "its analysis did not end well";
 
 /// How bad a sample is. The worse is the greater.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -95,25 +101,14 @@ pub struct Child {
 impl Brief {
     /// Of a plugin's report.
     pub fn of(plugin: &str, report: &Report) -> Brief {
-        let mut findings: Vec<Finding> = report
-            .summary
-            .taxonomies
-            .iter()
-            .filter(|found| found.level != Level::Info)
-            .map(|found| Finding {
-                level: found.level,
-                text: cut(&format!("{plugin}: {}: {}", found.predicate, found.value)),
-            })
-            .collect();
-        findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
-        findings.truncate(FINDINGS_MAX);
+        let findings = findings(plugin, report, Level::Safe);
         let child = |artifact: &crate::job::Artifact| {
             // Whatever is no hash names no content, and may be longer than an index takes.
             let hash: SampleHash = artifact.sha256.as_deref().filter(|_| artifact.data_type == "file")?.parse().ok()?;
             Some(Child {
                 sha256: hash.to_string(),
                 bytes: artifact.bytes?,
-                name: artifact.filename.clone().or_else(|| artifact.file.clone()).unwrap_or_default(),
+                name: display_name(artifact.filename.as_ref().or(artifact.file.as_ref()).map_or("", String::as_str)),
                 file_type: artifact.content_type.clone()?,
             })
         };
@@ -125,11 +120,34 @@ impl Brief {
         }
         Brief { findings, children }
     }
+
+    /// Of an attempt that failed: what speaks against the sample, such as that it brought its guest down. Such findings count
+    /// only if nothing better comes.
+    pub fn of_failure(plugin: &str, report: &str) -> Brief {
+        let read = Report::parse(report.as_bytes()).ok();
+        let findings = read.map(|report| findings(plugin, &report, Level::Suspicious)).unwrap_or_default();
+        Brief { findings, children: Vec::new() }
+    }
+}
+
+/// Those from this level on, the gravest first.
+fn findings(plugin: &str, report: &Report, least: Level) -> Vec<Finding> {
+    let found = report.summary.taxonomies.iter().filter(|found| found.level >= least);
+    let mut findings: Vec<Finding> = found
+        .map(|found| Finding {
+            level: found.level,
+            text: cut(&format!("{plugin}: {}: {}", found.predicate, found.value)),
+        })
+        .collect();
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+    findings.truncate(FINDINGS_MAX);
+    findings
 }
 
 /// What findings come to, and why. An analysis that did not end well makes nothing clean.
 pub fn judged(findings: &[Finding], ended_well: bool) -> (Verdict, Vec<String>) {
-    let verdict = match findings.iter().map(|finding| finding.level).max() {
+    let worst = findings.iter().map(|finding| finding.level).max();
+    let verdict = match worst {
         Some(Level::Malicious) => Verdict::Malicious,
         Some(Level::Suspicious) => Verdict::Suspicious,
         Some(Level::Safe) if ended_well => Verdict::Clean,
@@ -138,7 +156,9 @@ pub fn judged(findings: &[Finding], ended_well: bool) -> (Verdict, Vec<String>) 
     let least = match verdict {
         Verdict::Malicious | Verdict::Suspicious => Level::Suspicious,
         Verdict::Clean => Level::Safe,
-        Verdict::Unknown => return (verdict, Vec::new()),
+        Verdict::Unknown if worst == Some(Level::Unknown) => Level::Unknown,
+        Verdict::Unknown if ended_well => return (verdict, vec![NOBODY_KNOWS.to_owned()]),
+        Verdict::Unknown => return (verdict, vec![NOT_ENDED.to_owned()]),
     };
     let mut grave: Vec<&Finding> = findings.iter().filter(|finding| finding.level >= least).collect();
     grave.sort_by_key(|finding| std::cmp::Reverse(finding.level));
@@ -159,11 +179,13 @@ mod tests {
 
     #[test]
     fn the_gravest_decides_and_failure_makes_nothing_clean() {
-        use Level::{Malicious, Safe, Suspicious};
+        use Level::{Malicious, Safe, Suspicious, Unknown};
         let of = |levels: &[Level], well| judged(&levels.iter().copied().map(finding).collect::<Vec<_>>(), well);
-        assert_eq!(of(&[], true), (Verdict::Unknown, vec![]));
+        assert_eq!(of(&[], true), (Verdict::Unknown, vec![NOBODY_KNOWS.to_owned()]));
+        assert_eq!(of(&[Safe, Unknown], true), (Verdict::Unknown, vec!["Unknown".to_owned()]), "a doubt outweighs");
+        assert_eq!(of(&[Suspicious, Unknown], true).0, Verdict::Suspicious);
         assert_eq!(of(&[Safe], true), (Verdict::Clean, vec!["Safe".to_owned()]));
-        assert_eq!(of(&[Safe], false), (Verdict::Unknown, vec![]));
+        assert_eq!(of(&[Safe], false), (Verdict::Unknown, vec![NOT_ENDED.to_owned()]));
         assert_eq!(of(&[Safe, Suspicious], false).0, Verdict::Suspicious);
         let (verdict, reasons) = of(&[Suspicious, Safe, Malicious], true);
         assert_eq!((verdict, reasons), (Verdict::Malicious, vec!["Malicious".to_owned(), "Suspicious".to_owned()]));

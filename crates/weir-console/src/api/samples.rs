@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use weir_foundation::OperationError;
 use weir_lab::operations::{HandedIn, QueuePage, SampleFilter, SampleLine, SamplePage, Wrapped};
-use weir_lab::report::{Merged, misp, stix};
+use weir_lab::report::{Merged, attack, misp, stix};
 use weir_lab::verdict::Verdict;
 
 /// A larger sample goes into one of the numbered directories.
@@ -170,8 +170,10 @@ async fn report(call: Call<Lab>, asked: Form) -> Result<Box<RawValue>, Problem> 
         "html" => to_raw_value(&lab_report::page(&merged).into_string()),
         "misp" => to_raw_value(&misp::event(&merged)),
         "stix" => to_raw_value(&stix::bundle(&merged)),
+        "navigator" => to_raw_value(&attack::layer(&merged)),
         other => {
-            return Err(Problem::invalid(format!("{other:?} is no form of a report"), "json, html, misp or stix"));
+            let known = "json, html, misp, stix or navigator";
+            return Err(Problem::invalid(format!("{other:?} is no form of a report"), known));
         }
     };
     written.map_err(|error| OperationError::Failed(error.to_string()).into())

@@ -4,10 +4,6 @@ use super::{Equipment, PluginName};
 use weir_core::runq::{GroupId, Rest, VmId};
 use weir_core::time::Instant;
 
-/// A machine that is plugged in. One that comes back is another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MachineId(pub(super) u64);
-
 /// What a VM offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VmOffer {

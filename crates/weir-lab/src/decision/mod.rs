@@ -10,6 +10,7 @@ mod deferral;
 mod equipment;
 mod figures;
 mod machine;
+mod machine_id;
 mod names;
 mod places;
 mod plugging;
@@ -23,11 +24,13 @@ mod why;
 
 pub use equipment::Equipment;
 pub use figures::{Ended, Figures, QueueFigures};
-pub use machine::{MachineId, VmOffer};
+pub use machine::VmOffer;
+pub use machine_id::MachineId;
 pub use places::PlaceLine;
 pub use plugin_result::PluginResult;
 pub use rules::Rules;
 
+use crate::active;
 use crate::verdict::Brief;
 use crate::wire::{self, Message, PluginCall};
 use machine::Machine;
@@ -164,6 +167,7 @@ impl Decision {
         let submitter = self.person(&row.given.submitter);
         let mut held = TrackedSample::new(row, hash, directory.number(), submitter);
         held.tags = self.tags(&row.given.tags)?;
+        held.unrun = active::kind(&row.given.file_type, &row.given.name).filter(|_| !self.rules.runs_any(&wanted));
         let brought: Vec<(String, String, String)> = read(&open.have, "what it has")?;
         let known: Vec<(String, String, String)> = read(&open.cached, "what its content has")?;
         let cached_from = brought.len();
@@ -505,6 +509,9 @@ impl Decision {
     fn keep(&mut self, now: Now, sample: SampleId, brought: PluginResult, verdict: Verdict) {
         let Some(held) = self.samples.get_mut(&sample).filter(|_| verdict != Verdict::Unknown) else { return };
         let (row, hash) = (held.row, held.hash);
+        if !brought.is_valid() {
+            held.suffer(&brought.brief.findings);
+        }
         if verdict == Verdict::Accepted {
             held.learn(&brought.brief.findings);
             let parent = held.clone();

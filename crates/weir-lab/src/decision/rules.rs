@@ -1,7 +1,7 @@
 //! What the plugins of the lab ask of a leader: their order, what each sample needs, and how many children there may be.
 
 use super::PluginName;
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, Run};
 use crate::wire::ChildLimits;
 use std::sync::Arc;
 
@@ -25,6 +25,11 @@ impl Default for Rules {
 impl Rules {
     fn plugin(&self, name: &PluginName) -> Option<&Plugin> {
         self.plugins.iter().find(|plugin| (&plugin.name, &plugin.version) == (&name.0, &name.1))
+    }
+
+    /// Whether one of these plugins runs samples in a VM.
+    pub(super) fn runs_any(&self, plugins: &[PluginName]) -> bool {
+        plugins.iter().filter_map(|name| self.plugin(name)).any(|plugin| plugin.run == Run::Vm)
     }
 
     /// Whether results of this plugin do not count for another sample of the same content.

@@ -449,11 +449,16 @@ fn a_verdict_is_written_with_the_end_and_a_failure_makes_nothing_clean() {
     let safe = Brief { findings: vec![finding(Level::Safe)], ..Brief::default() };
     let twin = OpenSample { cached: results(&["strings"], &safe), ..sample(12, &["strings"]) };
     lab.admit(at(3), &twin).unwrap();
+    let not_run = r#"["no guest runs such files: a program"]"#.to_owned();
+    assert_eq!(verdicts(&lab.take()), [(0, not_run.clone())], "a scanner's word is not enough for what runs");
+    let mut letter = OpenSample { cached: results(&["strings"], &safe), ..sample(14, &["strings"]) };
+    letter.sample.given.file_type = "text/plain".into();
+    lab.admit(at(3), &letter).unwrap();
     assert_eq!(verdicts(&lab.take()), [(1, r#"["Safe"]"#.to_owned())]);
     let half = OpenSample { have: results(&["strings"], &safe), ..sample(13, &["strings", "yara"]) };
     lab.admit(at(3), &half).unwrap();
     assert!(lab.cancel(at(4), 13));
-    assert_eq!(verdicts(&lab.take()), [(0, "[]".to_owned())], "it did not end well");
+    assert_eq!(verdicts(&lab.take()), [(0, not_run)], "it did not end well");
 }
 
 #[test]
@@ -571,4 +576,31 @@ fn submitters_without_a_sample_are_forgotten() {
     }
     assert_eq!(lab.open(), 0);
     assert!(lab.people.len() <= PEOPLE_MAX + 1, "{}", lab.people.len());
+}
+
+#[test]
+fn a_sample_that_brings_its_guest_down_is_suspicious_unless_a_later_attempt_goes_well() {
+    for (works_at_last, expected) in [(false, 2), (true, 0)] {
+        let (mut lab, machine) = lab(&[&["run"]]);
+        lab.admit(at(1), &sample(11, &["run"])).unwrap();
+        let mut verdict = None;
+        for attempts in 1..10 {
+            let work = lab.take();
+            if let Some(change) = work.batch.changes.first() {
+                verdict = Some((change.verdict, change.reasons.clone()));
+                break;
+            }
+            let attempt = assigned(&work)[0].attempt;
+            let brief = Brief { findings: vec![finding(Level::Suspicious)], ..Brief::default() };
+            let works = works_at_last && attempts > 1;
+            let result =
+                PluginResult { brief: if works { Brief::default() } else { brief }, ..brought(attempt, "run", works) };
+            lab.result(at(2), machine, result);
+            lab.ended(at(2), machine, attempt.cast_signed());
+            lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+        }
+        let (verdict, reasons) = verdict.unwrap();
+        assert_eq!(verdict, expected, "{reasons}");
+        assert!(reasons.contains("Suspicious"), "{reasons}");
+    }
 }

@@ -1,11 +1,15 @@
 //! A sample that the leader has in its hands: where it belongs, and what is known of it so far.
 
 use super::PluginName;
+use crate::job::Level;
 use crate::verdict::{Finding, judged};
 use std::sync::Arc;
 use weir_core::runq::{Deferrals, Tags};
 use weir_store::records::{SampleChange, SampleRow};
 use weir_store::samples::SampleHash;
+
+/// Signs of trouble that are remembered.
+const TROUBLE_MAX: usize = 4;
 
 /// A sample that has not ended.
 #[derive(Debug, Clone)]
@@ -22,6 +26,8 @@ pub(super) struct TrackedSample {
     pub(super) depth: u8,
     pub(super) forced: bool,
     pub(super) deferrals: Deferrals,
+    /// What it is, if it is something that runs and no plugin of this lab runs it.
+    pub(super) unrun: Option<&'static str>,
     /// Most samples have nothing of this while they wait.
     progress: Option<Box<Progress>>,
 }
@@ -29,6 +35,8 @@ pub(super) struct TrackedSample {
 #[derive(Debug, Clone, Default)]
 struct Progress {
     findings: Vec<Finding>,
+    /// What attempts that failed are a sign of.
+    trouble: Vec<Finding>,
     /// Plugins whose turn comes when those at work have ended well.
     later: Vec<PluginName>,
 }
@@ -47,6 +55,7 @@ impl TrackedSample {
             depth: u8::try_from(row.given.depth).unwrap_or(u8::MAX),
             forced: row.given.forced != 0,
             deferrals: Deferrals::default(),
+            unrun: None,
             progress: None,
         }
     }
@@ -54,6 +63,16 @@ impl TrackedSample {
     pub(super) fn learn(&mut self, findings: &[Finding]) {
         if !findings.is_empty() {
             self.progress.get_or_insert_default().findings.extend_from_slice(findings);
+        }
+    }
+
+    /// An attempt failed, and says what that is a sign of.
+    pub(super) fn suffer(&mut self, findings: &[Finding]) {
+        for finding in findings {
+            let trouble = &mut self.progress.get_or_insert_default().trouble;
+            if trouble.len() < TROUBLE_MAX && !trouble.contains(finding) {
+                trouble.push(finding.clone());
+            }
         }
     }
 
@@ -68,10 +87,27 @@ impl TrackedSample {
         self.progress.as_mut().map(|progress| std::mem::take(&mut progress.later)).unwrap_or_default()
     }
 
+    /// All that is known of it. What went wrong on the way counts as it is if nothing better came, and is a doubt if something did: a
+    /// sample that brings its guest down only now and then is not clean, and a busy machine makes nobody suspicious.
+    fn findings(&self, ended_well: bool) -> Vec<Finding> {
+        let Some(progress) = &self.progress else { return self.not_run() };
+        let doubt = |finding: &Finding| match ended_well {
+            true => Finding { level: Level::Unknown, ..finding.clone() },
+            false => finding.clone(),
+        };
+        let trouble = progress.trouble.iter().map(doubt);
+        progress.findings.iter().cloned().chain(trouble).chain(self.not_run()).collect()
+    }
+
+    /// The doubt about what would run elsewhere and did not run here.
+    fn not_run(&self) -> Vec<Finding> {
+        let doubt = |what: &&str| Finding { level: Level::Unknown, text: format!("no guest runs such files: {what}") };
+        self.unrun.as_ref().map(doubt).into_iter().collect()
+    }
+
     /// What is written down when it ends so.
     pub(super) fn ended(&self, state: &str, why: &str, at: i64) -> SampleChange {
-        let findings = self.progress.as_ref().map(|progress| progress.findings.as_slice()).unwrap_or_default();
-        let (verdict, reasons) = judged(findings, state == "done");
+        let (verdict, reasons) = judged(&self.findings(state == "done"), state == "done");
         SampleChange {
             id: self.row,
             state: state.to_owned(),

@@ -19,6 +19,7 @@ use crate::tasks::Task;
 use crate::vm::{Phase, Vm};
 use crate::wire::{Ask, Assignment, Message, PluginCall, PluginOutcome, REPORT_MAX, VmStatus};
 use sample::Source;
+use serde_json::{Value, json};
 use slot::{Failed, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -280,27 +281,26 @@ impl Dispatcher {
         for (call, plugin) in calls {
             let not_here = || refused(format!("the plugin {} {} is not here", call.name, call.version));
             let plugin = plugin.ok_or_else(not_here)?;
-            let ended = match slot::run(&shared.settings.jobs, vm.as_ref(), &sample, plugin, assignment).await {
-                Ok(report) => Ok(report),
-                Err(Failed::Plugin(why)) => Err(why),
+            match slot::run(&shared.settings.jobs, vm.as_ref(), &sample, plugin, assignment).await {
+                Ok(report) => self.bring(assignment.attempt, call, Ok(report)),
+                Err(Failed::Plugin(why)) => self.bring(assignment.attempt, call, Err(failure(why))),
+                Err(Failed::Guest(why)) => self.bring(assignment.attempt, call, Err(guest_lost(&call.name, why))),
                 Err(Failed::Machine(why)) => return Err(refused(why)),
-            };
-            self.bring(assignment.attempt, call, ended);
+            }
         }
         Ok(())
     }
 
-    fn bring(&self, attempt: u64, call: &PluginCall, ended: Result<String, String>) {
+    /// Brings a report, or one that says why there is none.
+    fn bring(&self, attempt: u64, call: &PluginCall, ended: Result<String, Value>) {
         // A leader takes no longer one, and would end the connection each time that it is said.
         let ended = ended.and_then(|report| match report.len() as u64 > REPORT_MAX {
-            true => Err(format!("the report has {} bytes, and {REPORT_MAX} at most are taken", report.len())),
+            true => Err(failure(format!("the report has {} bytes, and {REPORT_MAX} at most are taken", report.len()))),
             false => Ok(report),
         });
         let (outcome, report) = match ended {
             Ok(report) => (PluginOutcome::Done, report),
-            Err(why) => {
-                (PluginOutcome::Failed, serde_json::json!({ "success": false, "errorMessage": why }).to_string())
-            }
+            Err(failed) => (PluginOutcome::Failed, failed.to_string()),
         };
         let (plugin, version, length) = (call.name.clone(), call.version.clone(), report.len() as u64);
         let message = Message::Result { attempt, plugin, version, outcome, length };
@@ -403,6 +403,17 @@ impl From<Message> for Envelope {
     fn from(message: Message) -> Envelope {
         Envelope { message, payload: Arc::default() }
     }
+}
+
+/// The report of a plugin that failed.
+fn failure(why: String) -> Value {
+    json!({ "success": false, "errorMessage": why })
+}
+
+/// The same where the guest was lost: that speaks against the sample, unless a later attempt goes well.
+fn guest_lost(plugin: &str, why: String) -> Value {
+    let finding = json!({ "level": "suspicious", "namespace": plugin, "predicate": "kills-guest", "value": why });
+    json!({ "success": false, "errorMessage": why, "summary": { "taxonomies": [finding] } })
 }
 
 /// What a place has.

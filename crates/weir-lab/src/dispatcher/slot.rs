@@ -89,6 +89,8 @@ pub(super) enum Failed {
     Machine(String),
     /// By the plugin's or the sample's.
     Plugin(String),
+    /// The guest did not survive the sample, or was not to be believed any more.
+    Guest(String),
 }
 
 /// Runs one plugin of an assignment; the report as JSON, or why there is none.
@@ -123,7 +125,7 @@ async fn run_in(
         Some(vm) => {
             vm.run(plugin, &job, &assignment.name).await.map_err(|failure| match failure.is_the_machines() {
                 true => Failed::Machine(format!("{}: {failure}", plugin.name)),
-                false => Failed::Plugin(failure.to_string()),
+                false => Failed::Guest(failure.to_string()),
             })?
         }
     };

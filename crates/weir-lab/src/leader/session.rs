@@ -4,6 +4,7 @@ use super::{Input, LeaderHandle};
 use crate::decision::{Equipment, MachineId, PluginResult, VmOffer};
 use crate::dispatcher::{Dispatcher, Envelope};
 use crate::job::Report;
+use crate::json_text::readable;
 use crate::verdict::Brief;
 use crate::wire::{Ask, Message, PluginOutcome, one_line};
 use std::time::Duration;
@@ -186,15 +187,19 @@ fn told(
     })
 }
 
-/// A report is believed only as far as it reads as one.
+/// A report is believed only as far as it reads as one. Whatever text is in it is data, and no reason to refuse it.
 fn brought(attempt: u64, plugin: (String, String), outcome: PluginOutcome, payload: &[u8]) -> PluginResult {
-    let text = String::from_utf8_lossy(payload).into_owned();
-    // A zero character fits into no PostgreSQL text, and into no report.
-    let readable = !text.contains('\0') && !text.contains("\\u0000");
-    let read = Report::read(payload).ok().filter(|_| outcome == PluginOutcome::Done && readable);
-    let outcome = if read.is_some() { PluginOutcome::Done } else { PluginOutcome::Failed };
-    let brief = read.map(|report| Brief::of(&plugin.0, &report)).unwrap_or_default();
-    let report = if readable { text } else { r#"{"success":false,"errorMessage":"the report is no text"}"#.into() };
+    let report = readable(payload);
+    let read = Report::read(report.as_bytes()).ok().filter(|_| outcome == PluginOutcome::Done);
+    let (outcome, brief) = match read {
+        Some(read) => (PluginOutcome::Done, Brief::of(&plugin.0, &read)),
+        None => (PluginOutcome::Failed, Brief::of_failure(&plugin.0, &report)),
+    };
+    // Outside of strings there is nothing that could be kept: a zero character fits into no text of PostgreSQL.
+    let report = match report.contains('\0') {
+        true => r#"{"success":false,"errorMessage":"the report is no text"}"#.into(),
+        false => report,
+    };
     PluginResult { attempt: attempt.cast_signed(), plugin, outcome, report, brief }
 }
 
@@ -235,5 +240,30 @@ mod tests {
         };
         assert_eq!(counts(false), (PluginOutcome::Done, 1, 1));
         assert_eq!(counts(true), (PluginOutcome::Done, 1, 0));
+    }
+
+    #[test]
+    fn zero_characters_and_halves_of_characters_hide_nothing() {
+        let report = br#"{"success":true,"full":{"a":"\u0000\udc80"},"summary":{"taxonomies":[
+            {"level":"malicious","namespace":"n","predicate":"rule","value":"\u0000 \ud800"}]},
+            "artifacts":[{"dataType":"file","file":"a","filename":"x\u0000.sh","sha256":"HASH","bytes":5,"contentType":"text/plain"}]}"#;
+        let report = String::from_utf8_lossy(report).replace("HASH", &"ab".repeat(32));
+        let brought = brought(7, ("yara".into(), "1".into()), PluginOutcome::Done, report.as_bytes());
+        assert_eq!((brought.outcome, brought.brief.findings.len()), (PluginOutcome::Done, 1));
+        assert_eq!(brought.brief.children[0].name, "x\u{fffd}.sh", "names go into columns and pages");
+        assert!(brought.report.contains("\\u0000") && !brought.report.contains('\0'));
+        let words = serde_json::to_string(&brought.brief).unwrap();
+        assert!(!words.contains("\\u0000"), "{words}");
+    }
+
+    #[test]
+    fn a_failure_may_say_what_it_is_a_sign_of() {
+        let report = br#"{"success":false,"errorMessage":"the guest died","summary":{"taxonomies":[
+            {"level":"suspicious","namespace":"run-linux","predicate":"kills-guest","value":"the guest died"},
+            {"level":"safe","namespace":"run-linux","predicate":"p","value":"v"}]}}"#;
+        let brought = brought(7, ("run-linux".into(), "1".into()), PluginOutcome::Failed, report);
+        assert_eq!(brought.outcome, PluginOutcome::Failed);
+        let texts: Vec<&str> = brought.brief.findings.iter().map(|finding| finding.text.as_str()).collect();
+        assert_eq!(texts, ["run-linux: kills-guest: the guest died"], "what failed makes nothing clean");
     }
 }

@@ -1,4 +1,8 @@
 //! Indicators: what others can watch for. Only values that are what they say: a plugin read them out of a hostile file.
+//!
+//! Only what happened when a sample ran, or what its makers wrote down for a program to follow (a template, a link that opens by itself, a
+//! configuration), is an indicator. Bare strings are none: every program has the names of its libraries' makers in it, and so
+//! would honest names end on somebody's block list.
 
 use super::behaviour::Acted;
 use crate::job::Report;
@@ -8,6 +12,37 @@ use std::net::{IpAddr, SocketAddr};
 
 /// The longest value.
 const VALUE_MAX: usize = 2048;
+
+/// Plugins that name whatever looks like something.
+const BARE: [&str; 3] = ["strings", "identify", "yara"];
+
+/// Names that are in honest software by the thousand, or that mean no machine: whoever calls them says nothing by it.
+const NOBODYS: [&str; 24] = [
+    "apache.org",
+    "arpa",
+    "canonical.com",
+    "debian.org",
+    "fedoraproject.org",
+    "freedesktop.org",
+    "gnu.org",
+    "iana.org",
+    "ietf.org",
+    "invalid",
+    "kernel.org",
+    "local",
+    "localdomain",
+    "localhost",
+    "mozilla.org",
+    "ns.adobe.com",
+    "openxmlformats.org",
+    "purl.org",
+    "python.org",
+    "schemas.microsoft.com",
+    "schemas.xmlsoap.org",
+    "test",
+    "ubuntu.com",
+    "w3.org",
+];
 
 /// One indicator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -38,7 +73,7 @@ pub enum IocKind {
 pub(super) fn of(plugin: &str, report: &RawValue, acted: Option<&Acted>) -> Vec<Ioc> {
     let ioc = |(kind, value): (IocKind, String)| Ioc { kind, value, from: plugin.to_owned() };
     let read = Report::read(report.get().as_bytes()).ok();
-    let artifacts = read.iter().flat_map(|report| &report.artifacts);
+    let artifacts = read.iter().filter(|_| !BARE.contains(&plugin)).flat_map(|report| &report.artifacts);
     let named = artifacts.filter_map(|artifact| checked(&artifact.data_type, artifact.data.as_deref()?));
     let seen = acted.into_iter().flat_map(|acted| &acted.seen.network).filter_map(|line| match line.what.as_str() {
         "connect" | "http" | "send" => {
@@ -48,7 +83,7 @@ pub(super) fn of(plugin: &str, report: &RawValue, acted: Option<&Acted>) -> Vec<
         "dns" => checked("domain", &line.to),
         _ => None,
     });
-    named.chain(seen).map(ioc).collect()
+    named.chain(seen).filter(|(_, value)| !is_nobodys(value)).map(ioc).collect()
 }
 
 fn checked(data_type: &str, value: &str) -> Option<(IocKind, String)> {
@@ -73,6 +108,16 @@ fn checked(data_type: &str, value: &str) -> Option<(IocKind, String)> {
     }
 }
 
+/// Whether a link, a mail address or a name leads to one of those.
+fn is_nobodys(value: &str) -> bool {
+    let rest = value.split_once("://").map_or(value, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let host = host.split(':').next().unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
+    let is_under = |name: &str| host == name || host.strip_suffix(name).is_some_and(|rest| rest.ends_with('.'));
+    NOBODYS.iter().any(|name| is_under(name))
+}
+
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte))
 }
@@ -95,6 +140,26 @@ pub(crate) fn is_foreign(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn honest_names_and_bare_strings_are_no_indicators() {
+        for (value, is) in [
+            ("http://www.debian.org/", true),
+            ("https://user@ftp.GNU.org:8080/x", true),
+            ("localhost", true),
+            ("ann@w3.org", true),
+            ("evil-debian.org", false),
+            ("http://debian.org.evil.example/", false),
+            ("http://evil.example/?debian.org", false),
+            ("203.0.113.9", false),
+        ] {
+            assert_eq!(is_nobodys(value), is, "{value}");
+        }
+        let report = r#"{"success":true,"artifacts":[{"dataType":"url","data":"http://evil.example/x"}]}"#;
+        let report = RawValue::from_string(report.to_owned()).unwrap();
+        assert_eq!(of("strings", &report, None), []);
+        assert_eq!(of("office-pdf", &report, None).len(), 1);
+    }
 
     #[test]
     fn only_what_is_what_it_says() {

@@ -3,7 +3,7 @@
 //! Not published, and for the own organisation only: who shares it decides that.
 
 use super::ioc::IocKind;
-use super::{Merged, rfc3339, uuid};
+use super::{Merged, Technique, rfc3339, uuid};
 use serde_json::{Value, json};
 
 /// The event.
@@ -49,6 +49,14 @@ pub fn event(merged: &Merged) -> Value {
     // Two parts may have one name.
     let mut seen = std::collections::BTreeSet::new();
     attributes.retain(|attribute| seen.insert(attribute["uuid"].to_string()));
+    let mut tags =
+        vec![json!({ "name": format!("weir:verdict=\"{}\"", sample.verdict) }), json!({ "name": "tlp:amber" })];
+    // As MISP's own galaxy writes them.
+    let galaxy = |technique: &Technique| {
+        let name = technique.name.rsplit(": ").next().unwrap_or(technique.name);
+        json!({ "name": format!("misp-galaxy:mitre-attack-pattern=\"{name} - {}\"", technique.id) })
+    };
+    tags.extend(merged.techniques.iter().map(galaxy));
     let threat = match sample.verdict.as_str() {
         "malicious" => "1",
         "suspicious" => "2",
@@ -61,7 +69,7 @@ pub fn event(merged: &Merged) -> Value {
         "date": &rfc3339(at)[..10], "timestamp": stamp, "published": false,
         "threat_level_id": threat, "analysis": if sample.ended_at.is_some() { "2" } else { "1" }, "distribution": "0",
         "Attribute": attributes,
-        "Tag": [{ "name": format!("weir:verdict=\"{}\"", sample.verdict) }, { "name": "tlp:amber" }],
+        "Tag": tags,
     } })
 }
 
@@ -77,6 +85,8 @@ mod tests {
         let attributes = event["Event"]["Attribute"].as_array().unwrap();
         let of = |kind: &str| attributes.iter().filter(|attribute| attribute["type"] == kind).count();
         assert_eq!((of("sha256"), of("url"), of("ip-dst"), of("domain"), of("filename")), (2, 1, 3, 2, 2));
+        let tags = event["Event"]["Tag"].to_string();
+        assert!(tags.contains(r#"mitre-attack-pattern=\"Cron - T1053.003\""#), "{tags}");
         assert_eq!((&event["Event"]["threat_level_id"], &event["Event"]["date"]), (&"1".into(), &"2023-11-14".into()));
     }
 }

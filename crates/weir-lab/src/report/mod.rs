@@ -3,12 +3,14 @@
 //! It is made from the records each time it is asked for. [`misp`] and [`stix`] are the same in the words of others; names
 //! in them follow from the content, so that the same sample is the same event wherever it is exported.
 
+pub mod attack;
 mod behaviour;
 mod ioc;
 pub mod misp;
 pub mod stix;
 mod uuid;
 
+pub use attack::Technique;
 pub use behaviour::Acted;
 pub(crate) use ioc::is_foreign;
 pub use ioc::{Ioc, IocKind};
@@ -31,6 +33,8 @@ pub struct Merged {
     pub parts: Vec<SamplePage>,
     /// What others can watch for.
     pub iocs: Vec<Ioc>,
+    /// What of it is known in MITRE's ATT&CK.
+    pub techniques: Vec<Technique>,
     /// What it did where it was run, with the sample it was.
     pub behaviour: Vec<(i64, Acted)>,
 }
@@ -49,7 +53,8 @@ impl Merged {
         }
         iocs.truncate(IOCS_MAX);
         iocs.sort_by(|a, b| (a.kind, &a.value).cmp(&(b.kind, &b.value)));
-        Merged { page, parts, iocs, behaviour }
+        let techniques = attack::of(std::iter::once(&page).chain(&parts));
+        Merged { page, parts, iocs, techniques, behaviour }
     }
 
     /// The sample and its parts.
@@ -119,15 +124,17 @@ pub(crate) mod tests {
         let strings = r#"{"success":true,"summary":{"taxonomies":[{"level":"malicious","namespace":"yara","predicate":"rule","value":"<EICAR>"}]},
             "artifacts":[{"dataType":"url","data":"http://evil.example/a?b='c'"},{"dataType":"ip","data":"192.0.2.7"},{"dataType":"ip","data":"not one"},
             {"dataType":"domain","data":"evil.example"},{"dataType":"ip","data":"2001:db8::7"},{"dataType":"hash","data":"zz"}]}"#;
-        let run = r#"{"success":true,"full":{"machine":"m","accelerator":"tcg","ended":"exit 0",
+        let run = r#"{"success":true,"summary":{"taxonomies":[
+            {"level":"suspicious","namespace":"run-linux","predicate":"stays","value":"cron"},
+            {"level":"suspicious","namespace":"run-linux","predicate":"runs-fetched","value":"http://c2.example/x"}]},"full":{"machine":"m","accelerator":"tcg","ended":"exit 0",
             "processes":[{"pid":7,"parent":1,"path":"/bin/sh","arguments":["sh","<x>"],"user":1000,"ended":"exit 0"},
                 {"pid":8,"parent":7,"path":"/bin/cat","arguments":["cat"],"user":1000,"ended":"signal 9"}],
             "files":[{"path":"/tmp/x","what":"written","bytes":5,"sha256":"00"}],
             "network":[{"pid":7,"what":"connect","to":"198.51.100.4:80","detail":""},{"pid":7,"what":"dns","to":"c2.example","detail":""}],
             "persistence":[{"path":"/etc/cron.d/x","what":"cron"}]}}"#;
         Merged::new(
-            page(1, "a <b>.zip", vec![result("strings", strings), result("run-linux", run)]),
-            vec![page(2, "b.exe", vec![result("strings", strings)])],
+            page(1, "a <b>.zip", vec![result("office-pdf", strings), result("run-linux", run)]),
+            vec![page(2, "b.exe", vec![result("office-pdf", strings)])],
         )
     }
 

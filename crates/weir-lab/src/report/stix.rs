@@ -35,6 +35,18 @@ pub fn bundle(merged: &Merged) -> Value {
             );
         }
     }
+    for technique in &merged.techniques {
+        let reference = json!({ "source_name": "mitre-attack", "external_id": technique.id, "url": technique.link() });
+        let id = objects.add(
+            "attack-pattern",
+            technique.id,
+            json!({
+                "name": technique.name, "description": technique.findings.join("; "), "external_references": [reference],
+                "created_by_ref": identity,
+            }),
+        );
+        objects.uses(&id);
+    }
     for ioc in &merged.iocs {
         objects.indicator(ioc.kind, &ioc.value, &ioc.from, &identity);
     }
@@ -132,6 +144,20 @@ impl Objects {
         );
     }
 
+    /// Malware uses a technique, where something is malware.
+    fn uses(&mut self, technique: &Value) {
+        let Some(malware) = self.all.iter().find(|object| object["type"] == "malware").map(|found| found["id"].clone())
+        else {
+            return;
+        };
+        let of = format!("{malware} uses {technique}");
+        self.add(
+            "relationship",
+            &of,
+            json!({ "relationship_type": "uses", "source_ref": malware, "target_ref": technique }),
+        );
+    }
+
     fn indicator(&mut self, kind: IocKind, value: &str, from: &str, identity: &Value) {
         let (observed, path) = match kind {
             IocKind::Url => ("url", "url:value"),
@@ -174,6 +200,9 @@ mod tests {
         assert!(refs.iter().all(|id| ids.contains(id)));
         let of = |kind: &str| objects.iter().filter(|object| object["type"] == kind).count();
         assert_eq!((of("file"), of("malware"), of("indicator"), of("malware-analysis"), of("report")), (2, 2, 6, 3, 1));
+        assert_eq!((of("attack-pattern"), of("relationship")), (3, 3));
+        let pattern = objects.iter().find(|object| object["type"] == "attack-pattern").unwrap();
+        assert_eq!(pattern["external_references"][0]["external_id"], "T1053.003");
         let url = objects
             .iter()
             .find(|object| object["type"] == "indicator" && object["name"].as_str().unwrap().starts_with("http"))

@@ -362,7 +362,9 @@ mod tests {
         let guest = std::thread::spawn(move || {
             let (kind, content) = frame::read(&mut &theirs).unwrap();
             let hello: Hello = serde_json::from_slice(&content).unwrap();
-            let ready = |nonce: &str| serde_json::to_vec(&Ready { nonce: nonce.into(), agent: "a".into() }).unwrap();
+            let ready = |nonce: &str| {
+                serde_json::to_vec(&Ready { nonce: nonce.into(), agent: "a".into(), clock_ns: None }).unwrap()
+            };
             frame::write(&mut &theirs, Kind::Ready, &ready("an old one")).unwrap();
             frame::write(&mut &theirs, Kind::Ready, &ready(&hello.nonce)).unwrap();
             (kind, hello.seed.len())

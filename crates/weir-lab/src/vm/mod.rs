@@ -7,6 +7,8 @@
 
 mod accelerator;
 mod agent_connection;
+mod evidence;
+mod failure;
 mod identity;
 mod orphans;
 mod qemu;
@@ -20,9 +22,10 @@ mod vm_rule;
 mod worker;
 
 pub use accelerator::{Accelerator, Choice};
+pub use failure::VmFailure;
 pub use start_error::VmStartError;
 pub use vm_rule::VmRule;
-pub use worker::{Phase, Vm, VmFailure};
+pub use worker::{Phase, Vm};
 
 use crate::tasks::Task;
 use snapshots::Snapshots;
@@ -67,6 +70,25 @@ pub enum Boot {
     Image(PathBuf),
 }
 
+impl Boot {
+    /// The disk that a kernel of ours boots from, which lies beside its initial file system; a guest of somebody else's may have none.
+    pub(crate) fn disk(&self) -> Option<PathBuf> {
+        match self {
+            Boot::Kernel { initrd, .. } => Some(initrd.with_file_name(DISK)).filter(|disk| disk.exists()),
+            Boot::Image(_) => None,
+        }
+    }
+}
+
+/// The names of all rules of behaviour.
+#[cfg(test)]
+pub(crate) fn rule_names() -> impl Iterator<Item = &'static str> {
+    rules::rule_names()
+}
+
+/// The name of that disk.
+pub(crate) const DISK: &str = "root.squashfs";
+
 /// How a VM becomes clean again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revert {
@@ -82,7 +104,7 @@ settings! {
     /// The VMs of this machine.
     #[check(VmsSettings::check)]
     pub struct VmsSettings {
-        /// The VMs of this machine: a name, and what differs from a guest of ours with 192 MiB, such as "vm1 memory=256 tags=linux
+        /// The VMs of this machine: a name, and what differs from a guest of ours with 256 MiB, such as "vm1 memory=256 tags=linux
         /// revert=process" or "win image=/srv/win.qcow2 memory=4096 tags=windows plugins=run-windows"; `weir up --demo` has two if
         /// there is a guest
         pub rules as "vms": Vec<VmRule> = list([], 64, "VMs"),

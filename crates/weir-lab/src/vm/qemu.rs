@@ -5,7 +5,7 @@
 use super::accelerator::Accelerator;
 use super::agent_connection::AgentConnection;
 use super::qmp::Qmp;
-use super::{Boot, VmSettings, identity, spawner};
+use super::{Boot, DISK, VmSettings, identity, spawner};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io;
@@ -175,10 +175,18 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
     let mut line = words(&format!("-name {} ", settings.name));
     line.extend(words("-nodefaults -no-user-config -no-reboot -display none -nic none -smp 1 -rtc base=utc"));
     line.extend(words("-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"));
-    line.extend(words("-M pc,usb=off -chardev ringbuf,id=console,size=65536 -serial chardev:console"));
+    // A machine that somebody could own, as far as its names go.
+    line.extend(words(
+        "-M pc,usb=off,x-oem-id=LENOVO,x-oem-table-id=TP-N24 -smbios type=0,vendor=LENOVO,version=N24ET61W",
+    ));
+    line.extend(words("-smbios type=1,manufacturer=LENOVO,product=20L50000GE,version=ThinkPad,serial=PF1AB2CD"));
+    line.extend(words("-smbios type=2,manufacturer=LENOVO,product=20L50000GE -smbios type=3,manufacturer=LENOVO"));
+    line.extend(words("-chardev ringbuf,id=console,size=65536 -serial chardev:console"));
     line.extend(match start.accelerator {
         Accelerator::Kvm => words("-accel kvm -cpu host"),
-        Accelerator::Tcg => words(&format!("-accel tcg,tb-size={TRANSLATIONS_MIB} -cpu max")),
+        Accelerator::Tcg => words(&format!(
+            "-accel tcg,tb-size={TRANSLATIONS_MIB} -cpu max,hypervisor=off,tcg-cpuid=off,vendor=GenuineIntel"
+        )),
     });
     line.extend(words(&format!("-m {}", settings.memory_mib)));
     line.extend(words("-chardev socket,id=qmp,path=qmp.sock,server=on,wait=off -mon chardev=qmp,mode=control"));
@@ -191,6 +199,12 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
         Boot::Kernel { .. } => {
             let mut boot = words("-kernel vmlinuz -initrd initrd -append");
             boot.push(KERNEL_LINE.to_owned());
+            if start.folder.join(DISK).exists() {
+                let disk = format!(
+                    "-drive if=none,id=root,file={DISK},format=raw,readonly=on -device virtio-blk-pci,drive=root"
+                );
+                boot.extend(words(&disk));
+            }
             boot
         }
         Boot::Image(_) => words("-device ide-hd,drive=state -vga std"),

@@ -1,8 +1,10 @@
-//! From what the agent tells to a report: nothing of the guest's words goes further than it may.
+//! From what the agent tells to a report. Whatever text the guest says is data, and is cut where it is too long.
 
 use super::agent_connection::Findings;
-use super::rules;
-use crate::job::{Artifact, Level, Report, Summary, Taxonomy};
+use super::{evidence, rules};
+use crate::active;
+use crate::file_type;
+use crate::job::{Artifact, Job, Level, Report, Summary, Taxonomy};
 use crate::report::{Acted, is_foreign};
 use serde_json::value::to_raw_value;
 use std::collections::BTreeSet;
@@ -13,9 +15,11 @@ use weir_guest::behaviour::{ARGUMENTS_MAX, Behaviour, LISTED_MAX, OUTPUT_MAX, TE
 const OBSERVABLES_MAX: usize = 200;
 const NAMESPACE: &str = "run-linux";
 
-/// The report of a sample that ran in this VM.
-pub(super) fn of(findings: Findings, vm: &str, accelerator: &str) -> serde_json::Result<Report> {
+/// The report of a sample that ran in this VM. What it left is in the job.
+pub(super) fn of(findings: Findings, job: &Job, vm: &str, accelerator: &str) -> serde_json::Result<Report> {
     let Findings { behaviour, files } = findings;
+    let programs: Vec<String> =
+        files.iter().filter(|(file, path)| is_program(job, file, path)).map(|(_, path)| path.clone()).collect();
     let seen = tame(behaviour);
     let full = Acted { machine: vm.to_owned(), accelerator: accelerator.to_owned(), seen };
     let seen = &full.seen;
@@ -25,14 +29,21 @@ pub(super) fn of(findings: Findings, vm: &str, accelerator: &str) -> serde_json:
         success: true,
         error_message: String::new(),
         full: to_raw_value(&full)?,
-        summary: Summary { taxonomies: taxonomies(seen) },
+        summary: Summary { taxonomies: taxonomies(seen, &programs) },
         artifacts,
     })
 }
 
-/// Cuts a text. A zero character, or what would read as one, fits into no report.
+/// Whether a file that the sample left is something that runs, or something that nobody knows. Text, pictures and archives are harmless by
+/// themselves.
+fn is_program(job: &Job, file: &str, path: &str) -> bool {
+    let kind = job.open_output(file).and_then(|mut file| file_type::of_source(&mut file));
+    kind.map_or(true, |kind| kind == "application/octet-stream" || active::kind(kind, path).is_some())
+}
+
+/// Cuts a text.
 fn fit(text: &mut String, most: usize) {
-    *text = text.chars().take(most).collect::<String>().replace('\0', "\u{fffd}").replace("\\u0000", "\\u 0000");
+    *text = text.chars().take(most).collect();
 }
 
 /// Within the bounds that a good agent keeps by itself.
@@ -82,7 +93,7 @@ fn dropped(file: String, path: &str) -> Artifact {
     Artifact { data_type: "file".into(), file: Some(file), filename: Some(name), ..Artifact::default() }
 }
 
-fn taxonomies(seen: &Behaviour) -> Vec<Taxonomy> {
+fn taxonomies(seen: &Behaviour, programs: &[String]) -> Vec<Taxonomy> {
     let finding = |level, predicate: &str, value: String| Taxonomy {
         level,
         namespace: NAMESPACE.into(),
@@ -97,9 +108,15 @@ fn taxonomies(seen: &Behaviour) -> Vec<Taxonomy> {
         let each: Vec<String> = hits.iter().map(|hit| format!("{} {}", hit.rule, hit.points)).collect();
         findings.push(finding(whole, "points", format!("{points} of {}: {}", rules::MALICIOUS, each.join(", "))));
     }
-    if points == 0 && ran_to_its_end(seen) {
-        findings.push(finding(Level::Safe, "clean", "it ran to its end, and no rule applies".into()));
+    let doubts = evidence::doubts(seen, programs);
+    if points == 0 && doubts.is_empty() {
+        let words = "it ran to its end in Linux, found what it looked for, and did only harmless things";
+        findings.push(finding(Level::Safe, "clean", words.into()));
     }
+    // What has points without being suspicious is not clean either, and says so by its rules.
+    let doubtful = |hit: &rules::Hit| format!("{}: {}", hit.rule, hit.evidence);
+    let small = hits.iter().filter(|_| whole == Level::Info).map(doubtful);
+    findings.extend(doubts.into_iter().chain(small).map(|doubt| finding(Level::Unknown, "not clean", doubt)));
     // A rule is no graver than all of them together, and no more than suspicious unless it is enough by itself.
     findings.extend(
         hits.into_iter()
@@ -110,11 +127,6 @@ fn taxonomies(seen: &Behaviour) -> Vec<Taxonomy> {
         findings.push(finding(Level::Info, "calls", called.len().to_string()));
     }
     findings
-}
-
-/// Whether it did what it wanted, and all of that was seen. One that was ended, or could not do it here, may do more elsewhere.
-fn ran_to_its_end(seen: &Behaviour) -> bool {
-    seen.ended == "exit 0" && !seen.processes.is_empty() && seen.left_out == 0
 }
 
 /// What others could look for: names, addresses that were not ours to give, pages.
@@ -143,7 +155,8 @@ fn url(host: &str, to: &str, detail: &str) -> Option<String> {
     if path.starts_with("http") {
         return Some(path.to_owned());
     }
-    Some(format!("http://{}{path}", if host.is_empty() { to } else { host }))
+    let scheme = if detail.split(' ').nth(2) == Some("(TLS)") { "https" } else { "http" };
+    Some(format!("{scheme}://{}{path}", if host.is_empty() { to } else { host }))
 }
 
 #[cfg(test)]
@@ -151,6 +164,14 @@ mod tests {
     use super::*;
     use serde_json::json;
     use weir_guest::behaviour::{FileChange, Network, Persistence, Process};
+
+    fn job(home: &tempfile::TempDir) -> Job {
+        let input = crate::job::Input::new("s.sh", "text/x-shellscript");
+        let job = Job::prepare(&home.path().join("job"), &input, &mut &b"x"[..]).unwrap();
+        std::fs::write(job.folder().join("output/dropped-1"), "hello").unwrap();
+        std::fs::write(job.folder().join("output/dropped-2"), b"MZ\x90\0\x03").unwrap();
+        job
+    }
 
     fn findings() -> Findings {
         let network = |what: &str, to: &str, detail: &str, host: &str| Network {
@@ -182,9 +203,9 @@ mod tests {
 
     #[test]
     fn a_report_reads_as_one() {
-        let report = of(findings(), "vm1", "tcg").unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let report = of(findings(), &job(&home), "vm1", "tcg").unwrap();
         let text = serde_json::to_string(&report).unwrap();
-        assert!(!text.contains("\\u0000"), "{text}");
         let report = Report::read(text.as_bytes()).unwrap();
         let full: serde_json::Value = serde_json::from_str(report.full.get()).unwrap();
         assert_eq!(
@@ -207,26 +228,39 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ran_to_its_end_and_did_nothing_is_clean() {
+    fn only_what_was_seen_whole_and_did_nothing_bad_is_clean() {
         let process = Process { pid: 6, path: "/home/user/s".into(), ended: "exit 0".into(), ..Process::default() };
-        let quiet = || Behaviour { ended: "exit 0".into(), processes: vec![process.clone()], ..Behaviour::default() };
-        let says = |seen: &Behaviour| taxonomies(seen).iter().map(|found| found.level).max();
+        let (ended, output) = ("exit 0".to_owned(), "hello".to_owned());
+        let quiet = || Behaviour {
+            ended: ended.clone(),
+            output: output.clone(),
+            processes: vec![process.clone()],
+            ..Behaviour::default()
+        };
+        let says = |seen: &Behaviour| taxonomies(seen, &[]).iter().map(|found| found.level).max();
         assert_eq!(says(&quiet()), Some(Level::Safe));
         for ended in ["exit 127", "exit 1", "signal 9", "watched 60 s", ""] {
-            assert_eq!(says(&Behaviour { ended: ended.into(), ..quiet() }), Some(Level::Info), "{ended}");
+            assert_eq!(says(&Behaviour { ended: ended.into(), ..quiet() }), Some(Level::Unknown), "{ended}");
         }
-        assert_eq!(says(&Behaviour { left_out: 1, ..quiet() }), Some(Level::Info), "not all was seen");
-        assert_eq!(says(&Behaviour { processes: Vec::new(), ..quiet() }), Some(Level::Info), "nothing ran");
+        assert_eq!(says(&Behaviour { left_out: 1, ..quiet() }), Some(Level::Unknown), "not all was seen");
+        assert_eq!(says(&Behaviour { processes: Vec::new(), ..quiet() }), Some(Level::Unknown), "nothing ran");
         let listens = Network { what: "listen".into(), to: "0.0.0.0:80".into(), ..Network::default() };
-        assert_eq!(says(&Behaviour { network: vec![listens], ..quiet() }), Some(Level::Info), "a point is not none");
+        let listening = Behaviour { network: vec![listens], ..quiet() };
+        assert_eq!(says(&listening), Some(Level::Unknown), "a point is not none");
+        let words: Vec<String> = taxonomies(&listening, &[]).into_iter().map(|found| found.value).collect();
+        assert!(words.contains(&"listens: 0.0.0.0:80".to_owned()), "{words:?}");
     }
 
     #[test]
-    fn no_name_of_a_file_makes_a_report_unreadable() {
-        let files = vec![("dropped-1".into(), "/tmp/\\u0000".into()), ("dropped-2".into(), "/tmp/a\0".into())];
-        let report = of(Findings { behaviour: Behaviour::default(), files }, "vm1", "tcg").unwrap();
-        let text = serde_json::to_string(&report).unwrap();
-        assert!(!text.contains("\\u0000") && !text.contains('\0'), "{text}");
+    fn a_program_that_is_left_behind_is_a_doubt() {
+        let home = tempfile::tempdir().unwrap();
+        let files = vec![("dropped-1".into(), "/tmp/notes".into()), ("dropped-2".into(), "/tmp/x\0.exe".into())];
+        let report = of(Findings { behaviour: Behaviour::default(), files }, &job(&home), "vm1", "tcg").unwrap();
+        let report = Report::read(serde_json::to_string(&report).unwrap().as_bytes()).unwrap();
+        let doubts = report.summary.taxonomies.iter().map(|found| found.value.as_str());
+        let doubts: Vec<&str> = doubts.filter(|doubt| doubt.contains("programs")).collect();
+        assert_eq!(doubts, ["it left programs: /tmp/x\0.exe"]);
+        assert_eq!(report.artifacts[1].filename.as_deref(), Some("x.exe"));
     }
 
     #[test]

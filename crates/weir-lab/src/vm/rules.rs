@@ -1,7 +1,7 @@
 //! What behaviour says about a sample: a table of rules, each with its points (docs/lab.md has the same table with the reasons).
 //!
 //! Points are added up: from [`SUSPICIOUS`] on a sample is suspicious, from [`MALICIOUS`] on malicious. What honest installers do
-//! together stays below the second: no rule but one reaches it alone. Each rule counts once, however often it applies.
+//! together stays below the second: no rule but two reaches it alone, ransom and mining. Each rule counts once, however often it applies.
 //! Cost: linear in what is listed, which is bounded.
 
 use crate::job::Level;
@@ -57,9 +57,16 @@ const RULES: &[(&str, Look)] = &[
     ("preloads", |seen| seen.act("preloads", |_| true).map(|what| (3, what))),
     ("hinders-tracing", |seen| seen.act("traces", |whom| whom == "itself").map(|_| (3, "it traces itself".into()))),
     ("raw-address", raw_address),
+    ("waits", waits),
     ("listens", listens),
     ("lies-low", lies_low),
 ];
+
+/// The names of all of them.
+#[cfg(test)]
+pub(super) fn rule_names() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|(name, _)| *name)
+}
 
 /// The rules that apply, the gravest first.
 pub(super) fn hits(behaviour: &Behaviour) -> Vec<Hit> {
@@ -86,6 +93,8 @@ pub(super) fn level(points: u32) -> Level {
 }
 
 const EVIDENCE_MAX: usize = 120;
+/// Nobody who has work to do sleeps for so long.
+const LONG_SLEEP_S: u64 = 120;
 /// So many files of others are many.
 const MANY_FILES: usize = 8;
 /// So many addresses on one port are a search.
@@ -177,10 +186,9 @@ impl<'a> Seen<'a> {
     /// What the sample ran or tried to run besides itself.
     fn programs(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let run = self.behaviour.processes.iter().flat_map(|process| [Some(process.path.as_str()), script(process)]);
-        let own =
-            self.first().map(|first| [first.path.as_str(), script(first).unwrap_or_default()]).unwrap_or_default();
-        let all = run.flatten().chain(self.acts("fails-to-run").map(|act| act.detail.as_str()));
-        all.filter(move |path| !own.contains(path))
+        let own = self.own();
+        let more = self.acts("fails-to-run").chain(self.acts("becomes")).map(|act| act.detail.as_str());
+        run.flatten().chain(more).filter(move |path| !own.contains(path))
     }
 
     /// Documents of the user that the sample did not make and that are gone or changed.
@@ -203,6 +211,16 @@ impl<'a> Seen<'a> {
 
     fn first(&self) -> Option<&'a Process> {
         self.behaviour.processes.first()
+    }
+
+    /// The sample's own file. Its first process may have become another program since: only agents that do not say which file the sample
+    /// was are believed to have stayed it.
+    fn own(&self) -> [&'a str; 2] {
+        let first = |first: &'a Process| [first.path.as_str(), script(first).unwrap_or_default()];
+        match self.behaviour.sample.as_str() {
+            "" => self.first().map(first).unwrap_or_default(),
+            sample => [sample, ""],
+        }
     }
 }
 
@@ -280,14 +298,16 @@ fn takes_orders(seen: &Seen<'_>) -> Option<(u32, String)> {
 fn mines(seen: &Seen<'_>) -> Option<(u32, String)> {
     let network = &seen.behaviour.network;
     let says = |call: &&Network| {
-        let words = ["mining.subscribe", "mining.authorize", "\"method\":\"login\"", "\"method\": \"login\""];
-        call.what == "talk" && words.iter().any(|word| call.detail.contains(word))
+        let words = ["mining.subscribe", "mining.authorize", "\"method\":\"login\""];
+        let said: String = call.detail.chars().filter(|c| !c.is_whitespace()).collect();
+        call.what == "talk" && words.iter().any(|word| said.contains(word))
     };
     let asks = |call: &&Network| {
         let name = if call.what == "dns" { call.to.to_ascii_lowercase() } else { String::new() };
         POOLS.iter().any(|pool| name.contains(pool)) || name.starts_with("xmr.") || name.starts_with("stratum.")
     };
-    let sure = network.iter().find(says).or_else(|| network.iter().find(asks)).map(|call| (8, call.to.clone()));
+    let says = || network.iter().find(says).map(|call| (10, call.to.clone()));
+    let sure = says().or_else(|| network.iter().find(asks).map(|call| (8, call.to.clone())));
     let port = || seen.calls().find(|(_, to)| POOL_PORTS.contains(&to.port())).map(|(_, to)| (3, to.to_string()));
     sure.or_else(port)
 }
@@ -342,7 +362,9 @@ fn kills_others(seen: &Seen<'_>) -> Option<(u32, String)> {
 
 fn runs_fetched(seen: &Seen<'_>) -> Option<(u32, String)> {
     let is_fetched = |path: &&str| seen.written.get(path).is_some_and(|who| seen.callers.contains(who));
-    seen.programs().find(is_fetched).map(|path| (5, path.to_owned()))
+    let file = seen.programs().find(is_fetched).map(|path| (5, path.to_owned()));
+    // What the agent gave out as a second stage has said that it runs, however it was started.
+    file.or_else(|| seen.act("second-stage", |_| true).map(|url| (5, url)))
 }
 
 fn runs_written(seen: &Seen<'_>) -> Option<(u32, String)> {
@@ -379,9 +401,8 @@ fn forks_without_end(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 fn deletes_itself(seen: &Seen<'_>) -> Option<(u32, String)> {
-    let first = seen.first()?;
-    let own = [Some(first.path.as_str()), script(first)];
-    let gone = |file: &&FileChange| file.what == "deleted" && own.contains(&Some(file.path.as_str()));
+    let own = seen.own();
+    let gone = |file: &&FileChange| file.what == "deleted" && own.contains(&file.path.as_str());
     seen.behaviour.files.iter().find(gone).map(|file| (3, file.path.clone()))
 }
 
@@ -398,6 +419,13 @@ fn is_in_the_world(ip: IpAddr) -> bool {
         IpAddr::V4(ip) => !(ip.is_private() || ip.is_link_local() || ip.is_multicast() || ip.is_broadcast()),
         IpAddr::V6(ip) => !(ip.is_unique_local() || ip.is_unicast_link_local() || ip.is_multicast()),
     }
+}
+
+/// Longer than a watch is long, all sleeps together: the agent makes them short and says how long they were.
+fn waits(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let seconds = |act: &Act| act.detail.strip_suffix(" s").and_then(|number| number.parse::<u64>().ok());
+    let all = seen.acts("sleeps").filter_map(seconds).fold(0, u64::saturating_add);
+    (all >= LONG_SLEEP_S).then(|| (2, format!("{all} s")))
 }
 
 fn listens(seen: &Seen<'_>) -> Option<(u32, String)> {

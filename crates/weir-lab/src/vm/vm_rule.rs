@@ -19,9 +19,9 @@ pub struct VmRule {
     pub root: bool,
 }
 
-text_value!(VmRule: "\"vm1 memory=192\"");
+text_value!(VmRule: "\"vm1 memory=256\"");
 
-const MEMORY_MIB: u32 = 192;
+const MEMORY_MIB: u32 = 256;
 const MEMORY_MIB_BOUNDS: std::ops::RangeInclusive<u32> = 96..=65_536;
 const LIST_MAX: usize = 32;
 
@@ -145,7 +145,7 @@ mod tests {
     fn what_is_written_is_read_again() {
         for text in [
             "vm1",
-            "vm1 memory=256 tags=linux,x plugins=run-linux revert=process user=root",
+            "vm1 memory=512 tags=linux,x plugins=run-linux revert=process user=root",
             "win image=/srv/win.qcow2 memory=4096 tags=windows revert=none",
             "own kernel=/boot/k initrd=/boot/i",
         ] {

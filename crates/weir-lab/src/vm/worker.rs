@@ -4,6 +4,7 @@
 //! restore. A QEMU that dies goes to `Restoring` from wherever it was.
 
 use super::agent_connection::{FILES_BYTES_MAX, FILES_MAX, Findings, Order};
+use super::failure::VmFailure;
 use super::qemu::{Qemu, Start};
 use super::snapshots::Snapshots;
 use super::{Revert, VmSettings, report};
@@ -60,29 +61,6 @@ struct Work {
     answer: oneshot::Sender<Result<(Findings, &'static str), VmFailure>>,
 }
 
-/// Why there is no report.
-#[derive(Debug, thiserror::Error)]
-pub enum VmFailure {
-    /// The sample cannot be read.
-    #[error("the sample cannot be read: {0}")]
-    Sample(io::Error),
-    /// The guest is gone: the sample may have brought it down.
-    #[error("the guest died")]
-    Died,
-    /// What the guest did was wrong.
-    #[error("{0}")]
-    Guest(io::Error),
-    /// It took longer than it may.
-    #[error("the plugin took longer than {} s", .0.as_secs())]
-    Timeout(Duration),
-    /// This machine could not do what it must: the guest was not let run, or what it sent was not kept.
-    #[error("this machine failed its VM: {0}")]
-    Host(io::Error),
-    /// The VM is no more.
-    #[error("the VM is no more")]
-    Gone,
-}
-
 impl Vm {
     /// A VM, and the task that keeps it.
     pub(super) fn new(settings: VmSettings, snapshots: Arc<Snapshots>) -> (Vm, Task) {
@@ -132,7 +110,7 @@ impl Vm {
         let ended = tokio::time::timeout(plugin.limits.time, ended).await;
         let ended = ended.map_err(|_| VmFailure::Timeout(plugin.limits.time))?.map_err(|_| VmFailure::Gone)?;
         let (findings, accelerator) = ended?;
-        report::of(findings, &self.settings.name, accelerator)
+        report::of(findings, job, &self.settings.name, accelerator)
             .map_err(|error| VmFailure::Guest(io::Error::other(error)))
     }
 
@@ -161,27 +139,6 @@ impl Vm {
             files_bytes_max: FILES_BYTES_MAX,
         };
         Ok(Order { run, sample, output: job.folder().join("output"), report_bytes_max })
-    }
-}
-
-impl VmFailure {
-    /// Whether it is this machine's own fault: the sample had no part in it.
-    pub fn is_the_machines(&self) -> bool {
-        match self {
-            VmFailure::Sample(_) | VmFailure::Host(_) | VmFailure::Gone => true,
-            VmFailure::Died | VmFailure::Guest(_) | VmFailure::Timeout(_) => false,
-        }
-    }
-}
-
-/// What went wrong on the line to a guest is the guest's fault.
-impl From<io::Error> for VmFailure {
-    fn from(error: io::Error) -> VmFailure {
-        use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};
-        match error.kind() {
-            BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof => VmFailure::Died,
-            _ => VmFailure::Guest(error),
-        }
     }
 }
 

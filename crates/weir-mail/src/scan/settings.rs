@@ -118,8 +118,8 @@ settings! {
         pub on_late: OnLab = choice([QUARANTINE, PASS]),
         /// What becomes of mail with a file that the lab finds suspicious: kept, or sent on with a header
         pub on_suspicious: OnLab = choice([QUARANTINE, PASS]),
-        /// What becomes of mail with a file of which the lab finds nothing that decides: sent on with a header, or kept
-        pub on_unknown: OnLab = choice([PASS, QUARANTINE]),
+        /// What becomes of mail with a file that the lab cannot call clean (it did not run here, or not all was seen): kept, or sent on with a header
+        pub on_unknown: OnLab = choice([QUARANTINE, PASS]),
         /// Messages that wait at once
         pub messages_max as "messages": usize = count(1_000, 1..=100_000),
         /// The size of all messages that wait at once

@@ -17,11 +17,13 @@ pub(super) fn choices(visit: &Visit, merged: &Merged, proposal: &Proposal) -> Ht
         "{}<div class=\"actions\">{}{}{}<a class=\"button\" href=\"/api/v1/lab/samples/{}/content\">Download it</a></div>\
          <p class=\"faint\">A download is a zip archive with the password \"infected\". The report: \
          <a href=\"/api/v1/lab/samples/{}/report\">JSON</a>, <a href=\"/api/v1/lab/samples/{}/report?form=misp\">MISP</a>, \
-         <a href=\"/api/v1/lab/samples/{}/report?form=stix\">STIX</a>.</p>",
+         <a href=\"/api/v1/lab/samples/{}/report?form=stix\">STIX</a>, \
+         <a href=\"/api/v1/lab/samples/{}/report?form=navigator\">ATT&amp;CK layer</a>.</p>",
         rules(visit, sample, &proposal.blocked),
         block(visit, sample, proposal),
         from_yara(visit, sample, proposal),
         again_or_back(visit, sample),
+        sample.sample,
         sample.sample,
         sample.sample,
         sample.sample,

@@ -41,6 +41,7 @@ fn row(line: &Line) -> Html {
     let (kind, word) = match line.level {
         Some(Level::Malicious) => ("malicious", "malicious"),
         Some(Level::Suspicious) => ("suspicious", "suspicious"),
+        Some(Level::Unknown) => ("", "doubt"),
         Some(Level::Safe) => ("clean", "clean"),
         Some(Level::Info) => ("", "noted"),
         None => ("failed", "failed"),
@@ -59,9 +60,10 @@ fn row(line: &Line) -> Html {
 
 fn gravity(level: Option<Level>) -> u8 {
     match level {
-        Some(Level::Malicious) => 4,
-        Some(Level::Suspicious) => 3,
-        None => 2,
+        Some(Level::Malicious) => 5,
+        Some(Level::Suspicious) => 4,
+        None => 3,
+        Some(Level::Unknown) => 2,
         Some(Level::Safe) => 1,
         Some(Level::Info) => 0,
     }

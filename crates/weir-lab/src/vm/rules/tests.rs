@@ -105,7 +105,24 @@ fn each_rule_sees_what_it_is_for_and_nothing_else() {
         (
             "a pool's words",
             network("talk", "198.18.1.2:4000", "{\"method\":\"mining.subscribe\"}", ""),
-            &[("mines", 8)],
+            &[("mines", 10)],
+        ),
+        (
+            "a pool's words, spaced",
+            network("talk", "198.18.1.2:4000", "{ \"method\" : \"login\" }", ""),
+            &[("mines", 10)],
+        ),
+        ("it sleeps", acts("sleeps", "3600 s"), &[("waits", 2)]),
+        ("it naps", acts("sleeps", "5 s"), &[]),
+        ("a second stage", acts("second-stage", "http://a.example/x"), &[("runs-fetched", 5)]),
+        (
+            "itself from memory",
+            Behaviour {
+                sample: "/home/user/s".into(),
+                processes: vec![Process { pid: 6, path: "/memfd:x (deleted)".into(), ..Process::default() }],
+                ..Behaviour::default()
+            },
+            &[("runs-from-memory", 5)],
         ),
         ("a pool's name", network("dns", "gulf.moneroocean.stream", "", ""), &[("mines", 8)]),
         ("a pool's port", network("connect", "198.18.1.2:3333", "", "a.example"), &[("mines", 3)]),

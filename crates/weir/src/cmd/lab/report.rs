@@ -12,20 +12,24 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use weir_console::api::samples::{self, Form};
 use weir_lab::operations::{ResultLine, SamplePage};
+use weir_lab::report::Merged;
 
 #[derive(clap::Args)]
 pub(crate) struct ReportArgs {
     /// Its number, or the beginning of its SHA-256 (then the newest)
     sample: String,
     /// Print one page that stands alone, with no script in it
-    #[arg(long, conflicts_with_all = ["json", "misp", "stix"])]
+    #[arg(long, conflicts_with_all = ["json", "misp", "stix", "navigator"])]
     html: bool,
     /// Print a MISP event
-    #[arg(long, conflicts_with_all = ["json", "stix"])]
+    #[arg(long, conflicts_with_all = ["json", "stix", "navigator"])]
     misp: bool,
     /// Print a STIX 2.1 bundle
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["json", "navigator"])]
     stix: bool,
+    /// Print a layer for the ATT&CK Navigator
+    #[arg(long, conflicts_with = "json")]
+    navigator: bool,
     #[command(flatten)]
     asking: Asking,
 }
@@ -44,12 +48,13 @@ pub(crate) struct DownloadArgs {
 impl ReportArgs {
     pub(super) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = reach(&self.asking)?;
-        let form = match (self.html, self.misp, self.stix) {
-            (true, ..) => "html",
-            (_, true, _) => "misp",
-            (.., true) => "stix",
-            _ if self.asking.json => "json",
-            _ => return print_page(out, &control.ask_of(&samples::SHOW, &self.sample, &())?),
+        let form = match () {
+            () if self.html => "html",
+            () if self.misp => "misp",
+            () if self.stix => "stix",
+            () if self.navigator => "navigator",
+            () if self.asking.json => "json",
+            () => return print_page(out, &control.ask_of(&samples::SHOW, &self.sample, &())?),
         };
         let report = control.ask_of(&samples::REPORT, &self.sample, &Form { form: form.to_owned() })?;
         match form {
@@ -115,7 +120,21 @@ fn print_page(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()> {
         let (node, vm) = (shown(&attempt.node), shown(&attempt.vm));
         writeln!(out, "  {:<14} {}, on {node} in {vm}", "attempt", plain(outcome))?;
     }
-    page.results.iter().try_for_each(|result| print_result(out, result))
+    page.results.iter().try_for_each(|result| print_result(out, result))?;
+    print_techniques(out, page)
+}
+
+/// What of it is known in MITRE's ATT&CK.
+fn print_techniques(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()> {
+    let techniques = Merged::new(page.clone(), Vec::new()).techniques;
+    if !techniques.is_empty() {
+        writeln!(out, "\nTechniques (MITRE ATT&CK)")?;
+    }
+    for technique in techniques {
+        let findings = plain(&technique.findings.join("; "));
+        writeln!(out, "  {:<10} {}: {findings}", technique.id, technique.name)?;
+    }
+    Ok(())
 }
 
 /// What a plugin said. Nobody promises that it kept to the form.
