@@ -436,3 +436,70 @@ fn exports_are_read_by_the_libraries_of_misp_and_stix() {
     }
     assert!(found["patterns"].to_string().contains("url:value"), "{found}");
 }
+
+/// Processes of this lab that stay for our own plugins, the deepest of each last.
+fn staying(lab: &Lab) -> Vec<u32> {
+    let home = lab.site.data().join("lab").display().to_string();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_one = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        line.contains("plugin all") && line.contains(&home)
+    };
+    pids.filter(is_one).collect()
+}
+
+#[test]
+fn our_own_plugins_look_in_one_visit_of_a_process_that_stays_and_is_replaced() {
+    let lab = Lab::new(&[], "plugins_off = [\"clamav\", \"elf-pe\"]\n");
+    let up = lab.site.up();
+    let brought = |report: &Value| -> Vec<String> {
+        let results = report["results"].as_array().unwrap().iter().filter(|result| result["accepted"] == true);
+        let mut names: Vec<String> = results.map(|result| result["plugin"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    let first = lab.ended(lab.hand_in("a.txt", b"hello, http://evil.example/x\n"));
+    assert_eq!(
+        (&first["state"], brought(&first)),
+        (&json!("done"), vec!["identify".into(), "strings".into(), "yara".into()])
+    );
+    let workers = staying(&lab);
+    assert!(!workers.is_empty(), "it stays");
+    let second = lab.ended(lab.hand_in("b.txt", b"good bye\n"));
+    assert_eq!(brought(&second), brought(&first));
+    assert!(second["results"].to_string().contains("good") || second["state"] == "done", "{second:#}");
+    assert_eq!(staying(&lab), workers, "the same looks again");
+    assert!(!lab.site.weir(&["lab", "report", &second["sample"].to_string()]).ok().contains("evil.example"));
+    // One that is killed is replaced, and nothing is lost.
+    for pid in &workers {
+        let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    }
+    let third = lab.ended(lab.hand_in("c.txt", b"once more\n"));
+    assert_eq!((&third["state"], brought(&third)), (&json!("done"), brought(&first)));
+    up.signal("TERM");
+    up.ended();
+    wait_for("all of them to be gone", || staying(&lab).is_empty().then_some(()));
+}
+
+#[test]
+fn text_that_would_break_its_carrier_goes_through_every_report() {
+    use weir_analysis::fixtures;
+    let hostile = "import json\nopen('output/output.json','w').write('{\"success\":true,\"full\":{\"a\":\"\\\\u0000\\\\udc80\\x1b[2J'+'x'*1048576+'\"},\"summary\":{\"taxonomies\":[{\"level\":\"suspicious\",\"namespace\":\"n\",\"predicate\":\"p\",\"value\":\"\\\\u0000 \\\\ud800 <b> \\\\u202e\"}]},\"artifacts\":[{\"dataType\":\"file\",\"file\":\"f\",\"filename\":\"x\\\\u0000\\\\udfff.sh\"}]}')\nopen('output/f','w').write('#!/bin/sh')";
+    let lab = Lab::new(&[("hostile", hostile, "")], "attempts = 1\n");
+    let _up = lab.site.up();
+    let zip = fixtures::zip(&[("\\u0000.txt", b"\\u0000 hidden"), ("a\0b.txt", b"EVIL")]);
+    let report = lab.ended(lab.hand_in("a\\u0000.zip", &zip));
+    assert_eq!((&report["state"], &report["verdict"]), (&json!("done"), &json!("suspicious")), "{}", report["results"]);
+    let names: Vec<&str> =
+        report["parts"].as_array().unwrap().iter().filter_map(|part| part["name"].as_str()).collect();
+    assert!(names.contains(&"\\u0000.txt") && names.iter().any(|name| name.starts_with("x\u{fffd}")), "{names:?}");
+    let sample = report["sample"].to_string();
+    for form in ["--json", "--html", "--misp", "--stix", "--navigator"] {
+        let text = lab.site.weir(&["lab", "report", &sample, form]).ok();
+        assert!(!text.contains('\0') && !text.contains('\x1b') && !text.is_empty(), "{form}");
+    }
+    let text = lab.site.weir(&["lab", "report", &sample]).ok();
+    assert!(text.contains("p ") && !text.contains('\0') && !text.contains('\x1b'), "{text:.400}");
+}

@@ -87,6 +87,7 @@ impl Bench {
             qemu: "qemu-system-x86_64".into(),
             accelerator: Choice::Fixed(self.accelerator),
             watch: Duration::from_secs(60),
+            unconfined: false,
         };
         let settings = |number| VmSettings {
             name: format!("vm{number}"),

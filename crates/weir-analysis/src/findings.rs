@@ -31,20 +31,26 @@ pub trait Shelf {
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
+    begin: String,
     kept: usize,
 }
 
 impl Folder {
     /// An empty one.
     pub fn new(path: &Path) -> Folder {
-        Folder { path: path.to_owned(), kept: 0 }
+        Folder { path: path.to_owned(), begin: "child".into(), kept: 0 }
+    }
+
+    /// One that plugins share: each has names of its own in it.
+    pub fn named(path: &Path, plugin: &str) -> Folder {
+        Folder { begin: format!("child-{plugin}"), ..Folder::new(path) }
     }
 }
 
 impl Shelf for Folder {
     fn keep(&mut self, data: &[u8]) -> io::Result<String> {
         // Names of our own: those in archives are somebody's wish.
-        let name = format!("child-{}", self.kept);
+        let name = format!("{}-{}", self.begin, self.kept);
         std::fs::write(self.path.join(&name), data)?;
         self.kept += 1;
         Ok(name)

@@ -24,8 +24,9 @@ pub mod yara;
 
 use findings::{Findings, Folder, Shelf};
 use sample::Sample;
+use serde::Deserialize;
 use serde_json::Value;
-use std::io;
+use std::io::{self, BufRead, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use weir_lab::job::Report;
@@ -88,6 +89,30 @@ pub fn run(name: &str, job: &Path) -> io::Result<()> {
     std::fs::write(output.join("output.json"), serde_json::to_vec(&report)?)
 }
 
+/// What a plugin that stays is asked: a look with its settings.
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    name: String,
+    config: Value,
+}
+
+/// Looks at one sample after another: each line asks for looks at what is in `input/` then, and each look that is done is told by its name, when
+/// its report is in `output/NAME.json`. Ends when nobody asks any more.
+pub fn stay(job: &Path, asked: impl BufRead, mut told: impl Write) -> io::Result<()> {
+    let output = job.join("output");
+    for line in asked.lines() {
+        let mut sample = Sample::of_job(job)?;
+        for Wanted { name, config } in serde_json::from_str::<Vec<Wanted>>(&line?)? {
+            sample.config = config;
+            let report = look(&name, &sample, &mut Folder::named(&output, &name))?;
+            std::fs::write(output.join(format!("{name}.json")), serde_json::to_vec(&report)?)?;
+            writeln!(told, "{name}")?;
+            told.flush()?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs a plugin on a sample in memory.
 pub fn look(name: &str, sample: &Sample, shelf: &mut dyn Shelf) -> io::Result<Report> {
     let look = look_of(name)?;
@@ -143,6 +168,24 @@ mod tests {
         let file = home.path().join("output").join(child.file.as_deref().unwrap());
         assert_eq!(std::fs::read(file).unwrap(), b"hello");
         assert!(run("moon", home.path()).is_err());
+    }
+
+    #[test]
+    fn one_that_stays_looks_at_one_sample_after_another() {
+        let home = tempfile::tempdir().unwrap();
+        for part in ["input", "output"] {
+            std::fs::create_dir(home.path().join(part)).unwrap();
+        }
+        std::fs::write(home.path().join("input/attachment"), fixtures::zip(&[("a.txt", b"hello")])).unwrap();
+        std::fs::write(home.path().join("input/input.json"), r#"{"filename":"a.zip"}"#).unwrap();
+        let wanted = r#"[{"name":"archive","config":{}},{"name":"identify","config":{}},{"name":"yara","config":{}}]"#;
+        let mut told = Vec::new();
+        stay(home.path(), format!("{wanted}\n{wanted}\n").as_bytes(), &mut told).unwrap();
+        assert_eq!(told, b"archive\nidentify\nyara\narchive\nidentify\nyara\n");
+        let report = Report::read(&std::fs::read(home.path().join("output/archive.json")).unwrap()).unwrap();
+        let child = home.path().join("output").join(report.artifacts[0].file.as_deref().unwrap());
+        assert_eq!(std::fs::read(child).unwrap(), b"hello");
+        assert!(stay(home.path(), &b"[{\"name\":\"moon\",\"config\":{}}]\n"[..], &mut told).is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::findings::Findings;
 use crate::sample::Sample;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 use weir_scan::attachments::name::extension;
@@ -18,6 +19,11 @@ use weir_scan::yara::{Known, RuleFile, Rules, Severity, folder, version};
 /// Matches that a report names.
 const MATCHES_MAX: usize = 200;
 
+thread_local! {
+    /// The rules of the last look: making them takes longer than most looks, and one who stays looks again with the same.
+    static KEPT: RefCell<Option<(String, Rules)>> = const { RefCell::new(None) };
+}
+
 /// What all of a sample may cost.
 fn limits() -> Limits {
     Limits { message_bytes: u64::MAX, bytes: 1 << 30, time: Duration::from_secs(120), ..Limits::default() }
@@ -26,7 +32,12 @@ fn limits() -> Limits {
 /// Which rules match.
 pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, String> {
     let files = files(&sample.config)?;
-    let mut rules = Rules::compile(&files).map_err(|error| error.to_string())?;
+    let version = version(&files);
+    let kept = KEPT.take().filter(|(kept, _)| *kept == version).map(|(_, rules)| rules);
+    let mut rules = match kept {
+        Some(rules) => rules,
+        None => Rules::compile(&files).map_err(|error| error.to_string())?,
+    };
     let count = rules.count();
     let mut scan = Scan { rules: &mut rules, findings, matches: Vec::new(), unseen: None };
     let mut budget = Budget::new(&limits());
@@ -43,7 +54,8 @@ pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, Strin
         None if matches.is_empty() => findings.info("no-match", format!("none of {count} rules matches")),
         None => {}
     }
-    Ok(json!({ "matches": matches, "rules": count, "version": version(&files), "not_seen": unseen }))
+    KEPT.set(Some((version.clone(), rules)));
+    Ok(json!({ "matches": matches, "rules": count, "version": version, "not_seen": unseen }))
 }
 
 /// The rules that the settings ask for.

@@ -177,15 +177,40 @@ impl Job {
             fs::create_dir(folder.join(part))?;
             fs::set_permissions(folder.join(part), fs::Permissions::from_mode(mode))?;
         }
-        let told = folder.join("input/input.json");
+        let job = Job { folder: folder.to_owned() };
+        job.fill(input, sample)?;
+        Ok(job)
+    }
+
+    /// Puts another sample into the folder of a plugin that stays, and takes out what it left of the last one.
+    pub fn refill(&self, input: &Input<'_>, sample: &mut impl Read) -> io::Result<()> {
+        let (told, attachment) = (self.folder.join("input/input.json"), self.folder.join("input/attachment"));
+        for old in [&told, &attachment] {
+            match fs::remove_file(old) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        for left in fs::read_dir(self.folder.join("output"))? {
+            let left = left?;
+            match left.file_type()?.is_dir() {
+                true => fs::remove_dir_all(left.path())?,
+                false => fs::remove_file(left.path())?,
+            }
+        }
+        self.fill(input, sample)
+    }
+
+    fn fill(&self, input: &Input<'_>, sample: &mut impl Read) -> io::Result<()> {
+        let told = self.folder.join("input/input.json");
         fs::write(&told, serde_json::to_vec_pretty(input)?)?;
         fs::set_permissions(&told, fs::Permissions::from_mode(0o444))?;
         let mut options = fs::OpenOptions::new();
-        let mut attachment = options.write(true).create_new(true).mode(0o444).open(folder.join("input/attachment"))?;
+        let path = self.folder.join("input/attachment");
+        let mut attachment = options.write(true).create_new(true).mode(0o444).open(path)?;
         io::copy(sample, &mut attachment)?;
         // Whatever the process's mask is.
-        attachment.set_permissions(fs::Permissions::from_mode(0o444))?;
-        Ok(Job { folder: folder.to_owned() })
+        attachment.set_permissions(fs::Permissions::from_mode(0o444))
     }
 
     /// The folder.
@@ -195,7 +220,12 @@ impl Job {
 
     /// Reads what the plugin left.
     pub fn report(&self, output_max: u64) -> Result<Report, BadReport> {
-        let file = self.open_output("output.json").map_err(BadReport::Missing)?;
+        self.report_in("output.json", output_max)
+    }
+
+    /// The same from a file of this name.
+    pub fn report_in(&self, name: &str, output_max: u64) -> Result<Report, BadReport> {
+        let file = self.open_output(name).map_err(BadReport::Missing)?;
         let mut text = Vec::new();
         file.take(output_max + 1).read_to_end(&mut text).map_err(BadReport::Missing)?;
         if text.len() as u64 > output_max {

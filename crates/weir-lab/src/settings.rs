@@ -26,6 +26,8 @@ settings! {
         pub settle: Duration = duration("2s", "100ms"..="1h"),
         /// A folder of plugins, each a folder with plugin.toml; without it only our own run
         pub plugins: Option<PathBuf> = path().optional(),
+        /// Plugins of our own that this lab does without, such as strings or yara
+        pub plugins_off: Vec<String> = list([], 64, "names of plugins"),
         /// Samples that plugins of this machine look at at once; 0 for one a processor
         pub slots: u32 = number(0, 0..=128),
         /// THRESHOLD: how long one attempt at a sample may take

@@ -10,9 +10,11 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+/// The longest word that a plugin which stays may say.
+const WORD_MAX: u64 = 256;
 /// What is kept of what a plugin prints.
 const TAIL: usize = 4096;
 /// After so much of it the plugin waits a moment: one that only prints must not keep the lab busy with reading.
@@ -83,7 +85,7 @@ async fn run_behind(maker: Maker, plugin: &Plugin, job: &Job) -> Result<Report, 
     let Run::Process(command) = &plugin.run else {
         return Err(PluginFailure::Start(std::io::Error::other("it runs in a VM only")));
     };
-    let mut family = Family::start(maker, command, plugin, job.folder()).map_err(PluginFailure::Start)?;
+    let mut family = Family::start(maker, command, plugin, job.folder(), false).map_err(PluginFailure::Start)?;
     let (limits, watch) = (plugin.limits, family.watch(plugin, job.folder()));
     let ended = tokio::select! {
         ended = tokio::time::timeout(limits.time, family.end()) => match ended {
@@ -114,13 +116,15 @@ async fn run_behind(maker: Maker, plugin: &Plugin, job: &Job) -> Result<Report, 
 }
 
 /// A process and all that it starts: when the first is killed, so are all.
-struct Family {
+#[derive(Debug)]
+pub(super) struct Family {
     child: Child,
     group: Option<Group>,
 }
 
 impl Family {
-    fn start(maker: Maker, command: &[String], plugin: &Plugin, job: &Path) -> std::io::Result<Family> {
+    /// One that stays is told what to do over its standard input, and answers on its output.
+    fn start(maker: Maker, command: &[String], plugin: &Plugin, job: &Path, stays: bool) -> std::io::Result<Family> {
         let limits = &plugin.limits;
         let group = Hierarchy::of_this_machine().and_then(|all| all.group(limits.memory_bytes, limits.processes).ok());
         let groups = group.as_ref().map(Group::folders).unwrap_or_default();
@@ -129,7 +133,8 @@ impl Family {
         command.env("PATH", fence::PATH).env("HOME", "/tmp").env("TMPDIR", "/tmp").env("LANG", "C.UTF-8");
         // The allocator of our own plugins reserves address space in advance; here it is bounded.
         command.env("JOB_DIRECTORY", std::path::absolute(job)?).env("MIMALLOC_ARENA_RESERVE", "65536").current_dir(job);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let (input, errors) = if stays { (Stdio::piped(), Stdio::null()) } else { (Stdio::null(), Stdio::piped()) };
+        command.stdin(input).stdout(Stdio::piped()).stderr(errors);
         command.process_group(0).kill_on_drop(true);
         Ok(Family { child: command.spawn()?, group })
     }
@@ -166,6 +171,69 @@ impl Family {
             tracing::warn!("processes of a plugin that was killed are still there");
         }
     }
+}
+
+/// A plugin's process that stays for the next sample. It goes when this is dropped.
+#[derive(Debug)]
+pub(super) struct Staying {
+    /// None when it is gone.
+    pub(super) family: Option<Family>,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Staying {
+    /// Starts one in the folder of a job, which is filled later.
+    pub(super) async fn start(plugin: &Plugin, job: &Job) -> Result<Staying, PluginFailure> {
+        let maker = tokio::task::spawn_blocking(Maker::of_this_machine).await;
+        let maker = maker.map_err(|error| PluginFailure::Start(std::io::Error::other(error)))??;
+        let none = || PluginFailure::Start(std::io::Error::other("it has no standard input or output"));
+        let Run::Process(command) = &plugin.run else { return Err(none()) };
+        let mut family = Family::start(maker, command, plugin, job.folder(), true).map_err(PluginFailure::Start)?;
+        let (input, output) = (family.child.stdin.take(), family.child.stdout.take());
+        let (input, output) = input.zip(output).ok_or_else(none)?;
+        Ok(Staying { family: Some(family), input, output: BufReader::new(output) })
+    }
+
+    /// Tells it something, as one line.
+    pub(super) async fn say(&mut self, line: &str) -> Result<(), PluginFailure> {
+        let said = async {
+            self.input.write_all(format!("{line}\n").as_bytes()).await?;
+            self.input.flush().await
+        };
+        said.await.map_err(PluginFailure::Start)
+    }
+
+    /// Waits until it says this word, while it uses no more than it may.
+    pub(super) async fn hears(
+        &mut self,
+        word: &str,
+        plugin: &Plugin,
+        job: &Path,
+        patience: Duration,
+    ) -> Result<(), PluginFailure> {
+        let Some(family) = &self.family else { return Err(gone("it is gone")) };
+        let watch = family.watch(plugin, job);
+        let mut line = Vec::new();
+        let mut output = (&mut self.output).take(WORD_MAX);
+        let heard = tokio::select! {
+            heard = tokio::time::timeout(patience, output.read_until(b'\n', &mut line)) => heard,
+            excess = watch.clone().look_out() => return Err(excess.into()),
+        };
+        heard.map_err(|_| PluginFailure::Timeout(patience))?.map_err(PluginFailure::Start)?;
+        if String::from_utf8_lossy(&line).trim_end() != word {
+            return Err(gone("it says something else than it was asked, or has ended"));
+        }
+        let looked = tokio::task::spawn_blocking(move || watch.look_at_output()).await;
+        match looked {
+            Ok(Some(excess)) => Err(excess.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn gone(why: &str) -> PluginFailure {
+    PluginFailure::Start(std::io::Error::other(why.to_owned()))
 }
 
 /// The program and its arguments: `./run` is beside the manifest, `weir` is this program, another bare name is looked up.

@@ -9,6 +9,7 @@ pub mod child;
 pub mod children;
 pub mod fence;
 mod leftovers;
+mod looks;
 mod sample;
 mod slot;
 
@@ -18,7 +19,8 @@ use crate::plugin::{Plugin, Run};
 use crate::tasks::Task;
 use crate::vm::{Phase, Vm};
 use crate::wire::{Ask, Assignment, Message, PluginCall, PluginOutcome, REPORT_MAX, VmStatus};
-use sample::Source;
+use looks::{Looks, is_own};
+use sample::{Sample, Source};
 use serde_json::{Value, json};
 use slot::{Failed, Slot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,6 +71,8 @@ pub struct Dispatcher {
 #[derive(Debug)]
 struct Shared {
     settings: DispatcherSettings,
+    /// Processes that stay for our own plugins.
+    looks: Looks,
     source: Source,
     state: Mutex<State>,
 }
@@ -112,7 +116,8 @@ impl Dispatcher {
             stopping: false,
         };
         let source = Source::new(settings.jobs.clone(), samples, fetch);
-        Ok(Dispatcher { shared: Arc::new(Shared { settings, source, state: Mutex::new(state) }) })
+        let looks = Looks::new(&settings.jobs, &settings.plugins);
+        Ok(Dispatcher { shared: Arc::new(Shared { settings, looks, source, state: Mutex::new(state) }) })
     }
 
     /// Gives the machine VMs: they are offered beside its slots. The tasks say when each is clean.
@@ -278,6 +283,9 @@ impl Dispatcher {
             NoSample::Absent(why) => Message::Lacks(assignment.attempt, why),
             NoSample::Here(why) => refused(why),
         })?;
+        if vm.is_none() {
+            self.look(assignment, &sample, &mut calls).await.map_err(refused)?;
+        }
         for (call, plugin) in calls {
             let not_here = || refused(format!("the plugin {} {} is not here", call.name, call.version));
             let plugin = plugin.ok_or_else(not_here)?;
@@ -288,6 +296,36 @@ impl Dispatcher {
                 Err(Failed::Machine(why)) => return Err(refused(why)),
             }
         }
+        Ok(())
+    }
+
+    /// Has our own plugins look in one visit, and takes those that brought a report out of the list. An error is one of this machine.
+    async fn look(
+        &self,
+        assignment: &Assignment,
+        sample: &Sample,
+        calls: &mut Vec<(&PluginCall, Option<&Plugin>)>,
+    ) -> Result<(), String> {
+        let own: Vec<&Plugin> =
+            calls.iter().filter_map(|(_, plugin)| *plugin).filter(|plugin| is_own(plugin)).collect();
+        if own.is_empty() {
+            return Ok(());
+        }
+        let content = sample.open().map_err(|error| format!("the sample cannot be read: {error}"))?;
+        let Some(mut visit) = self.shared.looks.visit(content, &assignment.name, &own).await else { return Ok(()) };
+        for place in (0..calls.len()).rev() {
+            let (call, Some(plugin)) = calls[place] else { continue };
+            let Some((report, job)) = Some(plugin).filter(|own| is_own(own)).and_then(|own| visit.report(&own.name))
+            else {
+                continue;
+            };
+            let report = children::kept(sample.store(), job, report, assignment.children).await?;
+            if let Ok(report) = serde_json::to_string(&report) {
+                self.bring(assignment.attempt, call, Ok(report));
+                calls.remove(place);
+            }
+        }
+        self.shared.looks.end(visit);
         Ok(())
     }
 

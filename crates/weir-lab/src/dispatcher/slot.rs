@@ -187,6 +187,7 @@ mod tests {
             qemu: "/nowhere/qemu".into(),
             accelerator: Choice::Fixed(Accelerator::Tcg),
             watch: Duration::from_secs(1),
+            unconfined: true,
         };
         let settings = VmSettings {
             name: "vm1".into(),

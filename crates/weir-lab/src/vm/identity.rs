@@ -5,6 +5,7 @@ use super::accelerator::Accelerator;
 use super::{Boot, VmSettings};
 use sha2::{Digest, Sha256};
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 /// Users that nobody else has; those of plugins are below.
 const USERS_FROM: u32 = 2_102_000_000;
@@ -13,16 +14,27 @@ const USERS: u32 = 1_000_000;
 const NOBODY: u32 = 65_534;
 const KVM: &str = "/dev/kvm";
 
-/// The user that QEMU becomes; none if it stays who we are. An image is somebody's own file, which nobody else may be able to read.
+/// The user that QEMU becomes; none if it stays who we are.
 pub(super) fn of_qemu(settings: &VmSettings, accelerator: Accelerator) -> Option<u32> {
-    let ours = matches!(settings.boot, Boot::Kernel { .. });
     let may = accelerator == Accelerator::Tcg || kvm_group().is_some();
-    (rustix::process::geteuid().is_root() && ours && may).then(|| {
+    of_qemu_named(&settings.name).filter(|_| may)
+}
+
+/// The same for a VM of this name that may have what it needs.
+pub(super) fn of_qemu_named(name: &str) -> Option<u32> {
+    rustix::process::geteuid().is_root().then(|| {
         let known = |map: &str| std::fs::read_to_string(map).unwrap_or_default();
-        let own = own(&settings.name);
+        let own = own(name);
         let can_be = ["/proc/self/uid_map", "/proc/self/gid_map"].iter().all(|map| is_mapped(&known(map), own));
         if can_be { own } else { NOBODY }
     })
+}
+
+/// The image of a VM whose QEMU will not be able to read it.
+pub(super) fn unreadable_image(settings: &VmSettings) -> Option<PathBuf> {
+    let Boot::Image(image) = &settings.boot else { return None };
+    let is_closed = std::fs::metadata(image).is_ok_and(|about| about.mode() & 0o004 == 0);
+    (rustix::process::geteuid().is_root() && is_closed).then(|| image.clone())
 }
 
 /// How `setpriv` makes it that user.

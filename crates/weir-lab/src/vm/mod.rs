@@ -7,6 +7,7 @@
 
 mod accelerator;
 mod agent_connection;
+mod cell;
 mod evidence;
 mod failure;
 mod identity;
@@ -135,6 +136,9 @@ settings! {
         ]),
         /// How long a sample in a VM is watched, if it does not end before
         pub watch as "vm_watch": Duration = duration("1m", "1s"..="1h"),
+        /// Whether VMs may run where no cell can be made around QEMU (no bubblewrap, or no namespaces): whoever breaks out of a guest
+        /// is then a user of this machine
+        pub unconfined as "vm_unconfined": bool = flag(false),
     }
 }
 
@@ -151,7 +155,8 @@ impl Common {
     /// Programs that VMs need and that are not on this machine.
     pub fn missing_programs(&self) -> impl Iterator<Item = PathBuf> {
         let programs = [self.qemu.clone(), "qemu-img".into(), "setpriv".into()];
-        programs.into_iter().filter(|program| !program_is_here(program))
+        let cell = (!self.unconfined).then(|| PathBuf::from(cell::BUBBLEWRAP));
+        programs.into_iter().chain(cell).filter(|program| !program_is_here(program))
     }
 }
 
@@ -159,6 +164,13 @@ impl Common {
 pub fn start(common: Common, vms: Vec<VmSettings>) -> Result<(Vec<Vm>, Vec<Task>), VmStartError> {
     if let Some(program) = common.missing_programs().next() {
         return Err(VmStartError::NoProgram(program));
+    }
+    if !common.unconfined && !cell::is_possible() {
+        return Err(VmStartError::NoCell);
+    }
+    let closed = vms.iter().find_map(identity::unreadable_image);
+    if let Some(image) = closed {
+        return Err(VmStartError::ClosedImage(image));
     }
     let prepared = prepare(&common.home).map_err(|error| VmStartError::Folder(common.home.clone(), error));
     let common = Common { home: prepared?, ..common };

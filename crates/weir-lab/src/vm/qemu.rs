@@ -4,6 +4,7 @@
 
 use super::accelerator::Accelerator;
 use super::agent_connection::AgentConnection;
+use super::cell::{self, Cell};
 use super::qmp::Qmp;
 use super::{Boot, DISK, VmSettings, identity, spawner};
 use serde_json::{Value, json};
@@ -24,6 +25,8 @@ pub(super) const SNAPSHOT: &str = "golden";
 const SOCKETS_MAX: Duration = Duration::from_secs(20);
 /// How often to look for them.
 const LOOK_EVERY: Duration = Duration::from_millis(4);
+/// A QEMU that was killed is gone within this.
+const END_MAX: Duration = Duration::from_secs(2);
 /// Memory for translated code; more gains nothing for samples that run for seconds.
 const TRANSLATIONS_MIB: u32 = 48;
 /// The kernel says little, ends when it panics, and needs no mercy from itself.
@@ -50,6 +53,8 @@ pub(super) struct Start<'a> {
     pub(super) folder: PathBuf,
     /// From the snapshot, and waiting; else it boots.
     pub(super) restored: bool,
+    /// It may run without a cell.
+    pub(super) unconfined: bool,
 }
 
 impl Qemu {
@@ -70,8 +75,10 @@ impl Qemu {
         }
     }
 
+    /// QEMU's own process, behind those of its cell.
     pub(super) fn pid(&self) -> Option<u32> {
-        self.child.id()
+        let first = self.child.id()?;
+        Some(cell::below(first).last().copied().unwrap_or(first))
     }
 
     /// Returns when it has ended.
@@ -122,7 +129,14 @@ impl Qemu {
 
     /// Ends it, and returns when it has: the next one wants its files.
     pub(super) async fn kill(mut self) {
+        let members = self.child.id().map(cell::below).unwrap_or_default();
         let _ = self.child.kill().await;
+        // What is in the cell dies with it, a moment later.
+        let begun = Instant::now();
+        let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+        while members.iter().any(lives) && begun.elapsed() < END_MAX {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Ends it in order, so that its files are whole.
@@ -161,13 +175,25 @@ async fn said(child: &mut Child) -> String {
 }
 
 fn command(start: &Start<'_>) -> Command {
-    // `setpriv` sees to it that the kernel kills QEMU when the thread that starts it ends: it lives as long as we do.
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--no-new-privs"]).args(identity::words(start.settings, start.accelerator));
-    command.arg("--").arg(start.program).args(arguments(start)).current_dir(&start.folder);
+    let mut command = if start.unconfined && !cell::is_possible() { bare(start) } else { start.cell().command() };
+    command.args(arguments(start)).current_dir(&start.folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.process_group(0).kill_on_drop(true);
     command
+}
+
+/// Without a cell. `setpriv` sees to it that the kernel kills QEMU when the thread that starts it ends: it lives as long as we do.
+fn bare(start: &Start<'_>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--no-new-privs"]).args(identity::words(start.settings, start.accelerator));
+    command.arg("--").arg(start.program);
+    command
+}
+
+impl Start<'_> {
+    fn cell(&self) -> Cell<'_> {
+        Cell { settings: self.settings, accelerator: self.accelerator, folder: &self.folder, program: self.program }
+    }
 }
 
 fn arguments(start: &Start<'_>) -> Vec<String> {

@@ -130,7 +130,9 @@ impl Snapshots {
         create_disk(settings, folder).await?;
         furnish(settings, folder, accelerator)?;
         let (program, folder) = (self.common.qemu.as_path(), folder.to_owned());
-        let mut qemu = Qemu::start(Start { program, settings, accelerator, folder, restored: false }).await?;
+        let unconfined = self.common.unconfined;
+        let mut qemu =
+            Qemu::start(Start { program, settings, accelerator, folder, restored: false, unconfined }).await?;
         let answered = async {
             let hello = qemu.agent()?.hello();
             tokio::time::timeout(limit, hello).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?

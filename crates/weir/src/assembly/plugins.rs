@@ -20,7 +20,16 @@ pub(super) fn plugins(config: &Config) -> anyhow::Result<Vec<Plugin>> {
 
 fn own(config: &Config) -> anyhow::Result<Vec<Plugin>> {
     let mut own = Vec::new();
-    for known in weir_analysis::PLUGINS {
+    let off = &config.lab.plugins_off;
+    let is_known = |name: &&String| weir_analysis::PLUGINS.iter().any(|known| known.name == name.as_str());
+    if let Some(unknown) = off.iter().find(|name| !is_known(name)) {
+        let names: Vec<&str> = weir_analysis::PLUGINS.iter().map(|known| known.name).collect();
+        anyhow::bail!(
+            "lab.plugins_off names {unknown:?}, which is no plugin of ours\n  hint: these are: {}",
+            names.join(", ")
+        );
+    }
+    for known in weir_analysis::PLUGINS.iter().filter(|known| !off.iter().any(|off| off == known.name)) {
         let plugin = Plugin::parse(known.manifest, Path::new(""))?;
         own.extend(match known.name {
             "clamav" => clamav(plugin, config),
@@ -84,6 +93,16 @@ mod tests {
         assert_eq!(clamav.config["addresses"][0], "unix:/run/clamav/clamd.ctl");
         assert_eq!(with("scan.example:3310"), None, "a plugin has no network");
         assert_eq!(find(&Loaded::defaults().config, "clamav"), None);
+    }
+
+    #[test]
+    fn each_of_our_own_can_be_switched_off() {
+        let mut config = Loaded::defaults().config;
+        config.lab.plugins_off = vec!["strings".into(), "run-linux".into()];
+        let names: Vec<String> = plugins(&config).unwrap().into_iter().map(|plugin| plugin.name).collect();
+        assert!(!names.contains(&"strings".into()) && names.contains(&"identify".into()), "{names:?}");
+        config.lab.plugins_off = vec!["string".into()];
+        assert!(plugins(&config).unwrap_err().to_string().contains("no plugin of ours"));
     }
 
     #[test]

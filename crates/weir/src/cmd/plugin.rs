@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+/// All of them, for one sample after another: which are wanted is asked line by line.
+const ALL: &str = "all";
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Which plugin
@@ -13,11 +16,15 @@ pub(crate) struct Args {
 
 /// Those that run as processes.
 fn names() -> Vec<&'static str> {
-    weir_analysis::PLUGINS.iter().filter(|plugin| plugin.is_process()).map(|plugin| plugin.name).collect()
+    let own = weir_analysis::PLUGINS.iter().filter(|plugin| plugin.is_process()).map(|plugin| plugin.name);
+    own.chain([ALL]).collect()
 }
 
 impl Args {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        if self.plugin == ALL {
+            return Ok(weir_analysis::stay(&self.job, std::io::stdin().lock(), std::io::stdout().lock())?);
+        }
         Ok(weir_analysis::run(&self.plugin, &self.job)?)
     }
 }
