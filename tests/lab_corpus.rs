@@ -45,7 +45,7 @@ impl Judged {
 #[test]
 fn no_imitation_of_malware_is_clean_and_no_honest_program_is_malicious() {
     let full = std::env::var_os("WEIR_CORPUS").is_some();
-    let lab = Lab::with("[\"vm1\"]", "children_count = 4\n");
+    let lab = Lab::watching("[\"vm1\"]", "children_count = 4\n", 100);
     let _up = lab.site.up();
     let mut judged = Vec::new();
     for (folder, is_bad) in [("bad", true), ("good", false)] {

@@ -26,9 +26,14 @@ impl Lab {
     }
 
     pub(crate) fn with(vms: &str, more: &str) -> Lab {
+        Lab::watching(vms, more, 12)
+    }
+
+    /// One that watches samples for so many seconds, for tests that want to see the end of all of them on a slow machine.
+    pub(crate) fn watching(vms: &str, more: &str, watch_s: u32) -> Lab {
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let site = Site::new(&format!(
-            "[lab]\nenabled = true\nslots = 1\nattempts = 2\nguest = {:?}\nvms = {vms}\nvm_accelerator = \"tcg\"\nvm_watch = \"12s\"\n{more}",
+            "[lab]\nenabled = true\nslots = 1\nattempts = 2\nguest = {:?}\nvms = {vms}\nvm_accelerator = \"tcg\"\nvm_watch = \"{watch_s}s\"\n{more}",
             guest()
         ));
         // The data folder must be one before something is put into it.
@@ -261,7 +266,7 @@ fn what_a_sample_does_decides_about_it() {
 /// What was seen in the field: each of these was clean, or unknown without a reason.
 #[test]
 fn silence_is_never_clean() {
-    let lab = Lab::with("[\"vm1\"]", "children_count = 2\n");
+    let lab = Lab::watching("[\"vm1\"]", "children_count = 2\n", 100);
     let _up = lab.site.up();
     let table: [(&str, &str, &str, &str); 10] = [
         (

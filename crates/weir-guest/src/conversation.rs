@@ -118,6 +118,11 @@ impl Conversation {
     }
 }
 
+/// Whether a line is what the first of our orders makes a shell say: whoever answers so carries out what it is told.
+pub(crate) fn is_obedient(line: &str) -> bool {
+    line.find("uid=").is_some_and(|at| line[at..].contains(" gid="))
+}
+
 /// A mining pool: whoever logs in gets work.
 fn pool(line: &str) -> String {
     let Ok(said) = serde_json::from_str::<serde_json::Value>(line) else { return String::new() };
@@ -155,6 +160,12 @@ mod tests {
             assert_eq!(reply.told.as_deref(), Some(line.trim_end()));
         }
         assert!(Conversation::new(25).hear("QUIT\r\n").over);
+    }
+
+    #[test]
+    fn who_obeys_is_told_by_the_answer() {
+        assert!(is_obedient("$ uid=1000(user) gid=1000(user) groups=1000(user)"));
+        assert!(!is_obedient("gid= uid=") && !is_obedient("id"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Every address is this machine (`guest/init`). A port is served from the moment that a sample calls it; what speaks HTTP, with or
 //! without TLS, gets a page or a program, what speaks something else is answered in its words. Nothing leaves: there is no other interface.
 
-use crate::conversation::{Conversation, LINE_MAX, WORDS_MAX};
+use crate::conversation::{self, Conversation, LINE_MAX, WORDS_MAX};
 use crate::record::Record;
 use crate::stage::{self, STAGES_MAX};
 use crate::tls::Tls;
@@ -183,6 +183,9 @@ impl Server {
             }
             while let Some(line) = next_line(&mut heard) {
                 let reply = conversation.hear(&line);
+                if orders.is_none() && conversation::is_obedient(&line) {
+                    self.record.obeys(at);
+                }
                 reply.told.into_iter().for_each(|words| self.record.talks(at, words));
                 let sent = stream.write_all(reply.answer.as_bytes()).and_then(|()| stream.flush());
                 if reply.over || sent.is_err() {

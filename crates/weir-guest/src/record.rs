@@ -206,6 +206,13 @@ impl Record {
         notes.network(Network { pid, what: "talk".into(), to: at.to_string(), detail, host });
     }
 
+    /// Whoever called this address carries out what it is told there.
+    pub(crate) fn obeys(&self, at: SocketAddr) {
+        let mut notes = self.notes();
+        let pid = notes.callers.get(&at).copied().unwrap_or(0);
+        notes.acts(pid, "takes-orders", "/bin/sh");
+    }
+
     /// A request reached the server at this address.
     pub(crate) fn requests(&self, at: SocketAddr, detail: String, host: String) {
         let mut notes = self.notes();
