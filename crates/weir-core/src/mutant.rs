@@ -19,6 +19,8 @@ pub enum Mutant {
     ThrottleKeepsOldMultiSlack,
     /// A stop leaves the number of the situation as it was, so that permissions from before it stay good.
     ThrottleStopKeepsTheSituation,
+    /// A full table of slack puts out whoever would be forgotten next.
+    CrowdForgetsTheOldest,
     /// A candidate that was aborted goes on with its phases.
     ElectionElectsAfterAbort,
     /// The true leader steps down for the victory of a lower-ranked node.

@@ -20,6 +20,7 @@
 //! [`RecipientKey`]), each recipient at most once a mail, storing held mail under [`EntryId`], notices, locks.
 
 mod absent;
+mod crowd;
 mod decision;
 mod delay_queue;
 mod fences;
@@ -30,6 +31,7 @@ mod periods;
 mod saved;
 mod working_set;
 
+pub use crowd::{Crowd, CrowdParams};
 pub use decision::{Decision, Held, Released, Stop, StopReason};
 pub use delay_queue::{Entry, Kind};
 pub use fences::Today;

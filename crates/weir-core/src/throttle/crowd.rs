@@ -1,0 +1,116 @@
+//! Slack for many whom nobody knows: the throttle's credit for what comes beside the usual, one for each key, in bounded memory.
+//!
+//! Each key has slack up to a maximum; a message spends some, and a period without gives one back. Who has none left is told how long to
+//! wait. Nothing is queued: the sender has its mail still, and brings it again.
+//!
+//! A key whose slack is whole is not remembered, because that is what everybody has who is new. So a place is taken only by those who
+//! have spent, for as long as they would need to get it back, and nobody is ever put out to make room: a flood of new keys cannot make
+//! the table forget what an old one spent. If all places are taken, newcomers share one slack between them.
+//!
+//! Cost: the logarithm of the number of keys. Memory: [`CrowdParams::places`] entries.
+
+use crate::mutant::{Mutant, planted};
+use crate::time::Instant;
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::time::Duration;
+
+/// What everybody has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CrowdParams {
+    /// Slack of one key at most.
+    pub max_slack: u32,
+    /// How long it takes to get one back.
+    pub period: Duration,
+    /// Keys that are remembered.
+    pub places: usize,
+}
+
+/// The slack of many.
+#[derive(Clone, Debug)]
+pub struct Crowd {
+    params: CrowdParams,
+    /// When the slack of each key that has spent will be whole again.
+    whole_at: BTreeMap<u64, Instant>,
+    /// The same, the earliest first.
+    order: BTreeSet<(Instant, u64)>,
+    /// The slack that those share for whom there is no place.
+    newcomers: Instant,
+}
+
+impl Crowd {
+    /// Everybody's slack is whole.
+    pub fn new(params: CrowdParams) -> Crowd {
+        Crowd { params, whole_at: BTreeMap::new(), order: BTreeSet::new(), newcomers: Instant::ZERO }
+    }
+
+    /// How long a key has to wait until it can spend so much; zero if it can now. More than there can ever be counts as all there is.
+    pub fn wait(&mut self, key: u64, cost: u32, now: Instant) -> Duration {
+        self.forget_whole(now);
+        self.after(key, cost, now).since(now + self.whole())
+    }
+
+    /// Spends slack of a key, or says how long it has to wait. What is refused costs nothing.
+    pub fn spend(&mut self, key: u64, cost: u32, now: Instant) -> Result<(), Duration> {
+        let wait = self.wait(key, cost, now);
+        if wait > Duration::ZERO {
+            return Err(wait);
+        }
+        let after = self.after(key, cost, now);
+        let known = self.whole_at.get(&key).copied();
+        if known.is_none() && !self.has_room() {
+            self.newcomers = after;
+            return Ok(());
+        }
+        if let Some(before) = known {
+            self.order.remove(&(before, key));
+        }
+        self.whole_at.insert(key, after);
+        self.order.insert((after, key));
+        Ok(())
+    }
+
+    /// Keys that are remembered.
+    pub fn len(&self) -> usize {
+        self.whole_at.len()
+    }
+
+    /// Whether everybody's slack is whole.
+    pub fn is_empty(&self) -> bool {
+        self.whole_at.is_empty()
+    }
+
+    /// When the slack of a key would be whole again if it spent so much now.
+    fn after(&self, key: u64, cost: u32, now: Instant) -> Instant {
+        let before = match self.whole_at.get(&key) {
+            Some(known) => *known,
+            None if self.has_room() => now,
+            None => self.newcomers,
+        };
+        before.max(now) + self.params.period.saturating_mul(cost.min(self.params.max_slack))
+    }
+
+    /// How long it takes to get all slack back.
+    fn whole(&self) -> Duration {
+        self.params.period.saturating_mul(self.params.max_slack)
+    }
+
+    fn has_room(&self) -> bool {
+        self.whole_at.len() < self.params.places
+    }
+
+    /// Those whose slack is whole are like everybody.
+    fn forget_whole(&mut self, now: Instant) {
+        if planted(Mutant::CrowdForgetsTheOldest) && !self.has_room() {
+            self.forget_first();
+        }
+        while self.order.first().is_some_and(|(at, _)| *at <= now) {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some((_, key)) = self.order.pop_first() {
+            self.whole_at.remove(&key);
+        }
+    }
+}
