@@ -28,6 +28,7 @@ mod rules;
 mod runq;
 mod scan;
 mod scanners;
+mod strangers;
 mod table1;
 mod throttle;
 mod together;

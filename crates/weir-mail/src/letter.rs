@@ -49,6 +49,12 @@ pub struct Letter {
     /// Whom a received message came from, if that is to be held against what its domains say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<Client>,
+    /// SPF, DKIM and DMARC were asked about it before it was taken; the result is in `added`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub judged: bool,
+    /// Why a person is to look at it, whatever the scan says: nobody answers for its sender.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<String>,
     /// It goes back to the server that had it checked here, whoever its recipients are.
     #[serde(default, skip_serializing_if = "is_false")]
     pub hand_back: bool,
@@ -116,6 +122,8 @@ impl Letter {
             cleared: None,
             added: String::new(),
             client: None,
+            judged: false,
+            hold: None,
             hand_back: false,
         }
     }
@@ -124,6 +132,13 @@ impl Letter {
     pub fn user(&self) -> Option<&str> {
         let own = matches!(self.origin, Origin::Submitted | Origin::Released);
         Some(self.owner.as_str()).filter(|owner| own && !owner.is_empty())
+    }
+
+    /// The same with a sender who may be forged: no report about it is written, here or by the next server.
+    #[must_use]
+    pub(crate) fn without_reports(mut self) -> Letter {
+        self.to.iter_mut().for_each(|to| to.notify = Some((false, false, false)));
+        self
     }
 
     /// Who wrote to whom about what, in a line.

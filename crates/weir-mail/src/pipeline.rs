@@ -5,7 +5,7 @@
 //!
 //! | | stage | letters that stop here | mark in the spool before the letter goes on |
 //! | --- | --- | --- | --- |
-//! | 1 | authentication (`inbound/authenticating.rs`) | received from a client that is to be evaluated | `authenticated FIELD` |
+//! | 1 | authentication (`inbound/authenticating.rs`) | received from a listed peer that names the client; strangers' mail was evaluated before it was taken | `authenticated FIELD`, and `held by policy REASON` if a person is to look at it |
 //! | 2 | scan (`scan/`) | all but our own and what a person released from quarantine | `scan passed` with the lines for its header |
 //! | 3 | delivery (`gate/delivering.rs` over `delivery/`) | all | it goes to no other stage; per recipient `dD` delivered, `dF` failed, `dL` tried again later, and `dW` when its sender was told of a delay |
 //!
@@ -62,6 +62,15 @@ impl Transit {
         }
         let added = format!("{lines}{}", self.letter.added);
         Transit { letter: Arc::new(Letter { added, ..Letter::clone(&self.letter) }), ..self }
+    }
+
+    /// The same, to be kept for a person if there is a reason.
+    #[must_use]
+    pub fn held(self, hold: Option<String>) -> Transit {
+        if hold.is_none() {
+            return self;
+        }
+        Transit { letter: Arc::new(Letter { hold, ..Letter::clone(&self.letter) }), ..self }
     }
 }
 

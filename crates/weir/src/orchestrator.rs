@@ -401,7 +401,7 @@ async fn open_mail(
     let keys = foundation.folder.keys().join("dkim");
     let (delivery, about) = assembly::delivery(config, &foundation.folder)?;
     settings.inbound = assembly::inbound(config, &delivery)?;
-    let authentication = settings.inbound.as_ref().and_then(|inbound| inbound.authenticity.clone());
+    let authentication = settings.inbound.as_ref().and_then(|inbound| inbound.evaluation.clone());
     let scan = assembly::Scan::new(config, foundation).await?;
     let scanned = scan.about();
     let gate = Gate::open(foundation.clone(), passwords.clone(), settings, |spool| StageSettings {

@@ -25,6 +25,12 @@ pub enum Record {
     Mx(u16, String),
     /// A name for an address.
     Ptr(String),
+    /// Text in strings as they are given.
+    Strings(Vec<String>),
+    /// Another name for this one.
+    Alias(String),
+    /// SERVFAIL to whatever the other records do not answer.
+    Fails,
 }
 
 /// How it answers.
@@ -118,7 +124,7 @@ fn serve(socket: &UdpSocket, state: &Mutex<State>) {
             Mood::Failing => question.reply(SERVFAIL, &[]),
             Mood::Well => match state.table.get(&question.name) {
                 None => question.reply(NXDOMAIN, &[]),
-                Some(records) => question.reply(0, records),
+                Some(records) => question.reply(question.code_for(records), records),
             },
         };
         let _ = socket.send_to(&reply, client);
@@ -151,17 +157,23 @@ impl Question<'_> {
         Some(Question { id: packet.get(..2)?, section: packet.get(12..at + 5)?, name: labels.join("."), kind })
     }
 
+    fn code_for(&self, records: &[Record]) -> u8 {
+        let answered = records.iter().any(|record| record.data(self.kind).is_some());
+        let fails = records.iter().any(|record| matches!(record, Record::Fails));
+        if fails && !answered { SERVFAIL } else { 0 }
+    }
+
     fn reply(&self, code: u8, records: &[Record]) -> Vec<u8> {
-        let answers: Vec<Vec<u8>> = records.iter().filter_map(|record| record.data(self.kind)).collect();
+        let answers: Vec<(u16, Vec<u8>)> = records.iter().filter_map(|record| record.data(self.kind)).collect();
         let mut out = self.id.to_vec();
         // An authoritative answer; recursion was asked for and is there.
         out.extend_from_slice(&[0x85, 0x80 | code, 0, 1]);
         out.extend_from_slice(&(answers.len() as u16).to_be_bytes());
         out.extend_from_slice(&[0, 0, 0, 0]);
         out.extend_from_slice(self.section);
-        for data in answers {
+        for (kind, data) in answers {
             out.extend_from_slice(&[0xc0, 12]);
-            out.extend_from_slice(&self.kind.to_be_bytes());
+            out.extend_from_slice(&kind.to_be_bytes());
             out.extend_from_slice(&[0, 1, 0, 0, 0, 60]);
             out.extend_from_slice(&(data.len() as u16).to_be_bytes());
             out.extend_from_slice(&data);
@@ -170,20 +182,32 @@ impl Question<'_> {
     }
 }
 
+const ALIAS: u16 = 5;
+
 impl Record {
-    fn data(&self, kind: u16) -> Option<Vec<u8>> {
-        match (self, kind) {
-            (Record::Address(IpAddr::V4(address)), 1) => Some(address.octets().to_vec()),
-            (Record::Address(IpAddr::V6(address)), 28) => Some(address.octets().to_vec()),
-            (Record::Ptr(name), 12) => Some(wire_name(name)),
-            (Record::Mx(preference, host), 15) => Some([&preference.to_be_bytes()[..], &wire_name(host)].concat()),
-            (Record::Txt(text), 16) => {
-                let strings = text.as_bytes().chunks(255);
-                Some(strings.flat_map(|part| std::iter::once(part.len() as u8).chain(part.iter().copied())).collect())
-            }
-            _ => None,
-        }
+    /// What answers a question of this kind, and of which kind the answer is.
+    fn data(&self, kind: u16) -> Option<(u16, Vec<u8>)> {
+        let data = match (self, kind) {
+            (Record::Address(IpAddr::V4(address)), 1) => address.octets().to_vec(),
+            (Record::Address(IpAddr::V6(address)), 28) => address.octets().to_vec(),
+            (Record::Ptr(name), 12) => wire_name(name),
+            (Record::Mx(preference, host), 15) => [&preference.to_be_bytes()[..], &wire_name(host)].concat(),
+            (Record::Txt(text), 16) => wire_strings(text.as_bytes().chunks(255)),
+            (Record::Strings(strings), 16) => wire_strings(strings.iter().map(String::as_bytes)),
+            (Record::Alias(name), _) => return Some((ALIAS, wire_name(name))),
+            _ => return None,
+        };
+        Some((kind, data))
     }
+}
+
+fn wire_strings<'a>(strings: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut out: Vec<u8> =
+        strings.flat_map(|part| std::iter::once(part.len() as u8).chain(part.iter().copied())).collect();
+    if out.is_empty() {
+        out.push(0);
+    }
+    out
 }
 
 fn wire_name(name: &str) -> Vec<u8> {

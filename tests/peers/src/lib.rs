@@ -5,6 +5,7 @@
 mod clamd;
 mod dns;
 mod dovecot;
+mod knot;
 mod nats;
 mod planned_clamd;
 mod postfix;
@@ -15,6 +16,7 @@ mod spamd;
 pub use clamd::{Clamd, TEST_FILES, eicar};
 pub use dns::{Mood, NameServer, Record};
 pub use dovecot::Dovecot;
+pub use knot::Knot;
 pub use nats::Nats;
 pub use planned_clamd::PlannedClamd;
 pub use postfix::Postfix;

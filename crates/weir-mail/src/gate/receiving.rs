@@ -2,7 +2,7 @@
 
 use super::bans::KeptBans;
 use super::{GateError, Works, open};
-use crate::inbound::{Inbound, Parts, RecipientRule, Settings};
+use crate::inbound::{Inbound, InboundError, Parts, RecipientRule, Settings};
 use crate::operations::Listener;
 use crate::submission::{ClockBox, RaiseAlarm};
 use std::sync::Arc;
@@ -31,8 +31,12 @@ impl Receiving {
             (works.spool.clone(), works.stages.pipeline.clone(), foundation.records.clone());
         let (throttling, held) = (works.throttling.clone(), works.held.clone());
         let clock = ClockBox(Arc::clone(&works.clock));
-        let parts = Parts { spool, records, throttling, held, pipeline, clock, alarm };
-        let inbound = Inbound::new(settings.clone(), parts).map_err(|source| recipients(settings, source))?;
+        let evaluator = works.stages.evaluator.clone();
+        let parts = Parts { spool, records, throttling, held, pipeline, evaluator, clock, alarm };
+        let inbound = Inbound::new(settings.clone(), parts).map_err(|error| match error {
+            InboundError::Recipients(source) => recipients(settings, source),
+            InboundError::Dns(error) => error.into(),
+        })?;
         let limits = settings.smtp.limits.clone();
         let server = Arc::new(Server::with_purpose(inbound, limits, Purpose::Inbound));
         let bans = KeptBans::open(&server, "bans.inbound", foundation).await;
@@ -67,7 +71,7 @@ fn about(settings: &Settings) -> String {
         true => "listed peers only".to_owned(),
         false => format!("{}, {}", settings.domains.summary(), settings.recipients.about()),
     };
-    let results = if settings.authenticity.is_some() { ", SPF DKIM DMARC" } else { "" };
+    let results = if settings.evaluation.is_some() { ", SPF DKIM DMARC" } else { "" };
     format!("{domains}{results}")
 }
 

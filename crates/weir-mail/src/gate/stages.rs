@@ -3,18 +3,18 @@
 use super::GateError;
 use super::delivering::{Delivering, DeliverySettings};
 use crate::alarms::Alarms;
-use crate::inbound::Authenticating;
-use crate::inbound::authenticity::AuthenticitySettings;
+use crate::inbound::{Authenticating, Evaluator, EvaluatorSettings};
 use crate::pipeline::Pipeline;
 use crate::queue::{Queue, QueueList, QueueSelection};
 use crate::scan::{Scanning, Setup};
+use std::sync::Arc;
 use weir_foundation::Answer;
 use weir_store::spool::Spool;
 
 /// What the stages are started with, first to last.
 pub struct StageSettings {
     /// How received mail is evaluated; without it there is no such stage.
-    pub authentication: Option<AuthenticitySettings>,
+    pub authentication: Option<EvaluatorSettings>,
     /// The scan.
     pub scan: Setup,
     /// Delivery.
@@ -24,6 +24,8 @@ pub struct StageSettings {
 /// The stages that run.
 pub(super) struct Stages {
     pub(super) pipeline: Pipeline,
+    /// Evaluates mail of strangers before it enters the first stage.
+    pub(super) evaluator: Option<Arc<Evaluator>>,
     /// Trouble that stages tell the operator of.
     pub(super) alarms: Alarms,
     pub(super) scan: Scanning,
@@ -38,10 +40,11 @@ impl Stages {
         let pipeline = Pipeline::ending_in(delivery.clone());
         let scan = Scanning::start(settings.scan, pipeline.clone(), alarms.clone())?;
         let mut pipeline = pipeline.preceded_by(scan.clone());
-        if let Some(settings) = settings.authentication {
-            pipeline = pipeline.preceded_by(Authenticating::new(&settings, spool, pipeline.clone())?);
+        let evaluator = settings.authentication.map(|settings| Evaluator::new(&settings)).transpose()?.map(Arc::new);
+        if let Some(evaluator) = &evaluator {
+            pipeline = pipeline.preceded_by(Authenticating::new(Arc::clone(evaluator), spool, pipeline.clone()));
         }
-        Ok(Stages { pipeline, alarms, scan, delivery })
+        Ok(Stages { pipeline, evaluator, alarms, scan, delivery })
     }
 }
 

@@ -1,23 +1,18 @@
-//! The stage in which received mail is evaluated (SPF, DKIM, DMARC), the first after acceptance.
+//! The stage in which mail is evaluated (SPF, DKIM, DMARC) that was accepted without it: mail of listed peers, who tell us about the
+//! client, and what an older release left in the spool. Mail of strangers is evaluated before it is accepted.
 //!
-//! A letter from outside waits for its turn, is evaluated ([`Authenticity`]), and goes on with the result as a header line. The
-//! result is also written as a mark, so that a restart does not evaluate the letter again unless the mark was lost. All other letters
-//! pass at once. A letter is never lost here: it is in the spool, and if its evaluation fails in any way it goes on without a result.
+//! A letter waits for its turn, is evaluated ([`Evaluator`]), and goes on with the result as a header line, or the scan keeps it for a
+//! person. The result is also written as marks, so that a restart does not evaluate the letter again unless a mark was lost. All other
+//! letters pass at once. A letter is never lost here: it is in the spool, and if its evaluation fails it goes on without a result.
 
-use super::authenticity::{Authenticity, AuthenticitySettings};
-use crate::delivery::resolver::ResolverError;
+use super::evaluator::Evaluator;
 use crate::delivery::spool_ledger::SpoolBody;
 use crate::letter::{Letter, Origin};
 use crate::pipeline::{BoxFuture, Pipeline, Stage, Transit};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use weir_store::spool::{Marks, MessageId, Spool};
-
-/// How long a letter waits for a place. What is not evaluated by then goes on as `none`: the queue stays as short as the time
-/// is, whatever comes in and however slow the DNS is.
-const PLACE_WAIT: Duration = Duration::from_secs(10);
 
 /// Evaluates received letters before it hands them on.
 #[derive(Debug)]
@@ -27,27 +22,17 @@ pub struct Authenticating {
 
 #[derive(Debug)]
 struct Shared {
-    authenticity: Arc<Authenticity>,
+    evaluator: Arc<Evaluator>,
     spool: Spool,
-    places: Semaphore,
-    /// The last letter that wanted a place got none.
-    crowded: AtomicBool,
     stop: watch::Sender<bool>,
     next: Pipeline,
 }
 
 impl Authenticating {
     /// Puts the stage before those that follow.
-    pub fn new(settings: &AuthenticitySettings, spool: &Spool, next: Pipeline) -> Result<Self, ResolverError> {
-        let shared = Shared {
-            authenticity: Arc::new(Authenticity::new(settings)?),
-            spool: spool.clone(),
-            places: Semaphore::new(settings.at_once.max(1)),
-            crowded: AtomicBool::new(false),
-            stop: watch::Sender::new(false),
-            next,
-        };
-        Ok(Authenticating { shared: Arc::new(shared) })
+    pub fn new(evaluator: Arc<Evaluator>, spool: &Spool, next: Pipeline) -> Self {
+        let stop = watch::Sender::new(false);
+        Authenticating { shared: Arc::new(Shared { evaluator, spool: spool.clone(), stop, next }) }
     }
 
     /// Evaluates a letter and hands it on, as one that is resumed if it has marks of a former life.
@@ -56,14 +41,18 @@ impl Authenticating {
         tokio::spawn(async move {
             let mut stop = shared.stop.subscribe();
             // What is stopped here is found in the spool at the next start.
-            let field = tokio::select! {
+            let found = tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => return,
-                field = shared.evaluate(transit.id, &transit.letter) => field,
+                found = shared.evaluate(transit.id, &transit.letter) => found,
             };
-            if let Some(field) = &field {
-                let _ = shared.spool.mark(transit.id, mark(field));
+            let (field, hold) = found.unwrap_or_default();
+            if let Some(hold) = &hold {
+                let _ = shared.spool.mark(transit.id, mark(HELD, hold));
             }
-            let transit = transit.with_lines(field.as_deref().unwrap_or_default());
+            if !field.is_empty() {
+                let _ = shared.spool.mark(transit.id, mark(AUTHENTICATED, &field));
+            }
+            let transit = transit.with_lines(&field).held(hold);
             match marks {
                 None => shared.next.send(transit),
                 Some(marks) => shared.next.resume(transit, &marks),
@@ -72,52 +61,40 @@ impl Authenticating {
     }
 }
 
-/// Whether SPF, DKIM and DMARC have something to say about a letter.
+/// Whether SPF, DKIM and DMARC have something to say about a letter that they have not said yet.
 fn is_concerned(letter: &Letter) -> bool {
-    letter.origin == Origin::Received && letter.client.is_some()
+    letter.origin == Origin::Received && letter.client.is_some() && !letter.judged
 }
 
 impl Shared {
-    /// The field for a letter; nothing if it cannot be evaluated.
-    async fn evaluate(&self, id: MessageId, letter: &Arc<Letter>) -> Option<String> {
-        let Ok(place) = tokio::time::timeout(PLACE_WAIT, self.places.acquire()).await else {
-            if !self.crowded.swap(true, Ordering::Relaxed) {
-                tracing::warn!("more mail comes from outside than can be evaluated; some goes on as `none`");
-            }
-            return Some(self.authenticity.nothing());
-        };
-        let _place = place.ok()?;
-        self.crowded.store(false, Ordering::Relaxed);
-        let body = match self.spool.body(id) {
-            Ok(body) => body,
+    /// The field for a letter, and why it is kept; nothing if it cannot be evaluated.
+    async fn evaluate(&self, id: MessageId, letter: &Arc<Letter>) -> Option<(String, Option<String>)> {
+        match self.spool.body(id) {
+            Ok(body) => self.evaluator.look_at(id, letter, SpoolBody(body)).await,
             Err(error) => {
                 tracing::warn!(%id, %error, "a message cannot be read to be evaluated");
-                return None;
-            }
-        };
-        let (authenticity, letter) = (Arc::clone(&self.authenticity), Arc::clone(letter));
-        // A task of its own: should a message bring the evaluation down, it still goes on.
-        let evaluated = tokio::spawn(async move { authenticity.authenticate(&letter, SpoolBody(body)).await });
-        match evaluated.await {
-            Ok(field) => Some(field),
-            Err(error) => {
-                tracing::error!(%id, %error, "a message brought its evaluation down; it goes on without");
                 None
             }
         }
     }
 }
 
-const TAG: &[u8] = b"authenticated ";
+const AUTHENTICATED: &[u8] = b"authenticated ";
+const HELD: &[u8] = b"held by policy ";
 
-fn mark(field: &str) -> Vec<u8> {
-    [TAG, field.as_bytes()].concat()
+fn mark(tag: &[u8], text: &str) -> Vec<u8> {
+    [tag, text.as_bytes()].concat()
 }
 
 /// The field in a mark; nothing if it is another one.
-fn read(mark: &[u8]) -> Option<&str> {
-    let field = std::str::from_utf8(mark.strip_prefix(TAG)?).ok()?;
+fn field_in(mark: &[u8]) -> Option<&str> {
+    let field = std::str::from_utf8(mark.strip_prefix(AUTHENTICATED)?).ok()?;
     field.ends_with("\r\n").then_some(field)
+}
+
+/// The reason in a mark for which a letter is kept.
+fn hold_in(mark: &[u8]) -> Option<&str> {
+    std::str::from_utf8(mark.strip_prefix(HELD)?).ok()
 }
 
 impl Stage for Authenticating {
@@ -133,8 +110,9 @@ impl Stage for Authenticating {
         if !is_concerned(&transit.letter) {
             return Some(transit);
         }
-        if let Some(field) = marks.iter().filter_map(read).last() {
-            return Some(transit.with_lines(field));
+        if let Some(field) = marks.iter().filter_map(field_in).last() {
+            let hold = marks.iter().filter_map(hold_in).last().map(str::to_owned);
+            return Some(transit.with_lines(field).held(hold));
         }
         self.begin(transit, Some(marks.clone()));
         None
@@ -148,6 +126,8 @@ impl Stage for Authenticating {
 
 #[cfg(test)]
 mod tests {
+    use super::super::authenticity::AuthenticitySettings;
+    use super::super::evaluator::{EvaluatorSettings, PLACE_WAIT};
     use super::*;
     use crate::delivery::resolver::Dns;
     use crate::letter::{Client, LetterTo};
@@ -171,9 +151,19 @@ mod tests {
         let (spool, _) = Spool::open(folder.path().join("spool"), options).unwrap();
         let patience = Duration::from_secs(1);
         let dns = Dns::Server("127.0.0.1:9".parse().unwrap(), patience);
-        let settings = AuthenticitySettings { hostname: "mx.example".into(), dns, patience, at_once: 1 };
+        let settings = AuthenticitySettings {
+            hostname: "mx.example".into(),
+            dns,
+            patience,
+            at_once: 1,
+            ..AuthenticitySettings::default()
+        };
         let (came, mut coming) = mpsc::unbounded_channel();
-        let stage = Authenticating::new(&settings, &spool, Pipeline::ending_in(Next(came))).unwrap();
+        let stage = Authenticating::new(
+            Arc::new(Evaluator::new(&EvaluatorSettings { authenticity: settings, ..Default::default() }).unwrap()),
+            &spool,
+            Pipeline::ending_in(Next(came)),
+        );
         let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
         let mut letter = Letter::new(&envelope, Origin::Received, "192.0.2.0/24", "192.0.2.1", 1);
         letter.client = Some(Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.example".into() });
@@ -181,7 +171,7 @@ mod tests {
         let mut draft = spool.draft().unwrap();
         draft.write(b"From: a@b.example\r\n\r\nhello\r\n").await.unwrap();
         let id = draft.commit(letter.write()).await.unwrap();
-        let place = stage.shared.places.acquire().await.unwrap();
+        let place = stage.shared.evaluator.places.acquire().await.unwrap();
         tokio::time::pause();
         let begun = tokio::time::Instant::now();
         assert!(stage.take(Transit::to_all(id, letter)).is_none(), "it is kept to be evaluated");
@@ -194,7 +184,8 @@ mod tests {
     #[test]
     fn a_mark_is_read_as_it_was_written() {
         let field = "Authentication-Results: mx.example;\r\n\tspf=pass\r\n";
-        assert_eq!(read(&mark(field)), Some(field));
-        assert_eq!((read(b"decided 0"), read(b"authenticated cut off"), read(b"")), (None, None, None));
+        assert_eq!(field_in(&mark(AUTHENTICATED, field)), Some(field));
+        assert_eq!((field_in(b"decided 0"), field_in(b"authenticated cut off"), field_in(b"")), (None, None, None));
+        assert_eq!((hold_in(&mark(HELD, "why")), hold_in(&mark(AUTHENTICATED, field))), (Some("why"), None));
     }
 }

@@ -1,6 +1,9 @@
 //! `[inbound]`: mail from other servers, for which domains, and where it goes.
 
 use super::authenticity::AuthenticitySettings;
+use super::dnsbl::DnsblSettings;
+use super::enforcement::EnforcementSettings;
+use super::rates::RateSettings;
 use super::recipients::CalloutSettings;
 use crate::delivery::route::Endpoint;
 use crate::delivery::{DomainRule, RuleWay, Server};
@@ -43,6 +46,9 @@ settings! {
         /// Whether SPF, DKIM and DMARC are evaluated into an Authentication-Results header
         pub authenticate: bool = flag(true),
         pub authenticity: AuthenticitySettings = part(),
+        pub enforcement: EnforcementSettings = part(),
+        pub rates: RateSettings = part(),
+        pub dnsbl: DnsblSettings = part(),
         /// Private, since it only counts together with `[limits]`.
         limits: OwnLimits = part(),
     }
@@ -138,6 +144,11 @@ impl InboundSettings {
                 "there is nobody whose mail is handed back".into(),
                 "list the server in trusted",
             );
+        }
+        let follows = ["dmarc", "dmarc_overrides", "own_domains"];
+        if let Some(idle) = follows.into_iter().find(|key| !self.authenticate && section.is_given(key)) {
+            let what = format!("{idle} does nothing while nothing is evaluated");
+            section.blame(idle, what, "set authenticate = true, or leave this out");
         }
         self.check_circles(section);
         let mut seen = BTreeSet::new();

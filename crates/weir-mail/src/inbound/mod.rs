@@ -2,33 +2,48 @@
 //!
 //! Nobody logs in. A recipient must be in one of our domains and exist ([`RecipientRule`]), or be an address from a notice of
 //! ours, which is an order and goes no further; listed peers may relay to anywhere, which is how a server uses us as its
-//! content filter, and their mail can be handed back to them. Everything is committed to the spool first and then goes the
-//! way of all letters: [`Authenticating`] evaluates SPF, DKIM and DMARC, the scan follows, then delivery. So nothing slow
-//! stands between a sender and its `250`. docs/inbound.md tells the rules in prose.
+//! content filter, and their mail can be handed back to them. A stranger's message is evaluated (SPF, DKIM, DMARC) before it is taken, so
+//! that what is forged is refused and not bounced; nothing else slow stands between a sender and its `250`. Then everything is committed
+//! to the spool and goes the way of all letters: [`Authenticating`] for what listed peers bring, the scan, delivery. docs/inbound.md tells
+//! the rules in prose.
 
 pub mod authenticating;
 pub mod authenticity;
+mod body;
 mod detour;
+pub mod dnsbl;
+pub mod enforcement;
+mod evaluator;
 mod inbound_settings;
 mod owner;
+pub mod rates;
 pub mod recipients;
 mod settings;
 
 pub use crate::domains::Domains;
 pub use authenticating::Authenticating;
+pub use body::InboundBody;
+pub use evaluator::{Evaluator, EvaluatorSettings};
 pub use inbound_settings::{InboundSettings, RecipientCheck};
 pub use recipients::RecipientRule;
 pub use settings::Settings;
 
+use crate::delivery::resolver::ResolverError;
+use crate::delivery::route::canonical;
 use crate::held::HeldMail;
+use crate::intake::header::Header;
 use crate::intake::{Care, Incoming, refusal, trace};
 use crate::letter::{Client, Letter, Origin};
 use crate::orders::Orders;
 use crate::pipeline::{Pipeline, Transit};
 use crate::submission::{ClockBox, RaiseAlarm};
 use crate::throttle::Throttling;
+use authenticity::{Evidence, Witness};
 use detour::leads_elsewhere;
+use dnsbl::Dnsbl;
+use enforcement::Judgement;
 use owner::network_of;
+use rates::Rates;
 use recipients::{Known, Recipients};
 use std::fmt;
 use std::io;
@@ -45,7 +60,7 @@ use weir_smtp::session::{Answer, LoginVerdict, Verdict};
 use weir_smtp::trusted;
 use weir_store::diary::DiaryLine;
 use weir_store::records::Records;
-use weir_store::spool::Spool;
+use weir_store::spool::{MessageId, Spool};
 
 /// The reception behind the inbound ports. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -56,11 +71,14 @@ pub struct Inbound {
 struct Shared {
     settings: Settings,
     recipients: Recipients,
+    rates: Rates,
+    dnsbl: Option<Dnsbl>,
     spool: Spool,
     records: Records,
     throttling: Throttling,
     held: HeldMail,
     pipeline: Pipeline,
+    evaluator: Option<Arc<Evaluator>>,
     clock: ClockBox,
     alarm: RaiseAlarm,
 }
@@ -77,6 +95,8 @@ pub struct Parts {
     pub held: HeldMail,
     /// The stages that follow.
     pub pipeline: Pipeline,
+    /// Evaluates mail of strangers before it is taken; without it nobody does.
+    pub evaluator: Option<Arc<Evaluator>>,
     /// What time it is.
     pub clock: ClockBox,
     /// Tells the operator of an attack. Must not block.
@@ -84,11 +104,25 @@ pub struct Parts {
 }
 
 impl Inbound {
-    /// A reception; fails if the file of recipients cannot be read.
-    pub fn new(settings: Settings, parts: Parts) -> io::Result<Inbound> {
-        let Parts { spool, records, throttling, held, pipeline, clock, alarm } = parts;
+    /// A reception; fails if the file of recipients cannot be read, or the DNS not be used.
+    pub fn new(settings: Settings, parts: Parts) -> Result<Inbound, InboundError> {
+        let Parts { spool, records, throttling, held, pipeline, evaluator, clock, alarm } = parts;
         let recipients = Recipients::new(&settings.recipients, &records)?;
-        let shared = Shared { settings, recipients, spool, records, throttling, held, pipeline, clock, alarm };
+        let (rates, dnsbl) = (Rates::new(settings.rates), Dnsbl::new(&settings.dnsbl, &settings.dns)?);
+        let shared = Shared {
+            settings,
+            recipients,
+            rates,
+            dnsbl,
+            spool,
+            records,
+            throttling,
+            held,
+            pipeline,
+            evaluator,
+            clock,
+            alarm,
+        };
         Ok(Inbound { shared: Arc::new(shared) })
     }
 
@@ -110,6 +144,7 @@ impl Inbound {
         if local.eq_ignore_ascii_case("postmaster") {
             return Ok(());
         }
+        self.check_lists(peer).await?;
         match self.shared.recipients.find(to).await {
             Known::Yes => Ok(()),
             Known::No(why) => Err(Reply::new(550, Status(5, 1, 1), why.into_string())),
@@ -117,26 +152,44 @@ impl Inbound {
         }
     }
 
-    async fn take(&self, peer: &Peer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
+    /// Whether a stranger is on lists that weigh too much.
+    async fn check_lists(&self, peer: &Peer) -> Result<(), Reply> {
+        let Some(dnsbl) = self.shared.dnsbl.as_ref().filter(|_| self.shared.settings.is_stranger(peer)) else {
+            return Ok(());
+        };
+        let listed = dnsbl.look_up(peer.client).await;
+        match dnsbl.refusal(peer.client, &listed) {
+            Some(reply) => Err(reply),
+            None => Ok(()),
+        }
+    }
+
+    async fn take(&self, peer: &Peer, mut envelope: Envelope, body: InboundBody) -> Result<Reply, Reply> {
         let shared = &self.shared;
         self.complete_postmaster(&mut envelope);
         if !shared.settings.relays_for(peer) {
             envelope.forget_wishes();
         }
-        let (draft, header) = body.complete().await?;
+        let InboundBody { incoming, witness } = body;
+        let (draft, header) = incoming.complete().await?;
         let mut ordered = self.orders().carry_out(&mut envelope).await?;
         if let Some(done) = ordered.take_if(|_| envelope.recipients.is_empty()) {
             return self.orders().use_up(done).await;
         }
         let origin = Provenance::of(peer, &envelope, &shared.settings);
-        let (owner, source) = (network_of(origin.address), origin.address.to_string());
-        let mut letter = Letter::new(&envelope, Origin::Received, &owner, &source, (shared.clock.0)().0);
-        letter.subject = header.subject;
-        letter.client = origin.evaluated.then_some(Client { address: origin.address, helo: origin.helo });
-        letter.hand_back = origin.relayed && shared.settings.hand_back;
-        let (id, count) = (draft.id(), letter.to.len());
+        let id = draft.id();
+        let mut letter = self.letter(&envelope, origin, &header);
+        if let Some(dnsbl) = shared.dnsbl.as_ref().filter(|_| shared.settings.is_stranger(peer)) {
+            letter.added = dnsbl.look_up(peer.client).await.line();
+        }
+        let letter = match witness {
+            Some(witness) => self.judged(id, letter, &header, witness.finish()).await?,
+            None if shared.settings.is_stranger(peer) => letter.without_reports(),
+            None => letter,
+        };
+        let count = letter.to.len();
         draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
-        tracing::debug!(%id, from = letter.from, source, recipients = count, "received");
+        tracing::debug!(%id, from = letter.from, source = letter.source, recipients = count, "received");
         let line = DiaryLine::new(id, "accepted", letter.in_words()).about([header.message_id]).at(letter.at);
         shared.spool.diary().note(line);
         shared.pipeline.send(Transit::to_all(id, letter));
@@ -144,6 +197,48 @@ impl Inbound {
             let _ = self.orders().use_up(done).await;
         }
         Ok(Reply::new(250, Status(2, 0, 0), format!("{id} accepted")))
+    }
+
+    /// What the spool remembers of a message.
+    fn letter(&self, envelope: &Envelope, origin: Provenance, header: &Header) -> Letter {
+        let shared = &self.shared;
+        let (owner, source) = (network_of(origin.address), origin.address.to_string());
+        let mut letter = Letter::new(envelope, Origin::Received, &owner, &source, (shared.clock.0)().0);
+        letter.subject = header.subject.clone();
+        letter.hand_back = origin.relayed && shared.settings.hand_back;
+        letter.client = origin.evaluated.then_some(Client { address: origin.address, helo: origin.helo });
+        letter
+    }
+
+    /// A stranger's letter with what was found out about it, if it is taken at all.
+    async fn judged(
+        &self,
+        id: MessageId,
+        letter: Letter,
+        header: &Header,
+        evidence: Evidence,
+    ) -> Result<Letter, Reply> {
+        let Some(evaluator) = &self.shared.evaluator else { return Ok(letter) };
+        if header.from_fields > 1 {
+            // Each reader would show another one.
+            return Err(Reply::new(550, Status(5, 6, 0), "the message has more than one From"));
+        }
+        let letter = Arc::new(letter);
+        let (evaluation, judgement) = evaluator.judge(id, &letter, evidence).await?;
+        let hold = match judgement {
+            Judgement::Take => None,
+            Judgement::Hold(reason) => Some(reason),
+            Judgement::Refuse(reply) | Judgement::Defer(reply) => {
+                tracing::info!(%id, from = letter.from, source = letter.source, reply = reply.text(), "not taken");
+                return Err(reply);
+            }
+        };
+        if let Some((_, domain)) = letter.from.rsplit_once('@') {
+            self.shared.rates.sends(&canonical(domain), evaluation.sender_passed, letter.to.len())?;
+        }
+        let added = format!("{}{}", evaluation.field, letter.added);
+        let letter = Letter { judged: true, hold, added, ..Letter::clone(&letter) };
+        Ok(if evaluation.sender_passed { letter } else { letter.without_reports() })
     }
 
     fn orders(&self) -> Orders<'_> {
@@ -159,6 +254,17 @@ impl Inbound {
             to.mailbox = whole.clone();
         }
     }
+}
+
+/// Why mail from outside cannot be taken at all.
+#[derive(Debug, thiserror::Error)]
+pub enum InboundError {
+    /// The recipients are not known.
+    #[error("the recipients cannot be read: {0}")]
+    Recipients(#[from] io::Error),
+    /// Lists cannot be asked.
+    #[error(transparent)]
+    Dns(#[from] ResolverError),
 }
 
 /// Where a message came from, as far as we may believe it.
@@ -195,14 +301,18 @@ impl Provenance {
 }
 
 impl Reception for Inbound {
-    type Body = Incoming;
+    type Body = InboundBody;
 
     async fn authenticate(&self, _: &Peer, _: &Login) -> LoginVerdict {
         LoginVerdict::Unavailable(Reply::new(502, Status(5, 5, 1), "nobody logs in here; use the submission port"))
     }
 
-    async fn mail_from(&self, _: &Peer, _: &MailFrom) -> Verdict {
-        Verdict::Accept
+    async fn mail_from(&self, peer: &Peer, _: &MailFrom) -> Verdict {
+        let may_come = match self.shared.settings.is_stranger(peer) {
+            true => self.shared.rates.may_come(peer.client),
+            false => Ok(()),
+        };
+        may_come.map_or_else(Verdict::Refuse, |()| Verdict::Accept)
     }
 
     async fn rcpt_to(&self, peer: &Peer, _: &Envelope, to: &RcptTo) -> Verdict {
@@ -215,15 +325,21 @@ impl Reception for Inbound {
         }
     }
 
-    async fn begin_body(&self, peer: &Peer, envelope: &Envelope) -> Result<Incoming, Reply> {
+    async fn begin_body(&self, peer: &Peer, envelope: &Envelope) -> Result<InboundBody, Reply> {
+        if self.shared.settings.is_stranger(peer) {
+            self.shared.rates.comes(peer.client, envelope.recipients.len())?;
+        }
         let hostname = &*self.shared.settings.smtp.hostname;
         let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
         let date = Date::new((self.shared.clock.0)()).rfc5322();
         let trace = trace::received(hostname, peer, envelope, draft.id(), &date);
-        Ok(Incoming::new(draft, trace, Care::Received { hostname: hostname.to_owned() }))
+        let incoming = Incoming::new(draft, trace, Care::Received { hostname: hostname.to_owned() });
+        let origin = Provenance::of(peer, envelope, &self.shared.settings);
+        let judged = origin.evaluated && !origin.relayed && self.shared.evaluator.is_some();
+        Ok(InboundBody { incoming, witness: judged.then(Witness::default) })
     }
 
-    async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {
+    async fn finish(&self, peer: &Peer, envelope: Envelope, body: InboundBody) -> Answer {
         // In a box: a connection that waits for its client should not be large for it.
         match Box::pin(self.take(peer, envelope, body)).await {
             Ok(reply) | Err(reply) => Answer::All(reply),

@@ -5,22 +5,22 @@
 //! into each message would have a turn with each. A network has to be owned. (Sites that write from many networks get a
 //! turn for each; so does a botnet.)
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const IPV4_BITS: u32 = 24;
 const IPV6_BITS: u32 = 48;
 
 /// The network of a client, as text: `192.0.2.0/24`.
 pub(super) fn network_of(client: IpAddr) -> String {
+    let (network, bits) = prefix_of(client, IPV4_BITS, IPV6_BITS);
+    format!("{network}/{bits}")
+}
+
+/// The network of so many bits that a client is in, and how many they are.
+pub(super) fn prefix_of(client: IpAddr, v4_bits: u32, v6_bits: u32) -> (IpAddr, u32) {
     match client.to_canonical() {
-        IpAddr::V4(v4) => {
-            let network = std::net::Ipv4Addr::from_bits(v4.to_bits() & (u32::MAX << (32 - IPV4_BITS)));
-            format!("{network}/{IPV4_BITS}")
-        }
-        IpAddr::V6(v6) => {
-            let network = Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - IPV6_BITS)));
-            format!("{network}/{IPV6_BITS}")
-        }
+        IpAddr::V4(v4) => (Ipv4Addr::from_bits(v4.to_bits() & (u32::MAX << (32 - v4_bits))).into(), v4_bits),
+        IpAddr::V6(v6) => (Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - v6_bits))).into(), v6_bits),
     }
 }
 

@@ -1,7 +1,10 @@
 //! How inbound mail is taken.
 
-use super::authenticity::AuthenticitySettings;
+use super::dnsbl::DnsblSettings;
+use super::evaluator::EvaluatorSettings;
+use super::rates::RateSettings;
 use super::recipients::RecipientRule;
+use crate::delivery::resolver::Dns;
 use crate::domains::Domains;
 use std::net::{IpAddr, SocketAddr};
 use weir_smtp::network::Network;
@@ -23,8 +26,14 @@ pub struct Settings {
     pub recipients: RecipientRule,
     /// Whether mail of listed peers is handed back to them (delivery has the route).
     pub hand_back: bool,
+    /// How much mail strangers may bring.
+    pub rates: RateSettings,
+    /// Which lists they are looked up in,
+    pub dnsbl: DnsblSettings,
+    /// and by which DNS.
+    pub dns: Dns,
     /// How SPF, DKIM and DMARC are evaluated; not at all if there is nothing here.
-    pub authenticity: Option<AuthenticitySettings>,
+    pub evaluation: Option<EvaluatorSettings>,
 }
 
 impl Settings {
@@ -33,6 +42,11 @@ impl Settings {
     pub(super) fn relays_for(&self, peer: &Peer) -> bool {
         let listed = |address: IpAddr| lists(&self.smtp.trusted, address.to_canonical());
         listed(peer.socket.ip()) && listed(peer.client)
+    }
+
+    /// Whether nobody answers for this peer: it is neither listed nor on this machine.
+    pub(super) fn is_stranger(&self, peer: &Peer) -> bool {
+        !self.relays_for(peer) && !peer.client.is_loopback()
     }
 }
 

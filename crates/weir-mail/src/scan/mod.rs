@@ -13,6 +13,7 @@ mod decision;
 mod digest;
 mod figures;
 mod health;
+mod hold;
 mod inspector;
 mod laboratory;
 mod made_rules;
@@ -178,7 +179,7 @@ impl Scanning {
 impl Stage for Scanning {
     fn take(&self, transit: Transit) -> Option<Transit> {
         if self.shared.is_exempt(&transit.letter) {
-            return Some(transit);
+            return self.let_go(transit);
         }
         self.shared.take(Waiting::new(transit));
         None
@@ -191,7 +192,7 @@ impl Stage for Scanning {
             self.shared.quarantine.found(part);
         }
         if self.shared.is_exempt(&transit.letter) {
-            return Some(transit);
+            return self.let_go(transit);
         }
         let (mut attempts, mut interruptions, mut pending) = (0, 0, None);
         for mark in marks.iter().filter_map(ScanMark::read) {

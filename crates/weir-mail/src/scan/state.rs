@@ -41,6 +41,8 @@ pub(super) struct Waiting {
     pub(super) letter: Option<Arc<Letter>>,
     /// What stages before this one added, if the letter is not here.
     pub(super) added: Box<str>,
+    /// Why a person is to look at it; empty while the letter is there.
+    pub(super) hold: Option<Box<str>>,
     pub(super) places: Box<[usize]>,
     /// Whose turn it takes.
     pub(super) sender: Box<str>,
@@ -122,6 +124,7 @@ impl Waiting {
             at: Instant(letter.at),
             letter: Some(letter),
             added: "".into(),
+            hold: None,
             places: places.into(),
             size: 0,
             attempts: 0,
@@ -133,12 +136,14 @@ impl Waiting {
     pub(super) fn forget_letter(&mut self) {
         if let Some(letter) = self.letter.take() {
             self.added = letter.added.as_str().into();
+            self.hold = letter.hold.as_deref().map(Into::into);
         }
     }
 
     /// The letter as the spool has it becomes the one that was handed in.
     pub(super) fn remembered(&self, mut letter: Letter) -> Arc<Letter> {
         letter.added = self.added.to_string();
+        letter.hold = self.hold.as_deref().map(str::to_owned);
         Arc::new(letter)
     }
 }

@@ -3,6 +3,7 @@
 use super::Shared;
 use super::decision::{self, Decision, Passed, Queue};
 use super::figures::Scanned;
+use super::hold;
 use super::mark::ScanMark;
 use super::quarantine::Kept;
 use super::state::{Begun, State, Waiting};
@@ -120,7 +121,8 @@ impl Shared {
         let Looked { letter, verdict, feed, took } = looked;
         self.note_scan(&waiting, begun, feed, &verdict, took);
         self.measure(&waiting, feed, &verdict);
-        match decision::decide(&verdict, self.settings.on_spam, self.settings.on_limit) {
+        let decision = decision::decide(&verdict, self.settings.on_spam, self.settings.on_limit);
+        match hold::applied(decision, &letter) {
             Decision::Retry(problem) => Ended::Failed(Failure { problem, fault }),
             Decision::Pass(result) if self.lab.is_some() && !verdict.samples.is_empty() => {
                 self.detain(&waiting, &letter, result, verdict, took).await

@@ -8,9 +8,13 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
+use weir_mail::delivery::resolver::Dns;
 use weir_mail::held::HeldMail;
-use weir_mail::inbound::authenticity::AuthenticitySettings;
-use weir_mail::inbound::{Authenticating, Domains, Inbound, Parts, RecipientRule, Settings};
+use weir_mail::inbound::dnsbl::DnsblSettings;
+use weir_mail::inbound::rates::RateSettings;
+use weir_mail::inbound::{
+    Authenticating, Domains, Evaluator, EvaluatorSettings, Inbound, Parts, RecipientRule, Settings,
+};
 use weir_mail::letter::{Letter, Origin};
 use weir_mail::pipeline::{Pipeline, Stage, Transit};
 use weir_mail::submission::ClockBox;
@@ -68,7 +72,10 @@ pub(crate) struct Plan {
     pub(crate) recipients: RecipientRule,
     pub(crate) trusted: &'static [&'static str],
     pub(crate) hand_back: bool,
-    pub(crate) authenticity: Option<AuthenticitySettings>,
+    pub(crate) evaluation: Option<EvaluatorSettings>,
+    pub(crate) rates: RateSettings,
+    pub(crate) dnsbl: DnsblSettings,
+    pub(crate) dns: Dns,
     pub(crate) limits: Limits,
     pub(crate) users: Vec<(&'static str, Vec<&'static str>)>,
 }
@@ -79,7 +86,10 @@ impl Default for Plan {
             recipients: RecipientRule::Any,
             trusted: &[],
             hand_back: false,
-            authenticity: None,
+            evaluation: None,
+            rates: RateSettings::default(),
+            dnsbl: DnsblSettings::default(),
+            dns: Dns::System,
             limits: Limits { body_line_bytes: 0, failed_logins_per_address: 10_000, ..Limits::default() },
             users: Vec::new(),
         }
@@ -110,8 +120,9 @@ impl Gate {
         }
         let (gone, alarms) = (Gone::default(), Arc::<Mutex<Vec<Alarm>>>::default());
         let mut pipeline = Pipeline::ending_in(gone.clone());
-        if let Some(settings) = &plan.authenticity {
-            pipeline = pipeline.preceded_by(Authenticating::new(settings, &spool, pipeline.clone()).unwrap());
+        let evaluator = plan.evaluation.as_ref().map(|settings| Arc::new(Evaluator::new(settings).unwrap()));
+        if let Some(evaluator) = &evaluator {
+            pipeline = pipeline.preceded_by(Authenticating::new(Arc::clone(evaluator), &spool, pipeline.clone()));
         }
         let smtp = Listener {
             hostname: "mx.example.org".into(),
@@ -127,7 +138,10 @@ impl Gate {
             domains: Domains::new(["example.org", ".sub.example.net", "bücher.example"]),
             recipients: plan.recipients,
             hand_back: plan.hand_back,
-            authenticity: plan.authenticity,
+            rates: plan.rates,
+            dnsbl: plan.dnsbl,
+            dns: plan.dns,
+            evaluation: plan.evaluation,
         };
         let heard = Arc::clone(&alarms);
         let clock: Clock = Arc::new(|| Instant(1_794_798_240_000_000_000));
@@ -139,6 +153,7 @@ impl Gate {
             throttling: throttling.clone(),
             held: HeldMail::new(held_folder, "r1", spool.clone(), records.clone(), pipeline.clone()),
             pipeline: pipeline.clone(),
+            evaluator,
             clock: ClockBox(clock),
             alarm: Box::new(move |alarm| heard.lock().unwrap().push(alarm.clone())),
         };

@@ -2,6 +2,8 @@
 #![allow(missing_docs)]
 
 mod authenticity;
+mod beside_dkimpy;
+mod enforcement;
 mod gate;
 mod orders;
 mod recipients;
@@ -9,3 +11,4 @@ mod relaying;
 mod sessions;
 #[path = "../shared/submitted.rs"]
 mod submitted;
+mod vectors;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use weir_mail::delivery::settings::Settings as DeliverySettings;
 use weir_mail::delivery::{DomainRule, RuleWay};
 use weir_mail::inbound::authenticity::AuthenticitySettings;
+use weir_mail::inbound::enforcement::EnforcementSettings;
 use weir_mail::inbound::recipients::Callout;
-use weir_mail::inbound::{Domains, RecipientCheck, RecipientRule, Settings};
+use weir_mail::inbound::{Domains, EvaluatorSettings, RecipientCheck, RecipientRule, Settings};
 use weir_smtp::settings::{Auth, Settings as SmtpSettings};
 
 /// How mail from outside is taken; nothing if nothing listens.
@@ -24,10 +25,14 @@ pub(crate) fn inbound(config: &Config, delivery: &DeliverySettings) -> anyhow::R
         RecipientCheck::Store => RecipientRule::Store,
         RecipientCheck::Any => RecipientRule::Any,
     };
-    let authenticity = from.authenticate.then(|| AuthenticitySettings {
-        hostname: hostname.clone(),
-        dns: delivery.dns.clone(),
-        ..from.authenticity.clone()
+    let domains = Domains::new(from.domains.iter().map(|rule| &rule.domain));
+    let evaluation = from.authenticate.then(|| EvaluatorSettings {
+        authenticity: AuthenticitySettings {
+            hostname: hostname.clone(),
+            dns: delivery.dns.clone(),
+            ..from.authenticity.clone()
+        },
+        enforcement: EnforcementSettings { ours: domains.clone(), ..from.enforcement.clone() },
     });
     Ok(Some(Settings {
         listen: from.listen.clone(),
@@ -40,10 +45,13 @@ pub(crate) fn inbound(config: &Config, delivery: &DeliverySettings) -> anyhow::R
             limits: from.limits(&config.limits),
             ..SmtpSettings::default()
         },
-        domains: Domains::new(from.domains.iter().map(|rule| &rule.domain)),
+        domains,
         recipients,
         hand_back: !from.hand_back.is_empty(),
-        authenticity,
+        rates: from.rates,
+        dnsbl: from.dnsbl.clone(),
+        dns: delivery.dns.clone(),
+        evaluation,
     }))
 }
 

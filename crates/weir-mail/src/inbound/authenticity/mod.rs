@@ -1,50 +1,53 @@
-//! Authenticity: what SPF, DKIM and DMARC say of a received message, as an `Authentication-Results` field (RFC 8601).
+//! Authenticity: what SPF, DKIM and DMARC say of a received message, as an `Authentication-Results` field (RFC 8601) and as values
+//! that others go by.
 //!
-//! Evaluated after acceptance and before delivery. Nothing is refused for it here; the field tells those who come after.
 //! Bounded: a time for everything together, ten look-ups for an SPF record (RFC 7208 section 4.6.4), [`SIGNATURES_MAX`]
-//! signatures. What the DNS did not answer in that time is `temperror`, and the mail goes on: a dead name server delays mail
-//! by that time at most, and by [`PATIENCE_WHEN_SILENT`] once it is known to be dead. Memory: the header; the body streams
-//! through the hashes.
+//! signatures. What the DNS did not answer in that time is `temperror`: a dead name server delays mail
+//! by that time at most, and by [`PATIENCE_WHEN_SILENT`] once it is known to be dead. The policy of the domain in From is asked
+//! for beside everything else, so that slow name servers of a sender's own cannot use up the time for it.
 //!
-//! mail-auth evaluates, with our resolver. Left to others: ARC (its fields pass as they came), reports to domain owners.
+//! mail-auth reads and verifies signatures, with our resolver; SPF and DMARC are our own. Left to others: ARC (its fields pass as they
+//! came), reports to domain owners.
 
+mod authors;
 mod digest;
+mod dkim;
+pub mod dmarc;
+mod evidence;
+pub(super) mod names;
+mod spf;
+mod tags;
 
-use crate::delivery::ledger::{LedgerError, StoredBody};
+pub use evidence::{Evidence, Witness};
+
+use crate::delivery::ledger::StoredBody;
 use crate::delivery::resolver::{Dns, ResolverError, resolver};
 use crate::delivery::route::canonical;
-use crate::intake::header::{HEADER_MAX, end_of_header};
 use crate::letter::{Client, Letter};
-use digest::BodyDigests;
-use mail_auth::common::crypto::Algorithm;
-use mail_auth::dkim::{DkimError, Signature};
-use mail_auth::dmarc::verify::DmarcParameters;
-use mail_auth::spf::verify::SpfParameters;
+use dmarc::{Confirmed, Finding, Policy};
+use mail_auth::dkim::Signature;
 use mail_auth::{
-    AuthenticatedMessage, AuthenticationResults as Field, DkimOutput, DmarcOutput, DmarcResult, DnsError, Error,
+    AuthenticatedMessage, AuthenticationResults as Field, DkimOutput, DkimResult, DnsError, Error,
     MessageAuthenticator, SpfOutput, SpfResult,
 };
+use names::{Names, can_be_name};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use weir_settings::settings;
-use weir_smtp::header_field;
 
 /// Signatures of one message that are looked at.
 pub const SIGNATURES_MAX: usize = 8;
-/// The most that may be compared for one signature: names that it signs, times fields of the header.
-const COMPARISONS_MAX: usize = 1 << 18;
-/// The longest domain or selector that can be one.
-const NAME_MAX: usize = 255;
 /// The longest result that is written.
 const FIELD_MAX: usize = 4 << 10;
-/// Bodies above this are hashed on a thread that may take its time.
-const LARGE: usize = 256 << 10;
-/// After so many messages in a row for which the DNS took all the time there was, it is taken to be dead.
+/// After so many messages in a row for which the DNS answered nothing at all, it is taken to be dead.
 const SILENT_MAX: u32 = 4;
 /// How long it is then waited for, until it answers again.
 pub const PATIENCE_WHEN_SILENT: Duration = Duration::from_secs(1);
+/// What is left for the questions of alignment, however long the sender's own name servers took.
+const ALIGNMENT_PATIENCE: Duration = Duration::from_secs(2);
 
 settings! {
     /// How authenticity is evaluated.
@@ -54,92 +57,117 @@ settings! {
         pub hostname: String = fixed("localhost".to_owned()),
         /// The DNS.
         pub dns: Dns = fixed(Dns::System),
-        /// How long the DNS is asked about one message; what it did not answer is temperror, and the mail goes on
+        /// How long the DNS is asked about one message; what it did not answer is temperror
         pub patience as "dns_patience": Duration = duration("10s", "100ms"..="1m"),
         /// Messages that are evaluated at once
         pub at_once as "evaluations": usize = count(256, 1..=10_000),
     }
 }
 
+/// What was found out about a message.
+#[derive(Debug, Clone)]
+pub struct Evaluation {
+    /// The header field, with its line end.
+    pub field: String,
+    /// Whether its client may send for the domain of its envelope sender, as that domain says.
+    pub sender_passed: bool,
+    /// The domains for which SPF or a signature said something.
+    pub confirmed: Vec<Confirmed>,
+    /// Each domain in From.
+    pub dmarc: Vec<Finding>,
+}
+
 /// Evaluates messages.
 pub struct Authenticity {
     authenticator: MessageAuthenticator,
+    names: Names,
     hostname: String,
     patience: Duration,
-    /// Messages in a row for which the DNS took all the time there was.
+    /// Messages in a row for which the DNS answered nothing.
     silent: AtomicU32,
 }
 
 impl Authenticity {
     /// An evaluator.
     pub fn new(settings: &AuthenticitySettings) -> Result<Authenticity, ResolverError> {
+        let resolver = resolver(&settings.dns)?;
         Ok(Authenticity {
-            authenticator: MessageAuthenticator(resolver(&settings.dns)?),
+            authenticator: MessageAuthenticator(resolver.clone()),
+            names: Names(resolver),
             hostname: settings.hostname.clone(),
             patience: settings.patience,
             silent: AtomicU32::new(0),
         })
     }
 
-    /// Evaluates a message as it stands in the spool, our own Received field on top. The header field, with its line end.
-    pub async fn authenticate<B: StoredBody>(&self, letter: &Letter, body: B) -> String {
+    /// Evaluates a message as it stands in the spool, our own Received field on top.
+    pub(super) async fn authenticate<B: StoredBody>(&self, letter: &Letter, body: B) -> Evaluation {
         let Some(client) = &letter.client else { return self.nothing() };
-        let (header, start) = match read_header(body).await {
-            Ok(read) => read,
+        match Evidence::read(body).await {
+            Ok(evidence) => self.evaluate(letter, client, evidence).await,
             Err(error) => {
                 // Delivery will meet the same and say so to the sender.
                 tracing::warn!(%error, "a message cannot be read to be evaluated");
-                return self.nothing();
+                self.nothing()
             }
-        };
-        let deadline = Instant::now() + self.present_patience();
-        let field = self.evaluate(letter, client, (&header, start), deadline).await;
-        self.count_silence(Instant::now() >= deadline);
-        field
+        }
     }
 
-    async fn evaluate<B: StoredBody>(
-        &self,
-        letter: &Letter,
-        client: &Client,
-        (header, start): (&[u8], Start<B>),
-        deadline: Instant,
-    ) -> String {
-        // Our own trace, the first field, was not there when others signed.
-        let theirs = header.get(header_field::end(header)..).unwrap_or_default();
-        let mut message = AuthenticatedMessage::parse_with_opts(theirs, None, true).unwrap_or_default();
-        let hashed = hash_body(&mut message, start).await;
-        let singles = singles(&message);
-        let (spf, dkim) =
-            tokio::join!(self.spf(letter, client, deadline), self.dkim(&message, &singles, hashed, deadline));
-        let dmarc = self.dmarc(&message, &spf, &dkim, deadline).await;
-        self.results(letter, client, (&spf, dmarc.as_ref()), &dkim)
+    /// Evaluates a message of which this was seen.
+    pub(super) async fn evaluate(&self, letter: &Letter, client: &Client, mut evidence: Evidence) -> Evaluation {
+        let deadline = Instant::now() + self.present_patience();
+        let digests = evidence.digests.take();
+        let mut message = evidence.parsed();
+        let hashed = digests.is_some();
+        digests.into_iter().for_each(|digests| digests.finish(&mut message));
+        let (singles, authors) = (singles(&message), authors::domains(&evidence.header));
+        let (spf, dkim, policies) = tokio::join!(
+            self.spf(client, &letter.from, deadline),
+            self.dkim(&message, &singles, hashed, deadline),
+            self.policies(&authors, deadline)
+        );
+        let confirmed = confirmed(&spf, &dkim);
+        self.count_silence(!answered(&spf, &dkim, &policies));
+        let dmarc = self.findings(&policies, &confirmed, deadline).await;
+        let field = self.results(letter, client, (&spf, &dmarc), &dkim);
+        Evaluation { field, sender_passed: spf.passed(), confirmed, dmarc }
     }
 
     /// SPF of HELO and of the envelope sender.
-    async fn spf(&self, letter: &Letter, client: &Client, deadline: Instant) -> Spf {
-        let (helo, sender) = (canonical(&client.helo), canonical_sender(&letter.from));
-        let hello = match is_domain(&helo) {
-            true => {
-                self.check(SpfParameters::verify_ehlo(client.address, &helo, &self.hostname), &helo, deadline).await
-            }
-            false => SpfOutput::new(helo.clone()),
-        };
+    async fn spf(&self, client: &Client, sender: &str, deadline: Instant) -> Spf {
+        let (helo, sender) = (canonical(&client.helo), canonical_sender(sender));
+        let asked = |local, domain| spf::Identity { client: client.address, helo: &helo, local, domain };
+        let hello = self.check(asked("", &helo), deadline).await;
         let from = match sender.rsplit_once('@') {
-            Some((_, domain)) if is_domain(domain) => {
-                let parameters = SpfParameters::verify_mail_from(client.address, &helo, &self.hostname, &sender);
-                Some(self.check(parameters, domain, deadline).await)
-            }
-            Some((_, domain)) => Some(SpfOutput::new(domain.to_owned())),
+            Some((local, domain)) => Some(self.check(asked(local, domain), deadline).await),
             None => None,
         };
         let domain = sender.rsplit_once('@').map_or(helo, |(_, domain)| domain.to_owned());
         Spf { hello, from, domain }
     }
 
-    async fn check(&self, parameters: SpfParameters<'_>, domain: &str, deadline: Instant) -> SpfOutput {
-        let checked = timeout_at(deadline, self.authenticator.verify_spf(parameters)).await;
-        checked.unwrap_or_else(|_| SpfOutput::new(domain.to_owned()).with_result(SpfResult::TempError))
+    async fn check(&self, identity: spf::Identity<'_>, deadline: Instant) -> SpfOutput {
+        let output = SpfOutput::new(identity.domain.to_owned());
+        if !is_domain(identity.domain) {
+            return output;
+        }
+        let checked = timeout_at(deadline, spf::check(&self.names, identity)).await;
+        output.with_result(checked.unwrap_or(SpfResult::TempError))
+    }
+
+    /// What SPF says of the envelope sender of a client, or of its HELO for mail from nobody; by the words of RFC 8601.
+    pub async fn spf_of(&self, address: IpAddr, helo: &str, sender: &str) -> &'static str {
+        let client = Client { address, helo: helo.to_owned() };
+        let spf = self.spf(&client, sender, Instant::now() + self.patience).await;
+        match spf.from.as_ref().unwrap_or(&spf.hello).result() {
+            SpfResult::Pass => "pass",
+            SpfResult::Fail => "fail",
+            SpfResult::SoftFail => "softfail",
+            SpfResult::Neutral => "neutral",
+            SpfResult::TempError => "temperror",
+            SpfResult::PermError => "permerror",
+            SpfResult::None => "none",
+        }
     }
 
     /// Every signature by itself: a name server that is silent about one says nothing about the others.
@@ -147,21 +175,18 @@ impl Authenticity {
         &self,
         message: &'a AuthenticatedMessage<'a>,
         singles: &'a [AuthenticatedMessage<'a>],
-        hashed: Result<(), LedgerError>,
+        hashed: bool,
         deadline: Instant,
     ) -> Vec<DkimOutput<'a>> {
         let mut outputs = Vec::with_capacity(singles.len());
         for single in singles {
             let Some(signature) = single.dkim_headers.first().map(|header| &header.header) else { continue };
-            let output = match unfit(signature, message.headers.len()) {
-                Some(error) => DkimOutput::perm_err(error).with_signature(signature),
-                None if hashed.is_err() => DkimOutput::temp_err(unanswered()).with_signature(signature),
-                None => match timeout_at(deadline, self.authenticator.verify_dkim(single)).await {
-                    Ok(found) => found.into_iter().next().unwrap_or_else(|| DkimOutput::perm_err(Error::ParseError)),
-                    Err(_) => DkimOutput::temp_err(unanswered()).with_signature(signature),
-                },
-            };
-            outputs.push(output);
+            let unknown = || DkimOutput::temp_err(unanswered()).with_signature(signature);
+            let verified = timeout_at(deadline, dkim::verify(&self.authenticator, &self.names, single)).await;
+            outputs.extend(match verified {
+                Ok(verified) if hashed => verified,
+                _ => Some(unknown()),
+            });
         }
         let broken = message.errors.iter().filter(|header| is_dkim(header.name));
         let room = SIGNATURES_MAX - outputs.len().min(SIGNATURES_MAX);
@@ -169,36 +194,30 @@ impl Authenticity {
         outputs
     }
 
-    async fn dmarc(
-        &self,
-        message: &AuthenticatedMessage<'_>,
-        spf: &Spf,
-        dkim: &[DkimOutput<'_>],
-        deadline: Instant,
-    ) -> Option<DmarcOutput> {
-        let from = message.from.first()?.rsplit_once('@')?.1;
-        if !is_domain(&canonical(from)) {
-            return None;
+    async fn policies(&self, authors: &[String], deadline: Instant) -> Vec<Policy> {
+        let mut policies = Vec::with_capacity(authors.len());
+        for domain in authors {
+            let found = timeout_at(deadline, Policy::of(&self.names, domain)).await;
+            policies.push(found.unwrap_or_else(|_| Policy::unknown(domain)));
         }
-        let parameters = DmarcParameters {
-            message,
-            dkim_output: dkim,
-            dkim2_output: None,
-            rfc5321_mail_from_domain: &spf.domain,
-            spf_output: spf.from.as_ref().unwrap_or(&spf.hello),
-        };
-        let verified = timeout_at(deadline, self.authenticator.verify_dmarc(parameters)).await;
-        Some(verified.unwrap_or_else(|_| {
-            let silence = DmarcResult::TempError(unanswered());
-            DmarcOutput::default().with_domain(&canonical(from)).with_spf_result(silence)
-        }))
+        policies
+    }
+
+    async fn findings(&self, policies: &[Policy], confirmed: &[Confirmed], deadline: Instant) -> Vec<Finding> {
+        let deadline = deadline.max(Instant::now() + ALIGNMENT_PATIENCE);
+        let mut findings = Vec::with_capacity(policies.len());
+        for policy in policies {
+            let judged = timeout_at(deadline, policy.judge(&self.names, confirmed)).await;
+            findings.push(judged.unwrap_or_else(|_| policy.undecided()));
+        }
+        findings
     }
 
     fn results(
         &self,
         letter: &Letter,
         client: &Client,
-        (spf, dmarc): (&Spf, Option<&DmarcOutput>),
+        (spf, dmarc): (&Spf, &[Finding]),
         dkim: &[DkimOutput<'_>],
     ) -> String {
         let with = |dkim: &[DkimOutput<'_>]| {
@@ -210,19 +229,21 @@ impl Authenticity {
                 field = field.with_spf_mailfrom_result(from, client.address, &letter.from, &client.helo);
             }
             field = field.with_dkim_results(dkim, "");
-            if let Some(dmarc) = dmarc {
-                field = field.with_dmarc_result(dmarc);
-            }
-            written(&field.to_string(), letter.utf8)
+            let dmarc: String = dmarc.iter().map(Policy::written).collect();
+            written(&format!("{field}{dmarc}"), letter.utf8)
         };
         // The names in signatures are the sender's to choose: however long, they must not hide what the domains say.
-        let field = with(dkim).or_else(|| with(&[])).unwrap_or_else(|| self.nothing());
+        let field = with(dkim).or_else(|| with(&[])).unwrap_or_else(|| self.no_field());
         tracing::debug!(field = field.trim_end(), from = letter.from, "evaluated");
         field
     }
 
-    /// The field of a message that nobody evaluated.
-    pub(super) fn nothing(&self) -> String {
+    /// Of a message that nobody evaluated.
+    pub(super) fn nothing(&self) -> Evaluation {
+        Evaluation { field: self.no_field(), sender_passed: false, confirmed: Vec::new(), dmarc: Vec::new() }
+    }
+
+    fn no_field(&self) -> String {
         format!("Authentication-Results: {}; none\r\n", self.hostname)
     }
 
@@ -237,7 +258,7 @@ impl Authenticity {
         if !silent {
             self.silent.store(0, Ordering::Relaxed);
         } else if self.silent.fetch_add(1, Ordering::Relaxed) + 1 == SILENT_MAX {
-            tracing::warn!("the DNS does not answer; received mail goes on as `temperror`");
+            tracing::warn!("the DNS does not answer; what it is asked about received mail is `temperror`");
         }
     }
 }
@@ -251,76 +272,58 @@ struct Spf {
     domain: String,
 }
 
-/// What follows the header.
-struct Start<B> {
-    /// What came in the same piece.
-    behind: Vec<u8>,
-    body: B,
+impl Spf {
+    /// For mail from `<>` HELO stands for the sender.
+    fn result(&self) -> SpfResult {
+        self.from.as_ref().unwrap_or(&self.hello).result()
+    }
+
+    fn passed(&self) -> bool {
+        self.result() == SpfResult::Pass
+    }
 }
 
-/// The header with its empty line, at most as long as acceptance let through.
-async fn read_header<B: StoredBody>(mut body: B) -> Result<(Vec<u8>, Start<B>), LedgerError> {
-    let mut read: Vec<u8> = Vec::new();
-    while let Some(piece) = body.next().await? {
-        let looked = read.len();
-        read.extend_from_slice(&piece);
-        if let Some(end) = end_of_header(&read, looked) {
-            let behind = read.split_off(end);
-            return Ok((read, Start { behind, body }));
-        }
-        // Our own trace comes on top of the longest header.
-        if read.len() > HEADER_MAX * 2 {
-            break;
-        }
+/// What DMARC can go by: whatever passed, and whatever the DNS did not tell.
+fn confirmed(spf: &Spf, dkim: &[DkimOutput<'_>]) -> Vec<Confirmed> {
+    let mut confirmed = Vec::new();
+    if matches!(spf.result(), SpfResult::Pass | SpfResult::TempError) {
+        confirmed.push(Confirmed { domain: spf.domain.clone(), by_dkim: false, passed: spf.passed() });
     }
-    Ok((read, Start { behind: Vec::new(), body }))
+    for output in dkim {
+        let passed = match output.result() {
+            DkimResult::Pass => true,
+            DkimResult::TempError(_) => false,
+            _ => continue,
+        };
+        let domain = output.signature().map(|signature| canonical(&signature.d));
+        confirmed.extend(domain.map(|domain| Confirmed { domain, by_dkim: true, passed }));
+    }
+    confirmed
 }
 
-/// Hashes the body as far as there is a signature that wants it.
-async fn hash_body<B: StoredBody>(message: &mut AuthenticatedMessage<'_>, start: Start<B>) -> Result<(), LedgerError> {
-    let mut digests = BodyDigests::wanted(message);
-    if digests.is_empty() {
-        return Ok(());
-    }
-    let Start { behind, mut body } = start;
-    let mut hashed = behind.len();
-    digests.write(&behind);
-    while let Some(piece) = body.next().await? {
-        hashed = hashed.saturating_add(piece.len());
-        if hashed < LARGE {
-            digests.write(&piece);
-            continue;
-        }
-        let hashing = tokio::task::spawn_blocking(move || {
-            digests.write(&piece);
-            digests
-        });
-        digests = hashing.await.map_err(|error| LedgerError::Unavailable(error.to_string()))?;
-    }
-    digests.finish(message);
-    Ok(())
+/// Whether the DNS said anything at all.
+fn answered(spf: &Spf, dkim: &[DkimOutput<'_>], policies: &[Policy]) -> bool {
+    let spf = [Some(&spf.hello), spf.from.as_ref()].into_iter().flatten();
+    let asked = |output: &SpfOutput| is_domain(output.domain());
+    spf.into_iter().any(|output| asked(output) && output.result() != SpfResult::TempError)
+        || dkim.iter().any(|output| !matches!(output.result(), DkimResult::TempError(_)))
+        || policies.iter().any(Policy::is_known)
 }
 
-/// The message once for each of its signatures.
+/// The message once for each of its signatures, which ask for nothing but to be verified.
 fn singles<'x>(message: &AuthenticatedMessage<'x>) -> Vec<AuthenticatedMessage<'x>> {
-    let single = |header: &mail_auth::common::headers::Header<'x, Signature>| AuthenticatedMessage {
-        headers: message.headers.clone(),
-        from: message.from.clone(),
-        body_hashes: message.body_hashes.clone(),
-        dkim_headers: vec![header.clone()],
-        ..AuthenticatedMessage::default()
+    let single = |header: &mail_auth::common::headers::Header<'x, Signature>| {
+        let mut header = header.clone();
+        header.header = Signature { r: false, atps: None, atpsh: None, ..header.header };
+        AuthenticatedMessage {
+            headers: message.headers.clone(),
+            from: message.from.clone(),
+            body_hashes: message.body_hashes.clone(),
+            dkim_headers: vec![header],
+            ..AuthenticatedMessage::default()
+        }
     };
     message.dkim_headers.iter().take(SIGNATURES_MAX).map(single).collect()
-}
-
-/// Why a signature is not even tried.
-fn unfit(signature: &Signature, fields: usize) -> Option<Error> {
-    let names = [&signature.d, &signature.s, &signature.i];
-    if names.iter().any(|name| name.len() > NAME_MAX) || signature.h.len().saturating_mul(fields) > COMPARISONS_MAX {
-        return Some(Error::ParseError);
-    }
-    // RFC 8301: such a signature proves nothing.
-    (signature.a == Algorithm::RsaSha1).then_some(Error::Dkim(DkimError::UnsupportedAlgorithm))
 }
 
 fn is_dkim(name: &[u8]) -> bool {
@@ -333,10 +336,10 @@ fn unanswered() -> Error {
 
 /// A name that the DNS can be asked about: of several labels, no address.
 fn is_domain(name: &str) -> bool {
-    name.len() <= NAME_MAX
+    can_be_name(name)
         && name.contains('.')
-        && !name.contains(['[', '@', ' '])
-        && name.parse::<std::net::IpAddr>().is_err()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && name.parse::<IpAddr>().is_err()
 }
 
 fn canonical_sender(address: &str) -> String {

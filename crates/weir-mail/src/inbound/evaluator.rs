@@ -1,0 +1,115 @@
+//! Evaluates received messages and says what follows, so many at a time.
+//!
+//! A stranger's message is evaluated while its client waits for the answer; that of a listed peer afterwards, as a stage
+//! ([`super::Authenticating`]). Whoever gets no place in time is not waved through: a stranger is asked to come again.
+
+use super::authenticity::{Authenticity, AuthenticitySettings, Evaluation, Evidence};
+use super::enforcement::{Case, EnforcementSettings, Judgement};
+use crate::delivery::ledger::StoredBody;
+use crate::delivery::resolver::ResolverError;
+use crate::letter::Letter;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use weir_smtp::reply::{Reply, Status};
+use weir_store::spool::MessageId;
+
+/// How long a message waits for a place: the line stays as short as the time is, whatever comes in and however slow the DNS is.
+pub(super) const PLACE_WAIT: Duration = Duration::from_secs(10);
+
+/// How received mail is evaluated, and what follows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EvaluatorSettings {
+    /// How it is evaluated.
+    pub authenticity: AuthenticitySettings,
+    /// What follows from it.
+    pub enforcement: EnforcementSettings,
+}
+
+/// Evaluates received messages.
+#[derive(Debug)]
+pub struct Evaluator {
+    authenticity: Authenticity,
+    enforcement: EnforcementSettings,
+    pub(super) places: Semaphore,
+    /// The last message that wanted a place got none.
+    crowded: AtomicBool,
+}
+
+impl Evaluator {
+    /// One that asks the DNS as the settings say.
+    pub fn new(settings: &EvaluatorSettings) -> Result<Evaluator, ResolverError> {
+        Ok(Evaluator {
+            authenticity: Authenticity::new(&settings.authenticity)?,
+            enforcement: settings.enforcement.clone(),
+            places: Semaphore::new(settings.authenticity.at_once.max(1)),
+            crowded: AtomicBool::new(false),
+        })
+    }
+
+    /// A stranger's message that is not taken yet: what was found, and what becomes of it.
+    pub(super) async fn judge(
+        self: &Arc<Self>,
+        id: MessageId,
+        letter: &Arc<Letter>,
+        evidence: Evidence,
+    ) -> Result<(Evaluation, Judgement), Reply> {
+        let Some(_place) = self.place().await else {
+            return Err(Reply::new(451, Status(4, 3, 2), "too much mail comes in at once, try again later"));
+        };
+        let (evaluator, asked) = (Arc::clone(self), Arc::clone(letter));
+        // A task of its own: should a message bring the evaluation down, its session goes on.
+        let evaluated = tokio::spawn(async move {
+            match &asked.client {
+                Some(client) => evaluator.authenticity.evaluate(&asked, client, evidence).await,
+                None => evaluator.authenticity.nothing(),
+            }
+        });
+        let evaluation = evaluated.await.map_err(|error| {
+            tracing::error!(%id, %error, "a message brought its evaluation down; it is not taken");
+            Reply::new(451, Status(4, 3, 0), "the message could not be evaluated, try again later")
+        })?;
+        let case = Case { sender: &letter.from, evaluation: &evaluation, number: number(id) };
+        let judgement = self.enforcement.judge(case);
+        Ok((evaluation, judgement))
+    }
+
+    /// A message that has been taken: its header field, and why it is kept, if it is.
+    pub(super) async fn look_at<B: StoredBody + Send + 'static>(
+        self: &Arc<Self>,
+        id: MessageId,
+        letter: &Arc<Letter>,
+        body: B,
+    ) -> Option<(String, Option<String>)> {
+        let Some(_place) = self.place().await else { return Some((self.authenticity.nothing().field, None)) };
+        let (evaluator, asked) = (Arc::clone(self), Arc::clone(letter));
+        let evaluated = tokio::spawn(async move { evaluator.authenticity.authenticate(&asked, body).await });
+        let evaluation = match evaluated.await {
+            Ok(evaluation) => evaluation,
+            Err(error) => {
+                tracing::error!(%id, %error, "a message brought its evaluation down; it goes on without");
+                return None;
+            }
+        };
+        let case = Case { sender: &letter.from, evaluation: &evaluation, number: number(id) };
+        let hold = self.enforcement.hold_of_relayed(case);
+        Some((evaluation.field, hold))
+    }
+
+    async fn place(&self) -> Option<SemaphorePermit<'_>> {
+        let place = tokio::time::timeout(PLACE_WAIT, self.places.acquire()).await.ok().and_then(Result::ok);
+        if place.is_none() && !self.crowded.swap(true, Ordering::Relaxed) {
+            tracing::warn!("more mail comes from outside than can be evaluated");
+        } else if place.is_some() {
+            self.crowded.store(false, Ordering::Relaxed);
+        }
+        place
+    }
+}
+
+/// Which of a hundred messages one is. Nobody outside chooses its name.
+fn number(id: MessageId) -> u8 {
+    let sum = id.to_string().bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+    (sum % 100) as u8
+}

@@ -1,0 +1,32 @@
+//! Mail that a person is to look at whatever the scan says, because nobody answers for its sender ([`Letter::hold`]). It is scanned
+//! like all other mail, so that malware still ends where malware does, and what would pass is kept as spam.
+
+use super::Scanning;
+use super::decision::{Decision, Queue};
+use super::quarantine::Kept;
+use super::state::Waiting;
+use crate::letter::Letter;
+use crate::pipeline::Transit;
+
+/// What becomes of a letter that was scanned.
+pub(super) fn applied(decision: Decision, letter: &Letter) -> Decision {
+    match (decision, &letter.hold) {
+        (Decision::Pass(_), Some(reason)) => Decision::Quarantine(Queue::Spam, reason.clone()),
+        (decision, _) => decision,
+    }
+}
+
+impl Scanning {
+    /// A letter that is not scanned goes on, unless a person is to look at it first.
+    pub(super) fn let_go(&self, transit: Transit) -> Option<Transit> {
+        let reason = transit.letter.hold.clone().filter(|_| transit.letter.cleared.is_none());
+        let Some(reason) = reason else { return Some(transit) };
+        tracing::info!(id = %transit.id, reason, "quarantined");
+        let mut waiting = Waiting::new(transit);
+        waiting.size = self.shared.site.spool.body(waiting.id).map_or(0, |body| body.size());
+        let letter = waiting.letter.clone();
+        let kept = Kept::new(&waiting, letter, Queue::Spam, reason, self.shared.now());
+        self.shared.quarantine.keep_now(kept);
+        None
+    }
+}

@@ -1,0 +1,80 @@
+//! A private Knot DNS: an authoritative name server for everything, with the records that a test gives it.
+
+use crate::spawn_bound;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A name server on a port of its own.
+#[derive(Debug)]
+pub struct Knot {
+    folder: tempfile::TempDir,
+    server: Child,
+    address: SocketAddr,
+}
+
+impl Knot {
+    /// Starts one with these lines of a zone file. Names are absolute and end with a dot; all others do not exist.
+    pub fn start(records: &str) -> Knot {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        // A blank at the beginning of a line would mean the name of the line before.
+        let records: String = records.lines().map(|line| format!("{}\n", line.trim())).collect();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let zone = format!(
+            "$ORIGIN .\n$TTL 60\n@ SOA ns.test. admin.test. 1 60 60 60 60\n@ NS ns.test.\nns.test. A 127.0.0.1\n{records}"
+        );
+        std::fs::write(folder.path().join("zone"), zone).expect("a zone");
+        let configuration = folder.path().join("knot.conf");
+        std::fs::write(&configuration, text(folder.path(), address.port())).expect("a configuration");
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig=KILL", "knotd", "-c"]).arg(configuration);
+        // The server stands in sbin, which is not on everybody's path.
+        command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdout(Stdio::null()).stderr(Stdio::inherit());
+        let mut knot = Knot { folder, server: spawn_bound(command), address };
+        knot.wait();
+        knot
+    }
+
+    /// Where it listens, by UDP and by TCP.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn wait(&mut self) {
+        let begun = Instant::now();
+        while TcpStream::connect(self.address).is_err() {
+            let ended = self.server.try_wait().ok().flatten();
+            assert!(ended.is_none(), "knotd ended ({ended:?}): is Debian's package knot installed? (tools/setup)");
+            assert!(begun.elapsed() < Duration::from_secs(120), "knotd does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(self.folder.path().exists());
+    }
+}
+
+impl Drop for Knot {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn text(folder: &Path, port: u16) -> String {
+    let at = folder.display();
+    format!(
+        "server:\n    rundir: \"{at}\"\n    listen: 127.0.0.1@{port}\ndatabase:\n    storage: \"{at}\"\n\
+         log:\n  - target: stderr\n    any: error\nzone:\n  - domain: .\n    storage: \"{at}\"\n    file: zone\n"
+    )
+}
+
+/// A port that is free by UDP and by TCP.
+fn free_port() -> u16 {
+    loop {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        if UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
