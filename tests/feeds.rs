@@ -32,6 +32,8 @@ fn a_run_prints_the_figures_of_the_issue() {
         let (simulated, formula) = (number(feed, "mean_wait_s"), number(feed, "formula_wait_s"));
         assert!((simulated / formula - 1.0).abs() < 0.1, "{feed}");
     }
+    let model = number(&report["exponential"], "mean_bytes");
+    assert!((1_000.0..10_000.0).contains(&model), "the exponential model of Figure 8: {report}");
     assert_eq!(report, json(&args), "the same seed prints the same");
 }
 
@@ -57,7 +59,8 @@ fn tuned_waits_at_most(strategy: &str, most_s: f64) {
     let paper = number(&tuned["paper_method"], "mean_wait_s");
     assert!(found < paper && paper < default, "{tuned}");
     let limits = limits(&tuned);
-    let args = ["sim", "feeds", "--strategy", strategy, "--limits", &limits];
+    let by_the_paper = ["--last-feed-helps=false", "--limits-give-way=false"];
+    let args = [&["sim", "feeds", "--strategy", strategy, "--limits", &limits], &by_the_paper[..]].concat();
     let report = json(&[&args[..], &["--arrivals", "4000000", "--seed", "987654", "--json"]].concat());
     let wait = number(&report, "mean_wait_s");
     assert!(wait <= most_s, "{limits}: {wait} s");
@@ -76,6 +79,26 @@ fn tuned_by_size_and_load() {
 #[test]
 fn tuned_shortest_first() {
     tuned_waits_at_most("shortest", 0.18);
+}
+
+#[test]
+fn by_default_mail_waits_no_longer_than_in_one_line() {
+    // With the paper's rules the default limits made it 0.019, 0.174 and 0.855 s.
+    for lambda in ["0.75", "1.5", "2.2"] {
+        let report = json(&["sim", "feeds", "--lambda", lambda, "--arrivals", "300000", "--json"]);
+        let (feeds, line) = (number(&report, "mean_wait_s"), number(&report, "line_wait_s"));
+        assert!(feeds <= (1.03 * line).max(line + 0.001), "{lambda}: {feeds} {line}");
+        assert!(report["limits_give_way"] == true && report["last_feed_helps"] == true, "{report}");
+    }
+}
+
+#[test]
+fn tuned_shortest_first_with_a_free_last_limit() {
+    let args = ["feeds", "tune", "--dist", "dual-gaussian", "--strategy", "shortest", "--free-last-limit", "--json"];
+    let helping = json(&args);
+    assert!(number(&helping, "mean_wait_s") <= 0.06, "all five workers, two of them at most kept: {helping}");
+    let paper = json(&[&args[..], &["--last-feed-helps=false", "--seed", "7"]].concat());
+    assert!(number(&paper, "mean_wait_s") <= 0.130, "{paper}");
 }
 
 #[test]

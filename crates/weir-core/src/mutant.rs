@@ -31,6 +31,8 @@ pub enum Mutant {
     ElectionFenceForgets,
     /// Feeds: of two feeds that will be empty at the same time, the higher gets the message.
     FeedsTiesToHighest,
+    /// Feeds: limits stay in force when they cost more than they save.
+    FeedsStayShut,
     /// A machine runs what waits in *next* before what waits in *current*.
     RunqNextBeforeCurrent,
     /// A machine's refusals count for ever, whatever good results it brings in between.

@@ -115,7 +115,7 @@ fn table(feeds: &FeedsStatus) -> Html {
     let mut from = None;
     let mut row = |(feed, class): (&FeedTimes, Option<&FeedTimes>)| {
         let sizes = range(from, feed.up_to);
-        from = feed.up_to;
+        from = feed.up_to.or(from);
         // Where the shortest goes first, mail waits by class: there is one queue, and no feed has its own.
         let waiting = feed.waiting.or_else(|| class?.waiting);
         html!(
@@ -138,13 +138,18 @@ fn table(feeds: &FeedsStatus) -> Html {
     html!(
         "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Messages of</th><th class=\"number\">Workers</th><th class=\"number\">Waiting</th><th class=\"number\">Scanned</th>\
          <th class=\"number\">Mean wait</th><th class=\"number\">95 % wait less than</th><th class=\"number\">Mean scan</th></tr></thead><tbody>{}</tbody></table></div>\
-         <p class=\"faint\">A message finds its worker {}. {} docs/algorithms/feeds.md explains it.</p>",
+         <p class=\"faint\">A message finds its worker {}. {} {}docs/algorithms/feeds.md explains it.</p>",
         rows,
         strategy,
         match (feeds.auto_tune, feeds.tuned) {
             (true, _) => "The limits follow the traffic by themselves.",
             (false, true) => "The limits were found by tuning.",
             (false, false) => "The limits are those of the configuration.",
+        },
+        if feeds.open {
+            "For now every worker takes every size, because the limits would not save any waiting. "
+        } else {
+            ""
         }
     )
 }
@@ -204,8 +209,11 @@ fn proposed(visit: &Visit, tune: &TuneView) -> Html {
 
 pub(super) async fn apply(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
     let words = site.mail.feeds.tune(true, &visit.actor()).await.map(|tune| {
-        let limits: Vec<String> = tune.proposed.limits.iter().map(|limit| size(*limit)).collect();
-        format!("The limits are now {}.", limits.join(", "))
+        let limits: Vec<String> = tune.proposed.classes.iter().filter_map(|class| class.up_to).map(size).collect();
+        match limits.is_empty() {
+            true => "The feeds have no limits now.".to_owned(),
+            false => format!("The limits are now {}; the other feeds take every size.", limits.join(", ")),
+        }
     });
     ended(&site, &visit, &sent, ("/feeds", words))
 }

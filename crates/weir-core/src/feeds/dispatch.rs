@@ -34,6 +34,8 @@ pub struct Dispatch {
     waiting_max: usize,
     /// How far each sender is at each feed, while something of theirs waits there.
     senders: BTreeMap<(usize, SenderId), Turn>,
+    /// Whether every worker takes every size for now, whatever the limits.
+    open: bool,
 }
 
 /// The shell's name for a message.
@@ -140,6 +142,7 @@ impl Dispatch {
             queued_ns: vec![0; feeds],
             waiting_max,
             senders: BTreeMap::new(),
+            open: false,
         })
     }
 
@@ -173,6 +176,7 @@ impl Dispatch {
         let feed = self.feed_of(worker)?;
         self.workers[worker.0] = Worker::Idle;
         let classes = match self.plan.strategy {
+            Strategy::Shortest if self.open => 0..=self.of_feed.len() - 1,
             Strategy::Shortest => self.plan.classes_for(feed),
             Strategy::Size | Strategy::SizeLoad => feed..=feed,
         };
@@ -198,6 +202,24 @@ impl Dispatch {
             return Err(DispatchError::FeedCount { feeds, given: limits.feeds() });
         }
         self.plan.limits = limits;
+        Ok(self.place_anew(now))
+    }
+
+    /// Lets every worker take every size, or puts the limits in force again. Waiting messages choose anew.
+    pub fn set_open(&mut self, open: bool, now: Instant) -> Vec<Started> {
+        if self.open == open {
+            return Vec::new();
+        }
+        self.open = open;
+        self.place_anew(now)
+    }
+
+    /// Whether every worker takes every size for now.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    fn place_anew(&mut self, now: Instant) -> Vec<Started> {
         self.spots.clear();
         self.senders.clear();
         self.queued_ns.fill(0);
@@ -209,7 +231,7 @@ impl Dispatch {
             }
         }
         self.check_invariants();
-        Ok(started)
+        started
     }
 
     /// How many messages wait.
@@ -221,6 +243,11 @@ impl Dispatch {
     pub fn backlog(&self) -> Vec<Backlog> {
         let of = |feed| Backlog { waiting: self.line.len_of(feed), oldest: self.line.oldest_of(feed) };
         (0..self.of_feed.len()).map(of).collect()
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
     }
 
     /// The feed of a worker, from 0.
@@ -241,8 +268,13 @@ impl Dispatch {
 
     fn place(&mut self, waiting: Waiting, now: Instant) -> Placed {
         let class = self.plan.limits.class_of(waiting.message.size);
-        let feeds = self.plan.feeds_for(class);
+        let feeds = if self.open { 0..self.of_feed.len() } else { self.plan.feeds_for(class) };
         let (feed, idle) = match self.plan.strategy {
+            // The workers kept for smaller mail come last, so that they are free when the limits are in force again.
+            Strategy::Shortest if self.open => {
+                let order = (class..feeds.end).chain((0..class).rev());
+                (class, order.into_iter().find_map(|feed| self.idle_worker(feed)))
+            }
             Strategy::Shortest => (class, feeds.into_iter().find_map(|feed| self.idle_worker(feed))),
             Strategy::Size | Strategy::SizeLoad => {
                 let feed = Plan::least_loaded(TieRule::read(), feeds, |feed| self.expected_empty(feed, now));

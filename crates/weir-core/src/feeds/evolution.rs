@@ -6,7 +6,6 @@
 //! A batch costs O(population × dimension).
 
 use super::{LastLimit, Limits};
-use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
 
@@ -72,6 +71,12 @@ impl Evolution {
         }
     }
 
+    /// Takes the members of another search over, with their costs.
+    pub fn join(&mut self, other: Evolution) {
+        self.population.extend(other.population);
+        self.asked = Asked::Nothing;
+    }
+
     /// Keeps the best `size` members (at least 4), best first.
     pub fn keep_best(&mut self, size: usize) {
         self.population.sort_by(|a, b| a.cost.total_cmp(&b.cost));
@@ -110,40 +115,85 @@ pub struct SearchSpace {
     low: f64,
     high: f64,
     feeds: usize,
-    last: LastLimit,
+    search: Searched,
 }
+
+/// Which of the limits are searched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Searched {
+    /// All but the last, which is given.
+    AllButTheLast,
+    /// All.
+    All,
+    /// The first so many; the feeds behind them take every size.
+    First(usize),
+}
+
+/// Points from here on stand for no limit, where feeds may do without.
+const UNLIMITED_FROM: f64 = 0.9;
 
 impl SearchSpace {
     /// Limits of `feeds` feeds between the smallest size and `last`: s_{N−1}, or the largest to consider if it is free.
     pub fn new(smallest: f64, last: u64, feeds: usize, free: LastLimit) -> SearchSpace {
+        let search = if free == LastLimit::Free { Searched::All } else { Searched::AllButTheLast };
+        SearchSpace::of(smallest, last, feeds, search)
+    }
+
+    /// At most the first `kept` feeds have a limit; the others take every size, and so does the last. One line, where
+    /// no feed has a limit, is a point of this space.
+    pub fn kept_for_small(smallest: f64, largest: u64, feeds: usize, kept: usize) -> SearchSpace {
+        SearchSpace::of(smallest, largest, feeds, Searched::First(kept.min(feeds.saturating_sub(1))))
+    }
+
+    fn of(smallest: f64, last: u64, feeds: usize, search: Searched) -> SearchSpace {
         let high = (last as f64).max(1.0);
-        SearchSpace { low: smallest.clamp(1.0, high), high, feeds, last: free }
+        SearchSpace { low: smallest.clamp(1.0, high), high, feeds, search }
     }
 
     /// How many limits are free.
     pub fn dimension(&self) -> usize {
         let limits = self.feeds.saturating_sub(1);
-        if self.last == LastLimit::Free { limits } else { limits.saturating_sub(1) }
+        match self.search {
+            Searched::All => limits,
+            Searched::AllButTheLast => limits.saturating_sub(1),
+            Searched::First(kept) => kept,
+        }
     }
 
     /// The limits that a point stands for.
     pub fn limits(&self, point: &[f64]) -> Option<Limits> {
-        let size = |u: &f64| self.low * libm::exp(u * libm::log(self.high / self.low));
-        let mut bytes: Vec<u64> = point.iter().map(|u| libm::round(size(u)) as u64).collect();
-        if self.last == LastLimit::Fixed {
-            bytes.push(self.high as u64);
+        let mut bytes: Vec<u64> = point.iter().map(|u| self.size(*u)).collect();
+        match self.search {
+            Searched::All => {}
+            Searched::AllButTheLast => bytes.push(self.high as u64),
+            Searched::First(_) => bytes.resize(self.feeds.saturating_sub(1), Limits::UNLIMITED),
         }
         Limits::new(bytes).ok()
     }
 
     /// The point that stands for these limits, moved into the space.
     pub fn point(&self, limits: &Limits) -> Vec<f64> {
-        let width = libm::log(self.high / self.low);
-        if width <= 0.0 {
-            return vec![0.0; self.dimension()];
+        limits.bytes().iter().take(self.dimension()).map(|bytes| self.place(*bytes)).collect()
+    }
+
+    fn size(&self, unit: f64) -> u64 {
+        let scaled = match self.search {
+            Searched::First(_) if unit >= UNLIMITED_FROM => return Limits::UNLIMITED,
+            Searched::First(_) => unit / UNLIMITED_FROM,
+            Searched::All | Searched::AllButTheLast => unit,
+        };
+        libm::round(self.low * libm::exp(scaled * libm::log(self.high / self.low))) as u64
+    }
+
+    fn place(&self, bytes: u64) -> f64 {
+        let kept = matches!(self.search, Searched::First(_));
+        if kept && bytes >= Limits::UNLIMITED {
+            return 1.0;
         }
-        let place = |bytes: &u64| libm::log((*bytes as f64).max(self.low) / self.low) / width;
-        limits.bytes().iter().take(self.dimension()).map(|b| place(b).clamp(0.0, 1.0)).collect()
+        let width = libm::log(self.high / self.low);
+        let place = if width > 0.0 { libm::log((bytes as f64).max(self.low) / self.low) / width } else { 0.0 };
+        // The largest limit, and not none.
+        if kept { place.clamp(0.0, 0.999) * UNLIMITED_FROM } else { place.clamp(0.0, 1.0) }
     }
 }
 
@@ -159,6 +209,7 @@ fn ordered(mut point: Vec<f64>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec;
 
     fn unit(seed: u64) -> impl FnMut() -> f64 {
         let mut state = seed;
@@ -202,6 +253,35 @@ mod tests {
         assert_eq!(free.limits(&[0.0, 0.0, 0.5, 1.0]).unwrap().bytes(), [100, 100, 3000, 90_000]);
         let flat = SearchSpace::new(700.0, 700, 5, LastLimit::Fixed);
         assert_eq!(flat.limits(&flat.point(&Limits::default_for(5, 9).unwrap())).unwrap().bytes(), [700; 4]);
+    }
+
+    #[test]
+    fn feeds_kept_for_the_small_leave_half_of_them_to_every_size() {
+        let space = SearchSpace::kept_for_small(100.0, 90_000, 5, 2);
+        let none = Limits::UNLIMITED;
+        assert_eq!(space.dimension(), 2);
+        assert_eq!(space.limits(&[1.0, 1.0]).unwrap(), Limits::unlimited(5).unwrap(), "one line is among them");
+        assert_eq!(space.limits(&[0.45, 0.95]).unwrap().bytes(), [3000, none, none, none]);
+        for bytes in [vec![3000, 9000, none, none], vec![3000, none, none, none], vec![none; 4]] {
+            let limits = Limits::new(bytes).unwrap();
+            assert_eq!(space.limits(&space.point(&limits)), Some(limits));
+        }
+    }
+
+    #[test]
+    fn two_searches_become_one() {
+        let mut unit = unit(5);
+        let mut searches = [0.3, 0.7].map(|at| {
+            let mut search = Evolution::new(&[vec![at]], 1, 4, &mut unit);
+            let points = search.ask_again();
+            search.tell(&points.iter().map(|p| (p[0] - 0.7).abs()).collect::<Vec<_>>());
+            search
+        });
+        let [first, second] = &mut searches;
+        first.join(second.clone());
+        assert_eq!(first.best().0, [0.7]);
+        first.keep_best(5);
+        assert_eq!(first.ask_again().len(), 5);
     }
 
     #[test]

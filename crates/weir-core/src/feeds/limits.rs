@@ -16,6 +16,14 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// A limit that no message reaches: a feed with it takes every size. A configuration can say it, too.
+    pub const UNLIMITED: u64 = 1 << 40;
+
+    /// N feeds without limits: one line.
+    pub fn unlimited(feeds: usize) -> Result<Limits, LimitsError> {
+        Limits::new(alloc::vec![Limits::UNLIMITED; feeds.saturating_sub(1)])
+    }
+
     /// Takes N − 1 limits in ascending order.
     pub fn new(bytes: Vec<u64>) -> Result<Limits, LimitsError> {
         if bytes.is_empty() {
@@ -61,6 +69,20 @@ impl Limits {
     }
 }
 
+/// As people read them: `2000 / 10000 / none`.
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, limit) in self.bytes.iter().enumerate() {
+            f.write_str(if i > 0 { " / " } else { "" })?;
+            match *limit < Limits::UNLIMITED {
+                true => write!(f, "{limit}")?,
+                false => f.write_str("none")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Why a list of numbers is not a list of limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitsError {
@@ -97,6 +119,12 @@ mod tests {
         assert_eq!(classes, [0, 0, 1, 1, 3, 4, 4]);
         let equal = Limits::new(vec![5, 5, 9]).unwrap();
         assert_eq!([5, 6].map(|s| equal.class_of(s)), [0, 2], "equal limits leave no class between them");
+    }
+
+    #[test]
+    fn limits_are_shown_as_people_read_them() {
+        let limits = Limits::new(vec![2000, 10_000, Limits::UNLIMITED]).unwrap();
+        assert_eq!(alloc::format!("{limits}"), "2000 / 10000 / none");
     }
 
     #[test]

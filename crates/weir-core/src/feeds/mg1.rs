@@ -55,10 +55,13 @@ impl<'a> Mg1<'a> {
 
     /// The largest λ that these feeds can bear, those of W (the last feed stands outside, see [`Plan`]).
     ///
-    /// By size this is eq. 6. Where feeds k … N−1 share the work of classes k … N−1, it is the least over k of
+    /// By size this is eq. 6. Limits that give way bear what all feeds bear without any. Where feeds k … N−1 share the work of classes k … N−1, it is the least over k of
     /// their number divided by that work: no strategy within these limits can bear more.
     pub fn lambda_max_per_s(&self, plan: &Plan) -> f64 {
         let works: Vec<f64> = self.classes(&plan.limits).map(|sums| self.load.service.work(sums).0).collect();
+        if plan.opens {
+            return works.len() as f64 / works.iter().sum::<f64>();
+        }
         let last = works.len() - 1;
         let end = if plan.last_feed_helps && plan.strategy != Strategy::Size { last + 1 } else { last };
         let rate = |k: usize| match plan.strategy {
@@ -75,7 +78,7 @@ impl<'a> Mg1<'a> {
             .service
             .work(self.table.below(f64::INFINITY).minus(self.table.below(plan.limits.last() as f64)))
             .0;
-        let last_counts = objective.feeds_counted(plan.limits.feeds()) == plan.limits.feeds();
+        let last_counts = !plan.opens && objective.feeds_counted(plan.limits.feeds()) == plan.limits.feeds();
         let last_bears = !last_counts || self.load.lambda_per_s * last_work < 1.0;
         last_bears && self.load.lambda_per_s < self.lambda_max_per_s(plan)
     }

@@ -30,15 +30,23 @@ pub struct Plan {
     pub last_feed_helps: bool,
     /// `Shortest`: a message that has waited so long goes before all smaller ones. `Duration::MAX`: never.
     pub age_bound: Duration,
+    /// Whether the limits give way while one line without limits would serve better ([`super::Opening`]).
+    pub opens: bool,
 }
 
 impl Plan {
     /// How long a message may be passed over unless the plan says otherwise.
     pub const AGE_BOUND: Duration = Duration::from_secs(60);
 
-    /// A plan with the last feed kept for the largest, and the usual age bound.
+    /// A plan by the paper's rules: the last feed is kept for the largest, and limits hold whatever they cost. The
+    /// usual age bound.
     pub fn new(limits: Limits, strategy: Strategy) -> Plan {
-        Plan { limits, strategy, last_feed_helps: false, age_bound: Plan::AGE_BOUND }
+        Plan { limits, strategy, last_feed_helps: false, age_bound: Plan::AGE_BOUND, opens: false }
+    }
+
+    /// A plan as the gate runs it: the last feed takes every size, and limits hold only while they save waiting.
+    pub fn live(limits: Limits, strategy: Strategy) -> Plan {
+        Plan { last_feed_helps: true, opens: true, ..Plan::new(limits, strategy) }
     }
 
     /// The feeds that may take a message of this class.

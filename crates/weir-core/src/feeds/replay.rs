@@ -4,20 +4,10 @@
 //! run than there are processors, each runs so much slower. So a prediction for a small machine does not stretch
 //! every scan as if all workers were always busy. O(workers + log n) a message, about ten times the cost of `evaluate`.
 
-use super::{Arrival, Dispatch, Message, MessageId, Placed, Plan, Served, Service, WorkerId};
+use super::running::Running;
+use super::{Arrival, Dispatch, Machine, Message, MessageId, Opening, Plan, Served, Service};
 use crate::time::Instant;
-use alloc::vec;
-use alloc::vec::Vec;
 use core::time::Duration;
-
-/// Who scans.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Machine {
-    /// Workers of each feed.
-    pub workers: Vec<usize>,
-    /// Processors that they share; at least one.
-    pub cpus: usize,
-}
 
 /// Runs a trace and reports each message as its scan starts; nothing if the machine does not fit the plan. `service_ns` is
 /// the time that the scan would take alone.
@@ -29,73 +19,29 @@ pub fn replay(
     served: &mut dyn FnMut(Served),
 ) {
     let Ok(dispatch) = Dispatch::new(plan.clone(), &machine.workers, usize::MAX) else { return };
-    let scans = vec![None; machine.workers.iter().sum()];
-    let mut running = Running { dispatch, scans, cpus: machine.cpus.max(1) as f64, now: 0.0, service: *service };
-    for (number, arrival) in arrivals.into_iter().enumerate() {
-        running.run_until(arrival.at.0 as f64, served);
-        running.arrive(number as u64, arrival, served);
-    }
-    running.run_until(f64::INFINITY, served);
-}
-
-struct Running {
-    dispatch: Dispatch,
-    /// What each worker has left to do, in nanoseconds of a processor.
-    scans: Vec<Option<f64>>,
-    cpus: f64,
-    now: f64,
-    service: Service,
-}
-
-impl Running {
-    fn run_until(&mut self, until: f64, served: &mut dyn FnMut(Served)) {
-        loop {
-            let busy = self.scans.iter().flatten().count();
-            let speed = (self.cpus / busy.max(1) as f64).min(1.0);
-            let first = self.scans.iter().enumerate().filter_map(|(worker, left)| Some((worker, (*left)?)));
-            let next = first.min_by(|a, b| a.1.total_cmp(&b.1));
-            let Some((worker, left)) = next.filter(|(_, left)| self.now + left / speed <= until) else {
-                self.pass((until - self.now) * speed);
-                self.now = if until.is_finite() { until } else { self.now };
-                return;
-            };
-            self.now += left / speed;
-            self.pass(left);
-            self.scans[worker] = None;
-            if let Some(next) = self.dispatch.free(WorkerId(worker), Instant(self.now as u64)) {
-                self.start(worker, next.message, next.waited, served);
-            }
+    let mut arrivals = arrivals.into_iter().peekable();
+    let begun = arrivals.peek().map_or(Instant(0), |first| first.at);
+    let mut running = Running::new(dispatch, machine.cpus, begun);
+    let mut opening = plan.opens.then(|| Opening::new(plan, machine, begun).ok()).flatten();
+    for (number, arrival) in arrivals.enumerate() {
+        running.run_until(arrival.at, served);
+        let expected = Duration::from_nanos(service.time_ns(arrival.size));
+        let message = Message { id: MessageId(number as u64), size: arrival.size, expected };
+        if let Some(opening) = &mut opening {
+            opening.arrive(message, arrival.at);
+            running.set_open(opening.is_open(), served);
         }
+        running.arrive(message, arrival.at, served);
     }
-
-    /// So much work is done on every scan.
-    fn pass(&mut self, work: f64) {
-        for left in self.scans.iter_mut().flatten() {
-            *left = (*left - work).max(0.0);
-        }
-    }
-
-    fn arrive(&mut self, number: u64, arrival: Arrival, served: &mut dyn FnMut(Served)) {
-        let expected = Duration::from_nanos(self.service.time_ns(arrival.size));
-        let message = Message { id: MessageId(number), size: arrival.size, expected };
-        if let Placed::Started(worker) = self.dispatch.arrive(message, arrival.at) {
-            self.start(worker.0, message, Duration::ZERO, served);
-        }
-    }
-
-    fn start(&mut self, worker: usize, message: Message, waited: Duration, served: &mut dyn FnMut(Served)) {
-        let service_ns = message.expected.as_nanos() as u64;
-        self.scans[worker] = Some(service_ns as f64);
-        let class = self.dispatch.plan().limits.class_of(message.size);
-        let feed = self.dispatch.feed_of(WorkerId(worker)).unwrap_or(0);
-        served(Served { size: message.size, class, feed, wait_ns: waited.as_nanos() as u64, service_ns });
-    }
+    running.run_out(served);
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{Limits, Strategy, evaluate};
     use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
 
     /// A busy trace, by a small generator.
     fn trace(count: u64) -> Vec<Arrival> {

@@ -1,5 +1,7 @@
 //! The feeds beside a model that keeps everything in one list and looks through all of it, in the words of the rules.
 
+mod opening;
+
 use proptest::prelude::*;
 use std::time::Duration;
 use weir_core::feeds::{
@@ -16,6 +18,7 @@ enum Op {
     Pass { ns: u64 },
     Withdraw { nth: usize },
     Retune { limits: Vec<u64> },
+    Open { open: bool },
 }
 
 #[derive(Clone, Debug)]
@@ -39,12 +42,13 @@ struct Model {
     workers: Vec<(usize, Option<u64>)>,
     /// In the order of arrival.
     waiting: Vec<Waits>,
+    open: bool,
 }
 
 impl Model {
     fn new(setup: &Setup) -> Model {
         let workers = setup.workers.iter().enumerate().flat_map(|(feed, n)| vec![(feed, None); *n]).collect();
-        Model { setup: setup.clone(), workers, waiting: Vec::new() }
+        Model { setup: setup.clone(), workers, waiting: Vec::new(), open: false }
     }
 
     fn limits(&self) -> &[u64] {
@@ -56,6 +60,7 @@ impl Model {
         let last = self.limits().len();
         let largest = self.limits().last().is_some_and(|limit| size > *limit);
         match feed == last {
+            _ if self.open => true,
             true => largest || self.setup.plan.last_feed_helps,
             false => size <= self.limits()[feed],
         }
@@ -81,13 +86,17 @@ impl Model {
         let idle_in = |feed: usize| self.workers.iter().position(|w| *w == (feed, None));
         let class = self.class(message.size);
         let (feed, idle) = match self.setup.plan.strategy {
-            How::Size => (class, idle_in(class)),
-            How::SizeLoad => {
+            How::Size if !self.open => (class, idle_in(class)),
+            How::Size | How::SizeLoad => {
                 let soonest = feeds.iter().map(|f| self.empty_at(*f, now)).min().unwrap();
                 let feed = *feeds.iter().find(|f| self.empty_at(**f, now) == soonest).unwrap();
                 (feed, idle_in(feed))
             }
-            How::Shortest => (class, feeds.iter().find_map(|f| idle_in(*f))),
+            How::Shortest => {
+                // Those kept for smaller mail come last; there are none while the limits hold.
+                let (kept, fit): (Vec<usize>, Vec<usize>) = feeds.iter().partition(|f| **f < class);
+                (class, fit.iter().chain(kept.iter().rev()).find_map(|f| idle_in(*f)))
+            }
         };
         if let Some(worker) = idle {
             self.workers[worker].1 = Some(now + message.expected.as_nanos() as u64);
@@ -120,6 +129,18 @@ impl Model {
 
     fn retune(&mut self, limits: &Limits, now: u64) -> Vec<(WorkerId, MessageId)> {
         self.setup.plan.limits = limits.clone();
+        self.place_anew(now)
+    }
+
+    fn set_open(&mut self, open: bool, now: u64) -> Vec<(WorkerId, MessageId)> {
+        if self.open == open {
+            return Vec::new();
+        }
+        self.open = open;
+        self.place_anew(now)
+    }
+
+    fn place_anew(&mut self, now: u64) -> Vec<(WorkerId, MessageId)> {
         let waiting = std::mem::take(&mut self.waiting);
         let placed = waiting.into_iter().map(|w| (w.message.id, self.arrive(w.message, w.arrived, now)));
         placed.filter_map(|(id, p)| if let Placed::Started(worker) = p { Some((worker, id)) } else { None }).collect()
@@ -159,6 +180,11 @@ fn check(setup: &Setup, ops: &[Op]) -> Result<(), String> {
                 let started = real.retune(limits.clone(), at).map_err(|e| e.to_string())?;
                 let started: Vec<_> = started.iter().map(|s| (s.worker, s.message.id)).collect();
                 same(step, op, &started, &model.retune(&limits, now))?;
+            }
+            Op::Open { open } => {
+                let started = real.set_open(*open, at);
+                let started: Vec<_> = started.iter().map(|s| (s.worker, s.message.id)).collect();
+                same(step, op, &started, &model.set_open(*open, now))?;
             }
         }
         same(step, op, &real.waiting(), &model.waiting.len())?;
@@ -207,7 +233,7 @@ fn plans(feeds: usize) -> impl Strategy<Value = Plan> {
     let how = prop_oneof![Just(How::Size), Just(How::SizeLoad), Just(How::Shortest)];
     (limits(feeds), how, any::<bool>(), 0..40u64).prop_map(|(bytes, strategy, last_feed_helps, age)| {
         let age_bound = if age < 30 { Duration::from_nanos(age) } else { Duration::MAX };
-        Plan { limits: Limits::new(bytes).unwrap(), strategy, last_feed_helps, age_bound }
+        Plan { last_feed_helps, age_bound, ..Plan::new(Limits::new(bytes).unwrap(), strategy) }
     })
 }
 
@@ -221,6 +247,7 @@ fn setups() -> impl Strategy<Value = (Setup, Vec<Op>)> {
             4 => (0..5u64).prop_map(|ns| Op::Pass { ns }),
             1 => (0..6usize).prop_map(|nth| Op::Withdraw { nth }),
             1 => limits(feeds).prop_map(|limits| Op::Retune { limits }),
+            1 => any::<bool>().prop_map(|open| Op::Open { open }),
         ];
         (setup, prop::collection::vec(op, 0..200))
     })

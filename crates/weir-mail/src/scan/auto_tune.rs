@@ -4,7 +4,7 @@
 use super::Shared;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use std::sync::Arc;
-use weir_core::feeds::{Limits, Machine};
+use weir_core::feeds::Limits;
 use weir_store::records::{AuditLine, RecordsError};
 
 /// A set that waits at most so much of what today's does is taken at once.
@@ -24,7 +24,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         }
         looked_at = arrived;
         let basis = shared.basis();
-        let Some(Proposal { today, found }) = propose(Arc::new(basis)).await else { continue };
+        let Some(Proposal { today, found, .. }) = propose(Arc::new(basis)).await else { continue };
         let better = Basis::is_better(&today, &found);
         let beyond_doubt = found.mean_wait_s < BEYOND_DOUBT * today.mean_wait_s;
         if better && (found_before || beyond_doubt) {
@@ -35,13 +35,20 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 fn words(today: &Predicted, found: &Predicted) -> String {
-    format!("{:?}: predicted mean wait {:.4} s instead of {:.4} s", found.limits, found.mean_wait_s, today.mean_wait_s)
+    let (limits, found_s, today_s) = (shown(&found.limits), found.mean_wait_s, today.mean_wait_s);
+    format!("{limits}: predicted mean wait {found_s:.4} s instead of {today_s:.4} s")
 }
 
-/// What today's limits do, and what the best ones found would.
+/// Limits as people read them.
+pub(super) fn shown(limits: &[u64]) -> String {
+    Limits::new(limits.to_vec()).map(|limits| limits.to_string()).unwrap_or_default()
+}
+
+/// What today's limits do, and what the best ones found would; and one line without any.
 pub(super) struct Proposal {
     pub(super) today: Predicted,
     pub(super) found: Predicted,
+    pub(super) line_wait_s: f64,
 }
 
 /// Looks for better limits; nothing while too little is known.
@@ -49,7 +56,11 @@ pub(super) async fn propose(basis: Arc<Basis>) -> Option<Proposal> {
     if !basis.is_enough() {
         return None;
     }
-    let search = move || Proposal { today: basis.predict(&basis.plan.limits), found: basis.predict(&basis.search()) };
+    let search = move || Proposal {
+        today: basis.predict(&basis.plan.limits),
+        found: basis.predict(&basis.search()),
+        line_wait_s: basis.line_wait_s(),
+    };
     tokio::task::spawn_blocking(search).await.ok()
 }
 
@@ -62,7 +73,9 @@ impl Shared {
             service: state.figures.service(),
             services: (0..state.dispatch.plan().limits.feeds()).map(|feed| state.figures.service_of(feed)).collect(),
             plan: state.dispatch.plan().clone(),
-            machine: Machine { workers: self.settings.workers(), cpus: self.settings.cpus.max(1) },
+            machine: self.settings.machine(),
+            mixes: state.figures.mixes(),
+            weights: self.settings.weights.clone(),
             lambda_per_s: state.figures.lambda_per_s(self.now()),
         }
     }
@@ -73,14 +86,15 @@ impl Shared {
         {
             let now = self.now();
             let mut state = self.state();
+            if let Some(opening) = &mut state.opening {
+                opening.retune(&limits, now);
+            }
             let started = state.dispatch.retune(limits, now).unwrap_or_default();
             state.figures.limits_changed(now);
-            for begun in started {
-                let begun = super::Begun { worker: begun.worker, number: begun.message.id.0, waited: begun.waited };
-                self.begin(&mut state, begun);
-            }
+            started.into_iter().for_each(|begun| self.begin(&mut state, begun.into()));
+            self.open_or_shut(&mut state, now);
         }
-        tracing::info!(limits = ?bytes, by, "the feeds have new limits");
+        tracing::info!(limits = shown(bytes), by, "the feeds have new limits");
         let configured = self.settings.plan.limits.bytes();
         super::view::store_limits(&self.site, bytes, configured).await?;
         let (actor, detail) = (by.to_owned(), words.to_owned());

@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 use weir_core::feeds::{Arrival, Service};
 use weir_core::time::Instant;
@@ -18,10 +19,18 @@ const RATE_OVER_S: f64 = 300.0;
 /// A histogram is begun anew after this, and the one before still counts.
 const TURN_EVERY: Duration = Duration::from_secs(600);
 
+/// A mix is noted so often, has so many of the last arrivals, and so many are remembered: those of three days.
+const MIX_EVERY: Duration = Duration::from_secs(6 * 3600);
+const MIX_ARRIVALS: usize = 2_000;
+const MIXES_MAX: usize = 12;
+
 /// The measurements.
 #[derive(Debug)]
 pub(super) struct Figures {
     trace: VecDeque<Arrival>,
+    /// Samples of the mail of the last days, the oldest first.
+    mixes: VecDeque<Arc<[Arrival]>>,
+    mix_noted: Instant,
     rate: Rate,
     /// Of all scans: a prediction knows one service.
     fit: Fit,
@@ -53,6 +62,8 @@ impl Figures {
     pub(super) fn new(feeds: usize, bound: &[usize], now: Instant) -> Figures {
         Figures {
             trace: VecDeque::new(),
+            mixes: VecDeque::new(),
+            mix_noted: now,
             rate: Rate { since: now, weight: 0.0, at: now },
             fit: Fit::default(),
             common: Times::default(),
@@ -70,6 +81,22 @@ impl Figures {
             self.trace.pop_front();
         }
         self.trace.push_back(Arrival { at: now, size });
+        if now.since(self.mix_noted) >= MIX_EVERY && self.trace.len() >= MIX_ARRIVALS {
+            self.note_mix(now);
+        }
+    }
+
+    fn note_mix(&mut self, now: Instant) {
+        if self.mixes.len() >= MIXES_MAX {
+            self.mixes.pop_front();
+        }
+        self.mixes.push_back(self.trace.iter().skip(self.trace.len() - MIX_ARRIVALS).copied().collect());
+        self.mix_noted = now;
+    }
+
+    /// Samples of the mail of the last days.
+    pub(super) fn mixes(&self) -> Vec<Arc<[Arrival]>> {
+        self.mixes.iter().cloned().collect()
     }
 
     /// A scan ended. `stretch` is by how much others slowed it down.
@@ -462,6 +489,17 @@ mod tests {
             [row("", Some(3), 40, 40), row("clamav", Some(3), 40, 40), row("yara", Some(3), 20, 20)],
         ];
         assert_eq!(found, expected.concat());
+    }
+
+    #[test]
+    fn a_sample_of_the_mail_is_kept_every_few_hours_for_three_days() {
+        let mut figures = Figures::new(2, &[], Instant(0));
+        let minute = 60_000_000_000;
+        (0..10_000).for_each(|i| figures.arrived(i, Instant(i * minute)));
+        let mixes = figures.mixes();
+        assert!(mixes.len() == MIXES_MAX && mixes.iter().all(|mix| mix.len() == MIX_ARRIVALS));
+        let ends = |mix: &[Arrival]| mix.last().map(|last| last.at.0 / minute);
+        assert_eq!(ends(&mixes[11]).unwrap() - ends(&mixes[0]).unwrap(), 11 * 360, "three days, the oldest first");
     }
 
     #[test]

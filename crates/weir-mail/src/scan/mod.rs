@@ -18,11 +18,11 @@ mod inspector;
 mod laboratory;
 mod made_rules;
 mod mark;
-mod outage;
 mod pending;
 mod quarantine;
 mod queue;
 mod settings;
+mod size_weight;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -69,6 +69,9 @@ use weir_store::spool::{Marks, MessageId, Spool};
 
 /// While more letters than this wait, only their names are in memory.
 const LETTERS_MAX: usize = if cfg!(test) { 8 } else { 10_000 };
+
+/// While something waits, and nothing arrives that would be the occasion, limits are looked at so often.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the scan is started with.
 pub struct Setup {
@@ -276,8 +279,22 @@ impl Shared {
         let expected = Duration::from_nanos(state.figures.service_of(feed).time_ns(waiting.size));
         let message = feeds::Message { id: feeds::MessageId(number), size: waiting.size, expected };
         let sender = SenderId(self.senders.hash_one(&waiting.sender));
+        if let Some(opening) = &mut state.opening {
+            opening.arrive(message, now);
+        }
+        self.open_or_shut(state, now);
         if let Placed::Started(worker) = state.dispatch.arrive_from(sender, message, now) {
             self.begin(state, Begun { worker, number, waited: Duration::ZERO });
+        } else {
+            // Limits are looked at while something waits.
+            self.stirred.notify_one();
+        }
+    }
+
+    /// Limits give way while one line would serve better.
+    fn open_or_shut(self: &Arc<Self>, state: &mut State, now: Instant) {
+        for begun in state.open_or_shut(now) {
+            self.begin(state, begun);
         }
     }
 
@@ -308,8 +325,10 @@ impl Shared {
         for begun in state.parked.drain(..count).collect::<Vec<_>>() {
             self.begin(&mut state, begun);
         }
+        self.open_or_shut(&mut state, now);
         let next_try = state.outage.next_try().filter(|_| !state.parked.is_empty());
-        let next = [state.retry.first().map(|(at, _)| *at), next_try].into_iter().flatten().min();
+        let look = (state.opening.is_some() && state.dispatch.waiting() > 0).then(|| now + LOOK_EVERY);
+        let next = [state.retry.first().map(|(at, _)| *at), next_try, look].into_iter().flatten().min();
         next.map_or(Duration::from_secs(3600), |at| at.since(now))
     }
 

@@ -1,7 +1,8 @@
 //! `[scan]`, `[scan.lab]` and `[quarantine]`: how the scan behaves.
 
+use super::size_weight::SizeWeight;
 use std::time::Duration;
-use weir_core::feeds::{Dispatch, Limits, Plan, Strategy};
+use weir_core::feeds::{Dispatch, Limits, Machine, Plan, Strategy, Weights};
 use weir_scan::samples::{CANDIDATES_MAX, SamplePolicy, Sort};
 use weir_settings::units::Size;
 use weir_settings::{Section, kinds, settings};
@@ -53,6 +54,10 @@ settings! {
         pub whole: bool = fixed(false),
         /// Whether the limits follow the traffic by themselves
         pub auto_tune: bool = flag(true),
+        /// How much a second of waiting counts when limits are tuned, by size: ["10kB:5"] lets messages up to 10 kB count five times
+        pub weights: Weights = list(Vec::<SizeWeight>::new(), 16, "growing sizes, each with a weight")
+            .check(|given| growing(given))
+            .map(weights),
         /// How often better limits are looked for
         pub tune_every: Duration = duration("10m", "10s"..="7d"),
         /// Quarantines.
@@ -73,9 +78,23 @@ settings! {
         ]),
         /// A message that has waited so long goes before all smaller ones
         age_bound = duration(Plan::AGE_BOUND, "1s"..="1d"),
-        /// Whether the last feed may take messages that fit a smaller one
-        last_feed_helps = flag(false),
+        /// Whether the last feed also takes messages that fit a smaller one; the paper keeps it for the largest
+        last_feed_helps = flag(true),
+        /// Whether the limits give way while one line without limits would wait less; not where [scan.feeds] binds feeds to scanners
+        opens as "limits_give_way" = flag(true),
     }
+}
+
+fn growing(given: &[SizeWeight]) -> Result<(), String> {
+    match given.windows(2).find(|pair| pair[0].up_to >= pair[1].up_to) {
+        None => Ok(()),
+        Some(pair) => Err(format!("the sizes must grow: {} comes after {}", pair[1], pair[0])),
+    }
+}
+
+fn weights(given: Vec<SizeWeight>) -> Weights {
+    let weights = Weights::new(given.iter().map(|step| (step.up_to, step.weight)).collect());
+    weights.unwrap_or_else(|| unreachable!("`growing` let through what is not"))
 }
 
 fn limits(sizes: Vec<Size>) -> Limits {
@@ -226,7 +245,15 @@ impl Settings {
     /// The plan with the limits that tuning found, if they are for as many feeds.
     pub fn plan_in_force(&self) -> Plan {
         let found = self.found_limits.clone().filter(|found| found.feeds() == self.plan.limits.feeds());
-        Plan { limits: found.unwrap_or_else(|| self.plan.limits.clone()), ..self.plan.clone() }
+        let limits = found.unwrap_or_else(|| self.plan.limits.clone());
+        // Scanners of one feed may not be fit for the mail of another: they may take less, or be another machine's.
+        let opens = self.plan.opens && self.bound.is_empty();
+        Plan { limits, opens, ..self.plan.clone() }
+    }
+
+    /// Who scans.
+    pub fn machine(&self) -> Machine {
+        Machine { workers: self.workers(), cpus: self.cpus.max(1) }
     }
 
     /// Workers of each feed.

@@ -2,7 +2,6 @@
 
 use super::ScanError;
 use super::figures::Figures;
-use super::outage::Outage;
 use super::settings::Settings;
 use crate::letter::Letter;
 use crate::pipeline::Transit;
@@ -10,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
-use weir_core::feeds::{Dispatch, MessageId as Number, WorkerId};
+use weir_core::feeds::{Dispatch, MessageId as Number, Opening, Outage, Started, WorkerId};
 use weir_core::time::Instant;
 use weir_store::spool::MessageId;
 
@@ -19,6 +18,8 @@ use weir_store::spool::MessageId;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) dispatch: Dispatch,
+    /// Says when limits give way; none if they hold whatever they cost.
+    pub(super) opening: Option<Opening>,
     /// Every letter that is here, by number.
     pub(super) letters: HashMap<u64, Waiting>,
     next_number: u64,
@@ -63,11 +64,21 @@ pub(super) struct Begun {
     pub(super) waited: Duration,
 }
 
+impl From<Started> for Begun {
+    fn from(started: Started) -> Begun {
+        Begun { worker: started.worker, number: started.message.id.0, waited: started.waited }
+    }
+}
+
 impl State {
     pub(super) fn new(settings: &Settings, now: Instant) -> Result<State, ScanError> {
-        let dispatch = Dispatch::new(settings.plan_in_force(), &settings.workers(), usize::MAX)?;
+        let (plan, machine) = (settings.plan_in_force(), settings.machine());
+        let mut dispatch = Dispatch::new(plan.clone(), &machine.workers, usize::MAX)?;
+        let opening = if plan.opens { Some(Opening::new(&plan, &machine, now)?) } else { None };
+        dispatch.set_open(opening.is_some(), now);
         Ok(State {
             dispatch,
+            opening,
             letters: HashMap::new(),
             next_number: 0,
             retry: BTreeSet::new(),
@@ -88,6 +99,14 @@ impl State {
     pub(super) fn due(&mut self, now: Instant) -> Option<u64> {
         let (at, _) = self.retry.first()?;
         if *at > now || self.stopping { None } else { self.retry.pop_first().map(|(_, number)| number) }
+    }
+
+    /// Opens the feeds or puts their limits in force, by what one line would wait; the letters that begin by it.
+    pub(super) fn open_or_shut(&mut self, now: Instant) -> Vec<Begun> {
+        let Some(opening) = &mut self.opening else { return Vec::new() };
+        let open = opening.look(now);
+        let started = self.dispatch.set_open(open, now);
+        started.into_iter().map(Begun::from).collect()
     }
 
     /// Everything that is tried again later is tried now.

@@ -1,7 +1,7 @@
 //! The scan as people see it: how the feeds are doing, and what other limits would do.
 
 use super::analysis::{Analysed, StoredMail};
-use super::auto_tune::{Proposal, propose};
+use super::auto_tune::{Proposal, propose, shown};
 use super::figures::{Counts, ServiceTimes, Spread, Timing, null_is_nan};
 use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
@@ -9,7 +9,7 @@ use super::{Scanning, Shared, Site};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use weir_core::feeds::{Backlog, Limits, Plan, Strategy};
+use weir_core::feeds::{Backlog, Limits, Opening, Plan, Strategy};
 use weir_core::time::Instant;
 use weir_foundation::OperationError;
 use weir_scan::panel::Health;
@@ -28,6 +28,13 @@ pub struct FeedsStatus {
     pub limits: Vec<u64>,
     /// Whether these were found by tuning.
     pub tuned: bool,
+    /// Whether every worker takes every size for now, because one line without limits would wait less.
+    #[serde(default)]
+    pub open: bool,
+    /// What the limits saved lately, as a part of what one line would have waited; none where limits do not give way, or nothing
+    /// would have waited.
+    #[serde(default)]
+    pub saved: Option<f64>,
     /// Whether limits follow the traffic by themselves.
     pub auto_tune: bool,
     /// Processors that the scanners share.
@@ -126,10 +133,18 @@ pub struct TuneView {
     pub today: Predicted,
     /// The best that were found.
     pub proposed: Predicted,
+    /// The mean wait in one line without limits, with the same workers.
+    #[serde(default = "not_known", deserialize_with = "null_is_nan")]
+    #[schemars(with = "Option<f64>")]
+    pub line_wait_s: f64,
     /// Whether these save so much that auto-tuning would take them.
     pub better: bool,
     /// Whether they are in force now.
     pub applied: bool,
+}
+
+fn not_known() -> f64 {
+    f64::NAN
 }
 
 /// A strategy's name.
@@ -156,7 +171,7 @@ impl Scanning {
     pub async fn feeds_tune(&self, apply: bool, by: &str) -> Result<TuneView, OperationError> {
         let shared = &self.shared;
         let basis = Arc::new(shared.basis());
-        let Some(Proposal { today, found: proposed }) = propose(Arc::clone(&basis)).await else {
+        let Some(Proposal { today, found: proposed, line_wait_s }) = propose(Arc::clone(&basis)).await else {
             let what = format!("only {} messages have come since the start", basis.trace.len());
             return Err(OperationError::Conflict {
                 what,
@@ -164,7 +179,7 @@ impl Scanning {
             });
         };
         if apply {
-            let words = format!("{:?} instead of {:?}", proposed.limits, today.limits);
+            let words = format!("{} instead of {}", shown(&proposed.limits), shown(&today.limits));
             shared.apply(&proposed.limits, by, &words).await?;
         }
         Ok(TuneView {
@@ -174,6 +189,7 @@ impl Scanning {
             t0_s: basis.service.time_s(0.0),
             ts_s_per_byte: basis.service.time_s(1.0) - basis.service.time_s(0.0),
             better: Basis::is_better(&today, &proposed),
+            line_wait_s,
             today,
             proposed,
             applied: apply,
@@ -210,7 +226,7 @@ impl Shared {
         let by_class = *strategy == Strategy::Shortest;
         let rows = |timings: &[Timing], workers: Option<&[usize]>, backlog: Option<&[Backlog]>| {
             let row = |(at, timing): (usize, &Timing)| FeedTimes {
-                up_to: limits.bytes().get(at).copied(),
+                up_to: limits.bytes().get(at).copied().filter(|limit| *limit < Limits::UNLIMITED),
                 workers: workers.and_then(|workers| workers.get(at).copied()),
                 waiting: backlog.and_then(|backlog| backlog.get(at)).map(|backlog| backlog.waiting),
                 oldest_s: backlog.and_then(|backlog| backlog.get(at)?.oldest).map(age),
@@ -225,6 +241,8 @@ impl Shared {
             strategy: name(*strategy).to_owned(),
             limits: limits.bytes().to_vec(),
             tuned: limits != &self.settings.plan.limits,
+            open: state.dispatch.is_open(),
+            saved: state.opening.as_ref().and_then(Opening::saved),
             auto_tune: self.settings.auto_tune,
             cpus: self.settings.cpus,
             waiting: state.dispatch.waiting() + state.parked.len(),

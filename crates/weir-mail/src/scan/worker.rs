@@ -6,12 +6,14 @@ use super::figures::Scanned;
 use super::hold;
 use super::mark::ScanMark;
 use super::quarantine::Kept;
+use super::settings::Settings;
 use super::state::{Begun, State, Waiting};
 use crate::intake::trace::own_length;
 use crate::letter::Letter;
 use crate::pipeline::Transit;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_core::feeds::{AfterFailure, Patience};
 use weir_core::time::Instant;
 use weir_scan::content::{Content, ContentDraft};
 use weir_scan::inspect::About;
@@ -24,8 +26,6 @@ use weir_store::spool::SpoolError;
 const LONGEST_SCAN: Duration = Duration::from_secs(1800);
 /// Larger content is a file on the disk.
 const IN_MEMORY_MAX: u64 = 4 << 20;
-/// Between two attempts at one message.
-const WAITS_S: [u64; 5] = [1, 5, 30, 120, 600];
 
 /// How one scan ended.
 pub(super) enum Ended {
@@ -328,26 +328,28 @@ impl Shared {
         };
         let attempts = waiting.attempts;
         self.note(DiaryLine::new(waiting.id, "failed", line));
-        let too_late = Instant(now.0.saturating_sub(self.settings.retry_for.as_nanos() as u64));
-        // While we were down nobody could scan: patience begins anew with each start.
-        let patient = self.begun.0 > too_late;
-        if (attempts >= self.settings.attempts && !out) || (waiting.at <= too_late && !patient) {
-            self.give_up(state, number, problem);
-        } else {
-            let wait = WAITS_S[(attempts as usize).saturating_sub(1).min(WAITS_S.len() - 1)];
-            let at = now + Duration::from_secs(wait);
-            // If only the scanners fail, it is tried when they are.
-            let at = state.outage.next_try().filter(|_| fault == Fault::Scanners).unwrap_or(at);
-            state.retry.insert((at, number));
-            self.stirred.notify_one();
+        let patience = self.patience();
+        match patience.after_failure(attempts, waiting.at, out, now) {
+            AfterFailure::GiveUp => self.give_up(state, number, problem),
+            AfterFailure::TryAt(at) => {
+                // If only the scanners fail, it is tried when they are.
+                let at = state.outage.next_try().filter(|_| fault == Fault::Scanners).unwrap_or(at);
+                state.retry.insert((at, number));
+                self.stirred.notify_one();
+            }
         }
-        if out && !patient {
+        if let Some(too_late) = patience.too_late(now).filter(|_| out) {
             for late in state.accepted_before(too_late) {
                 if let Some(waiting) = state.withdraw(late) {
                     self.keep_as_error(state, &waiting, &format!("it waited for too long: {problem}"));
                 }
             }
         }
+    }
+
+    fn patience(&self) -> Patience {
+        let Settings { attempts, retry_for, .. } = self.settings;
+        Patience { attempts, retry_for, begun: self.begun.0 }
     }
 
     /// It goes to the quarantine for errors.

@@ -1,10 +1,10 @@
 //! One run: so many messages through the feeds under one plan.
 
 use super::waits::Waits;
-use super::{Sizes, Stream, strategy_name};
+use super::{Exponential, Sizes, Stream, bounds, strategy_name};
 use crate::input::InputError;
 use serde::Serialize;
-use weir_core::feeds::{LastLimit, Load, Mg1, Objective, Plan, Served, Strategy, evaluate};
+use weir_core::feeds::{LastLimit, Limits, Load, Mg1, Objective, Plan, Served, Strategy, evaluate};
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -40,6 +40,14 @@ pub struct Report {
     pub seed: u64,
     /// W (eq. 7): the waits of all messages up to the last limit, divided by the number of all messages.
     pub mean_wait_s: f64,
+    /// Whether the last feed also takes smaller mail.
+    pub last_feed_helps: bool,
+    /// Whether limits give way while one line would wait less.
+    pub limits_give_way: bool,
+    /// The mean wait in one line, first come, first served, before as many workers.
+    pub line_wait_s: f64,
+    /// The exponential model of the sizes (the paper's Figures 5 and 8).
+    pub exponential: Exponential,
     /// W by the M/G/1 formula; only by size, and only if stable.
     pub formula_wait_s: Option<f64>,
     /// 95 % of the messages up to the last limit waited no longer.
@@ -128,6 +136,10 @@ impl Experiment {
             arrivals: self.arrivals,
             seed: self.seed,
             mean_wait_s: tally.all.total_s() / self.arrivals.max(1) as f64,
+            last_feed_helps: self.plan.last_feed_helps,
+            limits_give_way: self.plan.opens,
+            line_wait_s: self.line_wait_s(),
+            exponential: Exponential::fit(self.sizes.table()),
             formula_wait_s: formula,
             p95_wait_s: tally.all.quantile_s(0.95),
             mean_slowdown: tally.slowdown / tally.all.count().max(1) as f64,
@@ -141,12 +153,20 @@ impl Experiment {
         }
     }
 
+    fn line_wait_s(&self) -> f64 {
+        let stream = Stream::new(&self.sizes, self.load.lambda_per_s, self.seed).take(self.arrivals as usize);
+        let mut total = 0.0;
+        let workers = self.plan.limits.feeds();
+        bounds::first_come(stream, &self.load.service, workers, |_, wait_ns| total += wait_ns as f64);
+        total / 1e9 / self.arrivals.max(1) as f64
+    }
+
     fn per_feed(&self, tally: &Tally, mg1: &Mg1<'_>, duration_s: f64) -> Vec<PerFeed> {
         let models = mg1.feeds(&self.plan.limits);
         let by_size = self.plan.strategy == Strategy::Size;
         let feed = |(i, (waits, busy_ns)): (usize, &(Waits, f64))| PerFeed {
             feed: i + 1,
-            limit: self.plan.limits.bytes().get(i).copied(),
+            limit: self.plan.limits.bytes().get(i).copied().filter(|limit| *limit < Limits::UNLIMITED),
             messages: waits.count(),
             fraction: waits.count() as f64 / self.arrivals.max(1) as f64,
             load: busy_ns / 1e9 / duration_s.max(1e-9),

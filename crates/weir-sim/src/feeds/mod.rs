@@ -3,8 +3,10 @@
 //! Every figure is a function of the settings and a seed. Messages arrive as a Poisson process; sizes come from a named
 //! distribution or from the user's own list. See `docs/algorithms/feeds.md`.
 
+mod beside_line;
 mod bounds;
 mod experiment;
+mod exponential;
 mod paper;
 mod parallel;
 mod plot;
@@ -13,7 +15,9 @@ mod stream;
 mod tune;
 mod waits;
 
+pub use beside_line::{BesideLine, LineRow};
 pub use experiment::{Experiment, PerClass, PerFeed, Report};
+pub use exponential::Exponential;
 pub use paper::{Comparison, Paper, PaperTask, Policy, Server, ServerStrategy, StrategyColumn};
 pub use plot::{paper_svg, report_svg, tuned_svg};
 pub use sizes::{SIZES_MAX, Sizes};

@@ -1,8 +1,8 @@
 //! The experiments as charts.
 
-use super::{Paper, PerFeed, Report, Server, ServerStrategy, Sizes, Tuned};
+use super::{Exponential, Paper, PerFeed, Report, Server, ServerStrategy, Sizes, Tuned};
 use weir_chart::{Axis, Chart, sheet};
-use weir_core::feeds::SizeTable;
+use weir_core::feeds::{Limits, SizeTable};
 
 /// Waits by feed, a group of bars (or a dot of each line) a feed, and the sizes with the limits.
 pub fn report_svg(reports: &[Report], sizes: &Sizes) -> String {
@@ -99,9 +99,9 @@ fn sizes_chart(sizes: &Sizes, limits: &[u64]) -> Chart {
         Axis::log("size", "bytes"),
         Axis::linear("share of messages", "% in a twentieth of a decade"),
     );
-    chart = chart.steps("", steps(table));
+    chart = chart.steps("", steps(table)).line("exponential", model(table));
     let mut named = 0.0;
-    for (i, limit) in limits.iter().enumerate().filter(|(_, limit)| **limit > 0) {
+    for (i, limit) in limits.iter().enumerate().filter(|(_, limit)| (1..Limits::UNLIMITED).contains(*limit)) {
         let limit = *limit as f64;
         // Names of limits that stand close would cover one another.
         let name = if limit > named * 1.25 { format!("s{}", i + 1) } else { String::new() };
@@ -111,8 +111,18 @@ fn sizes_chart(sizes: &Sizes, limits: &[u64]) -> Chart {
     chart
 }
 
+/// The same of the exponential model (the paper's Figures 5 and 8).
+fn model(table: &SizeTable) -> Vec<(f64, f64)> {
+    let model = Exponential::fit(table);
+    let share = |size: f64| 100.0 * (model.share_below(size * RATIO) - model.share_below(size));
+    steps(table).into_iter().map(|(size, _)| (size, share(size))).collect()
+}
+
+/// A twentieth of a decade.
+const RATIO: f64 = 1.122_018_454_301_963_4;
+
 fn steps(table: &SizeTable) -> Vec<(f64, f64)> {
-    let ratio = 10f64.powf(0.05);
+    let ratio = RATIO;
     let end = table.largest() * ratio;
     let from = std::iter::successors(Some(table.smallest() / ratio), |size| Some(size * ratio));
     from.take_while(|size| *size <= end).map(|size| (size, 100.0 * table.between(size, size * ratio).p)).collect()

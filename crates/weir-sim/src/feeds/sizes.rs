@@ -30,6 +30,10 @@ pub struct Sizes {
 enum Source {
     DualGaussian,
     HeavyTailed,
+    /// Mean.
+    Exponential(f64),
+    /// The share of large messages, and the mean sizes of small and large ones; each spreads by a fifth.
+    TwoKinds(f64, f64, f64),
     Sample(Vec<u64>),
     Table(SizeTable),
 }
@@ -45,6 +49,16 @@ impl Sizes {
     /// the default column of the paper's Table 2 comes out near.
     pub fn heavy_tailed() -> Sizes {
         Sizes::of(Source::HeavyTailed)
+    }
+
+    /// A light tail: exponential with this mean.
+    pub fn exponential(mean: f64) -> Sizes {
+        Sizes::of(Source::Exponential(mean))
+    }
+
+    /// Small messages, and a share of large ones; both Gaussian, with a deviation of a fifth of their mean.
+    pub fn two_kinds(large: f64, small_mean: f64, large_mean: f64) -> Sizes {
+        Sizes::of(Source::TwoKinds(large, small_mean, large_mean))
     }
 
     /// Drawn by inverse interpolation of a table, as the paper drew them.
@@ -69,6 +83,11 @@ impl Sizes {
         match &*self.source {
             Source::DualGaussian => dual_gaussian(rng),
             Source::HeavyTailed => heavy_tailed(rng),
+            Source::Exponential(mean) => (rng.exponential(*mean).round() as u64).max(1),
+            Source::TwoKinds(large, small_mean, large_mean) => {
+                let mean = if rng.chance(*large) { *large_mean } else { *small_mean };
+                (rng.normal(mean, mean / 5.0).round() as i64).max(1) as u64
+            }
             Source::Sample(sizes) => (*rng.pick(sizes)).max(1),
             Source::Table(table) => (table.draw(rng.unit()).round() as u64).max(1),
         }
@@ -79,6 +98,8 @@ impl Sizes {
         match *self.source {
             Source::DualGaussian => "dual-gaussian",
             Source::HeavyTailed => "heavy-tailed stand-in",
+            Source::Exponential(_) => "exponential",
+            Source::TwoKinds(..) => "two kinds",
             Source::Sample(_) => "sizes from a file",
             Source::Table(_) => "size table",
         }
@@ -95,7 +116,7 @@ impl Sizes {
         let mut drawn = || (0..MEASURED).map(|_| self.draw(&mut rng)).collect::<Vec<u64>>();
         match *self.source {
             Source::Sample(_) | Source::Table(_) => self.table().clone(),
-            Source::DualGaussian | Source::HeavyTailed => {
+            Source::DualGaussian | Source::HeavyTailed | Source::Exponential(_) | Source::TwoKinds(..) => {
                 SizeTable::new(&drawn()).expect("a source of sizes is never empty")
             }
         }
@@ -117,6 +138,10 @@ impl Sizes {
             Source::Table(table) => Some(table.clone()),
             Source::DualGaussian => SizeTable::with_points(&spread(&dual_gaussian_parts()), points),
             Source::HeavyTailed => SizeTable::with_points(&spread(&heavy_tailed_parts()), points),
+            Source::Exponential(mean) => SizeTable::with_points(&spread(&exponential_parts(*mean)), points),
+            Source::TwoKinds(large, small_mean, large_mean) => {
+                SizeTable::with_points(&spread(&two_kinds_parts(*large, *small_mean, *large_mean)), points)
+            }
         };
         table.expect("a source of sizes is never empty")
     }
@@ -222,6 +247,18 @@ fn heavy_tailed_parts() -> [Part; 2] {
     ]
 }
 
+fn exponential_parts(mean: f64) -> [Part; 1] {
+    let density = move |size: f64| (-size / mean).exp();
+    [Part { share: 1.0, sizes: 1..=(mean * 14.0) as u64, density: Box::new(density) }]
+}
+
+fn two_kinds_parts(large: f64, small_mean: f64, large_mean: f64) -> [Part; 2] {
+    [(1.0 - large, small_mean), (large, large_mean)].map(|(share, mean)| {
+        let density = move |size: f64| (-0.5 * ((size - mean) / (mean / 5.0)).powi(2)).exp();
+        Part { share, sizes: 1..=(mean * 2.2) as u64, density: Box::new(density) }
+    })
+}
+
 /// One part of a mixture: its share of all messages, and how they are distributed (up to a factor).
 struct Part {
     share: f64,
@@ -293,7 +330,7 @@ mod tests {
             assert!((share - about).abs() < 0.02, "{shares:?}");
         }
         assert!(table.largest() <= 2e6);
-        for sizes in [gaussian, tailed] {
+        for sizes in [gaussian, tailed, Sizes::exponential(7000.0), Sizes::two_kinds(0.3, 2000.0, 65_000.0)] {
             let table = sizes.fine_table();
             let drawn: Vec<f64> = (0..n).map(|_| sizes.draw(&mut rng) as f64).collect();
             let mean = drawn.iter().sum::<f64>() / f64::from(n);

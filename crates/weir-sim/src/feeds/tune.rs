@@ -1,8 +1,10 @@
 //! The search for limits: for each strategy the best found, beside the default limits and the paper's method.
 //!
 //! By size the best limits come exactly from the formula ([`best_limits`]). The other strategies are simulated: a
-//! population of limits evolves on one common trace, the survivors on a longer one, the last few on the longest. All
-//! figures in the result come from another trace, which no search has seen.
+//! population of limits evolves on one common trace, again and again from other beginnings until a new one finds nothing
+//! better; the survivors of all on a longer trace, the last few on the longest. All figures in the result come from
+//! another trace, which no search has seen. Where the last feed helps and its limit is free, at most half of the feeds are kept for
+//! the small, and one line without limits is among the candidates.
 
 use super::{Experiment, Report, Sizes, Stream, parallel, strategy_name};
 use crate::input::InputError;
@@ -116,7 +118,10 @@ pub struct Progress {
 }
 
 /// (Trace as a part of the longest, generations on it, members kept after it.) The last only ranks the survivors.
-const STAGES: [(usize, usize, usize); 3] = [(50, 20, 16), (10, 10, 6), (1, 0, 4)];
+const STAGES: [(usize, usize, usize); 3] = [(50, 16, 20), (10, 10, 6), (1, 0, 4)];
+/// Beginnings of the first stage: so many at least and at most, and by how much a new one must be better for another.
+const BEGINNINGS: (usize, usize) = (3, 8);
+const STILL_BETTER: f64 = 0.98;
 /// The paper simulated so many arrivals while minimising.
 const PAPER_ARRIVALS: usize = 10_000;
 
@@ -159,6 +164,12 @@ impl TuneTask {
     }
 }
 
+/// Simulated arrivals so far, and who is told.
+struct Done<'a> {
+    arrivals: u64,
+    told: &'a mut dyn FnMut(u64),
+}
+
 struct Search<'a> {
     task: &'a TuneTask,
     table: &'a SizeTable,
@@ -178,8 +189,7 @@ impl<'a> Search<'a> {
             return Err(InputError::new("--lambda", problem, "mail this rare never waits: any limits do"));
         }
         let table = task.sizes.fine_table();
-        let free = task.objective.last;
-        let space = SearchSpace::new(table.smallest(), task.last_considered(table), task.feeds, free);
+        let space = task.space(table);
         let mut rng = Rng::new(task.seed);
         let [trace_seed, judge_seed] = [rng.next_u64(), rng.next_u64()];
         let needed = if task.strategies.iter().all(|s| *s == Strategy::Size) { 0 } else { task.search_arrivals };
@@ -187,9 +197,9 @@ impl<'a> Search<'a> {
         Ok(Search { task, table, space, default, trace, rng, judge_seed })
     }
 
-    /// Simulated arrivals that the search of one strategy takes.
+    /// Simulated arrivals that the search of one strategy takes at most.
     fn work(&self) -> u64 {
-        let mut members = self.population();
+        let mut members = self.population() * BEGINNINGS.1;
         let mut work = 0;
         for (part, generations, keep) in STAGES {
             work += self.trace.len() / part * members * (generations + 1);
@@ -228,28 +238,53 @@ impl<'a> Search<'a> {
         best_limits(&mg1, self.task.feeds, last, &self.task.objective).map(|(limits, _)| limits)
     }
 
-    /// The best limits that an evolving population finds on longer and longer traces.
+    /// The best limits that evolving populations find on longer and longer traces.
     fn evolve(&mut self, strategy: Strategy, paper: &Limits, told: &mut dyn FnMut(u64)) -> Option<Limits> {
-        let starts = self.starts(paper);
         let mut rng = self.rng.clone();
         let mut unit = || rng.unit();
-        let mut search = Evolution::new(&starts, self.space.dimension(), self.population(), &mut unit);
-        let mut done = 0;
-        for (part, generations, keep) in STAGES {
-            let trace = &self.trace[..self.trace.len() / part];
-            for generation in 0..=generations {
-                let points = if generation == 0 { search.ask_again() } else { search.ask(&mut unit) };
-                search.tell(&parallel::map(&points, |point| self.cost(point, strategy, trace)));
-                done += (points.len() * trace.len()) as u64;
-                told(done);
+        let mut done = Done { arrivals: 0, told };
+        let mut search = self.begin(&self.starts(paper), (strategy, &mut done), &mut unit);
+        for beginning in 1..BEGINNINGS.1 {
+            let before = search.best().1;
+            search.join(self.begin(&[], (strategy, &mut done), &mut unit));
+            if beginning + 1 >= BEGINNINGS.0 && search.best().1 > STILL_BETTER * before {
+                break;
             }
-            search.keep_best(keep);
+        }
+        search.keep_best(STAGES[0].2);
+        for stage in &STAGES[1..] {
+            self.generations(&mut search, stage, (strategy, &mut done), &mut unit);
+            search.keep_best(stage.2);
         }
         let (point, cost) = search.best();
         if cost.is_finite() { self.space.limits(point) } else { None }
     }
 
-    /// Limits worth a try: known ones, none at all, and one feed kept for the small.
+    /// One beginning: a population on the shortest trace.
+    fn begin(&self, starts: &[Vec<f64>], about: (Strategy, &mut Done<'_>), unit: &mut dyn FnMut() -> f64) -> Evolution {
+        let mut search = Evolution::new(starts, self.space.dimension(), self.population(), unit);
+        self.generations(&mut search, &STAGES[0], about, unit);
+        search
+    }
+
+    fn generations(
+        &self,
+        search: &mut Evolution,
+        (part, generations, _): &(usize, usize, usize),
+        (strategy, done): (Strategy, &mut Done<'_>),
+        unit: &mut dyn FnMut() -> f64,
+    ) {
+        let trace = &self.trace[..self.trace.len() / part];
+        for generation in 0..=*generations {
+            let points = if generation == 0 { search.ask_again() } else { search.ask(unit) };
+            search.tell(&parallel::map(&points, |point| self.cost(point, strategy, trace)));
+            done.arrivals += (points.len() * trace.len()) as u64;
+            (done.told)(done.arrivals);
+        }
+    }
+
+    /// Limits worth a try: known ones, none at all, one feed kept for the small, and that with the last limit at some
+    /// part of the work.
     fn starts(&self, paper: &Limits) -> Vec<Vec<f64>> {
         let known = [Some(&self.default), Some(paper), self.exact().as_ref()]
             .into_iter()
@@ -260,7 +295,21 @@ impl<'a> Search<'a> {
             let rest = self.space.dimension().saturating_sub(1);
             std::iter::once(first).chain(std::iter::repeat_n(1.0, rest)).take(self.space.dimension()).collect()
         });
-        known.into_iter().chain(kept).collect()
+        let dimension = self.space.dimension();
+        let cut =
+            [0.4, 0.55, 0.7, 0.85].into_iter().filter_map(|part| self.point_of_work(part)).flat_map(move |last| {
+                [0.3, 0.5, 0.7].map(|first| (0..dimension).map(|i| if i == 0 { last * first } else { last }).collect())
+            });
+        known.into_iter().chain(kept).chain(cut).collect()
+    }
+
+    /// The place of the size below which so much of the work is.
+    fn point_of_work(&self, part: f64) -> Option<f64> {
+        let whole = self.table.between(0.0, f64::INFINITY).mean;
+        let below = |size: f64| self.table.between(0.0, size);
+        let size = self.table.points().iter().find(|size| below(**size).p * below(**size).mean >= part * whole)?;
+        let same = Limits::new(vec![*size as u64; self.task.feeds - 1]).ok()?;
+        self.space.point(&same).first().copied()
     }
 
     fn cost(&self, point: &[f64], strategy: Strategy, trace: &[Arrival]) -> f64 {
@@ -275,8 +324,9 @@ impl<'a> Search<'a> {
         let mg1 = Mg1::new(&table, self.task.load);
         let trace: Vec<Arrival> =
             Stream::new(&self.task.sizes, self.task.load.lambda_per_s, seed).take(PAPER_ARRIVALS).collect();
-        let start: Vec<f64> =
-            self.default.bytes().iter().take(self.space.dimension()).map(|bytes| *bytes as f64).collect();
+        let fixed = usize::from(self.task.objective.last == LastLimit::Fixed);
+        let free = self.default.bytes().len() - fixed;
+        let start: Vec<f64> = self.default.bytes().iter().take(free).map(|bytes| *bytes as f64).collect();
         let limits_at = |point: &[f64]| self.limits_at(point);
         let found = nelder_mead(&start, |point| match (limits_at(point), strategy) {
             (None, _) => f64::INFINITY,
@@ -300,7 +350,7 @@ impl<'a> Search<'a> {
 
     fn plan(&self, limits: &Limits, strategy: Strategy) -> Plan {
         let TuneTask { age_bound, last_feed_helps, .. } = *self.task;
-        Plan { limits: limits.clone(), strategy, last_feed_helps, age_bound }
+        Plan { last_feed_helps, age_bound, ..Plan::new(limits.clone(), strategy) }
     }
 
     fn wait_on(&self, trace: &[Arrival], plan: &Plan) -> f64 {
@@ -337,6 +387,14 @@ impl<'a> Search<'a> {
 }
 
 impl TuneTask {
+    fn space(&self, table: &SizeTable) -> SearchSpace {
+        let (smallest, last) = (table.smallest(), self.last_considered(table));
+        match self.last_feed_helps && self.objective.last == LastLimit::Free {
+            true => SearchSpace::kept_for_small(smallest, last, self.feeds, self.feeds / 2),
+            false => SearchSpace::new(smallest, last, self.feeds, self.objective.last),
+        }
+    }
+
     /// The largest s_{N−1} to consider.
     fn last_considered(&self, table: &SizeTable) -> u64 {
         match self.objective.last {
@@ -428,6 +486,72 @@ mod tests {
         let tuned = tuned.run(&mut |_| {}).unwrap();
         assert!(tuned.limits[3] < 100_000, "the fifth feed takes part: {:?}", tuned.limits);
         assert!(tuned.mean_wait_s < 0.8, "five feeds are better than four: {tuned:?}");
+    }
+
+    fn shortest_with_a_free_last_limit(last_feed_helps: bool) -> TuneTask {
+        let free = Objective { last: LastLimit::Free, ..Objective::default() };
+        let plain = task(Sizes::dual_gaussian(), &[Strategy::Shortest]);
+        TuneTask { objective: free, last_feed_helps, search_arrivals: 1_000_000, ..plain }
+    }
+
+    /// The least objective of all ascending limits with these values, on a trace of the task's mail.
+    fn best_of_a_grid(task: &TuneTask, values: &[u64], free: usize) -> f64 {
+        let mut all: Vec<Vec<u64>> = vec![Vec::new()];
+        for _ in 0..free {
+            all = all
+                .iter()
+                .flat_map(|limits| {
+                    values
+                        .iter()
+                        .filter(|v| limits.last().is_none_or(|l| l <= v))
+                        .map(|v| [&limits[..], &[*v]].concat())
+                })
+                .collect();
+        }
+        let trace: Vec<Arrival> = Stream::new(&task.sizes, task.load.lambda_per_s, 77).take(60_000).collect();
+        let waits = parallel::map(&all, |limits| {
+            let mut bytes = limits.clone();
+            bytes.resize(task.feeds - 1, Limits::UNLIMITED);
+            let plan = Plan {
+                last_feed_helps: task.last_feed_helps,
+                ..Plan::new(Limits::new(bytes).unwrap(), Strategy::Shortest)
+            };
+            (mean_wait_s(&trace, task.sizes.fine_table(), &task.load, &plan, &task.objective), plan)
+        });
+        let best = waits.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).unwrap().1;
+        let experiment = Experiment {
+            sizes: task.sizes.clone(),
+            load: task.load,
+            plan: best,
+            last: LastLimit::Free,
+            arrivals: task.judge_arrivals,
+            seed: 5,
+        };
+        experiment.run().unwrap().mean_wait_s
+    }
+
+    #[test]
+    fn the_search_is_as_good_as_a_grid_whether_the_last_feed_helps_or_not() {
+        let sizes: Vec<u64> = (0..9).map(|i| (3000.0 * 1.5_f64.powi(i)) as u64).collect();
+        for (helps, free) in [(true, 2), (false, 4)] {
+            let task = shortest_with_a_free_last_limit(helps);
+            let tuned = task.run(&mut |_| {}).unwrap();
+            let grid = best_of_a_grid(&task, &sizes, free);
+            assert!(tuned.mean_wait_s <= 1.05 * grid, "{helps}: {:?} {} {grid}", tuned.limits, tuned.mean_wait_s);
+        }
+    }
+
+    #[test]
+    fn ten_seeds_of_ten_find_the_best_limits() {
+        for helps in [true, false] {
+            for seed in 1..=if helps { 10 } else { 2 } {
+                let plain = shortest_with_a_free_last_limit(helps);
+                let search_arrivals = if helps { 300_000 } else { plain.search_arrivals };
+                let task = TuneTask { seed, search_arrivals, ..plain };
+                let tuned = task.run(&mut |_| {}).unwrap();
+                assert!(tuned.mean_wait_s <= if helps { 0.06 } else { 0.130 }, "{seed}: {tuned:?}");
+            }
+        }
     }
 
     #[test]

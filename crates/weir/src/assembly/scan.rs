@@ -52,13 +52,11 @@ impl Scan {
     pub(crate) fn about(&self) -> Option<String> {
         let Settings { enabled, auto_tune, .. } = &self.settings;
         let plan = self.settings.plan_in_force();
-        let limits: Vec<String> = plan.limits.bytes().iter().map(u64::to_string).collect();
         let tuned = if *auto_tune { ", tuned by the traffic" } else { "" };
         let lab = self.lab.as_ref().map_or_else(String::new, |lab| {
             format!("; what is worth it waits up to {} s for the lab", lab.wait.as_secs())
         });
-        enabled
-            .then(|| format!("{} feeds up to {} bytes and above{tuned}{lab}", plan.limits.feeds(), limits.join(" / ")))
+        enabled.then(|| format!("{} feeds up to {} bytes and above{tuned}{lab}", plan.limits.feeds(), plan.limits))
     }
 
     /// What the stage is started with on this spool, joined to the lab if mail waits for one.

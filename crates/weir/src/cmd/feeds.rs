@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
-use weir_core::feeds::{FEEDS_MAX, LastLimit, Load, Objective, Plan, Service, Strategy, Weights};
+use weir_core::feeds::{FEEDS_MAX, LastLimit, Limits, Load, Objective, Plan, Service, Strategy, Weights};
 use weir_settings::units::{Size, Span};
 use weir_sim::feeds::{Judged, Progress, Sizes, TuneTask, Tuned, tuned_svg};
 
@@ -52,9 +52,10 @@ pub(crate) struct MailArgs {
     /// Processors: fewer than feeds make every scan longer [default: one a feed]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     cpus: Option<u32>,
-    /// Let the last feed take smaller mail too when it has nothing larger (an added server: not comparable with the paper)
-    #[arg(long)]
-    pub(crate) last_feed_helps: bool,
+    /// Whether the last feed also takes smaller mail: an added server, not comparable with the paper [default: by the paper
+    /// where its strategies or its last limit are asked for, else as the gate does]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    pub(crate) last_feed_helps: Option<bool>,
     /// Shortest first: a message that waited so long goes before all smaller ones ("none": never) [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = age_bound)]
     pub(crate) age_bound: Option<Duration>,
@@ -94,7 +95,7 @@ impl MailArgs {
     /// Whether anything is given, rather than left to the running gate.
     fn is_given(&self) -> bool {
         let usual = (self.lambda, self.t0, self.ts) == (1.5, 0.1, 0.0002);
-        let options = self.cpus.is_some() || self.last_feed_helps || self.age_bound.is_some();
+        let options = self.cpus.is_some() || self.last_feed_helps.is_some() || self.age_bound.is_some();
         self.dist.is_some() || self.sizes.is_some() || !usual || options
     }
 
@@ -131,7 +132,8 @@ pub(crate) struct TuneArgs {
     /// The largest limit: larger messages go to the last feed and do not count
     #[arg(long, default_value = "250000", value_name = "SIZE")]
     last_limit: Size,
-    /// Search for the largest limit too, and count the last feed
+    /// Search for the largest limit too, and count the last feed; at most half of the feeds then have a limit, unless
+    /// --last-feed-helps=false
     #[arg(long)]
     free_last_limit: bool,
     /// The strategy to tune
@@ -190,7 +192,8 @@ impl TuneArgs {
             objective: Objective { weights, last },
             strategies: self.strategy.strategies(),
             age_bound: self.mail.age_bound.unwrap_or(Plan::AGE_BOUND),
-            last_feed_helps: self.mail.last_feed_helps,
+            // Where the last feed counts, it must be able to do what a line would.
+            last_feed_helps: self.mail.last_feed_helps.unwrap_or(self.free_last_limit),
             seed: self.seed,
             search_arrivals: TuneTask::SEARCH_ARRIVALS,
             judge_arrivals: 2_000_000,
@@ -251,7 +254,7 @@ fn print_judged(out: &mut dyn Write, name: &str, judged: &Judged) -> anyhow::Res
 
 /// Limits as people read them.
 pub(crate) fn bytes(limits: &[u64]) -> String {
-    limits.iter().map(u64::to_string).collect::<Vec<_>>().join(" / ")
+    Limits::new(limits.to_vec()).map_or_else(|error| error.to_string(), |limits| limits.to_string())
 }
 
 pub(crate) fn write_plot(path: &std::path::Path, svg: &str) -> anyhow::Result<()> {

@@ -38,6 +38,11 @@ fn settings(limits: &[u64], auto_tune: bool) -> Settings {
 
 /// Sends so many messages and waits until all are scanned; the wait of each in seconds, and when it came.
 async fn run(life: &Life, mail: &mut Mail, count: usize) -> Vec<(f64, f64)> {
+    run_with_sizes(life, mail, count).await.into_iter().map(|(wait, came, _)| (wait, came)).collect()
+}
+
+/// The same, with the size of each.
+async fn run_with_sizes(life: &Life, mail: &mut Mail, count: usize) -> Vec<(f64, f64, usize)> {
     let mut came = BTreeMap::new();
     let body = "clean ".repeat(200_000);
     let begun = life.stage.shared.begun.1;
@@ -55,7 +60,7 @@ async fn run(life: &Life, mail: &mut Mail, count: usize) -> Vec<(f64, f64)> {
                 writing.spawn(async move {
                     let mut draft = spool.draft().unwrap();
                     draft.write(text.as_bytes()).await.unwrap();
-                    (order, gap, draft.commit(letter.write()).await.unwrap(), letter)
+                    (order, (gap, size), draft.commit(letter.write()).await.unwrap(), letter)
                 });
             }
             let mut written = writing.join_all().await;
@@ -63,9 +68,9 @@ async fn run(life: &Life, mail: &mut Mail, count: usize) -> Vec<(f64, f64)> {
             letters.extend(written);
         }
         tokio::time::pause();
-        for (_, gap, id, letter) in letters {
+        for (_, (gap, size), id, letter) in letters {
             tokio::time::sleep(gap).await;
-            came.insert(id.to_string(), tokio::time::Instant::now());
+            came.insert(id.to_string(), (tokio::time::Instant::now(), size));
             life.pipeline.send(Transit { id, letter: Arc::new(letter), places: vec![0] });
         }
     }
@@ -74,8 +79,8 @@ async fn run(life: &Life, mail: &mut Mail, count: usize) -> Vec<(f64, f64)> {
     }
     let seen = life.plan.seen();
     let wait = |(id, at): &(String, tokio::time::Instant)| {
-        let came = came.get(id)?;
-        Some(((*at - *came).as_secs_f64(), (*came - begun).as_secs_f64()))
+        let (came, size) = came.get(id)?;
+        Some(((*at - *came).as_secs_f64(), (*came - begun).as_secs_f64(), *size))
     };
     seen[before..].iter().filter_map(wait).collect()
 }
@@ -117,6 +122,49 @@ async fn the_predicted_mean_wait_is_the_measured_one_within_a_fifth() {
     let other = Limits::new(vec![1, 2, 3, 4]).unwrap();
     let changed = in_real_time(stored_limits(&life.records, "r1", &other)).await.unwrap();
     assert_eq!(changed, None, "unless the configuration changes");
+    life.pipeline.stop(Duration::from_secs(5)).await;
+}
+
+/// What the same mail would wait in one line, first come, first served, before so many workers.
+fn mean_in_one_line(mail: &[(f64, f64, usize)], workers: usize) -> f64 {
+    let mut mail = mail.to_vec();
+    mail.sort_by(|a, b| a.1.total_cmp(&b.1));
+    let (mut free_at, mut total) = (vec![0.0_f64; workers], 0.0);
+    for (_, came, size) in &mail {
+        let next = (0..workers).min_by(|a, b| free_at[*a].total_cmp(&free_at[*b])).unwrap();
+        let start = free_at[next].max(*came);
+        free_at[next] = start + T0_TS_S.0 + T0_TS_S.1 * *size as f64;
+        total += start - came;
+    }
+    total / mail.len() as f64
+}
+
+#[tokio::test]
+async fn by_default_mail_waits_no_longer_than_in_one_line() {
+    let folder = home();
+    let plan = Planned { t0_ts_s: T0_TS_S, ..Planned::default() };
+    let usual = Settings::default();
+    // The limits of the configuration for sizes a tenth of the usual; all else is as it is shipped.
+    let limits = Limits::new(usual.plan.limits.bytes().iter().map(|limit| limit / 10).collect()).unwrap();
+    let settings = Settings { plan: Plan { limits, ..usual.plan.clone() }, cpus: 64, auto_tune: false, ..usual };
+    let life = Life::with(&folder, settings, plan).await;
+    tokio::time::pause();
+    let mut mail = Mail { state: 7, lambda_per_s: 0.75, mix: (0.1, 200.0, 5_000.0) };
+    // A little mail, much mail, and mail that is all too large for the first feeds.
+    for (lambda_per_s, mix) in
+        [(0.75, (0.1, 200.0, 5_000.0)), (2.2, (0.1, 200.0, 5_000.0)), (0.2, (0.3, 6_000.0, 16_000.0))]
+    {
+        (mail.lambda_per_s, mail.mix) = (lambda_per_s, mix);
+        let waits = run_with_sizes(&life, &mut mail, 3_000).await;
+        let feeds = waits.iter().map(|(wait, ..)| wait).sum::<f64>() / waits.len() as f64;
+        let line = mean_in_one_line(&waits, 5);
+        eprintln!("{lambda_per_s} a second: feeds {feeds:.4} s, one line {line:.4} s");
+        assert!(feeds <= (1.03 * line).max(line + 0.001), "{lambda_per_s}: {feeds} {line}");
+    }
+    assert!(
+        life.stage.feeds_status().open,
+        "limits that would keep four of five workers from all mail are not in force"
+    );
     life.pipeline.stop(Duration::from_secs(5)).await;
 }
 

@@ -50,6 +50,14 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
         finite(status.ts_s_per_byte) * 1e9,
         status.cpus
     )?;
+    if status.open {
+        writeln!(
+            out,
+            "Every worker takes every size for now: with the limits mail would wait as long as without them, or longer.\n"
+        )?;
+    } else if let Some(saved) = status.saved {
+        writeln!(out, "The limits save {:.0} % of what mail would have waited in one line lately.\n", 100.0 * saved)?;
+    }
     for (name, rows) in [("FEED", &status.feeds), ("SIZE CLASS", &status.classes)] {
         print_times(out, name, rows)?;
         writeln!(out)?;
@@ -191,6 +199,7 @@ pub(super) fn tune(out: &mut dyn Write, place: &Place, apply: bool, as_json: boo
     for (name, predicted) in [("today's limits", &tuned.today), ("limits found", &tuned.proposed)] {
         print_predicted(out, name, predicted)?;
     }
+    writeln!(out, "one line without limits: predicted mean wait {}\n", seconds(tuned.line_wait_s))?;
     match (tuned.applied, tuned.better) {
         (true, _) => writeln!(out, "The limits found are in force, also after a restart.")?,
         (_, true) => writeln!(out, "Nothing was changed: `weir feeds tune --apply` takes the limits found.")?,

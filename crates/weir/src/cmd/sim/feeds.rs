@@ -7,7 +7,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use weir_core::feeds::{LastLimit, Limits, Plan};
 use weir_settings::units::Size;
-use weir_sim::feeds::{Experiment, Paper, PaperTask, PerFeed, Report, Server, paper_svg, report_svg};
+use weir_sim::feeds::{
+    BesideLine, Experiment, LineRow, Paper, PaperTask, PerFeed, Report, Server, paper_svg, report_svg,
+};
 use weir_sim::input::InputError;
 
 #[derive(clap::Args)]
@@ -17,7 +19,7 @@ pub(crate) struct Args {
     /// The limits of all feeds but the last, in ascending order [default: the configuration's]
     #[arg(long, value_delimiter = ',', value_name = "SIZE,…")]
     limits: Vec<Size>,
-    /// How a message finds its worker [default: the configuration's]
+    /// How a message finds its worker; the paper's two as the paper has them [default: the configuration's]
     #[arg(long, value_enum)]
     strategy: Option<StrategyArg>,
     /// How many messages [default: 1000000, with --paper 10000000]
@@ -26,6 +28,13 @@ pub(crate) struct Args {
     /// The seed of the stream
     #[arg(long, default_value = "1")]
     seed: u64,
+    /// Whether limits give way while one line without limits would wait less [default: not with --strategy size or size-load, which are
+    /// the paper's; else the configuration's]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    limits_give_way: Option<bool>,
+    /// Print the feeds beside one line for many loads and mixes; only --arrivals, --seed and --json matter then
+    #[arg(long, conflicts_with = "paper")]
+    beside_line: bool,
     /// Print the paper's tables beside ours; only --arrivals, --seed, --json and --plot matter then
     #[arg(long)]
     paper: bool,
@@ -41,7 +50,17 @@ pub(crate) struct Args {
 
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        if self.paper { self.run_paper(out) } else { self.run_experiment(out) }
+        match (self.paper, self.beside_line) {
+            (true, _) => self.run_paper(out),
+            (_, true) => self.run_beside_line(out),
+            _ => self.run_experiment(out),
+        }
+    }
+
+    fn run_beside_line(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let arrivals = self.arrivals.unwrap_or(200_000).min(100_000_000) as usize;
+        let rows = BesideLine { arrivals, seed: self.seed }.run();
+        if self.json { print_json(out, &serde_json::json!({ "rows": rows })) } else { print_beside_line(out, &rows) }
     }
 
     fn run_experiment(&self, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -56,12 +75,15 @@ impl Args {
         let limits = limits.map_err(|e| InputError::new("--limits", e.to_string(), hint))?;
         let load = self.mail.load(limits.feeds())?;
         let mut reports = Vec::new();
+        // Whoever names one of the paper's strategies means it as the paper does.
+        let by_the_paper = self.strategy.is_some_and(|strategy| !matches!(strategy, StrategyArg::Shortest));
         for strategy in strategies {
-            let last_feed_helps = self.mail.last_feed_helps || configured.last_feed_helps;
+            let last_feed_helps = self.mail.last_feed_helps.unwrap_or(configured.last_feed_helps && !by_the_paper);
+            let opens = self.limits_give_way.unwrap_or(configured.opens && !by_the_paper);
             let age_bound = self.mail.age_bound.unwrap_or(configured.age_bound);
-            let plan = Plan { limits: limits.clone(), strategy, last_feed_helps, age_bound };
+            let plan = Plan { limits: limits.clone(), strategy, last_feed_helps, age_bound, opens };
             let arrivals = self.arrivals.unwrap_or(1_000_000);
-            let last = LastLimit::Fixed;
+            let last = if last_feed_helps || opens { LastLimit::Free } else { LastLimit::Fixed };
             reports.push(Experiment { sizes: sizes.clone(), load, plan, last, arrivals, seed: self.seed }.run()?);
         }
         if let Some(path) = &self.plot {
@@ -111,6 +133,23 @@ fn print_report(out: &mut dyn Write, report: &Report) -> anyhow::Result<()> {
         "  bears at most {:.3} messages a second; no limits bear more than {:.3}",
         report.lambda_max, report.lambda_bound
     )?;
+    writeln!(
+        out,
+        "  one line, first come, first served, before as many workers: mean wait {:.4} s",
+        report.line_wait_s
+    )?;
+    let yes = |yes: bool| if yes { "yes" } else { "no" };
+    writeln!(
+        out,
+        "  the last feed takes smaller mail: {}; limits give way: {}",
+        yes(report.last_feed_helps),
+        yes(report.limits_give_way)
+    )?;
+    writeln!(
+        out,
+        "  the exponential model nearest to the sizes has a mean of {:.0} bytes; its distribution is off by {:.3} (root mean square)",
+        report.exponential.mean_bytes, report.exponential.rms_error
+    )?;
     if !report.stable {
         writeln!(out, "  OVERLOADED: the waits grow for as long as this goes on")?;
     }
@@ -138,6 +177,31 @@ fn print_feed(out: &mut dyn Write, feed: &PerFeed) -> anyhow::Result<()> {
         feed.p95_wait_s,
         if feed.load >= 0.999 { "  overloaded" } else { "" }
     )?;
+    Ok(())
+}
+
+fn print_beside_line(out: &mut dyn Write, rows: &[LineRow]) -> anyhow::Result<()> {
+    writeln!(out, "Mean wait (s) in the feeds, and in one line, first come, first served, before the same workers.\n")?;
+    writeln!(
+        out,
+        "{:>7} {:>6} {:>5} {:>8} {:>10} {:>10} {:>7}  limits (bytes)",
+        "workers", "mix", "load", "limits", "feeds", "one line", "ratio"
+    )?;
+    for row in rows {
+        writeln!(
+            out,
+            "{:>7} {:>6} {:>5} {:>8} {:>10.4} {:>10.4} {:>7.2}  {}{}",
+            row.workers,
+            row.mix,
+            row.load,
+            row.limits_are,
+            row.feeds_s,
+            row.line_s,
+            row.ratio(),
+            bytes(&row.limits),
+            if row.holds() { "" } else { "  WORSE THAN ONE LINE" }
+        )?;
+    }
     Ok(())
 }
 

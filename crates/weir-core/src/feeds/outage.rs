@@ -4,8 +4,11 @@
 //! means no harm fails too; Out → Working with the first verdict, or if fewer than three failed, when one that means no
 //! harm does not. While out, one message at a time is tried, less and less often; the others wait and use up no attempts.
 
-use std::time::Duration;
-use weir_core::time::Instant;
+use crate::time::Instant;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
 
 /// Different messages that must fail in a row.
 const MESSAGES: usize = 3;
@@ -15,7 +18,7 @@ const WAIT_LONGEST: Duration = Duration::from_secs(30);
 
 /// How the scanners are.
 #[derive(Debug, Default)]
-pub(super) struct Outage {
+pub struct Outage {
     /// Different messages that failed in a row.
     failing: Vec<u64>,
     out: Option<Out>,
@@ -33,7 +36,7 @@ struct Out {
 
 impl Outage {
     /// A message failed; whether that is the beginning of an outage.
-    pub(super) fn failed(&mut self, message: u64, problem: &str, now: Instant) -> bool {
+    pub fn failed(&mut self, message: u64, problem: &str, now: Instant) -> bool {
         if self.failing.len() < MESSAGES && !self.failing.contains(&message) {
             self.failing.push(message);
         }
@@ -41,7 +44,7 @@ impl Outage {
     }
 
     /// The scanners fail, whatever this message is; whether that is the beginning of an outage.
-    pub(super) fn silent(&mut self, message: u64, problem: &str, now: Instant) -> bool {
+    pub fn silent(&mut self, message: u64, problem: &str, now: Instant) -> bool {
         let Some(out) = &mut self.out else {
             let (problem, wait) = (problem.to_owned(), WAIT_FIRST);
             self.out = Some(Out { since: now, problem, next_try: now + wait, wait, trying: None });
@@ -59,26 +62,26 @@ impl Outage {
 
     /// The scanners answered on what means no harm; how long the outage was that this ends. What three messages say
     /// outweighs it.
-    pub(super) fn answered(&mut self, now: Instant) -> Option<Duration> {
+    pub fn answered(&mut self, now: Instant) -> Option<Duration> {
         let out = self.out.take_if(|_| self.failing.len() < MESSAGES)?;
         Some(now.since(out.since))
     }
 
     /// A message was scanned; how long the outage was that this ends.
-    pub(super) fn worked(&mut self, now: Instant) -> Option<Duration> {
+    pub fn worked(&mut self, now: Instant) -> Option<Duration> {
         self.failing.clear();
         self.out.take().map(|out| now.since(out.since))
     }
 
     /// A message is gone without having been scanned: if it was the one that is tried, another one may be, at once.
-    pub(super) fn gone(&mut self, message: u64) {
+    pub fn gone(&mut self, message: u64) {
         if let Some(out) = self.out.as_mut().filter(|out| out.trying == Some(message)) {
             out.trying = None;
         }
     }
 
     /// Whether the scan of a message may begin now; if it is a try, it is the only one.
-    pub(super) fn may_begin(&mut self, message: u64, now: Instant) -> bool {
+    pub fn may_begin(&mut self, message: u64, now: Instant) -> bool {
         match &mut self.out {
             None => true,
             Some(out) if out.trying.is_none() && out.next_try <= now => {
@@ -90,12 +93,12 @@ impl Outage {
     }
 
     /// When the next try is due; nothing while one is under way, or while there is no outage.
-    pub(super) fn next_try(&self) -> Option<Instant> {
+    pub fn next_try(&self) -> Option<Instant> {
         self.out.as_ref().filter(|out| out.trying.is_none()).map(|out| out.next_try)
     }
 
     /// Since when, and what the scanners say.
-    pub(super) fn now(&self) -> Option<(Instant, &str)> {
+    pub fn now(&self) -> Option<(Instant, &str)> {
         self.out.as_ref().map(|out| (out.since, out.problem.as_str()))
     }
 }

@@ -1,0 +1,109 @@
+//! A [`Dispatch`] with scans whose times are known, on a machine that may have fewer processors than workers.
+//!
+//! While more scans run than there are processors, each runs so much slower. It also adds up how long messages have
+//! waited in all: the number that waits, integrated over time, counts those that still wait too. An event costs
+//! O(workers + log n).
+
+use super::{Dispatch, Limits, Message, Placed, Served, Started, WorkerId};
+use crate::time::Instant;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The feeds at work.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    dispatch: Dispatch,
+    /// What each worker has left to do, in nanoseconds of a processor.
+    scans: Vec<Option<f64>>,
+    cpus: f64,
+    /// Times are counted from here: what a float can tell apart is nanoseconds then, whatever the clock says.
+    begun: u64,
+    now: f64,
+    waited_ns: f64,
+}
+
+impl Running {
+    pub(super) fn new(dispatch: Dispatch, cpus: usize, now: Instant) -> Running {
+        let scans = vec![None; dispatch.workers()];
+        Running { dispatch, scans, cpus: cpus.max(1) as f64, begun: now.0, now: 0.0, waited_ns: 0.0 }
+    }
+
+    /// How long messages have waited so far, all together, in nanoseconds.
+    pub(super) fn waited_ns(&self) -> f64 {
+        self.waited_ns
+    }
+
+    /// Lets every scan that ends by then end, in order, and its worker take the next message.
+    pub(super) fn run_until(&mut self, until: Instant, served: &mut dyn FnMut(Served)) {
+        self.run(until.0.saturating_sub(self.begun) as f64, served);
+    }
+
+    /// Lets all scans end.
+    pub(super) fn run_out(&mut self, served: &mut dyn FnMut(Served)) {
+        self.run(f64::INFINITY, served);
+    }
+
+    fn instant(&self) -> Instant {
+        Instant(self.begun.saturating_add(self.now as u64))
+    }
+
+    fn run(&mut self, until: f64, served: &mut dyn FnMut(Served)) {
+        loop {
+            let busy = self.scans.iter().flatten().count();
+            let speed = (self.cpus / busy.max(1) as f64).min(1.0);
+            let first = self.scans.iter().enumerate().filter_map(|(worker, left)| Some((worker, (*left)?)));
+            let next = first.min_by(|a, b| a.1.total_cmp(&b.1));
+            let Some((worker, left)) = next.filter(|(_, left)| self.now + left / speed <= until) else {
+                if until.is_finite() && until > self.now {
+                    self.pass(until - self.now, speed);
+                    self.now = until;
+                }
+                return;
+            };
+            self.pass(left / speed, speed);
+            self.scans[worker] = None;
+            let now = self.instant();
+            if let Some(next) = self.dispatch.free(WorkerId(worker), now) {
+                self.start(next, served);
+            }
+        }
+    }
+
+    /// A message comes, now.
+    pub(super) fn arrive(&mut self, message: Message, at: Instant, served: &mut dyn FnMut(Served)) {
+        if let Placed::Started(worker) = self.dispatch.arrive(message, at) {
+            self.start(Started { worker, message, waited: Duration::ZERO }, served);
+        }
+    }
+
+    pub(super) fn set_open(&mut self, open: bool, served: &mut dyn FnMut(Served)) {
+        let now = self.instant();
+        let started = self.dispatch.set_open(open, now);
+        started.into_iter().for_each(|begun| self.start(begun, served));
+    }
+
+    pub(super) fn retune(&mut self, limits: &Limits) {
+        let now = self.instant();
+        let started = self.dispatch.retune(limits.clone(), now).unwrap_or_default();
+        started.into_iter().for_each(|begun| self.start(begun, &mut |_| {}));
+    }
+
+    /// So much time passes, at this speed of each scan.
+    fn pass(&mut self, time: f64, speed: f64) {
+        for left in self.scans.iter_mut().flatten() {
+            *left = (*left - time * speed).max(0.0);
+        }
+        self.waited_ns += self.dispatch.waiting() as f64 * time;
+        self.now += time;
+    }
+
+    fn start(&mut self, begun: Started, served: &mut dyn FnMut(Served)) {
+        let Started { worker, message, waited } = begun;
+        let service_ns = message.expected.as_nanos() as u64;
+        self.scans[worker.0] = Some(service_ns as f64);
+        let class = self.dispatch.plan().limits.class_of(message.size);
+        let feed = self.dispatch.feed_of(worker).unwrap_or(0);
+        served(Served { size: message.size, class, feed, wait_ns: waited.as_nanos() as u64, service_ns });
+    }
+}
