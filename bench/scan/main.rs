@@ -1,13 +1,14 @@
-//! `make bench-scan`: mail through Weir with clamd beside mail through Postfix with Amavis and the same clamd.
+//! `make bench-scan`: mail through Weir with clamd beside mail through Postfix with Amavis, and with Rspamd, and the same clamd.
 //!
 //! All servers run all the time, each with its folder on the same disk, and take turns with one private clamd that knows
 //! EICAR and Debian's test files. One client and one sink in this process, the same kinds and sizes for every side. Nothing is
 //! accepted before it is synced, on any side. *Weir* scans with clamd, YARA rules and the attachment policy (as by default, with clamd); *Weir,
 //! ClamAV alone* without the last two; Amavis takes messages apart, judges names and types, and asks clamd about each part.
 //!
-//! Parts: `4k` (throughput), `dual` and `heavy` (throughput, then times in system at 0.7 of what Amavis bore), `feeds` (Weir's feeds
-//! beside Weir without limits by size, first come first served, in a flood and at a load of 0.8; with all workers, and with one for each
-//! of two cores). `bench-scan WEIR 4k feeds` runs only those that are named.
+//! Parts: `4k` (throughput), `dual` and `heavy` (throughput, then times in system at 0.7 of what Amavis bore), `rspamd` (the same beside
+//! Postfix with Rspamd: 4 KiB for throughput, then the heavy mix at 0.7 of what it bore), `simulated` (the feeds beside one line for many
+//! loads and mixes, by the simulator), `feeds` (Weir's feeds beside Weir without limits by size, first come first served, in a flood and at
+//! a load of 0.8; with all workers, and with one for each of two cores). `bench-scan WEIR 4k feeds` runs only those that are named.
 //! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
 
 #![allow(clippy::print_stdout)]
@@ -23,10 +24,12 @@ mod mix;
 mod postfix;
 mod report;
 mod round;
+mod rspamd;
 #[allow(dead_code)]
 #[path = "../mail/server.rs"]
 mod server;
 mod side;
+mod simulated;
 mod sink;
 #[allow(dead_code)]
 #[path = "../mail/usage.rs"]
@@ -77,6 +80,12 @@ async fn run() -> Report {
     report.figure("disk_syncs_per_s", bench.disk.syncs_per_s());
     if ["4k", "dual", "heavy"].into_iter().any(wanted) {
         bench.compete(&wanted, &mut report).await;
+    }
+    if wanted("rspamd") {
+        bench.rspamd(&mut report).await;
+    }
+    if wanted("simulated") {
+        simulated::tell(&mut report);
     }
     if wanted("feeds") {
         bench.feeds(&mut report).await;
@@ -161,14 +170,47 @@ impl Bench {
         report.ratio(&name, ratio(&theirs, &ours, |round| round.small.p95_s));
     }
 
+    /// Weir and Postfix with Rspamd, in turns.
+    async fn rspamd(&self, report: &mut Report) {
+        let whole = self.weir(Setup::Whole);
+        let rspamd = rspamd::start(&self.disk, &self.clamd.socket(), self.sink.port());
+        let sides = [&whole.side, &rspamd];
+        let mut counts = [0; 2];
+        for (side, count) in sides.into_iter().zip(&mut counts) {
+            let round = self.play("warm-up", side, &Plan::burst(Writer::new(Mix::Even, 0).write(WARM_UP))).await;
+            *count = ((round.per_s * BURST_S) as usize).clamp(BURST.0, BURST.1);
+        }
+        report.title("4 KiB, all at once, beside Rspamd");
+        let rounds = self.bursts((sides, counts), Mix::Even, report).await;
+        report.figure("scan_throughput_rspamd_per_s", median(rounds[1].iter().map(|round| round.per_s)));
+        report.ratio("scan_vs_rspamd", ratio(&rounds[0], &rounds[1], |round| round.per_s));
+        let (about, mix) = ("4 KiB, and 1 % of 10 MB", Mix::HeavyTailed);
+        report.title(&format!("{about}, 2 % infected, all at once, beside Rspamd"));
+        let bursts = self.bursts((sides, counts.map(|count| (count / 2).max(BURST.0))), mix, report).await;
+        report.ratio("scan_vs_rspamd_heavy", ratio(&bursts[0], &bursts[1], |round| round.per_s));
+        let per_s = median(bursts[1].iter().map(|round| round.per_s)) * STREAM_LOAD;
+        report.title(&format!("{about}, 2 % infected, {per_s:.1} a second, beside Rspamd"));
+        let mut streams = [Vec::new(), Vec::new()];
+        for number in 1..=2 {
+            for (side, streams) in sides.into_iter().zip(&mut streams) {
+                let messages = Writer::new(mix, 30 + number).write((per_s * STREAM_S) as usize);
+                let plan = Plan::stream(messages, per_s, number);
+                streams.push(self.play(&format!("rspamd stream {number}"), side, &plan).await);
+            }
+        }
+        sides.into_iter().zip(&streams).for_each(|(side, rounds)| report.row(side.name, rounds));
+        let [ours, theirs] = streams;
+        report.ratio("scan_vs_rspamd_small_p95", ratio(&theirs, &ours, |round| round.small.p95_s));
+    }
+
     /// Everything at once through each side, in turns; its rows.
-    async fn bursts(
+    async fn bursts<const SIDES: usize>(
         &self,
-        (sides, counts): ([&Side; 3], [usize; 3]),
+        (sides, counts): ([&Side; SIDES], [usize; SIDES]),
         mix: Mix,
         report: &mut Report,
-    ) -> [Vec<Round>; 3] {
-        let mut rounds: [Vec<Round>; 3] = Default::default();
+    ) -> [Vec<Round>; SIDES] {
+        let mut rounds: [Vec<Round>; SIDES] = std::array::from_fn(|_| Vec::new());
         for number in 1..=ROUNDS {
             for ((side, rounds), count) in sides.into_iter().zip(&mut rounds).zip(counts) {
                 let plan = Plan::burst(Writer::new(mix, number as u64).write(count));

@@ -40,6 +40,11 @@ impl Report {
         ));
     }
 
+    /// A line of its own below the title.
+    pub(crate) fn line(&mut self, text: String) {
+        self.rows.push(text);
+    }
+
     /// A closing line `figure NAME VALUE`.
     pub(crate) fn figure(&mut self, name: &str, value: f64) {
         self.figures.push(format!("figure {name} {value:.2}"));
@@ -72,7 +77,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "Mail scanned by Weir and by Amavis behind Postfix, the same clamd for both, rounds taken in turn, medians."
+            "Mail scanned by Weir, and by Amavis or Rspamd with Postfix, the same clamd for all, rounds taken in turn, medians."
         )?;
         writeln!(
             f,

@@ -13,8 +13,7 @@ pub(crate) enum Setup {
     Whole,
     /// ClamAV alone.
     ClamavAlone,
-    /// As whole, but without limits by size: first come, first served by four workers. With limits, as many have work to do
-    /// in a mix of 4 KiB and 10 MB.
+    /// As whole, but without limits by size: first come, first served by the same five workers.
     FirstCome,
     /// Two feeds: a worker for what is small, and one for what is large.
     TwoFeeds,
@@ -38,10 +37,12 @@ impl Setup {
         match self {
             Setup::Whole => ("", ""),
             Setup::ClamavAlone => ("", "[scan.yara]\nembedded = false\n[scan.attachments]\nenabled = false"),
-            // Below the first limit everything joins the least loaded of the first four feeds and waits there in order.
-            Setup::FirstCome => ("strategy = \"size-load\"\nlimits = [\"1GiB\", \"2GiB\", \"3GiB\", \"4GiB\"]", ""),
+            // Below the first limit everything joins the least loaded of all feeds and waits there in order.
+            Setup::FirstCome => {
+                ("strategy = \"size-load\"\nauto_tune = false\nlimits = [\"1GiB\", \"2GiB\", \"3GiB\", \"4GiB\"]", "")
+            }
             Setup::TwoFeeds => ("auto_tune = false\nlimits = [\"64KiB\"]", ""),
-            Setup::TwoInLine => ("strategy = \"size-load\"\nauto_tune = false\nlimits = [\"1GiB\", \"2GiB\"]", ""),
+            Setup::TwoInLine => ("strategy = \"size-load\"\nauto_tune = false\nlimits = [\"1GiB\"]", ""),
         }
     }
 }
