@@ -6,7 +6,7 @@
 
 use crate::answer::print_answer;
 use crate::assembly;
-use crate::config::{ConfigArg, Loaded};
+use crate::folder_args::FolderArgs;
 use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -38,47 +38,11 @@ const PATIENCE_TO_REACH: Duration = Duration::from_secs(5);
 const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(7 * 3600);
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// Which data folder, for every verb that needs one.
-#[derive(clap::Args, Clone)]
-pub(crate) struct Place {
-    /// The data folder [default: $WEIR_DATA, else store.folder of the configuration, else ./weir-data]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    #[command(flatten)]
-    config: ConfigArg,
-}
-
-impl Place {
-    /// This folder, whatever the configuration says.
-    pub(crate) fn of_folder(folder: PathBuf) -> Place {
-        Place { data: Some(folder), config: ConfigArg::default() }
-    }
-
-    /// The folder that is named, by argument, environment or configuration.
-    pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
-        let named = self.data.clone().or_else(|| std::env::var_os("WEIR_DATA").map(PathBuf::from));
-        match named.filter(|path| !path.as_os_str().is_empty()) {
-            Some(path) => Ok(path),
-            None => Ok(self.load()?.config.store.folder),
-        }
-    }
-
-    /// The configuration file, if one was named.
-    pub(crate) fn config_file(&self) -> Option<&Path> {
-        self.config.file()
-    }
-
-    /// The configuration.
-    pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
-        Ok(self.config.load()?)
-    }
-}
-
 /// Whom a verb asks, and how it says the answer: for every verb that asks a gate one thing.
 #[derive(clap::Args)]
 pub(crate) struct Asking {
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
     /// Print the answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -125,7 +89,7 @@ enum Line {
 
 impl Control {
     /// Finds the process that owns the folder, or takes the folder if nobody does.
-    pub(crate) fn reach(place: &Place) -> anyhow::Result<Control> {
+    pub(crate) fn reach(place: &FolderArgs) -> anyhow::Result<Control> {
         let folder = std::path::absolute(place.folder()?)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let socket = folder.join("control.sock");
@@ -293,7 +257,7 @@ async fn is_served(socket: &Path, folder: &Path) -> anyhow::Result<bool> {
     }
 }
 
-async fn here(place: &Place, folder: DataFolder) -> anyhow::Result<Line> {
+async fn here(place: &FolderArgs, folder: DataFolder) -> anyhow::Result<Line> {
     refuse_other_owner(folder.path())?;
     let loaded = place.load()?;
     let settings = assembly::mail_gate(&loaded.config);

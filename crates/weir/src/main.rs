@@ -10,6 +10,7 @@ mod assembly;
 mod cmd;
 mod config;
 mod control;
+mod folder_args;
 mod memory;
 mod orchestrator;
 mod password;

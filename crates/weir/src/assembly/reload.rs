@@ -5,7 +5,7 @@
 
 use super::web::{backend, certificate, identities, settings};
 use crate::config::{Config, Loaded, Setting};
-use crate::control::Place;
+use crate::folder_args::FolderArgs;
 use anyhow::Context;
 use axum::Json;
 use axum::http::StatusCode;
@@ -27,7 +27,7 @@ const IDENTITY_AT_START: [&str; 4] = ["secret_file", "ipv4_prefix", "ipv6_prefix
 
 /// What reads the configuration again.
 pub(crate) struct Reloader {
-    place: Place,
+    place: FolderArgs,
     data: PathBuf,
     web: Option<Arc<Gate>>,
     /// The configuration in force.
@@ -47,7 +47,7 @@ pub(crate) struct Outcome {
 impl Reloader {
     /// `config` is the one in force, which may be more than what was loaded.
     pub(crate) fn new(
-        place: Place,
+        place: FolderArgs,
         data: PathBuf,
         web: Option<Arc<Gate>>,
         (config, loaded): (&Config, &Loaded),

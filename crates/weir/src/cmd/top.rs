@@ -4,7 +4,8 @@
 //! none. What is not a terminal gets one screen without movement.
 
 use crate::answer::{bytes, count, print_answer, time};
-use crate::control::{Control, Place};
+use crate::control::Control;
+use crate::folder_args::FolderArgs;
 use crate::table::shown;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -26,7 +27,7 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,

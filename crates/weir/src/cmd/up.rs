@@ -3,7 +3,8 @@
 use crate::allocator;
 use crate::assembly::{self, Command, Console, Outcome, ReloadAnswer, Reloader, own_routes};
 use crate::config::Loaded;
-use crate::control::{Place, refuse_other_owner};
+use crate::control::refuse_other_owner;
+use crate::folder_args::FolderArgs;
 use crate::memory;
 use crate::orchestrator::{Event, Orchestrator};
 use crate::{restart, service_manager};
@@ -41,7 +42,7 @@ const PATIENCE_FOR_THREADS: Duration = Duration::from_secs(5);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
     /// How much to log, on standard error
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "warn", env = "WEIR_LOG")]
     log: Level,

@@ -13,7 +13,7 @@ mod unguarded;
 mod worm;
 
 use crate::answer::print_json;
-use crate::control::Place;
+use crate::folder_args::FolderArgs;
 use crate::table::Table;
 use serde::Serialize;
 use stage::Stage;
@@ -25,7 +25,7 @@ pub(crate) struct Demo {
     #[command(subcommand)]
     act: Option<Act>,
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
     /// Leave the second run out, in which the gates only observe
     #[arg(long)]
     only_guarded: bool,
