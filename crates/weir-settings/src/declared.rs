@@ -1,6 +1,6 @@
 //! What a setting may be: its default, its bounds, and what becomes of it.
 
-use crate::declare::Group;
+use crate::group::Group;
 use crate::section::Section;
 use crate::value::Value;
 
@@ -8,6 +8,13 @@ use crate::value::Value;
 pub trait Declare<T> {
     /// Reads it; `about` are the lines of its doc comment.
     fn read(self, section: &mut Section<'_, '_>, key: &'static str, about: &[&str]) -> T;
+}
+
+impl Section<'_, '_> {
+    /// Reads one key that is not a field of a declared struct.
+    pub fn key<T>(&mut self, key: &'static str, about: &str, declared: impl Declare<T>) -> T {
+        declared.read(self, key, &[about])
+    }
 }
 
 type Check<V> = Box<dyn Fn(&V) -> Result<(), String>>;

@@ -7,6 +7,7 @@
 
 mod declare;
 mod declared;
+mod group;
 pub mod problem;
 mod reader;
 mod section;
@@ -16,8 +17,8 @@ mod tests;
 pub mod units;
 mod value;
 
-pub use declare::{Group, Settings, defaults};
 pub use declared::{Declare, Declared, kinds};
+pub use group::{Group, Settings, defaults};
 pub use problem::{Problem, Problems};
 pub use reader::{Found, Reader};
 pub use section::Section;

@@ -1,10 +1,9 @@
 //! From TOML with places to typed values with bounds, collecting every problem on the way.
 
-use crate::declare::Settings;
-use crate::problem::Problem;
+use crate::group::Settings;
+use crate::problem::{Problem, line_of};
 use crate::section::Section;
 use crate::setting::{Setting, one_line};
-use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -148,11 +147,6 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
-}
-
-pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
-    let before = text.get(..span.start.min(text.len())).unwrap_or(text);
-    before.matches('\n').count() + 1
 }
 
 #[cfg(test)]
