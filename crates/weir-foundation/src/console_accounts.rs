@@ -8,7 +8,7 @@ use crate::audit::AuditTrail;
 use crate::clock::Clock;
 use crate::date::rfc3339;
 use crate::passwords::Passwords;
-use crate::second_factor::StoredFactor;
+use crate::totp::StoredFactor;
 use crate::{Actor, Foundation, OperationError, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

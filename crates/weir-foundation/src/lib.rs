@@ -23,6 +23,7 @@ pub mod secret;
 pub mod sockets;
 mod store_settings;
 pub mod supervision;
+mod totp;
 pub mod webhook;
 
 pub use actor::Actor;
