@@ -32,6 +32,7 @@ pub mod registry;
 pub mod reply;
 pub mod sasl;
 pub mod server;
+mod server_state;
 pub mod session;
 pub mod settings;
 pub mod trusted;
