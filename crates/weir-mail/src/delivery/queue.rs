@@ -9,6 +9,7 @@
 //! still to be told. Nothing counts as failed for good before the report of it is safe.
 
 mod due_tasks;
+mod figures;
 mod job;
 mod listing;
 #[cfg(test)]
@@ -36,7 +37,8 @@ use weir_settings::settings;
 use weir_smtp::outcome::{Fate, Outcome, Status};
 
 pub use due_tasks::{Action, DueTask, Report, ReportKind, Reported};
-pub use listing::{DestinationStats, Listed, ListedRecipient, Listing, QueueStats, Selection, Totals};
+pub use figures::{DestinationStats, QueueStats, Totals};
+pub use listing::{Listed, ListedRecipient, Listing, Selection};
 
 /// A failure is reported at the latest after this, even if other recipients of the message are still being tried.
 const GATHER: Duration = Duration::from_secs(60);

@@ -16,8 +16,13 @@ use weir_store::diary::DiaryLine;
 /// Recipients of one delivery that the diary hears of.
 const NOTED_MAX: usize = 50;
 
+/// Starts a worker as a task of the pool.
+pub(super) fn start<L: Ledger>(pool: &Arc<Pool<L>>, first: Assignment) {
+    pool.spawn(run(Arc::clone(pool), first));
+}
+
 /// Works until there is nothing left to do for its destination.
-pub(super) async fn run<L: Ledger>(pool: Arc<Pool<L>>, first: Assignment) {
+async fn run<L: Ledger>(pool: Arc<Pool<L>>, first: Assignment) {
     let mut session = None;
     let mut next = Some(first);
     while let Some(assignment) = next.take() {

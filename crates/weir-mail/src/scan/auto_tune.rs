@@ -2,6 +2,7 @@
 //! unless it is better beyond doubt: then the traffic has changed, and mail piles up.
 
 use super::Shared;
+use super::stored_limits::store_limits;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use std::sync::Arc;
 use weir_core::feeds::{Limits, Machine};
@@ -82,7 +83,7 @@ impl Shared {
         }
         tracing::info!(limits = ?bytes, by, "the feeds have new limits");
         let configured = self.settings.plan.limits.bytes();
-        super::view::store_limits(&self.site, bytes, configured).await?;
+        store_limits(&self.site, bytes, configured).await?;
         let (actor, detail) = (by.to_owned(), words.to_owned());
         let (action, subject) = ("feeds.tune".to_owned(), self.site.relay.clone());
         let line = AuditLine { at: weir_foundation::clock::wall_clock().0 as i64, actor, action, subject, detail };

@@ -23,6 +23,7 @@ mod quarantine;
 mod queue;
 mod settings;
 mod state;
+mod stored_limits;
 #[cfg(test)]
 mod tests;
 mod tuning;
@@ -39,8 +40,9 @@ pub(crate) use made_rules::name as rule_name;
 pub use made_rules::{AdoptError, adopt_rules};
 pub use pending::{PendingCounts, PendingView};
 pub use settings::{LabSettings, OnLab, OnLimit, OnSpam, QuarantineSettings, ScanSettings, Settings};
+pub use stored_limits::stored_limits;
 pub use tuning::{ClassWait, Predicted};
-pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView, stored_limits};
+pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView};
 
 use crate::alarms::Alarms;
 use crate::letter::{Letter, Origin};
