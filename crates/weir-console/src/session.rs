@@ -11,6 +11,8 @@ use weir_foundation::Actor;
 use weir_foundation::console_accounts::{Known, Role};
 use weir_foundation::secret::fresh_token;
 
+/// The field of a form that carries the session's token.
+pub(crate) const TOKEN_FIELD: &str = "token";
 /// Without a request for so long, a session ends.
 pub const IDLE: Duration = Duration::from_secs(3600);
 /// Nobody stays longer without a password.

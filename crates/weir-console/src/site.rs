@@ -1,5 +1,6 @@
 //! What the console stands on: the gates, the settings to show, and who is logged in.
 
+use crate::gates::Gates;
 use crate::history::History;
 use crate::logins::Logins;
 use crate::looks::{EVERY, Looks, unwatched_pause};
@@ -12,11 +13,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
-use weir_foundation::administration::Administration;
-use weir_foundation::supervision::GateStates;
-use weir_lab::node::Node;
-use weir_mail::operations::MailOperations;
-use weir_web::proxy::Gate;
 
 /// So long after somebody's last request the gates are still watched for them.
 const LINGERS: Duration = Duration::from_secs(60);
@@ -26,21 +22,6 @@ pub(crate) const STREAMS_MAX: usize = 64;
 /// Everything behind the pages. Cheap to clone.
 #[derive(Clone)]
 pub struct Site(Arc<Parts>);
-
-/// What the console and the API show and change. Cheap to clone.
-#[derive(Clone)]
-pub struct Gates {
-    /// Accounts, tokens, the audit trail, backups.
-    pub administration: Administration,
-    /// The mail gates.
-    pub mail: MailOperations,
-    /// The web gate, if it runs.
-    pub web: Option<Arc<Gate>>,
-    /// The lab, if it runs.
-    pub lab: Option<Node>,
-    /// How each gate stands, also those that do not run.
-    pub states: GateStates,
-}
 
 /// The configuration, as far as the console shows or needs it.
 #[derive(Clone)]
@@ -112,12 +93,12 @@ impl Site {
 
     /// How all gates are doing, as of a moment ago: for pages.
     pub(crate) async fn pulse(&self) -> Arc<Pulse> {
-        self.looks.shown(Pulse::take(self)).await
+        self.looks.shown(Pulse::take(&self.gates)).await
     }
 
     /// The same for programs.
     pub(crate) async fn fresh_pulse(&self) -> Arc<Pulse> {
-        self.looks.fresh(Pulse::take(self)).await
+        self.looks.fresh(Pulse::take(&self.gates)).await
     }
 
     /// Something was changed: the next look must not be an old one.
@@ -129,7 +110,7 @@ impl Site {
     pub async fn watch(self) {
         loop {
             let begun = Instant::now();
-            self.looks.next(Pulse::take(&self)).await;
+            self.looks.next(Pulse::take(&self.gates)).await;
             let due = begun + unwatched_pause(begun.elapsed());
             tokio::time::sleep(EVERY).await;
             // A page that is kept current is seen again and again too.

@@ -21,7 +21,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 use weir_console::api::{Answer, Operation, PREFIX, router, whole};
-use weir_console::site::Gates;
+use weir_console::gates::Gates;
 use weir_console::socket;
 use weir_foundation::Actor;
 use weir_foundation::Foundation;

@@ -26,7 +26,7 @@ pub mod whole;
 pub use operation::{Answer, Operation, administer, change, look, operate};
 pub use problem::Problem;
 
-use crate::site::Gates;
+use crate::gates::Gates;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn};

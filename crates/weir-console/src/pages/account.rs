@@ -1,7 +1,7 @@
 //! One's own account of the console: the second factor.
 
-use super::frame::{Here, Sheet, back, status, token};
 use super::{Answer, Asking, Sent, Trouble, ended, refused};
+use crate::frame::{Here, Sheet, back, status, token};
 use crate::html;
 use crate::html::Html;
 use crate::logins::everywhere;

@@ -1,7 +1,7 @@
 //! Who did what, and when.
 
-use super::frame::{Here, Sheet, empty};
 use super::{Answer, Asking, Trouble, query};
+use crate::frame::{Here, Sheet, empty};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::site::Site;

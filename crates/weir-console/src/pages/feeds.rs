@@ -1,7 +1,7 @@
 //! The scan's feeds: waits, limits, and what better limits would do.
 
-use super::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, token};
 use super::{Answer, Asking, Sent, Trouble, ended, query};
+use crate::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, token};
 use crate::html;
 use crate::html::Html;
 use crate::session::Visit;

@@ -1,7 +1,7 @@
 //! The lab: who leads, what waits and where, and the samples.
 
-use super::frame::{Here, Sheet, WIDE, empty, numbers, plot, status};
 use super::{Answer, Asking, Trouble, query};
+use crate::frame::{Here, Sheet, WIDE, empty, numbers, plot, status};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::site::Site;

@@ -1,12 +1,12 @@
 //! Logging in and out: a password, and a code where the account wants one.
 
-use super::frame::{Here, Sheet};
 use super::{Asking, Sent, local, query};
-use crate::door::{Peer, TOKEN_FIELD, cookie};
+use crate::door::{Peer, cookie};
+use crate::frame::{Here, Sheet};
 use crate::html;
 use crate::html::Html;
 use crate::logins::everywhere;
-use crate::session::{Visit, Way};
+use crate::session::{TOKEN_FIELD, Visit, Way};
 use crate::site::Site;
 use crate::words::seconds;
 use axum::Extension;

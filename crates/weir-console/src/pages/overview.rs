@@ -1,7 +1,7 @@
 //! The first page: is everything all right, what is under attack, what needs a decision.
 
-use super::frame::{Here, NARROW, Sheet, numbers, plot, status};
 use super::{Answer, Asking};
+use crate::frame::{Here, NARROW, Sheet, numbers, plot, status};
 use crate::history::History;
 use crate::html;
 use crate::html::{Html, Piece};

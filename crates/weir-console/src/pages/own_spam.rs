@@ -2,10 +2,10 @@
 //!
 //! A user decides for their own addresses, and only about spam: nothing else in the quarantine is shown to them.
 
-use super::frame::{Here, Sheet, back, choice, empty, mails, token};
 use super::held::title;
 use super::quarantine::chosen;
 use super::{Answer, Asking, Sent, Trouble, ended, refused};
+use crate::frame::{Here, Sheet, back, choice, empty, mails, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::preview;

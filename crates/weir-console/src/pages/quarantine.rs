@@ -1,15 +1,15 @@
 //! Mail that the scan keeps: the list, one message with its reasons and a safe look into it, release and delete.
 
-use super::frame::{Here, Sheet, back, choice, empty, mails, several, status, token};
 use super::held::{headers, title};
-use super::trouble::sentence;
 use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, query, refused};
 use crate::form::Form;
+use crate::frame::{Here, Sheet, back, choice, empty, mails, several, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::preview;
 use crate::session::Visit;
 use crate::site::Site;
+use crate::trouble::sentence;
 use crate::words::{count, grouped, seconds, size, time};
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};

@@ -1,7 +1,7 @@
 //! Rules that people made for the scan: what does not pass, by whom and why, and how to take it back.
 
-use super::frame::{Here, Sheet, back, empty, status, token};
 use super::{Answer, Asking, NOT_SAID_WHAT, Sent, Trouble, ended, refused};
+use crate::frame::{Here, Sheet, back, empty, status, token};
 use crate::html;
 use crate::html::Html;
 use crate::rule_proposal::Proposal;

@@ -1,8 +1,8 @@
 //! One box for everything: a message id, an address, a user, a hash.
 
-use super::frame::{Here, Sheet, empty};
 use super::held::title;
 use super::{Answer, Asking, query};
+use crate::frame::{Here, Sheet, empty};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::site::Site;

@@ -1,7 +1,7 @@
 //! The configuration in force, each setting with where it comes from.
 
-use super::frame::{Here, Sheet};
 use super::{Answer, Asking, query};
+use crate::frame::{Here, Sheet};
 use crate::html;
 use crate::html::Html;
 use crate::site::{SettingView, Site};

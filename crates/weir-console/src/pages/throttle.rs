@@ -1,7 +1,7 @@
 //! The throttle: who is stopped or waits, what is held, and all users.
 
-use super::frame::{Here, Sheet, WIDE, back, empty, plot, status, token};
 use super::{Answer, Asking, held, query};
+use crate::frame::{Here, Sheet, WIDE, back, empty, plot, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::session::Visit;
@@ -114,7 +114,7 @@ fn user_table(users: &UserList) -> Html {
             user.name,
             status(&user.state, &user.state),
             user.profile,
-            super::frame::several(&user.addresses),
+            crate::frame::several(&user.addresses),
             if user.held > 0 { grouped(user.held as u64) } else { "0".to_owned() }
         )
     };

@@ -1,7 +1,7 @@
 //! The way of one message or sample, as a timeline.
 
-use super::frame::{Here, Sheet};
 use super::{Answer, Asking, Trouble};
+use crate::frame::{Here, Sheet};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::site::Site;

@@ -1,12 +1,12 @@
 //! One user: why they are stopped, how their delay queue drains, their parameters; lock and unlock.
 
-use super::frame::{Here, Sheet, WIDE, back, numbers, plot, status, token};
-use super::trouble::sentence;
 use super::{Answer, Asking, Sent, ended, held};
+use crate::frame::{Here, Sheet, WIDE, back, numbers, plot, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::session::Visit;
 use crate::site::Site;
+use crate::trouble::sentence;
 use crate::words::{count, grouped, now, parsed};
 use axum::Extension;
 use axum::extract::{Path, State};

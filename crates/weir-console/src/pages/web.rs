@@ -1,7 +1,7 @@
 //! The web gate: who asks, who waits, and who gets what beside what would be fair.
 
-use super::frame::{Here, NARROW, Sheet, empty, numbers, plot, status};
 use super::{Answer, Asking};
+use crate::frame::{Here, NARROW, Sheet, empty, numbers, plot, status};
 use crate::html;
 use crate::html::{Html, Text};
 use crate::pulse::Pulse;

@@ -1,7 +1,7 @@
 //! What each plugin says of a sample, the gravest first.
 
-use super::super::frame::{empty, status};
 use super::{LINES_MAX, cut};
+use crate::frame::{empty, status};
 use crate::html;
 use crate::html::Html;
 use std::cmp::Reverse;

@@ -3,10 +3,11 @@
 //! One event is a JSON object of element ids and their new markup, escaped as every page is. Streams are bounded in number, and
 //! end with their session: also when its account is removed, has a new password, or may not see this any more.
 
+use super::overview;
 use crate::door;
+use crate::frame;
 use crate::html::Html;
 use crate::looks::EVERY;
-use crate::pages::{frame, overview};
 use crate::session::Visit;
 use crate::site::Site;
 use axum::body::{Body, Bytes};
