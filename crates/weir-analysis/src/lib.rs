@@ -44,9 +44,9 @@ pub const MANIFESTS: &[(&str, &str)] = &[
 ];
 
 /// A plugin: everything that it has to say, or why it could not look.
-type Look = fn(&Sample, &mut Findings<'_>) -> Result<Value, String>;
+type PluginLook = fn(&Sample, &mut Findings<'_>) -> Result<Value, String>;
 
-fn look_of(name: &str) -> Option<Look> {
+fn look_of(name: &str) -> Option<PluginLook> {
     Some(match name {
         "archive" => archive::look,
         "clamav" => clamav::look,
@@ -80,7 +80,7 @@ pub fn look(name: &str, sample: &Sample, shelf: &mut dyn Shelf) -> io::Result<Re
 }
 
 /// Readers by others may panic on what they did not expect: then the plugin has failed, and says so.
-fn report(name: &str, look: Look, sample: &Sample, shelf: &mut dyn Shelf) -> io::Result<Report> {
+fn report(name: &str, look: PluginLook, sample: &Sample, shelf: &mut dyn Shelf) -> io::Result<Report> {
     let mut findings = Findings::new(name, shelf);
     match catch_unwind(AssertUnwindSafe(|| look(sample, &mut findings))) {
         Ok(Ok(full)) => findings.report(&full),

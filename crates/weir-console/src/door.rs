@@ -31,7 +31,7 @@ const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The address that a connection comes from.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer(pub IpAddr);
+pub struct PeerAddress(pub IpAddr);
 
 /// Who an address is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,7 +24,7 @@ const UNWATCHED: Duration = Duration::from_secs(10);
 /// What was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
-    seen: Mutex<Seen>,
+    seen: Mutex<LastLook>,
     /// Whoever looks holds this.
     turn: tokio::sync::Mutex<()>,
     taken: Notify,
@@ -32,7 +32,7 @@ pub(crate) struct Looks {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct LastLook {
     last: Option<Arc<Pulse>>,
     history: History,
     changed: Option<Instant>,
@@ -108,7 +108,7 @@ impl Looks {
         pulse
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, LastLook> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@ use crate::gates::Gates;
 use std::time::Instant;
 use weir_foundation::clock::wall_clock;
 use weir_lab::operations::LabStatus;
-use weir_mail::operations::{BusyView, QuarantineTotal, Status};
+use weir_mail::operations::{BusyView, MailStatus, QuarantineTotal};
 use weir_mail::scan::FeedsStatus;
 use weir_web::admission::SessionView;
 
@@ -20,7 +20,7 @@ const COUNTED: usize = 100_000;
 pub(crate) struct Pulse {
     /// When the look began.
     pub(crate) begun: Instant,
-    pub(crate) status: Option<Status>,
+    pub(crate) status: Option<MailStatus>,
     pub(crate) busy: Vec<BusyView>,
     pub(crate) quarantine: Vec<QuarantineTotal>,
     pub(crate) feeds: Option<FeedsStatus>,

@@ -21,7 +21,7 @@ pub(crate) const STREAMS_MAX: usize = 64;
 
 /// Everything behind the pages. Cheap to clone.
 #[derive(Clone)]
-pub struct Site(Arc<Parts>);
+pub struct Site(Arc<SiteParts>);
 
 /// The configuration, as far as the console shows or needs it.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub struct Configuration {
 }
 
 /// The gates, and what the console knows by itself.
-pub struct Parts {
+pub struct SiteParts {
     gates: Gates,
     pub(crate) configuration: Configuration,
     /// Where we listen.
@@ -48,7 +48,7 @@ pub struct Parts {
     pub(crate) streams: Arc<Semaphore>,
 }
 
-impl Deref for Parts {
+impl Deref for SiteParts {
     type Target = Gates;
 
     fn deref(&self) -> &Gates {
@@ -79,7 +79,7 @@ impl Site {
     /// A console for these gates that listens at `address`.
     pub fn new(gates: Gates, mut configuration: Configuration, address: SocketAddr) -> Site {
         configuration.hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
-        Site(Arc::new(Parts {
+        Site(Arc::new(SiteParts {
             gates,
             configuration,
             address,
@@ -130,9 +130,9 @@ impl Site {
 }
 
 impl Deref for Site {
-    type Target = Parts;
+    type Target = SiteParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &SiteParts {
         &self.0
     }
 }

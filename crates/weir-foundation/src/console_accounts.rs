@@ -78,7 +78,7 @@ pub struct AccountView {
 
 /// Who a login turned out to be. It is good as long as [`ConsoleAccounts::known`] says the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownAccount {
     /// The login.
     pub name: String,
     /// What it may do.
@@ -191,7 +191,12 @@ impl ConsoleAccounts {
     }
 
     /// Who this is, if the password is right. Names of accounts go before names of users.
-    pub async fn login(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<Known>, OperationError> {
+    pub async fn login(
+        &self,
+        name: &str,
+        password: &str,
+        from: IpAddr,
+    ) -> Result<Option<KnownAccount>, OperationError> {
         let found = self.stored(name).await?.filter(|(_, hash)| !hash.is_empty());
         let hash = found.as_ref().map(|(_, hash)| hash.as_str());
         // A name that nobody has costs as much time as one that somebody has.
@@ -200,17 +205,17 @@ impl ConsoleAccounts {
     }
 
     /// What is known of a name now; nothing if there is no such account.
-    pub async fn known(&self, name: &str) -> Result<Option<Known>, OperationError> {
+    pub async fn known(&self, name: &str) -> Result<Option<KnownAccount>, OperationError> {
         Ok(self.stored(name).await?.map(|(known, _)| known))
     }
 
     /// Who has this name, and the hash of their password; it is empty where another system checks it.
-    async fn stored(&self, name: &str) -> Result<Option<(Known, String)>, OperationError> {
+    async fn stored(&self, name: &str) -> Result<Option<(KnownAccount, String)>, OperationError> {
         if names::login(name).is_err() {
             return Ok(None);
         }
         let known =
-            |role: Role, hash: &str, code: bool| Known { name: name.to_owned(), role, stamp: stamp(hash), code };
+            |role: Role, hash: &str, code: bool| KnownAccount { name: name.to_owned(), role, stamp: stamp(hash), code };
         if let Some(account) = self.stored_accounts().await?.into_iter().find(|account| account.name == name) {
             return Ok(Some((known(account.role, &account.password, account.wants_code()), account.password)));
         }

@@ -28,5 +28,5 @@ pub mod webhook;
 
 pub use actor::Actor;
 pub use foundation::{Foundation, FoundationError};
-pub use operation::{Answer, OperationError};
+pub use operation::{OperationError, OperationFuture};
 pub use store_settings::StoreSettings;

@@ -6,10 +6,10 @@
 //! not at all. The files go with the last row. A message whose file is missing is left alone for longer and longer, and
 //! people see it in the list.
 
-use crate::letter::{Letter, Origin, Part};
+use crate::letter::{Letter, LetterOrigin, LetterPart};
 use crate::mail_store::{MailStore, MailStoreError};
 use crate::pipeline::{Pipeline, Transit};
-use crate::throttle::{Command, RELAY_SILENCE_NS, Throttling};
+use crate::throttle::{RELAY_SILENCE_NS, ThrottleCommand, Throttling};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,11 +34,11 @@ const CHECKED_AT_ONCE: usize = 500;
 /// The held mail of this relay. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HeldMail {
-    shared: Arc<Shared>,
+    shared: Arc<HeldShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct HeldShared {
     store: MailStore,
     relay: String,
     spool: Spool,
@@ -52,11 +52,11 @@ impl HeldMail {
     pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: Records, pipeline: Pipeline) -> HeldMail {
         let (relay, decided) = (relay.to_owned(), Notify::new());
         let store = MailStore::new("held", folder, spool.clone());
-        HeldMail { shared: Arc::new(Shared { store, relay, spool, records, pipeline, decided }) }
+        HeldMail { shared: Arc::new(HeldShared { store, relay, spool, records, pipeline, decided }) }
     }
 
     /// A letter found in the spool at start was let go before: if its rows are still there, they only have to be removed.
-    pub fn found(&self, part: &Part) {
+    pub fn found(&self, part: &LetterPart) {
         self.shared.store.memory.put_back(&part.of, &part.places);
     }
 
@@ -121,7 +121,7 @@ impl HeldMail {
     /// missing, somebody has lost a folder, and may find it again. To be called at start, when the spool's letters are
     /// taken up. How many there were.
     pub async fn drop_orphans(&self, throttling: &Throttling) -> Result<usize, RecordsError> {
-        let Shared { records, relay, spool, .. } = &*self.shared;
+        let HeldShared { records, relay, spool, .. } = &*self.shared;
         let Some(seen) = records.relay_seen(relay).await? else { return Ok(0) };
         let mut dropped = 0;
         for message in records.held_messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
@@ -135,7 +135,7 @@ impl HeldMail {
             );
             let filter = HeldFilter { message: message.clone(), ..HeldFilter::default() };
             for row in records.held(&filter, i64::MAX).await? {
-                match throttling.command(&row.identity, Command::Delete(vec![row.entry])).await {
+                match throttling.command(&row.identity, ThrottleCommand::Delete(vec![row.entry])).await {
                     Ok(_) => dropped += 1,
                     Err(error) => tracing::error!(message, %error, "an entry without a message stays"),
                 }
@@ -176,7 +176,7 @@ impl HeldMail {
     /// Lets go what is due.
     async fn drain(&self, throttling: &Throttling, now: Instant) -> Result<(), RecordsError> {
         let due = self.shared.records.throttles_due(now.0 as i64, AT_ONCE_MAX).await?;
-        let commands = due.iter().map(|identity| throttling.command(identity, Command::Drain));
+        let commands = due.iter().map(|identity| throttling.command(identity, ThrottleCommand::Drain));
         for (identity, done) in due.iter().zip(futures_in_turn(commands).await) {
             if let Err(error) = done {
                 tracing::error!(identity, %error, "a delay queue could not be drained");
@@ -242,10 +242,10 @@ impl HeldMail {
             return Ok(());
         }
         let mut released = self.shared.store.letter(message).await?.for_places(places.iter().copied());
-        released.origin = Origin::Released;
+        released.origin = LetterOrigin::Released;
         // Its time to be delivered begins when it goes.
         released.at = weir_foundation::clock::wall_clock().0;
-        released.part = Some(Part { of: message.to_owned(), places: places.to_vec() });
+        released.part = Some(LetterPart { of: message.to_owned(), places: places.to_vec() });
         let id = self.shared.store.put_back(message, &released).await?;
         tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");
         let text =

@@ -5,7 +5,7 @@
 
 use crate::held::HeldMail;
 use crate::notices::crafted::{self, Action};
-use crate::throttle::{Command, Throttling};
+use crate::throttle::{ThrottleCommand, Throttling};
 use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, RcptTo};
 use weir_smtp::reply::{Reply, Status};
@@ -73,8 +73,8 @@ impl Orders<'_> {
         let rows = self.records.held(&filter, ENTRIES_MAX).await.map_err(|_| not_now())?;
         let entries = rows.iter().map(|row| row.entry).collect();
         let (command, what) = match action {
-            Action::Release => (Command::Release(entries), "held.release"),
-            Action::Delete => (Command::Delete(entries), "held.delete"),
+            Action::Release => (ThrottleCommand::Release(entries), "held.release"),
+            Action::Delete => (ThrottleCommand::Delete(entries), "held.delete"),
         };
         let done = self.throttling.command(&identity, command).await.map_err(|_| not_now())?;
         self.held.wake();

@@ -13,7 +13,7 @@ use weir_core::time::Instant;
 use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::Clock;
 use weir_foundation::passwords::Passwords;
-use weir_foundation::{Actor, Answer, Foundation, OperationError};
+use weir_foundation::{Actor, Foundation, OperationError, OperationFuture};
 use weir_mail::operations::*;
 use weir_mail::submission::{Identity, Settings};
 use weir_mail::throttle::Throttling;
@@ -152,7 +152,7 @@ impl Backend for Behind {
         2
     }
     fn keys_changed(&self) {}
-    fn spool(&self) -> Answer<'_, Spool> {
+    fn spool(&self) -> OperationFuture<'_, Spool> {
         Box::pin(async { Ok(self.spool.clone()) })
     }
     fn queue(&self) -> &dyn Queue {
@@ -194,7 +194,7 @@ impl Fixture {
             clock,
         };
         let audit = AuditTrail::new(&foundation);
-        let operations = MailOperations::new(&Parts {
+        let operations = MailOperations::new(&OperationsParts {
             foundation,
             throttling: throttling.clone(),
             passwords: Passwords::new(2, [7; 32]).unwrap(),

@@ -20,7 +20,7 @@ mod value;
 pub use declared::{Declare, Declared, kinds};
 pub use group::{Group, Settings, defaults};
 pub use problem::{Problem, Problems};
-pub use reader::{Found, Reader};
+pub use reader::{ReadDocument, Reader};
 pub use section::Section;
 pub use setting::{Setting, one_line};
 pub use value::{Net, Value, Word};

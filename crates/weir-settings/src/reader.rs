@@ -25,7 +25,7 @@ struct Read {
 
 /// What a document was found to say.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct ReadDocument {
     /// The sections and what each is about.
     pub sections: Vec<(&'static str, String)>,
     /// Every key that was asked for.
@@ -82,7 +82,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Everything that was asked for, and everything that was wrong.
-    pub fn finish(mut self) -> Found {
+    pub fn finish(mut self) -> ReadDocument {
         for read in &self.sections {
             self.problems.extend(self.unknown_keys(read.name));
         }
@@ -95,7 +95,7 @@ impl<'t> Reader<'t> {
             }
         }
         let sections = self.sections.into_iter().map(|read| (read.name, read.about)).collect();
-        Found { sections, settings: self.settings, problems: self.problems }
+        ReadDocument { sections, settings: self.settings, problems: self.problems }
     }
 
     /// Keys that nobody asked for; a table may be a section of its own.

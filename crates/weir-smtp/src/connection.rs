@@ -23,7 +23,7 @@ use super::registry::{Admission, Leash};
 use super::reply::{Reply, Status};
 use super::sasl::Login;
 use super::server_state::ServerState;
-use super::session::{Answer, CloseReason, Ending, LoginVerdict, Output, Question, Session, Verdict};
+use super::session::{CloseReason, Ending, LoginVerdict, MessageAnswer, Output, Question, Session, Verdict};
 use super::settings::Purpose;
 
 /// A session with its shell.
@@ -191,13 +191,13 @@ impl<R: Reception> Connection<R> {
 
     async fn finish(&mut self) {
         let (Some(envelope), Some(sink)) = (self.session.take_envelope(), self.sink.take()) else {
-            self.session.finished(&Answer::All(OUR_FAULT), self.shared.now());
+            self.session.finished(&MessageAnswer::All(OUR_FAULT), self.shared.now());
             return;
         };
         let answer = self.shared.reception.finish(self.session.peer(), envelope, sink).await;
         let accepted = match &answer {
-            Answer::All(reply) => reply.is_success(),
-            Answer::Each(replies) => replies.iter().any(Reply::is_success),
+            MessageAnswer::All(reply) => reply.is_success(),
+            MessageAnswer::Each(replies) => replies.iter().any(Reply::is_success),
         };
         let counters = &self.shared.counters;
         if accepted {

@@ -21,8 +21,8 @@ use weir_core::time::Instant;
 
 use super::connection::{Connection, Exit, linger};
 use super::counters::{CounterValues, Counters};
-use super::limits::Limits;
-use super::peer::{Peer, TlsFacts};
+use super::limits::SmtpLimits;
+use super::peer::{SmtpPeer, TlsFacts};
 use super::reception::Reception;
 use super::registry::{Leash, Registry};
 use super::reply::Reply;
@@ -31,8 +31,8 @@ use super::session::{CloseReason, Ending, Session};
 use super::settings::{Purpose, Settings};
 use weir_tls::Tls;
 
-/// A running server. Dropping it closes the listeners; sessions go on. [`Server::shutdown`] ends both.
-pub struct Server<R: Reception> {
+/// A running server. Dropping it closes the listeners; sessions go on. [`SmtpServer::shutdown`] ends both.
+pub struct SmtpServer<R: Reception> {
     shared: Arc<ServerState<R>>,
     stop: watch::Sender<bool>,
 }
@@ -57,17 +57,17 @@ struct Endpoint {
 /// How long to wait when the machine has no more file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-impl<R: Reception> Server<R> {
+impl<R: Reception> SmtpServer<R> {
     /// A server for submission, without listeners; `limits` bound connections, users and bans over all of them.
-    pub fn new(reception: R, limits: Limits) -> Server<R> {
-        Server::with_purpose(reception, limits, Purpose::Submission)
+    pub fn new(reception: R, limits: SmtpLimits) -> SmtpServer<R> {
+        SmtpServer::with_purpose(reception, limits, Purpose::Submission)
     }
 
     /// The same for this purpose.
-    pub fn with_purpose(reception: R, limits: Limits, purpose: Purpose) -> Server<R> {
+    pub fn with_purpose(reception: R, limits: SmtpLimits, purpose: Purpose) -> SmtpServer<R> {
         let registry = Registry::new(limits, purpose);
         let shared = Arc::new(ServerState::new(reception, purpose, registry));
-        Server { shared, stop: watch::Sender::new(false) }
+        SmtpServer { shared, stop: watch::Sender::new(false) }
     }
 
     /// Listens on `address`; returns the address with the port that was chosen if it was 0.
@@ -164,7 +164,7 @@ fn admit<R: Reception>(shared: &Arc<ServerState<R>>, endpoint: &Arc<Endpoint>, s
         Ok(admission) => {
             shared.counters.connections.up();
             let Ok(local) = stream.local_addr() else { return };
-            let peer = Peer::new(admission.id(), address, local);
+            let peer = SmtpPeer::new(admission.id(), address, local);
             let session = Session::new(Arc::clone(&endpoint.settings), peer, shared.now());
             // In a box: the future that serves it would hold it more than once.
             let connection = Box::new(Connection::new(Arc::clone(shared), session, admission));

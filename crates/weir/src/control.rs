@@ -77,10 +77,10 @@ impl Asking {
 /// A gate within reach.
 pub(crate) struct Control {
     runtime: Runtime,
-    line: Line,
+    line: Reached,
 }
 
-enum Line {
+enum Reached {
     /// A process that runs.
     Socket(PathBuf),
     /// Nothing runs: the store is ours for a moment.
@@ -97,7 +97,7 @@ impl Control {
         let begun = Instant::now();
         loop {
             if runtime.block_on(is_served(&socket, &folder))? {
-                return Ok(Control { runtime, line: Line::Socket(socket) });
+                return Ok(Control { runtime, line: Reached::Socket(socket) });
             }
             match DataFolder::open(&folder) {
                 Ok(owned) => {
@@ -120,7 +120,7 @@ impl Control {
 
     /// Whether a process runs the gate.
     pub(crate) fn is_running(&self) -> bool {
-        matches!(self.line, Line::Socket(_))
+        matches!(self.line, Reached::Socket(_))
     }
 
     /// Asks for an operation without a name in its path.
@@ -170,8 +170,8 @@ impl Control {
             .body(Full::new(body))?;
         self.runtime.block_on(async {
             match &self.line {
-                Line::Socket(socket) => over_socket(socket, request, PATIENCE_FOR_ANSWER).await,
-                Line::Here(router, actor, _) => in_process(router.clone(), actor.clone(), request).await,
+                Reached::Socket(socket) => over_socket(socket, request, PATIENCE_FOR_ANSWER).await,
+                Reached::Here(router, actor, _) => in_process(router.clone(), actor.clone(), request).await,
             }
         })
     }
@@ -179,7 +179,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        if let Line::Here(_, _, foundation) = &self.line {
+        if let Reached::Here(_, _, foundation) = &self.line {
             // SQLite folds its log into the file when the last connection is closed in order.
             self.runtime.block_on(foundation.records.close());
         }
@@ -257,7 +257,7 @@ async fn is_served(socket: &Path, folder: &Path) -> anyhow::Result<bool> {
     }
 }
 
-async fn here(place: &FolderArgs, folder: DataFolder) -> anyhow::Result<Line> {
+async fn here(place: &FolderArgs, folder: DataFolder) -> anyhow::Result<Reached> {
     refuse_other_owner(folder.path())?;
     let loaded = place.load()?;
     let settings = assembly::mail_gate(&loaded.config);
@@ -266,7 +266,7 @@ async fn here(place: &FolderArgs, folder: DataFolder) -> anyhow::Result<Line> {
     let mail = operations_at_rest(&foundation, passwords.clone(), &settings);
     let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()));
     let gates = Gates { administration, mail, web: None, lab: None, states: GateStates::default() };
-    Ok(Line::Here(router(&gates), socket::actor(rustix::process::getuid().as_raw()), foundation))
+    Ok(Reached::Here(router(&gates), socket::actor(rustix::process::getuid().as_raw()), foundation))
 }
 
 async fn over_socket(

@@ -74,7 +74,7 @@ struct Watch {
 }
 
 /// Something to be done about a gate.
-pub(crate) enum Event {
+pub(crate) enum GateEvent {
     /// One of its tasks is gone.
     Failed(TaskFailure),
     /// It has rested.
@@ -213,7 +213,7 @@ impl Orchestrator {
     }
 
     /// The next thing to do about a gate. May be dropped and asked again.
-    pub(crate) async fn next(&mut self) -> Event {
+    pub(crate) async fn next(&mut self) -> GateEvent {
         let due = [
             (self.lab.next_try, GateName::Lab),
             (self.web.next_try, GateName::Web),
@@ -231,16 +231,16 @@ impl Orchestrator {
             }
         };
         tokio::select! {
-            Some(failure) = self.failures.recv() => Event::Failed(failure),
-            gate = rested => Event::Due(gate),
+            Some(failure) = self.failures.recv() => GateEvent::Failed(failure),
+            gate = rested => GateEvent::Due(gate),
         }
     }
 
     /// Does it. Not to be dropped half-way. Whether the gates that run are others now.
-    pub(crate) async fn handle(&mut self, event: Event) -> bool {
+    pub(crate) async fn handle(&mut self, event: GateEvent) -> bool {
         match event {
-            Event::Failed(failure) => self.failed(&failure).await,
-            Event::Due(gate) => {
+            GateEvent::Failed(failure) => self.failed(&failure).await,
+            GateEvent::Due(gate) => {
                 self.start(gate).await;
                 match self.states().state(gate) {
                     GateState::Failed { why, .. } => {

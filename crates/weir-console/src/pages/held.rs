@@ -1,6 +1,6 @@
 //! Held mail: one message, and what is decided about some.
 
-use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
+use super::{Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, PageResult, Sent, Trouble, ended, refused};
 use crate::form::Form;
 use crate::frame::{Here, Sheet, back, choice, mails, status, token};
 use crate::html;
@@ -15,7 +15,11 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use weir_mail::operations::{Decision, HeldDone, HeldMessage, HeldPage, HeldSelection};
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
+pub(super) async fn page(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Path(message): Path<String>,
+) -> PageResult {
     let page = site.mail.held.show(&message).await?;
     let preview = preview::of(page.file.clone()).await;
     let trail = super::audit::trail(&site, &page.held.message, 20).await?;

@@ -5,7 +5,7 @@
 //! address, or the answer to the notice there.
 
 use super::held::{title, words};
-use super::{Answer, Asking, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
+use super::{Asking, NOT_SAID_WHICH, PageResult, Sent, Trouble, ended, refused};
 use crate::form::Form;
 use crate::frame::{Here, Sheet, back, choice, empty, mails, numbers, token};
 use crate::html;
@@ -31,7 +31,7 @@ fn own(visit: &Visit) -> HeldSelection {
     HeldSelection { user: visit.known.name.clone(), ..HeldSelection::default() }
 }
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
     let page = match site.mail.users.show(&visit.known.name).await {
         Ok(page) => page,
         Err(_) => {

@@ -44,7 +44,7 @@ type Asking = Extension<Visit>;
 /// What a form brought, as the door has read it.
 type Sent = Extension<Form>;
 /// A page, or why there is none.
-type Answer = Result<Response, Trouble>;
+type PageResult = Result<Response, Trouble>;
 
 /// Everything that a browser can ask, behind the door. `api` is the API as the control socket serves it.
 pub fn router(site: Site, api: Router) -> Router {

@@ -1,7 +1,7 @@
 //! Mail that the scan keeps: the list, one message with its reasons and a safe look into it, release and delete.
 
 use super::held::{headers, title};
-use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, query, refused};
+use super::{Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, PageResult, Sent, Trouble, ended, query, refused};
 use crate::form::Form;
 use crate::frame::{Here, Sheet, back, choice, empty, mails, several, status, token};
 use crate::html;
@@ -32,7 +32,7 @@ const QUEUES: [(&str, &str); 5] = [
     ("limit", "too much to scan"),
 ];
 
-pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
     let (queue, wanted) = (asked.value("queue"), asked.value("q"));
     let selection = QuarantineSelection {
@@ -143,7 +143,11 @@ fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
     mails(visit, ("quarantine/decide", here), &columns, &entries.iter().map(row).collect(), &choices)
 }
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
+pub(super) async fn page(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Path(message): Path<String>,
+) -> PageResult {
     let page = site.mail.quarantine.show(&message).await?;
     let preview = preview::of(page.file.clone()).await;
     let trail = super::audit::trail(&site, &page.entry.message, 20).await?;

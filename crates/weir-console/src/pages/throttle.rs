@@ -1,6 +1,6 @@
 //! The throttle: who is stopped or waits, what is held, and all users.
 
-use super::{Answer, Asking, held, query};
+use super::{Asking, PageResult, held, query};
 use crate::frame::{Here, Sheet, WIDE, back, empty, plot, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
@@ -16,7 +16,7 @@ use weir_mail::operations::{BusyView, HeldSelection, UserList, UserView};
 const MAILS_MAX: usize = 200;
 const BUSY_MAX: i64 = 50;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
     let (user, recipient, after) = (asked.value("user"), asked.value("to"), asked.value("after"));
     let selection =

@@ -31,7 +31,7 @@ pub mod window;
 mod worker;
 
 pub use self::delivery_settings::{DeliverySettings, Way};
-pub use self::route_rule::{DomainRule, RouteRule, RuleWay, Server};
+pub use self::route_rule::{DomainRule, MailServer, RouteRule, RuleWay};
 
 use std::sync::Arc;
 use std::time::Duration;

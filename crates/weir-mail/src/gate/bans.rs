@@ -16,7 +16,7 @@ use weir_smtp::address_key::AddressKey;
 use weir_smtp::ban::Offender;
 use weir_smtp::reception::Reception;
 use weir_smtp::registry::Registry;
-use weir_smtp::server::Server;
+use weir_smtp::server::SmtpServer;
 use weir_store::records::{Records, RecordsError};
 
 /// Addresses that are kept; the server itself may remember more.
@@ -40,7 +40,7 @@ pub(super) struct KeptBans {
 
 /// An address that has been banned, as it is written down. Times are milliseconds since the Unix epoch.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredBan {
     address: IpAddr,
     offences: u32,
     banned_until: u64,
@@ -50,7 +50,7 @@ struct Kept {
 impl KeptBans {
     /// Those of `server`, under `name`, taken up from the last life.
     pub(super) async fn open<R: Reception>(
-        server: &Server<R>,
+        server: &SmtpServer<R>,
         name: &'static str,
         foundation: &Foundation,
     ) -> KeptBans {
@@ -99,7 +99,7 @@ impl KeptBans {
         }
     }
 
-    async fn read(&self) -> Result<Vec<Kept>, RecordsError> {
+    async fn read(&self) -> Result<Vec<StoredBan>, RecordsError> {
         let text = self.records.kept(&self.relay, self.name).await?.unwrap_or_else(|| "[]".to_owned());
         serde_json::from_str(&text).map_err(|error| RecordsError::Corrupt(error.to_string()))
     }
@@ -108,7 +108,7 @@ impl KeptBans {
     async fn write(&self) -> bool {
         let (time, now) = ((self.time)(), (self.wall_clock)());
         let offenders = self.registry.offenders(KEPT_MAX, time);
-        let kept: Vec<Kept> = offenders.iter().map(|offender| Kept::new(offender, now)).collect();
+        let kept: Vec<StoredBan> = offenders.iter().map(|offender| StoredBan::new(offender, now)).collect();
         let text = serde_json::to_string(&kept).unwrap_or_else(|_| "[]".to_owned());
         let written = self.records.keep(&self.relay, self.name, &text).await;
         if let Err(error) = &written {
@@ -118,10 +118,10 @@ impl KeptBans {
     }
 }
 
-impl Kept {
-    fn new(offender: &Offender, now: Instant) -> Kept {
+impl StoredBan {
+    fn new(offender: &Offender, now: Instant) -> StoredBan {
         let in_ms = |after: Duration| (now + after).0 / 1_000_000;
-        Kept {
+        StoredBan {
             address: offender.address.address(),
             offences: offender.offences,
             banned_until: in_ms(offender.banned),
@@ -144,14 +144,14 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_smtp::limits::Limits;
+    use weir_smtp::limits::SmtpLimits;
     use weir_smtp::settings::Purpose;
 
     const SECOND: u64 = 1_000_000_000;
 
     /// A life of a server that began `began_s` after the epoch and is `age_s` old.
     fn life(records: &Records, began_s: u64, age_s: u64) -> KeptBans {
-        let limits = Limits { failed_logins_per_address: 3, ..Limits::default() };
+        let limits = SmtpLimits { failed_logins_per_address: 3, ..SmtpLimits::default() };
         KeptBans {
             registry: Registry::new(limits, Purpose::Submission),
             time: Arc::new(move || Instant(age_s * SECOND)),
@@ -173,7 +173,7 @@ mod tests {
         let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
         let four: IpAddr = "192.0.2.9".parse().unwrap();
         let six: IpAddr = "2001:db8::5:1".parse().unwrap();
-        let first = Limits::default().ban_first;
+        let first = SmtpLimits::default().ban_first;
 
         let bans = life(&records, 1_000_000, 50);
         bans.take_up().await;
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!((offend(&bans, six), offend(&bans, four)), (Some(first * 2), Some(first)));
 
         // Long after it everything is forgotten, and the next write leaves nothing.
-        let bans = life(&records, later + Limits::default().ban_longest.as_secs() * 2, 0);
+        let bans = life(&records, later + SmtpLimits::default().ban_longest.as_secs() * 2, 0);
         bans.take_up().await;
         assert!(bans.write().await);
         assert_eq!(records.kept("r1", "bans.submission").await.unwrap().as_deref(), Some("[]"));

@@ -7,7 +7,7 @@
 use super::authenticity::{Authenticity, AuthenticitySettings};
 use crate::delivery::resolver::ResolverError;
 use crate::delivery::spool_ledger::SpoolBody;
-use crate::letter::{Letter, Origin};
+use crate::letter::{Letter, LetterOrigin};
 use crate::pipeline::{BoxFuture, Pipeline, Stage, Transit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,11 +22,11 @@ const PLACE_WAIT: Duration = Duration::from_secs(10);
 /// Evaluates received letters before it hands them on.
 #[derive(Debug)]
 pub struct Authenticating {
-    shared: Arc<Shared>,
+    shared: Arc<AuthenticatingShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AuthenticatingShared {
     authenticity: Arc<Authenticity>,
     spool: Spool,
     places: Semaphore,
@@ -39,7 +39,7 @@ struct Shared {
 impl Authenticating {
     /// Puts the stage before those that follow.
     pub fn new(settings: &AuthenticitySettings, spool: &Spool, next: Pipeline) -> Result<Self, ResolverError> {
-        let shared = Shared {
+        let shared = AuthenticatingShared {
             authenticity: Arc::new(Authenticity::new(settings)?),
             spool: spool.clone(),
             places: Semaphore::new(settings.at_once.max(1)),
@@ -74,10 +74,10 @@ impl Authenticating {
 
 /// Whether SPF, DKIM and DMARC have something to say about a letter.
 fn is_concerned(letter: &Letter) -> bool {
-    letter.origin == Origin::Received && letter.client.is_some()
+    letter.origin == LetterOrigin::Received && letter.client.is_some()
 }
 
-impl Shared {
+impl AuthenticatingShared {
     /// The field for a letter; nothing if it cannot be evaluated.
     async fn evaluate(&self, id: MessageId, letter: &Arc<Letter>) -> Option<String> {
         let Ok(place) = tokio::time::timeout(PLACE_WAIT, self.places.acquire()).await else {
@@ -175,7 +175,7 @@ mod tests {
         let (came, mut coming) = mpsc::unbounded_channel();
         let stage = Authenticating::new(&settings, &spool, Pipeline::ending_in(Next(came))).unwrap();
         let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
-        let mut letter = Letter::new(&envelope, Origin::Received, "192.0.2.0/24", "192.0.2.1", 1);
+        let mut letter = Letter::new(&envelope, LetterOrigin::Received, "192.0.2.0/24", "192.0.2.1", 1);
         letter.client = Some(Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.example".into() });
         letter.to = vec![LetterTo { address: "ann@example.org".into(), notify: None, orcpt: None }];
         let mut draft = spool.draft().unwrap();

@@ -23,14 +23,14 @@ pub use settings::Settings;
 
 use crate::held::HeldMail;
 use crate::intake::{Care, Incoming, refusal, trace};
-use crate::letter::{Client, Letter, Origin};
+use crate::letter::{Client, Letter, LetterOrigin};
 use crate::orders::Orders;
 use crate::pipeline::{Pipeline, Transit};
 use crate::submission::{ClockBox, RaiseAlarm};
 use crate::throttle::Throttling;
 use detour::leads_elsewhere;
 use owner::network_of;
-use recipients::{Known, Recipients};
+use recipients::{Existence, Recipients};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -38,11 +38,11 @@ use std::sync::Arc;
 use weir_foundation::date::Date;
 use weir_smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_smtp::mailbox::Mailbox;
-use weir_smtp::peer::Peer;
+use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::{Alarm, Reception};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
-use weir_smtp::session::{Answer, LoginVerdict, Verdict};
+use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
 use weir_smtp::trusted;
 use weir_store::diary::DiaryLine;
 use weir_store::records::Records;
@@ -51,10 +51,10 @@ use weir_store::spool::Spool;
 /// The reception behind the inbound ports. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Inbound {
-    shared: Arc<Shared>,
+    shared: Arc<InboundShared>,
 }
 
-struct Shared {
+struct InboundShared {
     settings: Settings,
     recipients: Recipients,
     spool: Spool,
@@ -67,7 +67,7 @@ struct Shared {
 }
 
 /// What inbound mail needs of the rest of the gate.
-pub struct Parts {
+pub struct InboundParts {
     /// Mail in transit.
     pub spool: Spool,
     /// The users, who may be the recipients, and what orders are good.
@@ -86,15 +86,15 @@ pub struct Parts {
 
 impl Inbound {
     /// A reception; fails if the file of recipients cannot be read.
-    pub fn new(settings: Settings, parts: Parts) -> io::Result<Inbound> {
-        let Parts { spool, records, throttling, held, pipeline, clock, alarm } = parts;
+    pub fn new(settings: Settings, parts: InboundParts) -> io::Result<Inbound> {
+        let InboundParts { spool, records, throttling, held, pipeline, clock, alarm } = parts;
         let recipients = Recipients::new(&settings.recipients, &records)?;
-        let shared = Shared { settings, recipients, spool, records, throttling, held, pipeline, clock, alarm };
+        let shared = InboundShared { settings, recipients, spool, records, throttling, held, pipeline, clock, alarm };
         Ok(Inbound { shared: Arc::new(shared) })
     }
 
     /// Whether mail for this recipient is taken.
-    async fn judge(&self, peer: &Peer, to: &RcptTo) -> Result<(), Reply> {
+    async fn judge(&self, peer: &SmtpPeer, to: &RcptTo) -> Result<(), Reply> {
         let settings = &self.shared.settings;
         let to_postmaster = to.mailbox == Mailbox::postmaster() && settings.domains.first().is_some();
         if settings.relays_for(peer) || to_postmaster {
@@ -112,13 +112,13 @@ impl Inbound {
             return Ok(());
         }
         match self.shared.recipients.find(to).await {
-            Known::Yes => Ok(()),
-            Known::No(why) => Err(Reply::new(550, Status(5, 1, 1), why.into_string())),
-            Known::NotNow(why) => Err(Reply::new(451, Status(4, 4, 3), format!("{why}, try again later"))),
+            Existence::Yes => Ok(()),
+            Existence::No(why) => Err(Reply::new(550, Status(5, 1, 1), why.into_string())),
+            Existence::NotNow(why) => Err(Reply::new(451, Status(4, 4, 3), format!("{why}, try again later"))),
         }
     }
 
-    async fn take(&self, peer: &Peer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
+    async fn take(&self, peer: &SmtpPeer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
         let shared = &self.shared;
         self.complete_postmaster(&mut envelope);
         if !shared.settings.relays_for(peer) {
@@ -131,7 +131,7 @@ impl Inbound {
         }
         let origin = Provenance::of(peer, &envelope, &shared.settings);
         let (owner, source) = (network_of(origin.address), origin.address.to_string());
-        let mut letter = Letter::new(&envelope, Origin::Received, &owner, &source, (shared.clock.0)().0);
+        let mut letter = Letter::new(&envelope, LetterOrigin::Received, &owner, &source, (shared.clock.0)().0);
         letter.subject = header.subject;
         letter.client = origin.evaluated.then_some(Client { address: origin.address, helo: origin.helo });
         letter.hand_back = origin.relayed && shared.settings.hand_back;
@@ -148,7 +148,7 @@ impl Inbound {
     }
 
     fn orders(&self) -> Orders<'_> {
-        let Shared { settings, records, throttling, held, clock, .. } = &*self.shared;
+        let InboundShared { settings, records, throttling, held, clock, .. } = &*self.shared;
         Orders { hostname: &settings.smtp.hostname, records, throttling, held, now: (clock.0)() }
     }
 
@@ -173,7 +173,7 @@ struct Provenance {
 }
 
 impl Provenance {
-    fn of(peer: &Peer, envelope: &Envelope, settings: &Settings) -> Provenance {
+    fn of(peer: &SmtpPeer, envelope: &Envelope, settings: &Settings) -> Provenance {
         let relayed = settings.relays_for(peer);
         let own = Provenance {
             address: peer.client,
@@ -198,15 +198,15 @@ impl Provenance {
 impl Reception for Inbound {
     type Body = Incoming;
 
-    async fn authenticate(&self, _: &Peer, _: &Login) -> LoginVerdict {
+    async fn authenticate(&self, _: &SmtpPeer, _: &Login) -> LoginVerdict {
         LoginVerdict::Unavailable(Reply::new(502, Status(5, 5, 1), "nobody logs in here; use the submission port"))
     }
 
-    async fn mail_from(&self, _: &Peer, _: &MailFrom) -> Verdict {
+    async fn mail_from(&self, _: &SmtpPeer, _: &MailFrom) -> Verdict {
         Verdict::Accept
     }
 
-    async fn rcpt_to(&self, peer: &Peer, _: &Envelope, to: &RcptTo) -> Verdict {
+    async fn rcpt_to(&self, peer: &SmtpPeer, _: &Envelope, to: &RcptTo) -> Verdict {
         if let Some(verdict) = self.orders().verdict(to).await {
             return verdict;
         }
@@ -216,7 +216,7 @@ impl Reception for Inbound {
         }
     }
 
-    async fn begin_body(&self, peer: &Peer, envelope: &Envelope) -> Result<Incoming, Reply> {
+    async fn begin_body(&self, peer: &SmtpPeer, envelope: &Envelope) -> Result<Incoming, Reply> {
         let hostname = &*self.shared.settings.smtp.hostname;
         let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
         let date = Date::new((self.shared.clock.0)()).rfc5322();
@@ -224,10 +224,10 @@ impl Reception for Inbound {
         Ok(Incoming::new(draft, trace, Care::Received { hostname: hostname.to_owned() }))
     }
 
-    async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {
+    async fn finish(&self, peer: &SmtpPeer, envelope: Envelope, body: Incoming) -> MessageAnswer {
         // In a box: a connection that waits for its client should not be large for it.
         match Box::pin(self.take(peer, envelope, body)).await {
-            Ok(reply) | Err(reply) => Answer::All(reply),
+            Ok(reply) | Err(reply) => MessageAnswer::All(reply),
         }
     }
 
@@ -236,7 +236,7 @@ impl Reception for Inbound {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for InboundShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
     }

@@ -4,8 +4,8 @@ use super::authenticity::AuthenticitySettings;
 use super::domains::Domains;
 use super::recipients::RecipientRule;
 use std::net::{IpAddr, SocketAddr};
-use weir_smtp::network::Network;
-use weir_smtp::peer::Peer;
+use weir_smtp::network::IpNetwork;
+use weir_smtp::peer::SmtpPeer;
 use weir_smtp::settings::Settings as SmtpSettings;
 
 /// How inbound mail is taken.
@@ -30,12 +30,12 @@ pub struct Settings {
 impl Settings {
     /// Whether this peer may relay to anywhere: it is listed, and speaks for itself. A client whom it named by XCLIENT
     /// has no such right by its address.
-    pub(super) fn relays_for(&self, peer: &Peer) -> bool {
+    pub(super) fn relays_for(&self, peer: &SmtpPeer) -> bool {
         let listed = |address: IpAddr| lists(&self.smtp.trusted, address.to_canonical());
         listed(peer.socket.ip()) && listed(peer.client)
     }
 }
 
-fn lists(networks: &[Network], address: IpAddr) -> bool {
+fn lists(networks: &[IpNetwork], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(address))
 }

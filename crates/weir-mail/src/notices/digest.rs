@@ -4,7 +4,7 @@
 //! still drain, and, where the throttle only learns, what it would have done yesterday. Relays that share their records write
 //! one digest together.
 
-use super::Writer;
+use super::NoticeWriter;
 use std::fmt::Write;
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -21,7 +21,7 @@ pub(crate) const NAMED_MAX: usize = 50;
 const READ_MAX: usize = 5_000;
 const DAY_NS: u64 = 86_400_000_000_000;
 
-impl Writer {
+impl NoticeWriter {
     /// Writes the digest if it is time and there is something to say.
     pub(super) async fn digest(&self) {
         if let Err(error) = self.digest_if_due().await {

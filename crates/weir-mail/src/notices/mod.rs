@@ -14,7 +14,7 @@ mod settings;
 
 pub use settings::Settings;
 
-use crate::letter::{Letter, LetterTo, Origin};
+use crate::letter::{Letter, LetterOrigin, LetterTo};
 use crate::own_link::{self, Owner};
 use crate::pipeline::{Pipeline, Transit};
 use crate::throttle::NoticeKind;
@@ -44,7 +44,7 @@ const NAMED_MAX: usize = 10;
 
 /// What happened to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct NoticeEvent {
     /// What.
     pub kind: NoticeKind,
     /// To whom.
@@ -61,7 +61,7 @@ pub struct Notices {
 
 #[derive(Debug)]
 enum Told {
-    Event(Event),
+    Event(NoticeEvent),
     Alarm(Alarm),
 }
 
@@ -71,7 +71,7 @@ impl Notices {
         let (told, mut incoming) = mpsc::channel(WAITING_MAX);
         supervision::spawn("notices", async move {
             let calls = settings.webhook.clone().map(Calls::start);
-            let writer = Writer { settings, calls, spool, records, pipeline, clock };
+            let writer = NoticeWriter { settings, calls, spool, records, pipeline, clock };
             let mut bells = Bells::default();
             let mut look = tokio::time::interval(digest::LOOK_EVERY);
             loop {
@@ -89,7 +89,7 @@ impl Notices {
     }
 
     /// Tells people. Does not wait.
-    pub fn tell(&self, event: Event) {
+    pub fn tell(&self, event: NoticeEvent) {
         let crowded = self.told.capacity() < WAITING_MAX / 2 && event.kind != NoticeKind::Stopped;
         if crowded || self.told.try_send(Told::Event(event)).is_err() {
             tracing::error!("a notice was dropped: too many at once");
@@ -103,7 +103,7 @@ impl Notices {
     }
 }
 
-struct Writer {
+struct NoticeWriter {
     settings: Settings,
     calls: Option<Calls>,
     spool: Spool,
@@ -112,9 +112,9 @@ struct Writer {
     clock: Clock,
 }
 
-impl Writer {
+impl NoticeWriter {
     /// Returns when the mails are in the spool.
-    async fn tell(&self, event: &Event) {
+    async fn tell(&self, event: &NoticeEvent) {
         let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
         let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
         let count =
@@ -159,7 +159,7 @@ impl Writer {
     }
 
     /// Where to look: a link to the user's own page for the contact, the console for everybody else; empty for none.
-    async fn link(&self, event: &Event, to: &str) -> String {
+    async fn link(&self, event: &NoticeEvent, to: &str) -> String {
         let console = self.settings.link.trim_end_matches('/');
         if console.is_empty() || to != event.contact {
             return console.to_owned();
@@ -189,7 +189,7 @@ struct Addresses {
 
 /// What is said, in words first and numbers after.
 struct Words<'a> {
-    event: &'a Event,
+    event: &'a NoticeEvent,
     held: &'a [HeldRow],
     count: i64,
     now: Date,
@@ -281,7 +281,7 @@ pub(crate) async fn post(
     let text = mail(hostname, &draft.id().to_string(), Date::new(now), own);
     draft.write(text.as_bytes()).await?;
     let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
-    let mut letter = Letter::new(&envelope, Origin::Own, "", "", now.0);
+    let mut letter = Letter::new(&envelope, LetterOrigin::Own, "", "", now.0);
     letter.subject = own.subject.to_owned();
     letter.eight_bit = true;
     letter.to = vec![LetterTo { address: own.to.to_owned(), notify: None, orcpt: None }];

@@ -1,8 +1,8 @@
 //! The mail gate's part of a backup: the spool and the diary on the way there, held mail that is nowhere on the way back.
 
 use super::backend::Backend;
-use super::{Answer, OperationError, Parts};
-use crate::throttle::{Command, Throttling};
+use super::{OperationError, OperationFuture, OperationsParts};
+use crate::throttle::{ThrottleCommand, Throttling};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,18 +20,18 @@ pub(super) struct MailBackup {
 }
 
 impl MailBackup {
-    pub(super) fn new(parts: &Parts) -> MailBackup {
+    pub(super) fn new(parts: &OperationsParts) -> MailBackup {
         MailBackup { backend: Arc::clone(&parts.backend), diary_folder: parts.foundation.folder.diary() }
     }
 }
 
 impl GateBackup for MailBackup {
-    fn copy_after_records<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+    fn copy_after_records<'a>(&'a self, to: &'a Path) -> OperationFuture<'a, ()> {
         Box::pin(async move { Ok(self.backend.spool().await?.snapshot(to.join("spool")).await?) })
     }
 
     /// The diary, which is changed in place, is copied last: it says most.
-    fn copy_last<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+    fn copy_last<'a>(&'a self, to: &'a Path) -> OperationFuture<'a, ()> {
         let (diary, from, target) = (self.backend.diary(), self.diary_folder.clone(), to.join("diary"));
         Box::pin(async move {
             let copied = tokio::task::spawn_blocking(move || {
@@ -73,7 +73,7 @@ async fn strike_out(
     gone.iter().for_each(|row| entries.entry(&row.identity).or_default().push(row.entry));
     let throttling = Throttling::start(records.clone(), Arc::new(wall_clock));
     for (identity, entries) in entries {
-        throttling.command(identity, Command::Delete(entries)).await?;
+        throttling.command(identity, ThrottleCommand::Delete(entries)).await?;
     }
     // Both those just struck out and those decided while the backup was made.
     let decided = records.held_decided(relay, "", i64::MAX).await?;

@@ -4,7 +4,7 @@
 //! and a user decides for their own addresses, and only about spam. Every decision is audited under the message's id.
 
 use super::message_file::{header_of, message_id};
-use super::{Actor, Backend, OperationError, Parts, names, plural, when};
+use super::{Actor, Backend, OperationError, OperationsParts, names, plural, when};
 use crate::queue::QueueSelection;
 use crate::scan::QuarantineQueue;
 use schemars::JsonSchema;
@@ -148,7 +148,7 @@ pub struct QuarantineOperations {
 }
 
 impl QuarantineOperations {
-    pub(super) fn new(parts: &Parts) -> QuarantineOperations {
+    pub(super) fn new(parts: &OperationsParts) -> QuarantineOperations {
         QuarantineOperations {
             records: parts.foundation.records.clone(),
             clock: Arc::clone(&parts.foundation.clock),

@@ -4,7 +4,7 @@
 //! be brought into force it is taken back. Each says who made it, when, why, and from which sample.
 
 use super::backend::scanning;
-use super::{Actor, Backend, OperationError, Parts, when};
+use super::{Actor, Backend, OperationError, OperationsParts, when};
 use crate::scan::rule_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -134,7 +134,7 @@ pub struct ScanRuleOperations {
 }
 
 impl ScanRuleOperations {
-    pub(super) fn new(parts: &Parts) -> ScanRuleOperations {
+    pub(super) fn new(parts: &OperationsParts) -> ScanRuleOperations {
         ScanRuleOperations {
             records: parts.foundation.records.clone(),
             clock: Arc::clone(&parts.foundation.clock),

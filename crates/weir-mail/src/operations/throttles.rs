@@ -1,7 +1,7 @@
 //! Throttles of everybody: who waits or is stopped, and what learn-only mode saw.
 
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{OperationError, Parts, when};
+use super::{OperationError, OperationsParts, when};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub struct ThrottleOperations {
 }
 
 impl ThrottleOperations {
-    pub(super) fn new(parts: &Parts) -> ThrottleOperations {
+    pub(super) fn new(parts: &OperationsParts) -> ThrottleOperations {
         let foundation = &parts.foundation;
         ThrottleOperations { records: foundation.records.clone(), clock: Arc::clone(&foundation.clock) }
     }

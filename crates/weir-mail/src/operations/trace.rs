@@ -5,7 +5,7 @@
 
 use super::held::{HeldOperations, HeldSelection};
 use super::quarantine::{QuarantineOperations, QuarantineSelection};
-use super::{Backend, OperationError, Parts, names, plural, when};
+use super::{Backend, OperationError, OperationsParts, names, plural, when};
 use crate::queue::QueueSelection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,7 +104,11 @@ pub struct TraceOperations {
 }
 
 impl TraceOperations {
-    pub(super) fn new(parts: &Parts, held: &HeldOperations, quarantine: &QuarantineOperations) -> TraceOperations {
+    pub(super) fn new(
+        parts: &OperationsParts,
+        held: &HeldOperations,
+        quarantine: &QuarantineOperations,
+    ) -> TraceOperations {
         TraceOperations {
             records: parts.foundation.records.clone(),
             folder: Arc::clone(&parts.foundation.folder),

@@ -2,12 +2,12 @@
 
 use super::own_throttle::{OwnThrottle, in_force};
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{Actor, Backend, OperationError, Parts, names, plural, when};
+use super::{Actor, Backend, OperationError, OperationsParts, names, plural, when};
 use crate::accounts::guest;
 use crate::own::Own;
 use crate::own_link::{self, Owner};
 use crate::submission::Settings;
-use crate::throttle::{Command, Throttling};
+use crate::throttle::{ThrottleCommand, Throttling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -174,7 +174,7 @@ pub struct UserOperations {
 }
 
 impl UserOperations {
-    pub(super) fn new(parts: &Parts) -> UserOperations {
+    pub(super) fn new(parts: &OperationsParts) -> UserOperations {
         UserOperations {
             records: parts.foundation.records.clone(),
             clock: Arc::clone(&parts.foundation.clock),
@@ -264,7 +264,7 @@ impl UserOperations {
         self.records.user_update(&user).await?;
         if self.records.throttle(name).await?.is_some() {
             let params = in_force(&own, self.profile_params(&user));
-            self.throttling.command(name, Command::Reparameterise(params)).await?;
+            self.throttling.command(name, ThrottleCommand::Reparameterise(params)).await?;
             self.backend.wake();
         }
         self.audit.write(actor, "user.set", name, difference(&before, &user)).await?;
@@ -308,7 +308,7 @@ impl UserOperations {
         user.locked_reason = reason.to_owned();
         self.records.user_update(&user).await?;
         if self.records.throttle(name).await?.is_some() {
-            self.throttling.command(name, Command::Stop).await?;
+            self.throttling.command(name, ThrottleCommand::Stop).await?;
         }
         let sessions_ended = self.backend.end_sessions(name, reason);
         self.audit.write(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
@@ -331,7 +331,7 @@ impl UserOperations {
             _ => false,
         };
         let done = match throttle {
-            Some(_) => self.throttling.command(name, Command::Unlock).await?,
+            Some(_) => self.throttling.command(name, ThrottleCommand::Unlock).await?,
             None => Default::default(),
         };
         self.backend.wake();

@@ -1,7 +1,7 @@
 //! Limits that follow the traffic by themselves, with hysteresis: a better set must be found twice in a row, on new mail,
 //! unless it is better beyond doubt: then the traffic has changed, and mail piles up.
 
-use super::Shared;
+use super::ScanShared;
 use super::stored_limits::store_limits;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use weir_store::records::{AuditLine, RecordsError};
 const BEYOND_DOUBT: f64 = 0.2;
 
 /// Looks for better limits again and again, until the task is dropped.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<ScanShared>) {
     if !shared.settings.auto_tune || !shared.settings.enabled {
         return;
     }
@@ -54,7 +54,7 @@ pub(super) async fn propose(basis: Arc<Basis>) -> Option<Proposal> {
     tokio::task::spawn_blocking(search).await.ok()
 }
 
-impl Shared {
+impl ScanShared {
     /// What a prediction stands on now.
     pub(super) fn basis(&self) -> Basis {
         let state = self.state();

@@ -3,7 +3,7 @@
 //! They are in force before the first message of a life is scanned, at once when this process changes them, and within seconds when
 //! another relay on the same records does.
 
-use super::{Inspector, Shared};
+use super::{Inspector, ScanShared};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_scan::made::{Blocked, Made};
@@ -62,14 +62,14 @@ pub(crate) fn name(id: i64) -> String {
     format!("rule {id}")
 }
 
-impl Shared {
+impl ScanShared {
     pub(super) async fn adopt_rules(&self) -> Result<(), AdoptError> {
         adopt_rules(&self.site.records, &self.inspectors).await
     }
 }
 
 /// Follows what other relays change.
-pub(super) async fn follow(shared: Arc<Shared>) {
+pub(super) async fn follow(shared: Arc<ScanShared>) {
     if !shared.settings.enabled || !shared.site.records.is_shared() {
         return;
     }

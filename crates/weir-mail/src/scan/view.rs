@@ -5,7 +5,7 @@ use super::auto_tune::{Proposal, propose};
 use super::figures::{Counts, ServiceTimes, Spread, Timing, null_is_nan};
 use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
-use super::{Scanning, Shared};
+use super::{ScanShared, Scanning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl Scanning {
     }
 }
 
-impl Shared {
+impl ScanShared {
     fn status(&self) -> FeedsStatus {
         let basis = self.basis();
         let scanners = self.scanners();

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use weir_core::address::canonical;
 use weir_core::throttle::{Params, RecipientKey};
-use weir_smtp::network::Network;
-use weir_smtp::peer::Peer;
+use weir_smtp::network::IpNetwork;
+use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::Alarm;
 use weir_store::records::UserRow;
 
@@ -29,7 +29,7 @@ pub struct Settings {
     /// Whether MAIL FROM and From must belong to the login.
     pub sender_must_match: bool,
     /// Peers whose topmost Received header names the user, as Postfix writes it.
-    pub received_from: Vec<Network>,
+    pub received_from: Vec<IpNetwork>,
     /// The parameters of each profile.
     pub profiles: BTreeMap<String, Params>,
     /// The parameters of everybody else.
@@ -120,7 +120,7 @@ impl Settings {
         self.sender_must_match && self.received_from.is_empty()
     }
 
-    pub(super) fn reads_received_from(&self, peer: &Peer) -> bool {
+    pub(super) fn reads_received_from(&self, peer: &SmtpPeer) -> bool {
         self.received_from.iter().any(|network| network.contains(peer.socket.ip().to_canonical()))
     }
 }

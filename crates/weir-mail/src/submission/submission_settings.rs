@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_settings::{Section, settings};
-use weir_smtp::network::Network;
+use weir_smtp::network::IpNetwork;
 use weir_smtp::settings::{Auth, AuthWithoutTls};
 use weir_tls::CertificateFiles;
 
@@ -42,9 +42,9 @@ settings! {
         /// Whether MAIL FROM and From must be addresses of the login
         pub sender_must_match: bool = flag(true),
         /// Peers that may use XCLIENT and XFORWARD
-        pub trusted: Vec<Network> = networks(256),
+        pub trusted: Vec<IpNetwork> = networks(256),
         /// Peers whose topmost Received header names the user, as Postfix writes it
-        pub received_from: Vec<Network> = networks(256),
+        pub received_from: Vec<IpNetwork> = networks(256),
         /// Dovecot's authentication socket, if the users are there; empty for our own
         pub dovecot_socket: Option<PathBuf> = path().optional(),
         /// How many passwords are checked at a time

@@ -10,14 +10,14 @@ use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
 use weir_mail::held::HeldMail;
 use weir_mail::inbound::authenticity::AuthenticitySettings;
-use weir_mail::inbound::{Authenticating, Domains, Inbound, Parts, RecipientRule, Settings};
-use weir_mail::letter::{Letter, Origin};
+use weir_mail::inbound::{Authenticating, Domains, Inbound, InboundParts, RecipientRule, Settings};
+use weir_mail::letter::{Letter, LetterOrigin};
 use weir_mail::pipeline::{Pipeline, Stage, Transit};
 use weir_mail::submission::ClockBox;
 use weir_mail::throttle::Throttling;
-use weir_smtp::limits::Limits;
+use weir_smtp::limits::SmtpLimits;
 use weir_smtp::reception::Alarm;
-use weir_smtp::server::{Server, TlsMode};
+use weir_smtp::server::{SmtpServer, TlsMode};
 use weir_smtp::settings::{Auth, Protocol, Purpose, Settings as Listener};
 use weir_store::records::{Records, UserRow};
 use weir_store::spool::{Marks, MessageId, Options, Spool};
@@ -69,7 +69,7 @@ pub(crate) struct Plan {
     pub(crate) trusted: &'static [&'static str],
     pub(crate) hand_back: bool,
     pub(crate) authenticity: Option<AuthenticitySettings>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: SmtpLimits,
     pub(crate) users: Vec<(&'static str, Vec<&'static str>)>,
 }
 
@@ -80,7 +80,7 @@ impl Default for Plan {
             trusted: &[],
             hand_back: false,
             authenticity: None,
-            limits: Limits { body_line_bytes: 0, failed_logins_per_address: 10_000, ..Limits::default() },
+            limits: SmtpLimits { body_line_bytes: 0, failed_logins_per_address: 10_000, ..SmtpLimits::default() },
             users: Vec::new(),
         }
     }
@@ -88,7 +88,7 @@ impl Default for Plan {
 
 pub(crate) struct Gate {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) server: Server<Inbound>,
+    pub(crate) server: SmtpServer<Inbound>,
     pub(crate) smtp: SocketAddr,
     pub(crate) lmtp: SocketAddr,
     pub(crate) spool: Spool,
@@ -133,7 +133,7 @@ impl Gate {
         let clock: Clock = Arc::new(|| Instant(1_794_798_240_000_000_000));
         let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
         let held_folder = folder.path().join("held");
-        let parts = Parts {
+        let parts = InboundParts {
             spool: spool.clone(),
             records: records.clone(),
             throttling: throttling.clone(),
@@ -143,7 +143,7 @@ impl Gate {
             alarm: Box::new(move |alarm| heard.lock().unwrap().push(alarm.clone())),
         };
         let inbound = Inbound::new(settings, parts).unwrap();
-        let server = Server::with_purpose(inbound, plan.limits, Purpose::Inbound);
+        let server = SmtpServer::with_purpose(inbound, plan.limits, Purpose::Inbound);
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let lmtp = Listener { protocol: Protocol::Lmtp, ..smtp.clone() };
         let smtp = server.listen(any, smtp, TlsMode::Off).unwrap();
@@ -184,7 +184,7 @@ pub(crate) fn no_marks() -> Marks {
 }
 
 pub(crate) fn is_received(letter: &Letter) -> bool {
-    letter.origin == Origin::Received
+    letter.origin == LetterOrigin::Received
 }
 
 fn user(name: &str, addresses: &[&str]) -> UserRow {

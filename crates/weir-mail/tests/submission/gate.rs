@@ -17,16 +17,16 @@ use weir_foundation::passwords::Passwords;
 use weir_mail::accounts::Accounts;
 use weir_mail::held::HeldMail;
 use weir_mail::letter::Letter;
-use weir_mail::notices::{self, Event, Notices};
+use weir_mail::notices::{self, NoticeEvent, Notices};
 use weir_mail::pipeline::{Pipeline, Stage, Transit};
-use weir_mail::submission::{ClockBox, Identity, Settings, Shared, Submission};
+use weir_mail::submission::{ClockBox, Identity, Settings, Submission, SubmissionParts};
 use weir_mail::throttle::Throttling;
-use weir_smtp::limits::Limits;
-use weir_smtp::server::{Server, TlsMode};
+use weir_smtp::limits::SmtpLimits;
+use weir_smtp::server::{SmtpServer, TlsMode};
 use weir_smtp::settings::{Auth, Settings as Listener};
 use weir_store::records::{Records, UserRow};
 use weir_store::spool::faults::Faults;
-use weir_store::spool::{Found, MessageId, Options, Spool, SpoolError};
+use weir_store::spool::{FoundMessage, MessageId, Options, Spool, SpoolError};
 
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 /// When the clock of a gate begins.
@@ -57,7 +57,7 @@ impl Gone {
 
 /// A whole submission gate on a data folder, with a clock of its own.
 pub(crate) struct Gate {
-    pub(crate) server: Server<Submission>,
+    pub(crate) server: SmtpServer<Submission>,
     address: SocketAddr,
     pub(crate) spool: Spool,
     pub(crate) records: Records,
@@ -113,14 +113,14 @@ impl Gate {
             notify: {
                 let notices = notices.clone();
                 Box::new(move |kind, identity, contact| {
-                    notices.tell(Event { kind, identity: identity.into(), contact: contact.into() });
+                    notices.tell(NoticeEvent { kind, identity: identity.into(), contact: contact.into() });
                 })
             },
             alarm: Box::new(move |alarm| notices.raise(alarm.clone())),
         };
         change(&mut settings);
         let accounts = Accounts::new(records.clone(), passwords, None, settings.learn_only);
-        let submission = Submission::new(Shared {
+        let submission = Submission::new(SubmissionParts {
             settings: settings.into(),
             spool: spool.clone(),
             records: records.clone(),
@@ -134,7 +134,7 @@ impl Gate {
             let letter = Letter::read(&found.envelope).unwrap();
             submission.resume(found.id, letter).await.unwrap();
         }
-        let server = Server::new(submission, Limits::default());
+        let server = SmtpServer::new(submission, SmtpLimits::default());
         let trusted = vec!["127.0.0.1".parse().unwrap()];
         let listener = Listener { auth: Auth::Optional, trusted, ..Listener::default() };
         let address = server.listen("127.0.0.1:0".parse().unwrap(), listener, TlsMode::Off).unwrap();
@@ -157,7 +157,7 @@ impl Gate {
 }
 
 /// Tasks of an earlier gate let go of the spool as they end.
-pub(crate) async fn open_spool(folder: &Path, faults: Option<Arc<Faults>>) -> (Spool, Vec<Found>) {
+pub(crate) async fn open_spool(folder: &Path, faults: Option<Arc<Faults>>) -> (Spool, Vec<FoundMessage>) {
     let options = Options { free_floor_bytes: 0, faults, ..Options::default() };
     let open = async {
         loop {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_mail::notices::crafted::{self, Action};
 use weir_mail::own_link::{self, Owner};
-use weir_mail::throttle::Command;
+use weir_mail::throttle::ThrottleCommand;
 use weir_store::records::HeldFilter;
 use weir_store::spool::faults::{Call, Faults};
 
@@ -87,7 +87,7 @@ async fn an_order_is_good_until_its_mail_is_taken() {
         assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
     }
     // Of the two one waits, so there is something to stop.
-    gate.throttling.command("ann", Command::Stop).await.unwrap();
+    gate.throttling.command("ann", ThrottleCommand::Stop).await.unwrap();
     let refused = client.mail("ann@example.org", &[order.clone(), "new0@example.net".into()], TEXT).await;
     assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
     let alone = std::slice::from_ref(&order);
@@ -122,7 +122,7 @@ async fn many_recipients_are_split_and_time_lets_them_go() {
     assert!(reply.contains("3 of 18 recipients wait"), "{reply}");
     assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 15);
     gate.now.fetch_add(3 * 60 * 1_000_000_000, Ordering::SeqCst);
-    gate.throttling.command("ann", Command::Drain).await.unwrap();
+    gate.throttling.command("ann", ThrottleCommand::Drain).await.unwrap();
     gate.held.carry_out().await.unwrap();
     assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 18);
 }
@@ -136,7 +136,7 @@ async fn decisions_are_carried_out_a_few_at_a_time() {
     for n in 0..4 {
         assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
     }
-    gate.throttling.command("ann", Command::Release((0..3).collect())).await.unwrap();
+    gate.throttling.command("ann", ThrottleCommand::Release((0..3).collect())).await.unwrap();
     let over = std::time::Instant::now();
     let (mut after, mut gone) = (String::new(), Vec::new());
     while let Some(last) = gate.held.carry_out_until(&after, over).await.unwrap() {

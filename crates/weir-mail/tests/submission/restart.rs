@@ -3,8 +3,8 @@
 use crate::gate::{Gate, TEXT};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use weir_mail::letter::{Letter, Origin};
-use weir_mail::throttle::Command;
+use weir_mail::letter::{Letter, LetterOrigin};
+use weir_mail::throttle::ThrottleCommand;
 use weir_smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_store::records::HeldFilter;
 
@@ -65,7 +65,7 @@ async fn where_the_throttle_only_learns_nobody_is_stopped_any_more() {
     assert!(reply.contains("accepted, on its way to 1 recipient"), "{reply}");
     let held = gate.records.held(&HeldFilter::default(), 99).await.unwrap();
     assert_eq!(held.len(), 85, "what waits for a decision still does");
-    let release = Command::Release(held.iter().map(|row| row.entry).collect());
+    let release = ThrottleCommand::Release(held.iter().map(|row| row.entry).collect());
     assert_eq!(gate.throttling.command("ann", release).await.unwrap().going, 85);
 }
 
@@ -81,7 +81,8 @@ async fn a_letter_that_may_have_been_acknowledged_waits_when_its_user_is_stopped
     let envelope = Envelope { sender, recipients: vec![taken], forwarded: None };
     let mut draft = gate.spool.draft().unwrap();
     draft.write(TEXT.as_bytes()).await.unwrap();
-    let id = draft.commit(Letter::new(&envelope, Origin::Submitted, "ann", "192.0.2.1", 7).write()).await.unwrap();
+    let id =
+        draft.commit(Letter::new(&envelope, LetterOrigin::Submitted, "ann", "192.0.2.1", 7).write()).await.unwrap();
     gate.server.shutdown(Duration::ZERO).await;
     gate.records.close().await;
     drop(gate);
@@ -90,7 +91,7 @@ async fn a_letter_that_may_have_been_acknowledged_waits_when_its_user_is_stopped
     let rows = gate.records.held(&filter, 9).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.recipient.as_str()).collect::<Vec<_>>(), ["last@example.net"]);
     assert!(gate.held.eml(id).exists() && !gate.gone.recipients().contains(&"last@example.net".to_owned()));
-    let release = Command::Release(rows.iter().map(|row| row.entry).collect());
+    let release = ThrottleCommand::Release(rows.iter().map(|row| row.entry).collect());
     gate.throttling.command("ann", release).await.unwrap();
     gate.held.carry_out().await.unwrap();
     assert!(gate.gone.recipients().contains(&"last@example.net".to_owned()));

@@ -47,7 +47,7 @@ pub struct Records {
 
 #[derive(Debug, Clone)]
 enum Db {
-    Sqlite { write: writer::Writer, read: sqlx::SqlitePool },
+    Sqlite { write: writer::SqliteWriter, read: sqlx::SqlitePool },
     Postgres(sqlx::PgPool),
 }
 
@@ -97,7 +97,7 @@ impl Records {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(Duration::from_secs(5))
             .disable_statement_logging();
-        let write = writer::Writer::open(&options).await?;
+        let write = writer::SqliteWriter::open(&options).await?;
         schema::migrate_sqlite(&mut *write.lock().await?).await?;
         // A connection to a file does not go away by itself: there is no need to ask how it is.
         let pool = SqlitePoolOptions::new().max_connections(2).min_connections(1).test_before_acquire(false);

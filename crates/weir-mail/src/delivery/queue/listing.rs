@@ -9,7 +9,7 @@ use weir_store::spool::MessageId;
 
 use super::super::scheduler::Counts;
 use super::figures::{DestinationStats, QueueStats};
-use super::job::{Entry, Held};
+use super::job::{QueuedMessage, RecipientState};
 use super::{Progress, Queue, Settlement, Slot, Target};
 
 /// Which messages are meant: those that fit everything given. The default fits all.
@@ -44,10 +44,10 @@ impl Selection {
         Selection { domain: Some(domain.to_owned()), ..Selection::default() }
     }
 
-    fn takes(&self, entry: &Entry) -> bool {
+    fn takes(&self, entry: &QueuedMessage) -> bool {
         let domain = |domain: &String| {
             entry.message.recipients.iter().zip(&entry.recipients).any(|(recipient, held)| {
-                matches!(held, Held::Waiting(_)) && recipient.to.mailbox.domain().eq_ignore_ascii_case(domain)
+                matches!(held, RecipientState::Waiting(_)) && recipient.to.mailbox.domain().eq_ignore_ascii_case(domain)
             })
         };
         (self.messages.is_empty() || self.messages.contains(&entry.message.id))
@@ -169,8 +169,12 @@ impl Queue {
         entry.condemned = true;
         self.expire_silently(slot);
         let entry = self.jobs.get(slot)?;
-        let gone =
-            entry.message.recipients.iter().zip(&entry.recipients).filter(|(_, held)| matches!(held, Held::Done));
+        let gone = entry
+            .message
+            .recipients
+            .iter()
+            .zip(&entry.recipients)
+            .filter(|(_, held)| matches!(held, RecipientState::Done));
         let gone: Box<[u32]> = gone.map(|(recipient, _)| recipient.index).collect();
         let progress = vec![Progress::Failed(gone)];
         tracing::info!(message = %id, "deleted from the queue");
@@ -205,31 +209,36 @@ impl Queue {
             let trouble = self.troubles.get(&load.destination);
             for place in entry.waiting(load.stretch()) {
                 let last = match entry.recipients.get(place) {
-                    Some(Held::Waiting(last)) => last.as_ref().or(trouble),
+                    Some(RecipientState::Waiting(last)) => last.as_ref().or(trouble),
                     _ => None,
                 };
                 recipients.push((place, state, attempts, until, last));
             }
         }
         let failed = entry.recipients.iter().enumerate().filter_map(|(place, held)| match held {
-            Held::Failed(outcome) => Some((place, "failed", 0, None, Some(outcome))),
+            RecipientState::Failed(outcome) => Some((place, "failed", 0, None, Some(outcome))),
             _ => None,
         });
         recipients.extend(failed);
-        let show =
-            |(place, state, attempts, until, last): (usize, _, _, Option<Instant>, Option<&Arc<super::Outcome>>)| {
-                ListedRecipient {
-                    address: message
-                        .recipients
-                        .get(place)
-                        .map(|recipient| recipient.to.mailbox.to_string())
-                        .unwrap_or_default(),
-                    state,
-                    attempts,
-                    next_attempt_unix_ms: until.map(unix_ms),
-                    last_answer: last.map(|outcome| outcome.to_string()),
-                }
-            };
+        let show = |(place, state, attempts, until, last): (
+            usize,
+            _,
+            _,
+            Option<Instant>,
+            Option<&Arc<super::DeliveryOutcome>>,
+        )| {
+            ListedRecipient {
+                address: message
+                    .recipients
+                    .get(place)
+                    .map(|recipient| recipient.to.mailbox.to_string())
+                    .unwrap_or_default(),
+                state,
+                attempts,
+                next_attempt_unix_ms: until.map(unix_ms),
+                last_answer: last.map(|outcome| outcome.to_string()),
+            }
+        };
         Some(Listed {
             id: message.id.to_string(),
             owner: message.owner.to_string(),

@@ -58,7 +58,7 @@ pub(super) enum Recipients {
 
 /// Whether a recipient exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum Existence {
     Yes,
     /// It does not, and why.
     No(Box<str>),
@@ -78,10 +78,10 @@ impl Recipients {
     }
 
     /// Whether this one does.
-    pub(super) async fn find(&self, to: &RcptTo) -> Known {
+    pub(super) async fn find(&self, to: &RcptTo) -> Existence {
         let (local, domain) = (to.mailbox.local(), to.mailbox.domain());
         match self {
-            Recipients::Any => Known::Yes,
+            Recipients::Any => Existence::Yes,
             // In boxes: a connection that waits for its client should not be large for them.
             Recipients::File(file) => Box::pin(file.find(local, domain)).await,
             Recipients::Store(users) => Box::pin(users.find(local, domain)).await,

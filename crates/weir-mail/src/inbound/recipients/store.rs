@@ -5,7 +5,7 @@
 //! last ten seconds, so that a new user need not wait).
 
 use super::memory::{Memory, Remembering};
-use super::{Known, key, without_tag};
+use super::{Existence, key, without_tag};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -31,26 +31,26 @@ impl UserAddresses {
         UserAddresses { records, memory: Mutex::new(Memory::new(REMEMBERING)), begun: std::time::Instant::now() }
     }
 
-    pub(super) async fn find(&self, local: &str, domain: &str) -> Known {
+    pub(super) async fn find(&self, local: &str, domain: &str) -> Existence {
         let address = key(local, domain);
         if let Some(known) = self.memory().find(&address, self.now()) {
-            return known.map_or_else(Known::No, |()| Known::Yes);
+            return known.map_or_else(Existence::No, |()| Existence::Yes);
         }
         let found = self.ask(&address, without_tag(local).map(|local| key(local, domain))).await;
         match found {
             Ok(true) => {
                 self.memory().learn(&address, Ok(()), self.now());
-                Known::Yes
+                Existence::Yes
             }
             Ok(false) => {
                 let why: Box<str> = "no such recipient here".into();
                 self.memory().learn(&address, Err(why.clone()), self.now());
-                Known::No(why)
+                Existence::No(why)
             }
-            Err(_) if self.memory().was_there(&address, self.now()) => Known::Yes,
+            Err(_) if self.memory().was_there(&address, self.now()) => Existence::Yes,
             Err(error) => {
                 tracing::error!(%error, "a recipient cannot be looked up");
-                Known::NotNow("the recipient cannot be looked up now".into())
+                Existence::NotNow("the recipient cannot be looked up now".into())
             }
         }
     }

@@ -7,7 +7,7 @@
 use super::{HeldOperations, HeldSelection, ROWS_MAX, by_identity, nothing_held};
 use crate::mail_store;
 use crate::operations::{Actor, OperationError, plural};
-use crate::throttle::{Command, Done};
+use crate::throttle::{Done, ThrottleCommand};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,8 +97,8 @@ impl HeldOperations {
         for rows in rows.chunks(ENTRIES_MAX) {
             let entries = rows.iter().map(|row| row.entry).collect();
             let command = match decision {
-                Decision::Release | Decision::Trust => Command::Release(entries),
-                Decision::Delete => Command::Delete(entries),
+                Decision::Release | Decision::Trust => ThrottleCommand::Release(entries),
+                Decision::Delete => ThrottleCommand::Delete(entries),
             };
             let Done { going, dropped, .. } = self.throttling.command(identity, command).await?;
             sum.add(identity, rows, (going + dropped).min(rows.len()));

@@ -7,7 +7,7 @@ pub use decision::{Decision, HeldDone};
 
 use super::message_file::{header_of, message_id};
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{Backend, OperationError, Parts, UserOperations, names, when};
+use super::{Backend, OperationError, OperationsParts, UserOperations, names, when};
 use crate::throttle::{RELAY_SILENCE_NS, Throttling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -131,7 +131,7 @@ pub struct HeldOperations {
 }
 
 impl HeldOperations {
-    pub(super) fn new(parts: &Parts, users: &UserOperations) -> HeldOperations {
+    pub(super) fn new(parts: &OperationsParts, users: &UserOperations) -> HeldOperations {
         HeldOperations {
             records: parts.foundation.records.clone(),
             clock: Arc::clone(&parts.foundation.clock),

@@ -1,10 +1,10 @@
 //! What becomes of quarantined mail: what people decided is carried out, what is old is forgotten, digests are written.
 
-use super::{Quarantine, Shared};
-use crate::letter::{Letter, Origin, Part};
+use super::{Quarantine, QuarantineShared};
+use crate::letter::{Letter, LetterOrigin, LetterPart};
 use crate::mail_store::MailStoreError;
 use crate::pipeline::Transit;
-use crate::scan::decision::Queue;
+use crate::scan::decision::QuarantineQueue;
 use crate::scan::{Site, digest};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Quarantine {
     }
 
     async fn digests(&self) -> Result<(), RecordsError> {
-        let Shared { site, settings, hostname, next, .. } = &*self.shared;
+        let QuarantineShared { site, settings, hostname, next, .. } = &*self.shared;
         digest::write(site, settings, hostname, next).await
     }
 
@@ -127,13 +127,13 @@ impl Quarantine {
         let (Some(first), false) = (rows.first(), places.is_empty()) else { return Ok(None) };
         let mut released = store.letter(message).await?.for_places(places.iter().copied());
         // Mail from outside stays that: who signs it vouches for any forger. It has been held against its domains before.
-        if released.origin == Origin::Submitted {
-            released.origin = Origin::Released;
+        if released.origin == LetterOrigin::Submitted {
+            released.origin = LetterOrigin::Released;
         }
         released.client = None;
         // Its time to be delivered begins when it goes.
         released.at = wall_clock().0;
-        released.cleared = Some(Part { of: message.to_owned(), places: places.clone() });
+        released.cleared = Some(LetterPart { of: message.to_owned(), places: places.clone() });
         released.added = format!("{}{}", self.release_line(first), released.added);
         let id = store.put_back(message, &released).await?;
         store.memory.put_back(message, &places);
@@ -182,7 +182,7 @@ impl Quarantine {
     async fn too_much(&self) -> Result<Vec<String>, RecordsError> {
         let Site { records, relay, .. } = &self.shared.site;
         let mut totals = records.quarantine_totals(relay).await?;
-        totals.retain(|total| total.queue != Queue::Error.as_str());
+        totals.retain(|total| total.queue != QuarantineQueue::Error.as_str());
         totals.sort_by_key(|total| std::cmp::Reverse(total.bytes));
         let bytes: i64 = totals.iter().map(|total| total.bytes).sum();
         self.warn_of_much(bytes);

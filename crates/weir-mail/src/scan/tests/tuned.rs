@@ -50,7 +50,7 @@ async fn run(life: &Life, mail: &mut Mail, count: usize) -> Vec<(f64, f64)> {
         for chunk in (0..size).map(|_| mail.next()).collect::<Vec<_>>().chunks(50) {
             let mut writing = tokio::task::JoinSet::new();
             for (order, (gap, size)) in chunk.iter().copied().enumerate() {
-                let letter = letter(Origin::Submitted, &format!("user{}", order % 7), 1);
+                let letter = letter(LetterOrigin::Submitted, &format!("user{}", order % 7), 1);
                 let (spool, text) = (life.spool.clone(), body[..size.min(body.len())].to_owned());
                 writing.spawn(async move {
                     let mut draft = spool.draft().unwrap();
