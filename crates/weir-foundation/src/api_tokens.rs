@@ -235,14 +235,14 @@ impl ApiTokens {
     }
 
     async fn stored(&self) -> Result<Vec<Token>, OperationError> {
-        let text = self.records.kept(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
+        let text = self.records.values().get(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
         serde_json::from_str(&text).map_err(|error| OperationError::Failed(format!("the tokens: {error}")))
     }
 
     async fn keep_tokens(&self, mut tokens: Vec<Token>) -> Result<(), OperationError> {
         tokens.sort_by(|a, b| a.name.cmp(&b.name));
         let text = serde_json::to_string(&tokens).map_err(|error| OperationError::Failed(error.to_string()))?;
-        Ok(self.records.keep(SITE, KEPT, &text).await?)
+        Ok(self.records.values().set(SITE, KEPT, &text).await?)
     }
 }
 

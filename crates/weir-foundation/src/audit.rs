@@ -64,7 +64,7 @@ impl AuditTrail {
         tracing::info!(actor = actor.as_str(), action, subject, detail, "audit");
         let (actor, action, subject) = (actor.as_str().to_owned(), action.to_owned(), subject.to_owned());
         let line = AuditLine { at: (self.clock)().0 as i64, actor, action, subject, detail };
-        Ok(self.records.audit(&line).await?)
+        Ok(self.records.audit().write(&line).await?)
     }
 
     /// Writes a line whose words came from outside, such as the name of a login that failed.
@@ -79,19 +79,19 @@ impl AuditTrail {
         if !subject.is_empty() {
             names::login(subject)?;
         }
-        let lines = self.records.audit_trail(subject, most.clamp(1, LINES_MAX)).await?;
+        let lines = self.records.audit().trail(subject, most.clamp(1, LINES_MAX)).await?;
         Ok(lines.into_iter().map(AuditView::from).collect())
     }
 
     /// Lines after the one with this number, oldest first, each with its number.
     pub async fn after(&self, number: i64, most: i64) -> Result<Vec<(i64, AuditView)>, OperationError> {
-        let lines = self.records.audit_after(number, most.clamp(1, LINES_MAX)).await?;
+        let lines = self.records.audit().after(number, most.clamp(1, LINES_MAX)).await?;
         Ok(lines.into_iter().map(|(number, line)| (number, line.into())).collect())
     }
 
     /// The number of the newest line.
     pub async fn last_number(&self) -> Result<i64, OperationError> {
-        Ok(self.records.audit_last().await?)
+        Ok(self.records.audit().last().await?)
     }
 }
 

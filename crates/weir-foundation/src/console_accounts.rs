@@ -219,7 +219,7 @@ impl ConsoleAccounts {
         if let Some(account) = self.stored_accounts().await?.into_iter().find(|account| account.name == name) {
             return Ok(Some((known(account.role, &account.password, account.wants_code()), account.password)));
         }
-        let user = self.records.user(name).await?;
+        let user = self.records.users().find(name).await?;
         Ok(user.map(|user| (known(Role::User, &user.password, false), user.password)))
     }
 
@@ -237,14 +237,14 @@ impl ConsoleAccounts {
     }
 
     pub(crate) async fn stored_accounts(&self) -> Result<Vec<Account>, OperationError> {
-        let text = self.records.kept(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
+        let text = self.records.values().get(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
         serde_json::from_str(&text).map_err(|error| OperationError::Failed(format!("the console's accounts: {error}")))
     }
 
     pub(crate) async fn keep_accounts(&self, mut accounts: Vec<Account>) -> Result<(), OperationError> {
         accounts.sort_by(|a, b| a.name.cmp(&b.name));
         let text = serde_json::to_string(&accounts).map_err(|error| OperationError::Failed(error.to_string()))?;
-        Ok(self.records.keep(SITE, KEPT, &text).await?)
+        Ok(self.records.values().set(SITE, KEPT, &text).await?)
     }
 }
 

@@ -70,7 +70,7 @@ impl HeldMail {
         let messages: Vec<String> = self.shared.store.messages().await?.into_iter().collect();
         let mut strays = Vec::new();
         for some in messages.chunks(CHECKED_AT_ONCE) {
-            strays.extend(self.shared.records.held_strays(&self.shared.relay, some).await?);
+            strays.extend(self.shared.records.held().strays(&self.shared.relay, some).await?);
         }
         Ok(self.shared.store.set_aside(strays).await?)
     }
@@ -103,7 +103,7 @@ impl HeldMail {
 
     /// The places of a message's recipients that the records hold.
     pub async fn rows_of(&self, id: MessageId) -> Result<Vec<i64>, RecordsError> {
-        self.shared.records.held_places(&id.to_string()).await
+        self.shared.records.held().places(&id.to_string()).await
     }
 
     /// The file of a held message, for people to read.
@@ -122,9 +122,9 @@ impl HeldMail {
     /// taken up. How many there were.
     pub async fn drop_orphans(&self, throttling: &Throttling) -> Result<usize, RecordsError> {
         let HeldShared { records, relay, spool, .. } = &*self.shared;
-        let Some(seen) = records.relay_seen(relay).await? else { return Ok(0) };
+        let Some(seen) = records.relays().seen(relay).await? else { return Ok(0) };
         let mut dropped = 0;
-        for message in records.held_messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
+        for message in records.held().messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
             let spooled = message.parse().is_ok_and(|id| spool.contains(id));
             if spooled || self.shared.store.eml(&message).exists() {
                 continue;
@@ -134,13 +134,13 @@ impl HeldMail {
                 "entries of a mail that was never acknowledged are dropped; its sender still has it"
             );
             let filter = HeldFilter { message: message.clone(), ..HeldFilter::default() };
-            for row in records.held(&filter, i64::MAX).await? {
+            for row in records.held().list(&filter, i64::MAX).await? {
                 match throttling.command(&row.identity, ThrottleCommand::Delete(vec![row.entry])).await {
                     Ok(_) => dropped += 1,
                     Err(error) => tracing::error!(message, %error, "an entry without a message stays"),
                 }
             }
-            records.held_strike(&message).await?;
+            records.held().strike(&message).await?;
         }
         Ok(dropped)
     }
@@ -153,7 +153,10 @@ impl HeldMail {
         loop {
             let now = clock();
             if said_alive.is_none_or(|at: Instant| now.since(at) >= ALIVE_EVERY) {
-                report("say that it is alive", self.shared.records.relay_alive(&self.shared.relay, now.0 as i64).await);
+                report(
+                    "say that it is alive",
+                    self.shared.records.relays().alive(&self.shared.relay, now.0 as i64).await,
+                );
                 said_alive = Some(now);
             }
             report("drain", self.drain(&throttling, now).await);
@@ -175,7 +178,7 @@ impl HeldMail {
 
     /// Lets go what is due.
     async fn drain(&self, throttling: &Throttling, now: Instant) -> Result<(), RecordsError> {
-        let due = self.shared.records.throttles_due(now.0 as i64, AT_ONCE_MAX).await?;
+        let due = self.shared.records.throttles().due(now.0 as i64, AT_ONCE_MAX).await?;
         let commands = due.iter().map(|identity| throttling.command(identity, ThrottleCommand::Drain));
         for (identity, done) in due.iter().zip(futures_in_turn(commands).await) {
             if let Err(error) = done {
@@ -201,7 +204,7 @@ impl HeldMail {
         after: &str,
         until: std::time::Instant,
     ) -> Result<Option<String>, RecordsError> {
-        let rows = self.shared.records.held_decided(&self.shared.relay, after, AT_ONCE_MAX).await?;
+        let rows = self.shared.records.held().decided(&self.shared.relay, after, AT_ONCE_MAX).await?;
         let mut last = None;
         for rows in rows.chunk_by(|a, b| a.message == b.message) {
             let (message, now) = (&rows[0].message, std::time::Instant::now());
@@ -229,9 +232,9 @@ impl HeldMail {
             }
         }
         let done: Vec<(String, i64)> = rows.iter().map(|row| (row.identity.clone(), row.entry)).collect();
-        self.shared.records.held_done(&done).await?;
+        self.shared.records.held().done(&done).await?;
         memory.settled(message, &going);
-        if self.shared.records.held_of_message(message).await? == 0 {
+        if self.shared.records.held().of_message(message).await? == 0 {
             self.shared.store.forget(message);
         }
         Ok(())
@@ -256,7 +259,7 @@ impl HeldMail {
     }
 
     async fn until_next(&self, now: Instant) -> Duration {
-        match self.shared.records.throttles_next_deadline().await {
+        match self.shared.records.throttles().next_deadline().await {
             Ok(Some(at)) => Instant(at as u64).since(now).clamp(Duration::from_millis(5), LOOK_EVERY),
             _ => LOOK_EVERY,
         }

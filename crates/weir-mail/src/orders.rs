@@ -59,7 +59,7 @@ impl Orders<'_> {
     /// The mail of these orders is taken: their addresses are no longer good. What was done, for its sender.
     pub(crate) async fn use_up(&self, done: Done) -> Result<Reply, Reply> {
         for digest in &done.digests {
-            self.records.token_use(digest, self.now.0 as i64).await.map_err(|error| {
+            self.records.tokens().redeem(digest, self.now.0 as i64).await.map_err(|error| {
                 tracing::error!(%error, "an order by mail was carried out, and its address is still good");
                 not_now()
             })?;
@@ -70,7 +70,7 @@ impl Orders<'_> {
     async fn carry_out_one(&self, digest: &str) -> Result<Reply, Reply> {
         let (action, identity) = self.purpose(digest).await?;
         let filter = HeldFilter { identity: identity.clone(), ..HeldFilter::default() };
-        let rows = self.records.held(&filter, ENTRIES_MAX).await.map_err(|_| not_now())?;
+        let rows = self.records.held().list(&filter, ENTRIES_MAX).await.map_err(|_| not_now())?;
         let entries = rows.iter().map(|row| row.entry).collect();
         let (command, what) = match action {
             Action::Release => (ThrottleCommand::Release(entries), "held.release"),
@@ -81,7 +81,9 @@ impl Orders<'_> {
         let detail = format!("{} go, {} deleted, by a crafted mail", done.going, done.dropped);
         let said = format!("done for {identity}: {detail}");
         let (at, actor, action) = (self.now.0 as i64, "crafted mail".into(), what.into());
-        if let Err(error) = self.records.audit(&AuditLine { at, actor, action, subject: identity, detail }).await {
+        if let Err(error) =
+            self.records.audit().write(&AuditLine { at, actor, action, subject: identity, detail }).await
+        {
             tracing::error!(%error, said, "an order by mail was carried out and could not be audited");
         }
         Ok(Reply::new(250, Status(2, 0, 0), said))
@@ -89,7 +91,7 @@ impl Orders<'_> {
 
     /// What a token is for, and whose mail it is about.
     async fn purpose(&self, digest: &str) -> Result<(Action, String), Reply> {
-        let purpose = self.records.token_purpose(digest, self.now.0 as i64).await.map_err(|_| not_now())?;
+        let purpose = self.records.tokens().purpose(digest, self.now.0 as i64).await.map_err(|_| not_now())?;
         let known = purpose.as_deref().and_then(Action::of_purpose);
         known.map(|(action, identity)| (action, identity.to_owned())).ok_or_else(no_longer_good)
     }

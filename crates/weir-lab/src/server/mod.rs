@@ -243,7 +243,7 @@ impl Server {
         }
         loop {
             let address = self.registry.registered_address(peer.identity.id()).unwrap_or(peer.address).to_string();
-            let _ = self.node.records().lab_seen(&row(&peer.identity, peer.key, &address)).await;
+            let _ = self.node.records().lab_nodes().seen(&row(&peer.identity, peer.key, &address)).await;
             tokio::time::sleep(SEEN_EVERY).await;
         }
     }
@@ -284,7 +284,7 @@ impl Server {
     /// How long a sample is that a machine outside works on; none if it was not given that.
     async fn size_of_given(&self, peer: &Peer, hash: SampleHash) -> Option<u64> {
         let name = &peer.identity.name;
-        let given = self.node.records().lab_works_on(name, &hash.to_string()).await.ok()?;
+        let given = self.node.records().lab_nodes().works_on(name, &hash.to_string()).await.ok()?;
         if given.is_none() && self.registry.reports.is_due(peer.identity.id(), Report::Curious) {
             tracing::warn!(name, %hash, "a machine outside wants a sample that it was not given");
         }

@@ -72,13 +72,13 @@ impl Accounts {
     /// The login that a peer means who vouches for `name`. It hands on what the client typed, and `ANN` must not have another throttle
     /// than `ann`: what is not in the records as it stands is meant in small letters.
     pub async fn spelled(&self, name: &str) -> Result<String, RecordsError> {
-        let known = self.records.user(name).await?;
+        let known = self.records.users().find(name).await?;
         Ok(if known.is_some() { name.to_owned() } else { name.to_lowercase() })
     }
 
     /// A user by name. Where Dovecot has the users, a name that is not in the records is a guest's.
     pub async fn user(&self, name: &str) -> Result<Option<UserRow>, RecordsError> {
-        let known = self.records.user(name).await?;
+        let known = self.records.users().find(name).await?;
         Ok(known.or_else(|| self.dovecot.as_ref().map(|_| guest(name))))
     }
 
@@ -89,7 +89,7 @@ impl Accounts {
         if self.strangers.has(name, now) {
             return Ok(None);
         }
-        let known = self.records.user(name).await?;
+        let known = self.records.users().find(name).await?;
         if known.is_none() {
             self.strangers.note(name, now);
         }
@@ -104,7 +104,7 @@ impl Accounts {
             // As Dovecot writes it: `Ann` and `ann` may be one user there, with one lock and one throttle here.
             return Ok(self.user(&name).await?);
         }
-        let user = self.records.user(name).await?;
+        let user = self.records.users().find(name).await?;
         // A name that does not exist costs the same time as one that does.
         let stored = user.as_ref().map(|user| user.password.as_str());
         let right = self.passwords.verify(name, password, stored, from).await?;
@@ -118,7 +118,7 @@ impl Accounts {
         if self.learn_only {
             return Login::Right(Box::new(user));
         }
-        match self.records.throttle(&user.name).await {
+        match self.records.throttles().find(&user.name).await {
             Err(error) => Login::Unavailable(error.to_string()),
             Ok(Some(throttle)) if throttle.stopped_at.is_some() && user.profile != "exempt" => Login::Locked(format!(
                 "the account is stopped: {} recipients wait for your decision after unusual mail; see the notice at your \

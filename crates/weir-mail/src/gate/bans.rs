@@ -100,7 +100,7 @@ impl KeptBans {
     }
 
     async fn read(&self) -> Result<Vec<StoredBan>, RecordsError> {
-        let text = self.records.kept(&self.relay, self.name).await?.unwrap_or_else(|| "[]".to_owned());
+        let text = self.records.values().get(&self.relay, self.name).await?.unwrap_or_else(|| "[]".to_owned());
         serde_json::from_str(&text).map_err(|error| RecordsError::Corrupt(error.to_string()))
     }
 
@@ -110,7 +110,7 @@ impl KeptBans {
         let offenders = self.registry.offenders(KEPT_MAX, time);
         let kept: Vec<StoredBan> = offenders.iter().map(|offender| StoredBan::new(offender, now)).collect();
         let text = serde_json::to_string(&kept).unwrap_or_else(|_| "[]".to_owned());
-        let written = self.records.keep(&self.relay, self.name, &text).await;
+        let written = self.records.values().set(&self.relay, self.name, &text).await;
         if let Err(error) = &written {
             tracing::warn!(%error, name = self.name, "bans of addresses are not written; a restart would forget them");
         }
@@ -203,14 +203,14 @@ mod tests {
         let bans = life(&records, later + SmtpLimits::default().ban_longest.as_secs() * 2, 0);
         bans.take_up().await;
         assert!(bans.write().await);
-        assert_eq!(records.kept("r1", "bans.submission").await.unwrap().as_deref(), Some("[]"));
+        assert_eq!(records.values().get("r1", "bans.submission").await.unwrap().as_deref(), Some("[]"));
     }
 
     #[tokio::test]
     async fn what_no_weir_wrote_is_not_taken_up() {
         let home = tempfile::tempdir().unwrap();
         let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
-        records.keep("r1", "bans.submission", "{\"address\": 7}").await.unwrap();
+        records.values().set("r1", "bans.submission", "{\"address\": 7}").await.unwrap();
         let bans = life(&records, 1_000_000, 0);
         bans.take_up().await;
         assert_eq!(bans.registry.offenders(9, Instant::ZERO), []);

@@ -36,11 +36,11 @@ impl NoticeWriter {
         let now = (self.clock)();
         let before = now.0.saturating_sub(self.settings.digest_every.as_nanos() as u64);
         // Before it is written: a kill in between loses a digest, and does not repeat it.
-        if self.records.take_turn("", KEPT, before as i64, now.0 as i64).await?.is_none() {
+        if self.records.values().take_turn("", KEPT, before as i64, now.0 as i64).await?.is_none() {
             return Ok(());
         }
-        let busy = self.records.throttles_busy(READ_MAX as i64).await?;
-        let learned = self.records.learned((now.0 / DAY_NS) as i64 - 1).await?;
+        let busy = self.records.throttles().busy(READ_MAX as i64).await?;
+        let learned = self.records.throttles().learned((now.0 / DAY_NS) as i64 - 1).await?;
         let digest = Digest::new(&busy, &learned, now);
         if digest.is_empty() {
             return Ok(());

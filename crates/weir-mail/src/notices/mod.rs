@@ -116,9 +116,15 @@ impl NoticeWriter {
     /// Returns when the mails are in the spool.
     async fn tell(&self, event: &NoticeEvent) {
         let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
-        let held = self.records.held(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
-        let count =
-            self.records.throttle(&event.identity).await.ok().flatten().map_or(held.len() as i64, |row| row.held);
+        let held = self.records.held().list(&filter, NAMED_MAX as i64 + 1).await.unwrap_or_default();
+        let count = self
+            .records
+            .throttles()
+            .find(&event.identity)
+            .await
+            .ok()
+            .flatten()
+            .map_or(held.len() as i64, |row| row.held);
         let words = Words { event, held: &held, count, now: Date::new((self.clock)()) };
         if let Some(calls) = &self.calls {
             calls.add(words.json());
@@ -126,7 +132,7 @@ impl NoticeWriter {
         for to in [&event.contact, &self.settings.admin].into_iter().filter(|to| !to.is_empty()) {
             self.write_at_last(&words, to).await;
         }
-        if let Err(error) = self.records.throttle_told(&event.identity, event.kind as i64).await {
+        if let Err(error) = self.records.throttles().told(&event.identity, event.kind as i64).await {
             tracing::warn!(%error, "a notice may be sent again after a restart");
         }
     }
@@ -165,7 +171,9 @@ impl NoticeWriter {
             return console.to_owned();
         }
         let fresh = weir_store::hex(&weir_foundation::random::random::<32>());
-        let Ok(secret) = self.records.secret(own_link::SECRET, &fresh).await else { return console.to_owned() };
+        let Ok(secret) = self.records.secrets().find_or_set(own_link::SECRET, &fresh).await else {
+            return console.to_owned();
+        };
         let until_s = (self.clock)().0 / 1_000_000_000 + own_link::GOOD_FOR_S;
         let owner = Owner { identity: &event.identity, contact: &event.contact };
         format!("{console}/link/{}", own_link::key(&secret, owner, until_s))
@@ -176,7 +184,7 @@ impl NoticeWriter {
         let now = (self.clock)().0 as i64;
         let token = crafted::new_token()?;
         let expires = now.saturating_add(crafted::GOOD_FOR_NS);
-        let kept = self.records.token_add(&crafted::digest(&token), &action.purpose(identity), expires, now).await;
+        let kept = self.records.tokens().add(&crafted::digest(&token), &action.purpose(identity), expires, now).await;
         kept.is_ok().then(|| action.address(&token, &self.settings.hostname))
     }
 }

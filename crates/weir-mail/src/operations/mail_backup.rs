@@ -66,7 +66,7 @@ async fn strike_out(
     restored: &mut RestoredMail,
 ) -> Result<(), OperationError> {
     let records = Records::sqlite(&folder.records()).await?;
-    let rows = records.held(&HeldFilter::default(), i64::MAX).await?;
+    let rows = records.held().list(&HeldFilter::default(), i64::MAX).await?;
     let lost = |message: &str| !in_transit.contains(message) && !folder.held().join(format!("{message}.eml")).exists();
     let gone: Vec<_> = rows.iter().filter(|row| lost(&row.message)).collect();
     let mut entries = BTreeMap::<&str, Vec<i64>>::new();
@@ -76,9 +76,9 @@ async fn strike_out(
         throttling.command(identity, ThrottleCommand::Delete(entries)).await?;
     }
     // Both those just struck out and those decided while the backup was made.
-    let decided = records.held_decided(relay, "", i64::MAX).await?;
+    let decided = records.held().decided(relay, "", i64::MAX).await?;
     let decided = decided.into_iter().filter(|row| lost(&row.message)).map(|row| (row.identity, row.entry));
-    records.held_done(&decided.collect::<Vec<_>>()).await?;
+    records.held().done(&decided.collect::<Vec<_>>()).await?;
     records.close().await;
     restored.held_recipients = rows.len() - gone.len();
     restored.struck_out = gone.len();

@@ -159,7 +159,7 @@ impl QuarantineOperations {
 
     /// How much is in each quarantine.
     pub async fn totals(&self) -> Result<Vec<QuarantineTotal>, OperationError> {
-        Ok(self.records.quarantine_totals("").await?)
+        Ok(self.records.quarantine().totals("").await?)
     }
 
     /// Quarantined mail of a selection; everything, if it is empty.
@@ -279,9 +279,9 @@ impl QuarantineOperations {
                 ),
             })
             .collect();
-        self.records.audit_all(&lines).await?;
+        self.records.audit().write_all(&lines).await?;
         let keys: Vec<(String, i64)> = rows.iter().map(|row| (row.message.clone(), row.place)).collect();
-        done.recipients += self.records.quarantine_decide(&keys, fate, actor.as_str()).await? as usize;
+        done.recipients += self.records.quarantine().decide(&keys, fate, actor.as_str()).await? as usize;
         done.messages.extend(lines.into_iter().map(|line| line.subject));
         Ok(())
     }
@@ -310,12 +310,12 @@ impl QuarantineOperations {
             text: text.chars().take(TEXT_MAX).collect(),
         };
         if messages.is_empty() {
-            return Ok(self.records.quarantine(&filter, most).await?);
+            return Ok(self.records.quarantine().list(&filter, most).await?);
         }
         let mut found = Quarantined::default();
         for message in messages {
             filter.message = message_id(message)?.to_string();
-            let Quarantined { rows, more } = self.records.quarantine(&filter, 1).await?;
+            let Quarantined { rows, more } = self.records.quarantine().list(&filter, 1).await?;
             found.rows.extend(rows);
             found.more |= more;
             if found.rows.len() > ROWS_MAX {

@@ -146,7 +146,7 @@ impl ScanRuleOperations {
 
     /// All rules that people made, in order of number.
     pub async fn list(&self) -> Result<Vec<RuleView>, OperationError> {
-        Ok(self.records.rules().await?.into_iter().map(RuleView::from).collect())
+        Ok(self.records.rules().all().await?.into_iter().map(RuleView::from).collect())
     }
 
     /// One rule.
@@ -158,11 +158,11 @@ impl ScanRuleOperations {
     pub async fn add(&self, new: NewRule, actor: &Actor) -> Result<RuleView, OperationError> {
         let _changing = self.changing.lock().await;
         let row = self.checked(new, actor).await?;
-        let number = self.records.rule_add(&row).await?.ok_or_else(|| {
+        let number = self.records.rules().add(&row).await?.ok_or_else(|| {
             OperationError::conflict("this content is blocked already", "`weir scan rules list` shows by which rule")
         })?;
         if let Err(error) = self.bring_into_force().await {
-            self.records.rule_remove(number).await?;
+            self.records.rules().remove(number).await?;
             return Err(error);
         }
         let view = RuleView::from(RuleRow { id: number, rule: row });
@@ -175,9 +175,9 @@ impl ScanRuleOperations {
     pub async fn remove(&self, number: &str, actor: &Actor) -> Result<RuleView, OperationError> {
         let _changing = self.changing.lock().await;
         let row = self.row(number).await?;
-        self.records.rule_remove(row.id).await?;
+        self.records.rules().remove(row.id).await?;
         if let Err(error) = self.bring_into_force().await {
-            self.records.rule_restore(&row).await?;
+            self.records.rules().restore(&row).await?;
             return Err(error);
         }
         let view = RuleView::from(row);
@@ -191,7 +191,7 @@ impl ScanRuleOperations {
             OperationError::unknown(format!("there is no rule {shown:?}"), "`weir scan rules list` shows all")
         };
         let number: i64 = number.parse().map_err(|_| unknown())?;
-        self.records.rules().await?.into_iter().find(|row| row.id == number).ok_or_else(unknown)
+        self.records.rules().all().await?.into_iter().find(|row| row.id == number).ok_or_else(unknown)
     }
 
     /// At rest there is nobody to tell: the next start reads them.
@@ -204,7 +204,7 @@ impl ScanRuleOperations {
 
     async fn checked(&self, new: NewRule, actor: &Actor) -> Result<Row, OperationError> {
         let about = line(&new.about)?;
-        let rules = self.records.rules().await?;
+        let rules = self.records.rules().all().await?;
         let (kind, content) = match (new.sha256.trim(), new.yara.trim()) {
             (hash, "") if !hash.is_empty() => ("hash", sha256(hash)?),
             ("", text) if !text.is_empty() => {

@@ -138,7 +138,7 @@ impl TraceOperations {
             ..MailTrace::default()
         };
         for message in &messages {
-            let audit = self.records.audit_trail(message, AUDIT_MAX).await?;
+            let audit = self.records.audit().trail(message, AUDIT_MAX).await?;
             trace.lines.extend(audit.iter().map(TraceLine::of_audit));
             trace.now.extend(self.whereabouts(message).await?);
         }

@@ -87,6 +87,6 @@ impl ScanShared {
         let (actor, detail) = (by.to_owned(), words.to_owned());
         let (action, subject) = ("feeds.tune".to_owned(), self.site.relay.clone());
         let line = AuditLine { at: weir_foundation::clock::wall_clock().0 as i64, actor, action, subject, detail };
-        self.site.records.audit(&line).await
+        self.site.records.audit().write(&line).await
     }
 }

@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Takes the rules of the records into force. A rule that does not compile any more is left out, and the log says so.
 pub async fn adopt_rules(records: &Records, inspectors: &[Arc<dyn Inspector>]) -> Result<(), AdoptError> {
-    let mut made = made(&records.rules().await?);
+    let mut made = made(&records.rules().all().await?);
     let Err(problem) = adopted(inspectors, &made).await else { return Ok(()) };
     let (all, rules) = (made.rules.len(), std::mem::take(&mut made.rules));
     // Each by itself, which may take a while: not on a thread that serves.
@@ -75,7 +75,7 @@ pub(super) async fn follow(shared: Arc<ScanShared>) {
     }
     let mut known = None;
     loop {
-        if let Ok(revision) = shared.site.records.rules_revision().await
+        if let Ok(revision) = shared.site.records.rules().revision().await
             && known != Some(revision)
         {
             match shared.adopt_rules().await {

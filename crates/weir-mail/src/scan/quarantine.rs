@@ -148,7 +148,7 @@ impl Quarantine {
     pub(super) async fn prepare(&self) {
         let Site { records, relay, .. } = &self.shared.site;
         let files = self.shared.store.messages().await;
-        let messages = match records.quarantine_messages(relay).await {
+        let messages = match records.quarantine().messages(relay).await {
             Ok(messages) => messages,
             Err(error) => return tracing::error!(%error, "quarantined mail could not be held against the records"),
         };
@@ -270,10 +270,11 @@ impl Quarantine {
     /// Writes mail down, the rows last: from then on people can decide.
     async fn write_rows(&self, taken: &[Taken]) {
         let records = &self.shared.site.records;
+        let (audit, quarantine) = (records.audit(), records.quarantine());
         let lines: Vec<AuditLine> = taken.iter().map(audit_line).collect();
         let rows: Vec<QuarantineRow> = taken.iter().flat_map(|taken| self.rows(taken)).collect();
-        at_last(|| records.audit_all(&lines)).await;
-        at_last(|| records.quarantine_add(&rows)).await;
+        at_last(|| audit.write_all(&lines)).await;
+        at_last(|| quarantine.add(&rows)).await;
     }
 
     fn rows(&self, (kept, letter): &Taken) -> Vec<QuarantineRow> {

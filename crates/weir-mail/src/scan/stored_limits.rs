@@ -17,7 +17,7 @@ const KEPT: &str = "scan.limits";
 pub(super) async fn store_limits(site: &Site, limits: &[u64], configured: &[u64]) -> Result<(), RecordsError> {
     let stored = Stored { limits: limits.to_vec(), configured: configured.to_vec() };
     let text = serde_json::to_string(&stored).unwrap_or_default();
-    site.records.keep(&site.relay, KEPT, &text).await
+    site.records.values().set(&site.relay, KEPT, &text).await
 }
 
 /// Limits that tuning found in an earlier life of this relay; nothing if the configuration was changed since.
@@ -26,7 +26,7 @@ pub async fn stored_limits(
     relay: &str,
     configured: &Limits,
 ) -> Result<Option<Limits>, RecordsError> {
-    let text = records.kept(relay, KEPT).await?;
+    let text = records.values().get(relay, KEPT).await?;
     let stored = text.and_then(|text| serde_json::from_str::<Stored>(&text).ok());
     let stored = stored.filter(|stored| stored.configured == configured.bytes());
     Ok(stored.and_then(|stored| Limits::new(stored.limits).ok()))

@@ -204,7 +204,7 @@ impl Life {
     }
 
     async fn rows(&self) -> Vec<QuarantineRow> {
-        self.records.quarantine(&QuarantineFilter::default(), 10_000).await.unwrap().rows
+        self.records.quarantine().list(&QuarantineFilter::default(), 10_000).await.unwrap().rows
     }
 
     /// Waits until the spool is empty.
@@ -274,7 +274,7 @@ async fn clean_mail_goes_on_with_a_header_and_the_rest_is_kept() {
     assert!(verdict.contains("Eicar"), "{verdict}");
     let text = std::fs::read_to_string(folder.path().join(format!("quarantine/{virus}.eml"))).unwrap();
     assert_eq!(text, "virus body");
-    let trail = life.records.audit_trail(&virus.to_string(), 9).await.unwrap();
+    let trail = life.records.audit().trail(&virus.to_string(), 9).await.unwrap();
     assert_eq!(trail.iter().map(|line| line.action.as_str()).collect::<Vec<_>>(), ["quarantine.virus"]);
     assert_eq!(life.stage.shared.state().figures.counts, Counts { arrived: 3, passed: 1, quarantined: 2, failed: 0 });
     life.pipeline.stop(Duration::from_secs(5)).await;

@@ -112,7 +112,7 @@ impl Submission {
 
     /// Tells people what a former life decided and did not live to tell.
     pub async fn tell_untold(&self) {
-        let untold = match self.shared.records.throttles_untold(UNTOLD_MAX).await {
+        let untold = match self.shared.records.throttles().untold(UNTOLD_MAX).await {
             Ok(untold) => untold,
             Err(error) => return tracing::error!(%error, "notices that a kill cut off cannot be looked up"),
         };

@@ -31,7 +31,7 @@ impl Submission {
     }
 
     pub(super) async fn check_stop(&self, identity: &str) -> Result<(), Reply> {
-        match self.shared.records.throttle(identity).await {
+        match self.shared.records.throttles().find(identity).await {
             Ok(Some(row)) if row.stopped_at.is_some() => Err(self.stopped_reply(identity)),
             Ok(_) => Ok(()),
             Err(error) => {

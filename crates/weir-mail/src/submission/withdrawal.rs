@@ -38,11 +38,11 @@ impl Submission {
         // A commit that is still under way holds the lock on this throttle; whoever has it next sees what became of it.
         throttling.command(identity, ThrottleCommand::Drain).await?;
         let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
-        let entries: Vec<i64> = records.held(&filter, i64::MAX).await?.iter().map(|row| row.entry).collect();
+        let entries: Vec<i64> = records.held().list(&filter, i64::MAX).await?.iter().map(|row| row.entry).collect();
         if !entries.is_empty() {
             throttling.command(identity, ThrottleCommand::Delete(entries)).await?;
         }
-        records.held_strike(&filter.message).await?;
+        records.held().strike(&filter.message).await?;
         Ok(())
     }
 }

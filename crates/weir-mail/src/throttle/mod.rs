@@ -119,6 +119,7 @@ async fn decide(records: &Records, now: Instant, batch: &[Request]) -> Result<Ve
     row_of.values_mut().enumerate().for_each(|(index, row)| *row = index);
     let absent = absent_entries(records, now, &identities).await?;
     records
+        .throttles()
         .decide(&identities, |rows| {
             let mut changes = Changes::default();
             let absent = (0..rows.len()).map(|row| absent.get(row).map_or(&[][..], Vec::as_slice));
@@ -148,13 +149,13 @@ async fn absent_entries(
     if !records.is_shared() {
         return Ok(Vec::new());
     }
-    let silent = records.relays_silent_since((now.0 as i64).saturating_sub(RELAY_SILENCE_NS)).await?;
+    let silent = records.relays().silent_since((now.0 as i64).saturating_sub(RELAY_SILENCE_NS)).await?;
     if silent.is_empty() {
         return Ok(Vec::new());
     }
     let mut absent = Vec::with_capacity(identities.len());
     for identity in identities {
-        let entries = records.held_entries_of_relays(identity, &silent).await?;
+        let entries = records.held().entries_of_relays(identity, &silent).await?;
         absent.push(entries.into_iter().map(|entry| EntryId(entry as u64)).collect());
     }
     Ok(absent)

@@ -106,7 +106,7 @@ impl Gate {
         let (spool, _) = Spool::open(folder.path().join("spool"), options).unwrap();
         let records = Records::sqlite(&folder.path().join("records.db")).await.unwrap();
         for (name, addresses) in &plan.users {
-            assert!(records.user_add(&user(name, addresses)).await.unwrap());
+            assert!(records.users().add(&user(name, addresses)).await.unwrap());
         }
         let (gone, alarms) = (Gone::default(), Arc::<Mutex<Vec<Alarm>>>::default());
         let mut pipeline = Pipeline::ending_in(gone.clone());

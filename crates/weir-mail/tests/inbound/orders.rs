@@ -11,12 +11,12 @@ const TEXT: &str = "Subject: yes\r\n\r\nplease";
 async fn order(gate: &Gate, action: Action) -> String {
     gate.throttling.submit(mail("ann", &Recipients { first: 0, count: 17 }, "m1", "r1")).await.unwrap();
     let token = crafted::new_token().unwrap();
-    gate.records.token_add(&crafted::digest(&token), &action.purpose("ann"), i64::MAX, 0).await.unwrap();
+    gate.records.tokens().add(&crafted::digest(&token), &action.purpose("ann"), i64::MAX, 0).await.unwrap();
     action.address(&token, "mx.example.org")
 }
 
 async fn waiting(gate: &Gate) -> usize {
-    gate.records.held(&HeldFilter::default(), 99).await.unwrap().len()
+    gate.records.held().list(&HeldFilter::default(), 99).await.unwrap().len()
 }
 
 #[tokio::test]

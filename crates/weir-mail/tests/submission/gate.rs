@@ -91,8 +91,8 @@ impl Gate {
         let records = Records::sqlite(&folder.join("records.db")).await.unwrap();
         let (gone, throttling) = (Gone::default(), Throttling::start(records.clone(), clock.clone()));
         let passwords = Passwords::new(2, [1; 32]).unwrap();
-        if records.user("ann").await.unwrap().is_none() {
-            records.user_add(&ann(passwords.hash("secret").await.unwrap())).await.unwrap();
+        if records.users().find("ann").await.unwrap().is_none() {
+            records.users().add(&ann(passwords.hash("secret").await.unwrap())).await.unwrap();
         }
         let pipeline = Pipeline::ending_in(gone.clone());
         let held = HeldMail::new(folder.join("held"), "r1", spool.clone(), records.clone(), pipeline.clone());

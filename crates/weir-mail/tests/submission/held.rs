@@ -33,7 +33,7 @@ async fn a_worm_is_stopped_and_people_decide() {
     assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
     let locked = gate.client().await.login("ann", "secret").await;
     assert!(locked.starts_with("535 5.7.1 the account is stopped: 21 recipients wait"), "{locked}");
-    assert_eq!(gate.records.held(&HeldFilter::default(), 99).await.unwrap().len(), 21);
+    assert_eq!(gate.records.held().list(&HeldFilter::default(), 99).await.unwrap().len(), 21);
     assert_eq!(std::fs::read_dir(folder.path().join("held")).unwrap().count(), 42, "an .eml and a .json each");
     // Three notices to two people, besides the one mail that went.
     tokio::time::timeout(Duration::from_secs(10), async {
@@ -50,7 +50,7 @@ async fn a_worm_is_stopped_and_people_decide() {
         .split_whitespace()
         .find_map(|word| word.strip_prefix("https://console.example.org/link/"))
         .expect("a link");
-    let secret = gate.records.secret_if_any(own_link::SECRET).await.unwrap().expect("a secret");
+    let secret = gate.records.secrets().find(own_link::SECRET).await.unwrap().expect("a secret");
     let who = Owner { identity: "ann", contact: "ann@elsewhere.example" };
     let now_s = gate.now.load(Ordering::SeqCst) / 1_000_000_000;
     assert!(own_link::is_good(&secret, link, who, now_s) && !own_link::is_good(&secret, link, who, now_s + 8 * 86_400));
@@ -80,7 +80,7 @@ async fn an_order_is_good_until_its_mail_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let gate = Gate::start(folder.path()).await;
     let (token, now) = (crafted::new_token().unwrap(), gate.now.load(Ordering::SeqCst) as i64);
-    gate.records.token_add(&crafted::digest(&token), &Action::Delete.purpose("bob"), now + 1, now).await.unwrap();
+    gate.records.tokens().add(&crafted::digest(&token), &Action::Delete.purpose("bob"), now + 1, now).await.unwrap();
     let order = Action::Delete.address(&token, "mail.example.org");
     let mut client = gate.ann().await;
     for n in 1..3 {
@@ -159,10 +159,10 @@ async fn a_disk_that_fails_leaves_nothing_behind() {
     let reply = client.mail("ann@example.org", &to, TEXT).await;
     assert!(reply.starts_with("452 4.3.1 the message could not be made safe"), "{reply}");
     // The refusal does not wait for it.
-    while !gate.records.held_messages_since("r1", 0).await.unwrap().is_empty() {
+    while !gate.records.held().messages_since("r1", 0).await.unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(gate.records.throttle("ann").await.unwrap().unwrap().held, 0);
+    assert_eq!(gate.records.throttles().find("ann").await.unwrap().unwrap().held, 0);
     assert_eq!(gate.spool.stats().messages, gate.gone.letters.lock().unwrap().len(), "only the notice");
     assert!(client.mail("ann@example.org", &letter_to(0), TEXT).await.starts_with("250 "), "the next one is taken");
 }

@@ -56,11 +56,11 @@ impl UserAddresses {
     }
 
     async fn ask(&self, address: &str, untagged: Option<String>) -> Result<bool, RecordsError> {
-        if self.records.is_address_of_user(address).await? {
+        if self.records.users().has_address(address).await? {
             return Ok(true);
         }
         match untagged {
-            Some(address) => self.records.is_address_of_user(&address).await,
+            Some(address) => self.records.users().has_address(&address).await,
             None => Ok(false),
         }
     }

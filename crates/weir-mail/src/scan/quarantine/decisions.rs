@@ -55,7 +55,7 @@ impl Quarantine {
         let Site { records, relay, .. } = &self.shared.site;
         let mut after = String::new();
         loop {
-            let mut rows = records.quarantine_decided(relay, &after, AT_ONCE_MAX).await?;
+            let mut rows = records.quarantine().decided(relay, &after, AT_ONCE_MAX).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after.clone_from(&last.message);
             let now = Instant::now();
@@ -100,7 +100,7 @@ impl Quarantine {
             }
         }
         let places: Vec<i64> = rows.iter().map(|row| row.place).collect();
-        let left = self.shared.site.records.quarantine_done(message, &places).await;
+        let left = self.shared.site.records.quarantine().done(message, &places).await;
         self.send(released);
         let left = left?;
         store.memory.settled(message, &places_of(rows));
@@ -173,7 +173,7 @@ impl Quarantine {
         let Site { records, relay, .. } = &self.shared.site;
         let keep_for = u64::try_from(self.shared.settings.keep_for.as_nanos()).unwrap_or(u64::MAX);
         let too_old = wall_clock().0.saturating_sub(keep_for) as i64;
-        let oldest = records.quarantine_oldest(relay, "", AT_ONCE_MAX).await?;
+        let oldest = records.quarantine().oldest(relay, "", AT_ONCE_MAX).await?;
         Ok(oldest.into_iter().take_while(|(_, _, at)| *at <= too_old).map(|(message, ..)| message).collect())
     }
 
@@ -181,7 +181,7 @@ impl Quarantine {
     /// does not count and stays for its time: nobody has looked at it, and it may be anything.
     async fn too_much(&self) -> Result<Vec<String>, RecordsError> {
         let Site { records, relay, .. } = &self.shared.site;
-        let mut totals = records.quarantine_totals(relay).await?;
+        let mut totals = records.quarantine().totals(relay).await?;
         totals.retain(|total| total.queue != QuarantineQueue::Error.as_str());
         totals.sort_by_key(|total| std::cmp::Reverse(total.bytes));
         let bytes: i64 = totals.iter().map(|total| total.bytes).sum();
@@ -190,7 +190,7 @@ impl Quarantine {
         let Some(largest) = totals.first().filter(|_| over > 0) else { return Ok(Vec::new()) };
         let second = totals.get(1).map_or(0, |total| total.bytes);
         let mut going = over.min(largest.bytes - second).max(1);
-        let oldest = records.quarantine_oldest(relay, &largest.queue, AT_ONCE_MAX).await?;
+        let oldest = records.quarantine().oldest(relay, &largest.queue, AT_ONCE_MAX).await?;
         let goes = |(_, size, _): &(String, i64, i64)| {
             let goes = going > 0;
             going -= size;
@@ -226,8 +226,8 @@ impl Quarantine {
             subject: message.clone(),
             detail: why.to_owned(),
         };
-        records.audit_all(&messages.iter().map(line).collect::<Vec<_>>()).await?;
-        records.quarantine_drop(messages, RETENTION).await?;
+        records.audit().write_all(&messages.iter().map(line).collect::<Vec<_>>()).await?;
+        records.quarantine().remove(messages, RETENTION).await?;
         self.carry_out().await?;
         Ok(true)
     }

@@ -10,7 +10,7 @@ async fn what_is_released_goes_once_unscanned_and_says_so() {
     let life = Life::new(&folder, Settings::default()).await;
     let virus = life.send(submitted(), "virus body").await.to_string();
     life.settle().await;
-    life.records.quarantine_decide(&[(virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
+    life.records.quarantine().decide(&[(virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
     life.stage.wake();
     life.until(|life| !life.sink.came().is_empty()).await;
     let (_, letter, places) = life.sink.came()[0].clone();
@@ -27,7 +27,7 @@ async fn what_is_released_goes_once_unscanned_and_says_so() {
     let transit = Transit { id: again, letter: Arc::clone(&letter), places: vec![0] };
     life.pipeline.resume(transit, &Marks::default());
     assert_eq!(life.sink.came().len(), 2, "it is not scanned again");
-    life.records.quarantine_decide(&[(virus.clone(), 0)], Fate::Drop, "cli:root").await.unwrap();
+    life.records.quarantine().decide(&[(virus.clone(), 0)], Fate::Drop, "cli:root").await.unwrap();
     life.stage.wake();
     let file = folder.path().join(format!("quarantine/{virus}.eml"));
     life.until(|_| !file.exists()).await;
@@ -46,7 +46,7 @@ async fn a_release_that_a_kill_interrupted_is_not_sent_twice() {
     released.cleared = Some(LetterPart { of: virus.clone(), places: vec![0, 1] });
     life.commit(&released, "virus body").await;
     life.stage.shared.break_off();
-    life.records.quarantine_decide(&[(virus.clone(), 0), (virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
+    life.records.quarantine().decide(&[(virus.clone(), 0), (virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
     life.kill();
     let life = Life::new(&folder, Settings::default()).await;
     // Decisions wait for the letters of the last life, however long these take.
@@ -70,7 +70,7 @@ async fn mail_from_outside_is_still_that_when_it_is_released() {
     for letter in [received, Letter { at: 1, ..letter(LetterOrigin::Submitted, "ann", 1) }] {
         let id = life.send(letter, "virus body").await.to_string();
         life.settle().await;
-        life.records.quarantine_decide(&[(id, 0)], Fate::Go, "cli:root").await.unwrap();
+        life.records.quarantine().decide(&[(id, 0)], Fate::Go, "cli:root").await.unwrap();
     }
     life.stage.wake();
     life.until(|life| life.sink.came().len() == 2).await;
@@ -97,7 +97,7 @@ async fn mail_with_rows_leaves_the_spool_and_files_without_are_set_aside_at_star
     for kind in ["eml", "json"] {
         std::fs::copy(store.join(format!("{virus}.{kind}")), store.join(format!("{again}.{kind}"))).unwrap();
     }
-    life.records.quarantine_add(&[QuarantineRow { message: again.to_string(), ..row }]).await.unwrap();
+    life.records.quarantine().add(&[QuarantineRow { message: again.to_string(), ..row }]).await.unwrap();
     // And files that nobody knows of.
     let stray = "38exdmxn6hex5qydvved";
     std::fs::write(store.join(format!("{stray}.eml")), "?").unwrap();
@@ -167,7 +167,7 @@ async fn many_recipients_and_strange_names_are_written_down() {
     assert_eq!(rows.len(), 4 * 700 + 2);
     let reason = &rows.iter().find(|row| row.message == odd.to_string()).unwrap().reason;
     assert_eq!(reason, "infected: a?b??c (plan)");
-    let trail = life.records.audit_trail(&odd.to_string(), 9).await.unwrap();
+    let trail = life.records.audit().trail(&odd.to_string(), 9).await.unwrap();
     assert!(trail[0].detail.ends_with("infected: a?b??c (plan)"), "{trail:?}");
     life.pipeline.stop(Duration::from_secs(5)).await;
 }
