@@ -17,7 +17,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard};
-use weir_store::records::Records;
+use weir_store::records::{UserRecords, ValueRecords};
 
 /// Accounts belong to the site, not to one relay.
 const SITE: &str = "";
@@ -118,7 +118,8 @@ impl Account {
 /// The console's accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct ConsoleAccounts {
-    records: Records,
+    users: UserRecords,
+    values: ValueRecords,
     passwords: Passwords,
     audit: AuditTrail,
     clock: Clock,
@@ -129,8 +130,14 @@ pub struct ConsoleAccounts {
 impl ConsoleAccounts {
     /// The accounts in these records, with passwords hashed and checked by `passwords`.
     pub fn new(foundation: &Foundation, passwords: Passwords) -> ConsoleAccounts {
-        let Foundation { records, clock, .. } = foundation.clone();
-        ConsoleAccounts { records, passwords, audit: AuditTrail::new(foundation), clock, changing: Arc::default() }
+        ConsoleAccounts {
+            users: foundation.records.users(),
+            values: foundation.records.values(),
+            passwords,
+            audit: AuditTrail::new(foundation),
+            clock: Arc::clone(&foundation.clock),
+            changing: Arc::default(),
+        }
     }
 
     /// All accounts, in order of name.
@@ -219,7 +226,7 @@ impl ConsoleAccounts {
         if let Some(account) = self.stored_accounts().await?.into_iter().find(|account| account.name == name) {
             return Ok(Some((known(account.role, &account.password, account.wants_code()), account.password)));
         }
-        let user = self.records.users().find(name).await?;
+        let user = self.users.find(name).await?;
         Ok(user.map(|user| (known(Role::User, &user.password, false), user.password)))
     }
 
@@ -237,14 +244,14 @@ impl ConsoleAccounts {
     }
 
     pub(crate) async fn stored_accounts(&self) -> Result<Vec<Account>, OperationError> {
-        let text = self.records.values().get(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
+        let text = self.values.get(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
         serde_json::from_str(&text).map_err(|error| OperationError::Failed(format!("the console's accounts: {error}")))
     }
 
     pub(crate) async fn keep_accounts(&self, mut accounts: Vec<Account>) -> Result<(), OperationError> {
         accounts.sort_by(|a, b| a.name.cmp(&b.name));
         let text = serde_json::to_string(&accounts).map_err(|error| OperationError::Failed(error.to_string()))?;
-        Ok(self.records.values().set(SITE, KEPT, &text).await?)
+        Ok(self.values.set(SITE, KEPT, &text).await?)
     }
 }
 

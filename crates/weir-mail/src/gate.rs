@@ -199,12 +199,12 @@ impl Works {
         let throttle_clock = steady(Arc::clone(&clock));
         let throttling = Throttling::start(records.clone(), Arc::clone(&throttle_clock));
         let folder = foundation.folder.held();
-        let held = HeldMail::new(folder, &foundation.relay, spool.clone(), records.clone(), pipeline.clone());
+        let held = HeldMail::new(folder, &foundation.relay, spool.clone(), &records, pipeline.clone());
         let dovecot = settings.submission.dovecot_socket.clone().map(Dovecot::new);
         let submission = Submission::new(SubmissionParts {
             settings: Arc::clone(&rules),
             spool: spool.clone(),
-            accounts: Accounts::new(records.clone(), passwords.clone(), dovecot, rules.learn_only),
+            accounts: Accounts::new(&records, passwords.clone(), dovecot, rules.learn_only),
             records,
             throttling: throttling.clone(),
             held: held.clone(),

@@ -17,7 +17,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weir_core::time::Instant;
 use weir_store::diary::DiaryLine;
-use weir_store::records::{Fate, HeldFilter, HeldRow, Records, RecordsError};
+use weir_store::records::{
+    Fate, HeldFilter, HeldRecords, HeldRow, Records, RecordsError, RelayRecords, ThrottleRecords,
+};
 use weir_store::spool::{MessageId, Spool, SpoolError};
 
 /// How often the records are looked at when nothing is known to be due: another relay may have decided.
@@ -42,17 +44,20 @@ struct HeldShared {
     store: MailStore,
     relay: String,
     spool: Spool,
-    records: Records,
+    held: HeldRecords,
+    throttles: ThrottleRecords,
+    relays: RelayRecords,
     pipeline: Pipeline,
     decided: Notify,
 }
 
 impl HeldMail {
     /// The held mail in `folder`, kept by `relay`.
-    pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: Records, pipeline: Pipeline) -> HeldMail {
+    pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: &Records, pipeline: Pipeline) -> HeldMail {
         let (relay, decided) = (relay.to_owned(), Notify::new());
         let store = MailStore::new("held", folder, spool.clone());
-        HeldMail { shared: Arc::new(HeldShared { store, relay, spool, records, pipeline, decided }) }
+        let (held, throttles, relays) = (records.held(), records.throttles(), records.relays());
+        HeldMail { shared: Arc::new(HeldShared { store, relay, spool, held, throttles, relays, pipeline, decided }) }
     }
 
     /// A letter found in the spool at start was let go before: if its rows are still there, they only have to be removed.
@@ -70,7 +75,7 @@ impl HeldMail {
         let messages: Vec<String> = self.shared.store.messages().await?.into_iter().collect();
         let mut strays = Vec::new();
         for some in messages.chunks(CHECKED_AT_ONCE) {
-            strays.extend(self.shared.records.held().strays(&self.shared.relay, some).await?);
+            strays.extend(self.shared.held.strays(&self.shared.relay, some).await?);
         }
         Ok(self.shared.store.set_aside(strays).await?)
     }
@@ -103,7 +108,7 @@ impl HeldMail {
 
     /// The places of a message's recipients that the records hold.
     pub async fn rows_of(&self, id: MessageId) -> Result<Vec<i64>, RecordsError> {
-        self.shared.records.held().places(&id.to_string()).await
+        self.shared.held.places(&id.to_string()).await
     }
 
     /// The file of a held message, for people to read.
@@ -121,10 +126,10 @@ impl HeldMail {
     /// missing, somebody has lost a folder, and may find it again. To be called at start, when the spool's letters are
     /// taken up. How many there were.
     pub async fn drop_orphans(&self, throttling: &Throttling) -> Result<usize, RecordsError> {
-        let HeldShared { records, relay, spool, .. } = &*self.shared;
-        let Some(seen) = records.relays().seen(relay).await? else { return Ok(0) };
+        let HeldShared { held, relays, relay, spool, .. } = &*self.shared;
+        let Some(seen) = relays.seen(relay).await? else { return Ok(0) };
         let mut dropped = 0;
-        for message in records.held().messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
+        for message in held.messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
             let spooled = message.parse().is_ok_and(|id| spool.contains(id));
             if spooled || self.shared.store.eml(&message).exists() {
                 continue;
@@ -134,13 +139,13 @@ impl HeldMail {
                 "entries of a mail that was never acknowledged are dropped; its sender still has it"
             );
             let filter = HeldFilter { message: message.clone(), ..HeldFilter::default() };
-            for row in records.held().list(&filter, i64::MAX).await? {
+            for row in held.list(&filter, i64::MAX).await? {
                 match throttling.command(&row.identity, ThrottleCommand::Delete(vec![row.entry])).await {
                     Ok(_) => dropped += 1,
                     Err(error) => tracing::error!(message, %error, "an entry without a message stays"),
                 }
             }
-            records.held().strike(&message).await?;
+            held.strike(&message).await?;
         }
         Ok(dropped)
     }
@@ -153,10 +158,7 @@ impl HeldMail {
         loop {
             let now = clock();
             if said_alive.is_none_or(|at: Instant| now.since(at) >= ALIVE_EVERY) {
-                report(
-                    "say that it is alive",
-                    self.shared.records.relays().alive(&self.shared.relay, now.0 as i64).await,
-                );
+                report("say that it is alive", self.shared.relays.alive(&self.shared.relay, now.0 as i64).await);
                 said_alive = Some(now);
             }
             report("drain", self.drain(&throttling, now).await);
@@ -178,7 +180,7 @@ impl HeldMail {
 
     /// Lets go what is due.
     async fn drain(&self, throttling: &Throttling, now: Instant) -> Result<(), RecordsError> {
-        let due = self.shared.records.throttles().due(now.0 as i64, AT_ONCE_MAX).await?;
+        let due = self.shared.throttles.due(now.0 as i64, AT_ONCE_MAX).await?;
         let commands = due.iter().map(|identity| throttling.command(identity, ThrottleCommand::Drain));
         for (identity, done) in due.iter().zip(futures_in_turn(commands).await) {
             if let Err(error) = done {
@@ -204,7 +206,7 @@ impl HeldMail {
         after: &str,
         until: std::time::Instant,
     ) -> Result<Option<String>, RecordsError> {
-        let rows = self.shared.records.held().decided(&self.shared.relay, after, AT_ONCE_MAX).await?;
+        let rows = self.shared.held.decided(&self.shared.relay, after, AT_ONCE_MAX).await?;
         let mut last = None;
         for rows in rows.chunk_by(|a, b| a.message == b.message) {
             let (message, now) = (&rows[0].message, std::time::Instant::now());
@@ -232,9 +234,9 @@ impl HeldMail {
             }
         }
         let done: Vec<(String, i64)> = rows.iter().map(|row| (row.identity.clone(), row.entry)).collect();
-        self.shared.records.held().done(&done).await?;
+        self.shared.held.done(&done).await?;
         memory.settled(message, &going);
-        if self.shared.records.held().of_message(message).await? == 0 {
+        if self.shared.held.of_message(message).await? == 0 {
             self.shared.store.forget(message);
         }
         Ok(())
@@ -259,7 +261,7 @@ impl HeldMail {
     }
 
     async fn until_next(&self, now: Instant) -> Duration {
-        match self.shared.records.throttles().next_deadline().await {
+        match self.shared.throttles.next_deadline().await {
             Ok(Some(at)) => Instant(at as u64).since(now).clamp(Duration::from_millis(5), LOOK_EVERY),
             _ => LOOK_EVERY,
         }

@@ -88,7 +88,7 @@ impl Inbound {
     /// A reception; fails if the file of recipients cannot be read.
     pub fn new(settings: Settings, parts: InboundParts) -> io::Result<Inbound> {
         let InboundParts { spool, records, throttling, held, pipeline, clock, alarm } = parts;
-        let recipients = Recipients::new(&settings.recipients, &records)?;
+        let recipients = Recipients::new(&settings.recipients, &records.users())?;
         let shared = InboundShared { settings, recipients, spool, records, throttling, held, pipeline, clock, alarm };
         Ok(Inbound { shared: Arc::new(shared) })
     }

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_scan::made::{Blocked, Made};
 use weir_scan::yara::{RuleFile, Rules};
-use weir_store::records::{Records, RecordsError, RuleRow};
+use weir_store::records::{RecordsError, RuleRecords, RuleRow};
 
 /// How often one looks whether another relay has changed them.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Takes the rules of the records into force. A rule that does not compile any more is left out, and the log says so.
-pub async fn adopt_rules(records: &Records, inspectors: &[Arc<dyn Inspector>]) -> Result<(), AdoptError> {
-    let mut made = made(&records.rules().all().await?);
+pub async fn adopt_rules(rules: &RuleRecords, inspectors: &[Arc<dyn Inspector>]) -> Result<(), AdoptError> {
+    let mut made = made(&rules.all().await?);
     let Err(problem) = adopted(inspectors, &made).await else { return Ok(()) };
     let (all, rules) = (made.rules.len(), std::mem::take(&mut made.rules));
     // Each by itself, which may take a while: not on a thread that serves.
@@ -64,7 +64,7 @@ pub(crate) fn name(id: i64) -> String {
 
 impl ScanShared {
     pub(super) async fn adopt_rules(&self) -> Result<(), AdoptError> {
-        adopt_rules(&self.site.records, &self.inspectors).await
+        adopt_rules(&self.site.records.rules(), &self.inspectors).await
     }
 }
 

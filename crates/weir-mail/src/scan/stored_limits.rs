@@ -3,7 +3,7 @@
 use super::Site;
 use serde::{Deserialize, Serialize};
 use weir_core::feeds::Limits;
-use weir_store::records::{Records, RecordsError};
+use weir_store::records::{RecordsError, ValueRecords};
 
 /// Limits that were found, and those of the configuration at that time.
 #[derive(Serialize, Deserialize)]
@@ -22,11 +22,11 @@ pub(super) async fn store_limits(site: &Site, limits: &[u64], configured: &[u64]
 
 /// Limits that tuning found in an earlier life of this relay; nothing if the configuration was changed since.
 pub async fn stored_limits(
-    records: &Records,
+    values: &ValueRecords,
     relay: &str,
     configured: &Limits,
 ) -> Result<Option<Limits>, RecordsError> {
-    let text = records.values().get(relay, KEPT).await?;
+    let text = values.get(relay, KEPT).await?;
     let stored = text.and_then(|text| serde_json::from_str::<Stored>(&text).ok());
     let stored = stored.filter(|stored| stored.configured == configured.bytes());
     Ok(stored.and_then(|stored| Limits::new(stored.limits).ok()))

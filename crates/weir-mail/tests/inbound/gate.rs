@@ -137,7 +137,7 @@ impl Gate {
             spool: spool.clone(),
             records: records.clone(),
             throttling: throttling.clone(),
-            held: HeldMail::new(held_folder, "r1", spool.clone(), records.clone(), pipeline.clone()),
+            held: HeldMail::new(held_folder, "r1", spool.clone(), &records, pipeline.clone()),
             pipeline: pipeline.clone(),
             clock: ClockBox(clock),
             alarm: Box::new(move |alarm| heard.lock().unwrap().push(alarm.clone())),

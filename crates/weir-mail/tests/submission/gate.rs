@@ -95,7 +95,7 @@ impl Gate {
             records.users().add(&ann(passwords.hash("secret").await.unwrap())).await.unwrap();
         }
         let pipeline = Pipeline::ending_in(gone.clone());
-        let held = HeldMail::new(folder.join("held"), "r1", spool.clone(), records.clone(), pipeline.clone());
+        let held = HeldMail::new(folder.join("held"), "r1", spool.clone(), &records, pipeline.clone());
         let settings = notices::Settings { link: "https://console.example.org/".into(), ..notice_settings() };
         let notices = Notices::start(settings, spool.clone(), records.clone(), pipeline.clone(), clock.clone());
         let mut settings = Settings {
@@ -119,7 +119,7 @@ impl Gate {
             alarm: Box::new(move |alarm| notices.raise(alarm.clone())),
         };
         change(&mut settings);
-        let accounts = Accounts::new(records.clone(), passwords, None, settings.learn_only);
+        let accounts = Accounts::new(&records, passwords, None, settings.learn_only);
         let submission = Submission::new(SubmissionParts {
             settings: settings.into(),
             spool: spool.clone(),

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use store::UserAddresses;
 use weir_smtp::envelope::RcptTo;
-use weir_store::records::Records;
+use weir_store::records::UserRecords;
 
 /// By what recipients are known.
 #[derive(Debug, Clone, Default)]
@@ -68,11 +68,11 @@ pub(super) enum Existence {
 
 impl Recipients {
     /// By this rule.
-    pub(super) fn new(rule: &RecipientRule, records: &Records) -> io::Result<Recipients> {
+    pub(super) fn new(rule: &RecipientRule, users: &UserRecords) -> io::Result<Recipients> {
         Ok(match rule {
             RecipientRule::Any => Recipients::Any,
             RecipientRule::File(path) => Recipients::File(RecipientFile::open(path)?),
-            RecipientRule::Store => Recipients::Store(UserAddresses::new(records.clone())),
+            RecipientRule::Store => Recipients::Store(UserAddresses::new(users.clone())),
             RecipientRule::Callout(callout) => Recipients::Callout(Arc::clone(callout)),
         })
     }

@@ -9,7 +9,7 @@ use super::{Existence, key, without_tag};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_core::time::Instant;
-use weir_store::records::{Records, RecordsError};
+use weir_store::records::{RecordsError, UserRecords};
 
 const REMEMBERING: Remembering = Remembering {
     yes: Duration::from_secs(60),
@@ -21,14 +21,14 @@ const REMEMBERING: Remembering = Remembering {
 /// The addresses of the users.
 #[derive(Debug)]
 pub(in crate::inbound) struct UserAddresses {
-    records: Records,
+    users: UserRecords,
     memory: Mutex<Memory>,
     begun: std::time::Instant,
 }
 
 impl UserAddresses {
-    pub(super) fn new(records: Records) -> UserAddresses {
-        UserAddresses { records, memory: Mutex::new(Memory::new(REMEMBERING)), begun: std::time::Instant::now() }
+    pub(super) fn new(users: UserRecords) -> UserAddresses {
+        UserAddresses { users, memory: Mutex::new(Memory::new(REMEMBERING)), begun: std::time::Instant::now() }
     }
 
     pub(super) async fn find(&self, local: &str, domain: &str) -> Existence {
@@ -56,11 +56,11 @@ impl UserAddresses {
     }
 
     async fn ask(&self, address: &str, untagged: Option<String>) -> Result<bool, RecordsError> {
-        if self.records.users().has_address(address).await? {
+        if self.users.has_address(address).await? {
             return Ok(true);
         }
         match untagged {
-            Some(address) => self.records.users().has_address(&address).await,
+            Some(address) => self.users.has_address(&address).await,
             None => Ok(false),
         }
     }

@@ -114,8 +114,8 @@ impl HeldOperations {
         for (identity, rows) in by_identity(self.stuck_rows(selection).await?) {
             let messages: BTreeSet<&str> = rows.iter().map(|row| row.message.as_str()).collect();
             for message in messages {
-                self.records.held().strike(message).await?;
-                if self.records.held().of_message(message).await? == 0 {
+                self.held.strike(message).await?;
+                if self.held.of_message(message).await? == 0 {
                     mail_store::forget(&self.folder.held(), message);
                 }
             }
@@ -125,7 +125,7 @@ impl HeldOperations {
     }
 
     async fn is_stopped(&self, identity: &str) -> Result<bool, OperationError> {
-        Ok(self.records.throttles().find(identity).await?.is_some_and(|row| row.stopped_at.is_some()))
+        Ok(self.throttles.find(identity).await?.is_some_and(|row| row.stopped_at.is_some()))
     }
 
     /// For whoever asks after one of the messages later.

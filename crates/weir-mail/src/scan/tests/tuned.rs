@@ -112,10 +112,11 @@ async fn the_predicted_mean_wait_is_the_measured_one_within_a_fifth() {
     assert!((tuned.proposed.mean_wait_s / after - 1.0).abs() < 0.2, "{} {after}", tuned.proposed.mean_wait_s);
     assert!(after < measured && (0.6..0.8).contains(&load), "{after} {measured} {load}");
     let configured = Limits::new(vec![200, 1_000, 5_000, 25_000]).unwrap();
-    let stored = in_real_time(stored_limits(&life.records, "r1", &configured)).await.unwrap().unwrap();
+    let values = life.records.values();
+    let stored = in_real_time(stored_limits(&values, "r1", &configured)).await.unwrap().unwrap();
     assert_eq!(stored.bytes(), tuned.proposed.limits, "they survive a restart");
     let other = Limits::new(vec![1, 2, 3, 4]).unwrap();
-    let changed = in_real_time(stored_limits(&life.records, "r1", &other)).await.unwrap();
+    let changed = in_real_time(stored_limits(&values, "r1", &other)).await.unwrap();
     assert_eq!(changed, None, "unless the configuration changes");
     life.pipeline.stop(Duration::from_secs(5)).await;
 }
