@@ -77,9 +77,10 @@ impl Asking {
 /// A gate within reach.
 pub(crate) struct Control {
     runtime: Runtime,
-    line: Reached,
+    reached: Reached,
 }
 
+/// Where the gate was found.
 enum Reached {
     /// A process that runs.
     Socket(PathBuf),
@@ -97,12 +98,12 @@ impl Control {
         let begun = Instant::now();
         loop {
             if runtime.block_on(is_served(&socket, &folder))? {
-                return Ok(Control { runtime, line: Reached::Socket(socket) });
+                return Ok(Control { runtime, reached: Reached::Socket(socket) });
             }
             match DataFolder::open(&folder) {
                 Ok(owned) => {
-                    let line = runtime.block_on(here(place, owned))?;
-                    return Ok(Control { runtime, line });
+                    let reached = runtime.block_on(here(place, owned))?;
+                    return Ok(Control { runtime, reached });
                 }
                 // It is about to listen, or another verb is about to finish.
                 Err(FolderError::Owned { .. }) if begun.elapsed() < PATIENCE_TO_REACH => {
@@ -120,7 +121,7 @@ impl Control {
 
     /// Whether a process runs the gate.
     pub(crate) fn is_running(&self) -> bool {
-        matches!(self.line, Reached::Socket(_))
+        matches!(self.reached, Reached::Socket(_))
     }
 
     /// Asks for an operation without a name in its path.
@@ -169,7 +170,7 @@ impl Control {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))?;
         self.runtime.block_on(async {
-            match &self.line {
+            match &self.reached {
                 Reached::Socket(socket) => over_socket(socket, request, PATIENCE_FOR_ANSWER).await,
                 Reached::Here(router, actor, _) => in_process(router.clone(), actor.clone(), request).await,
             }
@@ -179,7 +180,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        if let Reached::Here(_, _, foundation) = &self.line {
+        if let Reached::Here(_, _, foundation) = &self.reached {
             // SQLite folds its log into the file when the last connection is closed in order.
             self.runtime.block_on(foundation.records.close());
         }

@@ -5,7 +5,7 @@
 //! keep the node from hearing others. Whoever wants to know whether this node may act watches its [`Post`].
 
 use super::epoch_file::EpochFile;
-use super::reports::{Report, Reports};
+use super::reports::{MachineReport, Reports};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -207,22 +207,22 @@ impl<N: Network> Elector<N> {
     fn report(&self, frame: &Frame, refusal: Refusal) {
         let (id, address) = (frame.from.id, frame.from.address);
         let report = match refusal {
-            Refusal::Clone => Some(Report::Clone),
+            Refusal::Clone => Some(MachineReport::Clone),
             // A datagram shows no key: it has that of the name. One that is new is known by its first stream.
-            Refusal::OtherKey if frame.via == Channel::Stream => Some(Report::OtherKey),
-            Refusal::Priority => Some(Report::Priority),
+            Refusal::OtherKey if frame.via == Channel::Stream => Some(MachineReport::OtherKey),
+            Refusal::Priority => Some(MachineReport::Priority),
             // Inside, the database is asked at the next start.
             Refusal::OldEpoch if self.election.me().role == Role::External => match frame.message {
-                Message::Victory { epoch: Some(_), .. } => Some(Report::OldEpoch),
+                Message::Victory { epoch: Some(_), .. } => Some(MachineReport::OldEpoch),
                 _ => None,
             },
             _ => None,
         };
         match report.filter(|report| self.reports.is_due(id, *report)) {
-            Some(Report::Clone) => {
+            Some(MachineReport::Clone) => {
                 tracing::warn!(%address, "another machine has the name and the key of this one: was its disk copied?");
             }
-            Some(Report::OldEpoch) => {
+            Some(MachineReport::OldEpoch) => {
                 let (message, highest) = (frame.message, self.election.highest_epoch().0);
                 tracing::warn!(%address, ?message, highest, "a leader whose term is over; if the lab's records were put back, stop this machine and remove the file epoch beside its certificate");
             }

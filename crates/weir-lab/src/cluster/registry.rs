@@ -6,7 +6,7 @@
 //! one that was certified last: the name was given to another machine, and the one before gets no new certificate.
 
 use super::identity::{Identity, Shown, hex, id_of, role_of};
-use super::reports::{Report, Reports};
+use super::reports::{MachineReport, Reports};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -134,7 +134,7 @@ impl Registry {
     }
 
     fn report(&self, identity: &Identity, known: Option<Identity>) {
-        let report = if known.is_some() { Report::NotAsRegistered } else { Report::NotRegistered };
+        let report = if known.is_some() { MachineReport::NotAsRegistered } else { MachineReport::NotRegistered };
         if !self.reports.is_due(identity.id(), report) {
             return;
         }

@@ -18,7 +18,7 @@ use crate::plugin::{Plugin, Run};
 use crate::tasks::Task;
 use crate::vm::{Phase, Vm};
 use crate::wire::{Ask, Assignment, Message, PluginCall, PluginOutcome, REPORT_MAX, VmStatus};
-use sample::Source;
+use sample::SampleSource;
 use slot::{Failed, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ pub struct Dispatcher {
 #[derive(Debug)]
 struct Shared {
     settings: DispatcherSettings,
-    source: Source,
+    source: SampleSource,
     state: Mutex<State>,
 }
 
@@ -110,7 +110,7 @@ impl Dispatcher {
             introduced: false,
             stopping: false,
         };
-        let source = Source::new(settings.jobs.clone(), samples, fetch);
+        let source = SampleSource::new(settings.jobs.clone(), samples, fetch);
         Ok(Dispatcher { shared: Arc::new(Shared { settings, source, state: Mutex::new(state) }) })
     }
 
