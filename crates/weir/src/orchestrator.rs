@@ -25,7 +25,9 @@ use weir_foundation::administration::Administration;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::sockets;
-use weir_foundation::supervision::{self, BackOff, GateName, GateState, GateStates, Supervisor, TaskFailure};
+use weir_foundation::supervision::{
+    self, BackOff, GateName, GateState, GateStates, OpenError, Supervisor, TaskFailure,
+};
 use weir_lab::node::Node;
 use weir_lab::tasks::Task;
 use weir_mail::gate::{DeliverySettings, Gate, StageSettings, operations_without_mail};
@@ -102,8 +104,7 @@ impl<T> Slot<T> {
         self.next_try = None;
         let supervisor = Supervisor::new(self.name, self.life, watch.failures.clone());
         watch.states.starting(self.name, wall_clock());
-        let opened = supervisor.open(opening).await.unwrap_or_else(|panic| Err(anyhow::anyhow!(panic)));
-        match opened {
+        match supervisor.open(opening).await {
             Ok(gate) => {
                 self.running = Some((gate, supervisor));
                 watch.states.up(self.name, wall_clock());
@@ -112,7 +113,11 @@ impl<T> Slot<T> {
                 supervisor.abort();
                 sockets::keep(self.name);
                 sockets::close(self.name);
-                self.rest(watch, &format!("{error:#}"));
+                let why = match error {
+                    OpenError::Failed(error) => format!("{error:#}"),
+                    OpenError::Panicked(why) => why,
+                };
+                self.rest(watch, &why);
             }
         }
     }
