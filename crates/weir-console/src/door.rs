@@ -239,7 +239,7 @@ async fn program(site: &Site, mut request: Request, need: Need, token: &str) -> 
     Ok(request)
 }
 
-/// Whoever is elsewhere does not make the process write to a folder of their choice.
+/// Somebody elsewhere must not make the process write to a folder of their choice.
 fn no_backup(request: &Request) -> Result<(), Box<Response>> {
     if request.uri().path().starts_with(&format!("{PREFIX}/backup")) {
         let problem = Problem::refused("a backup is not made over the console", "run `weir backup` on the machine");

@@ -140,7 +140,8 @@ impl History {
         if sum <= 0.0 { HashMap::new() } else { gained.into_iter().map(|(key, gain)| (key, gain / sum)).collect() }
     }
 
-    /// A chart over the last minutes, or over what there is of them. Up to five at least: there is no half of a mail.
+    /// A chart over the last minutes, or since the start if that is shorter. Its axis goes up to five at least, because a smaller one
+    /// would show halves of a mail.
     pub(crate) fn chart(&self, now: Instant, title: &str, (y, unit): (&str, &str)) -> Chart {
         Chart::new(title, Axis::ago(self.span(now)), Axis::linear(y, unit).range(0.0, 5.0))
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// So long after the end of one the next begins, while somebody watches.
+/// The pause between two looks while somebody watches.
 pub(crate) const EVERY: Duration = Duration::from_secs(2);
 /// Programs get no older look; a page that does asks for the next. It leaves a second for a look, and as much for the one after it.
 const FRESH: Duration = Duration::from_secs(4);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// So long after somebody's last request the gates are still watched for them.
+/// How long after somebody's last request the gates are still watched for them.
 const LINGERS: Duration = Duration::from_secs(60);
 /// Pages that are kept current at once.
 pub(crate) const STREAMS_MAX: usize = 64;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weir_foundation::console_accounts::KnownAccount;
 use weir_foundation::secret::fresh_token;
 
-/// So long one may look for the authenticator.
+/// How long somebody may take to find the authenticator.
 const GOOD_FOR: Duration = Duration::from_secs(300);
 const STEPS_MAX: usize = 1_000;
 

@@ -48,7 +48,7 @@ pub struct Turn<'a> {
 }
 
 impl LoginQueue {
-    /// With so many places, and so many who may wait in each line.
+    /// With this many places, and at most this many who wait in each line.
     pub fn new(places: usize, waiting: usize) -> LoginQueue {
         LoginQueue {
             places: Semaphore::new(places.max(1)),

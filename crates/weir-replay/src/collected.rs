@@ -9,9 +9,9 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 
-/// So many mails are read at most.
+/// At most this many mails are read.
 pub(crate) const MAILS_MAX: usize = 5_000_000;
-/// So many recipients are read at most, over all mails.
+/// At most this many recipients are read, over all mails.
 pub(crate) const RECIPIENTS_TOTAL_MAX: usize = 20_000_000;
 
 /// Which mail is wanted, and whose it is.

@@ -22,7 +22,7 @@ use weir_mail::operations::{
 
 /// Mails in one table.
 const SHOWN_MAX: usize = 200;
-/// So many are counted while somebody waits: some milliseconds.
+/// At most this many are counted while somebody waits for the page: that takes some milliseconds.
 const COUNTED_MAX: i64 = 2_000;
 const QUEUES: [(&str, &str); 5] = [
     ("virus", "infected"),

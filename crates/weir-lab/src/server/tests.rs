@@ -187,7 +187,7 @@ async fn samples_are_given_and_newcomers_admitted_by_a_token_only() {
     let second = enrolment::join(&token, "n2", HERE).await.unwrap();
     assert_eq!((second.identity().unwrap().0.role, second.seal), (Role::Dispatcher, None));
     assert!(matches!(enrolment::join(&token, "n3", HERE).await, Err(enrolment::JoinError::Refused(_))));
-    // UnknownPeers make the database be read once a second at most.
+    // A machine that is not known yet makes the server read the database again, but at most once a second, so this may take a moment.
     let answer = loop {
         let answer = lab.answer(&second, "fetch", wanted.as_bytes()).await;
         if !answer.is_empty() {

@@ -72,7 +72,7 @@ impl Accounts {
     }
 
     /// The login that a peer means who vouches for `name`. It hands on what the client typed, and `ANN` must not have another throttle
-    /// than `ann`: what is not in the records as it stands is meant in small letters.
+    /// than `ann`: a name that is not in the records exactly as it was typed is taken in small letters.
     pub async fn spelled(&self, name: &str) -> Result<String, RecordsError> {
         let known = self.users.find(name).await?;
         Ok(if known.is_some() { name.to_owned() } else { name.to_lowercase() })

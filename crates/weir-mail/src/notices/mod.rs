@@ -39,7 +39,7 @@ const WAITING_MAX: usize = 65_536;
 /// Between two attempts; it doubles.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
-/// So many held mails are named.
+/// At most this many held mails are named.
 const NAMED_MAX: usize = 10;
 
 /// What happened to whom.

@@ -104,7 +104,7 @@ impl ScanShared {
         if let Err(error) = self.under_way.begin(begun.worker.0, waiting.id, waiting.interrupted + 1) {
             return Ended::Failed(NotLooked::from(error).words().into());
         }
-        // Whoever has failed before fails again if the scanners are down; that is found out without it.
+        // A letter that has failed before would fail again while the scanners are down. A harmless message finds that out first.
         let fault = match waiting.attempts {
             0 => Fault::Unknown,
             _ => match self.probe(begun, &waiting).await {

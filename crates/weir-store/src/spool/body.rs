@@ -17,7 +17,7 @@ use super::reader::{Wait, Wanted};
 use super::record::{CHUNK_MAX, ChunkPlace, Commit, HEADER, RecordKind};
 use super::{SpoolError, SpoolShared};
 
-/// So often a message is looked up again when its segment has gone.
+/// How often a message is looked up again when its segment has gone.
 const MOVES_MAX: usize = 3;
 
 /// The body of a message, to be read from front to back.

@@ -77,7 +77,7 @@ pub struct Options {
     pub marks_every: Duration,
     /// A segment with less than this part still needed is emptied by compaction. Default 0.1, at most 0.5; 0 for never.
     pub compact_below: f64,
-    /// So many of the newest segments are not compacted. Default 2.
+    /// How many of the newest segments are not compacted. Default 2.
     pub spare_newest: u32,
     /// Test-only: a disk that fails on command.
     #[cfg(feature = "faults")]

@@ -17,7 +17,7 @@ use super::id::MessageId;
 use super::record::{ChunkPlace, HEADER, RecordHeader, RecordKind};
 use super::segment::SpoolFile;
 
-/// So many segments stay open for reading.
+/// How many segments stay open for reading.
 const OPEN_MAX: usize = 16;
 
 /// Whether a read may wait for the disk.

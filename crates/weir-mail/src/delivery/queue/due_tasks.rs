@@ -33,7 +33,7 @@ pub struct SenderReport {
     pub message: Arc<OutgoingMessage>,
     /// What it is about.
     pub kind: ReportKind,
-    /// Of whom.
+    /// The recipients that it is about.
     pub recipients: Vec<Reported>,
     /// Until when we try.
     pub until: Instant,

@@ -265,7 +265,7 @@ impl Luck {
 proptest! {
     /// Recipients may be delivered, refused, put off or not reached; reports may fail; messages may be deleted. Then: each
     /// message ends exactly once, each recipient was delivered at most once, and each failure was told exactly once to
-    /// whom it was to be told.
+    /// the sender who wanted to hear of it.
     #[test]
     fn every_message_ends_once_and_every_failure_is_told_once(
         jobs in proptest::collection::vec((0u8..4, proptest::collection::vec(0u8..6, 1..6)), 1..12),

@@ -24,7 +24,7 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 const ASKED_MAX: usize = 200;
 /// What cannot be carried out, because the disk is full say, is tried again after this.
 const REST: Duration = Duration::from_secs(10);
-/// So many questions without an answer are worth an alarm.
+/// After this many questions without an answer an alarm is raised.
 const SILENCES_MAX: u32 = 10;
 
 /// Asks and decides for as long as the stage lives.
