@@ -89,7 +89,7 @@ impl Lab {
     pub(crate) async fn submit(&self, plugin: &str, samples: usize) {
         let rows: Vec<NewSample> = (0..samples).map(|_| self.row(plugin)).collect();
         for batch in rows.chunks(BATCH) {
-            self.records.lab_submit(batch).await.expect("the database takes them");
+            self.records.lab_samples().submit(batch).await.expect("the database takes them");
         }
     }
 

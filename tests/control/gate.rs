@@ -101,12 +101,7 @@ impl Site {
             said.push_str(&line);
             said.push('\n');
         }
-        let listeners: Vec<String> = said
-            .lines()
-            .filter(|line| line.trim_start().starts_with("submission"))
-            .filter_map(|line| line.split_whitespace().nth(1).map(str::to_owned))
-            .collect();
-        let [plain, tls] = listeners.try_into().unwrap_or_default();
+        let [plain, tls] = submission_listeners(&said);
         Up { child, said, plain, tls }
     }
 
@@ -122,14 +117,36 @@ impl Site {
     }
 }
 
+/// Where submission listens, with STARTTLS and under TLS, as `weir up` says; empty if it does not listen in that way. It must say each
+/// only once: of two, a test could not know which one it talks to.
+#[track_caller]
+fn submission_listeners(said: &str) -> [String; 2] {
+    let mut found = [String::new(), String::new()];
+    for line in said.lines() {
+        let mut words = line.split_whitespace();
+        if words.next() != Some("submission") {
+            continue;
+        }
+        let address = words.next().unwrap_or_else(|| panic!("a listener without an address in:\n{said}"));
+        let kind = match words.next().map(|word| word.trim_end_matches(',')) {
+            Some("STARTTLS") => 0,
+            Some("TLS") => 1,
+            _ => panic!("a listener of submission that is neither STARTTLS nor TLS in:\n{said}"),
+        };
+        assert!(found[kind].is_empty(), "two listeners of submission of one kind in:\n{said}");
+        found[kind] = address.to_owned();
+    }
+    found
+}
+
 /// A running gate; it is killed when dropped.
 pub(crate) struct Up {
     child: Child,
     /// What it printed at its start.
     pub(crate) said: String,
-    /// Where it listens with STARTTLS.
+    /// Where it listens with STARTTLS; empty if it does not.
     pub(crate) plain: String,
-    /// Where it listens under TLS.
+    /// Where it listens under TLS; empty if it does not.
     pub(crate) tls: String,
 }
 

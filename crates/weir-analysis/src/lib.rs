@@ -39,7 +39,7 @@ pub struct OwnPlugin {
     /// The text of its `plugin.toml`.
     pub manifest: &'static str,
     /// What [`run`] does; none if the plugin runs in a VM.
-    look: Option<Look>,
+    look: Option<PluginLook>,
 }
 
 impl OwnPlugin {
@@ -50,7 +50,7 @@ impl OwnPlugin {
 }
 
 /// What a plugin does: it adds its findings and returns the full report, or says why it could not examine the sample.
-type Look = fn(&Sample, &mut Findings<'_>) -> Result<Value, String>;
+type PluginLook = fn(&Sample, &mut Findings<'_>) -> Result<Value, String>;
 
 /// Names each plugin once: its manifest is read from the folder of that name.
 macro_rules! own_plugins {
@@ -75,7 +75,7 @@ pub const PLUGINS: &[OwnPlugin] = own_plugins! {
     "yara" => Some(yara::look),
 };
 
-fn look_of(name: &str) -> io::Result<Look> {
+fn look_of(name: &str) -> io::Result<PluginLook> {
     let look = PLUGINS.iter().find(|plugin| plugin.name == name).and_then(|plugin| plugin.look);
     look.ok_or_else(|| io::Error::other(format!("there is no plugin named {name}")))
 }
@@ -120,7 +120,7 @@ pub fn look(name: &str, sample: &Sample, shelf: &mut dyn Shelf) -> io::Result<Re
 }
 
 /// A parser from another crate may panic on bytes that it did not expect. Then the report says that the plugin failed.
-fn report(name: &str, look: Look, sample: &Sample, shelf: &mut dyn Shelf) -> io::Result<Report> {
+fn report(name: &str, look: PluginLook, sample: &Sample, shelf: &mut dyn Shelf) -> io::Result<Report> {
     let mut findings = Findings::new(name, shelf);
     match catch_unwind(AssertUnwindSafe(|| look(sample, &mut findings))) {
         Ok(Ok(full)) => findings.report(&full),

@@ -13,9 +13,9 @@
 use crate::api::{PREFIX, Problem, Rank, scope_of};
 use crate::form::Form;
 use crate::html::Piece;
-use crate::pages::{self, Trouble};
-use crate::session::{Visit, Way, same};
+use crate::session::{TOKEN_FIELD, Visit, Way, same};
 use crate::site::Site;
+use crate::trouble::{Trouble, with_troubles};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -28,8 +28,6 @@ use weir_foundation::console_accounts::Role;
 
 /// The header in which a program sends the session's token.
 pub const TOKEN_HEADER: &str = "x-weir-token";
-/// The field of a form that carries it.
-pub(crate) const TOKEN_FIELD: &str = "token";
 const BODY_BYTES_MAX: usize = 256 * 1024;
 /// A form has come by then, or does not count.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
@@ -37,7 +35,7 @@ const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// The address that a connection comes from.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer(pub IpAddr);
+pub struct PeerAddress(pub IpAddr);
 
 /// Who an address is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +55,7 @@ pub(crate) async fn door(State(site): State<Site>, request: Request, next: Next)
         _ => match admit(&site, request).await {
             Ok((request, visit)) => {
                 let answer = next.run(request).await;
-                pages::with_troubles(&site, visit.as_ref(), answer)
+                with_troubles(&site, visit.as_ref(), answer)
             }
             Err(refused) => *refused,
         },
@@ -245,7 +243,7 @@ async fn program(site: &Site, mut request: Request, need: Need, token: &str) -> 
     Ok(request)
 }
 
-/// Whoever is elsewhere does not make the process write to a folder of their choice.
+/// Somebody elsewhere must not make the process write to a folder of their choice.
 fn no_backup(request: &Request) -> Result<(), Box<Response>> {
     if request.uri().path().starts_with(&format!("{PREFIX}/backup")) {
         let problem = Problem::refused("a backup is not made over the console", "run `weir backup` on the machine");

@@ -19,7 +19,7 @@ const SHARES_MAX: usize = 24;
 /// Samples, the oldest first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
-    samples: VecDeque<Sample>,
+    samples: VecDeque<HistoryPoint>,
     /// Slot time that sessions had received, by key: few samples, as there are many sessions.
     shares: VecDeque<(Instant, HashMap<String, f64>)>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Reading {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Sample {
+struct HistoryPoint {
     at: Instant,
     reading: Reading,
 }
@@ -96,7 +96,7 @@ impl History {
         if self.samples.len() >= SAMPLES_MAX {
             self.samples.pop_front();
         }
-        self.samples.push_back(Sample { at: now, reading });
+        self.samples.push_back(HistoryPoint { at: now, reading });
     }
 
     /// A value as it was, by minutes before now.
@@ -108,7 +108,7 @@ impl History {
     pub(crate) fn rate(&self, counter: fn(&Reading) -> f64, now: Instant) -> Vec<(f64, f64)> {
         let mut points = Vec::new();
         let mut from = 0;
-        let samples: Vec<&Sample> = self.recent(now).collect();
+        let samples: Vec<&HistoryPoint> = self.recent(now).collect();
         for (at, sample) in samples.iter().enumerate() {
             while from + 1 < at && sample.at.duration_since(samples[from + 1].at) >= RATE_OVER {
                 from += 1;
@@ -140,7 +140,8 @@ impl History {
         if sum <= 0.0 { HashMap::new() } else { gained.into_iter().map(|(key, gain)| (key, gain / sum)).collect() }
     }
 
-    /// A chart over the last minutes, or over what there is of them. Up to five at least: there is no half of a mail.
+    /// A chart over the last minutes, or since the start if that is shorter. Its axis goes up to five at least, because a smaller one
+    /// would show halves of a mail.
     pub(crate) fn chart(&self, now: Instant, title: &str, (y, unit): (&str, &str)) -> Chart {
         Chart::new(title, Axis::ago(self.span(now)), Axis::linear(y, unit).range(0.0, 5.0))
     }
@@ -151,7 +152,7 @@ impl History {
         [1.0, 2.0, 5.0].into_iter().find(|step| oldest <= *step).unwrap_or(MINUTES)
     }
 
-    fn recent(&self, now: Instant) -> impl Iterator<Item = &Sample> {
+    fn recent(&self, now: Instant) -> impl Iterator<Item = &HistoryPoint> {
         self.samples.iter().filter(move |sample| minutes(sample.at, now) >= -MINUTES)
     }
 }

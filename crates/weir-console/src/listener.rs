@@ -1,6 +1,6 @@
 //! Where the console listens: plain HTTP on loopback, a bounded number of connections.
 
-use crate::door::Peer;
+use crate::door::PeerAddress;
 use crate::serving::{self, Accepts};
 use axum::Router;
 use std::io;
@@ -38,10 +38,10 @@ impl ConsoleListener {
 
 impl Accepts for ConsoleListener {
     type Stream = TcpStream;
-    type Who = Peer;
+    type Who = PeerAddress;
 
-    async fn accept(&self) -> io::Result<Option<(TcpStream, Peer)>> {
+    async fn accept(&self) -> io::Result<Option<(TcpStream, PeerAddress)>> {
         let (stream, peer) = self.listener.accept().await?;
-        Ok(Some((stream, Peer(peer.ip()))))
+        Ok(Some((stream, PeerAddress(peer.ip()))))
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_web::identity::host;
 
-/// So many may fail without a wait, of one name and from one address.
+/// How many logins of one name from one address may fail before the next has to wait.
 const FREE: [u32; 2] = [5, 20];
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Failures are forgotten after this.

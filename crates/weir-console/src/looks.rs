@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// So long after the end of one the next begins, while somebody watches.
+/// The pause between two looks while somebody watches.
 pub(crate) const EVERY: Duration = Duration::from_secs(2);
 /// Programs get no older look; a page that does asks for the next. It leaves a second for a look, and as much for the one after it.
 const FRESH: Duration = Duration::from_secs(4);
@@ -24,7 +24,7 @@ const UNWATCHED: Duration = Duration::from_secs(10);
 /// What was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
-    seen: Mutex<Seen>,
+    seen: Mutex<LastLook>,
     /// Whoever looks holds this.
     turn: tokio::sync::Mutex<()>,
     taken: Notify,
@@ -32,7 +32,7 @@ pub(crate) struct Looks {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct LastLook {
     last: Option<Arc<Pulse>>,
     history: History,
     changed: Option<Instant>,
@@ -108,7 +108,7 @@ impl Looks {
         pulse
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock(&self) -> MutexGuard<'_, LastLook> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

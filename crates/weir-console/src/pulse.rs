@@ -1,10 +1,10 @@
 //! One look at all gates: what the overview, the charts and the metrics are drawn from.
 
-use crate::site::Site;
+use crate::gates::Gates;
 use std::time::Instant;
 use weir_foundation::clock::wall_clock;
 use weir_lab::operations::LabStatus;
-use weir_mail::operations::{BusyView, QuarantineTotal, Status};
+use weir_mail::operations::{BusyView, MailStatus, QuarantineTotal};
 use weir_mail::scan::FeedsStatus;
 use weir_web::admission::SessionView;
 
@@ -20,7 +20,7 @@ const COUNTED: usize = 100_000;
 pub(crate) struct Pulse {
     /// When the look began.
     pub(crate) begun: Instant,
-    pub(crate) status: Option<Status>,
+    pub(crate) status: Option<MailStatus>,
     pub(crate) busy: Vec<BusyView>,
     pub(crate) quarantine: Vec<QuarantineTotal>,
     pub(crate) feeds: Option<FeedsStatus>,
@@ -35,22 +35,22 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    pub(crate) async fn take(site: &Site) -> Pulse {
+    pub(crate) async fn take(gates: &Gates) -> Pulse {
         let begun = Instant::now();
         let mut problems = Vec::new();
         let mut note = |gate: &str, problem: String| problems.push(format!("{gate}: {problem}"));
-        for failed in site.states.view(wall_clock()).into_iter().filter(|gate| gate.has_failed()) {
+        for failed in gates.states.view(wall_clock()).into_iter().filter(|gate| gate.has_failed()) {
             let why = failed.last_failure.unwrap_or_default();
             note(&failed.gate.to_string(), format!("the gate is {}: {why}", failed.state));
         }
-        let status = site.mail.status.show().await.map_err(|error| note("mail", error.to_string())).ok();
-        let busy = site.mail.throttles.busy(BUSY).await.map_err(|error| note("throttle", error.to_string()));
-        let quarantine = site.mail.quarantine.totals().await.map_err(|error| note("quarantine", error.to_string()));
-        let lab = match &site.lab {
+        let status = gates.mail.status.show().await.map_err(|error| note("mail", error.to_string())).ok();
+        let busy = gates.mail.throttles.busy(BUSY).await.map_err(|error| note("throttle", error.to_string()));
+        let quarantine = gates.mail.quarantine.totals().await.map_err(|error| note("quarantine", error.to_string()));
+        let lab = match &gates.lab {
             Some(node) => node.status().await.map_err(|error| note("lab", error.to_string())).ok(),
             None => None,
         };
-        let mut sessions = site.web.as_ref().map(|gate| gate.sessions(COUNTED)).unwrap_or_default();
+        let mut sessions = gates.web.as_ref().map(|gate| gate.sessions(COUNTED)).unwrap_or_default();
         let asking = sessions.len();
         sessions.sort_by_key(|session| std::cmp::Reverse(session.waiting + session.running));
         sessions.truncate(SESSIONS);
@@ -59,8 +59,8 @@ impl Pulse {
             status,
             busy: busy.unwrap_or_default(),
             quarantine: quarantine.unwrap_or_default(),
-            feeds: site.mail.feeds.status().ok().filter(|feeds| feeds.enabled),
-            web: site.web.as_ref().map(|gate| gate.status()),
+            feeds: gates.mail.feeds.status().ok().filter(|feeds| feeds.enabled),
+            web: gates.web.as_ref().map(|gate| gate.status()),
             sessions,
             asking,
             lab,

@@ -8,9 +8,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_foundation::Actor;
-use weir_foundation::console_accounts::{Known, Role};
+use weir_foundation::console_accounts::{KnownAccount, Role};
 use weir_foundation::secret::fresh_token;
 
+/// The field of a form that carries the session's token.
+pub(crate) const TOKEN_FIELD: &str = "token";
 /// Without a request for so long, a session ends.
 pub const IDLE: Duration = Duration::from_secs(3600);
 /// Nobody stays longer without a password.
@@ -21,12 +23,12 @@ const SESSIONS_MAX: usize = 1_000;
 /// All sessions.
 #[derive(Debug, Default)]
 pub struct Sessions {
-    open: Mutex<HashMap<String, Session>>,
+    open: Mutex<HashMap<String, OpenSession>>,
 }
 
 #[derive(Debug)]
-struct Session {
-    known: Known,
+struct OpenSession {
+    known: KnownAccount,
     way: Way,
     token: String,
     begun: Instant,
@@ -59,7 +61,7 @@ pub struct Visit {
     /// The session's id.
     pub id: String,
     /// Who they are.
-    pub known: Known,
+    pub known: KnownAccount,
     /// How they came in.
     pub way: Way,
     /// What every form of theirs must carry.
@@ -80,7 +82,7 @@ impl Visit {
 
 impl Sessions {
     /// Begins a session for somebody who has just logged in.
-    pub fn begin(&self, known: Known, way: Way, now: Instant) -> Visit {
+    pub fn begin(&self, known: KnownAccount, way: Way, now: Instant) -> Visit {
         let (id, token) = (fresh_token(), fresh_token());
         let mut open = self.lock();
         open.retain(|_, session| session.lives(now));
@@ -89,7 +91,8 @@ impl Sessions {
             let Some(quietest) = quietest else { break };
             open.remove(&quietest);
         }
-        let session = Session { known: known.clone(), way, token: token.clone(), begun: now, seen: now, said: None };
+        let session =
+            OpenSession { known: known.clone(), way, token: token.clone(), begun: now, seen: now, said: None };
         open.insert(id.clone(), session);
         Visit { id, known, way, token }
     }
@@ -134,12 +137,12 @@ impl Sessions {
         self.lock().get_mut(id)?.said.take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, OpenSession>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Session {
+impl OpenSession {
     fn lives(&self, now: Instant) -> bool {
         now.duration_since(self.seen) < IDLE && now.duration_since(self.begun) < LIFE
     }
@@ -155,8 +158,8 @@ pub fn same(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn ann() -> Known {
-        Known { name: "ann".into(), role: Role::Operator, stamp: [1; 32], code: false }
+    fn ann() -> KnownAccount {
+        KnownAccount { name: "ann".into(), role: Role::Operator, stamp: [1; 32], code: false }
     }
 
     #[test]

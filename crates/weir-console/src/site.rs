@@ -1,5 +1,6 @@
 //! What the console stands on: the gates, the settings to show, and who is logged in.
 
+use crate::gates::Gates;
 use crate::history::History;
 use crate::logins::Logins;
 use crate::looks::{EVERY, Looks, unwatched_pause};
@@ -12,35 +13,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
-use weir_foundation::administration::Administration;
-use weir_foundation::supervision::GateStates;
-use weir_lab::node::Node;
-use weir_mail::operations::MailOperations;
-use weir_web::proxy::Gate;
 
-/// So long after somebody's last request the gates are still watched for them.
+/// How long after somebody's last request the gates are still watched for them.
 const LINGERS: Duration = Duration::from_secs(60);
 /// Pages that are kept current at once.
 pub(crate) const STREAMS_MAX: usize = 64;
 
 /// Everything behind the pages. Cheap to clone.
 #[derive(Clone)]
-pub struct Site(Arc<Parts>);
-
-/// What the console and the API show and change. Cheap to clone.
-#[derive(Clone)]
-pub struct Gates {
-    /// Accounts, tokens, the audit trail, backups.
-    pub administration: Administration,
-    /// The mail gates.
-    pub mail: MailOperations,
-    /// The web gate, if it runs.
-    pub web: Option<Arc<Gate>>,
-    /// The lab, if it runs.
-    pub lab: Option<Node>,
-    /// How each gate stands, also those that do not run.
-    pub states: GateStates,
-}
+pub struct Site(Arc<SiteParts>);
 
 /// The configuration, as far as the console shows or needs it.
 #[derive(Clone)]
@@ -54,7 +35,7 @@ pub struct Configuration {
 }
 
 /// The gates, and what the console knows by itself.
-pub struct Parts {
+pub struct SiteParts {
     gates: Gates,
     pub(crate) configuration: Configuration,
     /// Where we listen.
@@ -67,7 +48,7 @@ pub struct Parts {
     pub(crate) streams: Arc<Semaphore>,
 }
 
-impl Deref for Parts {
+impl Deref for SiteParts {
     type Target = Gates;
 
     fn deref(&self) -> &Gates {
@@ -98,7 +79,7 @@ impl Site {
     /// A console for these gates that listens at `address`.
     pub fn new(gates: Gates, mut configuration: Configuration, address: SocketAddr) -> Site {
         configuration.hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
-        Site(Arc::new(Parts {
+        Site(Arc::new(SiteParts {
             gates,
             configuration,
             address,
@@ -112,12 +93,12 @@ impl Site {
 
     /// How all gates are doing, as of a moment ago: for pages.
     pub(crate) async fn pulse(&self) -> Arc<Pulse> {
-        self.looks.shown(Pulse::take(self)).await
+        self.looks.shown(Pulse::take(&self.gates)).await
     }
 
     /// The same for programs.
     pub(crate) async fn fresh_pulse(&self) -> Arc<Pulse> {
-        self.looks.fresh(Pulse::take(self)).await
+        self.looks.fresh(Pulse::take(&self.gates)).await
     }
 
     /// Something was changed: the next look must not be an old one.
@@ -129,7 +110,7 @@ impl Site {
     pub async fn watch(self) {
         loop {
             let begun = Instant::now();
-            self.looks.next(Pulse::take(&self)).await;
+            self.looks.next(Pulse::take(&self.gates)).await;
             let due = begun + unwatched_pause(begun.elapsed());
             tokio::time::sleep(EVERY).await;
             // A page that is kept current is seen again and again too.
@@ -149,9 +130,9 @@ impl Site {
 }
 
 impl Deref for Site {
-    type Target = Parts;
+    type Target = SiteParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &SiteParts {
         &self.0
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use weir_foundation::console_accounts::Known;
+use weir_foundation::console_accounts::KnownAccount;
 use weir_foundation::secret::fresh_token;
 
-/// So long one may look for the authenticator.
+/// How long somebody may take to find the authenticator.
 const GOOD_FOR: Duration = Duration::from_secs(300);
 const STEPS_MAX: usize = 1_000;
 
@@ -18,13 +18,13 @@ pub(crate) struct Steps {
 
 #[derive(Debug)]
 struct Step {
-    known: Known,
+    known: KnownAccount,
     begun: Instant,
 }
 
 impl Steps {
     /// Somebody has shown their password; what the form with the code must carry.
-    pub(crate) fn begin(&self, known: Known, now: Instant) -> String {
+    pub(crate) fn begin(&self, known: KnownAccount, now: Instant) -> String {
         let key = fresh_token();
         let mut open = self.lock();
         open.retain(|_, step| now.duration_since(step.begun) < GOOD_FOR);
@@ -38,7 +38,7 @@ impl Steps {
     }
 
     /// Who has shown their password with this step.
-    pub(crate) fn find(&self, key: &str, now: Instant) -> Option<Known> {
+    pub(crate) fn find(&self, key: &str, now: Instant) -> Option<KnownAccount> {
         let open = self.lock();
         open.get(key).filter(|step| now.duration_since(step.begun) < GOOD_FOR).map(|step| step.known.clone())
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_step_ends_with_its_time_with_its_code_and_when_there_are_too_many() {
-        let known = |name: &str| Known { name: name.into(), role: Role::Admin, stamp: [0; 32], code: true };
+        let known = |name: &str| KnownAccount { name: name.into(), role: Role::Admin, stamp: [0; 32], code: true };
         let (steps, now) = (Steps::default(), Instant::now());
         let first = steps.begin(known("ann"), now);
         assert_eq!(steps.find(&first, now).map(|known| known.name).as_deref(), Some("ann"));

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tower::ServiceExt;
 use weir_console::api::router;
-use weir_console::site::Gates;
+use weir_console::gates::Gates;
 use weir_console::socket::{self, ControlSocket};
 use weir_foundation::administration::Administration;
 use weir_foundation::passwords::Passwords;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::Mutex;
-use weir_store::records::Records;
+use weir_store::records::ValueRecords;
 
 /// Tokens belong to the site, not to one relay.
 const SITE: &str = "";
@@ -145,7 +145,7 @@ impl Token {
 /// The tokens of the site. Cheap to clone.
 #[derive(Clone)]
 pub struct ApiTokens {
-    records: Records,
+    values: ValueRecords,
     audit: AuditTrail,
     clock: Clock,
     /// The tokens are read, changed and written as a whole: by one at a time.
@@ -155,8 +155,12 @@ pub struct ApiTokens {
 impl ApiTokens {
     /// The tokens in these records.
     pub fn new(foundation: &Foundation) -> ApiTokens {
-        let Foundation { records, clock, .. } = foundation.clone();
-        ApiTokens { records, audit: AuditTrail::new(foundation), clock, changing: Arc::default() }
+        ApiTokens {
+            values: foundation.records.values(),
+            audit: AuditTrail::new(foundation),
+            clock: Arc::clone(&foundation.clock),
+            changing: Arc::default(),
+        }
     }
 
     /// All tokens, in order of name.
@@ -235,14 +239,14 @@ impl ApiTokens {
     }
 
     async fn stored(&self) -> Result<Vec<Token>, OperationError> {
-        let text = self.records.kept(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
+        let text = self.values.get(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
         serde_json::from_str(&text).map_err(|error| OperationError::Failed(format!("the tokens: {error}")))
     }
 
     async fn keep_tokens(&self, mut tokens: Vec<Token>) -> Result<(), OperationError> {
         tokens.sort_by(|a, b| a.name.cmp(&b.name));
         let text = serde_json::to_string(&tokens).map_err(|error| OperationError::Failed(error.to_string()))?;
-        Ok(self.records.keep(SITE, KEPT, &text).await?)
+        Ok(self.values.set(SITE, KEPT, &text).await?)
     }
 }
 

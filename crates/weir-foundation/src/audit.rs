@@ -6,7 +6,7 @@ use crate::{Actor, Foundation, OperationError, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use weir_store::records::{AuditLine, Records};
+use weir_store::records::{AuditLine, AuditRecords};
 
 /// Most lines shown at once.
 const LINES_MAX: i64 = 10_000;
@@ -43,14 +43,14 @@ impl From<AuditLine> for AuditView {
 /// The audit trail of the site. Cheap to clone.
 #[derive(Clone)]
 pub struct AuditTrail {
-    records: Records,
+    lines: AuditRecords,
     clock: Clock,
 }
 
 impl AuditTrail {
     /// The trail in these records.
     pub fn new(foundation: &Foundation) -> AuditTrail {
-        AuditTrail { records: foundation.records.clone(), clock: foundation.clock.clone() }
+        AuditTrail { lines: foundation.records.audit(), clock: foundation.clock.clone() }
     }
 
     /// Writes a line.
@@ -64,7 +64,7 @@ impl AuditTrail {
         tracing::info!(actor = actor.as_str(), action, subject, detail, "audit");
         let (actor, action, subject) = (actor.as_str().to_owned(), action.to_owned(), subject.to_owned());
         let line = AuditLine { at: (self.clock)().0 as i64, actor, action, subject, detail };
-        Ok(self.records.audit(&line).await?)
+        Ok(self.lines.write(&line).await?)
     }
 
     /// Writes a line whose words came from outside, such as the name of a login that failed.
@@ -79,19 +79,19 @@ impl AuditTrail {
         if !subject.is_empty() {
             names::login(subject)?;
         }
-        let lines = self.records.audit_trail(subject, most.clamp(1, LINES_MAX)).await?;
+        let lines = self.lines.trail(subject, most.clamp(1, LINES_MAX)).await?;
         Ok(lines.into_iter().map(AuditView::from).collect())
     }
 
     /// Lines after the one with this number, oldest first, each with its number.
     pub async fn after(&self, number: i64, most: i64) -> Result<Vec<(i64, AuditView)>, OperationError> {
-        let lines = self.records.audit_after(number, most.clamp(1, LINES_MAX)).await?;
+        let lines = self.lines.after(number, most.clamp(1, LINES_MAX)).await?;
         Ok(lines.into_iter().map(|(number, line)| (number, line.into())).collect())
     }
 
     /// The number of the newest line.
     pub async fn last_number(&self) -> Result<i64, OperationError> {
-        Ok(self.records.audit_last().await?)
+        Ok(self.lines.last().await?)
     }
 }
 

@@ -13,7 +13,7 @@ mod files;
 
 use crate::audit::AuditTrail;
 use crate::date::rfc3339;
-use crate::{Actor, Answer, Foundation, OperationError};
+use crate::{Actor, Foundation, OperationError, OperationFuture};
 pub use files::cannot_write;
 use files::{blocking, copy_back, count_files, link_plain, sync_all, total_bytes, write_file};
 use schemars::JsonSchema;
@@ -33,10 +33,10 @@ const FORMAT: u32 = 1;
 /// What a gate copies by itself, because it writes to these files while the backup runs.
 pub trait GateBackup: Send + Sync {
     /// Copies what must not be older than the records: called after these were copied.
-    fn copy_after_records<'a>(&'a self, to: &'a Path) -> Answer<'a, ()>;
+    fn copy_after_records<'a>(&'a self, to: &'a Path) -> OperationFuture<'a, ()>;
 
     /// Copies what tells of everything that happened before: called last.
-    fn copy_last<'a>(&'a self, to: &'a Path) -> Answer<'a, ()>;
+    fn copy_last<'a>(&'a self, to: &'a Path) -> OperationFuture<'a, ()>;
 }
 
 /// Written last: a folder without it is no backup, or half of one.

@@ -8,7 +8,7 @@ use crate::audit::AuditTrail;
 use crate::clock::Clock;
 use crate::date::rfc3339;
 use crate::passwords::Passwords;
-use crate::second_factor::StoredFactor;
+use crate::totp::StoredFactor;
 use crate::{Actor, Foundation, OperationError, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard};
-use weir_store::records::Records;
+use weir_store::records::{UserRecords, ValueRecords};
 
 /// Accounts belong to the site, not to one relay.
 const SITE: &str = "";
@@ -78,7 +78,7 @@ pub struct AccountView {
 
 /// Who a login turned out to be. It is good as long as [`ConsoleAccounts::known`] says the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownAccount {
     /// The login.
     pub name: String,
     /// What it may do.
@@ -118,7 +118,8 @@ impl Account {
 /// The console's accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct ConsoleAccounts {
-    records: Records,
+    users: UserRecords,
+    values: ValueRecords,
     passwords: Passwords,
     audit: AuditTrail,
     clock: Clock,
@@ -129,8 +130,14 @@ pub struct ConsoleAccounts {
 impl ConsoleAccounts {
     /// The accounts in these records, with passwords hashed and checked by `passwords`.
     pub fn new(foundation: &Foundation, passwords: Passwords) -> ConsoleAccounts {
-        let Foundation { records, clock, .. } = foundation.clone();
-        ConsoleAccounts { records, passwords, audit: AuditTrail::new(foundation), clock, changing: Arc::default() }
+        ConsoleAccounts {
+            users: foundation.records.users(),
+            values: foundation.records.values(),
+            passwords,
+            audit: AuditTrail::new(foundation),
+            clock: Arc::clone(&foundation.clock),
+            changing: Arc::default(),
+        }
     }
 
     /// All accounts, in order of name.
@@ -191,7 +198,12 @@ impl ConsoleAccounts {
     }
 
     /// Who this is, if the password is right. Names of accounts go before names of users.
-    pub async fn login(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<Known>, OperationError> {
+    pub async fn login(
+        &self,
+        name: &str,
+        password: &str,
+        from: IpAddr,
+    ) -> Result<Option<KnownAccount>, OperationError> {
         let found = self.stored(name).await?.filter(|(_, hash)| !hash.is_empty());
         let hash = found.as_ref().map(|(_, hash)| hash.as_str());
         // A name that nobody has costs as much time as one that somebody has.
@@ -200,21 +212,21 @@ impl ConsoleAccounts {
     }
 
     /// What is known of a name now; nothing if there is no such account.
-    pub async fn known(&self, name: &str) -> Result<Option<Known>, OperationError> {
+    pub async fn known(&self, name: &str) -> Result<Option<KnownAccount>, OperationError> {
         Ok(self.stored(name).await?.map(|(known, _)| known))
     }
 
     /// Who has this name, and the hash of their password; it is empty where another system checks it.
-    async fn stored(&self, name: &str) -> Result<Option<(Known, String)>, OperationError> {
+    async fn stored(&self, name: &str) -> Result<Option<(KnownAccount, String)>, OperationError> {
         if names::login(name).is_err() {
             return Ok(None);
         }
         let known =
-            |role: Role, hash: &str, code: bool| Known { name: name.to_owned(), role, stamp: stamp(hash), code };
+            |role: Role, hash: &str, code: bool| KnownAccount { name: name.to_owned(), role, stamp: stamp(hash), code };
         if let Some(account) = self.stored_accounts().await?.into_iter().find(|account| account.name == name) {
             return Ok(Some((known(account.role, &account.password, account.wants_code()), account.password)));
         }
-        let user = self.records.user(name).await?;
+        let user = self.users.find(name).await?;
         Ok(user.map(|user| (known(Role::User, &user.password, false), user.password)))
     }
 
@@ -232,14 +244,14 @@ impl ConsoleAccounts {
     }
 
     pub(crate) async fn stored_accounts(&self) -> Result<Vec<Account>, OperationError> {
-        let text = self.records.kept(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
+        let text = self.values.get(SITE, KEPT).await?.unwrap_or_else(|| "[]".to_owned());
         serde_json::from_str(&text).map_err(|error| OperationError::Failed(format!("the console's accounts: {error}")))
     }
 
     pub(crate) async fn keep_accounts(&self, mut accounts: Vec<Account>) -> Result<(), OperationError> {
         accounts.sort_by(|a, b| a.name.cmp(&b.name));
         let text = serde_json::to_string(&accounts).map_err(|error| OperationError::Failed(error.to_string()))?;
-        Ok(self.records.keep(SITE, KEPT, &text).await?)
+        Ok(self.values.set(SITE, KEPT, &text).await?)
     }
 }
 

@@ -39,7 +39,7 @@ impl Foundation {
             Some(url) => Records::postgres(url).await?,
         };
         let relay = relay_name(folder.path(), host)?;
-        let secret = records.secret("recipients", &hex(&random::<32>())).await?;
+        let secret = records.secrets().find_or_set("recipients", &hex(&random::<32>())).await?;
         let recipient_secret =
             weir_store::unhex(&secret).and_then(|bytes| bytes.try_into().ok()).ok_or(FoundationError::Secret)?;
         let clock: Clock = Arc::new(wall_clock);
@@ -53,12 +53,12 @@ impl Foundation {
 
     /// How far this relay has come with something that it does step by step; nothing if it never began.
     pub async fn progress(&self, name: &str) -> Result<Option<String>, RecordsError> {
-        self.records.kept(&self.relay, name).await
+        self.records.values().get(&self.relay, name).await
     }
 
     /// Remembers how far.
     pub async fn set_progress(&self, name: &str, progress: &str) -> Result<(), RecordsError> {
-        self.records.keep(&self.relay, name, progress).await
+        self.records.values().set(&self.relay, name, progress).await
     }
 }
 

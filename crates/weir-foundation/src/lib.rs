@@ -23,9 +23,10 @@ pub mod secret;
 pub mod sockets;
 mod store_settings;
 pub mod supervision;
+mod totp;
 pub mod webhook;
 
 pub use actor::Actor;
 pub use foundation::{Foundation, FoundationError};
-pub use operation::{Answer, OperationError};
+pub use operation::{OperationError, OperationFuture};
 pub use store_settings::StoreSettings;

@@ -27,11 +27,11 @@ pub struct LoginQueue {
     second_places: Semaphore,
     first_line: Semaphore,
     second_line: Semaphore,
-    sources: Mutex<HashMap<IpAddr, Source>>,
+    sources: Mutex<HashMap<IpAddr, LoginSource>>,
 }
 
 #[derive(Debug, Default)]
-struct Source {
+struct LoginSource {
     /// Logins in the first line or at their place.
     under_way: u32,
     failed_at: Option<Instant>,
@@ -48,7 +48,7 @@ pub struct Turn<'a> {
 }
 
 impl LoginQueue {
-    /// With so many places, and so many who may wait in each line.
+    /// With this many places, and at most this many who wait in each line.
     pub fn new(places: usize, waiting: usize) -> LoginQueue {
         LoginQueue {
             places: Semaphore::new(places.max(1)),
@@ -101,7 +101,7 @@ impl LoginQueue {
         }
     }
 
-    fn sources(&self) -> MutexGuard<'_, HashMap<IpAddr, Source>> {
+    fn sources(&self) -> MutexGuard<'_, HashMap<IpAddr, LoginSource>> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,7 +7,7 @@ use weir_store::records::RecordsError;
 use weir_store::spool::SpoolError;
 
 /// An operation's answer that comes later, from behind a trait object.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, OperationError>> + Send + 'a>>;
+pub type OperationFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, OperationError>> + Send + 'a>>;
 
 /// Why an operation was not carried out.
 #[derive(Debug, thiserror::Error)]

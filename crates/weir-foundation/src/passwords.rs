@@ -29,11 +29,11 @@ const WAITING_MAX: usize = 256;
 /// Hashes and checks passwords. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Passwords {
-    shared: Arc<Shared>,
+    shared: Arc<PasswordsShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PasswordsShared {
     login_queue: LoginQueue,
     key: [u8; 32],
     remembered: Mutex<HashMap<[u8; 32], Instant>>,
@@ -54,7 +54,7 @@ impl Passwords {
     fn with_waiting(at_once: usize, waiting: usize, key: [u8; 32]) -> Result<Passwords, PasswordError> {
         let nobody = hash_now("nobody has this password", &mut Memory::default())?;
         Ok(Passwords {
-            shared: Arc::new(Shared {
+            shared: Arc::new(PasswordsShared {
                 login_queue: LoginQueue::new(at_once, waiting),
                 key,
                 remembered: Mutex::default(),
@@ -144,14 +144,14 @@ impl Passwords {
     }
 }
 
-impl Shared {
+impl PasswordsShared {
     fn spare(&self) -> MutexGuard<'_, Vec<Memory>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Gives spare memory back if there was no hash after this one.
-fn give_back(shared: &Weak<Shared>, hashes: u64) {
+fn give_back(shared: &Weak<PasswordsShared>, hashes: u64) {
     if let Some(shared) = shared.upgrade().filter(|shared| shared.hashes.load(Ordering::Relaxed) == hashes) {
         let spare = std::mem::take(&mut *shared.spare());
         drop(spare);

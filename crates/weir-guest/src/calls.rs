@@ -22,7 +22,7 @@ pub(crate) enum Stop {
 
 /// One call: its number in both worlds (0 where it is not), what becomes of it and what it is.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct KnownCall {
     pub(crate) number: u32,
     pub(crate) number_32: u32,
     pub(crate) stop: Stop,
@@ -72,8 +72,8 @@ enum Call {
     Refused,
 }
 
-const fn entry(number: u32, number_32: u32, stop: Stop, call: Call) -> Entry {
-    Entry { number, number_32, stop, call }
+const fn entry(number: u32, number_32: u32, stop: Stop, call: Call) -> KnownCall {
+    KnownCall { number, number_32, stop, call }
 }
 
 /// The flags of `open` that can change a file: write, read and write, create, truncate.
@@ -88,7 +88,7 @@ const NEW_LISTENER: u32 = 8;
 const EMPTY_PATH: u32 = 0x1000;
 
 /// All of them.
-pub(crate) static CALLS: [Entry; 54] = [
+pub(crate) static CALLS: [KnownCall; 54] = [
     // Where shells look for commands.
     entry(4, 195, Stop::Always, Call::Look((None, 0))),
     entry(262, 300, Stop::UnlessAny(3, EMPTY_PATH), Call::Look((Some(0), 1))),
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn numbers_are_there_once() {
-        for world in [|entry: &Entry| entry.number, |entry: &Entry| entry.number_32] {
+        for world in [|entry: &KnownCall| entry.number, |entry: &KnownCall| entry.number_32] {
             let mut numbers: Vec<u32> = CALLS.iter().map(world).filter(|number| *number != 0).collect();
             let count = numbers.len();
             numbers.sort_unstable();

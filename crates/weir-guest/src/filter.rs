@@ -33,7 +33,7 @@ pub(crate) fn program() -> BpfProgram {
 }
 
 /// Ends with a verdict for every call of an architecture.
-fn table(number: impl Fn(&crate::calls::Entry) -> u32, trace: u32) -> BpfProgram {
+fn table(number: impl Fn(&crate::calls::KnownCall) -> u32, trace: u32) -> BpfProgram {
     // Calls of x32 are of the same architecture and have numbers of their own: this guest does not know them.
     let mut program = vec![load(NUMBER), at_least(X32, 0, 1), end(ERROR | libc::ENOSYS.cast_unsigned())];
     let if_any = |program: &mut BpfProgram, number: u32, (argument, bits): (u32, u32), (yes, no): (u32, u32)| {

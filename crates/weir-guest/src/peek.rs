@@ -8,7 +8,7 @@ use weir_guest::behaviour::TEXT_MAX;
 
 const PAGE: u64 = 4096;
 
-/// So many bytes, if they are there.
+/// Reads `length` bytes of a process, if they are there.
 pub(crate) fn bytes(pid: i32, at: u64, length: usize) -> Option<Vec<u8>> {
     let mut into = vec![0; length];
     let remote = [RemoteIoVec { base: at as usize, len: length }];

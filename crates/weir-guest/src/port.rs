@@ -27,18 +27,18 @@ fn find() -> Option<PathBuf> {
 
 /// A port whose other side comes and goes: between frames that is waited for, within one it ends the frame.
 #[derive(Debug)]
-pub(crate) struct Line<'a> {
+pub(crate) struct PortLine<'a> {
     port: &'a File,
     within: bool,
 }
 
-impl<'a> Line<'a> {
-    pub(crate) fn new(port: &'a File) -> Line<'a> {
-        Line { port, within: false }
+impl<'a> PortLine<'a> {
+    pub(crate) fn new(port: &'a File) -> PortLine<'a> {
+        PortLine { port, within: false }
     }
 }
 
-impl Read for Line<'_> {
+impl Read for PortLine<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.port.read(into) {

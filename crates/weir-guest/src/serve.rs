@@ -1,7 +1,7 @@
 //! What the lab asks of the agent, one thing after the other.
 
 use crate::internet::Internet;
-use crate::port::{self, Line};
+use crate::port::{self, PortLine};
 use crate::{dropped, sys, watch};
 use rustix::fs::{Gid, Uid};
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ pub(crate) fn serve() {
 }
 
 fn answer(port: &File, internet: &Internet) -> io::Result<()> {
-    match frame::read(&mut Line::new(port))? {
+    match frame::read(&mut PortLine::new(port))? {
         (Kind::Hello, content) => {
             let hello: Hello = serde_json::from_slice(&content)?;
             refresh(&hello)?;
@@ -89,7 +89,7 @@ fn receive(port: &File, order: &Run) -> io::Result<PathBuf> {
     let mut file = File::create(&path)?;
     let mut left = order.bytes;
     while left > 0 {
-        let (Kind::Data, piece) = frame::read(&mut Line::new(port))? else {
+        let (Kind::Data, piece) = frame::read(&mut PortLine::new(port))? else {
             return Err(io::Error::other("the sample ended early"));
         };
         left =

@@ -19,7 +19,7 @@ pub struct Hello {
 /// From the guest: I am.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
-    /// That of the hello.
+    /// The nonce of the hello that this answers.
     pub nonce: String,
     /// The agent and its system, for people.
     pub agent: String,

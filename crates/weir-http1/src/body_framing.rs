@@ -12,7 +12,7 @@ use super::refused::Refused;
 /// What is still to come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BodyFraming {
-    /// So many octets.
+    /// This many octets.
     Length(u64),
     /// In chunks.
     Chunks(Chunks),
@@ -27,7 +27,7 @@ pub enum BodyFraming {
 pub enum Chunks {
     /// The size of the next chunk comes.
     Size,
-    /// So many octets of a chunk come.
+    /// This many octets of a chunk come.
     Data(u64),
     /// The end of the line behind the data comes.
     Line,

@@ -65,7 +65,7 @@ impl Node {
     /// What is known of these contents; nothing of those that nobody handed in.
     pub async fn opinions(&self, hashes: &[String]) -> Result<Vec<Opinion>, LabError> {
         let mut opinions = Vec::new();
-        for row in self.records().lab_opinions(hashes).await? {
+        for row in self.records().lab_samples().opinions(hashes).await? {
             let standing = self.standing(&row).await?;
             opinions.push(Opinion { hash: row.hash, sample: row.sample, standing });
         }
@@ -84,8 +84,8 @@ impl Node {
     }
 
     async fn reasons_of(&self, sample: i64) -> Result<Vec<String>, LabError> {
-        let Some(row) = self.records().lab_sample(sample).await? else { return Ok(Vec::new()) };
-        let children = self.records().lab_children(sample, CHILDREN_MAX).await?;
+        let Some(row) = self.records().lab_samples().find(sample).await? else { return Ok(Vec::new()) };
+        let children = self.records().lab_samples().children(sample, CHILDREN_MAX).await?;
         let children: Vec<SampleLine> = children.into_iter().map(line).collect();
         // What is bad in it comes first: of a dropper itself there may only be good to say.
         let own: Vec<String> = serde_json::from_str(&row.reasons).unwrap_or_default();
@@ -104,7 +104,7 @@ impl Node {
             if parts > PARTS_MAX {
                 break;
             }
-            open.extend(self.records().lab_children(row.id, PARTS_MAX as i64).await?.into_iter().rev());
+            open.extend(self.records().lab_samples().children(row.id, PARTS_MAX as i64).await?.into_iter().rev());
             self.of_one(&row, &mut lines).await?;
         }
         lines.sort_by_key(|line| line.at);
@@ -116,7 +116,7 @@ impl Node {
             lines.push(HistoryLine { at, sample: row.id, hash: row.given.hash.clone(), event, text });
         };
         tell(row.given.arrived_at, "queued", arrived(row));
-        for attempt in self.records().lab_attempts(row.id).await? {
+        for attempt in self.records().lab_attempts().of_sample(row.id).await? {
             let text =
                 format!("machine {}, {} (attempt {}, epoch {})", attempt.node, attempt.vm, attempt.id, attempt.epoch);
             tell(attempt.started_at, "assigned", format!("assigned to {text}"));
@@ -124,7 +124,7 @@ impl Node {
                 tell(at, "attempt", format!("attempt {} on {} ended: {}", attempt.id, attempt.vm, attempt.outcome));
             }
         }
-        let results = self.records().lab_results(row.id).await?;
+        let results = self.records().lab_attempts().results(row.id).await?;
         for result in &results {
             tell(result.at, "result", brought(result));
         }

@@ -106,7 +106,7 @@ pub fn unwrapped(data: &[u8], most: u64) -> Result<Option<Vec<Member>>, NotNeute
     Ok(Some(members).filter(|members| !members.is_empty()))
 }
 
-struct Entry {
+struct ZipEntry {
     name: Vec<u8>,
     flags: u16,
     method: u16,
@@ -118,7 +118,7 @@ struct Entry {
 }
 
 /// What the directory at the end names.
-fn directory(data: &[u8]) -> Option<Vec<Entry>> {
+fn directory(data: &[u8]) -> Option<Vec<ZipEntry>> {
     let area = data.len().saturating_sub(22 + 0xffff);
     let end = area + data.get(area..)?.windows(END.len()).rposition(|bytes| bytes == END)?;
     let (count, mut at) = (u16_at(data, end + 10)?, u32_at(data, end + 16)? as usize);
@@ -130,7 +130,7 @@ fn directory(data: &[u8]) -> Option<Vec<Entry>> {
         }
         let [name, extra, comment] = [28, 30, 32].map(|at| u16_at(head, at).map(usize::from));
         let (name, rest) = (name?, extra? + comment?);
-        entries.push(Entry {
+        entries.push(ZipEntry {
             name: head.get(46..46 + name)?.to_vec(),
             flags: u16_at(head, 8)?,
             method: u16_at(head, 10)?,
@@ -144,7 +144,7 @@ fn directory(data: &[u8]) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-impl Entry {
+impl ZipEntry {
     fn is_folder(&self) -> bool {
         self.name.ends_with(b"/") && self.packed <= HEADER
     }

@@ -228,7 +228,7 @@ impl Node {
         let handed_over = async {
             orders.send(Order::Resign).await.ok()?;
             loop {
-                let (fence, left) = self.records.lab_leader().await.ok()?;
+                let (fence, left) = self.records.lab_leader().current().await.ok()?;
                 if left == 0 || fence.holder != self.settings.node {
                     // The others are told after that.
                     tokio::time::sleep(LAST_WORDS).await;
@@ -251,7 +251,7 @@ impl Node {
         }
         let (stored, file_type) = self.store(content, false).await?;
         let sample = self.row(&handed, &stored, file_type)?;
-        let numbers = self.records.lab_submit(&[sample]).await?;
+        let numbers = self.records.lab_samples().submit(&[sample]).await?;
         if let Some(leader) = self.leader() {
             leader.new_samples();
         }
@@ -312,7 +312,7 @@ impl Node {
             tracing::info!(epoch = fence.epoch, ?end, "this node leads no longer");
             if end.is_some() {
                 // Whatever ended it, this term is over: the election must ask for another, and need not wait for its own lease.
-                let _ = tokio::time::timeout(HAND_OVER_MAX, self.records.lab_release(&fence)).await;
+                let _ = tokio::time::timeout(HAND_OVER_MAX, self.records.lab_leader().release(&fence)).await;
                 let _ = ends.orders.send(Order::FencedOut(fence.epoch)).await;
             }
         }
@@ -339,7 +339,7 @@ impl Node {
         let Some(keep) = self.settings.keep else { return std::future::pending().await };
         loop {
             let mut more = false;
-            match self.records.lab_prune(fence, keep, PRUNE_MAX).await {
+            match self.records.lab_samples().prune(fence, keep, PRUNE_MAX).await {
                 Ok(Some(pruned)) => {
                     more = pruned.samples as i64 >= PRUNE_MAX;
                     self.remove(pruned.hashes).await;
@@ -363,7 +363,7 @@ impl Node {
                 let old = tokio::task::spawn_blocking(move || samples.old(shelf, keep.max(YOUNG))).await;
                 let old: Vec<String> = old.into_iter().flatten().flatten().map(|hash| hash.to_string()).collect();
                 for some in old.chunks(PRUNE_MAX as usize) {
-                    match self.records.lab_strays(some).await {
+                    match self.records.lab_samples().strays(some).await {
                         Ok(strays) => self.remove(strays).await,
                         Err(error) => tracing::warn!(%error, "content without a sample cannot be looked for"),
                     }
@@ -470,7 +470,7 @@ impl Node {
                 Err(error) => tracing::warn!(%error, name = ?file.place.name, "a sample stays in its directory"),
             }
         }
-        if let Err(error) = self.records.lab_submit(&rows).await {
+        if let Err(error) = self.records.lab_samples().submit(&rows).await {
             tracing::warn!(%error, "samples stay in their directories");
             return (0, Vec::new());
         }

@@ -168,9 +168,9 @@ pub enum LabError {
 impl Node {
     /// The lab as a whole.
     pub async fn status(&self) -> Result<LabStatus, LabError> {
-        let (fence, left) = self.records().lab_leader().await?;
+        let (fence, left) = self.records().lab_leader().current().await?;
         let states = self.count_states().await?;
-        let terms = self.records().lab_history(TERMS).await?;
+        let terms = self.records().lab_leader().history(TERMS).await?;
         let leader = self.leader();
         let figures = match &leader {
             Some(leader) => leader.figures().await,
@@ -224,7 +224,7 @@ impl Node {
 
     async fn count_now(&self, counted: &mut Option<Count>) -> Result<Vec<(String, i64)>, LabError> {
         let begun = Instant::now();
-        let states = self.records().lab_states().await?;
+        let states = self.records().lab_samples().states().await?;
         let took = begun.elapsed();
         *counted = Some(Count { states: states.clone(), took, good_until: Instant::now() + 20 * took });
         Ok(states)
@@ -240,18 +240,18 @@ impl Node {
 
     /// Samples, the newest first.
     pub async fn list(&self, filter: &SampleFilter, most: i64) -> Result<Vec<SampleLine>, LabError> {
-        Ok(self.records().lab_samples(filter, most).await?.into_iter().map(line).collect())
+        Ok(self.records().lab_samples().list(filter, most).await?.into_iter().map(line).collect())
     }
 
     /// Everything about a sample, by number or by the beginning of its hash (then the newest).
     pub async fn page(&self, which: &str) -> Result<SamplePage, LabError> {
         let row = self.find(which).await?;
-        let attempts = self.records().lab_attempts(row.id).await?.into_iter().map(attempt).collect();
-        let mut results = self.records().lab_results(row.id).await?;
+        let attempts = self.records().lab_attempts().of_sample(row.id).await?.into_iter().map(attempt).collect();
+        let mut results = self.records().lab_attempts().results(row.id).await?;
         results.extend(self.cached(&row, &results).await?);
         let results: Vec<ResultLine> = results.into_iter().map(|result| result_line(row.id, result)).collect();
         let now = self.why(&row).await;
-        let children = self.records().lab_children(row.id, CHILDREN_SHOWN).await?;
+        let children = self.records().lab_samples().children(row.id, CHILDREN_SHOWN).await?;
         let left_out = left_out(&results, &children);
         let children: Vec<SampleLine> = children.into_iter().map(line).collect();
         let reasons = reasons(&row, &children);
@@ -297,8 +297,8 @@ impl Node {
             running: row.running,
             oldest_wait_s: now.saturating_sub(row.oldest_at).max(0) as f64 / 1e9,
         };
-        let queues = self.records().lab_queue().await?.into_iter().map(line_of).collect();
-        let next = self.records().lab_waiting(most).await?.into_iter().map(line).collect();
+        let queues = self.records().lab_samples().queue().await?.into_iter().map(line_of).collect();
+        let next = self.records().lab_samples().waiting(most).await?.into_iter().map(line).collect();
         Ok(QueuePage { queues, next })
     }
 
@@ -330,9 +330,9 @@ impl Node {
     /// Samples that ended after this one (when, and its number), in that order, for whoever is told of each.
     pub async fn ended_after(&self, after: (i64, i64), most: i64) -> Result<Vec<SampleLine>, LabError> {
         let mut samples = Vec::new();
-        for (_, id) in self.records().lab_ended(after, most).await? {
+        for (_, id) in self.records().lab_samples().ended(after, most).await? {
             // One may have been forgotten in between.
-            samples.extend(self.records().lab_sample(id).await?.map(line));
+            samples.extend(self.records().lab_samples().find(id).await?.map(line));
         }
         Ok(samples)
     }
@@ -347,7 +347,7 @@ impl Node {
         if missing.is_empty() || row.given.forced != 0 {
             return Ok(Vec::new());
         }
-        let mut cached = self.records().lab_cached(std::slice::from_ref(&row.given.hash)).await?;
+        let mut cached = self.records().lab_attempts().cached(std::slice::from_ref(&row.given.hash)).await?;
         cached.retain(|result| {
             let plugin = (&result.plugin, &result.version);
             let never = |known: &Plugin| !known.cache && (&known.name, &known.version) == plugin;
@@ -395,7 +395,7 @@ impl Node {
     pub(crate) async fn find(&self, which: &str) -> Result<SampleRow, LabError> {
         let unknown = || LabError::Unknown(which.to_owned());
         if let Ok(number) = which.parse()
-            && let Some(row) = self.records().lab_sample(number).await?
+            && let Some(row) = self.records().lab_samples().find(number).await?
         {
             return Ok(row);
         }
@@ -404,7 +404,7 @@ impl Node {
             return Err(unknown());
         }
         let filter = SampleFilter { hash, ..SampleFilter::default() };
-        self.records().lab_samples(&filter, 1).await?.pop().ok_or_else(unknown)
+        self.records().lab_samples().list(&filter, 1).await?.pop().ok_or_else(unknown)
     }
 
     async fn why(&self, row: &SampleRow) -> String {
@@ -424,7 +424,7 @@ impl Node {
 
     /// What keeps a leader from acting, as the database sees it.
     async fn why_nobody_leads(&self) -> String {
-        match self.records().lab_leader().await {
+        match self.records().lab_leader().current().await {
             Err(error) => format!("the database does not answer ({error})"),
             Ok((fence, left_ms)) if left_ms > 0 => {
                 format!("{} has the lease for another {:.1} s", fence.holder, left_ms as f64 / 1e3)

@@ -184,7 +184,7 @@ async fn be_certified(membership: &Membership, settings: &SiteSettings, records:
 async fn seen(membership: &Membership, settings: &SiteSettings, records: &Records) -> Result<EpochFile, SiteError> {
     let seen = EpochFile::open(&settings.folder).map_err(SiteError::Boot)?;
     if !membership.is_outside()
-        && let Ok(Ok((fence, _))) = tokio::time::timeout(EPOCH_ANSWER, records.lab_leader()).await
+        && let Ok(Ok((fence, _))) = tokio::time::timeout(EPOCH_ANSWER, records.lab_leader().current()).await
     {
         seen.begin_at(Epoch(fence.epoch.cast_unsigned())).map_err(SiteError::Boot)?;
     }
@@ -226,7 +226,7 @@ fn way(
 async fn be_seen(records: Records, me: NodeRow, every: Duration, orders: mpsc::Sender<Order>) {
     let mut out = false;
     loop {
-        match records.lab_seen(&me).await {
+        match records.lab_nodes().seen(&me).await {
             Ok(seen) if seen == out => {
                 out = !seen;
                 if out {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant as Moment, SystemTime, UNIX_EPOCH};
 
 use weir_core::time::Instant;
 use weir_mail::delivery::Delivery;
-use weir_mail::delivery::message::{Message, Recipient};
-use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
+use weir_mail::delivery::message::{OutgoingMessage, Recipient};
+use weir_mail::delivery::route::{Endpoint, HostOrder, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
 use weir_mail::delivery::spool_ledger::SpoolLedger;
 use weir_smtp::client::approach::Approach;
@@ -48,7 +48,7 @@ async fn run(messages: usize, octets: usize, connections: usize) {
     let mut settings = Settings::new("bench.example", folder.path().join("mail"));
     let hosts = vec![Endpoint::Host("127.0.0.1".into(), port)];
     settings.routes =
-        Routes::new(Route::Smarthost(Smarthost { hosts, order: Order::Failover, approach: Approach::default() }));
+        Routes::new(Route::Smarthost(Smarthost { hosts, order: HostOrder::Failover, approach: Approach::default() }));
     settings.queue.window.initial = connections as u32;
     settings.queue.window.most = connections as u32;
     let ledger = SpoolLedger::new(spool.clone());
@@ -93,7 +93,7 @@ fn sink(port: u16) -> Sink {
     sink
 }
 
-async fn spool_messages(spool: &Spool, messages: usize, octets: usize) -> Vec<Message> {
+async fn spool_messages(spool: &Spool, messages: usize, octets: usize) -> Vec<OutgoingMessage> {
     let line = format!("{}\r\n", "x".repeat(70));
     let mut text = b"From: a@example.org\r\nTo: b@example.net\r\nSubject: speed\r\n\r\n".to_vec();
     while text.len() + line.len() <= octets {
@@ -111,11 +111,11 @@ async fn spool_messages(spool: &Spool, messages: usize, octets: usize) -> Vec<Me
     jobs
 }
 
-async fn one(spool: Spool, text: Arc<Vec<u8>>, number: usize) -> Message {
+async fn one(spool: Spool, text: Arc<Vec<u8>>, number: usize) -> OutgoingMessage {
     let mut draft = spool.draft().expect("room");
     draft.write(&text).await.expect("written");
     let to = RcptTo::parse(&format!("<user{number}@example.net>"), false).expect("a path");
-    let message = Message {
+    let message = OutgoingMessage {
         id: draft.id(),
         owner: format!("owner{}", number % 10).into(),
         sender: MailFrom::parse("<a@example.org>").expect("a path"),

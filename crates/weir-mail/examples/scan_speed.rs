@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant as Moment};
 use weir_mail::alarms::Alarms;
-use weir_mail::letter::{Letter, LetterTo, Origin};
+use weir_mail::letter::{Letter, LetterOrigin, LetterTo};
 use weir_mail::pipeline::{Pipeline, Stage, Transit};
 use weir_mail::scan::{Inspector, Scanning, Settings, Setup, Site};
 use weir_scan::content::Content;
@@ -81,7 +81,8 @@ async fn spooled(spool: &Spool, messages: usize, octets: usize) -> Vec<(MessageI
     for bunch in 0..messages.div_ceil(100) {
         let mut writing = tokio::task::JoinSet::new();
         for number in bunch * 100..messages.min(bunch * 100 + 100) {
-            let mut letter = Letter::new(&envelope, Origin::Submitted, &format!("user{}", number % 50), "192.0.2.1", 1);
+            let mut letter =
+                Letter::new(&envelope, LetterOrigin::Submitted, &format!("user{}", number % 50), "192.0.2.1", 1);
             letter.to = vec![LetterTo { address: "bob@example.org".into(), notify: None, orcpt: None }];
             let (spool, body) = (spool.clone(), Arc::clone(&body));
             writing.spawn(async move {

@@ -24,9 +24,9 @@ use crate::accounts::{Accounts, Dovecot};
 use crate::delivery::StartError;
 use crate::delivery::resolver::ResolverError;
 use crate::held::HeldMail;
-use crate::notices::{Event, Notices};
-use crate::operations::{Backend, Listener, MailOperations, Parts};
-use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Shared, Submission};
+use crate::notices::{NoticeEvent, Notices};
+use crate::operations::{Backend, Listener, MailOperations, OperationsParts};
+use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Submission, SubmissionParts};
 use crate::throttle::{NoticeKind, Throttling, steady};
 use absent::Absent;
 use at_rest::AtRest;
@@ -47,9 +47,9 @@ use weir_foundation::passwords::Passwords;
 use weir_foundation::{sockets, supervision};
 use weir_smtp::dkim::KeyError;
 use weir_smtp::registry::Registry;
-use weir_smtp::server::{Server, TlsMode};
+use weir_smtp::server::{SmtpServer, TlsMode};
 use weir_store::diary::Diary;
-use weir_store::spool::{Found, Spool, SpoolError};
+use weir_store::spool::{FoundMessage, Spool, SpoolError};
 use weir_tls::{Tls, TlsError};
 
 /// How often the certificate's files are looked at.
@@ -87,7 +87,7 @@ impl Gate {
             tracing::error!(%error, "held mail is not looked through for entries without a message");
         }
         let tls = Arc::new(tls);
-        let server = Arc::new(Server::new(works.submission.clone(), settings.limits.clone()));
+        let server = Arc::new(SmtpServer::new(works.submission.clone(), settings.limits.clone()));
         let _ = works.sessions.set(Arc::clone(server.registry()));
         let mut bans = vec![KeptBans::open(&server, "bans.submission", &foundation).await];
         let (listeners, receiving) = match ports(&server, &works, &foundation, &settings, &tls).await {
@@ -111,7 +111,7 @@ impl Gate {
         let Works { spool, stages, held, throttling, passwords, rules, clock, .. } = works;
         let since = clock();
         let running = Arc::new(Running { server, receiving, held, spool, stages, listeners, since });
-        let operations = MailOperations::new(&Parts {
+        let operations = MailOperations::new(&OperationsParts {
             foundation: foundation.clone(),
             throttling,
             passwords,
@@ -199,12 +199,12 @@ impl Works {
         let throttle_clock = steady(Arc::clone(&clock));
         let throttling = Throttling::start(records.clone(), Arc::clone(&throttle_clock));
         let folder = foundation.folder.held();
-        let held = HeldMail::new(folder, &foundation.relay, spool.clone(), records.clone(), pipeline.clone());
+        let held = HeldMail::new(folder, &foundation.relay, spool.clone(), &records, pipeline.clone());
         let dovecot = settings.submission.dovecot_socket.clone().map(Dovecot::new);
-        let submission = Submission::new(Shared {
+        let submission = Submission::new(SubmissionParts {
             settings: Arc::clone(&rules),
             spool: spool.clone(),
-            accounts: Accounts::new(records.clone(), passwords.clone(), dovecot, rules.learn_only),
+            accounts: Accounts::new(&records, passwords.clone(), dovecot, rules.learn_only),
             records,
             throttling: throttling.clone(),
             held: held.clone(),
@@ -236,7 +236,7 @@ impl Works {
     }
 
     /// Takes up what the last life left.
-    async fn recover(&self, found: Vec<Found>) -> Recovered {
+    async fn recover(&self, found: Vec<FoundMessage>) -> Recovered {
         let Works { spool, submission, held, stages, .. } = self;
         let pipeline = &stages.pipeline;
         pipeline.prepare().await;
@@ -256,7 +256,7 @@ async fn flush(spool: &Spool) {
 
 /// Opens the ports of submission, and those for mail from outside if that is wanted.
 async fn ports(
-    server: &Server<Submission>,
+    server: &SmtpServer<Submission>,
     works: &Works,
     foundation: &Foundation,
     settings: &Settings,
@@ -289,7 +289,7 @@ fn operations_over(
     backend: Arc<dyn Backend>,
 ) -> MailOperations {
     let nobody: Notify = Box::new(|_, _, _| {});
-    MailOperations::new(&Parts {
+    MailOperations::new(&OperationsParts {
         foundation: foundation.clone(),
         throttling: Throttling::start(foundation.records.clone(), Arc::clone(&foundation.clock)),
         passwords,
@@ -313,7 +313,7 @@ fn telling(sessions: Arc<OnceLock<Arc<Registry>>>, notices: Notices) -> Notify {
             let why = "the account is stopped after unusual mail; see the notice at your contact address";
             running::end_sessions(registry, identity, why);
         }
-        notices.tell(Event { kind, identity: identity.to_owned(), contact: contact.to_owned() });
+        notices.tell(NoticeEvent { kind, identity: identity.to_owned(), contact: contact.to_owned() });
     })
 }
 
@@ -340,7 +340,7 @@ pub(crate) fn open(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Gat
     Ok(listening)
 }
 
-fn listen(server: &Server<Submission>, settings: &Settings, tls: &Arc<Tls>) -> Result<Vec<Listener>, GateError> {
+fn listen(server: &SmtpServer<Submission>, settings: &Settings, tls: &Arc<Tls>) -> Result<Vec<Listener>, GateError> {
     let login = match settings.submission.identity {
         Identity::Login => ", login required",
         Identity::ClientAddress => ", no login",

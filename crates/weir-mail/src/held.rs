@@ -6,10 +6,10 @@
 //! not at all. The files go with the last row. A message whose file is missing is left alone for longer and longer, and
 //! people see it in the list.
 
-use crate::letter::{Letter, Origin, Part};
+use crate::letter::{Letter, LetterOrigin, LetterPart};
 use crate::mail_store::{MailStore, MailStoreError};
 use crate::pipeline::{Pipeline, Transit};
-use crate::throttle::{Command, RELAY_SILENCE_NS, Throttling};
+use crate::throttle::{RELAY_SILENCE_NS, ThrottleCommand, Throttling};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weir_core::time::Instant;
 use weir_store::diary::DiaryLine;
-use weir_store::records::{Fate, HeldFilter, HeldRow, Records, RecordsError};
+use weir_store::records::{
+    Fate, HeldFilter, HeldRecords, HeldRow, Records, RecordsError, RelayRecords, ThrottleRecords,
+};
 use weir_store::spool::{MessageId, Spool, SpoolError};
 
 /// How often the records are looked at when nothing is known to be due: another relay may have decided.
@@ -34,29 +36,32 @@ const CHECKED_AT_ONCE: usize = 500;
 /// The held mail of this relay. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct HeldMail {
-    shared: Arc<Shared>,
+    shared: Arc<HeldShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct HeldShared {
     store: MailStore,
     relay: String,
     spool: Spool,
-    records: Records,
+    held: HeldRecords,
+    throttles: ThrottleRecords,
+    relays: RelayRecords,
     pipeline: Pipeline,
     decided: Notify,
 }
 
 impl HeldMail {
     /// The held mail in `folder`, kept by `relay`.
-    pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: Records, pipeline: Pipeline) -> HeldMail {
+    pub fn new(folder: PathBuf, relay: &str, spool: Spool, records: &Records, pipeline: Pipeline) -> HeldMail {
         let (relay, decided) = (relay.to_owned(), Notify::new());
         let store = MailStore::new("held", folder, spool.clone());
-        HeldMail { shared: Arc::new(Shared { store, relay, spool, records, pipeline, decided }) }
+        let (held, throttles, relays) = (records.held(), records.throttles(), records.relays());
+        HeldMail { shared: Arc::new(HeldShared { store, relay, spool, held, throttles, relays, pipeline, decided }) }
     }
 
     /// A letter found in the spool at start was let go before: if its rows are still there, they only have to be removed.
-    pub fn found(&self, part: &Part) {
+    pub fn found(&self, part: &LetterPart) {
         self.shared.store.memory.put_back(&part.of, &part.places);
     }
 
@@ -70,7 +75,7 @@ impl HeldMail {
         let messages: Vec<String> = self.shared.store.messages().await?.into_iter().collect();
         let mut strays = Vec::new();
         for some in messages.chunks(CHECKED_AT_ONCE) {
-            strays.extend(self.shared.records.held_strays(&self.shared.relay, some).await?);
+            strays.extend(self.shared.held.strays(&self.shared.relay, some).await?);
         }
         Ok(self.shared.store.set_aside(strays).await?)
     }
@@ -103,7 +108,7 @@ impl HeldMail {
 
     /// The places of a message's recipients that the records hold.
     pub async fn rows_of(&self, id: MessageId) -> Result<Vec<i64>, RecordsError> {
-        self.shared.records.held_places(&id.to_string()).await
+        self.shared.held.places(&id.to_string()).await
     }
 
     /// The file of a held message, for people to read.
@@ -121,10 +126,10 @@ impl HeldMail {
     /// missing, somebody has lost a folder, and may find it again. To be called at start, when the spool's letters are
     /// taken up. How many there were.
     pub async fn drop_orphans(&self, throttling: &Throttling) -> Result<usize, RecordsError> {
-        let Shared { records, relay, spool, .. } = &*self.shared;
-        let Some(seen) = records.relay_seen(relay).await? else { return Ok(0) };
+        let HeldShared { held, relays, relay, spool, .. } = &*self.shared;
+        let Some(seen) = relays.seen(relay).await? else { return Ok(0) };
         let mut dropped = 0;
-        for message in records.held_messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
+        for message in held.messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
             let spooled = message.parse().is_ok_and(|id| spool.contains(id));
             if spooled || self.shared.store.eml(&message).exists() {
                 continue;
@@ -134,13 +139,13 @@ impl HeldMail {
                 "entries of a mail that was never acknowledged are dropped; its sender still has it"
             );
             let filter = HeldFilter { message: message.clone(), ..HeldFilter::default() };
-            for row in records.held(&filter, i64::MAX).await? {
-                match throttling.command(&row.identity, Command::Delete(vec![row.entry])).await {
+            for row in held.list(&filter, i64::MAX).await? {
+                match throttling.command(&row.identity, ThrottleCommand::Delete(vec![row.entry])).await {
                     Ok(_) => dropped += 1,
                     Err(error) => tracing::error!(message, %error, "an entry without a message stays"),
                 }
             }
-            records.held_strike(&message).await?;
+            held.strike(&message).await?;
         }
         Ok(dropped)
     }
@@ -153,7 +158,7 @@ impl HeldMail {
         loop {
             let now = clock();
             if said_alive.is_none_or(|at: Instant| now.since(at) >= ALIVE_EVERY) {
-                report("say that it is alive", self.shared.records.relay_alive(&self.shared.relay, now.0 as i64).await);
+                report("say that it is alive", self.shared.relays.alive(&self.shared.relay, now.0 as i64).await);
                 said_alive = Some(now);
             }
             report("drain", self.drain(&throttling, now).await);
@@ -175,8 +180,8 @@ impl HeldMail {
 
     /// Lets go what is due.
     async fn drain(&self, throttling: &Throttling, now: Instant) -> Result<(), RecordsError> {
-        let due = self.shared.records.throttles_due(now.0 as i64, AT_ONCE_MAX).await?;
-        let commands = due.iter().map(|identity| throttling.command(identity, Command::Drain));
+        let due = self.shared.throttles.due(now.0 as i64, AT_ONCE_MAX).await?;
+        let commands = due.iter().map(|identity| throttling.command(identity, ThrottleCommand::Drain));
         for (identity, done) in due.iter().zip(futures_in_turn(commands).await) {
             if let Err(error) = done {
                 tracing::error!(identity, %error, "a delay queue could not be drained");
@@ -201,7 +206,7 @@ impl HeldMail {
         after: &str,
         until: std::time::Instant,
     ) -> Result<Option<String>, RecordsError> {
-        let rows = self.shared.records.held_decided(&self.shared.relay, after, AT_ONCE_MAX).await?;
+        let rows = self.shared.held.decided(&self.shared.relay, after, AT_ONCE_MAX).await?;
         let mut last = None;
         for rows in rows.chunk_by(|a, b| a.message == b.message) {
             let (message, now) = (&rows[0].message, std::time::Instant::now());
@@ -229,9 +234,9 @@ impl HeldMail {
             }
         }
         let done: Vec<(String, i64)> = rows.iter().map(|row| (row.identity.clone(), row.entry)).collect();
-        self.shared.records.held_done(&done).await?;
+        self.shared.held.done(&done).await?;
         memory.settled(message, &going);
-        if self.shared.records.held_of_message(message).await? == 0 {
+        if self.shared.held.of_message(message).await? == 0 {
             self.shared.store.forget(message);
         }
         Ok(())
@@ -242,10 +247,10 @@ impl HeldMail {
             return Ok(());
         }
         let mut released = self.shared.store.letter(message).await?.for_places(places.iter().copied());
-        released.origin = Origin::Released;
+        released.origin = LetterOrigin::Released;
         // Its time to be delivered begins when it goes.
         released.at = weir_foundation::clock::wall_clock().0;
-        released.part = Some(Part { of: message.to_owned(), places: places.to_vec() });
+        released.part = Some(LetterPart { of: message.to_owned(), places: places.to_vec() });
         let id = self.shared.store.put_back(message, &released).await?;
         tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");
         let text =
@@ -256,7 +261,7 @@ impl HeldMail {
     }
 
     async fn until_next(&self, now: Instant) -> Duration {
-        match self.shared.records.throttles_next_deadline().await {
+        match self.shared.throttles.next_deadline().await {
             Ok(Some(at)) => Instant(at as u64).since(now).clamp(Duration::from_millis(5), LOOK_EVERY),
             _ => LOOK_EVERY,
         }

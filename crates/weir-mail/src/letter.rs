@@ -17,7 +17,7 @@ pub struct Letter {
     /// When it was accepted, in nanoseconds since the Unix epoch.
     pub at: u64,
     /// Why it is here.
-    pub origin: Origin,
+    pub origin: LetterOrigin,
     /// Whose it is, for turns between senders: a login, a client address, the network of a client, or empty for our own.
     pub owner: String,
     /// The client that handed it in.
@@ -38,10 +38,10 @@ pub struct Letter {
     pub to: Vec<LetterTo>,
     /// Which part of which held message it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<Part>,
+    pub part: Option<LetterPart>,
     /// Which part of which quarantined message it was: somebody released it, and it is not scanned again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cleared: Option<Part>,
+    pub cleared: Option<LetterPart>,
     /// Header lines with CR LF that a stage puts before the body. The stage carries them in a mark of its
     /// own and adds them again when the letter is resumed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -71,7 +71,7 @@ pub struct Client {
 
 /// Some recipients of a message that was held or quarantined.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct LetterPart {
     /// The message.
     pub of: String,
     /// The places of the recipients in it.
@@ -80,7 +80,7 @@ pub struct Part {
 
 /// Why a letter is here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Origin {
+pub enum LetterOrigin {
     /// Handed in by a user: the throttle decides.
     Submitted,
     /// Let go by the throttle: it goes out.
@@ -104,7 +104,7 @@ pub struct LetterTo {
 
 impl Letter {
     /// A letter with this envelope.
-    pub fn new(envelope: &Envelope, origin: Origin, owner: &str, source: &str, at: u64) -> Letter {
+    pub fn new(envelope: &Envelope, origin: LetterOrigin, owner: &str, source: &str, at: u64) -> Letter {
         let sender = &envelope.sender;
         Letter {
             at,
@@ -130,7 +130,7 @@ impl Letter {
 
     /// The user who sent it: a login, or a client address where that is who users are. None for mail from outside and our own.
     pub fn user(&self) -> Option<&str> {
-        let own = matches!(self.origin, Origin::Submitted | Origin::Released);
+        let own = matches!(self.origin, LetterOrigin::Submitted | LetterOrigin::Released);
         Some(self.owner.as_str()).filter(|owner| own && !owner.is_empty())
     }
 
@@ -227,13 +227,13 @@ mod tests {
         let sender = MailFrom::parse("<ann@example.org> RET=HDRS ENVID=x+2By BODY=8BITMIME").unwrap();
         let to = RcptTo::parse("<\"b ob\"@example.org> NOTIFY=DELAY ORCPT=rfc822;bob@x.org", false).unwrap();
         let envelope = Envelope { sender, recipients: vec![to], forwarded: None };
-        let letter = Letter::new(&envelope, Origin::Submitted, "ann", "192.0.2.1", 7);
+        let letter = Letter::new(&envelope, LetterOrigin::Submitted, "ann", "192.0.2.1", 7);
         assert_eq!(Letter::read(&letter.write()).unwrap(), letter);
         assert_eq!(letter.envelope(), envelope);
         assert_eq!(letter.for_places([0, 9]).to.len(), 1);
         assert!(Letter::read(b"{}").is_err());
         let client = Some(Client { address: "2001:db8::1".parse().unwrap(), helo: "mx.example".into() });
-        let received = Letter { origin: Origin::Received, client, hand_back: true, ..letter };
+        let received = Letter { origin: LetterOrigin::Received, client, hand_back: true, ..letter };
         assert_eq!(Letter::read(&received.write()).unwrap(), received);
     }
 
@@ -244,9 +244,9 @@ mod tests {
             let text = format!("<{address}> NOTIFY=SUCCESS,FAILURE,DELAY ORCPT=rfc822;{address}");
             RcptTo::parse(&text, false).unwrap()
         };
-        let recipients = (0..weir_smtp::limits::Limits::RECIPIENTS_MAX).map(to).collect();
+        let recipients = (0..weir_smtp::limits::SmtpLimits::RECIPIENTS_MAX).map(to).collect();
         let envelope = Envelope { sender: MailFrom::default(), recipients, forwarded: None };
-        let letter = Letter::new(&envelope, Origin::Submitted, "ann", "192.0.2.1", 7).write();
+        let letter = Letter::new(&envelope, LetterOrigin::Submitted, "ann", "192.0.2.1", 7).write();
         assert!(letter.len() <= weir_store::spool::ENVELOPE_MAX, "{}", letter.len());
     }
 }

@@ -10,7 +10,7 @@ use crate::held::HeldMail;
 use crate::notices::crafted::{self, Action, Order};
 use crate::notices::{Evidence, OwnMail, post};
 use crate::pipeline::Pipeline;
-use crate::throttle::{Command, NotDone, Shown, Throttling};
+use crate::throttle::{NotDone, Shown, ThrottleCommand, Throttling};
 use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, RcptTo};
 use weir_smtp::reply::{Reply, Status};
@@ -68,7 +68,7 @@ impl Orders<'_> {
     /// The mail of these orders is taken: their addresses are no longer good. What was done, for its sender.
     pub(crate) async fn use_up(&self, done: Done) -> Result<Reply, Reply> {
         for digest in &done.digests {
-            self.records.token_use(digest, self.now.0 as i64).await.map_err(|error| {
+            self.records.tokens().redeem(digest, self.now.0 as i64).await.map_err(|error| {
                 tracing::error!(%error, "an order by mail was carried out, and its address is still good");
                 not_now()
             })?;
@@ -81,8 +81,11 @@ impl Orders<'_> {
         let fate = if order.action == Action::Delete { Fate::Drop } else { Fate::Go };
         let while_stopped = order.action != Action::Release;
         let shown = Shown { up_to: order.up_to, situation: order.situation, fate, while_stopped };
-        let done =
-            self.throttling.command(&order.identity, Command::DecideShown(shown)).await.map_err(|_| not_now())?;
+        let done = self
+            .throttling
+            .command(&order.identity, ThrottleCommand::DecideShown(shown))
+            .await
+            .map_err(|_| not_now())?;
         match done.not_done {
             Some(NotDone::OtherSituation) => return Err(other_situation()),
             Some(NotDone::Stopped) => return self.ask_back(&order).await,
@@ -100,7 +103,7 @@ impl Orders<'_> {
         let confirm = Order { action: Action::Confirm, ..order.clone() };
         let address = self.address_for(&confirm).await?;
         let filter = HeldFilter { identity: order.identity.clone(), ..HeldFilter::default() };
-        let mut rows = self.records.held(&filter, EVIDENCE_MAX).await.map_err(|_| not_now())?;
+        let mut rows = self.records.held().list(&filter, EVIDENCE_MAX).await.map_err(|_| not_now())?;
         rows.retain(|row| row.entry <= order.up_to);
         let who = &order.identity;
         let body = format!(
@@ -122,21 +125,21 @@ impl Orders<'_> {
         let token = crafted::new_token().ok_or_else(not_now)?;
         let now = self.now.0 as i64;
         let expires = now.saturating_add(crafted::GOOD_FOR_NS);
-        let kept = self.records.token_add(&crafted::digest(&token), &order.purpose(), expires, now).await;
+        let kept = self.records.tokens().add(&crafted::digest(&token), &order.purpose(), expires, now).await;
         kept.map(|()| order.action.address(&token, self.hostname)).map_err(|_| not_now())
     }
 
     async fn audit(&self, order: &Order, action: &str, detail: String) {
         let (at, actor, action) = (self.now.0 as i64, "crafted mail".into(), action.into());
         let line = AuditLine { at, actor, action, subject: order.identity.clone(), detail };
-        if let Err(error) = self.records.audit(&line).await {
+        if let Err(error) = self.records.audit().write(&line).await {
             tracing::error!(%error, ?line, "an order by mail was carried out and could not be audited");
         }
     }
 
     /// What a token is for.
     async fn purpose(&self, digest: &str) -> Result<Order, Reply> {
-        let purpose = self.records.token_purpose(digest, self.now.0 as i64).await.map_err(|_| not_now())?;
+        let purpose = self.records.tokens().purpose(digest, self.now.0 as i64).await.map_err(|_| not_now())?;
         purpose.as_deref().and_then(Order::of_purpose).ok_or_else(no_longer_good)
     }
 

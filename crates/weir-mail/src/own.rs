@@ -21,7 +21,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// Reads what [`Own::write`] wrote; what is none is nothing.
+    /// Reads what [`Own::write`] wrote; anything else reads as no settings at all.
     pub fn read(text: &str) -> Own {
         let Ok(Value::Object(mut throttle)) = serde_json::from_str(text) else { return Own::default() };
         let trusted = throttle.remove(TRUSTED).and_then(|list| serde_json::from_value(list).ok());

@@ -177,7 +177,7 @@ impl fmt::Debug for Pipeline {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::letter::Origin;
+    use crate::letter::LetterOrigin;
     use std::sync::Mutex;
     use weir_smtp::envelope::{Envelope, MailFrom};
 
@@ -210,7 +210,7 @@ mod tests {
 
     fn letter(owner: &str) -> Transit {
         let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
-        let letter = Letter::new(&envelope, Origin::Submitted, owner, "", 1);
+        let letter = Letter::new(&envelope, LetterOrigin::Submitted, owner, "", 1);
         Transit::to_all("0dh3k9w2m1c8t0qzx4pn".parse().unwrap(), letter)
     }
 

@@ -2,18 +2,18 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_foundation::Answer;
+use weir_foundation::OperationFuture;
 
 /// The queue of outgoing mail, for people.
 pub trait Queue: Send + Sync {
     /// What waits, the oldest first, at most so many.
-    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList>;
+    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> OperationFuture<'a, QueueList>;
 
     /// Tries the selected mail again now; the messages concerned.
-    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>>;
+    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>>;
 
     /// Drops the selected mail without telling its senders; the messages concerned.
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>>;
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>>;
 }
 
 /// Which outgoing mail. What is empty does not restrict; at least one of them must.

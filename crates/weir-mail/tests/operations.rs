@@ -7,13 +7,15 @@ mod submitted;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 use submitted::Recipients;
 use weir_core::throttle::Params;
 use weir_core::time::Instant;
 use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::Clock;
 use weir_foundation::passwords::Passwords;
-use weir_foundation::{Actor, Answer, Foundation, OperationError};
+use weir_foundation::{Actor, Foundation, OperationError, OperationFuture};
+use weir_mail::inbound::Domains;
 use weir_mail::operations::*;
 use weir_mail::submission::{Identity, Settings};
 use weir_mail::throttle::Throttling;
@@ -83,7 +85,7 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(fixture: Fi
         row(MESSAGES[1], 0, "spam", "Ann+x@Example.org"),
         row(MESSAGES[1], 1, "spam", "bob@example.org"),
     ];
-    fixture.records.quarantine_add(&rows).await.unwrap();
+    fixture.records.quarantine().add(&rows).await.unwrap();
     let list = fixture.operations.quarantine.list(&QuarantineSelection::default()).await.unwrap();
     let entries: Vec<_> = list.entries.iter().map(|e| (e.message.as_str(), e.recipients.len())).collect();
     assert_eq!(entries, [(MESSAGES[0], 1), (MESSAGES[1], 2)], "one entry a message");
@@ -111,7 +113,7 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(fixture: Fi
     let deleted =
         fixture.operations.quarantine.decide(&all, QuarantineDecision::Delete, &admin, &Actor::new("cli:root")).await;
     assert_eq!(deleted.unwrap().recipients, 2);
-    let decided = fixture.records.quarantine_decided("here", "", 9).await.unwrap();
+    let decided = fixture.records.quarantine().decided("here", "", 9).await.unwrap();
     let fates: Vec<_> = decided.iter().map(|row| (row.place, row.fate, row.decided_by.as_str())).collect();
     assert_eq!(fates, [(0, Fate::Drop, "cli:root"), (0, Fate::Go, "ann"), (1, Fate::Drop, "cli:root")]);
     let trail = fixture.audit.newest(MESSAGES[1], 9).await.unwrap();
@@ -152,7 +154,7 @@ impl Backend for Behind {
         2
     }
     fn keys_changed(&self) {}
-    fn spool(&self) -> Answer<'_, Spool> {
+    fn spool(&self) -> OperationFuture<'_, Spool> {
         Box::pin(async { Ok(self.spool.clone()) })
     }
     fn queue(&self) -> &dyn Queue {
@@ -175,14 +177,17 @@ impl Fixture {
             hostname: "mail.example".into(),
             relay: "here".into(),
             identity: Identity::Login,
+            clients: Vec::new(),
             ipv6_prefix_bits: 64,
             learn_only: false,
             sender_must_match: true,
             received_from: Vec::new(),
             profiles: BTreeMap::from([("list".to_owned(), Params { stop_at: 500, ..Params::default() })]),
             params: Params::default(),
+            own_domains: Domains::default(),
             recipient_secret: [7; 32],
             link: String::new(),
+            tell_delays_over: Duration::ZERO,
             notify: Box::new(|_, _, _| {}),
             alarm: Box::new(|_| {}),
         };
@@ -194,7 +199,7 @@ impl Fixture {
             clock,
         };
         let audit = AuditTrail::new(&foundation);
-        let operations = MailOperations::new(&Parts {
+        let operations = MailOperations::new(&OperationsParts {
             foundation,
             throttling: throttling.clone(),
             passwords: Passwords::new(2, [7; 32]).unwrap(),
@@ -269,9 +274,9 @@ async fn users_are_made_changed_and_shown(fixture: Fixture) {
     let list = fixture.operations.users.list("").await.unwrap();
     assert_eq!(list.users.iter().map(|user| user.name.as_str()).collect::<Vec<_>>(), ["ann", "bob@example.org"]);
     assert_eq!(fixture.operations.users.list("ann").await.unwrap().users.len(), 1);
-    let hash = fixture.records.user("ann").await.unwrap().unwrap().password;
+    let hash = fixture.records.users().find("ann").await.unwrap().unwrap().password;
     fixture.operations.users.set_password("ann", "another horse", &me()).await.unwrap();
-    assert_ne!(fixture.records.user("ann").await.unwrap().unwrap().password, hash);
+    assert_ne!(fixture.records.users().find("ann").await.unwrap().unwrap().password, hash);
 }
 
 async fn what_is_not_valid_is_refused_with_a_hint(fixture: Fixture) {
@@ -367,7 +372,7 @@ async fn held_mail_is_listed_by_message_and_decided_in_every_way(fixture: Fixtur
     assert_eq!(fixture.operations.held.decide(&all, Decision::Release, &me()).await.unwrap().recipients, 2);
     assert_eq!(fixture.held().await, 0);
     assert!(fixture.behind.woken.load(Ordering::SeqCst) >= 5);
-    let decided = fixture.records.held_decided("here", "", 1000).await.unwrap();
+    let decided = fixture.records.held().decided("here", "", 1000).await.unwrap();
     assert_eq!(decided.iter().filter(|row| row.fate == Fate::Drop).count(), 3);
     assert_eq!(decided.iter().filter(|row| row.fate == Fate::Go).count(), 28);
 }
@@ -386,7 +391,7 @@ async fn a_missing_file_is_shown_and_can_be_given_up(fixture: Fixture) {
     assert!(stuck.len() == 1 && stuck[0].file_missing && stuck[0].recipients.len() == 2, "released, and cannot go");
     assert!(fixture.operations.held.show(MESSAGES[0]).await.unwrap().why.contains("its file is missing"));
     assert_eq!(fixture.operations.held.decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap().recipients, 2);
-    assert!(shown().await.is_empty() && fixture.records.held_decided("here", "", 9).await.unwrap().is_empty());
+    assert!(shown().await.is_empty() && fixture.records.held().decided("here", "", 9).await.unwrap().is_empty());
     assert!(!letter.exists(), "nothing is left of it");
 }
 
@@ -415,7 +420,7 @@ async fn own_parameters_count_for_what_waits_already(fixture: Fixture) {
     assert_eq!(page.throttle.params.0.rate_period.as_secs(), 1);
     let last = page.throttle.last_at.unwrap();
     assert!(last.as_str() <= "2026-11-15T04:00:05Z", "two seconds instead of two minutes: {last}");
-    let rows = fixture.records.held(&HeldFilter::default(), 10).await.unwrap();
+    let rows = fixture.records.held().list(&HeldFilter::default(), 10).await.unwrap();
     assert_eq!(rows.len(), 2);
 }
 

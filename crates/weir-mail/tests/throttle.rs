@@ -10,7 +10,7 @@ use submitted::Recipients;
 use weir_core::throttle::{RecipientKey, StopReason};
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
-use weir_mail::throttle::{Command, NoticeKind, Outcome, Submission, Throttling};
+use weir_mail::throttle::{NoticeKind, Submission, SubmitOutcome, ThrottleCommand, Throttling};
 use weir_peers::Postgres;
 use weir_store::records::{HeldFilter, Records};
 
@@ -42,10 +42,10 @@ async fn sqlite() -> (tempfile::TempDir, Records) {
     (folder, records)
 }
 
-fn counts(outcome: &Outcome) -> (usize, usize) {
+fn counts(outcome: &SubmitOutcome) -> (usize, usize) {
     match outcome {
-        Outcome::Accepted { at_once, held, .. } => (*at_once, *held),
-        Outcome::Refused { .. } => panic!("refused"),
+        SubmitOutcome::Accepted { at_once, held, .. } => (*at_once, *held),
+        SubmitOutcome::Refused { .. } => panic!("refused"),
     }
 }
 
@@ -58,8 +58,8 @@ async fn a_worm_is_held_told_of_and_stopped_across_restarts() {
         // A new handle each time: nothing may live in the process.
         let throttling = Throttling::start(records.clone(), Watch::default().clock());
         match throttling.submit(mail("ann", n, 1, "r1")).await.unwrap() {
-            Outcome::Accepted { notice, .. } => notices.extend(notice),
-            Outcome::Refused { queue, .. } => {
+            SubmitOutcome::Accepted { notice, .. } => notices.extend(notice),
+            SubmitOutcome::Refused { queue, .. } => {
                 refused_after = Some((n, queue));
                 break;
             }
@@ -67,17 +67,17 @@ async fn a_worm_is_held_told_of_and_stopped_across_restarts() {
     }
     assert_eq!(refused_after, Some((22, 21)), "one by slack, twenty-one held, then stopped");
     assert_eq!(notices, [NoticeKind::FirstDelay, NoticeKind::HalfFull, NoticeKind::Stopped]);
-    let held = records.held(&HeldFilter::default(), 99).await.unwrap();
+    let held = records.held().list(&HeldFilter::default(), 99).await.unwrap();
     assert_eq!(held.len(), 21);
     assert_eq!((held[0].recipient.as_str(), held[0].message.as_str()), ("to1@example.org", "m1"));
     let throttling = Throttling::start(records.clone(), Watch::default().clock());
-    let done = throttling.command("ann", Command::Release(vec![0, 1, 77])).await.unwrap();
+    let done = throttling.command("ann", ThrottleCommand::Release(vec![0, 1, 77])).await.unwrap();
     assert_eq!((done.going, done.dropped, done.queue), (2, 0, 19));
-    let done = throttling.command("ann", Command::Delete((2..19).collect())).await.unwrap();
+    let done = throttling.command("ann", ThrottleCommand::Delete((2..19).collect())).await.unwrap();
     assert_eq!((done.going, done.dropped, done.queue), (0, 17, 2));
-    let done = throttling.command("ann", Command::Unlock).await.unwrap();
+    let done = throttling.command("ann", ThrottleCommand::Unlock).await.unwrap();
     assert!(done.unlocked);
-    assert_eq!(records.held_decided("r1", "", 99).await.unwrap().len(), 19);
+    assert_eq!(records.held().decided("r1", "", 99).await.unwrap().len(), 19);
     assert_eq!(counts(&throttling.submit(mail("ann", 1, 1, "r1")).await.unwrap()), (1, 0), "released, hence known");
     drop(folder);
 }
@@ -87,14 +87,14 @@ async fn a_second_stop_of_an_episode_is_told() {
     let (_folder, records) = sqlite().await;
     let throttling = Throttling::start(records.clone(), Watch::default().clock());
     let notice = async |n| match throttling.submit(mail("ann", n, 100, "r1")).await.unwrap() {
-        Outcome::Accepted { notice, .. } => notice,
-        Outcome::Refused { .. } => panic!("refused"),
+        SubmitOutcome::Accepted { notice, .. } => notice,
+        SubmitOutcome::Refused { .. } => panic!("refused"),
     };
     assert_eq!(notice(0).await, Some(NoticeKind::Stopped));
-    records.throttle_told("ann", NoticeKind::Stopped as i64).await.unwrap();
-    throttling.command("ann", Command::Unlock).await.unwrap();
+    records.throttles().told("ann", NoticeKind::Stopped as i64).await.unwrap();
+    throttling.command("ann", ThrottleCommand::Unlock).await.unwrap();
     assert_eq!(notice(500).await, Some(NoticeKind::Stopped), "more than is allowed still waits, and more came");
-    assert_eq!(records.throttles_untold(9).await.unwrap(), [("ann".to_owned(), 3)], "a kill would not lose it");
+    assert_eq!(records.throttles().untold(9).await.unwrap(), [("ann".to_owned(), 3)], "a kill would not lose it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -103,9 +103,12 @@ async fn one_mail_to_a_hundred_sends_fifteen_and_stops() {
     let throttling = Throttling::start(records.clone(), Watch::default().clock());
     let outcome = throttling.submit(mail("ann", 0, 100, "r1")).await.unwrap();
     assert_eq!(counts(&outcome), (15, 85));
-    let held = records.held(&HeldFilter::default(), 999).await.unwrap();
+    let held = records.held().list(&HeldFilter::default(), 999).await.unwrap();
     assert_eq!((held.len(), held[0].place, held[84].recipient.as_str()), (85, 15, "to99@example.org"));
-    assert!(matches!(throttling.submit(mail("ann", 500, 1, "r1")).await.unwrap(), Outcome::Refused { queue: 85, .. }));
+    assert!(matches!(
+        throttling.submit(mail("ann", 500, 1, "r1")).await.unwrap(),
+        SubmitOutcome::Refused { queue: 85, .. }
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,12 +124,12 @@ async fn addresses_of_one_recipient_count_once_and_wait_each_for_itself() {
     assert_eq!(counts(&throttling.submit(tagged(0, 3)).await.unwrap()), (3, 0), "one slack");
     assert_eq!(counts(&throttling.submit(tagged(0, 3)).await.unwrap()), (3, 0), "known");
     match throttling.submit(tagged(1, 3)).await.unwrap() {
-        Outcome::Accepted { at_once: 0, held: 3, queue: 3, expected, stopped: None, .. } => {
+        SubmitOutcome::Accepted { at_once: 0, held: 3, queue: 3, expected, stopped: None, .. } => {
             assert_eq!(expected, Some((Instant(60 * SECOND), Instant(180 * SECOND))));
         }
         other => panic!("{other:?}"),
     }
-    let held = records.held(&HeldFilter::default(), 9).await.unwrap();
+    let held = records.held().list(&HeldFilter::default(), 9).await.unwrap();
     let held: Vec<_> = held.iter().map(|row| (row.entry, row.place, row.recipient.as_str())).collect();
     assert_eq!(held, [(0, 0, "to1+0@example.org"), (1, 1, "to1+1@example.org"), (2, 2, "to1+2@example.org")]);
     assert_eq!(
@@ -135,7 +138,7 @@ async fn addresses_of_one_recipient_count_once_and_wait_each_for_itself() {
         "none was one to several"
     );
     match throttling.submit(tagged(2, 30)).await.unwrap() {
-        Outcome::Accepted { at_once: 0, held: 30, expected: None, stopped, notice, .. } => {
+        SubmitOutcome::Accepted { at_once: 0, held: 30, expected: None, stopped, notice, .. } => {
             assert_eq!((stopped, notice), (Some(StopReason::DelayQueue), Some(NoticeKind::Stopped)));
         }
         other => panic!("{other:?}"),
@@ -167,11 +170,11 @@ async fn learning_delays_nobody_and_remembers() {
         let submission = Submission { learn_only: true, ..mail("ann", n, 1, "r1") };
         assert_eq!(counts(&throttling.submit(submission).await.unwrap()), (1, 0));
     }
-    let learned = records.learned(0).await.unwrap();
+    let learned = records.throttles().learned(0).await.unwrap();
     assert_eq!((learned[0].mails, learned[0].would_stop), (50, 2));
     assert!(learned[0].would_hold >= 42, "{learned:?}");
-    assert_eq!(records.held(&HeldFilter::default(), 9).await.unwrap(), []);
-    assert_eq!(records.throttles_next_deadline().await.unwrap(), None);
+    assert_eq!(records.held().list(&HeldFilter::default(), 9).await.unwrap(), []);
+    assert_eq!(records.throttles().next_deadline().await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -189,17 +192,17 @@ async fn what_waits_when_learning_begins_still_goes_and_is_decided() {
             assert_eq!(counts(&throttling.submit(submission).await.unwrap()), (1, 0), "nobody is stopped");
         }
     }
-    assert_eq!(records.held(&HeldFilter::default(), 99).await.unwrap().len(), 95);
-    assert!(records.throttles_next_deadline().await.unwrap().is_some(), "what waits goes by itself");
+    assert_eq!(records.held().list(&HeldFilter::default(), 99).await.unwrap().len(), 95);
+    assert!(records.throttles().next_deadline().await.unwrap().is_some(), "what waits goes by itself");
     watch.pass(61);
-    let done = throttling.command("ann", Command::Drain).await.unwrap();
+    let done = throttling.command("ann", ThrottleCommand::Drain).await.unwrap();
     assert_eq!((done.going, done.queue), (1, 9));
-    let done = throttling.command("ann", Command::Release((1..10).collect())).await.unwrap();
+    let done = throttling.command("ann", ThrottleCommand::Release((1..10).collect())).await.unwrap();
     assert_eq!((done.going, done.queue), (9, 0));
     // What waited for a person does not go without one.
-    assert_eq!(throttling.command("bob", Command::Drain).await.unwrap().queue, 85);
-    assert_eq!(throttling.command("bob", Command::Delete((0..85).collect())).await.unwrap().dropped, 85);
-    assert_eq!(records.held(&HeldFilter::default(), 99).await.unwrap(), []);
+    assert_eq!(throttling.command("bob", ThrottleCommand::Drain).await.unwrap().queue, 85);
+    assert_eq!(throttling.command("bob", ThrottleCommand::Delete((0..85).collect())).await.unwrap().dropped, 85);
+    assert_eq!(records.held().list(&HeldFilter::default(), 99).await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,17 +212,17 @@ async fn what_learning_thought_up_does_not_wait_when_it_ends() {
     for n in 0..20 {
         throttling.submit(Submission { learn_only: true, ..mail("ann", n, 1, "r1") }).await.unwrap();
     }
-    assert_eq!(records.throttle("ann").await.unwrap().unwrap().held, 0);
-    throttling.command("ann", Command::Stop).await.unwrap();
-    assert_eq!(throttling.command("ann", Command::Drain).await.unwrap(), weir_mail::throttle::Done::default());
+    assert_eq!(records.throttles().find("ann").await.unwrap().unwrap().held, 0);
+    throttling.command("ann", ThrottleCommand::Stop).await.unwrap();
+    assert_eq!(throttling.command("ann", ThrottleCommand::Drain).await.unwrap(), weir_mail::throttle::Done::default());
     match throttling.submit(mail("ann", 50, 1, "r1")).await.unwrap() {
-        Outcome::Accepted { held: 1, queue: 1, expected: Some((at, _)), stopped: None, .. } => {
+        SubmitOutcome::Accepted { held: 1, queue: 1, expected: Some((at, _)), stopped: None, .. } => {
             assert_eq!(at, Instant(60 * SECOND), "the first in its queue");
         }
         other => panic!("{other:?}"),
     }
-    let entry = records.held(&HeldFilter::default(), 9).await.unwrap()[0].entry;
-    let done = throttling.command("ann", Command::Release(vec![entry])).await.unwrap();
+    let entry = records.held().list(&HeldFilter::default(), 9).await.unwrap()[0].entry;
+    let done = throttling.command("ann", ThrottleCommand::Release(vec![entry])).await.unwrap();
     assert_eq!((done.going, done.queue), (1, 0));
 }
 
@@ -231,24 +234,24 @@ async fn two_relays_are_one_throttle_and_an_absent_one_is_passed_over() {
     let start = |records: &Records| Throttling::start(records.clone(), watch.clock());
     let (one, two) = (start(&first), start(&second));
     let now = watch.pass(3600);
-    first.relay_alive("r1", now).await.unwrap();
-    second.relay_alive("r2", now).await.unwrap();
+    first.relays().alive("r1", now).await.unwrap();
+    second.relays().alive("r2", now).await.unwrap();
     assert_eq!(counts(&one.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0));
     assert_eq!(counts(&two.submit(mail("ann", 1, 1, "r2")).await.unwrap()), (0, 1), "the slack is spent at the other");
     assert_eq!(counts(&one.submit(mail("ann", 2, 1, "r1")).await.unwrap()), (0, 1));
     // r2 falls silent. Its entry is the head of the queue and must neither go nor block the others.
     let now = watch.pass(61);
-    first.relay_alive("r1", now).await.unwrap();
-    let done = one.command("ann", Command::Drain).await.unwrap();
+    first.relays().alive("r1", now).await.unwrap();
+    let done = one.command("ann", ThrottleCommand::Drain).await.unwrap();
     assert_eq!((done.going, done.queue), (1, 1));
-    assert_eq!(first.held_decided("r1", "", 9).await.unwrap().len(), 1);
-    assert_eq!(first.held_decided("r2", "", 9).await.unwrap(), []);
+    assert_eq!(first.held().decided("r1", "", 9).await.unwrap().len(), 1);
+    assert_eq!(first.held().decided("r2", "", 9).await.unwrap(), []);
     // It comes back: its entry goes in the next period.
     let now = watch.pass(60);
-    first.relay_alive("r1", now).await.unwrap();
-    second.relay_alive("r2", now).await.unwrap();
-    assert_eq!(two.command("ann", Command::Drain).await.unwrap().going, 1);
-    assert_eq!(second.held_decided("r2", "", 9).await.unwrap().len(), 1);
+    first.relays().alive("r1", now).await.unwrap();
+    second.relays().alive("r2", now).await.unwrap();
+    assert_eq!(two.command("ann", ThrottleCommand::Drain).await.unwrap().going, 1);
+    assert_eq!(second.held().decided("r2", "", 9).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,9 +9,9 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 
-/// So many mails are read at most.
+/// At most this many mails are read.
 pub(crate) const MAILS_MAX: usize = 5_000_000;
-/// So many recipients are read at most, over all mails.
+/// At most this many recipients are read, over all mails.
 pub(crate) const RECIPIENTS_TOTAL_MAX: usize = 20_000_000;
 
 /// Which mail is wanted, and whose it is.
@@ -27,7 +27,7 @@ pub struct Wanted {
 
 /// A mail as a reader found it.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundMail {
     pub(crate) at: Option<Wall>,
     pub(crate) user: Option<String>,
     pub(crate) to: Vec<String>,
@@ -46,7 +46,7 @@ pub(crate) struct Hint {
 
 /// A mail that can be replayed.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct ReplayableMail {
     pub(crate) at: Wall,
     pub(crate) user: String,
     pub(crate) to: Vec<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Kept {
 /// Mails and what was skipped.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
-    pub(crate) mails: Vec<Kept>,
+    pub(crate) mails: Vec<ReplayableMail>,
     pub(crate) skipped: Skipped,
     /// Names of the sources; the last is being read.
     pub(crate) sources: Vec<String>,
@@ -83,9 +83,9 @@ impl Collected {
     }
 
     /// Keeps a mail from a mailbox, unless the very same is there already: an archive may hold two copies of one.
-    pub(crate) fn add_filed(&mut self, envelope: Envelope, hint: Hint, name: Box<str>) -> Result<(), Trouble> {
+    pub(crate) fn add_filed(&mut self, envelope: Envelope, hint: Hint, name: Box<str>) -> Result<(), CollectError> {
         let Envelope { from, to, date, message_id } = envelope;
-        let found = Found { at: date.or(hint.at), user: hint.user.or(from), to, name };
+        let found = FoundMail { at: date.or(hint.at), user: hint.user.or(from), to, name };
         // By all that it says of itself: a worm that gives all its mails one id is not one mail.
         let key = |id: &String| self.hasher.hash_one((id, found.at, &found.user, &found.to));
         if message_id.as_ref().map(key).is_some_and(|key| !self.filed.insert(key)) {
@@ -96,7 +96,7 @@ impl Collected {
     }
 
     /// Keeps a mail if it has a date, a sender and a recipient.
-    pub(crate) fn add(&mut self, mut found: Found) -> Result<(), Trouble> {
+    pub(crate) fn add(&mut self, mut found: FoundMail) -> Result<(), CollectError> {
         found.to.retain(|address| !self.wanted.ignored_recipients.contains(address));
         let user = self.wanted.user.clone().or(found.user);
         let (at, user) = match (found.at, user) {
@@ -108,10 +108,10 @@ impl Collected {
         };
         self.recipients += found.to.len();
         if self.mails.len() >= MAILS_MAX || self.recipients > RECIPIENTS_TOTAL_MAX {
-            return Err(Trouble::TooMuch);
+            return Err(CollectError::TooMuch);
         }
         let source = self.sources.len().saturating_sub(1);
-        self.mails.push(Kept { at, user, to: found.to, source, name: found.name });
+        self.mails.push(ReplayableMail { at, user, to: found.to, source, name: found.name });
         Ok(())
     }
 }
@@ -126,7 +126,7 @@ fn missing(at: Option<Wall>, user: Option<&String>) -> Reason {
 
 /// Why reading ended early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum CollectError {
     /// The source cannot be read.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),

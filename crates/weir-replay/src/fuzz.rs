@@ -1,14 +1,14 @@
 //! Entry for fuzzers: arbitrary bytes as past mail. The first octet says as what they are read.
 
-use super::{Kind, Reader, Wall, Wanted};
+use super::{Reader, SourceKind, Wall, Wanted};
 use std::path::Path;
 
 /// Reads arbitrary bytes; panics if what comes out is not what is promised.
 pub fn read(data: &[u8]) {
     let Some((choice, input)) = data.split_first() else { return };
     let kind = match choice % 4 {
-        0 => Some(Kind::Mbox),
-        1 => Some(Kind::Postfix),
+        0 => Some(SourceKind::Mbox),
+        1 => Some(SourceKind::Postfix),
         _ => None,
     };
     let year = (choice & 8 != 0).then_some(2026);

@@ -23,13 +23,13 @@ mod skipped;
 mod wall;
 
 pub use collected::Wanted;
-pub use kind::Kind;
+pub use kind::SourceKind;
 pub use picture::queue_chart;
 pub use replay::{QueueLine, Replay, StoppedBy, UserReplay, replay};
 pub use skipped::{Case, Reason, Skipped, printable};
 pub use wall::Wall;
 
-use collected::{Collected, Kept, Trouble};
+use collected::{CollectError, Collected, ReplayableMail};
 use postfix::Anchor;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -47,7 +47,7 @@ pub struct PastMail {
     /// The mails.
     pub mails: Vec<Mail>,
     /// What each of them is called where it was found, in the same order.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<MailOrigin>,
     /// Names of the sources.
     pub sources: Vec<String>,
     /// What could not be used.
@@ -56,7 +56,7 @@ pub struct PastMail {
 
 /// Where a mail was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
+pub struct MailOrigin {
     /// Which of the sources.
     pub source: usize,
     /// The queue id, the file name, or the line where the mail begins.
@@ -67,7 +67,7 @@ pub struct Origin {
 #[derive(Debug)]
 pub struct Reader {
     /// The kind of every source; if none is given, each is recognised by its content.
-    kind: Option<Kind>,
+    kind: Option<SourceKind>,
     /// For logs that do not write the year: the year of their last line.
     year: Option<i32>,
     collected: Collected,
@@ -78,7 +78,7 @@ const PEEK: usize = 64 * 1024;
 
 impl Reader {
     /// A reader of the mail that is `wanted`.
-    pub fn new(kind: Option<Kind>, year: Option<i32>, wanted: Wanted) -> Reader {
+    pub fn new(kind: Option<SourceKind>, year: Option<i32>, wanted: Wanted) -> Reader {
         let canonical = |text: &String| address::canonical(text).unwrap_or_else(|| text.clone());
         let ignored_recipients = wanted.ignored_recipients.iter().map(canonical).collect();
         Reader { kind, year, collected: Collected::new(Wanted { ignored_recipients, ..wanted }) }
@@ -108,12 +108,12 @@ impl Reader {
             return Ok(());
         }
         kind::refuse_compressed(name, beginning)?;
-        let kind = self.kind.map_or_else(|| Kind::of(name, beginning), Ok)?;
+        let kind = self.kind.map_or_else(|| SourceKind::of(name, beginning), Ok)?;
         let anchor = self.year.map_or(Anchor::Written(written), Anchor::Year);
         let result = match kind {
-            Kind::Mbox => mbox::read(input, &mut self.collected),
-            Kind::Postfix => postfix::read(input, anchor, &mut self.collected),
-            Kind::Maildir => {
+            SourceKind::Mbox => mbox::read(input, &mut self.collected),
+            SourceKind::Postfix => postfix::read(input, anchor, &mut self.collected),
+            SourceKind::Maildir => {
                 return Err(kind::refused(
                     name,
                     "is a file, and a Maildir is a folder",
@@ -130,15 +130,15 @@ impl Reader {
         mails.sort_by_key(|mail| mail.at);
         let Some(start) = mails.first().map(|mail| mail.at) else { return Err(nothing(&sources, &skipped)) };
         let (mut traced, mut origins) = (Vec::with_capacity(mails.len()), Vec::with_capacity(mails.len()));
-        for Kept { at, user, to, source, name } in mails {
+        for ReplayableMail { at, user, to, source, name } in mails {
             traced.push(Mail { at: Instant(at.0.abs_diff(start.0)), user, to });
-            origins.push(Origin { source, name });
+            origins.push(MailOrigin { source, name });
         }
         Ok(PastMail { start, mails: traced, origins, sources, skipped })
     }
 
     fn folder(&mut self, path: &Path) -> Result<(), InputError> {
-        if self.kind.is_some_and(|kind| kind != Kind::Maildir) {
+        if self.kind.is_some_and(|kind| kind != SourceKind::Maildir) {
             return Err(kind::refused(path, "is a folder", "only a Maildir is a folder; leave --kind out"));
         }
         let folders = maildir::folders(path).map_err(|error| InputError::unreadable(path, &error))?;
@@ -181,10 +181,10 @@ fn is_device(_: &std::fs::Metadata) -> bool {
     false
 }
 
-fn explain(path: &Path, trouble: &Trouble) -> InputError {
+fn explain(path: &Path, trouble: &CollectError) -> InputError {
     let hint = match trouble {
-        Trouble::Io(_) => "check the path and its permissions",
-        Trouble::TooMuch => "replay it in parts, such as one month at a time",
+        CollectError::Io(_) => "check the path and its permissions",
+        CollectError::TooMuch => "replay it in parts, such as one month at a time",
     };
     kind::refused(path, &trouble.to_string(), hint)
 }

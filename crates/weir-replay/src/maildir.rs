@@ -4,7 +4,7 @@
 //! `new` are what the user received. A folder with `cur` or `new` alone is read as it is. Any other folder is taken
 //! to hold one folder a user, named after the user. Of a message file only the header is read.
 
-use super::collected::{Collected, Hint, Trouble};
+use super::collected::{CollectError, Collected, Hint};
 use super::header::{HEADER_MAX, Header};
 use super::lines::Lines;
 use super::skipped::Reason;
@@ -38,7 +38,7 @@ pub(crate) fn folders(path: &Path) -> io::Result<Vec<Folder>> {
 }
 
 /// Reads one folder.
-pub(crate) fn read(folder: &Folder, collected: &mut Collected) -> Result<(), Trouble> {
+pub(crate) fn read(folder: &Folder, collected: &mut Collected) -> Result<(), CollectError> {
     for part in ["cur", "new"] {
         let part = folder.path.join(part);
         if !part.is_dir() {
@@ -51,7 +51,7 @@ pub(crate) fn read(folder: &Folder, collected: &mut Collected) -> Result<(), Tro
     Ok(())
 }
 
-fn message(path: &Path, user: Option<&String>, collected: &mut Collected) -> Result<(), Trouble> {
+fn message(path: &Path, user: Option<&String>, collected: &mut Collected) -> Result<(), CollectError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // Only regular files: opening a pipe would wait for its writer.
     if name.starts_with('.') || !fs::metadata(path).is_ok_and(|data| data.is_file()) {

@@ -4,7 +4,7 @@
 //! Writers quote such lines in bodies as `>From ` (mboxo, mboxrd); where one did not (mboxcl2), the line must still
 //! carry a date to count. Streaming: memory for one header, whatever the size of the file.
 
-use super::collected::{Collected, Hint, Trouble};
+use super::collected::{CollectError, Collected, Hint};
 use super::header::{HEADER_MAX, Header};
 use super::lines::{Line, Lines};
 use super::skipped::Reason;
@@ -12,7 +12,7 @@ use super::wall::{Wall, parse_from_line_date};
 use std::io::BufRead;
 
 /// Reads a whole mbox.
-pub(crate) fn read(input: impl BufRead, collected: &mut Collected) -> Result<(), Trouble> {
+pub(crate) fn read(input: impl BufRead, collected: &mut Collected) -> Result<(), CollectError> {
     let mut lines = Lines::new(input, HEADER_MAX);
     let mut mbox = Mbox { state: State::Before, after_blank: false };
     while let Some(line) = lines.next()? {
@@ -40,7 +40,7 @@ struct Start {
 }
 
 impl Mbox {
-    fn line(&mut self, line: Line<'_>, collected: &mut Collected) -> Result<(), Trouble> {
+    fn line(&mut self, line: Line<'_>, collected: &mut Collected) -> Result<(), CollectError> {
         let may_begin = self.after_blank || !matches!(self.state, State::Body);
         self.after_blank = line.is_blank();
         if let Some(date) = separator(line).filter(|date| may_begin && (date.is_some() || line.number == 1)) {
@@ -59,7 +59,7 @@ impl Mbox {
         Ok(())
     }
 
-    fn end_of_header(&mut self, collected: &mut Collected) -> Result<(), Trouble> {
+    fn end_of_header(&mut self, collected: &mut Collected) -> Result<(), CollectError> {
         match std::mem::replace(&mut self.state, State::Body) {
             State::Header(start, header) => start.mail(header, collected),
             State::Before | State::Body => Ok(()),
@@ -68,7 +68,7 @@ impl Mbox {
 }
 
 impl Start {
-    fn mail(self, header: Header, collected: &mut Collected) -> Result<(), Trouble> {
+    fn mail(self, header: Header, collected: &mut Collected) -> Result<(), CollectError> {
         let name = format!("line {}", self.line);
         let envelope = header.read(&name, collected);
         collected.add_filed(envelope, Hint { at: self.date, user: None }, name.into())
@@ -87,7 +87,7 @@ fn separator(line: Line<'_>) -> Option<Option<Wall>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collected::{Kept, Wanted};
+    use crate::collected::{ReplayableMail, Wanted};
 
     fn read_all(text: &[u8]) -> Collected {
         let mut collected = Collected::new(Wanted::default());
@@ -95,7 +95,7 @@ mod tests {
         collected
     }
 
-    fn brief(mail: &Kept) -> String {
+    fn brief(mail: &ReplayableMail) -> String {
         format!("{} {} {}", mail.at, mail.user, mail.to.join(" "))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-/// So many are kept of one mail; a throttle with any sane threshold has stopped long before.
+/// At most this many recipients of one mail are kept; a throttle with any sane threshold has stopped long before.
 pub(crate) const RECIPIENTS_MAX: usize = 10_000;
 /// Below this length looking through the list is quicker than a set, and far smaller.
 const CROWD: usize = 16;

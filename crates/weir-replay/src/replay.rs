@@ -72,7 +72,7 @@ pub struct QueueLine {
     pub points: Vec<(f64, f64)>,
 }
 
-/// So many delay queues are kept for a picture.
+/// At most this many delay queues are kept for a picture.
 const QUEUES_MAX: usize = 6;
 
 /// Runs past mail through the throttle. With `review_after`, somebody releases all held mail so long after each
@@ -81,7 +81,7 @@ pub fn replay(past: &PastMail, params: Params, review_after: Option<Duration>) -
     let mut replay = Replay::empty(past);
     let mut places = places_by_user(past);
     for (user, outbox) in by_user(&past.mails) {
-        let run = Run { past, places: places.remove(user).unwrap_or_default(), outbox };
+        let run = UserMail { past, places: places.remove(user).unwrap_or_default(), outbox };
         let (result, journal) = run.through(params, review_after)?;
         replay.keep_queue(user, &result, &journal);
         replay.users.insert(user.into(), result);
@@ -140,14 +140,14 @@ impl UserReplay {
     }
 }
 
-struct Run<'a> {
+struct UserMail<'a> {
     past: &'a PastMail,
     /// Where the user's mails are in `past.mails`.
     places: Vec<usize>,
     outbox: Outbox,
 }
 
-impl Run<'_> {
+impl UserMail<'_> {
     fn through(&self, params: Params, review_after: Option<Duration>) -> Result<(UserReplay, Journal), InputError> {
         let run = UserRun::new(params, self.outbox.first_seen(), review_after);
         let mut run = run.map_err(|error| {
@@ -223,7 +223,7 @@ fn lengths(journal: &Journal) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Kind, Reader, Wanted, now};
+    use crate::{Reader, SourceKind, Wanted, now};
     use std::path::Path;
 
     /// A log in which each (second, user, recipient) is one mail.
@@ -234,7 +234,7 @@ mod tests {
             text += &format!("{stamp} postfix/smtpd[1]: {i:05X}A: client=pc[10.0.0.1], sasl_username={user}\n");
             text += &format!("{stamp} postfix/smtp[1]: {i:05X}A: to=<{to}>, relay=mx, status=sent (ok)\n");
         }
-        let mut reader = Reader::new(Some(Kind::Postfix), None, Wanted::default());
+        let mut reader = Reader::new(Some(SourceKind::Postfix), None, Wanted::default());
         reader.stream(Path::new("log"), text.as_bytes(), now()).unwrap();
         reader.finish().unwrap()
     }

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::io::Read;
 
-fn read(kind: Option<Kind>, bytes: &[u8]) -> Result<PastMail, InputError> {
+fn read(kind: Option<SourceKind>, bytes: &[u8]) -> Result<PastMail, InputError> {
     let mut reader = Reader::new(kind, Some(2024), Wanted::default());
     reader.stream(Path::new("file"), bytes, Wall::from_unix_seconds(1_709_294_400).unwrap())?;
     reader.finish()
@@ -23,7 +23,7 @@ fn sources_share_one_clock() {
     let mails: Vec<(f64, &str)> = past.mails.iter().map(|mail| (mail.at.as_secs_f64(), mail.user.as_str())).collect();
     assert_eq!(mails, [(0.0, "ben"), (5.0, "ann@x.org")]);
     assert_eq!(past.wall(past.mails[1].at).to_string(), "2024-03-01 12:30:05");
-    assert_eq!(past.origins[1], Origin { source: 0, name: "line 1".into() });
+    assert_eq!(past.origins[1], MailOrigin { source: 0, name: "line 1".into() });
     assert_eq!(past.skipped.count_of(Reason::EmptyFile), 1);
 }
 
@@ -44,7 +44,7 @@ fn refusals_say_what_to_do() {
     let error = read(None, b"\x1f\x8b\x08\0").unwrap_err();
     assert!(error.problem.contains("gzip") && error.hint.contains("zcat"), "{error}");
     assert!(read(None, b"").unwrap_err().problem.contains("1 × empty file"));
-    assert!(read(Some(Kind::Maildir), b"x").unwrap_err().problem.contains("folder"));
+    assert!(read(Some(SourceKind::Maildir), b"x").unwrap_err().problem.contains("folder"));
     let mut reader = Reader::new(None, None, Wanted::default());
     assert!(reader.path(Path::new("/no/such/file")).unwrap_err().problem.contains("cannot be read"));
     assert!(reader.path(Path::new("/dev/zero")).unwrap_err().problem.contains("device"));
@@ -123,7 +123,7 @@ proptest! {
             let to = (from + length).min(bytes.len());
             bytes.splice(from..to, other);
         }
-        for kind in [Kind::Mbox, Kind::Postfix] {
+        for kind in [SourceKind::Mbox, SourceKind::Postfix] {
             let found = read(Some(kind), &bytes).map_or(0, |past| past.mails.len());
             prop_assert!(found <= 200, "{found} mails out of 36");
         }
@@ -131,7 +131,7 @@ proptest! {
 
     #[test]
     fn hostile_bytes_are_read_to_the_end(bytes in prop_oneof![fragments(), proptest::collection::vec(any::<u8>(), 0..400)]) {
-        for kind in [None, Some(Kind::Mbox), Some(Kind::Postfix)] {
+        for kind in [None, Some(SourceKind::Mbox), Some(SourceKind::Postfix)] {
             if let Ok(past) = read(kind, &bytes) {
                 prop_assert_eq!(past.mails.len(), past.origins.len());
                 prop_assert!(past.mails.is_sorted_by_key(|mail| mail.at));
@@ -149,9 +149,9 @@ proptest! {
 #[test]
 fn endless_lines_take_bounded_memory() {
     let endless = || std::io::repeat(b'x').take(50_000_000);
-    let sources: [(&[u8], Kind); 2] = [
-        (b"From a Fri Mar  1 12:30:05 2024\nFrom: a@x.org\nTo: b@y.org,", Kind::Mbox),
-        (b"Mar  1 12:30:05 m postfix/smtp[1]: AAAAA1: to=<", Kind::Postfix),
+    let sources: [(&[u8], SourceKind); 2] = [
+        (b"From a Fri Mar  1 12:30:05 2024\nFrom: a@x.org\nTo: b@y.org,", SourceKind::Mbox),
+        (b"Mar  1 12:30:05 m postfix/smtp[1]: AAAAA1: to=<", SourceKind::Postfix),
     ];
     for (beginning, kind) in sources {
         let mut reader = Reader::new(Some(kind), None, Wanted::default());
@@ -159,7 +159,7 @@ fn endless_lines_take_bounded_memory() {
         let long =
             reader.collected.skipped.count_of(Reason::LongHeader) + reader.collected.skipped.count_of(Reason::LongLine);
         assert_eq!(long, 1);
-        if kind == Kind::Mbox {
+        if kind == SourceKind::Mbox {
             assert_eq!(reader.finish().unwrap().mails[0].to, ["b@y.org"]);
         }
     }

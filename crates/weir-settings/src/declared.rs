@@ -1,6 +1,6 @@
 //! What a setting may be: its default, its bounds, and what becomes of it.
 
-use crate::declare::Group;
+use crate::group::Group;
 use crate::section::Section;
 use crate::value::Value;
 
@@ -8,6 +8,13 @@ use crate::value::Value;
 pub trait Declare<T> {
     /// Reads it; `about` are the lines of its doc comment.
     fn read(self, section: &mut Section<'_, '_>, key: &'static str, about: &[&str]) -> T;
+}
+
+impl Section<'_, '_> {
+    /// Reads one key that is not a field of a declared struct.
+    pub fn key<T>(&mut self, key: &'static str, about: &str, declared: impl Declare<T>) -> T {
+        declared.read(self, key, &[about])
+    }
 }
 
 type Check<V> = Box<dyn Fn(&V) -> Result<(), String>>;
@@ -75,9 +82,9 @@ impl<T> Declare<T> for Fixed<T> {
 }
 
 /// Several keys of the same section.
-pub struct Part<F>(F);
+pub struct SectionPart<F>(F);
 
-impl<T, F: FnOnce(&mut Section<'_, '_>) -> T> Declare<T> for Part<F> {
+impl<T, F: FnOnce(&mut Section<'_, '_>) -> T> Declare<T> for SectionPart<F> {
     fn read(self, section: &mut Section<'_, '_>, _: &'static str, _: &[&str]) -> T {
         (self.0)(section)
     }
@@ -85,7 +92,7 @@ impl<T, F: FnOnce(&mut Section<'_, '_>) -> T> Declare<T> for Part<F> {
 
 /// The kinds of settings. Inside [`settings!`](crate::settings) all of them are in scope.
 pub mod kinds {
-    use super::{Declared, Fixed, Group, Part, Section, Value};
+    use super::{Declared, Fixed, Group, Section, SectionPart, Value};
     use crate::units::{Rate, Size, Span, Written};
     use crate::value::{Net, Word};
     use std::fmt::Display;
@@ -211,13 +218,13 @@ pub mod kinds {
     }
 
     /// More keys of this section.
-    pub fn part<T: Group>() -> Part<fn(&mut Section<'_, '_>) -> T> {
-        Part(T::read)
+    pub fn part<T: Group>() -> SectionPart<fn(&mut Section<'_, '_>) -> T> {
+        SectionPart(T::read)
     }
 
     /// The same, read by a function.
-    pub fn part_by<T, F: FnOnce(&mut Section<'_, '_>) -> T>(read: F) -> Part<F> {
-        Part(read)
+    pub fn part_by<T, F: FnOnce(&mut Section<'_, '_>) -> T>(read: F) -> SectionPart<F> {
+        SectionPart(read)
     }
 
     fn both<U, B: Written<U>>(bounds: RangeInclusive<B>) -> RangeInclusive<U> {

@@ -7,6 +7,7 @@
 
 mod declare;
 mod declared;
+mod group;
 pub mod problem;
 mod reader;
 mod section;
@@ -16,10 +17,10 @@ mod tests;
 pub mod units;
 mod value;
 
-pub use declare::{Group, Settings, defaults};
 pub use declared::{Declare, Declared, kinds};
+pub use group::{Group, Settings, defaults};
 pub use problem::{Problem, Problems};
-pub use reader::{Found, Reader};
+pub use reader::{ReadDocument, Reader};
 pub use section::Section;
 pub use setting::{Setting, one_line};
 pub use value::{Net, Value, Word};

@@ -1,6 +1,7 @@
 //! What is wrong with a configuration: where, what, and what would be right.
 
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// One problem.
@@ -21,6 +22,12 @@ impl Problem {
     pub fn of_file(what: String, hint: &str) -> Problem {
         Problem { line: None, key: String::new(), what, hint: hint.into() }
     }
+}
+
+/// The line on which a stretch of the text begins, from 1.
+pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
+    let before = text.get(..span.start.min(text.len())).unwrap_or(text);
+    before.matches('\n').count() + 1
 }
 
 /// Everything that is wrong with a configuration.

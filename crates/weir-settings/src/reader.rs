@@ -1,10 +1,9 @@
 //! From TOML with places to typed values with bounds, collecting every problem on the way.
 
-use crate::declare::Settings;
-use crate::problem::Problem;
+use crate::group::Settings;
+use crate::problem::{Problem, line_of};
 use crate::section::Section;
 use crate::setting::{Setting, one_line};
-use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -26,7 +25,7 @@ struct Read {
 
 /// What a document was found to say.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct ReadDocument {
     /// The sections and what each is about.
     pub sections: Vec<(&'static str, String)>,
     /// Every key that was asked for.
@@ -83,7 +82,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Everything that was asked for, and everything that was wrong.
-    pub fn finish(mut self) -> Found {
+    pub fn finish(mut self) -> ReadDocument {
         for read in &self.sections {
             self.problems.extend(self.unknown_keys(read.name));
         }
@@ -96,7 +95,7 @@ impl<'t> Reader<'t> {
             }
         }
         let sections = self.sections.into_iter().map(|read| (read.name, read.about)).collect();
-        Found { sections, settings: self.settings, problems: self.problems }
+        ReadDocument { sections, settings: self.settings, problems: self.problems }
     }
 
     /// Keys that nobody asked for; a table may be a section of its own.
@@ -148,11 +147,6 @@ fn distance(a: &str, b: &str) -> usize {
         }
     }
     row[b.len()]
-}
-
-pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
-    let before = text.get(..span.start.min(text.len())).unwrap_or(text);
-    before.matches('\n').count() + 1
 }
 
 #[cfg(test)]

@@ -1,8 +1,6 @@
 //! One table of the document: which keys it has, what they say, and what is wrong with them.
 
-use crate::declared::Declare;
-use crate::problem::Problem;
-use crate::reader::line_of;
+use crate::problem::{Problem, line_of};
 use crate::setting::{Setting, one_line};
 use crate::value::Value;
 use toml::de::{DeTable, DeValue};
@@ -21,11 +19,6 @@ impl Section<'_, '_> {
     /// One that says nothing.
     pub(crate) fn empty() -> Section<'static, 'static> {
         Section { text: "", name: "", line: 1, table: None, settings: Vec::new(), problems: Vec::new() }
-    }
-
-    /// Reads one key that is not a field of a declared struct.
-    pub fn key<T>(&mut self, key: &'static str, about: &str, declared: impl Declare<T>) -> T {
-        declared.read(self, key, &[about])
     }
 
     /// Whether the document has this key, which has been read.

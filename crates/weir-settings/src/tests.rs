@@ -56,7 +56,7 @@ impl Trial {
     }
 }
 
-fn read(text: &str) -> (Trial, crate::Found) {
+fn read(text: &str) -> (Trial, crate::ReadDocument) {
     let mut reader = Reader::new(text);
     reader.section("trial", "The outer table", |_| ());
     let trial = reader.read();

@@ -10,9 +10,9 @@ use std::time::Duration;
 /// How often: `1/min`, `60/min`, `2/s`, `500/day`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
-    /// So many …
+    /// How many times …
     pub count: f64,
-    /// … in each of these.
+    /// … in each period of this length.
     pub per: Duration,
 }
 

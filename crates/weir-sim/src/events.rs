@@ -9,7 +9,7 @@ use weir_core::time::Instant;
 pub struct Events<E> {
     now: Instant,
     scheduled: u64,
-    heap: BinaryHeap<Reverse<Event<E>>>,
+    heap: BinaryHeap<Reverse<Scheduled<E>>>,
 }
 
 impl<E> Default for Events<E> {
@@ -27,7 +27,7 @@ impl<E> Events<E> {
     /// Schedules an event; one in the past happens now.
     pub fn at(&mut self, time: Instant, event: E) {
         self.scheduled += 1;
-        self.heap.push(Reverse(Event { time: time.max(self.now), order: self.scheduled, event }));
+        self.heap.push(Reverse(Scheduled { time: time.max(self.now), order: self.scheduled, event }));
     }
 
     /// When the next event will happen.
@@ -48,24 +48,24 @@ impl<E> Iterator for Events<E> {
 }
 
 #[derive(Debug, Clone)]
-struct Event<E> {
+struct Scheduled<E> {
     time: Instant,
     order: u64,
     event: E,
 }
 
-impl<E> PartialEq for Event<E> {
+impl<E> PartialEq for Scheduled<E> {
     fn eq(&self, other: &Self) -> bool {
         (self.time, self.order) == (other.time, other.order)
     }
 }
-impl<E> Eq for Event<E> {}
-impl<E> PartialOrd for Event<E> {
+impl<E> Eq for Scheduled<E> {}
+impl<E> PartialOrd for Scheduled<E> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl<E> Ord for Event<E> {
+impl<E> Ord for Scheduled<E> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.time, self.order).cmp(&(other.time, other.order))
     }

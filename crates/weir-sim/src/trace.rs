@@ -77,7 +77,7 @@ fn next_line(lines: &mut impl BufRead, place: impl Fn() -> String) -> Result<Opt
 
 /// The mail in a line, or what is wrong with it and what would be right.
 fn parse(line: &str) -> Result<Mail, (String, String)> {
-    let line: Line = serde_json::from_str(line).map_err(|e| (without_line(&e), EXAMPLE.into()))?;
+    let line: TraceLine = serde_json::from_str(line).map_err(|e| (without_line(&e), EXAMPLE.into()))?;
     if !(0.0..=TIME_MAX_S).contains(&line.t) {
         let hint = format!("give seconds between 0 and {TIME_MAX_S:.0}, counted from any beginning");
         return Err((format!("\"t\" is {}, which is no time", line.t), hint));
@@ -110,7 +110,7 @@ fn recipients(addresses: &[String]) -> Result<Vec<String>, String> {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct TraceLine {
     t: f64,
     user: String,
     to: Vec<String>,

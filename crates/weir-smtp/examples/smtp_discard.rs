@@ -7,13 +7,13 @@ use std::io::Write;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_smtp::envelope::{Envelope, MailFrom, RcptTo};
-use weir_smtp::limits::Limits;
-use weir_smtp::peer::Peer;
+use weir_smtp::limits::SmtpLimits;
+use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::{BodySink, Reception};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
-use weir_smtp::server::{Server, TlsMode};
-use weir_smtp::session::{Answer, LoginVerdict, Verdict};
+use weir_smtp::server::{SmtpServer, TlsMode};
+use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
 use weir_smtp::settings::{Auth, Settings};
 use weir_tls::Tls;
 
@@ -30,23 +30,23 @@ impl BodySink for Nothing {
 impl Reception for Discard {
     type Body = Nothing;
 
-    async fn authenticate(&self, _: &Peer, login: &Login) -> LoginVerdict {
+    async fn authenticate(&self, _: &SmtpPeer, login: &Login) -> LoginVerdict {
         LoginVerdict::Accept(login.user().into())
     }
 
-    async fn mail_from(&self, _: &Peer, _: &MailFrom) -> Verdict {
+    async fn mail_from(&self, _: &SmtpPeer, _: &MailFrom) -> Verdict {
         Verdict::Accept
     }
 
-    async fn rcpt_to(&self, _: &Peer, _: &Envelope, _: &RcptTo) -> Verdict {
+    async fn rcpt_to(&self, _: &SmtpPeer, _: &Envelope, _: &RcptTo) -> Verdict {
         Verdict::Accept
     }
 
-    async fn begin_body(&self, _: &Peer, _: &Envelope) -> Result<Nothing, Reply> {
+    async fn begin_body(&self, _: &SmtpPeer, _: &Envelope) -> Result<Nothing, Reply> {
         Ok(Nothing)
     }
 
-    async fn finish(&self, _: &Peer, _: Envelope, _: Nothing) -> Answer {
+    async fn finish(&self, _: &SmtpPeer, _: Envelope, _: Nothing) -> MessageAnswer {
         Reply::fixed(250, Status(2, 0, 0), "thrown away").into()
     }
 }
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = arguments.next().unwrap_or("127.0.0.1:0".into()).parse()?;
     // With a folder as second argument, STARTTLS with a self-signed certificate kept there.
     let folder = arguments.next();
-    let limits = Limits { connections: 20_000, connections_per_address: 20_000, ..Limits::default() };
+    let limits = SmtpLimits { connections: 20_000, connections_per_address: 20_000, ..SmtpLimits::default() };
     let files = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: files, maximum: files })?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(folder) => TlsMode::StartTls(Tls::self_signed(folder.as_ref(), &["localhost".into()])?.into()),
         None => TlsMode::Off,
     };
-    let server = Server::new(Discard, limits.clone());
+    let server = SmtpServer::new(Discard, limits.clone());
     let settings = Settings { auth: Auth::Optional, limits, ..Settings::default() };
     let address = server.listen(address, settings, tls)?;
     let mut out = std::io::stdout();

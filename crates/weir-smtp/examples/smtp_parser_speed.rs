@@ -6,10 +6,10 @@ use std::io::Write;
 use std::sync::Arc;
 
 use weir_core::time::Instant;
-use weir_smtp::limits::Limits;
-use weir_smtp::peer::Peer;
+use weir_smtp::limits::SmtpLimits;
+use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reply::{Reply, Status};
-use weir_smtp::session::{Answer, Output, Question, Session, Verdict};
+use weir_smtp::session::{MessageAnswer, Output, Question, Session, Verdict};
 use weir_smtp::settings::{Auth, Settings};
 
 const MESSAGES: u32 = 200_000;
@@ -19,9 +19,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = [b"Subject: speed\r\n\r\n", &line.repeat(51)[..], b".\r\n"].concat();
     let dialogue = b"MAIL FROM:<a@a.example> SIZE=4096\r\nRCPT TO:<b@b.example>\r\nDATA\r\n";
     let address = "127.0.0.1:1".parse()?;
-    let limits = Limits { commands: u32::MAX, ..Limits::default() };
+    let limits = SmtpLimits { commands: u32::MAX, ..SmtpLimits::default() };
     let settings = Arc::new(Settings { auth: Auth::Optional, limits, ..Settings::default() });
-    let mut session = Session::new(settings, Peer::new(1, address, address), Instant::ZERO);
+    let mut session = Session::new(settings, SmtpPeer::new(1, address, address), Instant::ZERO);
     feed(&mut session, b"EHLO me\r\n");
     let start = std::time::Instant::now();
     let mut octets = 0;
@@ -46,7 +46,7 @@ fn feed(session: &mut Session, mut input: &[u8]) -> usize {
             Output::Ask(Question::BodyBegin) => session.body_opened(Ok(()), now),
             Output::Ask(Question::BodyEnd) => {
                 drop(session.take_envelope());
-                session.finished(&Answer::All(Reply::fixed(250, Status(2, 0, 0), "ok")), now);
+                session.finished(&MessageAnswer::All(Reply::fixed(250, Status(2, 0, 0), "ok")), now);
             }
             Output::NeedInput => break,
             other => panic!("{other:?}"),

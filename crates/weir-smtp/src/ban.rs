@@ -13,13 +13,13 @@ use std::time::Duration;
 use weir_core::time::Instant;
 
 use super::address_key::AddressKey;
-use super::limits::Limits;
+use super::limits::SmtpLimits;
 
 /// Failed logins and bans by address.
 #[derive(Debug)]
 pub struct BanTable {
     rules: BanRules,
-    entries: HashMap<AddressKey, Entry>,
+    entries: HashMap<AddressKey, BanEntry>,
     /// The same addresses by the time they are forgotten.
     forgetting: BTreeSet<(Instant, AddressKey)>,
     /// Bans and pardons so far.
@@ -30,7 +30,7 @@ pub struct BanTable {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attempt(pub u64);
 
-/// So many different attempts of an address are known again.
+/// How many different attempts of an address are remembered, so that the same one is not counted twice.
 const TRIED_MAX: usize = 8;
 /// Offences are counted up to here: the length of a ban doubles with each.
 const OFFENCES_MAX: u32 = 31;
@@ -75,7 +75,7 @@ pub struct Offender {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct BanEntry {
     failures: u32,
     /// What was tried last, the newest first.
     tried: [Option<Attempt>; TRIED_MAX],
@@ -85,8 +85,8 @@ struct Entry {
     forgotten_at: Instant,
 }
 
-impl From<&Limits> for BanRules {
-    fn from(limits: &Limits) -> BanRules {
+impl From<&SmtpLimits> for BanRules {
+    fn from(limits: &SmtpLimits) -> BanRules {
         BanRules {
             failures: limits.failed_logins_per_address,
             window: limits.failed_login_window,
@@ -113,9 +113,9 @@ impl BanTable {
     pub fn failed(&mut self, address: AddressKey, attempt: Attempt, now: Instant) -> Option<Ban> {
         self.forget(now);
         let rules = self.rules;
-        let mut entry = self.take(address).unwrap_or(Entry::new(now));
+        let mut entry = self.take(address).unwrap_or(BanEntry::new(now));
         if now.since(entry.window_from) >= rules.window {
-            entry = Entry { failures: 0, window_from: now, tried: Default::default(), ..entry };
+            entry = BanEntry { failures: 0, window_from: now, tried: Default::default(), ..entry };
         }
         let news = entry.is_new(attempt);
         entry.failures += u32::from(news);
@@ -155,7 +155,7 @@ impl BanTable {
             (now + banned.min(longest), now + remembered.min(longest.saturating_mul(2).max(self.rules.window)));
         self.put(
             address,
-            Entry { offences: offences.min(OFFENCES_MAX), banned_until, forgotten_at, ..Entry::new(now) },
+            BanEntry { offences: offences.min(OFFENCES_MAX), banned_until, forgotten_at, ..BanEntry::new(now) },
         );
     }
 
@@ -174,13 +174,13 @@ impl BanTable {
         self.entries.is_empty()
     }
 
-    fn take(&mut self, address: AddressKey) -> Option<Entry> {
+    fn take(&mut self, address: AddressKey) -> Option<BanEntry> {
         let entry = self.entries.remove(&address)?;
         self.forgetting.remove(&(entry.forgotten_at, address));
         Some(entry)
     }
 
-    fn put(&mut self, address: AddressKey, entry: Entry) {
+    fn put(&mut self, address: AddressKey, entry: BanEntry) {
         while self.entries.len() >= self.rules.capacity.max(1) {
             let Some((_, soonest)) = self.forgetting.pop_first() else { break };
             self.entries.remove(&soonest);
@@ -197,10 +197,10 @@ impl BanTable {
     }
 }
 
-impl Entry {
-    fn new(now: Instant) -> Entry {
+impl BanEntry {
+    fn new(now: Instant) -> BanEntry {
         let tried = Default::default();
-        Entry { failures: 0, tried, window_from: now, offences: 0, banned_until: Instant::ZERO, forgotten_at: now }
+        BanEntry { failures: 0, tried, window_from: now, offences: 0, banned_until: Instant::ZERO, forgotten_at: now }
     }
 
     /// Whether this was not tried before, as far as that is known.

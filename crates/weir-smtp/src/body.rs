@@ -37,7 +37,7 @@ pub enum Fault {
 ///
 /// `LineStart → Dot → DotCr →` end; `LineStart | Mid → Cr → LineStart`; every state may go to `Mid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum LinePosition {
     /// After CR LF, or before the first octet.
     LineStart,
     /// Inside a line, or after a bare LF.
@@ -53,7 +53,7 @@ enum Place {
 /// The reader of one message.
 #[derive(Clone, Debug)]
 pub struct BodyReader {
-    place: Place,
+    place: LinePosition,
     /// Octets of the present line so far.
     column: u32,
     /// The longest line; 0 means any.
@@ -70,7 +70,7 @@ const CRLF: &[u8] = b"\r\n";
 impl BodyReader {
     /// A reader of DATA: dots are unstuffed and a dot alone ends the message.
     pub fn data(line_max: u32, bytes_max: u64) -> BodyReader {
-        BodyReader { place: Place::LineStart, column: 0, line_max, bytes: 0, bytes_max, dots: true, fault: None }
+        BodyReader { place: LinePosition::LineStart, column: 0, line_max, bytes: 0, bytes_max, dots: true, fault: None }
     }
 
     /// A reader of BDAT chunks: dots mean nothing and the caller knows the end.
@@ -92,31 +92,31 @@ impl BodyReader {
     pub fn scan<'a>(&mut self, input: &mut &'a [u8]) -> Scan<'a> {
         while let Some((&first, rest)) = input.split_first() {
             match (self.place, first) {
-                (Place::LineStart, b'.') if self.dots => self.step(Place::Dot, input, rest),
-                (Place::LineStart | Place::Mid, _) => {
+                (LinePosition::LineStart, b'.') if self.dots => self.step(LinePosition::Dot, input, rest),
+                (LinePosition::LineStart | LinePosition::Mid, _) => {
                     let piece = self.text(input);
                     if self.fault.is_none() && !piece.is_empty() {
                         return Scan::Piece(piece);
                     }
                 }
-                (Place::Cr, b'\n') => {
+                (LinePosition::Cr, b'\n') => {
                     self.column = 0;
                     self.enlarge(2);
-                    self.step(Place::LineStart, input, rest);
+                    self.step(LinePosition::LineStart, input, rest);
                     if self.fault.is_none() {
                         return Scan::Piece(CRLF);
                     }
                 }
-                (Place::Dot, b'\r') => self.step(Place::DotCr, input, rest),
-                (Place::DotCr, b'\n') => {
+                (LinePosition::Dot, b'\r') => self.step(LinePosition::DotCr, input, rest),
+                (LinePosition::DotCr, b'\n') => {
                     *input = rest;
                     return Scan::End;
                 }
-                (Place::Dot, _) => self.place = Place::Mid,
-                (Place::Cr | Place::DotCr, _) => {
+                (LinePosition::Dot, _) => self.place = LinePosition::Mid,
+                (LinePosition::Cr | LinePosition::DotCr, _) => {
                     self.enlarge(1);
                     self.blame(Fault::BareCr);
-                    self.place = Place::Mid;
+                    self.place = LinePosition::Mid;
                 }
             }
         }
@@ -126,25 +126,25 @@ impl BodyReader {
     /// The end of the last chunk: text that completes an unfinished line.
     pub fn finish(&mut self) -> &'static [u8] {
         match self.place {
-            Place::Mid => {
+            LinePosition::Mid => {
                 self.enlarge(2);
                 CRLF
             }
-            Place::Cr => {
+            LinePosition::Cr => {
                 self.blame(Fault::BareCr);
                 b""
             }
-            Place::LineStart | Place::Dot | Place::DotCr => b"",
+            LinePosition::LineStart | LinePosition::Dot | LinePosition::DotCr => b"",
         }
     }
 
     /// The caller has handed on what [`BodyReader::finish`] returned.
     pub fn completed(&mut self) {
-        self.place = Place::LineStart;
+        self.place = LinePosition::LineStart;
         self.column = 0;
     }
 
-    fn step<'a>(&mut self, place: Place, input: &mut &'a [u8], rest: &'a [u8]) {
+    fn step<'a>(&mut self, place: LinePosition, input: &mut &'a [u8], rest: &'a [u8]) {
         self.place = place;
         *input = rest;
     }
@@ -157,7 +157,7 @@ impl BodyReader {
         let held = loop {
             let Some(at) = memchr3(b'\r', b'\n', 0, rest) else {
                 self.lengthen(rest.len());
-                place = if rest.is_empty() { place } else { Place::Mid };
+                place = if rest.is_empty() { place } else { LinePosition::Mid };
                 rest = &[];
                 break 0;
             };
@@ -165,13 +165,13 @@ impl BodyReader {
             let (_, tail) = rest.split_at(at);
             match tail {
                 [b'\r'] => {
-                    place = Place::Cr;
+                    place = LinePosition::Cr;
                     rest = &[];
                     break 1;
                 }
                 [b'\r', b'\n', after @ ..] => {
                     self.column = 0;
-                    place = Place::LineStart;
+                    place = LinePosition::LineStart;
                     rest = after;
                     if self.dots && after.first() == Some(&b'.') {
                         break 0;
@@ -179,7 +179,7 @@ impl BodyReader {
                 }
                 [wrong, after @ ..] => {
                     self.blame(fault_of(*wrong));
-                    place = Place::Mid;
+                    place = LinePosition::Mid;
                     rest = after;
                 }
                 [] => break 0,

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Sleep, timeout};
-use weir_core::time::Instant;
 
 use super::ban::Ban;
 use super::buffer::Buffer;
@@ -23,13 +22,13 @@ use super::reception::{Alarm, BodySink, Reception};
 use super::registry::{Admission, Leash};
 use super::reply::{Reply, Status};
 use super::sasl::Login;
-use super::server::Shared;
-use super::session::{Answer, CloseReason, Ending, LoginVerdict, Output, Question, Session, Verdict};
+use super::server_state::ServerState;
+use super::session::{CloseReason, Ending, LoginVerdict, MessageAnswer, Output, Question, Session, Verdict};
 use super::settings::Purpose;
 
 /// A session with its shell.
 pub(crate) struct Connection<R: Reception> {
-    pub(crate) shared: Arc<Shared<R>>,
+    pub(crate) shared: Arc<ServerState<R>>,
     pub(crate) session: Session,
     pub(crate) admission: Admission,
     sink: Option<R::Body>,
@@ -60,7 +59,7 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 256 << 10;
 
 impl<R: Reception> Connection<R> {
-    pub(crate) fn new(shared: Arc<Shared<R>>, session: Session, admission: Admission) -> Self {
+    pub(crate) fn new(shared: Arc<ServerState<R>>, session: Session, admission: Admission) -> Self {
         Connection { shared, session, admission, sink: None }
     }
 
@@ -192,13 +191,13 @@ impl<R: Reception> Connection<R> {
 
     async fn finish(&mut self) {
         let (Some(envelope), Some(sink)) = (self.session.take_envelope(), self.sink.take()) else {
-            self.session.finished(&Answer::All(OUR_FAULT), self.shared.now());
+            self.session.finished(&MessageAnswer::All(OUR_FAULT), self.shared.now());
             return;
         };
         let answer = self.shared.reception.finish(self.session.peer(), envelope, sink).await;
         let accepted = match &answer {
-            Answer::All(reply) => reply.is_success(),
-            Answer::Each(replies) => replies.iter().any(Reply::is_success),
+            MessageAnswer::All(reply) => reply.is_success(),
+            MessageAnswer::Each(replies) => replies.iter().any(Reply::is_success),
         };
         let counters = &self.shared.counters;
         if accepted {
@@ -407,12 +406,6 @@ pub(crate) async fn linger<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S) {
         }
     };
     let _ = timeout(LINGER, discard).await;
-}
-
-/// The session's time as tokio's.
-pub(crate) fn after(start: tokio::time::Instant, at: Instant) -> tokio::time::Instant {
-    const FAR: Duration = Duration::from_secs(30 * 86_400);
-    start + Duration::from_nanos(at.0).min(start.elapsed() + FAR)
 }
 
 const OUR_FAULT: Reply = Reply::fixed(451, Status(4, 3, 0), "an error on our side; please try again");

@@ -75,7 +75,7 @@ impl Envelope {
         Envelope { sender, recipients: Vec::new(), forwarded }
     }
 
-    /// Who was named several times gets the message once, as first named. The domain's letters may be large or small.
+    /// A recipient who was named several times gets the message once, as first named. The case of letters in the domain does not matter.
     pub(crate) fn fold_repeats(&mut self) {
         if self.recipients.len() < 2 {
             return;

@@ -1,11 +1,11 @@
 //! SMTP and what belongs to it, without policy: the gate that uses it decides who may send what, and what is stored where.
 //!
 //! The receiving side (submission, inbound mail and LMTP): [`session::Session`] is the protocol as a state machine without
-//! I/O; [`server::Server`] gives it sockets, TLS and time; a gate plugs in with [`reception::Reception`]. A message is streamed
+//! I/O; [`server::SmtpServer`] gives it sockets, TLS and time; a gate plugs in with [`reception::Reception`]. A message is streamed
 //! from the read buffer to the gate's [`reception::BodySink`] and never held whole. Every size, count and time is bounded by
-//! [`limits::Limits`].
+//! [`limits::SmtpLimits`].
 //!
-//! The sending side is [`client`], and [`outcome::Outcome`] is what it brings back for each recipient. [`dkim`] signs. docs/smtp.md tells
+//! The sending side is [`client`], and [`outcome::DeliveryOutcome`] is what it brings back for each recipient. [`dkim`] signs. docs/smtp.md tells
 //! the rules in prose.
 
 pub mod address_key;
@@ -32,6 +32,7 @@ pub mod registry;
 pub mod reply;
 pub mod sasl;
 pub mod server;
+mod server_state;
 pub mod session;
 pub mod settings;
 pub mod trusted;

@@ -1,6 +1,6 @@
 //! Every bound of the SMTP server in one place.
 //!
-//! Numbers outside sense are brought into it by [`Limits::bounded`], so that no setting turns a limit off by
+//! Numbers outside sense are brought into it by [`SmtpLimits::bounded`], so that no setting turns a limit off by
 //! accident. Sources of the defaults: RFC 5321 section 4.5.3, Postfix's postconf(5), and what we measured.
 
 use std::time::Duration;
@@ -10,9 +10,9 @@ use weir_settings::{Section, settings};
 settings! {
     /// What clients of the SMTP server may use
     #[section("limits")]
-    #[check(Limits::check)]
+    #[check(SmtpLimits::check)]
     #[derive(PartialEq, Eq)]
-    pub struct Limits {
+    pub struct SmtpLimits {
         /// Connections at once, in all
         pub connections: u32 = number(10_000, 1..=1_000_000),
         /// Connections at once from one address
@@ -22,7 +22,7 @@ settings! {
         /// How many leading bits of an IPv6 address stand for one client
         pub ipv6_prefix_bits: u8 = count(64, 16..=128),
         /// Recipients of one message
-        pub recipients: u32 = number(1_000, 1..=Limits::RECIPIENTS_MAX),
+        pub recipients: u32 = number(1_000, 1..=SmtpLimits::RECIPIENTS_MAX),
         /// Wrong commands before a session ends
         pub errors: u32 = number(20, 1..=10_000),
         /// Commands that bring no mail, between two messages, before a session ends
@@ -32,7 +32,7 @@ settings! {
         /// Refused recipients before a session ends
         pub refused_recipients: u32 = number(100, 1..=100_000),
         /// The largest message
-        pub message_bytes as "message_size": u64 = size("25MiB", 1_024..=Limits::MESSAGE_BYTES_MAX),
+        pub message_bytes as "message_size": u64 = size("25MiB", 1_024..=SmtpLimits::MESSAGE_BYTES_MAX),
         /// The longest command line
         pub command_line_bytes as "command_line": u32 = size("2KiB", "512"..="64KiB"),
         /// The longest line of a message in bytes; RFC 5321 has 998, 0 is no limit
@@ -70,7 +70,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const MILLISECOND: Duration = Duration::from_millis(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-impl Limits {
+impl SmtpLimits {
     /// No server takes larger messages: what the spool holds, less a mebibyte for what we write into the header.
     pub const MESSAGE_BYTES_MAX: u64 = (2 << 30) - (1 << 20);
     /// No server takes more recipients of one message: their addresses must fit into the spool's envelope.
@@ -84,18 +84,18 @@ impl Limits {
     }
 
     /// The same limits with every number inside its bounds.
-    pub fn bounded(self) -> Limits {
+    pub fn bounded(self) -> SmtpLimits {
         self.counts_bounded().times_bounded()
     }
 
-    fn counts_bounded(self) -> Limits {
-        Limits {
+    fn counts_bounded(self) -> SmtpLimits {
+        SmtpLimits {
             connections: self.connections.clamp(1, 1_000_000),
             connections_per_address: self.connections_per_address.clamp(1, 1_000_000),
             connections_per_user: self.connections_per_user.clamp(1, 1_000_000),
             ipv6_prefix_bits: self.ipv6_prefix_bits.clamp(16, 128),
-            recipients: self.recipients.clamp(1, Limits::RECIPIENTS_MAX),
-            message_bytes: self.message_bytes.clamp(1_024, Limits::MESSAGE_BYTES_MAX),
+            recipients: self.recipients.clamp(1, SmtpLimits::RECIPIENTS_MAX),
+            message_bytes: self.message_bytes.clamp(1_024, SmtpLimits::MESSAGE_BYTES_MAX),
             command_line_bytes: self.command_line_bytes.clamp(512, 65_536),
             body_line_bytes: if self.body_line_bytes == 0 { 0 } else { self.body_line_bytes.max(78) },
             discard_bytes: self.discard_bytes.clamp(4_096, 4 << 30),
@@ -110,10 +110,10 @@ impl Limits {
         }
     }
 
-    fn times_bounded(self) -> Limits {
+    fn times_bounded(self) -> SmtpLimits {
         let short = |time: Duration| time.clamp(MILLISECOND, HOUR);
         let long = |time: Duration| time.clamp(MILLISECOND, 7 * DAY);
-        Limits {
+        SmtpLimits {
             first_command: short(self.first_command),
             command: short(self.command),
             data_block: short(self.data_block),
@@ -134,23 +134,23 @@ mod tests {
 
     #[test]
     fn the_defaults_are_inside_their_bounds() {
-        assert_eq!(Limits::default().bounded(), Limits::default());
+        assert_eq!(SmtpLimits::default().bounded(), SmtpLimits::default());
     }
 
     #[test]
     fn absurd_numbers_are_brought_back() {
-        let absurd = Limits {
+        let absurd = SmtpLimits {
             connections: 0,
             command_line_bytes: u32::MAX,
             errors: 0,
             message_bytes: u64::MAX,
             command: Duration::MAX,
             ban_longest: Duration::ZERO,
-            ..Limits::default()
+            ..SmtpLimits::default()
         };
         let sane = absurd.bounded();
         assert_eq!((sane.connections, sane.errors, sane.command_line_bytes), (1, 1, 65_536));
-        assert_eq!((sane.message_bytes, sane.command), (Limits::MESSAGE_BYTES_MAX, HOUR));
+        assert_eq!((sane.message_bytes, sane.command), (SmtpLimits::MESSAGE_BYTES_MAX, HOUR));
         assert_eq!(sane.ban_longest, sane.ban_first);
     }
 }

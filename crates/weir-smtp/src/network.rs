@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 /// A network of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Network {
+pub struct IpNetwork {
     address: u128,
     mask: u128,
 }
 
-impl Network {
+impl IpNetwork {
     /// Whether the address lies in it. An IPv4 address mapped into IPv6 counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         bits(address) & self.mask == self.address
@@ -25,10 +25,10 @@ fn bits(address: IpAddr) -> u128 {
     }
 }
 
-impl FromStr for Network {
+impl FromStr for IpNetwork {
     type Err = NetworkError;
 
-    fn from_str(text: &str) -> Result<Network, NetworkError> {
+    fn from_str(text: &str) -> Result<IpNetwork, NetworkError> {
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text, None),
@@ -40,7 +40,7 @@ impl FromStr for Network {
             return Err(NetworkError::Prefix(width));
         }
         let mask = u128::MAX.checked_shl(128 - offset - prefix).unwrap_or(0);
-        Ok(Network { address: bits(address) & mask, mask })
+        Ok(IpNetwork { address: bits(address) & mask, mask })
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn membership() {
         let inside =
-            |network: &str, address: &str| network.parse::<Network>().unwrap().contains(address.parse().unwrap());
+            |network: &str, address: &str| network.parse::<IpNetwork>().unwrap().contains(address.parse().unwrap());
         assert!(inside("192.0.2.0/24", "192.0.2.9") && !inside("192.0.2.0/24", "192.0.3.9"));
         assert!(inside("192.0.2.7", "::ffff:192.0.2.7") && !inside("192.0.2.7", "192.0.2.8"));
         assert!(inside("2001:db8::/32", "2001:db8:1::1") && !inside("2001:db8::/32", "2001:db9::1"));
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn nonsense_is_refused() {
         for text in ["", "x", "1.2.3.4/33", "::1/129", "1.2.3.4/", "1.2.3.4/-1", "1.2.3/8"] {
-            assert!(text.parse::<Network>().is_err(), "{text}");
+            assert!(text.parse::<IpNetwork>().is_err(), "{text}");
         }
     }
 }

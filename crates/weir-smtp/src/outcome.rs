@@ -11,7 +11,7 @@ pub const TEXT_MAX: usize = 1000;
 
 /// What became of one recipient.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outcome {
+pub struct DeliveryOutcome {
     /// Whether it is over, and how.
     pub fate: Fate,
     /// The enhanced status code (RFC 3463), the peer's or ours.
@@ -39,34 +39,34 @@ pub enum Fate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status(pub u8, pub u16, pub u16);
 
-impl Outcome {
+impl DeliveryOutcome {
     /// A success.
-    pub fn delivered(text: &str) -> Outcome {
-        Outcome::new(Fate::Delivered, Status(2, 0, 0), text)
+    pub fn delivered(text: &str) -> DeliveryOutcome {
+        DeliveryOutcome::new(Fate::Delivered, Status(2, 0, 0), text)
     }
 
     /// A passing failure that we found ourselves.
-    pub fn temporary(status: Status, text: &str) -> Outcome {
-        Outcome::new(Fate::Temporary, status, text)
+    pub fn temporary(status: Status, text: &str) -> DeliveryOutcome {
+        DeliveryOutcome::new(Fate::Temporary, status, text)
     }
 
     /// A lasting failure that we found ourselves.
-    pub fn permanent(status: Status, text: &str) -> Outcome {
-        Outcome::new(Fate::Permanent, status, text)
+    pub fn permanent(status: Status, text: &str) -> DeliveryOutcome {
+        DeliveryOutcome::new(Fate::Permanent, status, text)
     }
 
-    fn new(fate: Fate, status: Status, text: &str) -> Outcome {
-        Outcome { fate, status, code: None, text: clean(text).into(), peer: None }
+    fn new(fate: Fate, status: Status, text: &str) -> DeliveryOutcome {
+        DeliveryOutcome { fate, status, code: None, text: clean(text).into(), peer: None }
     }
 
     /// The same, said by this host.
-    pub fn by(mut self, peer: &Arc<str>) -> Outcome {
+    pub fn by(mut self, peer: &Arc<str>) -> DeliveryOutcome {
         self.peer = Some(Arc::clone(peer));
         self
     }
 
     /// The same as a passing failure: for what is refused for good, but not to this message's fault.
-    pub fn softened(mut self) -> Outcome {
+    pub fn softened(mut self) -> DeliveryOutcome {
         if self.fate == Fate::Permanent {
             self.fate = Fate::Temporary;
             self.status.0 = 4;
@@ -75,14 +75,20 @@ impl Outcome {
     }
 
     /// The same as a lasting failure, because its time is over.
-    pub fn expired(&self) -> Outcome {
+    pub fn expired(&self) -> DeliveryOutcome {
         let text = format!("not delivered in time; the last answer was: {}", self.text);
         let status = Status(5, 4, 7);
-        Outcome { fate: Fate::Permanent, status, code: self.code, text: clean(&text).into(), peer: self.peer.clone() }
+        DeliveryOutcome {
+            fate: Fate::Permanent,
+            status,
+            code: self.code,
+            text: clean(&text).into(),
+            peer: self.peer.clone(),
+        }
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for DeliveryOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(peer) = &self.peer {
             write!(f, "{peer}: ")?;
@@ -137,20 +143,20 @@ mod tests {
 
     #[test]
     fn text_from_outside_is_one_short_line() {
-        let outcome = Outcome::permanent(Status(5, 1, 1), &format!("a\r\nX: b{}", "é".repeat(2000)));
+        let outcome = DeliveryOutcome::permanent(Status(5, 1, 1), &format!("a\r\nX: b{}", "é".repeat(2000)));
         assert!(outcome.text.len() <= TEXT_MAX && outcome.text.starts_with("a  X: b"));
-        let outcome = Outcome { code: Some(550), ..outcome }.by(&"mx.example".into());
+        let outcome = DeliveryOutcome { code: Some(550), ..outcome }.by(&"mx.example".into());
         assert!(outcome.to_string().starts_with("mx.example: 550 5.1.1 a"));
     }
 
     #[test]
     fn what_is_not_the_messages_fault_is_tried_again() {
-        let refused = Outcome::permanent(Status(5, 7, 8), "no");
+        let refused = DeliveryOutcome::permanent(Status(5, 7, 8), "no");
         assert_eq!(
-            (refused.softened().fate, Outcome::delivered("ok").softened().fate),
+            (refused.softened().fate, DeliveryOutcome::delivered("ok").softened().fate),
             (Fate::Temporary, Fate::Delivered)
         );
-        let late = Outcome::temporary(Status(4, 2, 2), "full").expired();
+        let late = DeliveryOutcome::temporary(Status(4, 2, 2), "full").expired();
         assert_eq!((late.fate, late.status), (Fate::Permanent, Status(5, 4, 7)));
         assert!(late.text.ends_with("full"));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 /// The other end of a session. With XCLIENT the client is somebody other than the holder of the socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Peer {
+pub struct SmtpPeer {
     /// Number of the session, for logs.
     pub session: u64,
     /// The other end of the connection itself.
@@ -66,11 +66,21 @@ pub struct Forwarded {
     pub source: Option<Box<str>>,
 }
 
-impl Peer {
+impl SmtpPeer {
     /// A peer of which only the connection is known.
-    pub fn new(session: u64, socket: SocketAddr, local: SocketAddr) -> Peer {
+    pub fn new(session: u64, socket: SocketAddr, local: SocketAddr) -> SmtpPeer {
         let client = socket.ip().to_canonical();
-        Peer { session, socket, local, client, name: None, helo: None, dialect: Dialect::Smtp, tls: None, user: None }
+        SmtpPeer {
+            session,
+            socket,
+            local,
+            client,
+            name: None,
+            helo: None,
+            dialect: Dialect::Smtp,
+            tls: None,
+            user: None,
+        }
     }
 
     /// Whether both the connection and the client are on this machine.

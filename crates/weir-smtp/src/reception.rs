@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::envelope::{Envelope, MailFrom, RcptTo};
-use super::peer::Peer;
+use super::peer::SmtpPeer;
 use super::reply::Reply;
 use super::sasl::Login;
-use super::session::{Answer, LoginVerdict, Verdict};
+use super::session::{LoginVerdict, MessageAnswer, Verdict};
 
 /// The shell behind an SMTP server.
 pub trait Reception: Send + Sync + 'static {
@@ -19,25 +19,34 @@ pub trait Reception: Send + Sync + 'static {
     type Body: BodySink;
 
     /// May this client talk to us at all? Asked before the greeting.
-    fn connect(&self, peer: &Peer) -> impl Future<Output = Verdict> + Send {
+    fn connect(&self, peer: &SmtpPeer) -> impl Future<Output = Verdict> + Send {
         let _ = peer;
         async { Verdict::Accept }
     }
 
     /// Is the login right? Limits and bans have been checked; failed ones are counted by the server.
-    fn authenticate(&self, peer: &Peer, login: &Login) -> impl Future<Output = LoginVerdict> + Send;
+    fn authenticate(&self, peer: &SmtpPeer, login: &Login) -> impl Future<Output = LoginVerdict> + Send;
 
     /// May this client send as this sender?
-    fn mail_from(&self, peer: &Peer, sender: &MailFrom) -> impl Future<Output = Verdict> + Send;
+    fn mail_from(&self, peer: &SmtpPeer, sender: &MailFrom) -> impl Future<Output = Verdict> + Send;
 
     /// May it write to this recipient?
-    fn rcpt_to(&self, peer: &Peer, envelope: &Envelope, to: &RcptTo) -> impl Future<Output = Verdict> + Send;
+    fn rcpt_to(&self, peer: &SmtpPeer, envelope: &Envelope, to: &RcptTo) -> impl Future<Output = Verdict> + Send;
 
     /// A message is about to come. A refusal (a full disk: 452 4.3.1) is said instead of 354.
-    fn begin_body(&self, peer: &Peer, envelope: &Envelope) -> impl Future<Output = Result<Self::Body, Reply>> + Send;
+    fn begin_body(
+        &self,
+        peer: &SmtpPeer,
+        envelope: &Envelope,
+    ) -> impl Future<Output = Result<Self::Body, Reply>> + Send;
 
     /// The message is complete: make it safe, then answer. The answer is what the client hears.
-    fn finish(&self, peer: &Peer, envelope: Envelope, body: Self::Body) -> impl Future<Output = Answer> + Send;
+    fn finish(
+        &self,
+        peer: &SmtpPeer,
+        envelope: Envelope,
+        body: Self::Body,
+    ) -> impl Future<Output = MessageAnswer> + Send;
 
     /// Something the operator should know. Must not block.
     fn alarm(&self, alarm: &Alarm) {

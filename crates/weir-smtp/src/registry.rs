@@ -17,7 +17,7 @@ use weir_core::time::Instant;
 
 use super::address_key::AddressKey;
 use super::ban::{Attempt, Ban, BanRules, BanTable, Offender};
-use super::limits::Limits;
+use super::limits::SmtpLimits;
 use super::reply::{Reply, Status};
 use super::session::Ending;
 use super::settings::Purpose;
@@ -25,7 +25,7 @@ use super::settings::Purpose;
 /// The sessions of one server.
 #[derive(Debug)]
 pub struct Registry {
-    limits: Limits,
+    limits: SmtpLimits,
     purpose: Purpose,
     members: Mutex<Members>,
     bans: Mutex<BanTable>,
@@ -60,7 +60,7 @@ pub struct Admission {
 
 impl Registry {
     /// An empty registry.
-    pub fn new(limits: Limits, purpose: Purpose) -> Arc<Registry> {
+    pub fn new(limits: SmtpLimits, purpose: Purpose) -> Arc<Registry> {
         let limits = limits.bounded();
         let bans = Mutex::new(BanTable::new(BanRules::from(&limits)));
         let (members, secret, emptied) = (Mutex::default(), RandomState::new(), Notify::new());
@@ -363,7 +363,7 @@ mod tests {
 
     fn registry() -> Arc<Registry> {
         let limits =
-            Limits { connections: 4, connections_per_address: 2, connections_per_user: 1, ..Limits::default() };
+            SmtpLimits { connections: 4, connections_per_address: 2, connections_per_user: 1, ..SmtpLimits::default() };
         Registry::new(limits, Purpose::Submission)
     }
 

@@ -19,30 +19,22 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use weir_core::time::Instant;
 
-use super::connection::{Connection, Exit, after, linger};
+use super::connection::{Connection, Exit, linger};
 use super::counters::{CounterValues, Counters};
-use super::limits::Limits;
-use super::peer::{Peer, TlsFacts};
+use super::limits::SmtpLimits;
+use super::peer::{SmtpPeer, TlsFacts};
 use super::reception::Reception;
 use super::registry::{Leash, Registry};
 use super::reply::Reply;
+use super::server_state::ServerState;
 use super::session::{CloseReason, Ending, Session};
 use super::settings::{Purpose, Settings};
 use weir_tls::Tls;
 
-/// A running server. Dropping it closes the listeners; sessions go on. [`Server::shutdown`] ends both.
-pub struct Server<R: Reception> {
-    shared: Arc<Shared<R>>,
+/// A running server. Dropping it closes the listeners; sessions go on. [`SmtpServer::shutdown`] ends both.
+pub struct SmtpServer<R: Reception> {
+    shared: Arc<ServerState<R>>,
     stop: watch::Sender<bool>,
-}
-
-/// What all connections share.
-pub(crate) struct Shared<R> {
-    pub(crate) reception: R,
-    pub(crate) purpose: Purpose,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) counters: Counters,
-    start: tokio::time::Instant,
 }
 
 /// How a listener uses TLS.
@@ -65,18 +57,17 @@ struct Endpoint {
 /// How long to wait when the machine has no more file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-impl<R: Reception> Server<R> {
+impl<R: Reception> SmtpServer<R> {
     /// A server for submission, without listeners; `limits` bound connections, users and bans over all of them.
-    pub fn new(reception: R, limits: Limits) -> Server<R> {
-        Server::with_purpose(reception, limits, Purpose::Submission)
+    pub fn new(reception: R, limits: SmtpLimits) -> SmtpServer<R> {
+        SmtpServer::with_purpose(reception, limits, Purpose::Submission)
     }
 
     /// The same for this purpose.
-    pub fn with_purpose(reception: R, limits: Limits, purpose: Purpose) -> Server<R> {
+    pub fn with_purpose(reception: R, limits: SmtpLimits, purpose: Purpose) -> SmtpServer<R> {
         let registry = Registry::new(limits, purpose);
-        let (counters, start) = (Counters::default(), tokio::time::Instant::now());
-        let shared = Shared { reception, purpose, registry, counters, start };
-        Server { shared: Arc::new(shared), stop: watch::Sender::new(false) }
+        let shared = Arc::new(ServerState::new(reception, purpose, registry));
+        SmtpServer { shared, stop: watch::Sender::new(false) }
     }
 
     /// Listens on `address`; returns the address with the port that was chosen if it was 0.
@@ -115,8 +106,7 @@ impl<R: Reception> Server<R> {
 
     /// What time it is for bans: since the server began.
     pub fn clock(&self) -> Arc<dyn Fn() -> Instant + Send + Sync> {
-        let start = self.shared.start;
-        Arc::new(move || elapsed(start))
+        self.shared.clock()
     }
 
     /// What has been done so far.
@@ -141,23 +131,8 @@ impl<R: Reception> Server<R> {
     }
 }
 
-impl<R> Shared<R> {
-    /// Time since the server began.
-    pub(crate) fn now(&self) -> Instant {
-        elapsed(self.start)
-    }
-
-    pub(crate) fn tokio_instant(&self, at: Instant) -> tokio::time::Instant {
-        after(self.start, at)
-    }
-}
-
-fn elapsed(start: tokio::time::Instant) -> Instant {
-    Instant(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
-}
-
 async fn accept_all<R: Reception>(
-    shared: Arc<Shared<R>>,
+    shared: Arc<ServerState<R>>,
     listener: TcpListener,
     endpoint: Arc<Endpoint>,
     mut stop: watch::Receiver<bool>,
@@ -183,13 +158,13 @@ fn is_about_one_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-fn admit<R: Reception>(shared: &Arc<Shared<R>>, endpoint: &Arc<Endpoint>, stream: TcpStream, address: SocketAddr) {
+fn admit<R: Reception>(shared: &Arc<ServerState<R>>, endpoint: &Arc<Endpoint>, stream: TcpStream, address: SocketAddr) {
     let trusted = endpoint.settings.trusts(address.ip());
     match shared.registry.admit(address.ip(), trusted, shared.now()) {
         Ok(admission) => {
             shared.counters.connections.up();
             let Ok(local) = stream.local_addr() else { return };
-            let peer = Peer::new(admission.id(), address, local);
+            let peer = SmtpPeer::new(admission.id(), address, local);
             let session = Session::new(Arc::clone(&endpoint.settings), peer, shared.now());
             // In a box: the future that serves it would hold it more than once.
             let connection = Box::new(Connection::new(Arc::clone(shared), session, admission));

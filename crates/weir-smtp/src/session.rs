@@ -5,7 +5,7 @@
 //! named at the question. `now` is passed in; [`Session::deadline`] says when to call [`Session::timeout`].
 //!
 //! Invariants: how the input was cut into pieces changes nothing; message text is handed on as slices of the input,
-//! never stored; memory is bounded by [`Limits`](super::limits::Limits) (one command line, the replies to one input, the
+//! never stored; memory is bounded by [`SmtpLimits`](super::limits::SmtpLimits) (one command line, the replies to one input, the
 //! envelope); input after STARTTLS is dropped until the handshake is done; after [`Output::Close`] nothing is carried out.
 //! Sources: RFC 5321, 2033 (LMTP), 2920, 3030, 3207, 3461, 4954, 6531.
 
@@ -22,25 +22,25 @@ use weir_core::time::Instant;
 use super::command::Command;
 use super::envelope::{Envelope, MailFrom, RcptTo};
 use super::line::{Line, LineReader};
-use super::peer::{Dialect, Forwarded, Peer, TlsFacts};
+use super::peer::{Dialect, Forwarded, SmtpPeer, TlsFacts};
 use super::reply::{Reply, Status};
 use super::sasl::{Exchange, Login};
 use super::settings::{Protocol, Settings};
 use message::{Body, Chunk};
 
-pub use message::Answer;
+pub use message::MessageAnswer;
 
 /// A session.
 pub struct Session {
     settings: Arc<Settings>,
-    peer: Peer,
+    peer: SmtpPeer,
     state: State,
     transaction: Option<Envelope>,
     body: Option<Body>,
     forwarded: Option<Box<Forwarded>>,
     lines: LineReader,
     replies: Vec<u8>,
-    tally: Tally,
+    tally: SessionCounts,
     started: Instant,
     /// When the present wait for the client began.
     since: Instant,
@@ -174,7 +174,7 @@ enum State {
 enum Pending {
     Login,
     Client {
-        peer: Box<Peer>,
+        peer: Box<SmtpPeer>,
     },
     Sender,
     Recipient,
@@ -187,7 +187,7 @@ enum Pending {
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct SessionCounts {
     commands: u32,
     errors: u32,
     junk: u32,
@@ -200,7 +200,7 @@ const REPLIES_MAX: usize = 4_096;
 
 impl Session {
     /// A session with its greeting ready to send.
-    pub fn new(settings: Arc<Settings>, peer: Peer, now: Instant) -> Session {
+    pub fn new(settings: Arc<Settings>, peer: SmtpPeer, now: Instant) -> Session {
         let mut session = Session {
             settings,
             peer,
@@ -210,7 +210,7 @@ impl Session {
             forwarded: None,
             lines: LineReader::default(),
             replies: Vec::new(),
-            tally: Tally::default(),
+            tally: SessionCounts::default(),
             started: now,
             since: now,
             ending: None,
@@ -254,7 +254,7 @@ impl Session {
     }
 
     /// Who is at the other end.
-    pub fn peer(&self) -> &Peer {
+    pub fn peer(&self) -> &SmtpPeer {
         &self.peer
     }
 

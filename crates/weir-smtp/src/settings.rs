@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use super::limits::Limits;
-use super::network::Network;
+use super::limits::SmtpLimits;
+use super::network::IpNetwork;
 
 /// Shared by all sessions of a listener.
 #[derive(Clone, Debug)]
@@ -24,9 +24,9 @@ pub struct Settings {
     /// whomever they name as the sender.
     pub dsn: bool,
     /// Peers that may use XCLIENT and XFORWARD, and that are not counted or banned by address.
-    pub trusted: Vec<Network>,
+    pub trusted: Vec<IpNetwork>,
     /// Every bound.
-    pub limits: Limits,
+    pub limits: SmtpLimits,
 }
 
 impl Settings {
@@ -91,7 +91,7 @@ impl Default for Settings {
             starttls: false,
             dsn: true,
             trusted: Vec::new(),
-            limits: Limits::default(),
+            limits: SmtpLimits::default(),
         }
     }
 }

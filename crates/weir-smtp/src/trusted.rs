@@ -4,7 +4,7 @@
 
 use std::net::IpAddr;
 
-use super::peer::{Dialect, Forwarded, Peer};
+use super::peer::{Dialect, Forwarded, SmtpPeer};
 use super::reply::{Reply, Status};
 use super::sasl::is_user;
 use super::xtext;
@@ -17,7 +17,7 @@ pub(crate) const XFORWARD_KEYWORDS: &str = "XFORWARD NAME ADDR PORT PROTO HELO I
 const VALUE_MAX: usize = 255;
 
 /// The peer that XCLIENT describes, with the user it vouches for.
-pub(crate) fn xclient(peer: &Peer, text: &str) -> Result<(Peer, Option<Box<str>>), Reply> {
+pub(crate) fn xclient(peer: &SmtpPeer, text: &str) -> Result<(SmtpPeer, Option<Box<str>>), Reply> {
     let mut peer = peer.clone();
     let mut user = None;
     peer.forget_greeting();
@@ -98,9 +98,9 @@ fn bad(name: &str) -> Reply {
 mod tests {
     use super::*;
 
-    fn peer() -> Peer {
+    fn peer() -> SmtpPeer {
         let address = "127.0.0.1:9".parse().unwrap();
-        Peer { helo: Some("proxy".into()), user: Some("old".into()), ..Peer::new(1, address, address) }
+        SmtpPeer { helo: Some("proxy".into()), user: Some("old".into()), ..SmtpPeer::new(1, address, address) }
     }
 
     #[test]

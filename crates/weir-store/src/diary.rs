@@ -90,11 +90,11 @@ pub struct Diary {
 
 #[derive(Debug)]
 struct Open {
-    lines: SyncSender<Order>,
+    lines: SyncSender<DiaryRequest>,
     lost: Arc<AtomicU64>,
 }
 
-enum Order {
+enum DiaryRequest {
     Line(DiaryLine),
     /// Everything before it is in the file when this is answered.
     Settle(SyncSender<()>),
@@ -109,7 +109,7 @@ impl Diary {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let (lines, orders) = sync_channel(WAITING_MAX);
         let lost = Arc::<AtomicU64>::default();
-        let writer = Writer::new(folder.to_owned(), (bytes_max / FILES).max(1), Arc::clone(&lost))?;
+        let writer = DiaryWriter::new(folder.to_owned(), (bytes_max / FILES).max(1), Arc::clone(&lost))?;
         std::thread::Builder::new()
             .name("weir-diary".into())
             .stack_size(256 << 10)
@@ -120,7 +120,7 @@ impl Diary {
     /// Writes a line. Does not wait; does nothing if no diary is kept.
     pub fn note(&self, line: DiaryLine) {
         let Some(open) = &self.open else { return };
-        if let Err(TrySendError::Full(_)) = open.lines.try_send(Order::Line(line.bounded())) {
+        if let Err(TrySendError::Full(_)) = open.lines.try_send(DiaryRequest::Line(line.bounded())) {
             open.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -129,7 +129,7 @@ impl Diary {
     pub fn settle(&self) {
         let Some(open) = &self.open else { return };
         let (done, settled) = sync_channel(1);
-        if open.lines.send(Order::Settle(done)).is_ok() {
+        if open.lines.send(DiaryRequest::Settle(done)).is_ok() {
             let _ = settled.recv_timeout(PATIENCE);
         }
     }
@@ -171,7 +171,7 @@ pub fn copy(folder: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// The thread's side.
-struct Writer {
+struct DiaryWriter {
     folder: PathBuf,
     file_bytes_max: u64,
     file: File,
@@ -180,25 +180,25 @@ struct Writer {
     lost: Arc<AtomicU64>,
 }
 
-impl Writer {
-    fn new(folder: PathBuf, file_bytes_max: u64, lost: Arc<AtomicU64>) -> io::Result<Writer> {
+impl DiaryWriter {
+    fn new(folder: PathBuf, file_bytes_max: u64, lost: Arc<AtomicU64>) -> io::Result<DiaryWriter> {
         let number = files(&folder)?.last().map_or(1, |(number, _)| *number);
         let (mut file, length) = append(&folder, number)?;
         if length > 0 {
             // A kill may have left half a line.
             file.write_all(b"\n")?;
         }
-        Ok(Writer { folder, file_bytes_max, file, number, length, lost })
+        Ok(DiaryWriter { folder, file_bytes_max, file, number, length, lost })
     }
 
-    fn run(mut self, orders: &Receiver<Order>) {
+    fn run(mut self, orders: &Receiver<DiaryRequest>) {
         let (mut text, mut failing) = (Vec::new(), false);
         while let Ok(first) = orders.recv() {
             let mut waiting = Vec::new();
             for order in std::iter::once(first).chain(orders.try_iter().take(WAITING_MAX)) {
                 match order {
-                    Order::Line(line) => written(&line, &mut text),
-                    Order::Settle(done) => waiting.push(done),
+                    DiaryRequest::Line(line) => written(&line, &mut text),
+                    DiaryRequest::Settle(done) => waiting.push(done),
                 }
             }
             let lost = self.lost.swap(0, Ordering::Relaxed);
@@ -358,7 +358,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("diary");
         fs::create_dir(&folder).unwrap();
-        let mut writer = Writer::new(folder.clone(), 10, Arc::default()).unwrap();
+        let mut writer = DiaryWriter::new(folder.clone(), 10, Arc::default()).unwrap();
         writer.write(b"{}\n{}\n{}\n{}\n").unwrap();
         fs::rename(&folder, home.path().join("away")).unwrap();
         for _ in 0..20 {

@@ -18,7 +18,7 @@ pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
 pub(crate) use key_file::read_key;
 pub(crate) use lab::{credentials, lab, lab_problems};
-pub(crate) use reload::{Command, Outcome, RELOAD, RESTART, ReloadAnswer, Reloader, own_routes};
+pub(crate) use reload::{ProcessCommand, RELOAD, RESTART, ReloadAnswer, ReloadOutcome, Reloader, own_routes};
 pub(crate) use scan::Scan;
 pub(crate) use together::CurrentLab;
 pub(crate) use web::web_gate;

@@ -6,7 +6,7 @@
 
 use crate::answer::print_answer;
 use crate::assembly;
-use crate::config::{ConfigArg, Loaded};
+use crate::folder_args::FolderArgs;
 use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -21,7 +21,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 use weir_console::api::{Answer, Operation, PREFIX, router, whole};
-use weir_console::site::Gates;
+use weir_console::gates::Gates;
 use weir_console::socket;
 use weir_foundation::Actor;
 use weir_foundation::Foundation;
@@ -38,47 +38,11 @@ const PATIENCE_TO_REACH: Duration = Duration::from_secs(5);
 const PATIENCE_FOR_ANSWER: Duration = Duration::from_secs(7 * 3600);
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// Which data folder, for every verb that needs one.
-#[derive(clap::Args, Clone)]
-pub(crate) struct Place {
-    /// The data folder [default: $WEIR_DATA, else store.folder of the configuration, else ./weir-data]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    #[command(flatten)]
-    config: ConfigArg,
-}
-
-impl Place {
-    /// This folder, whatever the configuration says.
-    pub(crate) fn of_folder(folder: PathBuf) -> Place {
-        Place { data: Some(folder), config: ConfigArg::default() }
-    }
-
-    /// The folder that is named, by argument, environment or configuration.
-    pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
-        let named = self.data.clone().or_else(|| std::env::var_os("WEIR_DATA").map(PathBuf::from));
-        match named.filter(|path| !path.as_os_str().is_empty()) {
-            Some(path) => Ok(path),
-            None => Ok(self.load()?.config.store.folder),
-        }
-    }
-
-    /// The configuration file, if one was named.
-    pub(crate) fn config_file(&self) -> Option<&Path> {
-        self.config.file()
-    }
-
-    /// The configuration.
-    pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
-        Ok(self.config.load()?)
-    }
-}
-
 /// Whom a verb asks, and how it says the answer: for every verb that asks a gate one thing.
 #[derive(clap::Args)]
 pub(crate) struct Asking {
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
     /// Print the answer as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -113,10 +77,11 @@ impl Asking {
 /// A gate within reach.
 pub(crate) struct Control {
     runtime: Runtime,
-    line: Line,
+    reached: Reached,
 }
 
-enum Line {
+/// Where the gate was found.
+enum Reached {
     /// A process that runs.
     Socket(PathBuf),
     /// Nothing runs: the store is ours for a moment.
@@ -125,7 +90,7 @@ enum Line {
 
 impl Control {
     /// Finds the process that owns the folder, or takes the folder if nobody does.
-    pub(crate) fn reach(place: &Place) -> anyhow::Result<Control> {
+    pub(crate) fn reach(place: &FolderArgs) -> anyhow::Result<Control> {
         let folder = std::path::absolute(place.folder()?)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let socket = folder.join("control.sock");
@@ -133,12 +98,12 @@ impl Control {
         let begun = Instant::now();
         loop {
             if runtime.block_on(is_served(&socket, &folder))? {
-                return Ok(Control { runtime, line: Line::Socket(socket) });
+                return Ok(Control { runtime, reached: Reached::Socket(socket) });
             }
             match DataFolder::open(&folder) {
                 Ok(owned) => {
-                    let line = runtime.block_on(here(place, owned))?;
-                    return Ok(Control { runtime, line });
+                    let reached = runtime.block_on(here(place, owned))?;
+                    return Ok(Control { runtime, reached });
                 }
                 // It is about to listen, or another verb is about to finish.
                 Err(FolderError::Owned { .. }) if begun.elapsed() < PATIENCE_TO_REACH => {
@@ -156,7 +121,7 @@ impl Control {
 
     /// Whether a process runs the gate.
     pub(crate) fn is_running(&self) -> bool {
-        matches!(self.line, Line::Socket(_))
+        matches!(self.reached, Reached::Socket(_))
     }
 
     /// Asks for an operation without a name in its path.
@@ -205,9 +170,9 @@ impl Control {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(body))?;
         self.runtime.block_on(async {
-            match &self.line {
-                Line::Socket(socket) => over_socket(socket, request, PATIENCE_FOR_ANSWER).await,
-                Line::Here(router, actor, _) => in_process(router.clone(), actor.clone(), request).await,
+            match &self.reached {
+                Reached::Socket(socket) => over_socket(socket, request, PATIENCE_FOR_ANSWER).await,
+                Reached::Here(router, actor, _) => in_process(router.clone(), actor.clone(), request).await,
             }
         })
     }
@@ -215,7 +180,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        if let Line::Here(_, _, foundation) = &self.line {
+        if let Reached::Here(_, _, foundation) = &self.reached {
             // SQLite folds its log into the file when the last connection is closed in order.
             self.runtime.block_on(foundation.records.close());
         }
@@ -293,7 +258,7 @@ async fn is_served(socket: &Path, folder: &Path) -> anyhow::Result<bool> {
     }
 }
 
-async fn here(place: &Place, folder: DataFolder) -> anyhow::Result<Line> {
+async fn here(place: &FolderArgs, folder: DataFolder) -> anyhow::Result<Reached> {
     refuse_other_owner(folder.path())?;
     let loaded = place.load()?;
     let settings = assembly::mail_gate(&loaded.config);
@@ -302,7 +267,7 @@ async fn here(place: &Place, folder: DataFolder) -> anyhow::Result<Line> {
     let mail = operations_at_rest(&foundation, passwords.clone(), &settings);
     let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()));
     let gates = Gates { administration, mail, web: None, lab: None, states: GateStates::default() };
-    Ok(Line::Here(router(&gates), socket::actor(rustix::process::getuid().as_raw()), foundation))
+    Ok(Reached::Here(router(&gates), socket::actor(rustix::process::getuid().as_raw()), foundation))
 }
 
 async fn over_socket(

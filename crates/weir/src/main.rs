@@ -9,6 +9,7 @@ mod assembly;
 mod cmd;
 mod config;
 mod control;
+mod folder_args;
 mod memory;
 mod orchestrator;
 mod password;
@@ -46,13 +47,13 @@ enum Command {
     User(cmd::user::User),
     /// The throttle's delay queues
     #[command(subcommand)]
-    Held(cmd::held::Held),
+    Held(cmd::held::HeldVerb),
     /// Mail that the scan keeps
     #[command(subcommand)]
     Quarantine(cmd::quarantine::Quarantine),
     /// Outgoing mail that waits for delivery
     #[command(subcommand)]
-    Queue(cmd::queue::Queue),
+    Queue(cmd::queue::QueueVerb),
     /// The web gate: who waits, who gets what
     #[command(subcommand)]
     Web(cmd::web::Web),
@@ -92,7 +93,7 @@ enum Command {
     ScanWorker(cmd::scan::WorkerArgs),
     /// The malware lab: samples, what became of them, and why
     #[command(subcommand)]
-    Lab(cmd::lab::Lab),
+    Lab(cmd::lab::LabVerb),
     /// One of the plugins that Weir brings; the lab starts them itself
     #[command(hide = true)]
     Plugin(cmd::plugin::Args),

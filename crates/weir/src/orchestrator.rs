@@ -18,13 +18,16 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use weir_console::api::router;
-use weir_console::site::{Configuration, Gates};
+use weir_console::gates::Gates;
+use weir_console::site::Configuration;
 use weir_foundation::Foundation;
 use weir_foundation::administration::Administration;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::sockets;
-use weir_foundation::supervision::{self, BackOff, GateName, GateState, GateStates, Supervisor, TaskFailure};
+use weir_foundation::supervision::{
+    self, BackOff, GateName, GateState, GateStates, OpenError, Supervisor, TaskFailure,
+};
 use weir_lab::node::Node;
 use weir_lab::tasks::Task;
 use weir_mail::gate::{DeliverySettings, Gate, StageSettings, operations_without_mail};
@@ -73,7 +76,7 @@ struct Watch {
 }
 
 /// Something to be done about a gate.
-pub(crate) enum Event {
+pub(crate) enum GateEvent {
     /// One of its tasks is gone.
     Failed(TaskFailure),
     /// It has rested.
@@ -101,8 +104,7 @@ impl<T> Slot<T> {
         self.next_try = None;
         let supervisor = Supervisor::new(self.name, self.life, watch.failures.clone());
         watch.states.starting(self.name, wall_clock());
-        let opened = supervisor.open(opening).await.unwrap_or_else(|panic| Err(anyhow::anyhow!(panic)));
-        match opened {
+        match supervisor.open(opening).await {
             Ok(gate) => {
                 self.running = Some((gate, supervisor));
                 watch.states.up(self.name, wall_clock());
@@ -111,7 +113,11 @@ impl<T> Slot<T> {
                 supervisor.abort();
                 sockets::keep(self.name);
                 sockets::close(self.name);
-                self.rest(watch, &format!("{error:#}"));
+                let why = match error {
+                    OpenError::Failed(error) => format!("{error:#}"),
+                    OpenError::Panicked(why) => why,
+                };
+                self.rest(watch, &why);
             }
         }
     }
@@ -212,7 +218,7 @@ impl Orchestrator {
     }
 
     /// The next thing to do about a gate. May be dropped and asked again.
-    pub(crate) async fn next(&mut self) -> Event {
+    pub(crate) async fn next(&mut self) -> GateEvent {
         let due = [
             (self.lab.next_try, GateName::Lab),
             (self.web.next_try, GateName::Web),
@@ -230,16 +236,16 @@ impl Orchestrator {
             }
         };
         tokio::select! {
-            Some(failure) = self.failures.recv() => Event::Failed(failure),
-            gate = rested => Event::Due(gate),
+            Some(failure) = self.failures.recv() => GateEvent::Failed(failure),
+            gate = rested => GateEvent::Due(gate),
         }
     }
 
     /// Does it. Not to be dropped half-way. Whether the gates that run are others now.
-    pub(crate) async fn handle(&mut self, event: Event) -> bool {
+    pub(crate) async fn handle(&mut self, event: GateEvent) -> bool {
         match event {
-            Event::Failed(failure) => self.failed(&failure).await,
-            Event::Due(gate) => {
+            GateEvent::Failed(failure) => self.failed(&failure).await,
+            GateEvent::Due(gate) => {
                 self.start(gate).await;
                 match self.states().state(gate) {
                     GateState::Failed { why, .. } => {

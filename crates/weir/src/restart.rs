@@ -4,7 +4,7 @@
 //! Clients that connect in between wait in the kernel's queue. Under systemd, `systemctl restart` has the same effect: there systemd keeps the
 //! sockets ([`crate::service_manager`]).
 
-use crate::control::Place;
+use crate::folder_args::FolderArgs;
 use anyhow::Context;
 use std::env;
 use std::ffi::OsString;
@@ -46,7 +46,7 @@ impl Program {
     }
 
     /// Whether the program that is installed now would start with the configuration as it is now.
-    pub(crate) fn check(&self, place: &Place) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, place: &FolderArgs) -> anyhow::Result<()> {
         let mut check = Command::new(&self.path);
         check.arg("check");
         if let Some(config) = place.config_file() {

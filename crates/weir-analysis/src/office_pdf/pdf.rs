@@ -98,7 +98,7 @@ struct Pdf {
 }
 
 /// A stream, with the dictionary before it.
-struct Stream<'d> {
+struct PdfStream<'d> {
     object: u64,
     dictionary: &'d [u8],
     body: &'d [u8],
@@ -106,7 +106,7 @@ struct Stream<'d> {
 
 impl Pdf {
     /// Reads everything outside streams; the streams.
-    fn read<'d>(&mut self, data: &'d [u8]) -> Vec<Stream<'d>> {
+    fn read<'d>(&mut self, data: &'d [u8]) -> Vec<PdfStream<'d>> {
         let (mut from, mut at, mut streams) = (0, 0, Vec::new());
         while let Some(place) = memchr::memmem::find(&data[at..], b"stream").map(|place| at + place) {
             let Some(body) = body_start(data, from, place) else {
@@ -117,7 +117,7 @@ impl Pdf {
             self.objects(outside);
             let end = memchr::memmem::find(&data[body..], b"endstream").map_or(data.len(), |end| body + end);
             if streams.len() < STREAMS_MAX {
-                streams.push(Stream::new(outside, &data[body..end]));
+                streams.push(PdfStream::new(outside, &data[body..end]));
             }
             from = (end + 9).min(data.len());
             at = from;
@@ -164,7 +164,7 @@ impl Pdf {
     /// A stream that holds objects or a file.
     fn stream(
         &mut self,
-        stream: &Stream<'_>,
+        stream: &PdfStream<'_>,
         budget: &mut Budget,
         findings: &mut Findings<'_>,
     ) -> std::io::Result<Result<(), Exceeded>> {
@@ -244,15 +244,15 @@ fn body_start(data: &[u8], from: usize, place: usize) -> Option<usize> {
     }
 }
 
-impl<'d> Stream<'d> {
-    fn new(before: &'d [u8], body: &'d [u8]) -> Stream<'d> {
+impl<'d> PdfStream<'d> {
+    fn new(before: &'d [u8], body: &'d [u8]) -> PdfStream<'d> {
         let near = &before[before.len().saturating_sub(DICTIONARY_MAX)..];
         // `12 0 obj << … >>`
         let start = memchr::memmem::rfind(near, b"obj").unwrap_or(0);
         let head: Vec<&[u8]> =
             near[..start].rsplit(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty()).take(2).collect();
         let object = head.get(1).and_then(|word| number(word)).unwrap_or(u64::MAX);
-        Stream { object, dictionary: &near[start..], body }
+        PdfStream { object, dictionary: &near[start..], body }
     }
 
     /// What it says it is.

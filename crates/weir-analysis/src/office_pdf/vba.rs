@@ -128,27 +128,27 @@ pub(super) fn project(compound: &mut Compound<'_>, streams: &[PathBuf]) -> Optio
 
 /// What `dir` says of a module.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Entry {
+struct ModuleEntry {
     name: String,
     stream: String,
     offset: usize,
 }
 
 /// The modules of an unpacked `dir`: a list of records, each with its number, its length and its content.
-fn modules(dir: &[u8]) -> Vec<Entry> {
+fn modules(dir: &[u8]) -> Vec<ModuleEntry> {
     const VERSION: u16 = 0x0009;
     const NAME: u16 = 0x0019;
     const STREAM: u16 = 0x001a;
     const STREAM_WIDE: u16 = 0x0032;
     const OFFSET: u16 = 0x0031;
-    let (mut at, mut entries) = (0, Vec::<Entry>::new());
+    let (mut at, mut entries) = (0, Vec::<ModuleEntry>::new());
     for _ in 0..RECORDS_MAX {
         let (Some(id), Some(length)) = (u16_at(dir, at), u32_at(dir, at + 2)) else { break };
         // One record says that it is shorter than it is.
         let length = if id == VERSION { 6 } else { length as usize };
         let Some(content) = dir.get(at + 6..).and_then(|rest| rest.get(..length)) else { break };
         if id == NAME && entries.len() < MODULES_MAX {
-            entries.push(Entry { name: octets(content), ..Entry::default() });
+            entries.push(ModuleEntry { name: octets(content), ..ModuleEntry::default() });
         }
         if let Some(entry) = entries.last_mut() {
             match id {
@@ -174,7 +174,7 @@ fn wide(bytes: &[u8]) -> String {
 }
 
 impl Project {
-    fn take(&mut self, compound: &mut Compound<'_>, folder: &Path, entry: &Entry) {
+    fn take(&mut self, compound: &mut Compound<'_>, folder: &Path, entry: &ModuleEntry) {
         let stream = if entry.stream.is_empty() { &entry.name } else { &entry.stream };
         let packed = self.read(compound, &folder.join(stream)).unwrap_or_default();
         // The place may be false on purpose: then the source is searched.
@@ -311,8 +311,8 @@ mod tests {
             record(0x0031, &[9, 0]),
         ]
         .concat();
-        let two = Entry { name: "Two".into(), ..Entry::default() };
-        assert_eq!(modules(&dir), [Entry { name: "Mod".into(), stream: "Mod_u".into(), offset: 7 }, two]);
+        let two = ModuleEntry { name: "Two".into(), ..ModuleEntry::default() };
+        assert_eq!(modules(&dir), [ModuleEntry { name: "Mod".into(), stream: "Mod_u".into(), offset: 7 }, two]);
         for cut in 0..dir.len() {
             let _ = modules(&dir[..cut]);
         }

@@ -27,7 +27,7 @@ const INDICATORS_MAX: usize = 5000;
 
 /// What was found so far.
 #[derive(Default)]
-struct Found {
+struct FoundStrings {
     ascii: u64,
     wide: u64,
     shown: Vec<String>,
@@ -36,7 +36,7 @@ struct Found {
 
 /// Text and indicators.
 pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, String> {
-    let mut found = Found::default();
+    let mut found = FoundStrings::default();
     for run in sample.data.split(|byte| !is_printable(*byte)).filter(|run| run.len() >= RUN_MIN) {
         found.ascii += 1;
         found.run(run);
@@ -73,7 +73,7 @@ fn wide(data: &[u8], mut each: impl FnMut(&[u8])) {
     }
 }
 
-impl Found {
+impl FoundStrings {
     fn run(&mut self, run: &[u8]) {
         if self.shown.len() < SHOWN_MAX {
             let text = String::from_utf8_lossy(&run[..run.len().min(SHOWN_LENGTH)]);

@@ -5,7 +5,7 @@ use super::operation::{Operation, administer, look};
 use super::problem::Problem;
 use super::table::Table;
 use super::users::NewPassword;
-use crate::site::Gates;
+use crate::gates::Gates;
 use weir_foundation::console_accounts::{AccountView, NewAccount};
 
 /// Accounts of the console.

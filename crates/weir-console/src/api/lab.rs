@@ -4,7 +4,7 @@ use super::call::Call;
 use super::operation::{Operation, administer, look};
 use super::problem::Problem;
 use super::table::Table;
-use crate::site::Gates;
+use crate::gates::Gates;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -30,19 +30,19 @@ pub const INVITE: Operation<Invite, Invitation> = administer("/lab/invite", "Mak
 
 /// The lab, and all that goes with it.
 #[derive(Clone)]
-pub(super) struct Lab {
+pub(super) struct LabGates {
     pub(super) node: Node,
     pub(super) gates: Gates,
 }
 
-impl Lab {
+impl LabGates {
     /// Where who did what is written down. It is done first: what did not come about after all is in the trail too.
     pub(super) fn audit(&self) -> &AuditTrail {
         &self.gates.administration.audit
     }
 }
 
-pub(super) fn operations(table: Table<Lab>) -> Table<Lab> {
+pub(super) fn operations(table: Table<LabGates>) -> Table<LabGates> {
     table
         .with(STATUS, status)
         .with(NODES, nodes)
@@ -89,32 +89,32 @@ pub struct Invitation {
     pub token: String,
 }
 
-async fn status(call: Call<Lab>, (): ()) -> Result<LabStatus, Problem> {
+async fn status(call: Call<LabGates>, (): ()) -> Result<LabStatus, Problem> {
     Ok(call.state.node.status().await?)
 }
 
-async fn nodes(call: Call<Lab>, (): ()) -> Result<Vec<NodeLine>, Problem> {
+async fn nodes(call: Call<LabGates>, (): ()) -> Result<Vec<NodeLine>, Problem> {
     Ok(call.state.node.nodes().await?)
 }
 
-async fn places(call: Call<Lab>, (): ()) -> Result<Vec<PlaceLine>, Problem> {
+async fn places(call: Call<LabGates>, (): ()) -> Result<Vec<PlaceLine>, Problem> {
     Ok(call.state.node.places().await)
 }
 
-async fn drain(call: Call<Lab>, asked: Drain) -> Result<Vec<NodeLine>, Problem> {
+async fn drain(call: Call<LabGates>, asked: Drain) -> Result<Vec<NodeLine>, Problem> {
     let what = if asked.drained { "takes no more samples" } else { "takes samples again" };
     call.state.audit().note(&call.actor, "lab.drain", &asked.node, what).await?;
     call.state.node.drain(&asked.node, asked.drained).await?;
     Ok(call.state.node.nodes().await?)
 }
 
-async fn remove(call: Call<Lab>, asked: Remove) -> Result<Vec<NodeLine>, Problem> {
+async fn remove(call: Call<LabGates>, asked: Remove) -> Result<Vec<NodeLine>, Problem> {
     call.state.audit().note(&call.actor, "lab.remove", &asked.node, "is taken out of the lab").await?;
     call.state.node.take_out(&asked.node).await?;
     Ok(call.state.node.nodes().await?)
 }
 
-async fn invite(call: Call<Lab>, asked: Invite) -> Result<Invitation, Problem> {
+async fn invite(call: Call<LabGates>, asked: Invite) -> Result<Invitation, Problem> {
     let detail = format!("role {}, priority {}, good for {} s", asked.role, asked.priority, asked.valid_s);
     call.state.audit().note(&call.actor, "lab.invite", "lab", &detail).await?;
     let token = call.state.node.invite(&asked.role, asked.priority, Duration::from_secs(asked.valid_s)).await?;

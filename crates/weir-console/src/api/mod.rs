@@ -26,7 +26,7 @@ pub mod whole;
 pub use operation::{Answer, Operation, administer, change, look, operate};
 pub use problem::Problem;
 
-use crate::site::Gates;
+use crate::gates::Gates;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{Next, from_fn};
@@ -72,7 +72,7 @@ fn common() -> Table<Gates> {
     nouns.into_iter().fold(Table::new(), |table, add| add(table))
 }
 
-fn of_lab() -> Table<lab::Lab> {
+fn of_lab() -> Table<lab::LabGates> {
     samples::operations(lab::operations(Table::new()))
 }
 
@@ -83,7 +83,7 @@ pub fn router(gates: &Gates) -> Router {
         api = api.merge(web::operations().router.with_state(Arc::clone(gate)));
     }
     if let Some(node) = &gates.lab {
-        let lab = lab::Lab { node: node.clone(), gates: gates.clone() };
+        let lab = lab::LabGates { node: node.clone(), gates: gates.clone() };
         api = api.merge(of_lab().router.with_state(lab));
     }
     Router::new()

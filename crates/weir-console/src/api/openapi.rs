@@ -4,7 +4,7 @@ use super::call::Call;
 use super::operation::{Operation, Takes, look};
 use super::problem::Problem;
 use super::table::{Row, Table};
-use crate::site::Gates;
+use crate::gates::Gates;
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::value::{RawValue, to_raw_value};

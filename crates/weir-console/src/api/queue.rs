@@ -4,7 +4,7 @@ use super::call::Call;
 use super::operation::{Operation, administer, look, operate};
 use super::problem::Problem;
 use super::table::Table;
-use crate::site::Gates;
+use crate::gates::Gates;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_mail::operations::{QueueDone, QueueList, QueueSelection};

@@ -1,7 +1,7 @@
 //! Samples of the lab: what is handed in, what waits, and what is known of each.
 
 use super::call::Call;
-use super::lab::Lab;
+use super::lab::LabGates;
 use super::operation::{Answer, Operation, look, operate};
 use super::problem::Problem;
 use super::table::Table;
@@ -45,7 +45,7 @@ pub const QUEUE: Operation<Next, QueuePage> = look("/lab/queue", "What waits, by
 /// Takes a sample back.
 pub const CANCEL: Operation<Which, SampleLine> = operate("/lab/cancel", "Takes a sample back");
 
-pub(super) fn operations(table: Table<Lab>) -> Table<Lab> {
+pub(super) fn operations(table: Table<LabGates>) -> Table<LabGates> {
     table
         .with(LIST, list)
         .with(SUBMIT, submit)
@@ -143,7 +143,7 @@ impl Answer for Zip {
     }
 }
 
-async fn list(call: Call<Lab>, filter: Filter) -> Result<Vec<SampleLine>, Problem> {
+async fn list(call: Call<LabGates>, filter: Filter) -> Result<Vec<SampleLine>, Problem> {
     let Filter { hash, state, verdict, before, most } = filter;
     let most = most.unwrap_or(100).clamp(1, LIST_MAX);
     let verdict = match verdict.as_str() {
@@ -158,12 +158,12 @@ fn no_verdict(word: &str) -> Problem {
     Problem::invalid(format!("{word:?} is no verdict"), "malicious, suspicious, clean or unknown")
 }
 
-async fn show(call: Call<Lab>, (): ()) -> Result<SamplePage, Problem> {
+async fn show(call: Call<LabGates>, (): ()) -> Result<SamplePage, Problem> {
     Ok(call.state.node.page(&call.name).await?)
 }
 
 /// What a plugin said is kept as it was written. The page comes as JSON too: one text.
-async fn report(call: Call<Lab>, asked: Form) -> Result<Box<RawValue>, Problem> {
+async fn report(call: Call<LabGates>, asked: Form) -> Result<Box<RawValue>, Problem> {
     let merged = call.state.node.merged(&call.name).await?;
     let written = match asked.form.as_str() {
         "" | "json" => to_raw_value(&merged),
@@ -179,34 +179,34 @@ async fn report(call: Call<Lab>, asked: Form) -> Result<Box<RawValue>, Problem> 
     written.map_err(|error| OperationError::Failed(error.to_string()).into())
 }
 
-async fn content(call: Call<Lab>, (): ()) -> Result<Zip, Problem> {
+async fn content(call: Call<LabGates>, (): ()) -> Result<Zip, Problem> {
     Ok(Zip(call.state.node.wrapped(&call.name).await?))
 }
 
 /// What the sample suggests; a person saves it, or not.
-async fn rule(call: Call<Lab>, (): ()) -> Result<Proposal, Problem> {
+async fn rule(call: Call<LabGates>, (): ()) -> Result<Proposal, Problem> {
     let merged = Merged::new(call.state.node.page(&call.name).await?, Vec::new());
     Ok(Proposal::of(&merged, call.state.gates.mail.rules.list().await?))
 }
 
-async fn rerun(call: Call<Lab>, which: Which) -> Result<HandedIn, Problem> {
+async fn rerun(call: Call<LabGates>, which: Which) -> Result<HandedIn, Problem> {
     let sample = call.state.node.page(&which.sample).await?.sample;
     let subject = format!("sample-{}", sample.sample);
     call.state.audit().note(&call.actor, "lab.rerun", &subject, &sample.name).await?;
     Ok(call.state.node.rerun(&which.sample, call.actor.as_str()).await?)
 }
 
-async fn queue(call: Call<Lab>, asked: Next) -> Result<QueuePage, Problem> {
+async fn queue(call: Call<LabGates>, asked: Next) -> Result<QueuePage, Problem> {
     Ok(call.state.node.queue(asked.next.unwrap_or(20).clamp(0, LIST_MAX)).await?)
 }
 
-async fn submit(call: Call<Lab>, given: Given) -> Result<HandedIn, Problem> {
+async fn submit(call: Call<LabGates>, given: Given) -> Result<HandedIn, Problem> {
     let tags: Vec<String> = given.tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
     let how = (given.priority, tags.as_slice());
     Ok(call.state.node.hand_in(call.content.to_vec(), &given.name, how, call.actor.as_str()).await?)
 }
 
-async fn cancel(call: Call<Lab>, which: Which) -> Result<SampleLine, Problem> {
+async fn cancel(call: Call<LabGates>, which: Which) -> Result<SampleLine, Problem> {
     let sample = call.state.node.page(&which.sample).await?.sample;
     let subject = format!("sample-{}", sample.sample);
     call.state.audit().note(&call.actor, "lab.cancel", &subject, &sample.name).await?;

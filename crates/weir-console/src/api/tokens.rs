@@ -4,7 +4,7 @@ use super::call::Call;
 use super::operation::{Operation, administer, look};
 use super::problem::Problem;
 use super::table::Table;
-use crate::site::Gates;
+use crate::gates::Gates;
 use weir_foundation::api_tokens::{NewToken, TokenMade, TokenView};
 
 /// Tokens for programs.

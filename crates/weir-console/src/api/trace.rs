@@ -4,7 +4,7 @@ use super::call::Call;
 use super::operation::{Operation, look};
 use super::problem::Problem;
 use super::table::Table;
-use crate::site::Gates;
+use crate::gates::Gates;
 use crate::trace::{NoTrace, Trace};
 
 /// The way of a message or a sample.

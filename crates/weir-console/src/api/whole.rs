@@ -4,7 +4,7 @@ use super::call::Call;
 use super::operation::{Operation, administer, look};
 use super::problem::Problem;
 use super::table::Table;
-use crate::site::Gates;
+use crate::gates::Gates;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use weir_foundation::audit::AuditView;
 use weir_foundation::backup::BackupDone;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::supervision::GateView;
-use weir_mail::operations::{KeyView, NewKey, Status};
+use weir_mail::operations::{KeyView, MailStatus, NewKey};
 
 /// Whether somebody is there.
 pub const ALIVE: Operation<(), Alive> = look("/alive", "Whether somebody is there, whatever the store is doing");
@@ -77,7 +77,7 @@ pub struct Alive {
 pub struct WholeStatus {
     /// The mail gate, and what all gates stand on.
     #[serde(flatten)]
-    pub status: Status,
+    pub status: MailStatus,
     /// None where nothing runs.
     pub gates: Vec<GateView>,
 }

@@ -1,7 +1,7 @@
 //! One's own account of the console: the second factor.
 
-use super::frame::{Here, Sheet, back, status, token};
-use super::{Answer, Asking, Sent, Trouble, ended, refused};
+use super::{Asking, PageResult, Sent, Trouble, ended, refused};
+use crate::frame::{Here, Sheet, back, status, token};
 use crate::html;
 use crate::html::Html;
 use crate::logins::everywhere;
@@ -15,7 +15,7 @@ use weir_foundation::second_factor::RECOVERY_CODES;
 
 const HERE: &str = "/account";
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
     let codes = if visit.known.code { on(&visit) } else { off(&visit) };
     Ok(framed(&site, &visit, codes).await)
 }
@@ -52,7 +52,7 @@ fn on(visit: &Visit) -> Html {
     )
 }
 
-pub(super) async fn begin(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+pub(super) async fn begin(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
     let enrolment = site.administration.second_factor.begin(&visit.known.name).await?;
     Ok(framed(&site, &visit, waiting(&visit, (&enrolment.secret, &enrolment.uri))).await)
 }

@@ -1,7 +1,7 @@
 //! Who did what, and when.
 
-use super::frame::{Here, Sheet, empty};
-use super::{Answer, Asking, Trouble, query};
+use super::{Asking, PageResult, Trouble, query};
+use crate::frame::{Here, Sheet, empty};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::site::Site;
@@ -12,7 +12,7 @@ use weir_foundation::audit::AuditView;
 
 const LINES: i64 = 200;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
     let subject = asked.value("subject");
     let lines = site.administration.audit.newest(subject, LINES).await?;

@@ -1,7 +1,7 @@
 //! The scan's feeds: waits, limits, and what better limits would do.
 
-use super::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, token};
-use super::{Answer, Asking, Sent, Trouble, ended, query};
+use super::{Asking, PageResult, Sent, Trouble, ended, query};
+use crate::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, token};
 use crate::html;
 use crate::html::Html;
 use crate::session::Visit;
@@ -16,7 +16,7 @@ use weir_foundation::Actor;
 use weir_foundation::console_accounts::Role;
 use weir_mail::scan::{FeedTimes, FeedsStatus, TuneView};
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let Some(feeds) = site.mail.feeds.status().ok().filter(|feeds| feeds.enabled) else {
         let how =
             html!("Set <code>scan.enabled = true</code> and start Weir again; <code>make run</code> does it too.");

@@ -1,21 +1,25 @@
 //! Held mail: one message, and what is decided about some.
 
-use super::frame::{Here, Sheet, back, choice, mails, status, token};
-use super::trouble::sentence;
-use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
+use super::{Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, PageResult, Sent, Trouble, ended, refused};
 use crate::form::Form;
+use crate::frame::{Here, Sheet, back, choice, mails, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::preview;
 use crate::session::Visit;
 use crate::site::Site;
+use crate::trouble::sentence;
 use crate::words::{count, size, time};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use weir_mail::operations::{Decision, HeldDone, HeldMessage, HeldPage, HeldSelection};
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
+pub(super) async fn page(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Path(message): Path<String>,
+) -> PageResult {
     let page = site.mail.held.show(&message).await?;
     let preview = preview::of(page.file.clone()).await;
     let trail = super::audit::trail(&site, &page.held.message, 20).await?;
@@ -131,7 +135,7 @@ pub(super) fn table(visit: &Visit, messages: &[HeldMessage], here: &str) -> Html
             Piece(&held.message),
             title(&held.subject),
             held.user,
-            super::frame::several(&to),
+            crate::frame::several(&to),
             time(&held.since),
             when
         )

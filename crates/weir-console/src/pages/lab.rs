@@ -1,7 +1,7 @@
 //! The lab: who leads, what waits and where, and the samples.
 
-use super::frame::{Here, Sheet, WIDE, empty, numbers, plot, status};
-use super::{Answer, Asking, Trouble, query};
+use super::{Asking, PageResult, Trouble, query};
+use crate::frame::{Here, Sheet, WIDE, empty, numbers, plot, status};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::site::Site;
@@ -19,7 +19,7 @@ const PLACES_SHOWN: usize = 200;
 /// Characters of what a sample says of itself, in a list.
 const NAME_MAX: usize = 160;
 
-pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let Some(node) = &site.lab else {
         let how = html!("Set <code>lab.enabled = true</code> and start Weir again; <code>make run</code> does it too.");
         let body = html!("<h1>Lab</h1>{}", empty("This machine analyses no samples.", &how));

@@ -6,7 +6,7 @@
 
 use super::login::{begin, bound_form, from, welcome};
 use super::{Sent, Trouble};
-use crate::door::Peer;
+use crate::door::PeerAddress;
 use crate::html;
 use crate::html::Html;
 use crate::session::Way;
@@ -15,7 +15,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use weir_foundation::console_accounts::{Known, Role};
+use weir_foundation::console_accounts::{KnownAccount, Role};
 
 pub(super) async fn page(
     State(site): State<Site>,
@@ -33,7 +33,7 @@ pub(super) async fn page(
 
 pub(super) async fn enter(
     State(site): State<Site>,
-    peer: Option<Extension<Peer>>,
+    peer: Option<Extension<PeerAddress>>,
     headers: HeaderMap,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
@@ -43,7 +43,7 @@ pub(super) async fn enter(
     Ok(welcome(&site, &headers, &visit, ""))
 }
 
-async fn known(site: &Site, key: &str) -> Result<Known, Trouble> {
+async fn known(site: &Site, key: &str) -> Result<KnownAccount, Trouble> {
     let nothing = || {
         let hint =
             "Links are good for seven days, and until the contact address changes. Log in, or ask an administrator.";

@@ -1,12 +1,12 @@
 //! Logging in and out: a password, and a code where the account wants one.
 
-use super::frame::{Here, Sheet};
 use super::{Asking, Sent, local, query};
-use crate::door::{Peer, TOKEN_FIELD, cookie};
+use crate::door::{PeerAddress, cookie};
+use crate::frame::{Here, Sheet};
 use crate::html;
 use crate::html::Html;
 use crate::logins::everywhere;
-use crate::session::{Visit, Way};
+use crate::session::{TOKEN_FIELD, Visit, Way};
 use crate::site::Site;
 use crate::words::seconds;
 use axum::Extension;
@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
-use weir_foundation::console_accounts::{Known, Role};
+use weir_foundation::console_accounts::{KnownAccount, Role};
 use weir_foundation::secret::fresh_token;
 use weir_foundation::{Actor, OperationError};
 
@@ -80,14 +80,14 @@ pub(super) fn bound_form(
 }
 
 /// Where a request comes from.
-pub(super) fn from(site: &Site, headers: &HeaderMap, peer: Option<Extension<Peer>>) -> IpAddr {
-    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |Extension(Peer(from))| from);
+pub(super) fn from(site: &Site, headers: &HeaderMap, peer: Option<Extension<PeerAddress>>) -> IpAddr {
+    let peer = peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |Extension(PeerAddress(from))| from);
     site.client(headers, peer)
 }
 
 pub(super) async fn log_in(
     State(site): State<Site>,
-    peer: Option<Extension<Peer>>,
+    peer: Option<Extension<PeerAddress>>,
     headers: HeaderMap,
     Extension(sent): Sent,
 ) -> Response {
@@ -112,7 +112,7 @@ pub(super) async fn log_in(
 
 pub(super) async fn code(
     State(site): State<Site>,
-    peer: Option<Extension<Peer>>,
+    peer: Option<Extension<PeerAddress>>,
     headers: HeaderMap,
     Extension(sent): Sent,
 ) -> Response {
@@ -149,8 +149,8 @@ async fn tried(
     site: &Site,
     name: &str,
     (from, counted): (IpAddr, IpAddr),
-    check: impl Future<Output = Result<Option<Known>, OperationError>>,
-) -> Result<Option<Known>, (StatusCode, String)> {
+    check: impl Future<Output = Result<Option<KnownAccount>, OperationError>>,
+) -> Result<Option<KnownAccount>, (StatusCode, String)> {
     if let Err(wait) = site.logins.enter(name, counted, Instant::now()) {
         let words = format!("Too many logins have failed. Try again in {}.", seconds(wait.as_secs_f64().ceil()));
         return Err((StatusCode::TOO_MANY_REQUESTS, words));
@@ -181,7 +181,7 @@ async fn tried(
 pub(super) async fn begin(
     site: &Site,
     headers: &HeaderMap,
-    (known, way): (Known, Way),
+    (known, way): (KnownAccount, Way),
     from: IpAddr,
 ) -> Result<Visit, OperationError> {
     // A session that this browser had before ends: whoever knew its id knows nothing of the new one.

@@ -4,16 +4,16 @@
 //! that sends in somebody's name knows that password too. An operator releases, or whoever came by the link that went to the contact
 //! address, or the answer to the notice there.
 
-use super::frame::{Here, Sheet, back, choice, empty, mails, numbers, token};
 use super::held::{title, words};
-use super::trouble::sentence;
-use super::{Answer, Asking, NOT_SAID_WHICH, Sent, Trouble, ended, refused};
+use super::{Asking, NOT_SAID_WHICH, PageResult, Sent, Trouble, ended, refused};
 use crate::form::Form;
+use crate::frame::{Here, Sheet, back, choice, empty, mails, numbers, token};
 use crate::html;
 use crate::html::Html;
 use crate::logins::everywhere;
 use crate::session::{Visit, Way};
 use crate::site::Site;
+use crate::trouble::sentence;
 use crate::words::{count, grouped, time};
 use axum::Extension;
 use axum::extract::State;
@@ -31,7 +31,7 @@ fn own(visit: &Visit) -> HeldSelection {
     HeldSelection { user: visit.known.name.clone(), ..HeldSelection::default() }
 }
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
     let page = match site.mail.users.show(&visit.known.name).await {
         Ok(page) => page,
         Err(_) => {
@@ -126,7 +126,7 @@ fn table(visit: &Visit, messages: &[HeldMessage]) -> Html {
             "<tr>{}<td class=\"main\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
             choice(&held.message),
             title(&held.subject),
-            super::frame::several(&to),
+            crate::frame::several(&to),
             time(&held.since),
             next.map_or_else(|| html!("when somebody decides"), time)
         )

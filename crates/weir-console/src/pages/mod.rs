@@ -4,13 +4,13 @@ mod account;
 mod assets;
 mod audit;
 mod feeds;
-pub(crate) mod frame;
 mod held;
 mod lab;
 mod link;
+mod live;
 mod login;
 mod mine;
-pub(crate) mod overview;
+mod overview;
 mod own_spam;
 mod quarantine;
 mod rules;
@@ -20,18 +20,16 @@ mod settings;
 mod throttle;
 mod tokens;
 mod trace;
-mod trouble;
 mod users;
 mod web;
-
-pub(crate) use trouble::{Trouble, with_troubles};
 
 use crate::api::Rank;
 use crate::door::door;
 use crate::form::Form;
+use crate::metrics;
 use crate::session::{Said, Visit};
 use crate::site::Site;
-use crate::{live, metrics};
+use crate::trouble::Trouble;
 use axum::Router;
 use axum::extract::{Extension, RawQuery, Request};
 use axum::http::StatusCode;
@@ -46,7 +44,7 @@ type Asking = Extension<Visit>;
 /// What a form brought, as the door has read it.
 type Sent = Extension<Form>;
 /// A page, or why there is none.
-type Answer = Result<Response, Trouble>;
+type PageResult = Result<Response, Trouble>;
 
 /// Everything that a browser can ask, behind the door. `api` is the API as the control socket serves it.
 pub fn router(site: Site, api: Router) -> Router {

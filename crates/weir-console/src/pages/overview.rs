@@ -1,7 +1,7 @@
 //! The first page: is everything all right, what is under attack, what needs a decision.
 
-use super::frame::{Here, NARROW, Sheet, numbers, plot, status};
-use super::{Answer, Asking};
+use super::{Asking, PageResult};
+use crate::frame::{Here, NARROW, Sheet, numbers, plot, status};
 use crate::history::History;
 use crate::html;
 use crate::html::{Html, Piece};
@@ -12,7 +12,7 @@ use axum::Extension;
 use axum::extract::State;
 use std::time::Instant;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
     let pulse = site.pulse().await;
     let part = |(id, html): (&'static str, Html)| html!("<div id=\"{}\" class=\"part {}\">{}</div>", id, id, html);
     let parts: Html = parts(&pulse, &site.history()).into_iter().map(part).collect();

@@ -2,10 +2,10 @@
 //!
 //! A user decides for their own addresses, and only about spam: nothing else in the quarantine is shown to them.
 
-use super::frame::{Here, Sheet, back, choice, empty, mails, token};
 use super::held::title;
 use super::quarantine::chosen;
-use super::{Answer, Asking, Sent, Trouble, ended, refused};
+use super::{Asking, PageResult, Sent, Trouble, ended, refused};
+use crate::frame::{Here, Sheet, back, choice, empty, mails, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::preview;
@@ -55,7 +55,7 @@ async fn own(site: &Site, addresses: &[String], messages: &[String]) -> Result<V
     Ok(found)
 }
 
-pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
     let addresses = addresses(&site, &visit).await?;
     let entries = own(&site, &addresses, &[]).await?;
     let table = match entries.is_empty() {
@@ -93,7 +93,11 @@ fn table(visit: &Visit, entries: &[QuarantineEntry]) -> Html {
     mails(visit, ("me/quarantine", HERE), &columns, &entries.iter().take(SHOWN_MAX).map(row).collect(), &choices)
 }
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
+pub(super) async fn page(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Path(message): Path<String>,
+) -> PageResult {
     let addresses = addresses(&site, &visit).await?;
     let entries = own(&site, &addresses, std::slice::from_ref(&message)).await?;
     let gone = || {

@@ -1,15 +1,15 @@
 //! Mail that the scan keeps: the list, one message with its reasons and a safe look into it, release and delete.
 
-use super::frame::{Here, Sheet, back, choice, empty, mails, several, status, token};
 use super::held::{headers, title};
-use super::trouble::sentence;
-use super::{Answer, Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, Sent, Trouble, ended, query, refused};
+use super::{Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, PageResult, Sent, Trouble, ended, query, refused};
 use crate::form::Form;
+use crate::frame::{Here, Sheet, back, choice, empty, mails, several, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::preview;
 use crate::session::Visit;
 use crate::site::Site;
+use crate::trouble::sentence;
 use crate::words::{count, grouped, seconds, size, time};
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
@@ -22,7 +22,7 @@ use weir_mail::operations::{
 
 /// Mails in one table.
 const SHOWN_MAX: usize = 200;
-/// So many are counted while somebody waits: some milliseconds.
+/// At most this many are counted while somebody waits for the page: that takes some milliseconds.
 const COUNTED_MAX: i64 = 2_000;
 const QUEUES: [(&str, &str); 5] = [
     ("virus", "infected"),
@@ -32,7 +32,7 @@ const QUEUES: [(&str, &str); 5] = [
     ("limit", "too much to scan"),
 ];
 
-pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
     let (queue, wanted) = (asked.value("queue"), asked.value("q"));
     let selection = QuarantineSelection {
@@ -143,7 +143,11 @@ fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
     mails(visit, ("quarantine/decide", here), &columns, &entries.iter().map(row).collect(), &choices)
 }
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(message): Path<String>) -> Answer {
+pub(super) async fn page(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Path(message): Path<String>,
+) -> PageResult {
     let page = site.mail.quarantine.show(&message).await?;
     let preview = preview::of(page.file.clone()).await;
     let trail = super::audit::trail(&site, &page.entry.message, 20).await?;

@@ -1,7 +1,7 @@
 //! Rules that people made for the scan: what does not pass, by whom and why, and how to take it back.
 
-use super::frame::{Here, Sheet, back, empty, status, token};
-use super::{Answer, Asking, NOT_SAID_WHAT, Sent, Trouble, ended, refused};
+use super::{Asking, NOT_SAID_WHAT, PageResult, Sent, Trouble, ended, refused};
+use crate::frame::{Here, Sheet, back, empty, status, token};
 use crate::html;
 use crate::html::Html;
 use crate::rule_proposal::Proposal;
@@ -19,7 +19,7 @@ use weir_mail::operations::{NewRule, RuleSeverity, RuleView};
 const SHOWN_MAX: usize = 500;
 const FOR_ADMINISTRATORS: &str = "Rules of YARA are made and removed by administrators.";
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
     let rules = site.mail.rules.list().await?;
     let table = if rules.is_empty() {
         let how = html!(

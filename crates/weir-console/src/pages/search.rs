@@ -1,8 +1,8 @@
 //! One box for everything: a message id, an address, a user, a hash.
 
-use super::frame::{Here, Sheet, empty};
 use super::held::title;
-use super::{Answer, Asking, query};
+use super::{Asking, PageResult, query};
+use crate::frame::{Here, Sheet, empty};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::site::Site;
@@ -14,7 +14,7 @@ use weir_mail::operations::{HeldSelection, QuarantineSelection, QueueSelection};
 
 const SHOWN: usize = 20;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
     let wanted: String = asked.value("q").chars().take(255).collect();
     let mut found: Vec<Html> = Vec::new();

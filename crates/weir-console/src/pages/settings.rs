@@ -1,7 +1,7 @@
 //! The configuration in force, each setting with where it comes from.
 
-use super::frame::{Here, Sheet};
-use super::{Answer, Asking, query};
+use super::{Asking, PageResult, query};
+use crate::frame::{Here, Sheet};
 use crate::html;
 use crate::html::Html;
 use crate::site::{SettingView, Site};
@@ -10,7 +10,7 @@ use axum::Extension;
 use axum::extract::{RawQuery, State};
 use weir_foundation::console_accounts::AccountView;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let changed = query(&asked).has("changed");
     let shown: Vec<&SettingView> =
         site.configuration.settings.iter().filter(|setting| !changed || setting.line.is_some()).collect();

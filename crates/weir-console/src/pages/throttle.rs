@@ -1,7 +1,7 @@
 //! The throttle: who is stopped or waits, what is held, and all users.
 
-use super::frame::{Here, Sheet, WIDE, back, empty, plot, status, token};
-use super::{Answer, Asking, held, query};
+use super::{Asking, PageResult, held, query};
+use crate::frame::{Here, Sheet, WIDE, back, empty, plot, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::session::Visit;
@@ -16,7 +16,7 @@ use weir_mail::operations::{BusyView, HeldSelection, UserList, UserView};
 const MAILS_MAX: usize = 200;
 const BUSY_MAX: i64 = 50;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
     let (user, recipient, after) = (asked.value("user"), asked.value("to"), asked.value("after"));
     let selection =
@@ -114,7 +114,7 @@ fn user_table(users: &UserList) -> Html {
             user.name,
             status(&user.state, &user.state),
             user.profile,
-            super::frame::several(&user.addresses),
+            crate::frame::several(&user.addresses),
             if user.held > 0 { grouped(user.held as u64) } else { "0".to_owned() }
         )
     };

@@ -1,7 +1,7 @@
 //! Tokens for programs: a table on the settings' page, made and revoked there.
 
-use super::frame::{back, empty, token};
 use super::{Asking, Sent, ended, refused};
+use crate::frame::{back, empty, token};
 use crate::html;
 use crate::html::Html;
 use crate::session::Visit;

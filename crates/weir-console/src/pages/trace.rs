@@ -1,7 +1,7 @@
 //! The way of one message or sample, as a timeline.
 
-use super::frame::{Here, Sheet};
-use super::{Answer, Asking, Trouble};
+use super::{Asking, PageResult, Trouble};
+use crate::frame::{Here, Sheet};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::site::Site;
@@ -11,7 +11,7 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use weir_mail::operations::TraceLine;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(id): Path<String>) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(id): Path<String>) -> PageResult {
     let trace = Trace::of(&site.mail.traces, site.lab.as_ref(), &id).await.map_err(|error| match error {
         NoTrace::Mail(error) => Trouble::from(error),
         NoTrace::Lab(error) => Trouble::from(error),

@@ -1,12 +1,12 @@
 //! One user: why they are stopped, how their delay queue drains, their parameters; lock and unlock.
 
-use super::frame::{Here, Sheet, WIDE, back, numbers, plot, status, token};
-use super::trouble::sentence;
-use super::{Answer, Asking, Sent, ended, held};
+use super::{Asking, PageResult, Sent, ended, held};
+use crate::frame::{Here, Sheet, WIDE, back, numbers, plot, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::session::Visit;
 use crate::site::Site;
+use crate::trouble::sentence;
 use crate::words::{count, grouped, now, parsed};
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -18,7 +18,7 @@ use weir_mail::operations::{HeldList, HeldSelection, UserPage};
 
 const MAILS_MAX: usize = 200;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(name): Path<String>) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(name): Path<String>) -> PageResult {
     let page = site.mail.users.show(&name).await?;
     let selection = HeldSelection { user: page.user.name.clone(), ..HeldSelection::default() };
     let mut list = site.mail.held.list(&selection).await?;

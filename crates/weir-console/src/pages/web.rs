@@ -1,7 +1,7 @@
 //! The web gate: who asks, who waits, and who gets what beside what would be fair.
 
-use super::frame::{Here, NARROW, Sheet, empty, numbers, plot, status};
-use super::{Answer, Asking};
+use super::{Asking, PageResult};
+use crate::frame::{Here, NARROW, Sheet, empty, numbers, plot, status};
 use crate::html;
 use crate::html::{Html, Text};
 use crate::pulse::Pulse;
@@ -16,7 +16,7 @@ use weir_web::view::{BackendView, Status};
 
 const SESSIONS_SHOWN: usize = 50;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
     let pulse = site.pulse().await;
     let Some(web) = &pulse.web else {
         let how = html!(

@@ -8,7 +8,7 @@ use weir_store::records::{Changes, HeldFilter, HeldRow, QuarantineFilter, Quaran
 async fn an_operator_releases_no_infected_mail_in_any_way() {
     let house = house().await;
     let rows = [quarantined(MESSAGES[0], "virus"), quarantined(MESSAGES[1], "spam"), quarantined(MESSAGES[2], "spam")];
-    house.records.quarantine_add(&rows).await.unwrap();
+    house.records.quarantine().add(&rows).await.unwrap();
     let session = house.as_role("olga").await;
     let page = house.get(&format!("/quarantine/{}", MESSAGES[0]), &session).await;
     assert!(page.text.contains("released by administrators only"), "{}", page.text);
@@ -29,7 +29,7 @@ async fn an_operator_releases_no_infected_mail_in_any_way() {
     let body = "{\"selection\":{\"all\":true}}";
     let answer = house.send(Method::POST, "/api/v1/quarantine/release", &with_token, body).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
-    let left = house.records.quarantine(&QuarantineFilter::default(), 9).await.unwrap().rows;
+    let left = house.records.quarantine().list(&QuarantineFilter::default(), 9).await.unwrap().rows;
     assert_eq!(left.iter().map(|row| row.queue.as_str()).collect::<Vec<_>>(), ["virus"], "and that one stays");
 }
 
@@ -50,7 +50,7 @@ async fn nobody_deletes_the_mail_of_another() {
         ..HeldRow::default()
     };
     let hold = Changes { hold: vec![row], ..Changes::default() };
-    house.records.decide(&bob, |_| (hold, ())).await.unwrap();
+    house.records.throttles().decide(&bob, |_| (hold, ())).await.unwrap();
     let session = house.as_role("ann@example.org").await;
     let page = house.get("/me", &session).await;
     assert!(page.text.contains("None of your mail is held") && !page.text.contains("secret"), "{}", page.text);
@@ -64,7 +64,7 @@ async fn nobody_deletes_the_mail_of_another() {
         "a password is not enough"
     );
     let filter = HeldFilter { identity: bob[0].clone(), ..HeldFilter::default() };
-    assert_eq!(house.records.held(&filter, 9).await.unwrap().len(), 1, "it is still there");
+    assert_eq!(house.records.held().list(&filter, 9).await.unwrap().len(), 1, "it is still there");
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn a_user_decides_about_spam_to_themselves_and_nothing_else() {
             row.recipient = "x@example.org".into();
         }
     }
-    house.records.quarantine_add(&rows).await.unwrap();
+    house.records.quarantine().add(&rows).await.unwrap();
     let (_, ann) = house.log_in("ann@example.org", PASSWORD, "").await;
     let list = house.get("/me/quarantine", &ann).await;
     assert!(list.text.contains(MESSAGES[0]), "{}", list.text);
@@ -96,7 +96,7 @@ async fn a_user_decides_about_spam_to_themselves_and_nothing_else() {
     let body = format!("token={}&action=delete&message={}", list.token(), MESSAGES[0]);
     let done = house.post("/me/quarantine", &ann, &body).await;
     assert_eq!((done.status, done.location()), (StatusCode::SEE_OTHER, "/me/quarantine"));
-    let left = house.records.quarantine(&QuarantineFilter::default(), 10).await.unwrap().rows;
+    let left = house.records.quarantine().list(&QuarantineFilter::default(), 10).await.unwrap().rows;
     let left: Vec<&str> = left.iter().map(|row| row.message.as_str()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
     assert!(!left.contains(&MESSAGES[0]));

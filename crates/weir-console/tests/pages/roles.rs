@@ -69,7 +69,7 @@ async fn tokens_reach_as_far_as_their_scope_and_until_they_are_revoked() {
         tokens.push(format!("Bearer weir_{}", &rest[..64]));
         assert!(!house.get("/settings", &session).await.text.contains("weir_"), "and only once");
     }
-    let kept = house.records.kept("", "console.tokens").await.unwrap().unwrap();
+    let kept = house.records.values().get("", "console.tokens").await.unwrap().unwrap();
     assert!(tokens.iter().all(|token| !kept.contains(&token[12..])), "only digests are kept: {kept}");
     let new = "{\"name\":\"carl\",\"addresses\":[\"carl@example.org\"]}";
     for (method, path, body, expected) in [
@@ -111,7 +111,7 @@ async fn the_link_of_a_notice_leads_to_ones_own_page_and_no_further() {
     let actor = Actor::new("test");
     let contact = |to: &str| weir_mail::operations::Change { contact: Some(to.into()), ..Default::default() };
     house.mail.users.set("ann@example.org", &contact("ann@elsewhere.example"), &actor).await.unwrap();
-    let secret = house.records.secret(own_link::SECRET, "a secret of the site").await.unwrap();
+    let secret = house.records.secrets().find_or_set(own_link::SECRET, "a secret of the site").await.unwrap();
     let key = |name: &str, contact: &str| own_link::key(&secret, Owner { identity: name, contact }, u64::MAX);
     let good = key("ann@example.org", "ann@elsewhere.example");
     for bad in ["x", &key("ann@example.org", "eve@example.net"), &key("root", ""), &key("nobody", "")] {

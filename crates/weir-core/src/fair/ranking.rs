@@ -23,22 +23,22 @@ pub(super) struct Ranked {
 
 /// A subnet as it competes: moment and tie, both since the bases of its ranking, then its slot. One number, so that it
 /// is compared at once and stays in registers on its way up.
-type Entry = u128;
+type Contender = u128;
 
 /// Stands where nobody does, and loses to everybody.
-const NOBODY: Entry = Entry::MAX;
+const NOBODY: Contender = Contender::MAX;
 
 /// Four that compete; one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Block([Entry; 4]);
+struct Block([Contender; 4]);
 
 impl Block {
     const EMPTY: Block = Block([NOBODY; 4]);
 
     /// Puts `entry` at `place`; returns the winner. The others are compared while `entry` is still being worked out.
     #[inline(always)]
-    fn put(&mut self, place: usize, entry: Entry) -> Entry {
+    fn put(&mut self, place: usize, entry: Contender) -> Contender {
         let other = |way| self.0[(place ^ way) & 3];
         let best = other(1).min(other(2)).min(other(3));
         self.0[place & 3] = entry;
@@ -85,7 +85,7 @@ impl Due {
 pub(super) struct Ranking {
     /// The lowest level first. The highest has one block.
     levels: Vec<Vec<Block>>,
-    first: Entry,
+    first: Contender,
     /// Moments and ties are kept as what they are ahead of these, so that they do not roll over.
     moment_base: u64,
     tie_base: u32,
@@ -120,7 +120,7 @@ impl Ranking {
     }
 
     #[inline]
-    fn ranked(&self, entry: Entry) -> Option<Ranked> {
+    fn ranked(&self, entry: Contender) -> Option<Ranked> {
         let moment = ((entry >> 64) as u64).wrapping_add(self.moment_base);
         (entry != NOBODY).then_some(Ranked { moment, id: entry as u32 })
     }
@@ -174,14 +174,14 @@ impl Ranking {
     }
 
     #[inline]
-    fn entry(&mut self, id: u32, moment: u64, tie: u32) -> Entry {
+    fn entry(&mut self, id: u32, moment: u64, tie: u32) -> Contender {
         let ahead = |ranking: &Ranking| (moment.wrapping_sub(ranking.moment_base), tie.wrapping_sub(ranking.tie_base));
         let (mut moment_ahead, mut tie_ahead) = ahead(self);
         if moment_ahead >> 63 != 0 || tie_ahead >> 31 != 0 {
             self.rebase(moment, tie);
             (moment_ahead, tie_ahead) = ahead(self);
         }
-        Entry::from(moment_ahead) << 64 | Entry::from(tie_ahead) << 32 | Entry::from(id)
+        Contender::from(moment_ahead) << 64 | Contender::from(tie_ahead) << 32 | Contender::from(id)
     }
 
     /// Moves the bases so that these two lie well within reach. Once in 2^62 units of virtual time or 2^30 arrivals: then
@@ -191,10 +191,10 @@ impl Ranking {
         let (moment_base, tie_base) = (moment.wrapping_sub(1 << 62), tie.wrapping_sub(1 << 30));
         let moments = self.moment_base.wrapping_sub(moment_base);
         let ties = self.tie_base.wrapping_sub(tie_base);
-        let moved = |entry: Entry| {
+        let moved = |entry: Contender| {
             let moment = ((entry >> 64) as u64).wrapping_add(moments);
             let tie = ((entry >> 32) as u32).wrapping_add(ties);
-            Entry::from(moment) << 64 | Entry::from(tie) << 32 | Entry::from(entry as u32)
+            Contender::from(moment) << 64 | Contender::from(tie) << 32 | Contender::from(entry as u32)
         };
         let all = self.levels.iter_mut().flatten().flat_map(|block| &mut block.0).chain([&mut self.first]);
         all.filter(|entry| **entry != NOBODY).for_each(|entry| *entry = moved(*entry));

@@ -67,7 +67,7 @@ impl Linked for Lane {
 
 /// A submitter that has lanes in a run queue.
 #[derive(Clone, Debug)]
-struct Member {
+struct LaneMember {
     submitter: SubmitterId,
     first: u32,
     /// How many of its lanes have samples.
@@ -80,7 +80,7 @@ struct Member {
 pub(super) struct Lanes {
     pub(super) lanes: Pool<Lane>,
     by_class: HashTable<u32>,
-    members: Pool<Member>,
+    members: Pool<LaneMember>,
     by_submitter: HashTable<u32>,
     /// The slot that is looked at next for removal.
     hand: u32,
@@ -119,7 +119,7 @@ impl Lanes {
 
     /// How many lanes with samples `lane`'s submitter has in its run queue, and the first of all its lanes there.
     pub(super) fn siblings(&self, lane: u32) -> (u32, u32) {
-        let Member { active, first, .. } = self.members[self.lanes[lane].member];
+        let LaneMember { active, first, .. } = self.members[self.lanes[lane].member];
         (active, first)
     }
 
@@ -192,12 +192,12 @@ impl Lanes {
     fn find_or_make_member(&mut self, queue: u8, submitter: SubmitterId) -> u32 {
         let members = &self.members;
         let wanted = |member: &u32| members[*member].submitter == submitter && members[*member].queue == queue;
-        if let Some(member) = self.by_submitter.find(Member::hash_of(queue, submitter), wanted) {
+        if let Some(member) = self.by_submitter.find(LaneMember::hash_of(queue, submitter), wanted) {
             return *member;
         }
-        let member = self.members.insert(Member { queue, submitter, first: NONE, active: 0 });
+        let member = self.members.insert(LaneMember { queue, submitter, first: NONE, active: 0 });
         let members = &self.members;
-        let hash = Member::hash_of(queue, submitter);
+        let hash = LaneMember::hash_of(queue, submitter);
         self.by_submitter.insert_unique(hash, member, |member| members[*member].hash());
         member
     }
@@ -216,9 +216,9 @@ impl Lane {
     }
 }
 
-impl Member {
+impl LaneMember {
     fn hash(&self) -> u64 {
-        Member::hash_of(self.queue, self.submitter)
+        LaneMember::hash_of(self.queue, self.submitter)
     }
 
     fn hash_of(queue: u8, submitter: SubmitterId) -> u64 {

@@ -12,8 +12,8 @@ use core::time::Duration;
 /// The two clocks of a user.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Periods {
-    single: Clock,
-    multi: Clock,
+    single: PeriodClock,
+    multi: PeriodClock,
 }
 
 impl Periods {
@@ -23,7 +23,8 @@ impl Periods {
 
     /// The clocks at `now` whose current periods end at `ends`, or at the latest one period from now.
     pub(super) fn restore(params: &Params, now: Instant, ends: (Instant, Instant)) -> Periods {
-        let clock = |period: Duration, end: Instant| Clock { period_ns: nanos(period), end: end.min(now + period) };
+        let clock =
+            |period: Duration, end: Instant| PeriodClock { period_ns: nanos(period), end: end.min(now + period) };
         Periods { single: clock(params.rate_period, ends.0), multi: clock(params.multi_rate_period, ends.1) }
     }
 
@@ -53,7 +54,7 @@ impl Periods {
         (self.single.pass(now), self.multi.pass(now))
     }
 
-    fn clock(&self, kind: Kind) -> &Clock {
+    fn clock(&self, kind: Kind) -> &PeriodClock {
         match kind {
             Kind::Single => &self.single,
             Kind::Multi => &self.multi,
@@ -62,13 +63,13 @@ impl Periods {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Clock {
+struct PeriodClock {
     period_ns: u64,
     /// When the current period ends.
     end: Instant,
 }
 
-impl Clock {
+impl PeriodClock {
     fn ended(&self, now: Instant) -> u64 {
         match now.0.checked_sub(self.end.0) {
             Some(past) if past < self.period_ns => 1,

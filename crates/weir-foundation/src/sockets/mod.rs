@@ -22,9 +22,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const BACKLOG: i32 = 4_096;
 
 /// What is kept open. File descriptors belong to the process, and so does this list.
-static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+static KEPT: Mutex<Vec<KeptSocket>> = Mutex::new(Vec::new());
 
-struct Kept {
+struct KeptSocket {
     /// Unknown while nobody has asked for what systemd passed.
     gate: Option<GateName>,
     /// The address that was asked for; its port may be 0.
@@ -57,7 +57,7 @@ pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpLis
     if sockets.is_empty() {
         for socket in open_shared(address, count)? {
             sockets.push(copy(&socket)?);
-            kept.push(Kept { gate: Some(gate), asked: address, socket, in_use: true });
+            kept.push(KeptSocket { gate: Some(gate), asked: address, socket, in_use: true });
         }
     }
     // Fewer than there are threads, as from systemd, which has one: threads share it.
@@ -69,7 +69,7 @@ pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpLis
 
 /// Keeps what was passed to this process for the gates that will ask for it.
 pub fn inherit(passed: Vec<Inherited>) {
-    let kept = |one: Inherited| Kept { gate: one.gate, asked: one.asked, socket: one.socket, in_use: false };
+    let kept = |one: Inherited| KeptSocket { gate: one.gate, asked: one.asked, socket: one.socket, in_use: false };
     lock().extend(passed.into_iter().map(kept));
 }
 
@@ -112,7 +112,7 @@ pub fn hand_over() -> io::Result<String> {
     Ok(sockets.collect::<io::Result<Vec<_>>>()?.join(" "))
 }
 
-impl Kept {
+impl KeptSocket {
     fn fits(&self, gate: GateName, address: SocketAddr) -> bool {
         !self.in_use && self.gate.is_none_or(|owner| owner == gate) && is_same(self.asked, address)
     }
@@ -153,7 +153,7 @@ fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn lock() -> MutexGuard<'static, Vec<Kept>> {
+fn lock() -> MutexGuard<'static, Vec<KeptSocket>> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -14,5 +14,5 @@ pub use back_off::BackOff;
 pub use gate_states::{GateName, GateState, GateStates, GateView};
 pub use panics::watch_panics;
 pub use supervisor::{
-    Supervisor, TaskFailure, current_gate, plant_panic, spawn, spawn_until_done, watched, watched_elsewhere,
+    OpenError, Supervisor, TaskFailure, current_gate, plant_panic, spawn, spawn_until_done, watched, watched_elsewhere,
 };

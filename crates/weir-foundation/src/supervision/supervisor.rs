@@ -45,6 +45,15 @@ enum Opening {
     },
 }
 
+/// Why a gate did not open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum OpenError<E> {
+    /// What opens it has failed.
+    Failed(E),
+    /// What opens it has panicked: the text of the panic, and its place.
+    Panicked(String),
+}
+
 /// A task that is gone though its gate should run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskFailure {
@@ -76,8 +85,8 @@ impl Supervisor {
         SUPERVISOR.scope(self.clone(), future).await
     }
 
-    /// The same for what opens the gate; the text of a panic is an error.
-    pub async fn open<T, E>(&self, opening: impl Future<Output = Result<T, E>>) -> Result<Result<T, E>, String> {
+    /// The same for what opens the gate; a panic is an error too.
+    pub async fn open<T, E>(&self, opening: impl Future<Output = Result<T, E>>) -> Result<T, OpenError<E>> {
         *self.opening() = Opening::UnderWay { failed: None };
         let mut opening = pin!(self.scope(opening));
         let planted = PLANTED.get().is_some_and(|task| *task == format!("{} opening", self.0.gate));
@@ -87,12 +96,12 @@ impl Supervisor {
                 opening.as_mut().poll(context)
             };
             match catch_unwind(AssertUnwindSafe(poll)) {
-                Ok(polled) => polled.map(Ok),
-                Err(_) => Poll::Ready(Err(format!("a panic: {}", panics::last()))),
+                Ok(polled) => polled.map(|opened| opened.map_err(OpenError::Failed)),
+                Err(_) => Poll::Ready(Err(OpenError::Panicked(format!("a panic: {}", panics::last())))),
             }
         });
         let opened = opened.await;
-        if let Ok(Ok(_)) = &opened {
+        if opened.is_ok() {
             let opening = std::mem::take(&mut *self.opening());
             if let Opening::UnderWay { failed: Some((task, why)) } = opening {
                 self.tell(task, why);
@@ -307,13 +316,13 @@ mod tests {
     #[tokio::test]
     async fn a_panic_while_opening_is_an_error() {
         let supervisor = Supervisor::new(GateName::Web, 0, unbounded_channel().0);
-        assert_eq!(supervisor.open(async { current_gate().ok_or(()) }).await, Ok(Ok(GateName::Web)));
+        assert_eq!(supervisor.open(async { current_gate().ok_or(()) }).await, Ok(GateName::Web));
         let opening = async {
             tokio::task::yield_now().await;
             panic!("boom")
         };
-        let opened: Result<Result<(), ()>, String> = supervisor.open(opening).await;
-        assert!(opened.unwrap_err().starts_with("a panic"));
+        let opened: Result<(), OpenError<()>> = supervisor.open(opening).await;
+        assert!(matches!(opened, Err(OpenError::Panicked(why)) if why.starts_with("a panic")));
     }
 
     #[tokio::test]
@@ -324,9 +333,9 @@ mod tests {
             opened
         };
         let failing = Supervisor::new(GateName::Mail, 1, failures.clone());
-        failing.open(ends(Err(()))).await.unwrap().unwrap_err();
+        assert_eq!(failing.open(ends(Err(()))).await, Err(OpenError::Failed(())));
         let opened = Supervisor::new(GateName::Mail, 2, failures);
-        opened.open(ends(Ok(()))).await.unwrap().unwrap();
+        opened.open(ends(Ok(()))).await.unwrap();
         assert_eq!(told.recv().await.unwrap().life, 2, "but if it is open, it lacks a task");
         drop((failing, opened));
         assert_eq!(told.recv().await, None);

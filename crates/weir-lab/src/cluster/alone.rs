@@ -39,8 +39,8 @@ pub async fn alone(
     records: Records,
 ) -> Result<(Elector<Alone>, Ends), RecordsError> {
     if !records.is_shared() {
-        let (earlier, _) = records.lab_leader().await?;
-        records.lab_release(&earlier).await?;
+        let (earlier, _) = records.lab_leader().current().await?;
+        records.lab_leader().release(&earlier).await?;
     }
     let lease_min = if records.is_shared() { LEASE_MIN_SHARED } else { LEASE_MIN };
     let settings = Settings { lease: settings.lease.max(lease_min), ..settings };
@@ -84,7 +84,7 @@ mod tests {
             let task = tokio::spawn(elector.run());
             ends.post.wait_for(|post| matches!(post, Post::Acting(fence) if fence.epoch == epoch)).await.unwrap();
             assert!(begun.elapsed() < LEASE_MIN, "{:?}", begun.elapsed());
-            let (fence, left_ms) = records.lab_leader().await.unwrap();
+            let (fence, left_ms) = records.lab_leader().current().await.unwrap();
             assert_eq!(fence.holder, holder);
             assert!(left_ms > 30_000, "{left_ms}");
             // It ends as a process that is killed does, with its lease alive.

@@ -83,14 +83,14 @@ impl Authority {
     pub async fn found(records: &Records, seal: &[u8; 32], issue: Issue) -> Result<Authority, AuthorityError> {
         let first = Generation::new(0, issue)?;
         let sealed = sealed(seal, SEALED, first.key.serialized_der())?;
-        if records.secret(SEALED, &sealed).await? != sealed {
+        if records.secrets().find_or_set(SEALED, &sealed).await? != sealed {
             // A lab without a machine was begun by one that was killed: nobody has what opens it.
-            if records.lab_nodes().await?.iter().any(|node| !node.fingerprint.is_empty()) {
+            if records.lab_nodes().all().await?.iter().any(|node| !node.fingerprint.is_empty()) {
                 return Err(AuthorityError::Exists);
             }
-            records.secret_set(SEALED, &sealed).await?;
+            records.secrets().set(SEALED, &sealed).await?;
         }
-        records.secret_set(CERTIFICATE, &first.certificate).await?;
+        records.secrets().set(CERTIFICATE, &first.certificate).await?;
         let certificates = first.certificate.clone();
         Ok(Authority { signer: first, certificates, now: issue.now, life: issue.life })
     }
@@ -149,14 +149,14 @@ impl Generation {
 
     async fn first(records: &Records, seal: &[u8; 32]) -> Result<Generation, AuthorityError> {
         let missing = || AuthorityError::Missing;
-        let kept = records.secret_if_any(SEALED).await?.ok_or_else(missing)?;
-        let certificate = records.secret_if_any(CERTIFICATE).await?.ok_or_else(missing)?;
+        let kept = records.secrets().find(SEALED).await?.ok_or_else(missing)?;
+        let certificate = records.secrets().find(CERTIFICATE).await?.ok_or_else(missing)?;
         let der = opened(seal, SEALED, &kept).ok_or(AuthorityError::Sealed)?;
         Generation::of(0, KeyPair::try_from(der.as_slice())?, certificate)
     }
 
     async fn read(records: &Records, seal: &[u8; 32], number: usize) -> Result<Option<Generation>, AuthorityError> {
-        match records.secret_if_any(&kept_as(number)).await? {
+        match records.secrets().find(&kept_as(number)).await? {
             Some(kept) => Ok(Some(Generation::unsealed(seal, number, &kept)?)),
             None => Ok(None),
         }
@@ -171,7 +171,7 @@ impl Generation {
         let next = Generation::new(u32::try_from(number).unwrap_or(u32::MAX), issue)?;
         let name = kept_as(number);
         let fresh = format!("{} {}", sealed(seal, &name, next.key.serialized_der())?, next.certificate);
-        let kept = records.secret(&name, &fresh).await?;
+        let kept = records.secrets().find_or_set(&name, &fresh).await?;
         Generation::unsealed(seal, number, &kept)
     }
 
@@ -271,7 +271,7 @@ mod tests {
         Authority::found(&records, &[1; 32], at(0)).await.expect("the first was killed before it had a machine");
         let first = Identity::new("n0", Role::Eligible, Priority(3)).unwrap();
         let row = crate::cluster::registry::row(&first, weir_core::election::KeyId([0; 32]), "");
-        assert!(records.lab_register(&row).await.unwrap());
+        assert!(records.lab_nodes().register(&row).await.unwrap());
         assert!(matches!(Authority::found(&records, &[1; 32], at(0)).await, Err(AuthorityError::Exists)));
         assert!(matches!(Authority::open(&records, &[2; 32], at(0)).await, Err(AuthorityError::Sealed)));
         let authority = Authority::open(&records, &[1; 32], at(0)).await.unwrap();
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(Identity::certified(&der).unwrap().0, identity);
         assert_eq!(Validity::of(&der).unwrap().life(), LIFE);
         let another = Generation::new(0, at(0)).unwrap();
-        records.secret_set(CERTIFICATE, &another.certificate).await.unwrap();
+        records.secrets().set(CERTIFICATE, &another.certificate).await.unwrap();
         assert!(matches!(Authority::open(&records, &[1; 32], at(0)).await, Err(AuthorityError::Changed)));
     }
 

@@ -5,7 +5,7 @@
 //! keep the node from hearing others. Whoever wants to know whether this node may act watches its [`Post`].
 
 use super::epoch_file::EpochFile;
-use super::reports::{Report, Reports};
+use super::reports::{MachineReport, Reports};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -207,22 +207,22 @@ impl<N: Network> Elector<N> {
     fn report(&self, frame: &Frame, refusal: Refusal) {
         let (id, address) = (frame.from.id, frame.from.address);
         let report = match refusal {
-            Refusal::Clone => Some(Report::Clone),
+            Refusal::Clone => Some(MachineReport::Clone),
             // A datagram shows no key: it has that of the name. One that is new is known by its first stream.
-            Refusal::OtherKey if frame.via == Channel::Stream => Some(Report::OtherKey),
-            Refusal::Priority => Some(Report::Priority),
+            Refusal::OtherKey if frame.via == Channel::Stream => Some(MachineReport::OtherKey),
+            Refusal::Priority => Some(MachineReport::Priority),
             // Inside, the database is asked at the next start.
             Refusal::OldEpoch if self.election.me().role == Role::External => match frame.message {
-                Message::Victory { epoch: Some(_), .. } => Some(Report::OldEpoch),
+                Message::Victory { epoch: Some(_), .. } => Some(MachineReport::OldEpoch),
                 _ => None,
             },
             _ => None,
         };
         match report.filter(|report| self.reports.is_due(id, *report)) {
-            Some(Report::Clone) => {
+            Some(MachineReport::Clone) => {
                 tracing::warn!(%address, "another machine has the name and the key of this one: was its disk copied?");
             }
-            Some(Report::OldEpoch) => {
+            Some(MachineReport::OldEpoch) => {
                 let (message, highest) = (frame.message, self.election.highest_epoch().0);
                 tracing::warn!(%address, ?message, highest, "a leader whose term is over; if the lab's records were put back, stop this machine and remove the file epoch beside its certificate");
             }
@@ -323,23 +323,23 @@ async fn carry_to_database(
     let lease_ms = i64::try_from(settings.lease.as_millis()).unwrap_or(i64::MAX);
     let fence = |epoch: Epoch| Fence { epoch: epoch.0.cast_signed(), holder: holder.to_owned() };
     Ok(match order {
-        LeaseOrder::Acquire { .. } => match records.lab_acquire(holder, lease_ms).await? {
+        LeaseOrder::Acquire { .. } => match records.lab_leader().acquire(holder, lease_ms).await? {
             LeaseReply::Granted { epoch } => granted(epoch, others(records, holder, settings).await?),
             LeaseReply::Refused { free_in_ms } => {
                 let free_in = Duration::from_millis(free_in_ms.max(0).cast_unsigned());
                 LeaseAnswer::Refused { free_in, others: others(records, holder, settings).await? }
             }
         },
-        LeaseOrder::Renew { epoch, .. } => match records.lab_renew(&fence(epoch), lease_ms).await? {
+        LeaseOrder::Renew { epoch, .. } => match records.lab_leader().renew(&fence(epoch), lease_ms).await? {
             true => granted(epoch.0.cast_signed(), others(records, holder, settings).await?),
             false => LeaseAnswer::Lost,
         },
         LeaseOrder::Release { epoch } => {
-            records.lab_release(&fence(epoch)).await?;
+            records.lab_leader().release(&fence(epoch)).await?;
             LeaseAnswer::Released
         }
         LeaseOrder::Probe => {
-            records.lab_probe().await?;
+            records.lab_leader().probe().await?;
             LeaseAnswer::Reachable
         }
     })
@@ -352,7 +352,7 @@ fn granted(epoch: i64, others: u32) -> LeaseAnswer {
 /// Machines that the database has seen at work lately.
 async fn others(records: &Records, holder: &str, settings: &Settings) -> Result<u32, RecordsError> {
     let lately = i64::try_from(settings.counts_as_there().as_millis()).unwrap_or(i64::MAX);
-    Ok(u32::try_from(records.lab_others(holder, lately).await?).unwrap_or(u32::MAX))
+    Ok(u32::try_from(records.lab_nodes().others(holder, lately).await?).unwrap_or(u32::MAX))
 }
 
 /// A clock that goes on while the machine sleeps: a lease runs out meanwhile too.
@@ -403,9 +403,9 @@ mod tests {
         let (mut ends, _task) = start(1, &records);
         assert_eq!(acting(&mut ends).await, Fence { epoch: 1, holder: "n1".into() });
         // A lease that has longer to live than before, in the same epoch, was renewed.
-        let mut before = records.lab_leader().await.unwrap();
+        let mut before = records.lab_leader().current().await.unwrap();
         loop {
-            let after = records.lab_leader().await.unwrap();
+            let after = records.lab_leader().current().await.unwrap();
             if after.0 == before.0 && after.1 > before.1 {
                 break;
             }
@@ -456,15 +456,15 @@ mod tests {
             registered_at: 0,
             seen_at: 0,
         };
-        assert!(records.lab_register(&other).await.unwrap());
+        assert!(records.lab_nodes().register(&other).await.unwrap());
         let me = weir_store::records::NodeRow { node: "n1".into(), fingerprint: "own".into(), ..other.clone() };
-        assert!(records.lab_register(&me).await.unwrap());
+        assert!(records.lab_nodes().register(&me).await.unwrap());
         let (mut ends, _task) = start(1, &records);
         acting(&mut ends).await;
         let seen = records.clone();
         let there = tokio::spawn(async move {
             loop {
-                assert!(seen.lab_seen(&other).await.unwrap());
+                assert!(seen.lab_nodes().seen(&other).await.unwrap());
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         });

@@ -112,7 +112,11 @@ pub async fn found(
     let (key, authority) = (key.serialize_pem(), authority.certificates);
     let credentials = Credentials { key, certificate, authority, beat_key: Some(beat_key), seal: Some(seal) };
     let (_, key) = credentials.identity()?;
-    match records.lab_register(&NodeRow { registered_at: now(), ..row(identity, key, &address.to_string()) }).await {
+    match records
+        .lab_nodes()
+        .register(&NodeRow { registered_at: now(), ..row(identity, key, &address.to_string()) })
+        .await
+    {
         Ok(true) => Ok(credentials),
         Ok(false) => Err(FoundError::Taken),
         Err(error) => Err(super::authority::AuthorityError::Records(error).into()),
@@ -183,7 +187,7 @@ pub(crate) async fn invite(
     let secret = hex(&secret);
     let until = now().saturating_add(i64::try_from(valid.as_nanos()).unwrap_or(i64::MAX));
     let kept = Invitation { role, priority, until }.write(&seal, &digest(&secret));
-    records.token_add(&digest(&secret), &kept, until, now()).await.map_err(|error| error.to_string())?;
+    records.tokens().add(&digest(&secret), &kept, until, now()).await.map_err(|error| error.to_string())?;
     let fingerprint = credentials.fingerprint().map_err(|error| error.to_string())?;
     Ok(format!("{at}/{fingerprint}/{secret}"))
 }
@@ -201,11 +205,11 @@ pub(crate) async fn admit(
     let address: Ipv4Addr = address.parse().map_err(|_| "that is no address")?;
     Identity::new(name, Role::Dispatcher, Priority(0)).ok_or("that is no name of a machine")?;
     let said = |error: weir_store::records::RecordsError| error.to_string();
-    if records.lab_nodes().await.map_err(said)?.iter().any(|node| node.node == name) {
+    if records.lab_nodes().all().await.map_err(said)?.iter().any(|node| node.node == name) {
         return Err(format!("a machine named {name} is in the lab already"));
     }
     let seal = own.seal.ok_or("this machine cannot admit others: only eligible ones can")?;
-    let kept = records.token_use(&digest(secret), now()).await.map_err(said)?;
+    let kept = records.tokens().redeem(&digest(secret), now()).await.map_err(said)?;
     let invited = kept.and_then(|kept| {
         let invitation = Invitation::read(&seal, &digest(secret), &kept);
         if invitation.is_none() {
@@ -219,7 +223,7 @@ pub(crate) async fn admit(
     let certified = Credentials { certificate: welcome.certificate.clone(), ..own.clone() };
     let (_, key) = certified.identity().map_err(|error| error.to_string())?;
     let newcomer = NodeRow { registered_at: now(), ..row(&identity, key, &address.to_string()) };
-    if !records.lab_register(&newcomer).await.map_err(said)? {
+    if !records.lab_nodes().register(&newcomer).await.map_err(said)? {
         return Err(format!("the name {name} or the key is taken"));
     }
     tracing::info!(name, role = role_name(role), priority = priority.0, "a machine joined the lab");
@@ -338,7 +342,7 @@ mod tests {
             admit(&records, &authority, &own, &request(&invited(Role::External).await, "n4", 3)).await.unwrap();
         assert!(outside.contains("\"seal\":null") && outside.contains("\"beat_key\":null"), "no secrets outside");
         let nodes: Vec<_> =
-            records.lab_nodes().await.unwrap().into_iter().map(|n| (n.node, n.role, n.priority)).collect();
+            records.lab_nodes().all().await.unwrap().into_iter().map(|n| (n.node, n.role, n.priority)).collect();
         let expected = [("n1", "eligible", 3), ("n2", "dispatcher", 9), ("n3", "eligible", 9), ("n4", "external", 9)];
         assert_eq!(nodes, expected.map(|(name, role, priority)| (name.to_owned(), role.to_owned(), priority)));
     }
@@ -359,9 +363,9 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let later = now() + 3_600_000_000_000;
         let (mine, other, old) = (invited(hour).await, invited(hour).await, invited(Duration::ZERO).await);
-        let genuine = records.token_use(&digest(&mine), 0).await.unwrap().unwrap();
-        let of_other = records.token_use(&digest(&other), 0).await.unwrap().unwrap();
-        let over = records.token_use(&digest(&old), 0).await.unwrap().unwrap();
+        let genuine = records.tokens().redeem(&digest(&mine), 0).await.unwrap().unwrap();
+        let of_other = records.tokens().redeem(&digest(&other), 0).await.unwrap().unwrap();
+        let over = records.tokens().redeem(&digest(&old), 0).await.unwrap().unwrap();
         let until = genuine.split(' ').nth(3).unwrap();
         let own_code = Invitation { role: Role::Eligible, priority: Priority(0), until: later };
         for (secret, kept) in [
@@ -374,12 +378,12 @@ mod tests {
             (mine.as_str(), of_other),
             (old.as_str(), over),
         ] {
-            records.token_add(&digest(secret), &kept, later, now()).await.unwrap();
+            records.tokens().add(&digest(secret), &kept, later, now()).await.unwrap();
             let request = format!("join {secret} n2 127.0.0.2 {}", hex(&[1; 32]));
             let refused = admit(&records, &authority, &own, &request).await.unwrap_err();
             assert!(refused.contains("not known"), "{kept}: {refused}");
         }
-        records.token_add(&digest(&mine), &genuine, later, now()).await.unwrap();
+        records.tokens().add(&digest(&mine), &genuine, later, now()).await.unwrap();
         let request = format!("join {mine} n2 127.0.0.2 {}", hex(&[1; 32]));
         assert!(admit(&records, &authority, &own, &request).await.unwrap().contains("\"seal\":null"));
         let without = Credentials { seal: None, ..own.clone() };

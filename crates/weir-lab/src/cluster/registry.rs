@@ -6,7 +6,7 @@
 //! one that was certified last: the name was given to another machine, and the one before gets no new certificate.
 
 use super::identity::{Identity, Shown, hex, id_of, role_of};
-use super::reports::{Report, Reports};
+use super::reports::{MachineReport, Reports};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,7 @@ impl Registry {
     pub(crate) async fn read(&self) {
         let Some(records) = &self.records else { return };
         self.known().read_at = Some(Instant::now());
-        match records.lab_nodes().await {
+        match records.lab_nodes().all().await {
             Ok(rows) => {
                 let mut known = self.known();
                 let now: HashMap<NodeId, Machine> = rows.iter().filter_map(machine).collect();
@@ -134,7 +134,7 @@ impl Registry {
     }
 
     fn report(&self, identity: &Identity, known: Option<Identity>) {
-        let report = if known.is_some() { Report::NotAsRegistered } else { Report::NotRegistered };
+        let report = if known.is_some() { MachineReport::NotAsRegistered } else { MachineReport::NotRegistered };
         if !self.reports.is_due(identity.id(), report) {
             return;
         }
@@ -159,7 +159,7 @@ impl Registry {
     /// be known, and the word of a machine that was admitted stands.
     pub(crate) async fn leads(&self, name: &str, epoch: u64) -> bool {
         let Some(records) = &self.records else { return true };
-        match tokio::time::timeout(ANSWER, records.lab_leader()).await {
+        match tokio::time::timeout(ANSWER, records.lab_leader().current()).await {
             Ok(Ok((fence, _))) => fence.holder == name && fence.epoch.cast_unsigned() == epoch,
             _ => true,
         }
@@ -275,7 +275,7 @@ mod tests {
         let (old, new) = (shown("n2", 1, 100), shown("n2", 2, 300));
         let registered = async |machine: &Shown| {
             let row = row(&machine.identity, machine.key, "10.7.0.2");
-            assert!(records.lab_register(&row).await.unwrap());
+            assert!(records.lab_nodes().register(&row).await.unwrap());
         };
         registered(&old).await;
         let registry = Registry::new(records.clone());
@@ -283,7 +283,7 @@ mod tests {
         registry.heard(old.identity.id(), [10, 7, 0, 99].into());
         registry.read().await;
         assert_eq!(registry.address(old.identity.id()), Some([10, 7, 0, 99].into()));
-        assert!(records.lab_remove("n2").await.unwrap());
+        assert!(records.lab_nodes().remove("n2").await.unwrap());
         registered(&new).await;
         registry.read().await;
         registry.removed(&old.identity, old.key).await;

@@ -77,7 +77,7 @@ async fn own(store: &CredentialStore, records: &Records, life: Duration) -> Resu
     let active = store.active();
     let seal = active.credentials.seal.ok_or("this machine cannot open the lab's authority")?;
     let (identity, fingerprint) = store.identity().map_err(|error| error.to_string())?;
-    let nodes = records.lab_nodes().await.map_err(|error| error.to_string())?;
+    let nodes = records.lab_nodes().all().await.map_err(|error| error.to_string())?;
     let known = nodes.iter().find(|node| node.node == identity.name);
     if known.is_none_or(|node| node.fingerprint != super::identity::hex(&fingerprint.0)) {
         return Err("this machine is not registered in the lab".into());

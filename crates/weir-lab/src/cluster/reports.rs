@@ -11,11 +11,11 @@ const EVERY: Duration = Duration::from_secs(30);
 
 /// What was told lately. Cheap to clone. Holds no more than machines with a certificate of the lab can bring about in [`EVERY`].
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reports(Arc<Mutex<HashMap<(NodeId, Report), Instant>>>);
+pub(crate) struct Reports(Arc<Mutex<HashMap<(NodeId, MachineReport), Instant>>>);
 
 /// What can be told of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Report {
+pub(crate) enum MachineReport {
     /// Another process has the id and the key of this machine.
     Clone,
     /// A known id with another key.
@@ -36,7 +36,7 @@ pub(crate) enum Report {
 
 impl Reports {
     /// Whether this is to be told of a machine now; it counts as told then.
-    pub(crate) fn is_due(&self, id: NodeId, report: Report) -> bool {
+    pub(crate) fn is_due(&self, id: NodeId, report: MachineReport) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, at| at.elapsed() < EVERY);
         match told.entry((id, report)) {
@@ -56,12 +56,12 @@ mod tests {
     #[test]
     fn the_same_is_told_once_and_other_things_beside_it() {
         let reports = Reports::default();
-        assert!(reports.is_due(NodeId(1), Report::TwoPlaces));
-        assert!(!reports.clone().is_due(NodeId(1), Report::TwoPlaces));
-        assert!(reports.is_due(NodeId(1), Report::NotAsRegistered));
-        assert!(reports.is_due(NodeId(2), Report::TwoPlaces));
+        assert!(reports.is_due(NodeId(1), MachineReport::TwoPlaces));
+        assert!(!reports.clone().is_due(NodeId(1), MachineReport::TwoPlaces));
+        assert!(reports.is_due(NodeId(1), MachineReport::NotAsRegistered));
+        assert!(reports.is_due(NodeId(2), MachineReport::TwoPlaces));
         reports.0.lock().unwrap().values_mut().for_each(|at| *at = at.checked_sub(EVERY).unwrap());
-        assert!(reports.is_due(NodeId(1), Report::TwoPlaces));
+        assert!(reports.is_due(NodeId(1), MachineReport::TwoPlaces));
         assert_eq!(reports.0.lock().unwrap().len(), 1, "what is old is forgotten");
     }
 }

@@ -20,7 +20,7 @@ use crate::tasks::Task;
 use crate::vm::{Phase, Vm};
 use crate::wire::{Ask, Assignment, Message, PluginCall, PluginOutcome, REPORT_MAX, VmStatus};
 use looks::{Looks, is_own};
-use sample::{Sample, Source};
+use sample::{Sample, SampleSource};
 use serde_json::{Value, json};
 use slot::{Failed, Slot};
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +73,7 @@ struct Shared {
     settings: DispatcherSettings,
     /// Processes that stay for our own plugins.
     looks: Looks,
-    source: Source,
+    source: SampleSource,
     state: Mutex<State>,
 }
 
@@ -115,7 +115,7 @@ impl Dispatcher {
             introduced: false,
             stopping: false,
         };
-        let source = Source::new(settings.jobs.clone(), samples, fetch);
+        let source = SampleSource::new(settings.jobs.clone(), samples, fetch);
         let looks = Looks::new(&settings.jobs, &settings.plugins);
         Ok(Dispatcher { shared: Arc::new(Shared { settings, looks, source, state: Mutex::new(state) }) })
     }

@@ -37,15 +37,15 @@ impl From<std::io::Error> for NoSample {
 }
 
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct SampleSource {
     jobs: PathBuf,
     samples: Samples,
     fetch: Option<mpsc::Sender<Fetch>>,
 }
 
-impl Source {
-    pub(super) fn new(jobs: PathBuf, samples: Samples, fetch: Option<mpsc::Sender<Fetch>>) -> Source {
-        Source { jobs, samples, fetch }
+impl SampleSource {
+    pub(super) fn new(jobs: PathBuf, samples: Samples, fetch: Option<mpsc::Sender<Fetch>>) -> SampleSource {
+        SampleSource { jobs, samples, fetch }
     }
 
     /// The sample of an attempt, verified.

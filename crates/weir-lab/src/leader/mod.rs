@@ -154,7 +154,8 @@ impl Leader {
     /// Leads until the lease is lost. Begins with everything in the database that has not ended: what is read is given out while the
     /// rest is being read. What earlier leaders left running runs no more, as far as anybody can tell; its results count if they come.
     pub async fn run(mut self) -> Result<(), LeaderEnd> {
-        let abandoned = self.records.lab_abandon(&self.fence).await?.ok_or(LeaderEnd::FencedOut(self.fence.epoch))?;
+        let abandoned =
+            self.records.lab_attempts().abandon(&self.fence).await?.ok_or(LeaderEnd::FencedOut(self.fence.epoch))?;
         if abandoned > 0 {
             tracing::info!(attempts = abandoned, "what earlier leaders left running is given out again");
         }
@@ -265,7 +266,7 @@ impl Leader {
     /// Of an attempt that is over, or that an earlier leader assigned: the database knows to which sample and to whom.
     async fn late_result(&mut self, now: Now, machine: MachineId, brought: PluginResult) -> Result<(), RecordsError> {
         self.late += 1;
-        let placed = self.records.lab_attempt_place(brought.attempt).await?;
+        let placed = self.records.lab_attempts().place(brought.attempt).await?;
         let own = placed.filter(|(_, node, _)| self.decision.node(machine) == Some(node.as_str()));
         let Some((sample, _, plugins)) = own else {
             tracing::warn!(attempt = brought.attempt, ?machine, "a machine brings a result of no attempt of its own");
@@ -279,7 +280,7 @@ impl Leader {
         }
         if self.reading.is_some() && !self.decision.knows(sample) {
             // It may not have been read yet.
-            let next = self.records.lab_open(sample - 1, 1).await?;
+            let next = self.records.lab_samples().open(sample - 1, 1).await?;
             if let Some(open) = next.first().filter(|open| open.sample.id == sample) {
                 self.admit(open);
             }
@@ -292,7 +293,7 @@ impl Leader {
 
     /// Which machines are drained.
     async fn look_at_nodes(&mut self) -> Result<(), LeaderEnd> {
-        let nodes = self.records.lab_nodes().await?;
+        let nodes = self.records.lab_nodes().all().await?;
         self.drained = nodes.into_iter().filter(|node| node.drained).map(|node| node.node).collect();
         let now = self.now();
         self.drained.iter().for_each(|node| self.decision.drain_node(now, node));
@@ -320,7 +321,7 @@ impl Leader {
     /// Reads the next page.
     async fn read_on(&mut self) -> Result<(), LeaderEnd> {
         let Some(after) = self.reading.take() else { return Ok(()) };
-        let page = self.records.lab_open(after, PAGE).await?;
+        let page = self.records.lab_samples().open(after, PAGE).await?;
         for open in &page {
             if self.admit(open) == Admitted::Full {
                 return Ok(());
@@ -344,7 +345,7 @@ impl Leader {
         if self.postponed.is_some() || self.reading.is_some() {
             return Ok(());
         }
-        let open = self.records.lab_open_count(self.highest).await?;
+        let open = self.records.lab_samples().open_count(self.highest).await?;
         if usize::try_from(open) != Ok(self.decision.open()) {
             tracing::info!(open, known = self.decision.open(), "a sample was missed: all are read again");
             self.look(0);
@@ -374,7 +375,7 @@ impl Leader {
             self.postponed = Some(self.postponed.map_or(first, |other| other.min(first)));
         }
         let children = !batch.children.is_empty();
-        if !batch.is_empty() && !self.records.lab_commit(&self.fence, &batch).await? {
+        if !batch.is_empty() && !self.records.lab_attempts().commit(&self.fence, &batch).await? {
             return Err(LeaderEnd::FencedOut(self.fence.epoch));
         }
         for answer in self.cancelled.drain(..) {

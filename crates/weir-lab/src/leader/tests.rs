@@ -47,11 +47,11 @@ impl Lab {
             tags: "[]".into(),
             ..NewSample::default()
         };
-        self.records.lab_submit(&[sample]).await.unwrap()[0]
+        self.records.lab_samples().submit(&[sample]).await.unwrap()[0]
     }
 
     async fn lead(&self) -> (Fence, LeaderHandle, tokio::task::JoinHandle<Result<(), LeaderEnd>>) {
-        let LeaseReply::Granted { epoch } = self.records.lab_acquire("n1", 60_000).await.unwrap() else {
+        let LeaseReply::Granted { epoch } = self.records.lab_leader().acquire("n1", 60_000).await.unwrap() else {
             panic!("no lease")
         };
         let fence = Fence { epoch, holder: "n1".into() };
@@ -71,12 +71,12 @@ impl Lab {
 
     async fn state(&self, sample: i64, wanted: &str) {
         for _ in 0..1000 {
-            if self.records.lab_sample(sample).await.unwrap().unwrap().state == wanted {
+            if self.records.lab_samples().find(sample).await.unwrap().unwrap().state == wanted {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        panic!("sample {sample} is {:?}", self.records.lab_sample(sample).await.unwrap());
+        panic!("sample {sample} is {:?}", self.records.lab_samples().find(sample).await.unwrap());
     }
 }
 
@@ -103,7 +103,7 @@ async fn samples_are_analysed_and_their_reports_kept() {
     leader.new_samples();
     for (sample, content) in [(before, "before"), (after, "after")] {
         lab.state(sample, "done").await;
-        let results = lab.records.lab_results(sample).await.unwrap();
+        let results = lab.records.lab_attempts().results(sample).await.unwrap();
         assert_eq!(
             Report::read(results[0].report.as_bytes()).unwrap().full.get(),
             serde_json::json!(content).to_string()
@@ -143,8 +143,8 @@ async fn a_plugin_that_fails_is_tried_again_and_then_the_sample_is_set_aside() {
     leader.new_samples();
     lab.state(sample, "quarantined").await;
     lab.state(good, "done").await;
-    assert_eq!(lab.records.lab_attempts(sample).await.unwrap().len(), 3);
-    let results = lab.records.lab_results(sample).await.unwrap();
+    assert_eq!(lab.records.lab_attempts().of_sample(sample).await.unwrap().len(), 3);
+    let results = lab.records.lab_attempts().results(sample).await.unwrap();
     assert!(results.iter().all(|row| row.accepted == 0) && results[0].report.contains("exit status: 1"), "{results:?}");
 }
 
@@ -155,7 +155,7 @@ async fn what_is_a_machines_fault_is_not_charged_to_the_sample() {
     let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);
     let _machine = join(&dispatcher, &fence, &leader);
     let outcomes = async |sample: i64, wanted: usize| loop {
-        let attempts = lab.records.lab_attempts(sample).await.unwrap();
+        let attempts = lab.records.lab_attempts().of_sample(sample).await.unwrap();
         let ended: Vec<String> = attempts.into_iter().map(|row| row.outcome).filter(|o| !o.is_empty()).collect();
         if ended.len() >= wanted {
             return ended;
@@ -171,7 +171,8 @@ async fn what_is_a_machines_fault_is_not_charged_to_the_sample() {
     lab.state(sample, "done").await;
     // Its content cannot be read for a moment.
     let sample = lab.submit("y", &["echo"]).await;
-    let content = lab.samples.path(lab.records.lab_sample(sample).await.unwrap().unwrap().given.hash.parse().unwrap());
+    let content =
+        lab.samples.path(lab.records.lab_samples().find(sample).await.unwrap().unwrap().given.hash.parse().unwrap());
     std::fs::remove_file(&content).unwrap();
     leader.new_samples();
     assert!(outcomes(sample, 1).await[0].starts_with("lacks: "));
@@ -190,19 +191,19 @@ async fn a_result_outlives_the_leader_that_asked_for_it() {
     let machine = join(&dispatcher, &fence, &leader);
     let sample = lab.submit("x", &["slow"]).await;
     leader.new_samples();
-    while lab.records.lab_attempts(sample).await.unwrap().is_empty() {
+    while lab.records.lab_attempts().of_sample(sample).await.unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     machine.abort();
     task.abort();
-    lab.records.lab_release(&fence).await.unwrap();
+    lab.records.lab_leader().release(&fence).await.unwrap();
     std::fs::write(&gate, "").unwrap();
     let (next, leader, _task) = lab.lead().await;
     assert!(next.epoch > fence.epoch);
     let _machine = join(&dispatcher, &next, &leader);
     lab.state(sample, "done").await;
     let accepted: Vec<_> =
-        lab.records.lab_results(sample).await.unwrap().into_iter().filter(|row| row.accepted == 1).collect();
+        lab.records.lab_attempts().results(sample).await.unwrap().into_iter().filter(|row| row.accepted == 1).collect();
     assert_eq!(accepted.len(), 1);
 }
 
@@ -214,7 +215,7 @@ async fn a_machine_that_is_stopped_in_order_charges_nobody() {
     let _machine = join(&dispatcher, &fence, &leader);
     let sample = lab.submit("x", &["slow"]).await;
     leader.new_samples();
-    let attempts = async || lab.records.lab_attempts(sample).await.unwrap();
+    let attempts = async || lab.records.lab_attempts().of_sample(sample).await.unwrap();
     while attempts().await.is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -224,7 +225,7 @@ async fn a_machine_that_is_stopped_in_order_charges_nobody() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(attempts().await.iter().all(|attempt| attempt.outcome == "refused: this machine is being stopped"));
-    assert_eq!(lab.records.lab_open(0, 10).await.unwrap()[0].charged, "[]");
+    assert_eq!(lab.records.lab_samples().open(0, 10).await.unwrap()[0].charged, "[]");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -233,13 +234,13 @@ async fn a_leader_whose_lease_is_taken_stops_and_an_old_one_is_not_obeyed() {
     let dispatcher = lab.dispatcher(vec![lab.plugin("echo", REPORT)]);
     let (fence, leader, task) = lab.lead().await;
     let _machine = join(&dispatcher, &fence, &leader);
-    lab.records.lab_release(&fence).await.unwrap();
+    lab.records.lab_leader().release(&fence).await.unwrap();
     let (next, _other, _task) = lab.lead().await;
     let sample = lab.submit("x", &["echo"]).await;
     leader.new_samples();
     let end = task.await.unwrap().unwrap_err();
     assert!(matches!(end, LeaderEnd::FencedOut(epoch) if epoch == fence.epoch), "{end}");
-    assert!(lab.records.lab_attempts(sample).await.unwrap().is_empty());
+    assert!(lab.records.lab_attempts().of_sample(sample).await.unwrap().is_empty());
     let (out, mut said) = mpsc::unbounded_channel();
     assert!(dispatcher.connect(Epoch(next.epoch.cast_unsigned()), out.clone()));
     assert!(!dispatcher.connect(Epoch(fence.epoch.cast_unsigned()), out), "an older epoch");
@@ -286,15 +287,15 @@ fn good(attempt: u64) -> PluginResult {
 async fn what_a_leader_left_running_is_ended_by_the_next_and_its_result_counts() {
     let lab = Lab::new().await;
     let (leader, _machine, _letters, assignment, sample) = at_work(&lab).await;
-    assert_eq!(lab.records.lab_queue().await.unwrap()[0].running, 1);
-    lab.records.lab_release(&Fence { epoch: leader.epoch(), holder: "n1".into() }).await.unwrap();
+    assert_eq!(lab.records.lab_samples().queue().await.unwrap()[0].running, 1);
+    lab.records.lab_leader().release(&Fence { epoch: leader.epoch(), holder: "n1".into() }).await.unwrap();
     let (_, next, _task) = lab.lead().await;
-    while lab.records.lab_attempts(sample).await.unwrap()[0].ended_at.is_none() {
+    while lab.records.lab_attempts().of_sample(sample).await.unwrap()[0].ended_at.is_none() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(lab.records.lab_attempts(sample).await.unwrap()[0].outcome, "abandoned");
-    let waiting: Vec<i64> = lab.records.lab_waiting(10).await.unwrap().iter().map(|row| row.id).collect();
-    assert_eq!((lab.records.lab_queue().await.unwrap()[0].running, waiting), (0, vec![sample]));
+    assert_eq!(lab.records.lab_attempts().of_sample(sample).await.unwrap()[0].outcome, "abandoned");
+    let waiting: Vec<i64> = lab.records.lab_samples().waiting(10).await.unwrap().iter().map(|row| row.id).collect();
+    assert_eq!((lab.records.lab_samples().queue().await.unwrap()[0].running, waiting), (0, vec![sample]));
     // The machine is still at it, and brings it to the new leader.
     let (out, mut letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
@@ -318,7 +319,7 @@ async fn a_sample_that_ends_in_a_turn_with_a_look_is_not_taken_in_again() {
     assert!(matches!(letters.recv().await, Some(Message::Stored(..))));
     lab.state(sample, "done").await;
     assert_eq!(leader.open().await, Some(0));
-    assert_eq!(lab.records.lab_attempts(sample).await.unwrap().len(), 1);
+    assert_eq!(lab.records.lab_attempts().of_sample(sample).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -338,7 +339,7 @@ async fn a_machine_cannot_bring_the_result_of_another() {
     leader.inputs.send(Input::Over(machine, assignment.attempt.cast_signed())).await.unwrap();
     leader.inputs.send(Input::Result(other, good(assignment.attempt), None)).await.unwrap();
     assert!(matches!(other_letters.recv().await, Some(Message::Stored(..))));
-    assert_eq!(lab.records.lab_results(sample).await.unwrap(), []);
+    assert_eq!(lab.records.lab_attempts().results(sample).await.unwrap(), []);
     leader.inputs.send(Input::Result(machine, good(assignment.attempt), None)).await.unwrap();
     while !matches!(letters.recv().await, Some(Message::Stored(..))) {}
     lab.state(sample, "done").await;
@@ -368,7 +369,7 @@ async fn a_machine_brings_only_what_was_asked_of_the_attempt() {
     for _ in 0..4 {
         while !matches!(letters.recv().await, Some(Message::Stored(..))) {}
     }
-    let results = lab.records.lab_results(sample).await.unwrap();
+    let results = lab.records.lab_attempts().results(sample).await.unwrap();
     assert_eq!(results.iter().map(|row| row.plugin.as_str()).collect::<Vec<_>>(), ["echo"]);
     assert_eq!(leader.open().await, Some(1));
 }
@@ -413,14 +414,14 @@ async fn a_sample_is_taken_back_when_the_database_knows_it() {
     let lab = Lab::new().await;
     let (leader, _machine, _letters, _assignment, sample) = at_work(&lab).await;
     assert!(leader.cancel(sample).await);
-    assert_eq!(lab.records.lab_sample(sample).await.unwrap().unwrap().state, "cancelled");
+    assert_eq!(lab.records.lab_samples().find(sample).await.unwrap().unwrap().state, "cancelled");
     assert!(!leader.cancel(sample).await);
     let other = lab.submit("y", &["echo"]).await;
     leader.new_samples();
     while leader.open().await != Some(1) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    lab.records.lab_release(&Fence { epoch: leader.epoch(), holder: "n1".into() }).await.unwrap();
+    lab.records.lab_leader().release(&Fence { epoch: leader.epoch(), holder: "n1".into() }).await.unwrap();
     assert!(!leader.cancel(other).await, "another may lead");
 }
 
@@ -440,7 +441,7 @@ async fn work_begins_and_old_results_count_before_everything_is_read() {
         };
         (0..count).map(row).collect()
     };
-    let samples = lab.records.lab_submit(&rows(PAGE + 10)).await.unwrap();
+    let samples = lab.records.lab_samples().submit(&rows(PAGE + 10)).await.unwrap();
     let last = *samples.last().unwrap();
     let attempt = weir_store::records::AttemptRow {
         id: 7,
@@ -454,7 +455,7 @@ async fn work_begins_and_old_results_count_before_everything_is_read() {
         outcome: String::new(),
     };
     let batch = weir_store::records::LabBatch { attempts: vec![attempt], ..Default::default() };
-    assert!(lab.records.lab_commit(&old, &batch).await.unwrap());
+    assert!(lab.records.lab_attempts().commit(&old, &batch).await.unwrap());
     let (mut leader, _handle) = Leader::new(Settings::default(), Rules::default(), lab.records.clone(), old);
     leader.look(0);
     leader.read_on().await.unwrap();

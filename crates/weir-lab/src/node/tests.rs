@@ -52,7 +52,7 @@ fn handed(name: &str, directory: u64) -> Submitted {
 async fn done(records: &Records, wanted: usize) -> Vec<weir_store::records::SampleRow> {
     loop {
         let filter = weir_store::records::SampleFilter { state: "done".into(), ..Default::default() };
-        let rows = records.lab_samples(&filter, 100).await.unwrap();
+        let rows = records.lab_samples().list(&filter, 100).await.unwrap();
         if rows.len() >= wanted {
             return rows;
         }
@@ -73,7 +73,7 @@ async fn a_file_in_a_directory_and_one_handed_in_are_analysed() {
     let mut names: Vec<_> = rows.iter().map(|row| (row.given.name.as_str(), row.given.directory)).collect();
     names.sort_unstable();
     assert_eq!(names, [("dropped", 32), ("two.txt", 3)]);
-    assert!(records.lab_results(number).await.unwrap()[0].report.contains("two"));
+    assert!(records.lab_attempts().results(number).await.unwrap()[0].report.contains("two"));
     assert!(!home.path().join("analysis/32/dropped").exists());
     let zip = b"PK\x03\x04....";
     let refused = node.submit(std::io::Cursor::new(zip.to_vec()), handed).await.unwrap_err();
@@ -93,7 +93,7 @@ async fn a_lab_of_one_machine_that_is_drained_leads_and_runs_nothing() {
     while !node.page(&number.to_string()).await.unwrap().now.contains("no machine is plugged in") {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(records.lab_attempts(number).await.unwrap().is_empty());
+    assert!(records.lab_attempts().of_sample(number).await.unwrap().is_empty());
     node.drain("n1", false).await.unwrap();
     assert_eq!(done(&records, 1).await[0].id, number);
     assert_eq!(node.nodes().await.unwrap(), []);
@@ -115,9 +115,9 @@ async fn a_sample_with_a_tag_runs_only_where_the_tag_is() {
     while !node.page(&tagged.to_string()).await.unwrap().now.contains("has the tag windows") {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(records.lab_attempts(tagged).await.unwrap().is_empty());
+    assert!(records.lab_attempts().of_sample(tagged).await.unwrap().is_empty());
     let again = node.rerun(&tagged.to_string(), "ann").await.unwrap().sample;
-    assert_eq!(records.lab_sample(again).await.unwrap().unwrap().given.tags, r#"["windows"]"#);
+    assert_eq!(records.lab_samples().find(again).await.unwrap().unwrap().given.tags, r#"["windows"]"#);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -130,7 +130,7 @@ async fn a_file_that_is_found_again_is_the_same_sample() {
     for found in [look(), look()] {
         assert_eq!(node.take_some(vec![found]).await.1.len(), 0);
     }
-    assert_eq!(records.lab_samples(&Default::default(), 10).await.unwrap().len(), 1);
+    assert_eq!(records.lab_samples().list(&Default::default(), 10).await.unwrap().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -153,7 +153,8 @@ async fn a_leader_that_ends_by_itself_holds_office_again() {
     let (orders, mut ordered) = mpsc::channel(4);
     let ends = Ends { frames, orders, post: posted, vacancy: Vacancy::default() };
     let serving = tokio::spawn(node.clone().serve(ends, None));
-    let weir_store::records::LeaseReply::Granted { epoch } = records.lab_acquire("n1", 60_000).await.unwrap() else {
+    let weir_store::records::LeaseReply::Granted { epoch } = records.lab_leader().acquire("n1", 60_000).await.unwrap()
+    else {
         panic!("no lease")
     };
     // An epoch that the database does not know: the first commit finds that out.
@@ -164,11 +165,11 @@ async fn a_leader_that_ends_by_itself_holds_office_again() {
     std::fs::write(home.path().join("analysis/32/a\u{202e}b\n"), b"PK\x03\x04").unwrap();
     post.send_replace(Post::Acting(Fence { epoch: epoch + 7, holder: "n1".into() }));
     assert_eq!(ordered.recv().await, Some(Order::FencedOut(epoch + 7)), "it has a sample to end and may not");
-    assert!(records.lab_leader().await.unwrap().1 > 0, "the lease of another term stands");
+    assert!(records.lab_leader().current().await.unwrap().1 > 0, "the lease of another term stands");
     // The next term follows at once, while nobody looks.
     post.send_replace(Post::Acting(Fence { epoch, holder: "n1".into() }));
     let row = loop {
-        if let [row] = &records.lab_samples(&Default::default(), 1).await.unwrap()[..]
+        if let [row] = &records.lab_samples().list(&Default::default(), 1).await.unwrap()[..]
             && row.state == "unserviceable"
         {
             break row.clone();
@@ -217,7 +218,7 @@ async fn old_samples_are_forgotten_and_their_content_too() {
     let (number, hash) = node.submit(std::io::Cursor::new(b"x".to_vec()), handed).await.unwrap();
     let hours_ago = SystemTime::now() - 2 * YOUNG;
     std::fs::File::open(node.samples.path(hash)).unwrap().set_modified(hours_ago).unwrap();
-    let fence = match records.lab_acquire("n1", 60_000).await.unwrap() {
+    let fence = match records.lab_leader().acquire("n1", 60_000).await.unwrap() {
         weir_store::records::LeaseReply::Granted { epoch } => Fence { epoch, holder: "n1".into() },
         refused => panic!("{refused:?}"),
     };
@@ -225,7 +226,7 @@ async fn old_samples_are_forgotten_and_their_content_too() {
     let old: Vec<NewSample> = (0..PRUNE_MAX)
         .map(|i| NewSample { ticket: i.to_string(), hash: "ab".into(), ..NewSample::default() })
         .collect();
-    let mut numbers = records.lab_submit(&old).await.unwrap();
+    let mut numbers = records.lab_samples().submit(&old).await.unwrap();
     numbers.push(number);
     let done = |(at, id)| weir_store::records::SampleChange {
         id,
@@ -236,10 +237,14 @@ async fn old_samples_are_forgotten_and_their_content_too() {
     };
     let changes = (1..).zip(numbers).map(done).collect();
     assert!(
-        records.lab_commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() }).await.unwrap()
+        records
+            .lab_attempts()
+            .commit(&fence, &weir_store::records::LabBatch { changes, ..Default::default() })
+            .await
+            .unwrap()
     );
     let pruning = tokio::spawn(async move { node.prune(&fence).await });
-    while records.lab_sample(number).await.unwrap().is_some()
+    while records.lab_samples().find(number).await.unwrap().is_some()
         || home.path().join("samples").join(&hash.to_string()[..2]).join(hash.to_string()).exists()
     {
         tokio::time::sleep(Duration::from_millis(10)).await;

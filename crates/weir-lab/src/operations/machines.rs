@@ -43,7 +43,7 @@ pub struct NodeLine {
 impl Node {
     /// The machines of the lab.
     pub async fn nodes(&self) -> Result<Vec<NodeLine>, LabError> {
-        let (fence, left) = self.records().lab_leader().await?;
+        let (fence, left) = self.records().lab_leader().current().await?;
         let equipment = match self.leader() {
             Some(leader) => leader.equipment().await.unwrap_or_default(),
             None => HashMap::new(),
@@ -65,22 +65,22 @@ impl Node {
                 seen_at: row.seen_at,
             }
         };
-        Ok(self.records().lab_nodes().await?.into_iter().map(line).collect())
+        Ok(self.records().lab_nodes().all().await?.into_iter().map(line).collect())
     }
 
     /// A machine gets no new samples from now on, or gets some again.
     pub async fn drain(&self, name: &str, drained: bool) -> Result<(), LabError> {
-        let known = self.records().lab_drain(name, drained).await?;
+        let known = self.records().lab_nodes().drain(name, drained).await?;
         if self.membership().is_none() && name == self.name() {
-            return Ok(self.records().lab_drain_alone(name, drained).await?);
+            return Ok(self.records().lab_nodes().drain_alone(name, drained).await?);
         }
         if known { Ok(()) } else { Err(LabError::NoMachine(name.to_owned())) }
     }
 
     /// Takes a machine out of the lab: its certificate counts no more.
     pub async fn take_out(&self, name: &str) -> Result<(), LabError> {
-        let known = self.records().lab_nodes().await?.iter().any(|node| node.node == name);
-        match (known, known && self.records().lab_remove(name).await?) {
+        let known = self.records().lab_nodes().all().await?.iter().any(|node| node.node == name);
+        match (known, known && self.records().lab_nodes().remove(name).await?) {
             (_, true) => Ok(()),
             (true, false) => Err(LabError::Leads(name.to_owned())),
             (false, false) => Err(LabError::NoMachine(name.to_owned())),

@@ -19,7 +19,7 @@ use crate::cluster::elector::Post;
 use crate::cluster::enrolment::{self, Welcome};
 use crate::cluster::identity::{Identity, Shown};
 use crate::cluster::registry::{Registry, row};
-use crate::cluster::reports::Report;
+use crate::cluster::reports::MachineReport;
 use crate::dispatcher::Envelope;
 use crate::leader::{LeaderHandle, Link, Received, attend};
 use crate::node::Node;
@@ -205,7 +205,7 @@ impl Server {
         let entered = self.dispatching.enter_once(peer.identity.id(), peer.address, DISPATCHERS_A_MACHINE);
         if let Err(turned) = entered {
             if let ConnectionRefused::Elsewhere(other) = turned {
-                if self.registry.reports.is_due(peer.identity.id(), Report::TwoPlaces) {
+                if self.registry.reports.is_due(peer.identity.id(), MachineReport::TwoPlaces) {
                     let (name, here) = (&peer.identity.name, peer.address);
                     tracing::warn!(name, %here, %other, "two machines work under one name: the second is refused");
                 }
@@ -243,7 +243,7 @@ impl Server {
         }
         loop {
             let address = self.registry.registered_address(peer.identity.id()).unwrap_or(peer.address).to_string();
-            let _ = self.node.records().lab_seen(&row(&peer.identity, peer.key, &address)).await;
+            let _ = self.node.records().lab_nodes().seen(&row(&peer.identity, peer.key, &address)).await;
             tokio::time::sleep(SEEN_EVERY).await;
         }
     }
@@ -284,8 +284,8 @@ impl Server {
     /// How long a sample is that a machine outside works on; none if it was not given that.
     async fn size_of_given(&self, peer: &Peer, hash: SampleHash) -> Option<u64> {
         let name = &peer.identity.name;
-        let given = self.node.records().lab_works_on(name, &hash.to_string()).await.ok()?;
-        if given.is_none() && self.registry.reports.is_due(peer.identity.id(), Report::Curious) {
+        let given = self.node.records().lab_nodes().works_on(name, &hash.to_string()).await.ok()?;
+        if given.is_none() && self.registry.reports.is_due(peer.identity.id(), MachineReport::Curious) {
             tracing::warn!(name, %hash, "a machine outside wants a sample that it was not given");
         }
         given.and_then(|size| u64::try_from(size).ok())

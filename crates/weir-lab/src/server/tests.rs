@@ -163,7 +163,7 @@ async fn the_caller_knows_who_answers_and_who_leads() {
     assert_eq!((shown.identity.clone(), shown.key), lab.credentials.identity().unwrap());
     let registry = Registry::new(lab.records.clone());
     assert!(registry.admits(&shown).await);
-    lab.records.lab_acquire("n1", 60_000).await.unwrap();
+    lab.records.lab_leader().acquire("n1", 60_000).await.unwrap();
     assert!(registry.leads("n1", 1).await);
     assert!(!registry.leads("n1", 2).await && !registry.leads("n2", 1).await);
 }
@@ -187,7 +187,7 @@ async fn samples_are_given_and_newcomers_admitted_by_a_token_only() {
     let second = enrolment::join(&token, "n2", HERE).await.unwrap();
     assert_eq!((second.identity().unwrap().0.role, second.seal), (Role::Dispatcher, None));
     assert!(matches!(enrolment::join(&token, "n3", HERE).await, Err(enrolment::JoinError::Refused(_))));
-    // UnknownPeers make the database be read once a second at most.
+    // A machine that is not known yet makes the server read the database again, but at most once a second, so this may take a moment.
     let answer = loop {
         let answer = lab.answer(&second, "fetch", wanted.as_bytes()).await;
         if !answer.is_empty() {
@@ -279,8 +279,8 @@ async fn what_a_machine_outside_may_not_ask_is_not_answered_and_one_that_is_take
     open.write_all(b"7 3 5 aside present stray -\n").await.unwrap();
     open.flush().await.unwrap();
     lab.frames.recv().await.unwrap();
-    assert!(lab.records.lab_remove("n3").await.unwrap());
-    assert!(!lab.records.lab_remove("n3").await.unwrap());
+    assert!(lab.records.lab_nodes().remove("n3").await.unwrap());
+    assert!(!lab.records.lab_nodes().remove("n3").await.unwrap());
     // Whoever is refused makes the database be read again; that ends what is open.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let stranger = Identity::new("n9", Role::Dispatcher, Priority(3)).unwrap();

@@ -15,12 +15,13 @@ use std::sync::Arc;
 use std::time::Instant;
 use strangers::Strangers;
 use weir_foundation::passwords::{PasswordError, Passwords};
-use weir_store::records::{Records, RecordsError, UserRow};
+use weir_store::records::{Records, RecordsError, ThrottleRecords, UserRecords, UserRow};
 
 /// Checks logins.
 #[derive(Debug, Clone)]
 pub struct Accounts {
-    records: Records,
+    users: UserRecords,
+    throttles: ThrottleRecords,
     passwords: Passwords,
     dovecot: Option<Dovecot>,
     /// The throttle only learns: it stops nobody.
@@ -43,8 +44,9 @@ pub enum Login {
 
 impl Accounts {
     /// Accounts in `records`, or in Dovecot with parameters in the records. If the throttle only learns, its stops do not count.
-    pub fn new(records: Records, passwords: Passwords, dovecot: Option<Dovecot>, learn_only: bool) -> Accounts {
-        Accounts { records, passwords, dovecot, learn_only, strangers: Arc::default() }
+    pub fn new(records: &Records, passwords: Passwords, dovecot: Option<Dovecot>, learn_only: bool) -> Accounts {
+        let (users, throttles) = (records.users(), records.throttles());
+        Accounts { users, throttles, passwords, dovecot, learn_only, strangers: Arc::default() }
     }
 
     /// Checks a name and a password that came from this address.
@@ -70,15 +72,15 @@ impl Accounts {
     }
 
     /// The login that a peer means who vouches for `name`. It hands on what the client typed, and `ANN` must not have another throttle
-    /// than `ann`: what is not in the records as it stands is meant in small letters.
+    /// than `ann`: a name that is not in the records exactly as it was typed is taken in small letters.
     pub async fn spelled(&self, name: &str) -> Result<String, RecordsError> {
-        let known = self.records.user(name).await?;
+        let known = self.users.find(name).await?;
         Ok(if known.is_some() { name.to_owned() } else { name.to_lowercase() })
     }
 
     /// A user by name. Where Dovecot has the users, a name that is not in the records is a guest's.
     pub async fn user(&self, name: &str) -> Result<Option<UserRow>, RecordsError> {
-        let known = self.records.user(name).await?;
+        let known = self.users.find(name).await?;
         Ok(known.or_else(|| self.dovecot.as_ref().map(|_| guest(name))))
     }
 
@@ -89,7 +91,7 @@ impl Accounts {
         if self.strangers.has(name, now) {
             return Ok(None);
         }
-        let known = self.records.user(name).await?;
+        let known = self.users.find(name).await?;
         if known.is_none() {
             self.strangers.note(name, now);
         }
@@ -104,7 +106,7 @@ impl Accounts {
             // As Dovecot writes it: `Ann` and `ann` may be one user there, with one lock and one throttle here.
             return Ok(self.user(&name).await?);
         }
-        let user = self.records.user(name).await?;
+        let user = self.users.find(name).await?;
         // A name that does not exist costs the same time as one that does.
         let stored = user.as_ref().map(|user| user.password.as_str());
         let right = self.passwords.verify(name, password, stored, from).await?;
@@ -118,7 +120,7 @@ impl Accounts {
         if self.learn_only {
             return Login::Right(Box::new(user));
         }
-        match self.records.throttle(&user.name).await {
+        match self.throttles.find(&user.name).await {
             Err(error) => Login::Unavailable(error.to_string()),
             Ok(Some(throttle)) if throttle.stopped_at.is_some() && user.profile != "exempt" => Login::Locked(format!(
                 "the account is stopped: {} recipients wait for your decision after unusual mail; see the notice at your \

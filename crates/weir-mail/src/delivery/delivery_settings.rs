@@ -1,8 +1,8 @@
 //! `[delivery]`: how mail goes out.
 
 use super::queue::QueueSettings;
-use super::route::{Endpoint, Order};
-use super::route_rule::{RouteRule, Server};
+use super::route::{Endpoint, HostOrder};
+use super::route_rule::{MailServer, RouteRule};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use weir_settings::{Section, settings};
@@ -23,9 +23,9 @@ settings! {
         /// The folder of Maildirs, one a recipient; empty for DATA/mail
         pub maildir: Option<PathBuf> = path().optional(),
         /// The smarthosts or LMTP servers: "mail.example:25", "[2001:db8::1]:24" or "unix:/run/dovecot/lmtp"
-        pub hosts: Vec<Server> = list([], 32, "servers"),
+        pub hosts: Vec<MailServer> = list([], 32, "servers"),
         /// How several hosts are used: the first that answers, or in turn
-        pub order: Order = choice([("failover", Order::Failover), ("round-robin", Order::RoundRobin)]),
+        pub order: HostOrder = choice([("failover", HostOrder::Failover), ("round-robin", HostOrder::RoundRobin)]),
         /// Other ways for some domains: "example.org maildir", ".example.org lmtp:unix:/run/lmtp", "example.net smtp:mail.example:25",
         /// "example.com mx"; a leading dot means everything below
         pub routes: Vec<RouteRule> = list([], 10_000, "routes"),
@@ -94,7 +94,7 @@ impl DeliverySettings {
 
     /// Whether all servers are on this machine.
     fn is_local(&self) -> bool {
-        self.hosts.iter().all(|Server(host)| match host {
+        self.hosts.iter().all(|MailServer(host)| match host {
             Endpoint::Host(name, _) => name.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback()),
             Endpoint::Socket(_) => true,
         })

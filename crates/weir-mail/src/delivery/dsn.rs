@@ -14,12 +14,12 @@ use weir_core::time::Instant;
 
 use self::advice::advice;
 use super::ledger::{LedgerError, OwnMail, StoredBody};
-use super::message::{Message, Recipient};
-use super::queue::{Action, Report, ReportKind, Reported};
+use super::message::{OutgoingMessage, Recipient};
+use super::queue::{Action, ReportKind, Reported, SenderReport};
 use weir_foundation::date::Date;
 use weir_smtp::envelope::{MailFrom, RcptTo, Ret};
 use weir_smtp::mailbox::Mailbox;
-use weir_smtp::outcome::{Outcome, clean};
+use weir_smtp::outcome::{DeliveryOutcome, clean};
 use weir_smtp::xtext;
 
 /// Who reports, and how much of the message goes back.
@@ -46,7 +46,7 @@ pub struct Returned {
 impl Returned {
     /// Reads what is to go back: the header, or all of it if it failed, is short, and that was asked for. A body that cannot be read gives nothing.
     pub async fn read<B: StoredBody>(
-        report: &Report,
+        report: &SenderReport,
         settings: &ReportSettings,
         body: Result<B, LedgerError>,
     ) -> Returned {
@@ -82,7 +82,7 @@ fn cut_lines(text: &mut Vec<u8>, most: usize) {
 }
 
 /// Writes the report as a mail to the sender; nothing if there is nobody to write to.
-pub fn compose(report: &Report, settings: &ReportSettings, returned: &Returned, now: Instant) -> Option<OwnMail> {
+pub fn compose(report: &SenderReport, settings: &ReportSettings, returned: &Returned, now: Instant) -> Option<OwnMail> {
     let to = report.message.sender.mailbox.clone()?;
     let composer = Composer {
         report,
@@ -97,7 +97,7 @@ pub fn compose(report: &Report, settings: &ReportSettings, returned: &Returned, 
     let recipient = Recipient { index: 0, to: RcptTo { mailbox: to, notify: None, orcpt: None } };
     // Mail from outside has an owner too, but nobody whom a report could be charged to.
     let owner = if report.message.sign { Arc::clone(&report.message.owner) } else { "".into() };
-    let envelope = Message {
+    let envelope = OutgoingMessage {
         id: report.message.id,
         owner,
         sender,
@@ -111,7 +111,7 @@ pub fn compose(report: &Report, settings: &ReportSettings, returned: &Returned, 
     Some(OwnMail { envelope, text })
 }
 
-fn is_international(report: &Report, to: &Mailbox) -> bool {
+fn is_international(report: &SenderReport, to: &Mailbox) -> bool {
     let addressed = report.recipients.iter().filter_map(|reported| report.message.recipients.get(reported.place));
     to.is_international() || addressed.into_iter().any(|recipient| recipient.to.mailbox.is_international())
 }
@@ -124,7 +124,7 @@ fn boundary() -> String {
 }
 
 struct Composer<'a> {
-    report: &'a Report,
+    report: &'a SenderReport,
     settings: &'a ReportSettings,
     returned: &'a Returned,
     now: Instant,
@@ -271,7 +271,7 @@ impl Composer<'_> {
 
     fn recipient_fields(&self, reported: &Reported, out: &mut String) {
         let mut field = |name: &str, value: &str| out.push_str(&format!("{name}: {}\r\n", self.safe(value)));
-        let Outcome { status, code, text, peer, .. } = &*reported.outcome;
+        let DeliveryOutcome { status, code, text, peer, .. } = &*reported.outcome;
         let recipient = self.report.message.recipients.get(reported.place);
         if let Some(orcpt) = recipient.and_then(|recipient| recipient.to.orcpt.as_deref()).and_then(original_recipient)
         {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_core::time::Instant;
 
-use weir_smtp::outcome::{Fate, Outcome};
+use weir_smtp::outcome::{DeliveryOutcome, Fate};
 
 /// The most names remembered.
 pub const ENTRIES_MAX: usize = 10_000;
@@ -16,18 +16,18 @@ const PERMANENT: Duration = Duration::from_secs(300);
 /// Names that could not be resolved.
 #[derive(Debug, Default)]
 pub struct FailureCache {
-    known: HashMap<Box<str>, (Outcome, Instant)>,
+    known: HashMap<Box<str>, (DeliveryOutcome, Instant)>,
     order: VecDeque<(Instant, Box<str>)>,
 }
 
 impl FailureCache {
     /// Why a name failed not long ago.
-    pub fn find(&mut self, name: &str, now: Instant) -> Option<Outcome> {
+    pub fn find(&mut self, name: &str, now: Instant) -> Option<DeliveryOutcome> {
         self.known.get(name).filter(|(_, until)| *until > now).map(|(outcome, _)| outcome.clone())
     }
 
     /// Remembers a failure.
-    pub fn add(&mut self, name: &str, outcome: &Outcome, now: Instant) {
+    pub fn add(&mut self, name: &str, outcome: &DeliveryOutcome, now: Instant) {
         let until = now + if outcome.fate == Fate::Permanent { PERMANENT } else { TEMPORARY };
         self.known.insert(name.into(), (outcome.clone(), until));
         self.order.push_back((until, name.into()));
@@ -54,7 +54,7 @@ mod tests {
     fn failures_are_forgotten_in_time_and_bounded_in_number() {
         let mut cache = FailureCache::default();
         let (temporary, permanent) =
-            (Outcome::temporary(Status(4, 4, 3), "x"), Outcome::permanent(Status(5, 1, 2), "y"));
+            (DeliveryOutcome::temporary(Status(4, 4, 3), "x"), DeliveryOutcome::permanent(Status(5, 1, 2), "y"));
         cache.add("a", &temporary, at(0));
         cache.add("b", &permanent, at(0));
         assert_eq!(
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_newer_failure_is_not_forgotten_with_the_older() {
         let mut cache = FailureCache::default();
-        let temporary = Outcome::temporary(Status(4, 4, 3), "x");
+        let temporary = DeliveryOutcome::temporary(Status(4, 4, 3), "x");
         cache.add("a", &temporary, at(0));
         cache.add("a", &temporary, at(20));
         cache.add("b", &temporary, at(35));

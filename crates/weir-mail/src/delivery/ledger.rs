@@ -11,9 +11,9 @@ use weir_store::diary::DiaryLine;
 use weir_store::spool::{MessageId, Piece};
 
 use weir_smtp::client::content::BodySource;
-use weir_smtp::outcome::{Outcome, Status};
+use weir_smtp::outcome::{DeliveryOutcome, Status};
 
-use super::message::{Job, Message};
+use super::message::{Job, OutgoingMessage};
 
 /// The store behind delivery.
 pub trait Ledger: Send + Sync + 'static {
@@ -75,7 +75,7 @@ pub enum Progress {
 pub struct OwnMail {
     /// Sender (null), recipient and so on; id and owner are those of the message it is about, and there is no owner if that came
     /// from outside.
-    pub envelope: Message,
+    pub envelope: OutgoingMessage,
     /// The whole text.
     pub text: Vec<u8>,
 }
@@ -95,11 +95,13 @@ pub enum LedgerError {
 }
 
 /// What a body that cannot be read means for its recipients.
-impl From<LedgerError> for Outcome {
-    fn from(error: LedgerError) -> Outcome {
+impl From<LedgerError> for DeliveryOutcome {
+    fn from(error: LedgerError) -> DeliveryOutcome {
         match error {
-            LedgerError::Unavailable(_) => Outcome::temporary(Status(4, 3, 0), &error.to_string()),
-            LedgerError::Damaged(_) | LedgerError::Unknown => Outcome::permanent(Status(5, 3, 0), &error.to_string()),
+            LedgerError::Unavailable(_) => DeliveryOutcome::temporary(Status(4, 3, 0), &error.to_string()),
+            LedgerError::Damaged(_) | LedgerError::Unknown => {
+                DeliveryOutcome::permanent(Status(5, 3, 0), &error.to_string())
+            }
         }
     }
 }

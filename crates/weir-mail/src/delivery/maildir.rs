@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::ledger::StoredBody;
-use super::message::{Message, Recipient};
-use weir_smtp::outcome::{Outcome, Status};
+use super::message::{OutgoingMessage, Recipient};
+use weir_smtp::outcome::{DeliveryOutcome, Status};
 
 /// What is gathered before it goes to the disk.
 const WRITE_BYTES: usize = 1 << 20;
@@ -25,12 +25,12 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 pub async fn deliver<B: StoredBody>(
     folder: &Path,
     host: &str,
-    message: &Message,
+    message: &OutgoingMessage,
     recipient: &Recipient,
     body: B,
-) -> Outcome {
+) -> DeliveryOutcome {
     match write(folder, host, message, recipient, body).await {
-        Ok(()) => Outcome { status: Status(2, 1, 5), ..Outcome::delivered("delivered to the Maildir") },
+        Ok(()) => DeliveryOutcome { status: Status(2, 1, 5), ..DeliveryOutcome::delivered("delivered to the Maildir") },
         Err(outcome) => outcome,
     }
 }
@@ -38,16 +38,16 @@ pub async fn deliver<B: StoredBody>(
 async fn write<B: StoredBody>(
     folder: &Path,
     host: &str,
-    message: &Message,
+    message: &OutgoingMessage,
     recipient: &Recipient,
     mut body: B,
-) -> Result<(), Outcome> {
+) -> Result<(), DeliveryOutcome> {
     let maildir = folder.join(folder_name(recipient.to.mailbox.as_str())).join("Maildir");
     let name = file_name(host, message, recipient);
     let mut file = blocking(move || Unfinished::create(maildir, name)).await?;
     let mut text = trace_headers(message, recipient);
     let mut line_ends = LineEnds::default();
-    while let Some(piece) = body.next().await.map_err(Outcome::from)? {
+    while let Some(piece) = body.next().await.map_err(DeliveryOutcome::from)? {
         line_ends.convert(&piece, &mut text);
         if text.len() >= WRITE_BYTES {
             let full = std::mem::take(&mut text);
@@ -58,17 +58,21 @@ async fn write<B: StoredBody>(
     blocking(move || file.write(&text)?.finish()).await
 }
 
-fn trace_headers(message: &Message, recipient: &Recipient) -> Vec<u8> {
+fn trace_headers(message: &OutgoingMessage, recipient: &Recipient) -> Vec<u8> {
     let sender = message.sender.mailbox.as_ref().map(ToString::to_string).unwrap_or_default();
     let added = message.added.replace("\r\n", "\n");
     format!("Return-Path: <{sender}>\nDelivered-To: {}\n{added}", recipient.to.mailbox).into_bytes()
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> Result<T, Outcome> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, DeliveryOutcome> {
     match tokio::task::spawn_blocking(work).await {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(Outcome::temporary(status(&error), &format!("the Maildir cannot be written: {error}"))),
-        Err(_) => Err(Outcome::temporary(Status(4, 3, 0), "the server is ending")),
+        Ok(Err(error)) => {
+            Err(DeliveryOutcome::temporary(status(&error), &format!("the Maildir cannot be written: {error}")))
+        }
+        Err(_) => Err(DeliveryOutcome::temporary(Status(4, 3, 0), "the server is ending")),
     }
 }
 
@@ -158,7 +162,7 @@ pub fn folder_name(address: &str) -> String {
 }
 
 /// A name that no other delivery has, now or later, on this machine or another.
-fn file_name(host: &str, message: &Message, recipient: &Recipient) -> String {
+fn file_name(host: &str, message: &OutgoingMessage, recipient: &Recipient) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let host: String =
         host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '_' }).collect();

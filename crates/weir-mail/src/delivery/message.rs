@@ -2,7 +2,7 @@
 //!
 //! Recipients carry the place that they had when the message was accepted, so progress can be written down and read
 //! back although only some of them are handed to delivery at a time (the others wait in the throttle). Memory: about
-//! 150 octets and 80 per recipient, besides the addresses. [`Message::to_bytes`] gives the form that is stored in the spool.
+//! 150 octets and 80 per recipient, besides the addresses. [`OutgoingMessage::to_bytes`] gives the form that is stored in the spool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use weir_smtp::client::command;
 
 /// Everything but the body.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Message {
+pub struct OutgoingMessage {
     /// Its name in the spool.
     pub id: MessageId,
     /// Whose turn it takes: the login, or the client address, or empty for our own mail.
@@ -31,7 +31,7 @@ pub struct Message {
     pub accepted_at: Instant,
     /// Whether it is to be signed (mail of our own users is, relayed mail of others is not).
     pub sign: bool,
-    /// Header lines with CR LF that go before the body. Kept by whoever added them, not by [`Message::to_bytes`].
+    /// Header lines with CR LF that go before the body. Kept by whoever added them, not by [`OutgoingMessage::to_bytes`].
     pub added: Arc<str>,
     /// Whether it goes back to the server that had it checked, whoever the recipients are.
     pub hand_back: bool,
@@ -50,7 +50,7 @@ pub struct Recipient {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Job {
     /// The message with the recipients that are left.
-    pub message: Message,
+    pub message: OutgoingMessage,
     /// Those of them that have been tried, by index.
     pub deferred: BTreeMap<u32, Deferral>,
     /// Whether the sender has been told of the delay.
@@ -78,13 +78,13 @@ impl Job {
     }
 }
 
-impl From<Message> for Job {
-    fn from(message: Message) -> Job {
+impl From<OutgoingMessage> for Job {
+    fn from(message: OutgoingMessage) -> Job {
         Job { message, deferred: BTreeMap::new(), warned: false }
     }
 }
 
-impl Message {
+impl OutgoingMessage {
     /// Whether bounces can be sent to its sender.
     pub fn has_sender(&self) -> bool {
         self.sender.mailbox.is_some()
@@ -104,8 +104,8 @@ impl Message {
         out
     }
 
-    /// Reads what [`Message::to_bytes`] wrote.
-    pub fn from_bytes(id: MessageId, bytes: &[u8]) -> Option<Message> {
+    /// Reads what [`OutgoingMessage::to_bytes`] wrote.
+    pub fn from_bytes(id: MessageId, bytes: &[u8]) -> Option<OutgoingMessage> {
         let mut lines = std::str::from_utf8(bytes).ok()?.split('\n');
         let head = lines.next()?.strip_prefix("weir 1 ")?;
         let mut numbers = head.split(' ').map(|word| word.parse::<u64>().ok());
@@ -114,7 +114,17 @@ impl Message {
         let owner = lines.next()?.into();
         let sender = MailFrom::parse(lines.next()?).ok()?;
         let recipients = lines.map(|line| parse_recipient(line, sender.smtputf8)).collect::<Option<_>>()?;
-        Some(Message { id, owner, sender, recipients, size_bytes, accepted_at, sign, added: "".into(), hand_back })
+        Some(OutgoingMessage {
+            id,
+            owner,
+            sender,
+            recipients,
+            size_bytes,
+            accepted_at,
+            sign,
+            added: "".into(),
+            hand_back,
+        })
     }
 }
 
@@ -134,7 +144,7 @@ mod tests {
         let recipients = ["<ü@d> NOTIFY=SUCCESS,DELAY ORCPT=utf-8;ü@d", "<e@[192.0.2.1]> NOTIFY=NEVER", "<postmaster>"];
         let recipients = recipients.iter().zip([3, 4, 9]);
         let recipients = recipients.map(|(text, index)| Recipient { index, to: RcptTo::parse(text, true).unwrap() });
-        let message = Message {
+        let message = OutgoingMessage {
             id,
             owner: "ann".into(),
             sender,
@@ -145,15 +155,15 @@ mod tests {
             added: "".into(),
             hand_back: false,
         };
-        assert_eq!(Message::from_bytes(id, &message.to_bytes()), Some(message.clone()));
-        let plain = Message {
+        assert_eq!(OutgoingMessage::from_bytes(id, &message.to_bytes()), Some(message.clone()));
+        let plain = OutgoingMessage {
             sender: MailFrom::default(),
             recipients: Box::default(),
             sign: false,
             hand_back: true,
             ..message
         };
-        assert_eq!(Message::from_bytes(id, &plain.to_bytes()), Some(plain));
+        assert_eq!(OutgoingMessage::from_bytes(id, &plain.to_bytes()), Some(plain));
     }
 
     #[test]
@@ -167,7 +177,7 @@ mod tests {
             b"weir 1 1 1 1\na\n<>\nx <a@b>",
             b"\xff",
         ] {
-            assert_eq!(Message::from_bytes(id, bytes), None);
+            assert_eq!(OutgoingMessage::from_bytes(id, bytes), None);
         }
     }
 }

@@ -31,7 +31,7 @@ pub mod window;
 mod worker;
 
 pub use self::delivery_settings::{DeliverySettings, Way};
-pub use self::route_rule::{DomainRule, RouteRule, RuleWay, Server};
+pub use self::route_rule::{DomainRule, MailServer, RouteRule, RuleWay};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl<L: Ledger> Delivery<L> {
         let resolver = MailResolver::new(&settings.dns, settings.ourselves)?;
         let tls = ClientTls::new(settings.roots.as_deref())?;
         let transport = Transport::new(settings.routes, resolver, tls, settings.hostname, settings.keyring);
-        let pool = Pool::new(settings.queue, settings.keep, settings.reports, transport, ledger, clock);
+        let pool = Pool::new(settings.queue, settings.keep, settings.reports, transport, ledger, clock, worker::start);
         let pool = Arc::new(pool);
         pool.spawn(supervision::watched("delivery", timer::run(Arc::clone(&pool))));
         Ok(Delivery { pool })

@@ -22,7 +22,6 @@ use super::queue::{Assignment, Queue, QueueSettings, Selection, Settlement};
 use super::route::Target;
 use super::settings::Keep;
 use super::transport::Transport;
-use super::worker;
 use weir_foundation::clock::Clock;
 
 /// Everything that the workers and the timer share.
@@ -33,6 +32,8 @@ pub(super) struct Pool<L> {
     pub(super) transport: Transport,
     pub(super) ledger: L,
     clock: Clock,
+    /// Starts a worker with its first assignment. The worker knows the pool, so the pool is told how one is started.
+    start_worker: fn(&Arc<Pool<L>>, Assignment),
     /// Wakes the timer.
     pub(super) wake_timer: Notify,
     tasks: Mutex<JoinSet<()>>,
@@ -77,6 +78,7 @@ impl<L: Ledger> Pool<L> {
         transport: Transport,
         ledger: L,
         clock: Clock,
+        start_worker: fn(&Arc<Pool<L>>, Assignment),
     ) -> Pool<L> {
         let state = State {
             queue: Queue::new(queue),
@@ -95,6 +97,7 @@ impl<L: Ledger> Pool<L> {
             transport,
             ledger,
             clock,
+            start_worker,
             wake_timer: Notify::new(),
             tasks: Mutex::new(JoinSet::new()),
             runtime: Handle::current(),
@@ -153,7 +156,7 @@ impl<L: Ledger> Pool<L> {
             if own.is_none() && mine == Some(&assignment.target) {
                 own = Some(assignment);
             } else if let Err(assignment) = state.call(assignment) {
-                self.spawn(worker::run(Arc::clone(self), assignment));
+                (self.start_worker)(self, assignment);
             }
         }
         let news = state.waits_for_ledger && !waited;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use weir_core::time::Instant;
 
 use super::ledger::Progress;
-use super::message::{Deferral, Job, Message};
+use super::message::{Deferral, Job, OutgoingMessage};
 
 /// Indices in one mark; a mark has at most 64 KiB.
 const INDICES_MAX: usize = 8000;
@@ -51,7 +51,7 @@ impl Progress {
 
 impl Job {
     /// The message as its marks left it; nothing if no recipient is left.
-    pub fn resumed<'a>(message: Message, marks: impl Iterator<Item = &'a [u8]>) -> Option<Job> {
+    pub fn resumed<'a>(message: OutgoingMessage, marks: impl Iterator<Item = &'a [u8]>) -> Option<Job> {
         let mut job = Job::from(message);
         let mut done = BTreeSet::new();
         for progress in marks.filter_map(Progress::from_mark) {
@@ -89,9 +89,9 @@ mod tests {
     use crate::delivery::message::Recipient;
     use weir_smtp::envelope::{MailFrom, RcptTo};
 
-    fn message(count: u32) -> Message {
+    fn message(count: u32) -> OutgoingMessage {
         let to = RcptTo::parse("<a@b>", false).unwrap();
-        Message {
+        OutgoingMessage {
             id: "0dh3k9w2m1c8t0qzx4pn".parse().unwrap(),
             owner: "ann".into(),
             sender: MailFrom::default(),

@@ -9,6 +9,7 @@
 //! still to be told. Nothing counts as failed for good before the report of it is safe.
 
 mod due_tasks;
+mod figures;
 mod job;
 mod listing;
 #[cfg(test)]
@@ -23,9 +24,9 @@ use weir_core::time::Instant;
 use weir_store::spool::MessageId;
 
 use self::due_tasks::Todo;
-use self::job::{Entry, ParcelList};
+use self::job::{ParcelList, QueuedMessage};
 use super::ledger::Progress;
-use super::message::{Deferral, Job, Message, Recipient};
+use super::message::{Deferral, Job, OutgoingMessage, Recipient};
 use super::names::Names;
 use super::retry::RetrySchedule;
 use super::route::Target;
@@ -33,10 +34,11 @@ use super::scheduler::{DestinationId, ParcelId, Scheduler, SenderId, Then};
 use super::slots::{Slot, Slots};
 use super::window::{Feedback, WindowBounds};
 use weir_settings::settings;
-use weir_smtp::outcome::{Fate, Outcome, Status};
+use weir_smtp::outcome::{DeliveryOutcome, Fate, Status};
 
-pub use due_tasks::{Action, DueTask, Report, ReportKind, Reported};
-pub use listing::{DestinationStats, Listed, ListedRecipient, Listing, QueueStats, Selection, Totals};
+pub use due_tasks::{Action, DueTask, ReportKind, Reported, SenderReport};
+pub use figures::{DestinationStats, QueueStats, Totals};
+pub use listing::{Listed, ListedRecipient, Listing, Selection};
 
 /// A failure is reported at the latest after this, even if other recipients of the message are still being tried.
 const GATHER: Duration = Duration::from_secs(60);
@@ -62,18 +64,18 @@ settings! {
 pub struct Queue {
     settings: QueueSettings,
     scheduler: Scheduler<Parcel>,
-    jobs: Slots<Entry>,
+    jobs: Slots<QueuedMessage>,
     senders: Names<str>,
     targets: Names<Target>,
     /// Why a destination could not be reached last.
-    troubles: HashMap<DestinationId, Arc<Outcome>>,
+    troubles: HashMap<DestinationId, Arc<DeliveryOutcome>>,
     alarms: BTreeSet<(Instant, Slot)>,
     due_tasks: VecDeque<Todo>,
     totals: Totals,
 }
 
 /// A stretch of a message's recipients that share a target.
-struct Part {
+struct TargetStretch {
     target: Target,
     first: u32,
     count: u32,
@@ -101,7 +103,7 @@ pub struct Assignment {
     /// The destination.
     pub target: Arc<Target>,
     /// The message.
-    pub message: Arc<Message>,
+    pub message: Arc<OutgoingMessage>,
     /// The places of the recipients to serve.
     pub places: Vec<usize>,
 }
@@ -110,7 +112,7 @@ pub struct Assignment {
 #[derive(Debug)]
 pub struct Attempt {
     /// One a recipient of the assignment, in order.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<DeliveryOutcome>,
     /// What it means for the destination.
     pub feedback: Feedback,
     /// The destination was not reached: the parcel keeps its place and the attempt does not count.
@@ -154,18 +156,19 @@ impl Queue {
             return Some(Settlement { id: job.message.id, progress: Vec::new(), finished: Some(Box::default()) });
         }
         let parts = split(&mut job.message, target, self.settings.recipients_max);
-        let deferral =
-            |part: &Part| job.deferral(job.message.recipients.get(stretch(part.first, part.count)).unwrap_or_default());
+        let deferral = |part: &TargetStretch| {
+            job.deferral(job.message.recipients.get(stretch(part.first, part.count)).unwrap_or_default())
+        };
         let deferrals: Vec<Deferral> = parts.iter().map(deferral).collect();
         let Job { mut message, warned, .. } = job;
         let (owner, sender) = self.senders.take(&message.owner);
         message.owner = owner;
-        let entry = Entry::new(message, warned);
+        let entry = QueuedMessage::new(message, warned);
         let accepted_at = entry.message.accepted_at;
         let slot = self.jobs.insert(entry);
         let mut parcels = ParcelList::default();
         for (part, Deferral { attempts, not_before }) in parts.into_iter().zip(deferrals) {
-            let Part { target, first, count } = part;
+            let TargetStretch { target, first, count } = part;
             let (target, number) = self.targets.take(&Arc::new(target));
             let destination = DestinationId(number);
             let parcel = Parcel { job: slot, first, count, attempts, target, destination };
@@ -351,14 +354,14 @@ fn stretch(first: u32, count: u32) -> Range<usize> {
 }
 
 /// Puts recipients of one destination side by side and cuts them into stretches of at most `most`.
-fn split(message: &mut Message, target: impl Fn(&Recipient) -> Target, most: usize) -> Vec<Part> {
+fn split(message: &mut OutgoingMessage, target: impl Fn(&Recipient) -> Target, most: usize) -> Vec<TargetStretch> {
     let mut tagged: Vec<_> = std::mem::take(&mut message.recipients).into_iter().map(|r| (target(&r), r)).collect();
     tagged.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<TargetStretch> = Vec::new();
     for (place, (target, _)) in tagged.iter().enumerate() {
         match parts.last_mut().filter(|last| last.target == *target && (last.count as usize) < most.max(1)) {
             Some(last) => last.count += 1,
-            None => parts.push(Part { target: target.clone(), first: place as u32, count: 1 }),
+            None => parts.push(TargetStretch { target: target.clone(), first: place as u32, count: 1 }),
         }
     }
     message.recipients = tagged.into_iter().map(|(_, recipient)| recipient).collect();

@@ -19,8 +19,8 @@ use hickory_resolver::{Resolver, TokioResolver};
 use weir_core::time::Instant;
 
 use super::failure_cache::FailureCache;
-use weir_smtp::client::approach::{Host, Place};
-use weir_smtp::outcome::{Outcome, Status};
+use weir_smtp::client::approach::{Host, ServerAddress};
+use weir_smtp::outcome::{DeliveryOutcome, Status};
 
 /// The most mail exchangers of a domain that are tried.
 const EXCHANGERS_MAX: usize = 5;
@@ -76,7 +76,7 @@ impl MailResolver {
     }
 
     /// The hosts for a domain, best first.
-    pub async fn exchangers(&self, domain: &str, now: Instant) -> Result<Vec<Host>, Outcome> {
+    pub async fn exchangers(&self, domain: &str, now: Instant) -> Result<Vec<Host>, DeliveryOutcome> {
         if let Some(address) = literal(domain) {
             return self.usable(vec![self.host(domain, address)]);
         }
@@ -85,7 +85,9 @@ impl MailResolver {
         }
         let found = match tokio::time::timeout(QUESTIONS_MAX, self.look_up(domain)).await {
             Ok(found) => found,
-            Err(_) => Err(Outcome::temporary(Status(4, 4, 3), &format!("the DNS takes too long over {domain}"))),
+            Err(_) => {
+                Err(DeliveryOutcome::temporary(Status(4, 4, 3), &format!("the DNS takes too long over {domain}")))
+            }
         };
         if let Err(outcome) = &found {
             self.failures.lock().unwrap_or_else(PoisonError::into_inner).add(domain, outcome, now);
@@ -94,22 +96,26 @@ impl MailResolver {
     }
 
     /// The addresses of a host by its name, for smarthosts: loops are the operator's own doing there.
-    pub async fn addresses(&self, name: &str, port: u16) -> Result<Vec<Host>, Outcome> {
-        let to_host =
-            |address| Host { name: name.into(), place: Place::Tcp(SocketAddr::new(address, port)), by_dns: false };
+    pub async fn addresses(&self, name: &str, port: u16) -> Result<Vec<Host>, DeliveryOutcome> {
+        let to_host = |address| Host {
+            name: name.into(),
+            place: ServerAddress::Tcp(SocketAddr::new(address, port)),
+            by_dns: false,
+        };
         if let Ok(address) = name.parse() {
             return Ok(vec![to_host(address)]);
         }
         match self.resolver.lookup_ip(name).await {
             Ok(found) => Ok(found.iter().take(HOSTS_MAX).map(to_host).collect()),
             // The operator named this host, so it is the operator who will mend it.
-            Err(error) => {
-                Err(Outcome::temporary(Status(4, 4, 3), &format!("the host {name} cannot be resolved: {error}")))
-            }
+            Err(error) => Err(DeliveryOutcome::temporary(
+                Status(4, 4, 3),
+                &format!("the host {name} cannot be resolved: {error}"),
+            )),
         }
     }
 
-    async fn look_up(&self, domain: &str) -> Result<Vec<Host>, Outcome> {
+    async fn look_up(&self, domain: &str) -> Result<Vec<Host>, DeliveryOutcome> {
         let name = absolute(domain)?;
         let exchangers = match self.resolver.mx_lookup(name).await {
             Ok(found) => {
@@ -126,25 +132,25 @@ impl MailResolver {
         }
         if exchangers.iter().any(|mx| mx.exchange.is_root()) {
             let text = format!("{domain} says that it takes no mail (null MX)");
-            return Err(Outcome::permanent(Status(5, 1, 10), &text));
+            return Err(DeliveryOutcome::permanent(Status(5, 1, 10), &text));
         }
         let exchangers: Vec<_> = exchangers.iter().map(|mx| (mx.preference, host_name(&mx.exchange))).collect();
         self.explicit(domain, exchangers).await
     }
 
     /// No MX: the domain is its own host.
-    async fn implicit(&self, domain: &str) -> Result<Vec<Host>, Outcome> {
+    async fn implicit(&self, domain: &str) -> Result<Vec<Host>, DeliveryOutcome> {
         match self.resolver.lookup_ip(absolute(domain)?).await {
             Ok(found) => self.usable(found.iter().map(|address| self.host(domain, address)).collect()),
             Err(error) if is_empty(&error) => {
                 let text = format!("{domain} has neither a mail exchanger nor an address");
-                Err(Outcome::permanent(Status(5, 4, 4), &text))
+                Err(DeliveryOutcome::permanent(Status(5, 4, 4), &text))
             }
             Err(error) => Err(failure(domain, &error)),
         }
     }
 
-    async fn explicit(&self, domain: &str, mut exchangers: Vec<(u16, String)>) -> Result<Vec<Host>, Outcome> {
+    async fn explicit(&self, domain: &str, mut exchangers: Vec<(u16, String)>) -> Result<Vec<Host>, DeliveryOutcome> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         exchangers.sort_by_cached_key(|(preference, name)| (*preference, self.random.hash_one((turn, name))));
         let ours = exchangers.iter().find(|(_, name)| self.is_our_name(name)).map(|(preference, _)| *preference);
@@ -166,18 +172,18 @@ impl MailResolver {
     }
 
     /// Of several failures a passing one counts: it may be mended.
-    fn worse(&self, before: Option<Outcome>, name: &str, error: &NetError) -> Outcome {
+    fn worse(&self, before: Option<DeliveryOutcome>, name: &str, error: &NetError) -> DeliveryOutcome {
         let permanent = is_empty(error) || error.is_nx_domain();
         let text = format!("the mail exchanger {name} cannot be resolved: {error}");
         match before {
             Some(before) if before.status.0 == 4 => before,
-            _ if permanent => Outcome::permanent(Status(5, 4, 4), &text),
-            _ => Outcome::temporary(Status(4, 4, 3), &text),
+            _ if permanent => DeliveryOutcome::permanent(Status(5, 4, 4), &text),
+            _ => DeliveryOutcome::temporary(Status(4, 4, 3), &text),
         }
     }
 
     /// Leaves out addresses that are ourselves or nobody.
-    fn usable(&self, hosts: Vec<Host>) -> Result<Vec<Host>, Outcome> {
+    fn usable(&self, hosts: Vec<Host>) -> Result<Vec<Host>, DeliveryOutcome> {
         let name = hosts.first().map(|host| host.name.clone());
         let hosts: Vec<_> = hosts.into_iter().filter(|host| !self.is_ourselves(host)).take(HOSTS_MAX).collect();
         if !hosts.is_empty() {
@@ -191,7 +197,7 @@ impl MailResolver {
     }
 
     fn is_ourselves(&self, host: &Host) -> bool {
-        let Place::Tcp(address) = &host.place else { return false };
+        let ServerAddress::Tcp(address) = &host.place else { return false };
         let ip = address.ip().to_canonical();
         let nowhere = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
         let own = self.ourselves.addresses.iter().any(|own| {
@@ -202,7 +208,11 @@ impl MailResolver {
     }
 
     fn host(&self, name: &str, address: IpAddr) -> Host {
-        Host { name: name.into(), place: Place::Tcp(SocketAddr::new(address, self.ourselves.port)), by_dns: true }
+        Host {
+            name: name.into(),
+            place: ServerAddress::Tcp(SocketAddr::new(address, self.ourselves.port)),
+            by_dns: true,
+        }
     }
 }
 
@@ -259,9 +269,9 @@ fn literal(domain: &str) -> Option<IpAddr> {
 }
 
 /// With the last dot, so that no search list applies.
-fn absolute(domain: &str) -> Result<Name, Outcome> {
+fn absolute(domain: &str) -> Result<Name, DeliveryOutcome> {
     let mut name = Name::from_utf8(domain)
-        .map_err(|_| Outcome::permanent(Status(5, 1, 2), &format!("{domain} cannot be a domain in the DNS")))?;
+        .map_err(|_| DeliveryOutcome::permanent(Status(5, 1, 2), &format!("{domain} cannot be a domain in the DNS")))?;
     name.set_fqdn(true);
     Ok(name)
 }
@@ -276,15 +286,18 @@ fn is_empty(error: &NetError) -> bool {
     matches!(error, NetError::Dns(DnsError::NoRecordsFound(none)) if none.response_code == ResponseCode::NoError)
 }
 
-fn failure(domain: &str, error: &NetError) -> Outcome {
+fn failure(domain: &str, error: &NetError) -> DeliveryOutcome {
     if error.is_nx_domain() {
-        return Outcome::permanent(Status(5, 1, 2), &format!("the domain {domain} does not exist"));
+        return DeliveryOutcome::permanent(Status(5, 1, 2), &format!("the domain {domain} does not exist"));
     }
-    Outcome::temporary(Status(4, 4, 3), &format!("the mail exchangers of {domain} cannot be found out: {error}"))
+    DeliveryOutcome::temporary(
+        Status(4, 4, 3),
+        &format!("the mail exchangers of {domain} cannot be found out: {error}"),
+    )
 }
 
-fn loops(domain: &str) -> Outcome {
-    Outcome::permanent(
+fn loops(domain: &str) -> DeliveryOutcome {
+    DeliveryOutcome::permanent(
         Status(5, 4, 6),
         &format!("the best mail exchanger of {domain} is this server: the mail would loop"),
     )

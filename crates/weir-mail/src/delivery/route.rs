@@ -32,7 +32,7 @@ pub struct Smarthost {
     /// The hosts.
     pub hosts: Vec<Endpoint>,
     /// How they are used.
-    pub order: Order,
+    pub order: HostOrder,
     /// How to go to them.
     pub approach: Approach,
 }
@@ -48,7 +48,7 @@ pub enum Endpoint {
 
 /// How several hosts are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Order {
+pub enum HostOrder {
     /// The first that answers.
     #[default]
     Failover,
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn destinations_have_names() {
         let hosts = vec![Endpoint::Host("mail.example".into(), 25), Endpoint::Host("::1".into(), 2525)];
-        let smarthost = Smarthost { hosts: hosts.clone(), order: Order::Failover, approach: Approach::default() };
+        let smarthost = Smarthost { hosts: hosts.clone(), order: HostOrder::Failover, approach: Approach::default() };
         let routes = Routes::new(Route::Smarthost(smarthost));
         assert_eq!(routes.name(&Target { route: 0, domain: "".into() }), "mail.example:25");
         assert_eq!(hosts[1].to_string(), "[::1]:2525");

@@ -6,22 +6,22 @@ use std::str::FromStr;
 use weir_settings::text_value;
 
 text_value!(
-    Server: "\"mail.example:25\"",
+    MailServer: "\"mail.example:25\"",
     RouteRule: "\"example.org mx\"",
     DomainRule: "\"example.org smtp:10.0.0.5:25\"",
 );
 
 /// A server by name or address with its port, or a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server(pub Endpoint);
+pub struct MailServer(pub Endpoint);
 
-impl FromStr for Server {
+impl FromStr for MailServer {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Server, String> {
+    fn from_str(text: &str) -> Result<MailServer, String> {
         let wrong = || format!("{text:?} is not a server: write \"mail.example:25\", \"[::1]:25\" or \"unix:/path\"");
         if let Some(path) = text.strip_prefix("unix:").filter(|path| path.starts_with('/')) {
-            return Ok(Server(Endpoint::Socket(path.into())));
+            return Ok(MailServer(Endpoint::Socket(path.into())));
         }
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
@@ -31,11 +31,11 @@ impl FromStr for Server {
         if !plain || (bare.contains(':') && bare == host) {
             return Err(wrong());
         }
-        Ok(Server(Endpoint::Host(bare.to_owned(), port)))
+        Ok(MailServer(Endpoint::Host(bare.to_owned(), port)))
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for MailServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Endpoint::Socket(path) => write!(f, "unix:{}", path.display()),
@@ -61,9 +61,9 @@ pub enum RuleWay {
     /// To the servers of the domain.
     Mx,
     /// To this server.
-    Smtp(Server),
+    Smtp(MailServer),
     /// To this LMTP server.
-    Lmtp(Server),
+    Lmtp(MailServer),
 }
 
 impl FromStr for RouteRule {
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn what_is_printed_parses_to_the_same() {
         for text in ["mail.example:25", "[2001:db8::1]:24", "unix:/run/lmtp", "192.0.2.1:2525"] {
-            assert_eq!(text.parse::<Server>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<MailServer>().unwrap().to_string(), text);
         }
         for text in ["example.org maildir", ".example.org mx", "a.b smtp:h:1", "a.b lmtp:unix:/x", "a.b lmtp:[::1]:24"]
         {
@@ -162,7 +162,7 @@ mod tests {
     fn nonsense_is_refused() {
         for text in ["", "mail.example", "mail.example:0", "mail.example:x", "::1:25", "unix:relative", "a b:25", ":25"]
         {
-            assert!(text.parse::<Server>().is_err(), "{text}");
+            assert!(text.parse::<MailServer>().is_err(), "{text}");
         }
         for text in
             ["", "example.org", "example.org pigeon", " mx", "a..b mx", "ann@x.org mx", "x.org smtp:", "x.org mx:y"]

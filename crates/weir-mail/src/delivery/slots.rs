@@ -15,14 +15,14 @@ pub struct Slot {
 /// The table.
 #[derive(Debug)]
 pub struct Slots<T> {
-    entries: Vec<Entry<T>>,
+    entries: Vec<SlotEntry<T>>,
     free: Vec<u32>,
     /// The generation that new places begin with.
     first: u32,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct SlotEntry<T> {
     generation: u32,
     value: Option<T>,
 }
@@ -42,7 +42,7 @@ impl<T> Slots<T> {
             entry.value = Some(value);
             return Slot { place, generation: entry.generation };
         }
-        self.entries.push(Entry { generation: self.first, value: Some(value) });
+        self.entries.push(SlotEntry { generation: self.first, value: Some(value) });
         // Four thousand million entries do not fit into any memory that we know.
         Slot { place: (self.entries.len() - 1) as u32, generation: self.first }
     }

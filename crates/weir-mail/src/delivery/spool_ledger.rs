@@ -9,16 +9,16 @@ use weir_store::spool::{Body, MessageId, Piece, Spool, SpoolError};
 use weir_smtp::client::content::BodySource;
 
 use super::ledger::{Ledger, LedgerError, OwnMail, Progress};
-use super::message::{Job, Message};
+use super::message::{Job, OutgoingMessage};
 
 /// More progress than this is never lost to a kill, however long the disk stands still.
 const UNWRITTEN_MAX: usize = 256;
 
 /// How an envelope stands in the spool.
-type WriteEnvelope = dyn Fn(&Message) -> Vec<u8> + Send + Sync;
+type WriteEnvelope = dyn Fn(&OutgoingMessage) -> Vec<u8> + Send + Sync;
 
 /// Takes over a report that is in the spool, because its owner caused it; does not wait.
-type Charge = dyn Fn(&Message) + Send + Sync;
+type Charge = dyn Fn(&OutgoingMessage) + Send + Sync;
 
 /// The spool as the ledger of delivery. Cheap to clone.
 #[derive(Clone)]
@@ -29,18 +29,21 @@ pub struct SpoolLedger {
 }
 
 impl SpoolLedger {
-    /// A ledger whose own mail has its envelope written as [`Message::to_bytes`].
+    /// A ledger whose own mail has its envelope written as [`OutgoingMessage::to_bytes`].
     pub fn new(spool: Spool) -> SpoolLedger {
-        SpoolLedger::with_envelopes(spool, Message::to_bytes)
+        SpoolLedger::with_envelopes(spool, OutgoingMessage::to_bytes)
     }
 
     /// A ledger whose own mail has its envelope written this way.
-    pub fn with_envelopes(spool: Spool, write: impl Fn(&Message) -> Vec<u8> + Send + Sync + 'static) -> SpoolLedger {
+    pub fn with_envelopes(
+        spool: Spool,
+        write: impl Fn(&OutgoingMessage) -> Vec<u8> + Send + Sync + 'static,
+    ) -> SpoolLedger {
         SpoolLedger { spool, write: Arc::new(write), charge: Arc::default() }
     }
 
     /// From now on reports with an owner are the owner's mail, and `charge` takes them over.
-    pub fn charge_reports(&self, charge: impl Fn(&Message) + Send + Sync + 'static) {
+    pub fn charge_reports(&self, charge: impl Fn(&OutgoingMessage) + Send + Sync + 'static) {
         let _ = self.charge.set(Box::new(charge));
     }
 }
@@ -72,7 +75,7 @@ impl Ledger for SpoolLedger {
         let mut draft = self.spool.draft()?;
         draft.write(&mail.text).await?;
         let charge = self.charge.get().filter(|_| !mail.envelope.owner.is_empty());
-        let mut message = Message { id: draft.id(), ..mail.envelope };
+        let mut message = OutgoingMessage { id: draft.id(), ..mail.envelope };
         message.size_bytes = mail.text.len() as u64;
         if charge.is_none() {
             message.owner = "".into();
@@ -128,7 +131,7 @@ mod tests {
 
     fn report(owner: &str) -> OwnMail {
         let to = RcptTo::parse("<victim@elsewhere.example>", false).unwrap();
-        let envelope = Message {
+        let envelope = OutgoingMessage {
             id: "0dh3k9w2m1c8t0qzx4pn".parse().unwrap(),
             owner: owner.into(),
             sender: MailFrom::default(),
@@ -154,7 +157,7 @@ mod tests {
         ledger.charge_reports(move |message| taken.lock().unwrap().push((message.id, message.owner.to_string())));
         assert_eq!(ledger.post(report("ann")).await.unwrap(), None);
         let (id, owner) = charged.lock().unwrap()[0].clone();
-        let written = Message::from_bytes(id, &spool.envelope(id).await.unwrap()).unwrap();
+        let written = OutgoingMessage::from_bytes(id, &spool.envelope(id).await.unwrap()).unwrap();
         assert_eq!((owner.as_str(), &*written.owner), ("ann", "ann"));
         assert!(ledger.post(report("")).await.unwrap().is_some(), "mail from outside is nobody's");
     }

@@ -9,7 +9,7 @@ use weir_store::diary::DiaryLine;
 use super::dsn::{Returned, compose};
 use super::ledger::{Ledger, LedgerError};
 use super::pool::Pool;
-use super::queue::{DueTask, Report, Settlement};
+use super::queue::{DueTask, SenderReport, Settlement};
 
 /// Reports that are written at once.
 const REPORTS_MAX: usize = 8;
@@ -70,7 +70,7 @@ fn nap<L: Ledger>(pool: &Pool<L>, slot: bool) -> Duration {
 }
 
 /// Tells a sender what happened, and writes down that it was told.
-async fn tell<L: Ledger>(pool: &Arc<Pool<L>>, report: &Report) {
+async fn tell<L: Ledger>(pool: &Arc<Pool<L>>, report: &SenderReport) {
     let posted = post(pool, report).await;
     if let Err(error) = &posted {
         tracing::error!(message = %report.message.id, %error, "a report to the sender could not be made; it is tried again");
@@ -80,7 +80,7 @@ async fn tell<L: Ledger>(pool: &Arc<Pool<L>>, report: &Report) {
     settlement.iter().for_each(|settlement| pool.write_down(settlement));
 }
 
-async fn post<L: Ledger>(pool: &Arc<Pool<L>>, report: &Report) -> Result<(), LedgerError> {
+async fn post<L: Ledger>(pool: &Arc<Pool<L>>, report: &SenderReport) -> Result<(), LedgerError> {
     let body = pool.ledger.body(report.message.id);
     let returned = Returned::read(report, &pool.reports, body).await;
     let Some(mail) = compose(report, &pool.reports, &returned, pool.now()) else { return Ok(()) };

@@ -11,19 +11,19 @@ use weir_core::time::Instant;
 
 use super::ledger::{Ledger, LedgerError, StoredBody};
 use super::maildir;
-use super::message::{Message, Recipient};
+use super::message::{OutgoingMessage, Recipient};
 use super::queue::{Assignment, Attempt};
 use super::resolver::MailResolver;
-use super::route::{Endpoint, Order, Route, Routes, Smarthost, Target};
+use super::route::{Endpoint, HostOrder, Route, Routes, Smarthost, Target};
 use super::window::Feedback;
-use weir_smtp::client::approach::{Approach, Host, Place};
-use weir_smtp::client::content::{BodySource, Content, Parts, look_through};
+use weir_smtp::client::approach::{Approach, Host, ServerAddress};
+use weir_smtp::client::content::{BodySource, Content, ContentParts, look_through};
 use weir_smtp::client::fitness::{Octets, Plan, unfit_recipient};
 use weir_smtp::client::session::{OpenError, OpenFault, Parcel, Session};
 use weir_smtp::client::tls::{ClientTls, TlsLevel};
 use weir_smtp::dkim::{Keyring, Signing};
 use weir_smtp::envelope::RcptTo;
-use weir_smtp::outcome::{Fate, Outcome, Status};
+use weir_smtp::outcome::{DeliveryOutcome, Fate, Status};
 
 /// Carries assignments out.
 #[derive(Debug)]
@@ -61,14 +61,14 @@ impl Transport {
 
     /// Asks the next server whether it takes mail for this recipient: its word (delivered or permanent), or why it cannot
     /// be asked. A folder here takes everything.
-    pub async fn would_take(&self, recipient: &Recipient, now: Instant) -> Result<Outcome, Outcome> {
+    pub async fn would_take(&self, recipient: &Recipient, now: Instant) -> Result<DeliveryOutcome, DeliveryOutcome> {
         let target = self.routes.target(recipient);
         let approach = match self.routes.route(&target) {
-            Some(Route::Maildir(_)) => return Ok(Outcome::delivered("a folder here")),
-            Some(Route::Refuse(text)) => return Ok(Outcome::permanent(Status(5, 7, 1), text)),
+            Some(Route::Maildir(_)) => return Ok(DeliveryOutcome::delivered("a folder here")),
+            Some(Route::Refuse(text)) => return Ok(DeliveryOutcome::permanent(Status(5, 7, 1), text)),
             Some(Route::Mx(approach)) => approach,
             Some(Route::Smarthost(to) | Route::Lmtp(to)) => &to.approach,
-            None => return Ok(Outcome::permanent(Status(5, 3, 5), "no route leads there")),
+            None => return Ok(DeliveryOutcome::permanent(Status(5, 3, 5), "no route leads there")),
         };
         let mut session = self.open(&target, approach, now).await?;
         let said = session.would_take(&recipient.to).await;
@@ -86,12 +86,14 @@ impl Transport {
     ) -> Attempt {
         match self.routes.route(&work.target) {
             Some(Route::Maildir(folder)) => self.to_maildirs(folder, work, ledger).await,
-            Some(Route::Refuse(text)) => all(work, Outcome::permanent(Status(5, 7, 1), text), Feedback::Reached),
+            Some(Route::Refuse(text)) => {
+                all(work, DeliveryOutcome::permanent(Status(5, 7, 1), text), Feedback::Reached)
+            }
             Some(Route::Mx(approach)) => self.over_the_wire(work, approach, kept, ledger, now).await,
             Some(Route::Smarthost(to) | Route::Lmtp(to)) => {
                 self.over_the_wire(work, &to.approach, kept, ledger, now).await
             }
-            None => all(work, Outcome::permanent(Status(5, 3, 5), "no route leads there"), Feedback::Reached),
+            None => all(work, DeliveryOutcome::permanent(Status(5, 3, 5), "no route leads there"), Feedback::Reached),
         }
     }
 
@@ -123,7 +125,7 @@ impl Transport {
             Ok(session) => {
                 let attempt = self.with_session(work, session, kept, ledger, now).await;
                 attempt.unwrap_or_else(|| {
-                    all(work, Outcome::temporary(Status(4, 4, 2), "the server hung up"), Feedback::Lost)
+                    all(work, DeliveryOutcome::temporary(Status(4, 4, 2), "the server hung up"), Feedback::Lost)
                 })
             }
             Err(outcome) if outcome.fate == Fate::Permanent => all(work, outcome, Feedback::Reached),
@@ -144,7 +146,7 @@ impl Transport {
         let peer = Arc::clone(session.peer());
         let recipients: Vec<&RcptTo> =
             work.places.iter().filter_map(|place| work.message.recipients.get(*place)).map(|one| &one.to).collect();
-        let mut outcomes: Vec<Option<Outcome>> =
+        let mut outcomes: Vec<Option<DeliveryOutcome>> =
             recipients.iter().map(|to| unfit_recipient(&to.mailbox, offered, &peer)).collect();
         let fit: Vec<&RcptTo> =
             recipients.iter().zip(&outcomes).filter(|(_, unfit)| unfit.is_none()).map(|(to, _)| *to).collect();
@@ -169,7 +171,7 @@ impl Transport {
                 }
             }
         }
-        let lost = || Outcome::temporary(Status(4, 5, 0), "no answer");
+        let lost = || DeliveryOutcome::temporary(Status(4, 5, 0), "no answer");
         let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect();
         let arrived = matches!(self.routes.route(&work.target), Some(Route::Lmtp(_)));
         Some(Attempt { outcomes, feedback, untried: false, reports_itself: offered.dsn, arrived })
@@ -178,12 +180,12 @@ impl Transport {
     /// The text as it will be sent in this session, and how it is declared.
     async fn prepare<L: Ledger>(
         &self,
-        message: &Message,
+        message: &OutgoingMessage,
         session: &Session,
         ledger: &L,
         now: Instant,
-    ) -> Result<(Plan, Content<L::Body>), Outcome> {
-        let content = self.content(message, ledger, now).await.map_err(Outcome::from)?;
+    ) -> Result<(Plan, Content<L::Body>), DeliveryOutcome> {
+        let content = self.content(message, ledger, now).await.map_err(DeliveryOutcome::from)?;
         let size = match &content {
             Content::Whole(parts) => parts.length() as u64,
             Content::Stream { added, .. } => message.size_bytes + *added as u64,
@@ -193,8 +195,8 @@ impl Transport {
             let octets = match &content {
                 Content::Whole(parts) => Octets::of(&parts.body),
                 Content::Stream { .. } => {
-                    let body = ledger.body(message.id).map_err(Outcome::from)?;
-                    look_through(body).await.map_err(Outcome::from)?
+                    let body = ledger.body(message.id).map_err(DeliveryOutcome::from)?;
+                    look_through(body).await.map_err(DeliveryOutcome::from)?
                 }
             };
             let octets = Octets { header_eight_bit: octets.header_eight_bit || !message.added.is_ascii(), ..octets };
@@ -205,7 +207,7 @@ impl Transport {
 
     async fn content<L: Ledger>(
         &self,
-        message: &Message,
+        message: &OutgoingMessage,
         ledger: &L,
         now: Instant,
     ) -> Result<Content<L::Body>, LedgerError> {
@@ -229,7 +231,7 @@ impl Transport {
         }
         added.extend_from_slice(message.added.as_bytes());
         if whole {
-            return Ok(Content::Whole(Parts { added: added.into(), body: first }));
+            return Ok(Content::Whole(ContentParts { added: added.into(), body: first }));
         }
         let length = added.len();
         added.extend_from_slice(&first);
@@ -237,9 +239,9 @@ impl Transport {
     }
 
     /// A session with the first host that gives one.
-    async fn open(&self, target: &Target, approach: &Approach, now: Instant) -> Result<Session, Outcome> {
+    async fn open(&self, target: &Target, approach: &Approach, now: Instant) -> Result<Session, DeliveryOutcome> {
         let hosts = self.hosts(target, now).await?;
-        let mut last = Outcome::temporary(Status(4, 4, 4), "there is no host to go to");
+        let mut last = DeliveryOutcome::temporary(Status(4, 4, 4), "there is no host to go to");
         for host in &hosts {
             match self.open_one(host, approach).await {
                 Ok(session) => {
@@ -279,19 +281,19 @@ impl Transport {
         }
     }
 
-    async fn hosts(&self, target: &Target, now: Instant) -> Result<Vec<Host>, Outcome> {
+    async fn hosts(&self, target: &Target, now: Instant) -> Result<Vec<Host>, DeliveryOutcome> {
         match self.routes.route(target) {
             Some(Route::Smarthost(smarthost) | Route::Lmtp(smarthost)) => self.smarthosts(smarthost).await,
             _ => self.resolver.exchangers(&target.domain, now).await,
         }
     }
 
-    async fn smarthosts(&self, smarthost: &Smarthost) -> Result<Vec<Host>, Outcome> {
+    async fn smarthosts(&self, smarthost: &Smarthost) -> Result<Vec<Host>, DeliveryOutcome> {
         let turn = match smarthost.order {
-            Order::Failover => 0,
-            Order::RoundRobin => self.turn.fetch_add(1, Ordering::Relaxed),
+            HostOrder::Failover => 0,
+            HostOrder::RoundRobin => self.turn.fetch_add(1, Ordering::Relaxed),
         };
-        let (mut hosts, mut last) = (Vec::new(), Outcome::temporary(Status(4, 3, 5), "no smarthost is set"));
+        let (mut hosts, mut last) = (Vec::new(), DeliveryOutcome::temporary(Status(4, 3, 5), "no smarthost is set"));
         let count = smarthost.hosts.len();
         for place in 0..count {
             match smarthost.hosts.get((place + turn) % count) {
@@ -301,7 +303,7 @@ impl Transport {
                 },
                 Some(Endpoint::Socket(path)) => {
                     let name = path.display().to_string().into();
-                    hosts.push(Host { name, place: Place::Unix(path.clone()), by_dns: false });
+                    hosts.push(Host { name, place: ServerAddress::Unix(path.clone()), by_dns: false });
                 }
                 None => {}
             }
@@ -318,7 +320,7 @@ async fn hash_rest<B: StoredBody>(body: &mut B, signing: &mut Signing) -> Result
 }
 
 /// The same outcome for everybody.
-fn all(work: &Assignment, outcome: Outcome, feedback: Feedback) -> Attempt {
+fn all(work: &Assignment, outcome: DeliveryOutcome, feedback: Feedback) -> Attempt {
     let outcomes = vec![outcome; work.places.len()];
     Attempt { outcomes, feedback, untried: false, reports_itself: false, arrived: false }
 }

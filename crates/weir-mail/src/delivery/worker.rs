@@ -10,14 +10,19 @@ use super::pool::{Pool, Seat};
 use super::queue::{Assignment, Attempt};
 use super::window::Feedback;
 use weir_smtp::client::session::Session;
-use weir_smtp::outcome::{Fate, Outcome, Status};
+use weir_smtp::outcome::{DeliveryOutcome, Fate, Status};
 use weir_store::diary::DiaryLine;
 
 /// Recipients of one delivery that the diary hears of.
 const NOTED_MAX: usize = 50;
 
+/// Starts a worker as a task of the pool.
+pub(super) fn start<L: Ledger>(pool: &Arc<Pool<L>>, first: Assignment) {
+    pool.spawn(run(Arc::clone(pool), first));
+}
+
 /// Works until there is nothing left to do for its destination.
-pub(super) async fn run<L: Ledger>(pool: Arc<Pool<L>>, first: Assignment) {
+async fn run<L: Ledger>(pool: Arc<Pool<L>>, first: Assignment) {
     let mut session = None;
     let mut next = Some(first);
     while let Some(assignment) = next.take() {
@@ -27,9 +32,9 @@ pub(super) async fn run<L: Ledger>(pool: Arc<Pool<L>>, first: Assignment) {
         note(&pool.ledger, assignment, &attempt);
         retire(&pool, &mut session).await;
         next = match hand.settle(&attempt, session.is_some()) {
-            Order::Next(assignment) => Some(assignment),
-            Order::Park(seat) => wait(&pool, seat, &mut session).await,
-            Order::Leave => None,
+            NextStep::Next(assignment) => Some(assignment),
+            NextStep::Park(seat) => wait(&pool, seat, &mut session).await,
+            NextStep::Leave => None,
         };
     }
     if let Some(session) = session {
@@ -68,7 +73,7 @@ async fn wait<L: Ledger>(pool: &Pool<L>, mut seat: Seat, session: &mut Option<Se
 }
 
 /// What a worker does next.
-enum Order {
+enum NextStep {
     Next(Assignment),
     Park(Seat),
     Leave,
@@ -82,10 +87,10 @@ struct InHand<'a, L: Ledger> {
 
 impl<L: Ledger> InHand<'_, L> {
     /// Settles it, writes down what came of it, and finds out what is next.
-    fn settle(mut self, attempt: &Attempt, has_session: bool) -> Order {
+    fn settle(mut self, attempt: &Attempt, has_session: bool) -> NextStep {
         match self.assignment.take() {
             Some(assignment) => settle(self.pool, &assignment, attempt, has_session),
-            None => Order::Leave,
+            None => NextStep::Leave,
         }
     }
 }
@@ -96,7 +101,7 @@ impl<L: Ledger> Drop for InHand<'_, L> {
         if let Some(assignment) = self.assignment.take()
             && !self.pool.is_stopping()
         {
-            let outcome = Outcome::temporary(Status(4, 3, 0), "the delivery was broken off");
+            let outcome = DeliveryOutcome::temporary(Status(4, 3, 0), "the delivery was broken off");
             let outcomes = vec![outcome; assignment.places.len()];
             let attempt =
                 Attempt { outcomes, feedback: Feedback::Lost, untried: false, reports_itself: false, arrived: false };
@@ -105,15 +110,15 @@ impl<L: Ledger> Drop for InHand<'_, L> {
     }
 }
 
-fn settle<L: Ledger>(pool: &Arc<Pool<L>>, assignment: &Assignment, attempt: &Attempt, has_session: bool) -> Order {
+fn settle<L: Ledger>(pool: &Arc<Pool<L>>, assignment: &Assignment, attempt: &Attempt, has_session: bool) -> NextStep {
     let now = pool.now();
     let (settlement, order) = {
         let mut state = pool.state();
         let settlement = state.queue.settle(assignment.parcel, attempt, now);
         let order = match pool.hand_out(&mut state, now, Some(&assignment.target)) {
-            Some(next) => Order::Next(next),
-            None if has_session => pool.park(&mut state, &assignment.target).map_or(Order::Leave, Order::Park),
-            None => Order::Leave,
+            Some(next) => NextStep::Next(next),
+            None if has_session => pool.park(&mut state, &assignment.target).map_or(NextStep::Leave, NextStep::Park),
+            None => NextStep::Leave,
         };
         (settlement, order)
     };

@@ -4,7 +4,7 @@
 
 use crate::operations::{Backend, Vital};
 use crate::queue::{Queue, QueueList, QueueSelection};
-use weir_foundation::{Answer, OperationError};
+use weir_foundation::{OperationError, OperationFuture};
 use weir_store::spool::Spool;
 
 /// Stands where a mail gate would.
@@ -35,7 +35,7 @@ impl Backend for Absent {
         false
     }
 
-    fn spool(&self) -> Answer<'_, Spool> {
+    fn spool(&self) -> OperationFuture<'_, Spool> {
         Box::pin(async { Err(absent()) })
     }
 
@@ -45,15 +45,15 @@ impl Backend for Absent {
 }
 
 impl Queue for Absent {
-    fn list<'a>(&'a self, _: &'a QueueSelection, _: usize) -> Answer<'a, QueueList> {
+    fn list<'a>(&'a self, _: &'a QueueSelection, _: usize) -> OperationFuture<'a, QueueList> {
         Box::pin(async { Err(absent()) })
     }
 
-    fn retry<'a>(&'a self, _: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+    fn retry<'a>(&'a self, _: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         Box::pin(async { Err(absent()) })
     }
 
-    fn delete<'a>(&'a self, _: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+    fn delete<'a>(&'a self, _: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         Box::pin(async { Err(absent()) })
     }
 }

@@ -3,23 +3,23 @@
 use super::delivering;
 use crate::decided::Decided;
 use crate::delivery::message::{Deferral, Job, Recipient};
-use crate::letter::{Letter, Origin};
+use crate::letter::{Letter, LetterOrigin};
 use crate::operations::{Backend, Vital};
 use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use std::path::PathBuf;
 use tokio::sync::OnceCell;
 use weir_core::time::Instant;
 use weir_foundation::date::Date;
-use weir_foundation::{Answer, OperationError};
+use weir_foundation::{OperationError, OperationFuture};
 use weir_store::diary::Diary;
-use weir_store::spool::{Found, Options, Spool};
+use weir_store::spool::{FoundMessage, Options, Spool};
 
 /// Nothing runs here. The spool is opened when somebody asks for it: reading all of it takes a while.
 pub(super) struct AtRest {
     folder: PathBuf,
     options: Options,
     diary: Diary,
-    opened: OnceCell<(Spool, Vec<Found>)>,
+    opened: OnceCell<(Spool, Vec<FoundMessage>)>,
 }
 
 impl AtRest {
@@ -27,7 +27,7 @@ impl AtRest {
         AtRest { folder, options, diary, opened: OnceCell::new() }
     }
 
-    async fn open(&self) -> Result<&(Spool, Vec<Found>), OperationError> {
+    async fn open(&self) -> Result<&(Spool, Vec<FoundMessage>), OperationError> {
         let open = || async {
             let (folder, options) = (self.folder.clone(), self.options.clone());
             let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
@@ -36,7 +36,7 @@ impl AtRest {
         self.opened.get_or_try_init(open).await
     }
 
-    async fn waiting(&self, selection: &QueueSelection) -> Result<Vec<(&Found, QueueEntry)>, OperationError> {
+    async fn waiting(&self, selection: &QueueSelection) -> Result<Vec<(&FoundMessage, QueueEntry)>, OperationError> {
         let (spool, found) = self.open().await?;
         let here = found.iter().filter(|found| spool.contains(found.id));
         let entries = here.filter_map(|found| Some((found, entry(found)?)));
@@ -64,7 +64,7 @@ impl Backend for AtRest {
 
     fn keys_changed(&self) {}
 
-    fn spool(&self) -> Answer<'_, Spool> {
+    fn spool(&self) -> OperationFuture<'_, Spool> {
         Box::pin(async { Ok(self.open().await?.0.clone()) })
     }
 
@@ -78,7 +78,7 @@ impl Backend for AtRest {
 }
 
 impl Queue for AtRest {
-    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
+    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> OperationFuture<'a, QueueList> {
         Box::pin(async move {
             let waiting = self.waiting(selection).await?;
             let total = waiting.len();
@@ -87,13 +87,13 @@ impl Queue for AtRest {
     }
 
     /// Everything is tried when the gate starts.
-    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         Box::pin(
             async move { Ok(self.waiting(selection).await?.into_iter().map(|(_, entry)| entry.message).collect()) },
         )
     }
 
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         Box::pin(async move {
             let mut gone = Vec::new();
             for (found, entry) in self.waiting(selection).await? {
@@ -107,11 +107,11 @@ impl Queue for AtRest {
 }
 
 /// A letter that goes, as far as it came; nothing for one that is not decided yet, or that everybody has.
-fn entry(found: &Found) -> Option<QueueEntry> {
+fn entry(found: &FoundMessage) -> Option<QueueEntry> {
     let letter = Letter::read(&found.envelope).ok()?;
     let places: Vec<usize> = match letter.origin {
-        Origin::Submitted => found.marks.iter().find_map(Decided::read)?.places,
-        Origin::Released | Origin::Own | Origin::Received => (0..letter.to.len()).collect(),
+        LetterOrigin::Submitted => found.marks.iter().find_map(Decided::read)?.places,
+        LetterOrigin::Released | LetterOrigin::Own | LetterOrigin::Received => (0..letter.to.len()).collect(),
     };
     let job = Job::resumed(delivering::message(found.id, &letter, &places, found.size), found.marks.iter())?;
     let Deferral { attempts, not_before } = job.deferral(&job.message.recipients);

@@ -16,8 +16,8 @@ use weir_smtp::address_key::AddressKey;
 use weir_smtp::ban::Offender;
 use weir_smtp::reception::Reception;
 use weir_smtp::registry::Registry;
-use weir_smtp::server::Server;
-use weir_store::records::{Records, RecordsError};
+use weir_smtp::server::SmtpServer;
+use weir_store::records::{RecordsError, ValueRecords};
 
 /// Addresses that are kept; the server itself may remember more.
 const KEPT_MAX: usize = 10_000;
@@ -32,7 +32,7 @@ pub(super) struct KeptBans {
     time: Clock,
     /// Everybody's time.
     wall_clock: Clock,
-    records: Records,
+    values: ValueRecords,
     relay: String,
     /// Under which name.
     name: &'static str,
@@ -40,7 +40,7 @@ pub(super) struct KeptBans {
 
 /// An address that has been banned, as it is written down. Times are milliseconds since the Unix epoch.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredBan {
     address: IpAddr,
     offences: u32,
     banned_until: u64,
@@ -50,7 +50,7 @@ struct Kept {
 impl KeptBans {
     /// Those of `server`, under `name`, taken up from the last life.
     pub(super) async fn open<R: Reception>(
-        server: &Server<R>,
+        server: &SmtpServer<R>,
         name: &'static str,
         foundation: &Foundation,
     ) -> KeptBans {
@@ -58,7 +58,7 @@ impl KeptBans {
             registry: Arc::clone(server.registry()),
             time: server.clock(),
             wall_clock: Arc::new(wall_clock),
-            records: foundation.records.clone(),
+            values: foundation.records.values(),
             relay: foundation.relay.clone(),
             name,
         };
@@ -99,8 +99,8 @@ impl KeptBans {
         }
     }
 
-    async fn read(&self) -> Result<Vec<Kept>, RecordsError> {
-        let text = self.records.kept(&self.relay, self.name).await?.unwrap_or_else(|| "[]".to_owned());
+    async fn read(&self) -> Result<Vec<StoredBan>, RecordsError> {
+        let text = self.values.get(&self.relay, self.name).await?.unwrap_or_else(|| "[]".to_owned());
         serde_json::from_str(&text).map_err(|error| RecordsError::Corrupt(error.to_string()))
     }
 
@@ -108,9 +108,9 @@ impl KeptBans {
     async fn write(&self) -> bool {
         let (time, now) = ((self.time)(), (self.wall_clock)());
         let offenders = self.registry.offenders(KEPT_MAX, time);
-        let kept: Vec<Kept> = offenders.iter().map(|offender| Kept::new(offender, now)).collect();
+        let kept: Vec<StoredBan> = offenders.iter().map(|offender| StoredBan::new(offender, now)).collect();
         let text = serde_json::to_string(&kept).unwrap_or_else(|_| "[]".to_owned());
-        let written = self.records.keep(&self.relay, self.name, &text).await;
+        let written = self.values.set(&self.relay, self.name, &text).await;
         if let Err(error) = &written {
             tracing::warn!(%error, name = self.name, "bans of addresses are not written; a restart would forget them");
         }
@@ -118,10 +118,10 @@ impl KeptBans {
     }
 }
 
-impl Kept {
-    fn new(offender: &Offender, now: Instant) -> Kept {
+impl StoredBan {
+    fn new(offender: &Offender, now: Instant) -> StoredBan {
         let in_ms = |after: Duration| (now + after).0 / 1_000_000;
-        Kept {
+        StoredBan {
             address: offender.address.address(),
             offences: offender.offences,
             banned_until: in_ms(offender.banned),
@@ -144,19 +144,20 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_smtp::limits::Limits;
+    use weir_smtp::limits::SmtpLimits;
     use weir_smtp::settings::Purpose;
+    use weir_store::records::Records;
 
     const SECOND: u64 = 1_000_000_000;
 
     /// A life of a server that began `began_s` after the epoch and is `age_s` old.
-    fn life(records: &Records, began_s: u64, age_s: u64) -> KeptBans {
-        let limits = Limits { failed_logins_per_address: 3, ..Limits::default() };
+    fn life(values: &ValueRecords, began_s: u64, age_s: u64) -> KeptBans {
+        let limits = SmtpLimits { failed_logins_per_address: 3, ..SmtpLimits::default() };
         KeptBans {
             registry: Registry::new(limits, Purpose::Submission),
             time: Arc::new(move || Instant(age_s * SECOND)),
             wall_clock: Arc::new(move || Instant((began_s + age_s) * SECOND)),
-            records: records.clone(),
+            values: values.clone(),
             relay: "r1".to_owned(),
             name: "bans.submission",
         }
@@ -170,18 +171,18 @@ mod tests {
     #[tokio::test]
     async fn a_restart_pardons_nobody() {
         let home = tempfile::tempdir().unwrap();
-        let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
+        let values = Records::sqlite(&home.path().join("records.db")).await.unwrap().values();
         let four: IpAddr = "192.0.2.9".parse().unwrap();
         let six: IpAddr = "2001:db8::5:1".parse().unwrap();
-        let first = Limits::default().ban_first;
+        let first = SmtpLimits::default().ban_first;
 
-        let bans = life(&records, 1_000_000, 50);
+        let bans = life(&values, 1_000_000, 50);
         bans.take_up().await;
         assert_eq!((offend(&bans, four), offend(&bans, six)), (Some(first), Some(first)));
         bans.close().await;
 
         // A minute later: banned still, with a minute less; a neighbour in the same prefix too.
-        let bans = life(&records, 1_000_110, 0);
+        let bans = life(&values, 1_000_110, 0);
         bans.take_up().await;
         let left = first - Duration::from_secs(60);
         let neighbour = "2001:db8::7".parse().unwrap();
@@ -194,24 +195,24 @@ mod tests {
 
         // When the ban is over its offence counts, and a pardon holds.
         let later = 1_000_050 + first.as_secs();
-        let bans = life(&records, later, 0);
+        let bans = life(&values, later, 0);
         bans.take_up().await;
         assert_eq!(bans.registry.banned(six, Instant::ZERO), None);
         assert_eq!((offend(&bans, six), offend(&bans, four)), (Some(first * 2), Some(first)));
 
         // Long after it everything is forgotten, and the next write leaves nothing.
-        let bans = life(&records, later + Limits::default().ban_longest.as_secs() * 2, 0);
+        let bans = life(&values, later + SmtpLimits::default().ban_longest.as_secs() * 2, 0);
         bans.take_up().await;
         assert!(bans.write().await);
-        assert_eq!(records.kept("r1", "bans.submission").await.unwrap().as_deref(), Some("[]"));
+        assert_eq!(values.get("r1", "bans.submission").await.unwrap().as_deref(), Some("[]"));
     }
 
     #[tokio::test]
     async fn what_no_weir_wrote_is_not_taken_up() {
         let home = tempfile::tempdir().unwrap();
-        let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
-        records.keep("r1", "bans.submission", "{\"address\": 7}").await.unwrap();
-        let bans = life(&records, 1_000_000, 0);
+        let values = Records::sqlite(&home.path().join("records.db")).await.unwrap().values();
+        values.set("r1", "bans.submission", "{\"address\": 7}").await.unwrap();
+        let bans = life(&values, 1_000_000, 0);
         bans.take_up().await;
         assert_eq!(bans.registry.offenders(9, Instant::ZERO), []);
     }

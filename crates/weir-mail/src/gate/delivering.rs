@@ -2,11 +2,11 @@
 
 use super::GateError;
 use crate::delivery::Delivery;
-use crate::delivery::message::{Job, Message, Recipient};
+use crate::delivery::message::{Job, OutgoingMessage, Recipient};
 use crate::delivery::queue::{Listed, Selection};
 use crate::delivery::settings::Settings;
 use crate::delivery::spool_ledger::SpoolLedger;
-use crate::letter::{Letter, LetterTo, Origin};
+use crate::letter::{Letter, LetterOrigin, LetterTo};
 use crate::pipeline::{BoxFuture, Stage, Transit};
 use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_core::time::Instant;
-use weir_foundation::Answer;
+use weir_foundation::OperationFuture;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::date::Date;
 use weir_smtp::dkim::Keyring;
@@ -70,7 +70,7 @@ impl Delivering {
         self.ledger.charge_reports(move |message| submit(message.id, own_letter(message)));
     }
 
-    fn message(&self, transit: &Transit) -> Message {
+    fn message(&self, transit: &Transit) -> OutgoingMessage {
         let size_bytes = self.spool.body(transit.id).map_or(0, |body| body.size());
         message(transit.id, &transit.letter, &transit.places, size_bytes)
     }
@@ -101,7 +101,7 @@ impl Stage for Delivering {
 }
 
 impl Queue for Delivering {
-    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
+    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> OperationFuture<'a, QueueList> {
         Box::pin(async move {
             let Some(selection) = selected(selection) else { return Ok(QueueList::default()) };
             let listing = self.delivery.list(&selection, 0, most);
@@ -109,14 +109,14 @@ impl Queue for Delivering {
         })
     }
 
-    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         Box::pin(async move {
             let found = selected(selection).map(|selection| self.delivery.retry(&selection)).unwrap_or_default();
             Ok(found.iter().map(ToString::to_string).collect())
         })
     }
 
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         Box::pin(async move {
             let found = selected(selection).map(|selection| self.delivery.delete(&selection)).unwrap_or_default();
             self.spool.flush().await?;
@@ -136,12 +136,12 @@ fn selected(selection: &QueueSelection) -> Option<Selection> {
 }
 
 /// A letter for the recipients at these places, as delivery knows messages.
-pub(super) fn message(id: MessageId, letter: &Letter, places: &[usize], size_bytes: u64) -> Message {
+pub(super) fn message(id: MessageId, letter: &Letter, places: &[usize], size_bytes: u64) -> OutgoingMessage {
     let recipient = |place: &usize| {
         let to = letter.to.get(*place)?.rcpt()?;
         Some(Recipient { index: u32::try_from(*place).ok()?, to })
     };
-    Message {
+    OutgoingMessage {
         id,
         owner: letter.owner.as_str().into(),
         sender: letter.mail_from(),
@@ -150,19 +150,19 @@ pub(super) fn message(id: MessageId, letter: &Letter, places: &[usize], size_byt
         accepted_at: Instant(letter.at),
         added: letter.added.as_str().into(),
         // Who signs what came from outside vouches for any forger who writes our domain into From.
-        sign: letter.origin != Origin::Received,
+        sign: letter.origin != LetterOrigin::Received,
         hand_back: letter.hand_back,
     }
 }
 
 /// Mail that delivery itself writes, as a letter: our own, or that of the user who caused it.
-fn own_letter(message: &Message) -> Letter {
+fn own_letter(message: &OutgoingMessage) -> Letter {
     let envelope = weir_smtp::envelope::Envelope {
         sender: message.sender.clone(),
         recipients: message.recipients.iter().map(|recipient| recipient.to.clone()).collect(),
         forwarded: None,
     };
-    let origin = if message.owner.is_empty() { Origin::Own } else { Origin::Submitted };
+    let origin = if message.owner.is_empty() { LetterOrigin::Own } else { LetterOrigin::Submitted };
     let mut letter = Letter::new(&envelope, origin, &message.owner, "", message.accepted_at.0);
     letter.to = message.recipients.iter().map(|recipient| LetterTo::from(&recipient.to)).collect();
     letter.subject = "report on a mail".to_owned();

@@ -2,18 +2,18 @@
 
 use super::bans::KeptBans;
 use super::{GateError, Works, open};
-use crate::inbound::{Inbound, InboundError, Parts, RecipientRule, Settings};
+use crate::inbound::{Inbound, InboundError, InboundParts, RecipientRule, Settings};
 use crate::operations::Listener;
 use crate::submission::{ClockBox, RaiseAlarm};
 use std::sync::Arc;
 use weir_foundation::{Foundation, supervision};
-use weir_smtp::server::{Server, TlsMode};
+use weir_smtp::server::{SmtpServer, TlsMode};
 use weir_smtp::settings::{Protocol, Purpose, Settings as SmtpSettings};
 use weir_tls::Tls;
 
 /// The server for mail from outside. It has its own counts and bans: a flood there takes no place from users.
 pub(super) struct Receiving {
-    pub(super) server: Arc<Server<Inbound>>,
+    pub(super) server: Arc<SmtpServer<Inbound>>,
     pub(super) listeners: Vec<Listener>,
     pub(super) bans: KeptBans,
 }
@@ -32,13 +32,13 @@ impl Receiving {
         let (throttling, held) = (works.throttling.clone(), works.held.clone());
         let clock = ClockBox(Arc::clone(&works.clock));
         let evaluator = works.stages.evaluator.clone();
-        let parts = Parts { spool, records, throttling, held, pipeline, evaluator, clock, alarm };
+        let parts = InboundParts { spool, records, throttling, held, pipeline, evaluator, clock, alarm };
         let inbound = Inbound::new(settings.clone(), parts).map_err(|error| match error {
             InboundError::Recipients(source) => recipients(settings, source),
             InboundError::Dns(error) => error.into(),
         })?;
         let limits = settings.smtp.limits.clone();
-        let server = Arc::new(Server::with_purpose(inbound, limits, Purpose::Inbound));
+        let server = Arc::new(SmtpServer::with_purpose(inbound, limits, Purpose::Inbound));
         let bans = KeptBans::open(&server, "bans.inbound", foundation).await;
         let listeners = match listen(&server, settings, tls) {
             Ok(listeners) => listeners,
@@ -51,7 +51,7 @@ impl Receiving {
     }
 }
 
-fn listen(server: &Server<Inbound>, settings: &Settings, tls: &Arc<Tls>) -> Result<Vec<Listener>, GateError> {
+fn listen(server: &SmtpServer<Inbound>, settings: &Settings, tls: &Arc<Tls>) -> Result<Vec<Listener>, GateError> {
     let smtp = settings.listen.iter().map(|address| (*address, Protocol::Smtp, "inbound"));
     let lmtp = settings.listen_lmtp.iter().map(|address| (*address, Protocol::Lmtp, "lmtp"));
     let mut listeners = Vec::new();

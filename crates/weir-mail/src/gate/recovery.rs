@@ -8,14 +8,14 @@
 use super::delivering::Delivering;
 use crate::decided::Decided;
 use crate::held::HeldMail;
-use crate::letter::{Letter, Origin};
+use crate::letter::{Letter, LetterOrigin};
 use crate::pipeline::{Pipeline, Transit};
 use crate::submission::Submission;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_foundation::supervision;
 use weir_smtp::reception::{Alarm, Reception};
-use weir_store::spool::{Found, MessageId, Spool};
+use weir_store::spool::{FoundMessage, MessageId, Spool};
 
 /// Between two attempts at what could not be decided; it doubles.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub(super) struct Recovery<'a> {
 
 impl Recovery<'_> {
     /// Takes up every letter where it was left.
-    pub(super) async fn recover(&self, found: Vec<Found>) -> Recovered {
+    pub(super) async fn recover(&self, found: Vec<FoundMessage>) -> Recovered {
         let mut recovered = Recovered::default();
         let mut undecided = Vec::new();
         // What a stage has finished since is gone.
@@ -73,14 +73,14 @@ impl Recovery<'_> {
         recovered
     }
 
-    async fn take_up(&self, found: &Found, letter: Letter) -> Fate {
+    async fn take_up(&self, found: &FoundMessage, letter: Letter) -> Fate {
         let id = found.id;
         if let Some(part) = &letter.part {
             self.held.found(part);
         }
         let places = match letter.origin {
-            Origin::Released | Origin::Own | Origin::Received => (0..letter.to.len()).collect(),
-            Origin::Submitted => match found.marks.iter().find_map(Decided::read) {
+            LetterOrigin::Released | LetterOrigin::Own | LetterOrigin::Received => (0..letter.to.len()).collect(),
+            LetterOrigin::Submitted => match found.marks.iter().find_map(Decided::read) {
                 Some(decided) => decided.places,
                 None => return self.decide(found, letter).await,
             },
@@ -95,7 +95,7 @@ impl Recovery<'_> {
     }
 
     /// Nobody heard `250` for this letter, or nobody wrote down that they did.
-    async fn decide(&self, found: &Found, letter: Letter) -> Fate {
+    async fn decide(&self, found: &FoundMessage, letter: Letter) -> Fate {
         let id = found.id;
         if !found.intact {
             tracing::error!(%id, user = letter.owner, "a message is damaged and was not decided yet; it is dropped");

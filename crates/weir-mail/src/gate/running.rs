@@ -10,18 +10,18 @@ use crate::submission::Submission;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_core::time::Instant;
-use weir_foundation::Answer;
+use weir_foundation::OperationFuture;
 use weir_foundation::date::Date;
 use weir_smtp::counters::CounterValues;
 use weir_smtp::registry::Registry;
 use weir_smtp::reply::{Reply, Status};
-use weir_smtp::server::Server;
+use weir_smtp::server::SmtpServer;
 use weir_store::diary::Diary;
 use weir_store::spool::Spool;
 
 /// The parts of a running gate that the operations reach into.
 pub(super) struct Running {
-    pub(super) server: Arc<Server<Submission>>,
+    pub(super) server: Arc<SmtpServer<Submission>>,
     pub(super) receiving: Option<Receiving>,
     pub(super) held: HeldMail,
     pub(super) spool: Spool,
@@ -65,7 +65,7 @@ impl Backend for Running {
         self.stages.delivery.keys_changed();
     }
 
-    fn spool(&self) -> Answer<'_, Spool> {
+    fn spool(&self) -> OperationFuture<'_, Spool> {
         let spool = self.spool.clone();
         Box::pin(async move { Ok(spool) })
     }

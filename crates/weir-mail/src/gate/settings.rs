@@ -7,7 +7,7 @@ use crate::submission::{self, Identity, Notify, RaiseAlarm, SubmissionSettings};
 use crate::throttle::ThrottleSettings;
 use std::fmt;
 use weir_foundation::StoreSettings;
-use weir_smtp::limits::Limits;
+use weir_smtp::limits::SmtpLimits;
 use weir_smtp::settings::Settings as SmtpSettings;
 
 /// How the mail gate behaves.
@@ -18,7 +18,7 @@ pub struct Settings {
     /// Where users hand in mail, and how.
     pub submission: SubmissionSettings,
     /// What clients may use.
-    pub limits: Limits,
+    pub limits: SmtpLimits,
     /// Who may mail how many new people, how fast.
     pub throttle: ThrottleSettings,
     /// The spool and the diary.
@@ -85,7 +85,7 @@ impl Default for Settings {
         Settings {
             hostname: "localhost".to_owned(),
             submission: SubmissionSettings::default(),
-            limits: Limits::default(),
+            limits: SmtpLimits::default(),
             throttle: ThrottleSettings::default(),
             store: StoreSettings::default(),
             notices: notices::Settings::default(),

@@ -8,7 +8,7 @@ use crate::pipeline::Pipeline;
 use crate::queue::{Queue, QueueList, QueueSelection};
 use crate::scan::{Scanning, Setup};
 use std::sync::Arc;
-use weir_foundation::Answer;
+use weir_foundation::OperationFuture;
 use weir_store::spool::Spool;
 
 /// What the stages are started with, first to last.
@@ -50,7 +50,7 @@ impl Stages {
 
 /// What waits in the stages, for people: first what waits for the scan, then what waits for delivery.
 impl Queue for Stages {
-    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
+    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> OperationFuture<'a, QueueList> {
         Box::pin(async move {
             let mut listed = self.scan.list(selection, most).await?;
             let behind = self.delivery.list(selection, most.saturating_sub(listed.messages.len())).await?;
@@ -60,7 +60,7 @@ impl Queue for Stages {
         })
     }
 
-    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         Box::pin(async move {
             let mut found = self.scan.retry(selection).await?;
             found.extend(self.delivery.retry(selection).await?);
@@ -68,7 +68,7 @@ impl Queue for Stages {
         })
     }
 
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         Box::pin(async move {
             let mut gone = self.scan.delete(selection).await?;
             gone.extend(self.delivery.delete(selection).await?);

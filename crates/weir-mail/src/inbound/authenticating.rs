@@ -7,7 +7,7 @@
 
 use super::evaluator::Evaluator;
 use crate::delivery::spool_ledger::SpoolBody;
-use crate::letter::{Letter, Origin};
+use crate::letter::{Letter, LetterOrigin};
 use crate::pipeline::{BoxFuture, Pipeline, Stage, Transit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use weir_store::spool::{Marks, MessageId, Spool};
 /// Evaluates received letters before it hands them on.
 #[derive(Debug)]
 pub struct Authenticating {
-    shared: Arc<Shared>,
+    shared: Arc<AuthenticatingShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AuthenticatingShared {
     evaluator: Arc<Evaluator>,
     spool: Spool,
     stop: watch::Sender<bool>,
@@ -32,7 +32,7 @@ impl Authenticating {
     /// Puts the stage before those that follow.
     pub fn new(evaluator: Arc<Evaluator>, spool: &Spool, next: Pipeline) -> Self {
         let stop = watch::Sender::new(false);
-        Authenticating { shared: Arc::new(Shared { evaluator, spool: spool.clone(), stop, next }) }
+        Authenticating { shared: Arc::new(AuthenticatingShared { evaluator, spool: spool.clone(), stop, next }) }
     }
 
     /// Evaluates a letter and hands it on, as one that is resumed if it has marks of a former life.
@@ -63,10 +63,10 @@ impl Authenticating {
 
 /// Whether SPF, DKIM and DMARC have something to say about a letter that they have not said yet.
 fn is_concerned(letter: &Letter) -> bool {
-    letter.origin == Origin::Received && letter.client.is_some() && !letter.judged
+    letter.origin == LetterOrigin::Received && letter.client.is_some() && !letter.judged
 }
 
-impl Shared {
+impl AuthenticatingShared {
     /// The field for a letter, and why it is kept; nothing if it cannot be evaluated.
     async fn evaluate(&self, id: MessageId, letter: &Arc<Letter>) -> Option<(String, Option<String>)> {
         match self.spool.body(id) {
@@ -165,7 +165,7 @@ mod tests {
             Pipeline::ending_in(Next(came)),
         );
         let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
-        let mut letter = Letter::new(&envelope, Origin::Received, "192.0.2.0/24", "192.0.2.1", 1);
+        let mut letter = Letter::new(&envelope, LetterOrigin::Received, "192.0.2.0/24", "192.0.2.1", 1);
         letter.client = Some(Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.example".into() });
         letter.to = vec![LetterTo { address: "ann@example.org".into(), notify: None, orcpt: None }];
         let mut draft = spool.draft().unwrap();

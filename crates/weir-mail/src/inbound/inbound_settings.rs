@@ -6,13 +6,13 @@ use super::enforcement::EnforcementSettings;
 use super::rates::RateSettings;
 use super::recipients::CalloutSettings;
 use crate::delivery::route::Endpoint;
-use crate::delivery::{DomainRule, RuleWay, Server};
+use crate::delivery::{DomainRule, MailServer, RuleWay};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use weir_settings::{Section, settings};
-use weir_smtp::limits::Limits;
-use weir_smtp::network::Network;
+use weir_smtp::limits::SmtpLimits;
+use weir_smtp::network::IpNetwork;
 
 settings! {
     /// Mail from other servers: for which domains, for whom, and where it goes
@@ -37,10 +37,10 @@ settings! {
         pub recipient_file: Option<PathBuf> = path().optional(),
         pub callout: CalloutSettings = part(),
         /// Servers that may relay to anywhere and name the true client by XFORWARD or XCLIENT
-        pub trusted: Vec<Network> = networks(256),
+        pub trusted: Vec<IpNetwork> = networks(256),
         /// Where mail of trusted servers goes whoever its recipients are, such as Postfix's port behind a content_filter; empty to go
         /// as all other mail
-        pub hand_back: Vec<Server> = list([], 32, "servers"),
+        pub hand_back: Vec<MailServer> = list([], 32, "servers"),
         /// Whether mail is taken only under TLS; most of the world's is not
         pub require_tls: bool = flag(false),
         /// Whether SPF, DKIM and DMARC are evaluated into an Authentication-Results header
@@ -62,9 +62,9 @@ settings! {
         /// Connections at once from one address
         connections_per_address: u32 = number(50, 1..=1_000_000),
         /// Recipients of one message
-        recipients as "recipients_per_message": u32 = number(1_000, 1..=Limits::RECIPIENTS_MAX),
+        recipients as "recipients_per_message": u32 = number(1_000, 1..=SmtpLimits::RECIPIENTS_MAX),
         /// The largest message
-        message_size: u64 = size(Limits::default().message_bytes, 1_024..=Limits::MESSAGE_BYTES_MAX),
+        message_size: u64 = size(SmtpLimits::default().message_bytes, 1_024..=SmtpLimits::MESSAGE_BYTES_MAX),
         /// The longest line of a message in bytes; 0 is no limit, since much of the world's mail breaks RFC 5321's 998
         body_line: u32 = number(0, 0..=1_000_000_000),
         /// Refused recipients before a session ends
@@ -94,9 +94,9 @@ impl InboundSettings {
     }
 
     /// The limits of its sessions: those of everybody, but for its own.
-    pub fn limits(&self, general: &Limits) -> Limits {
+    pub fn limits(&self, general: &SmtpLimits) -> SmtpLimits {
         let own = &self.limits;
-        Limits {
+        SmtpLimits {
             connections: own.connections,
             connections_per_address: own.connections_per_address,
             recipients: own.recipients,
@@ -131,7 +131,7 @@ impl InboundSettings {
             let what = "recipients = \"file\" and recipient_file belong together".to_owned();
             section.blame("recipients", what, "set both, or neither");
         }
-        let all = |network: &Network| {
+        let all = |network: &IpNetwork| {
             [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST].iter().all(|ip| network.contains((*ip).into()))
         };
         if self.trusted.iter().any(all) {
@@ -176,7 +176,7 @@ impl InboundSettings {
         }
     }
 
-    fn is_ours(&self, server: &Server) -> bool {
+    fn is_ours(&self, server: &MailServer) -> bool {
         let Endpoint::Host(name, port) = &server.0 else { return false };
         let Ok(ip) = name.parse() else { return false };
         let server = SocketAddr::new(ip, *port);

@@ -33,7 +33,7 @@ use crate::delivery::route::canonical;
 use crate::held::HeldMail;
 use crate::intake::header::Header;
 use crate::intake::{Care, Incoming, refusal, trace};
-use crate::letter::{Client, Letter, Origin};
+use crate::letter::{Client, Letter, LetterOrigin};
 use crate::orders::Orders;
 use crate::pipeline::{Pipeline, Transit};
 use crate::submission::{ClockBox, RaiseAlarm};
@@ -44,7 +44,7 @@ use dnsbl::Dnsbl;
 use enforcement::Judgement;
 use owner::network_of;
 use rates::Rates;
-use recipients::{Known, Recipients};
+use recipients::{Existence, Recipients};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -52,11 +52,11 @@ use std::sync::Arc;
 use weir_foundation::date::Date;
 use weir_smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_smtp::mailbox::Mailbox;
-use weir_smtp::peer::Peer;
+use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::{Alarm, Reception};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
-use weir_smtp::session::{Answer, LoginVerdict, Verdict};
+use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
 use weir_smtp::trusted;
 use weir_store::diary::DiaryLine;
 use weir_store::records::Records;
@@ -65,10 +65,10 @@ use weir_store::spool::{MessageId, Spool};
 /// The reception behind the inbound ports. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Inbound {
-    shared: Arc<Shared>,
+    shared: Arc<InboundShared>,
 }
 
-struct Shared {
+struct InboundShared {
     settings: Settings,
     recipients: Recipients,
     rates: Rates,
@@ -84,7 +84,7 @@ struct Shared {
 }
 
 /// What inbound mail needs of the rest of the gate.
-pub struct Parts {
+pub struct InboundParts {
     /// Mail in transit.
     pub spool: Spool,
     /// The users, who may be the recipients, and what orders are good.
@@ -105,11 +105,11 @@ pub struct Parts {
 
 impl Inbound {
     /// A reception; fails if the file of recipients cannot be read, or the DNS not be used.
-    pub fn new(settings: Settings, parts: Parts) -> Result<Inbound, InboundError> {
-        let Parts { spool, records, throttling, held, pipeline, evaluator, clock, alarm } = parts;
-        let recipients = Recipients::new(&settings.recipients, &records)?;
+    pub fn new(settings: Settings, parts: InboundParts) -> Result<Inbound, InboundError> {
+        let InboundParts { spool, records, throttling, held, pipeline, evaluator, clock, alarm } = parts;
+        let recipients = Recipients::new(&settings.recipients, &records.users())?;
         let (rates, dnsbl) = (Rates::new(settings.rates), Dnsbl::new(&settings.dnsbl, &settings.dns)?);
-        let shared = Shared {
+        let shared = InboundShared {
             settings,
             recipients,
             rates,
@@ -127,7 +127,7 @@ impl Inbound {
     }
 
     /// Whether mail for this recipient is taken.
-    async fn judge(&self, peer: &Peer, to: &RcptTo) -> Result<(), Reply> {
+    async fn judge(&self, peer: &SmtpPeer, to: &RcptTo) -> Result<(), Reply> {
         let settings = &self.shared.settings;
         let to_postmaster = to.mailbox == Mailbox::postmaster() && settings.domains.first().is_some();
         if settings.relays_for(peer) || to_postmaster {
@@ -146,14 +146,14 @@ impl Inbound {
         }
         self.check_lists(peer).await?;
         match self.shared.recipients.find(to).await {
-            Known::Yes => Ok(()),
-            Known::No(why) => Err(Reply::new(550, Status(5, 1, 1), why.into_string())),
-            Known::NotNow(why) => Err(Reply::new(451, Status(4, 4, 3), format!("{why}, try again later"))),
+            Existence::Yes => Ok(()),
+            Existence::No(why) => Err(Reply::new(550, Status(5, 1, 1), why.into_string())),
+            Existence::NotNow(why) => Err(Reply::new(451, Status(4, 4, 3), format!("{why}, try again later"))),
         }
     }
 
     /// Whether a stranger is on lists that weigh too much.
-    async fn check_lists(&self, peer: &Peer) -> Result<(), Reply> {
+    async fn check_lists(&self, peer: &SmtpPeer) -> Result<(), Reply> {
         let Some(dnsbl) = self.shared.dnsbl.as_ref().filter(|_| self.shared.settings.is_stranger(peer)) else {
             return Ok(());
         };
@@ -164,7 +164,7 @@ impl Inbound {
         }
     }
 
-    async fn take(&self, peer: &Peer, mut envelope: Envelope, body: InboundBody) -> Result<Reply, Reply> {
+    async fn take(&self, peer: &SmtpPeer, mut envelope: Envelope, body: InboundBody) -> Result<Reply, Reply> {
         let shared = &self.shared;
         self.complete_postmaster(&mut envelope);
         if !shared.settings.relays_for(peer) {
@@ -203,7 +203,7 @@ impl Inbound {
     fn letter(&self, envelope: &Envelope, origin: Provenance, header: &Header) -> Letter {
         let shared = &self.shared;
         let (owner, source) = (network_of(origin.address), origin.address.to_string());
-        let mut letter = Letter::new(envelope, Origin::Received, &owner, &source, (shared.clock.0)().0);
+        let mut letter = Letter::new(envelope, LetterOrigin::Received, &owner, &source, (shared.clock.0)().0);
         letter.subject = header.subject.clone();
         letter.hand_back = origin.relayed && shared.settings.hand_back;
         letter.client = origin.evaluated.then_some(Client { address: origin.address, helo: origin.helo });
@@ -242,7 +242,7 @@ impl Inbound {
     }
 
     fn orders(&self) -> Orders<'_> {
-        let Shared { settings, records, throttling, held, spool, pipeline, clock, .. } = &*self.shared;
+        let InboundShared { settings, records, throttling, held, spool, pipeline, clock, .. } = &*self.shared;
         Orders { hostname: &settings.smtp.hostname, records, throttling, held, spool, pipeline, now: (clock.0)() }
     }
 
@@ -278,7 +278,7 @@ struct Provenance {
 }
 
 impl Provenance {
-    fn of(peer: &Peer, envelope: &Envelope, settings: &Settings) -> Provenance {
+    fn of(peer: &SmtpPeer, envelope: &Envelope, settings: &Settings) -> Provenance {
         let relayed = settings.relays_for(peer);
         let own = Provenance {
             address: peer.client,
@@ -303,11 +303,11 @@ impl Provenance {
 impl Reception for Inbound {
     type Body = InboundBody;
 
-    async fn authenticate(&self, _: &Peer, _: &Login) -> LoginVerdict {
+    async fn authenticate(&self, _: &SmtpPeer, _: &Login) -> LoginVerdict {
         LoginVerdict::Unavailable(Reply::new(502, Status(5, 5, 1), "nobody logs in here; use the submission port"))
     }
 
-    async fn mail_from(&self, peer: &Peer, _: &MailFrom) -> Verdict {
+    async fn mail_from(&self, peer: &SmtpPeer, _: &MailFrom) -> Verdict {
         let may_come = match self.shared.settings.is_stranger(peer) {
             true => self.shared.rates.may_come(peer.client),
             false => Ok(()),
@@ -315,7 +315,7 @@ impl Reception for Inbound {
         may_come.map_or_else(Verdict::Refuse, |()| Verdict::Accept)
     }
 
-    async fn rcpt_to(&self, peer: &Peer, _: &Envelope, to: &RcptTo) -> Verdict {
+    async fn rcpt_to(&self, peer: &SmtpPeer, _: &Envelope, to: &RcptTo) -> Verdict {
         if let Some(verdict) = self.orders().verdict(to).await {
             return verdict;
         }
@@ -325,7 +325,7 @@ impl Reception for Inbound {
         }
     }
 
-    async fn begin_body(&self, peer: &Peer, envelope: &Envelope) -> Result<InboundBody, Reply> {
+    async fn begin_body(&self, peer: &SmtpPeer, envelope: &Envelope) -> Result<InboundBody, Reply> {
         if self.shared.settings.is_stranger(peer) {
             self.shared.rates.comes(peer.client, envelope.recipients.len())?;
         }
@@ -339,10 +339,10 @@ impl Reception for Inbound {
         Ok(InboundBody { incoming, witness: judged.then(Witness::default) })
     }
 
-    async fn finish(&self, peer: &Peer, envelope: Envelope, body: InboundBody) -> Answer {
+    async fn finish(&self, peer: &SmtpPeer, envelope: Envelope, body: InboundBody) -> MessageAnswer {
         // In a box: a connection that waits for its client should not be large for it.
         match Box::pin(self.take(peer, envelope, body)).await {
-            Ok(reply) | Err(reply) => Answer::All(reply),
+            Ok(reply) | Err(reply) => MessageAnswer::All(reply),
         }
     }
 
@@ -351,7 +351,7 @@ impl Reception for Inbound {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for InboundShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
     }

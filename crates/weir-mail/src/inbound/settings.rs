@@ -7,8 +7,8 @@ use super::recipients::RecipientRule;
 use crate::delivery::resolver::Dns;
 use crate::domains::Domains;
 use std::net::{IpAddr, SocketAddr};
-use weir_smtp::network::Network;
-use weir_smtp::peer::Peer;
+use weir_smtp::network::IpNetwork;
+use weir_smtp::peer::SmtpPeer;
 use weir_smtp::settings::Settings as SmtpSettings;
 
 /// How inbound mail is taken.
@@ -39,17 +39,17 @@ pub struct Settings {
 impl Settings {
     /// Whether this peer may relay to anywhere: it is listed, and speaks for itself. A client whom it named by XCLIENT
     /// has no such right by its address.
-    pub(super) fn relays_for(&self, peer: &Peer) -> bool {
+    pub(super) fn relays_for(&self, peer: &SmtpPeer) -> bool {
         let listed = |address: IpAddr| lists(&self.smtp.trusted, address.to_canonical());
         listed(peer.socket.ip()) && listed(peer.client)
     }
 
     /// Whether nobody answers for this peer: it is neither listed nor on this machine.
-    pub(super) fn is_stranger(&self, peer: &Peer) -> bool {
+    pub(super) fn is_stranger(&self, peer: &SmtpPeer) -> bool {
         !self.relays_for(peer) && !peer.client.is_loopback()
     }
 }
 
-fn lists(networks: &[Network], address: IpAddr) -> bool {
+fn lists(networks: &[IpNetwork], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(address))
 }

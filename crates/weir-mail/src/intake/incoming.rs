@@ -22,7 +22,7 @@ pub struct Incoming {
     /// Written before the message's own header.
     trace: String,
     care: Care,
-    part: Part,
+    part: IncomingPart,
 }
 
 /// What is done with the header.
@@ -55,25 +55,25 @@ pub(crate) struct Missing {
 
 /// Header → Body.
 #[derive(Debug)]
-enum Part {
+enum IncomingPart {
     Header(Vec<u8>),
     Body(Header),
 }
 
 impl Incoming {
     pub(crate) fn new(draft: Draft, trace: String, care: Care) -> Incoming {
-        Incoming { draft, trace, care, part: Part::Header(Vec::new()) }
+        Incoming { draft, trace, care, part: IncomingPart::Header(Vec::new()) }
     }
 
     /// The whole message is here: its draft and what its header said.
     pub(crate) async fn complete(mut self) -> Result<(Draft, Header), Reply> {
-        if let Part::Header(block) = &mut self.part {
+        if let IncomingPart::Header(block) = &mut self.part {
             // A message may be a header alone.
             let block = std::mem::take(block);
             let end = block.len();
             self.take_header(block, end).await?;
         }
-        let Part::Body(header) = self.part else { return Err(broken_header()) };
+        let IncomingPart::Body(header) = self.part else { return Err(broken_header()) };
         Ok((self.draft, header))
     }
 
@@ -89,7 +89,7 @@ impl Incoming {
         for bytes in [first.as_bytes(), &fields, body] {
             self.draft.write(bytes).await.map_err(|error| refusal(&error))?;
         }
-        self.part = Part::Body(header);
+        self.part = IncomingPart::Body(header);
         Ok(())
     }
 }
@@ -146,7 +146,7 @@ pub(crate) fn check_from(header: &Header, has_sender: bool, may_be: &[String]) -
 
 impl BodySink for Incoming {
     async fn write(&mut self, text: &[u8]) -> Result<(), Reply> {
-        let Part::Header(block) = &mut self.part else {
+        let IncomingPart::Header(block) = &mut self.part else {
             return self.draft.write(text).await.map_err(|error| refusal(&error));
         };
         let looked_at = block.len();
@@ -184,13 +184,13 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_smtp::limits::Limits;
+    use weir_smtp::limits::SmtpLimits;
     use weir_store::spool::BODY_MAX;
 
     #[test]
     fn what_the_spool_never_takes_is_refused_for_good() {
         // Forged fields of a header may be written anew, and a trace comes on top.
-        let most = Limits { message_bytes: u64::MAX, ..Limits::default() }.bounded().message_bytes;
+        let most = SmtpLimits { message_bytes: u64::MAX, ..SmtpLimits::default() }.bounded().message_bytes;
         assert!(most + HEADER_MAX as u64 <= BODY_MAX, "{most}");
         for what in [Limit::Envelope, Limit::Body] {
             let reply = refusal(&SpoolError::TooLong { what, length: 2, most: 1 });

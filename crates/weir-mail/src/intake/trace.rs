@@ -1,14 +1,14 @@
 //! The Received header of a message that we take (RFC 5321, section 4.4).
 
 use weir_smtp::envelope::Envelope;
-use weir_smtp::peer::Peer;
+use weir_smtp::peer::SmtpPeer;
 use weir_store::spool::MessageId;
 
 /// What stands in each of our own Received fields behind our name.
 const BRAND: &str = "(Weir)";
 
 /// The field, with its line end.
-pub(crate) fn received(hostname: &str, peer: &Peer, envelope: &Envelope, id: MessageId, date: &str) -> String {
+pub(crate) fn received(hostname: &str, peer: &SmtpPeer, envelope: &Envelope, id: MessageId, date: &str) -> String {
     let helo = peer.helo.as_deref().unwrap_or("unknown");
     let name = peer.name.as_deref().unwrap_or("unknown");
     let tls =

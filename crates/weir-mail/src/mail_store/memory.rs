@@ -24,11 +24,11 @@ pub(crate) struct Memory {
 struct Inner {
     /// Places that are in the spool, by message.
     put_back: BTreeMap<String, BTreeSet<usize>>,
-    trouble: BTreeMap<String, Trouble>,
+    trouble: BTreeMap<String, RetryPause>,
 }
 
 #[derive(Debug)]
-struct Trouble {
+struct RetryPause {
     failures: u32,
     until: Instant,
 }
@@ -72,7 +72,7 @@ impl Memory {
         let failures = inner.trouble.get(message).map_or(0, |trouble| trouble.failures) + 1;
         let longest = if missing { WAIT_LONGEST_MISSING } else { WAIT_LONGEST };
         let wait = (WAIT_FIRST * (1 << (failures - 1).min(10))).min(longest);
-        inner.trouble.insert(message.to_owned(), Trouble { failures, until: now + wait });
+        inner.trouble.insert(message.to_owned(), RetryPause { failures, until: now + wait });
         failures == if missing { 2 } else { 1 }
     }
 

@@ -3,7 +3,7 @@
 //! Whoever guesses passwords from a thousand addresses must not have us write a thousand mails: at most one alarm goes out
 //! of a kind in [`QUIET`], and says how many it stands for. The log has each of them.
 
-use super::Writer;
+use super::NoticeWriter;
 use std::time::{Duration, Instant};
 use weir_smtp::reception::Alarm;
 
@@ -50,7 +50,7 @@ impl Bell {
     }
 }
 
-impl Writer {
+impl NoticeWriter {
     pub(super) async fn raise(&self, alarm: &Alarm, bells: &mut Bells) {
         let Some(others) = bells.of(alarm).ring(Instant::now()) else { return };
         let admin = &self.settings.admin;

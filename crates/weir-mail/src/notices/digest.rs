@@ -4,7 +4,7 @@
 //! still drain, and, where the throttle only learns, what it would have done yesterday. Relays that share their records write
 //! one digest together.
 
-use super::Writer;
+use super::NoticeWriter;
 use std::fmt::Write;
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -21,7 +21,7 @@ pub(crate) const NAMED_MAX: usize = 50;
 const READ_MAX: usize = 5_000;
 const DAY_NS: u64 = 86_400_000_000_000;
 
-impl Writer {
+impl NoticeWriter {
     /// Writes the digest if it is time and there is something to say.
     pub(super) async fn digest(&self) {
         if let Err(error) = self.digest_if_due().await {
@@ -36,11 +36,11 @@ impl Writer {
         let now = (self.clock)();
         let before = now.0.saturating_sub(self.settings.digest_every.as_nanos() as u64);
         // Before it is written: a kill in between loses a digest, and does not repeat it.
-        if self.records.take_turn("", KEPT, before as i64, now.0 as i64).await?.is_none() {
+        if self.records.values().take_turn("", KEPT, before as i64, now.0 as i64).await?.is_none() {
             return Ok(());
         }
-        let busy = self.records.throttles_busy(READ_MAX as i64).await?;
-        let learned = self.records.learned((now.0 / DAY_NS) as i64 - 1).await?;
+        let busy = self.records.throttles().busy(READ_MAX as i64).await?;
+        let learned = self.records.throttles().learned((now.0 / DAY_NS) as i64 - 1).await?;
         let digest = Digest::new(&busy, &learned, now);
         if digest.is_empty() {
             return Ok(());

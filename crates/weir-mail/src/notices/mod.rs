@@ -18,7 +18,7 @@ pub use settings::Settings;
 
 pub(crate) use evidence::Evidence;
 
-use crate::letter::{Letter, LetterTo, Origin};
+use crate::letter::{Letter, LetterOrigin, LetterTo};
 use crate::own_link::{self, Owner};
 use crate::pipeline::{Pipeline, Transit};
 use crate::throttle::{self, NoticeKind};
@@ -47,7 +47,7 @@ const WAIT_LONGEST: Duration = Duration::from_secs(30);
 
 /// What happened to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub struct NoticeEvent {
     /// What.
     pub kind: NoticeKind,
     /// To whom.
@@ -64,7 +64,7 @@ pub struct Notices {
 
 #[derive(Debug)]
 enum Told {
-    Event(Event),
+    Event(NoticeEvent),
     Alarm(Alarm),
 }
 
@@ -74,7 +74,7 @@ impl Notices {
         let (told, mut incoming) = mpsc::channel(WAITING_MAX);
         supervision::spawn("notices", async move {
             let calls = settings.webhook.clone().map(Calls::start);
-            let writer = Writer { settings, calls, spool, records, pipeline, clock };
+            let writer = NoticeWriter { settings, calls, spool, records, pipeline, clock };
             let mut bells = Bells::default();
             let mut look = tokio::time::interval(digest::LOOK_EVERY);
             loop {
@@ -92,7 +92,7 @@ impl Notices {
     }
 
     /// Tells people. Does not wait.
-    pub fn tell(&self, event: Event) {
+    pub fn tell(&self, event: NoticeEvent) {
         let crowded = self.told.capacity() < WAITING_MAX / 2 && event.kind != NoticeKind::Stopped;
         if crowded || self.told.try_send(Told::Event(event)).is_err() {
             tracing::error!("a notice was dropped: too many at once");
@@ -106,7 +106,7 @@ impl Notices {
     }
 }
 
-struct Writer {
+struct NoticeWriter {
     settings: Settings,
     calls: Option<Calls>,
     spool: Spool,
@@ -115,12 +115,12 @@ struct Writer {
     clock: Clock,
 }
 
-impl Writer {
+impl NoticeWriter {
     /// Returns when the mails are in the spool.
-    async fn tell(&self, event: &Event) {
+    async fn tell(&self, event: &NoticeEvent) {
         let seen = self.situation_of(&event.identity).await;
         let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
-        let mut held = self.records.held(&filter, COUNTED_MAX as i64).await.unwrap_or_default();
+        let mut held = self.records.held().list(&filter, COUNTED_MAX as i64).await.unwrap_or_default();
         held.retain(|row| seen.as_ref().is_none_or(|seen| row.entry <= seen.up_to));
         let count = seen.as_ref().map_or(held.len(), |seen| seen.waiting);
         let words = Words { event, seen, held: &held, count, now: Date::new((self.clock)()) };
@@ -130,13 +130,13 @@ impl Writer {
         for to in self.readers(event) {
             self.write_at_last(&words, to).await;
         }
-        if let Err(error) = self.records.throttle_told(&event.identity, event.kind as i64).await {
+        if let Err(error) = self.records.throttles().told(&event.identity, event.kind as i64).await {
             tracing::warn!(%error, "a notice may be sent again after a restart");
         }
     }
 
     /// Who gets a mail about this.
-    fn readers<'a>(&'a self, event: &'a Event) -> impl Iterator<Item = &'a String> {
+    fn readers<'a>(&'a self, event: &'a NoticeEvent) -> impl Iterator<Item = &'a String> {
         let admin = event.kind == NoticeKind::Stopped || self.settings.admin_delays;
         [Some(&event.contact), Some(&self.settings.admin).filter(|_| admin)]
             .into_iter()
@@ -146,7 +146,7 @@ impl Writer {
 
     /// How somebody's throttle stands now; none if the records cannot say, and then a notice offers no addresses.
     async fn situation_of(&self, identity: &str) -> Option<Seen> {
-        let row = self.records.throttle(identity).await.ok().flatten()?;
+        let row = self.records.throttles().find(identity).await.ok().flatten()?;
         let throttle = throttle::machine(&row.state, None, (self.clock)()).ok()?;
         let up_to = throttle.held().last().map_or(-1, |held| held.entry.0 as i64);
         Some(Seen { situation: throttle.situation(), up_to, waiting: throttle.held_count() })
@@ -180,13 +180,15 @@ impl Writer {
     }
 
     /// Where to look: a link to the user's own page for the contact, the console for everybody else; empty for none.
-    async fn link(&self, event: &Event, to: &str) -> String {
+    async fn link(&self, event: &NoticeEvent, to: &str) -> String {
         let console = self.settings.link.trim_end_matches('/');
         if console.is_empty() || to != event.contact {
             return console.to_owned();
         }
         let fresh = weir_store::hex(&weir_foundation::random::random::<32>());
-        let Ok(secret) = self.records.secret(own_link::SECRET, &fresh).await else { return console.to_owned() };
+        let Ok(secret) = self.records.secrets().find_or_set(own_link::SECRET, &fresh).await else {
+            return console.to_owned();
+        };
         let until_s = (self.clock)().0 / 1_000_000_000 + own_link::GOOD_FOR_S;
         let owner = Owner { identity: &event.identity, contact: &event.contact };
         format!("{console}/link/{}", own_link::key(&secret, owner, until_s))
@@ -199,7 +201,7 @@ impl Writer {
         let now = (self.clock)().0 as i64;
         let token = crafted::new_token()?;
         let expires = now.saturating_add(crafted::GOOD_FOR_NS);
-        let kept = self.records.token_add(&crafted::digest(&token), &order.purpose(), expires, now).await;
+        let kept = self.records.tokens().add(&crafted::digest(&token), &order.purpose(), expires, now).await;
         kept.is_ok().then(|| action.address(&token, &self.settings.hostname))
     }
 }
@@ -220,7 +222,7 @@ struct Addresses {
 
 /// What is said, in words first and numbers after.
 struct Words<'a> {
-    event: &'a Event,
+    event: &'a NoticeEvent,
     seen: Option<Seen>,
     held: &'a [HeldRow],
     count: usize,
@@ -313,7 +315,7 @@ pub(crate) async fn post(
     let text = mail(hostname, &draft.id().to_string(), Date::new(now), own);
     draft.write(text.as_bytes()).await?;
     let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
-    let mut letter = Letter::new(&envelope, Origin::Own, "", "", now.0);
+    let mut letter = Letter::new(&envelope, LetterOrigin::Own, "", "", now.0);
     letter.subject = own.subject.to_owned();
     letter.eight_bit = true;
     letter.to = vec![LetterTo { address: own.to.to_owned(), notify: None, orcpt: None }];

@@ -5,7 +5,7 @@ use crate::scan::Scanning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use weir_foundation::{Answer, OperationError};
+use weir_foundation::{OperationError, OperationFuture};
 use weir_store::diary::Diary;
 use weir_store::spool::Spool;
 
@@ -32,7 +32,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// Mail in transit; at rest it is opened now.
-    fn spool(&self) -> Answer<'_, Spool>;
+    fn spool(&self) -> OperationFuture<'_, Spool>;
 
     /// What waits for delivery.
     fn queue(&self) -> &dyn Queue;

@@ -3,7 +3,7 @@
 //! A key is `keys/dkim/DOMAIN/SELECTOR.pem`, with the record to publish beside it in `SELECTOR.txt`. The newest selector of a
 //! domain, in the order of the alphabet, signs; older keys stay until their mail has long arrived.
 
-use super::{Actor, Backend, OperationError, Parts};
+use super::{Actor, Backend, OperationError, OperationsParts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -65,7 +65,7 @@ pub struct DkimOperations {
 }
 
 impl DkimOperations {
-    pub(super) fn new(parts: &Parts) -> DkimOperations {
+    pub(super) fn new(parts: &OperationsParts) -> DkimOperations {
         DkimOperations {
             clock: Arc::clone(&parts.foundation.clock),
             audit: AuditTrail::new(&parts.foundation),

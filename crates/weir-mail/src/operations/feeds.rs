@@ -1,7 +1,7 @@
 //! The scan's feeds, as a person in charge sees them.
 
 use super::backend::scanning;
-use super::{Actor, Backend, OperationError, Parts};
+use super::{Actor, Backend, OperationError, OperationsParts};
 use crate::scan::{FeedsStatus, TuneView};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub struct FeedOperations {
 }
 
 impl FeedOperations {
-    pub(super) fn new(parts: &Parts) -> FeedOperations {
+    pub(super) fn new(parts: &OperationsParts) -> FeedOperations {
         FeedOperations { backend: Arc::clone(&parts.backend) }
     }
 

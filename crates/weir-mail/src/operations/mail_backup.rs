@@ -1,8 +1,8 @@
 //! The mail gate's part of a backup: the spool and the diary on the way there, held mail that is nowhere on the way back.
 
 use super::backend::Backend;
-use super::{Answer, OperationError, Parts};
-use crate::throttle::{Command, Throttling};
+use super::{OperationError, OperationFuture, OperationsParts};
+use crate::throttle::{ThrottleCommand, Throttling};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,18 +20,18 @@ pub(super) struct MailBackup {
 }
 
 impl MailBackup {
-    pub(super) fn new(parts: &Parts) -> MailBackup {
+    pub(super) fn new(parts: &OperationsParts) -> MailBackup {
         MailBackup { backend: Arc::clone(&parts.backend), diary_folder: parts.foundation.folder.diary() }
     }
 }
 
 impl GateBackup for MailBackup {
-    fn copy_after_records<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+    fn copy_after_records<'a>(&'a self, to: &'a Path) -> OperationFuture<'a, ()> {
         Box::pin(async move { Ok(self.backend.spool().await?.snapshot(to.join("spool")).await?) })
     }
 
     /// The diary, which is changed in place, is copied last: it says most.
-    fn copy_last<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+    fn copy_last<'a>(&'a self, to: &'a Path) -> OperationFuture<'a, ()> {
         let (diary, from, target) = (self.backend.diary(), self.diary_folder.clone(), to.join("diary"));
         Box::pin(async move {
             let copied = tokio::task::spawn_blocking(move || {
@@ -66,19 +66,19 @@ async fn strike_out(
     restored: &mut RestoredMail,
 ) -> Result<(), OperationError> {
     let records = Records::sqlite(&folder.records()).await?;
-    let rows = records.held(&HeldFilter::default(), i64::MAX).await?;
+    let rows = records.held().list(&HeldFilter::default(), i64::MAX).await?;
     let lost = |message: &str| !in_transit.contains(message) && !folder.held().join(format!("{message}.eml")).exists();
     let gone: Vec<_> = rows.iter().filter(|row| lost(&row.message)).collect();
     let mut entries = BTreeMap::<&str, Vec<i64>>::new();
     gone.iter().for_each(|row| entries.entry(&row.identity).or_default().push(row.entry));
     let throttling = Throttling::start(records.clone(), Arc::new(wall_clock));
     for (identity, entries) in entries {
-        throttling.command(identity, Command::Delete(entries)).await?;
+        throttling.command(identity, ThrottleCommand::Delete(entries)).await?;
     }
     // Both those just struck out and those decided while the backup was made.
-    let decided = records.held_decided(relay, "", i64::MAX).await?;
+    let decided = records.held().decided(relay, "", i64::MAX).await?;
     let decided = decided.into_iter().filter(|row| lost(&row.message)).map(|row| (row.identity, row.entry));
-    records.held_done(&decided.collect::<Vec<_>>()).await?;
+    records.held().done(&decided.collect::<Vec<_>>()).await?;
     records.close().await;
     restored.held_recipients = rows.len() - gone.len();
     restored.struck_out = gone.len();

@@ -36,7 +36,7 @@ pub use quarantine::{
 };
 pub use queue::{QueueDone, QueueOperations};
 pub use scan_rules::{NewRule, RuleSeverity, RuleView, ScanRuleOperations};
-pub use status::{SpoolView, Status, StatusOperations};
+pub use status::{MailStatus, SpoolView, StatusOperations};
 pub use throttle_view::{ParamsView, ThrottleView};
 pub use throttles::{BusyView, LearnedView, ThrottleOperations};
 pub use trace::{MailTrace, TraceLine, TraceOperations};
@@ -50,7 +50,7 @@ use std::sync::Arc;
 use weir_foundation::backup::GateBackup;
 use weir_foundation::date::rfc3339 as when;
 use weir_foundation::passwords::Passwords;
-use weir_foundation::{Actor, Answer, Foundation, OperationError};
+use weir_foundation::{Actor, Foundation, OperationError, OperationFuture};
 
 /// The operations of one mail gate. Cheap to clone, as is each of them.
 #[derive(Clone)]
@@ -80,7 +80,7 @@ pub struct MailOperations {
 }
 
 /// What the operations work with.
-pub struct Parts {
+pub struct OperationsParts {
     /// The data folder, which this process owns, and the records: users, throttles, held mail.
     pub foundation: Foundation,
     /// Decides on delay queues.
@@ -95,7 +95,7 @@ pub struct Parts {
 
 impl MailOperations {
     /// Operations with these parts.
-    pub fn new(parts: &Parts) -> MailOperations {
+    pub fn new(parts: &OperationsParts) -> MailOperations {
         let users = UserOperations::new(parts);
         let held = HeldOperations::new(parts, &users);
         let quarantine = QuarantineOperations::new(parts);

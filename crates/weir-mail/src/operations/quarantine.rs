@@ -5,7 +5,7 @@
 //! message's id.
 
 use super::message_file::{header_of, message_id};
-use super::{Actor, Backend, OperationError, Parts, names, plural, when};
+use super::{Actor, Backend, OperationError, OperationsParts, names, plural, when};
 use crate::queue::QueueSelection;
 use crate::scan::QuarantineQueue;
 use schemars::JsonSchema;
@@ -19,7 +19,9 @@ use std::sync::Arc;
 use weir_core::address::canonical;
 use weir_foundation::clock::Clock;
 use weir_store::folder::DataFolder;
-use weir_store::records::{AuditLine, Fate, QuarantineFilter, QuarantineRow, QuarantineTotal, Quarantined, Records};
+use weir_store::records::{
+    AuditLine, AuditRecords, Fate, QuarantineFilter, QuarantineRecords, QuarantineRow, QuarantineTotal, Quarantined,
+};
 
 /// Most messages in one list, and in one step of a bulk decision.
 const MESSAGES_MAX: usize = 1_000;
@@ -142,16 +144,18 @@ pub struct QuarantineDone {
 /// What may be done to quarantined mail. Cheap to clone.
 #[derive(Clone)]
 pub struct QuarantineOperations {
-    records: Records,
+    quarantine: QuarantineRecords,
+    audit: AuditRecords,
     clock: Clock,
     folder: Arc<DataFolder>,
     backend: Arc<dyn Backend>,
 }
 
 impl QuarantineOperations {
-    pub(super) fn new(parts: &Parts) -> QuarantineOperations {
+    pub(super) fn new(parts: &OperationsParts) -> QuarantineOperations {
         QuarantineOperations {
-            records: parts.foundation.records.clone(),
+            quarantine: parts.foundation.records.quarantine(),
+            audit: parts.foundation.records.audit(),
             clock: Arc::clone(&parts.foundation.clock),
             folder: Arc::clone(&parts.foundation.folder),
             backend: Arc::clone(&parts.backend),
@@ -160,7 +164,7 @@ impl QuarantineOperations {
 
     /// How much is in each quarantine.
     pub async fn totals(&self) -> Result<Vec<QuarantineTotal>, OperationError> {
-        Ok(self.records.quarantine_totals("").await?)
+        Ok(self.quarantine.totals("").await?)
     }
 
     /// Quarantined mail of a selection; everything, if it is empty.
@@ -280,9 +284,9 @@ impl QuarantineOperations {
                 ),
             })
             .collect();
-        self.records.audit_all(&lines).await?;
+        self.audit.write_all(&lines).await?;
         let keys: Vec<(String, i64)> = rows.iter().map(|row| (row.message.clone(), row.place)).collect();
-        done.recipients += self.records.quarantine_decide(&keys, fate, actor.as_str()).await? as usize;
+        done.recipients += self.quarantine.decide(&keys, fate, actor.as_str()).await? as usize;
         done.messages.extend(lines.into_iter().map(|line| line.subject));
         Ok(())
     }
@@ -311,12 +315,12 @@ impl QuarantineOperations {
             text: text.chars().take(TEXT_MAX).collect(),
         };
         if messages.is_empty() {
-            return Ok(self.records.quarantine(&filter, most).await?);
+            return Ok(self.quarantine.list(&filter, most).await?);
         }
         let mut found = Quarantined::default();
         for message in messages {
             filter.message = message_id(message)?.to_string();
-            let Quarantined { rows, more } = self.records.quarantine(&filter, 1).await?;
+            let Quarantined { rows, more } = self.quarantine.list(&filter, 1).await?;
             found.rows.extend(rows);
             found.more |= more;
             if found.rows.len() > ROWS_MAX {

@@ -1,7 +1,7 @@
 //! Outgoing mail that waits for delivery, as a person in charge sees and changes it. The queue itself is behind the operations.
 
 use super::message_file::message_id;
-use super::{Actor, Backend, OperationError, Parts, names, plural};
+use super::{Actor, Backend, OperationError, OperationsParts, names, plural};
 use crate::queue::{QueueList, QueueSelection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ pub struct QueueOperations {
 }
 
 impl QueueOperations {
-    pub(super) fn new(parts: &Parts) -> QueueOperations {
+    pub(super) fn new(parts: &OperationsParts) -> QueueOperations {
         QueueOperations { audit: AuditTrail::new(&parts.foundation), backend: Arc::clone(&parts.backend) }
     }
 

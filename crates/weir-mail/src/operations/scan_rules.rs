@@ -4,7 +4,7 @@
 //! a rule that cannot be put into use is removed again. Each says who made it, when, why, and from which sample.
 
 use super::backend::scanning;
-use super::{Actor, Backend, OperationError, Parts, when};
+use super::{Actor, Backend, OperationError, OperationsParts, when};
 use crate::scan::rule_name;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use tokio::sync::Mutex;
 use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::Clock;
 use weir_scan::yara::{RuleFile, Rules};
-use weir_store::records::{NewRule as Row, Records, RuleRow};
+use weir_store::records::{NewRule as Row, RuleRecords, RuleRow};
 
 /// More rules than this are a list of signatures, which belongs into a scanner.
 const RULES_MAX: usize = 10_000;
@@ -125,7 +125,7 @@ impl From<RuleRow> for RuleView {
 /// What may be done to the rules that people make for the scan. Cheap to clone.
 #[derive(Clone)]
 pub struct ScanRuleOperations {
-    records: Records,
+    rules: RuleRecords,
     clock: Clock,
     audit: AuditTrail,
     backend: Arc<dyn Backend>,
@@ -134,9 +134,9 @@ pub struct ScanRuleOperations {
 }
 
 impl ScanRuleOperations {
-    pub(super) fn new(parts: &Parts) -> ScanRuleOperations {
+    pub(super) fn new(parts: &OperationsParts) -> ScanRuleOperations {
         ScanRuleOperations {
-            records: parts.foundation.records.clone(),
+            rules: parts.foundation.records.rules(),
             clock: Arc::clone(&parts.foundation.clock),
             audit: AuditTrail::new(&parts.foundation),
             backend: Arc::clone(&parts.backend),
@@ -146,7 +146,7 @@ impl ScanRuleOperations {
 
     /// All rules that people made, in order of number.
     pub async fn list(&self) -> Result<Vec<RuleView>, OperationError> {
-        Ok(self.records.rules().await?.into_iter().map(RuleView::from).collect())
+        Ok(self.rules.all().await?.into_iter().map(RuleView::from).collect())
     }
 
     /// One rule.
@@ -158,11 +158,11 @@ impl ScanRuleOperations {
     pub async fn add(&self, new: NewRule, actor: &Actor) -> Result<RuleView, OperationError> {
         let _changing = self.changing.lock().await;
         let row = self.checked(new, actor).await?;
-        let number = self.records.rule_add(&row).await?.ok_or_else(|| {
+        let number = self.rules.add(&row).await?.ok_or_else(|| {
             OperationError::conflict("this content is blocked already", "`weir scan rules list` shows by which rule")
         })?;
         if let Err(error) = self.bring_into_force().await {
-            self.records.rule_remove(number).await?;
+            self.rules.remove(number).await?;
             return Err(error);
         }
         let view = RuleView::from(RuleRow { id: number, rule: row });
@@ -175,9 +175,9 @@ impl ScanRuleOperations {
     pub async fn remove(&self, number: &str, actor: &Actor) -> Result<RuleView, OperationError> {
         let _changing = self.changing.lock().await;
         let row = self.row(number).await?;
-        self.records.rule_remove(row.id).await?;
+        self.rules.remove(row.id).await?;
         if let Err(error) = self.bring_into_force().await {
-            self.records.rule_restore(&row).await?;
+            self.rules.restore(&row).await?;
             return Err(error);
         }
         let view = RuleView::from(row);
@@ -191,7 +191,7 @@ impl ScanRuleOperations {
             OperationError::unknown(format!("there is no rule {shown:?}"), "`weir scan rules list` shows all")
         };
         let number: i64 = number.parse().map_err(|_| unknown())?;
-        self.records.rules().await?.into_iter().find(|row| row.id == number).ok_or_else(unknown)
+        self.rules.all().await?.into_iter().find(|row| row.id == number).ok_or_else(unknown)
     }
 
     /// At rest there is nobody to tell: the next start reads them.
@@ -204,7 +204,7 @@ impl ScanRuleOperations {
 
     async fn checked(&self, new: NewRule, actor: &Actor) -> Result<Row, OperationError> {
         let about = line(&new.about)?;
-        let rules = self.records.rules().await?;
+        let rules = self.rules.all().await?;
         let (kind, content) = match (new.sha256.trim(), new.yara.trim()) {
             (hash, "") if !hash.is_empty() => ("hash", sha256(hash)?),
             ("", text) if !text.is_empty() => {

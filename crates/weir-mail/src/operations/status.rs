@@ -1,7 +1,7 @@
 //! How the whole is doing, in one look.
 
 use super::backend::Vital;
-use super::{Backend, OperationError, Parts};
+use super::{Backend, OperationError, OperationsParts};
 use crate::submission::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use weir_store::spool::{Spool, Stats};
 /// How the whole is doing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "MailStatus")]
-pub struct Status {
+pub struct MailStatus {
     /// The program's version.
     pub version: String,
     /// Whether a process serves this folder.
@@ -61,7 +61,7 @@ pub struct StatusOperations {
 }
 
 impl StatusOperations {
-    pub(super) fn new(parts: &Parts) -> StatusOperations {
+    pub(super) fn new(parts: &OperationsParts) -> StatusOperations {
         StatusOperations {
             foundation: parts.foundation.clone(),
             settings: Arc::clone(&parts.settings),
@@ -75,13 +75,13 @@ impl StatusOperations {
     }
 
     /// How the whole is doing.
-    pub async fn show(&self) -> Result<Status, OperationError> {
+    pub async fn show(&self) -> Result<MailStatus, OperationError> {
         let gate = self.vital();
         let spool = match self.backend.has_spool() {
             true => spool_view(&self.backend.spool().await?),
             false => SpoolView::default(),
         };
-        Ok(Status {
+        Ok(MailStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             running: gate.is_some(),
             gate,

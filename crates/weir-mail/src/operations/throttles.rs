@@ -1,12 +1,12 @@
 //! Throttles of everybody: who waits or is stopped, and what learn-only mode saw.
 
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{OperationError, Parts, when};
+use super::{OperationError, OperationsParts, when};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weir_foundation::clock::Clock;
-use weir_store::records::{Learned, Records, ThrottleRow};
+use weir_store::records::{Learned, ThrottleRecords, ThrottleRow};
 
 /// Nobody reads a longer overview.
 const BUSY_MAX: i64 = 1_000;
@@ -42,19 +42,19 @@ pub struct LearnedView {
 /// The throttles, all of them. Cheap to clone.
 #[derive(Clone)]
 pub struct ThrottleOperations {
-    records: Records,
+    throttles: ThrottleRecords,
     clock: Clock,
 }
 
 impl ThrottleOperations {
-    pub(super) fn new(parts: &Parts) -> ThrottleOperations {
+    pub(super) fn new(parts: &OperationsParts) -> ThrottleOperations {
         let foundation = &parts.foundation;
-        ThrottleOperations { records: foundation.records.clone(), clock: Arc::clone(&foundation.clock) }
+        ThrottleOperations { throttles: foundation.records.throttles(), clock: Arc::clone(&foundation.clock) }
     }
 
     /// Who waits or is stopped, the most held first: an overview need not read everybody.
     pub async fn busy(&self, most: i64) -> Result<Vec<BusyView>, OperationError> {
-        let rows = self.records.throttles_busy(most.clamp(1, BUSY_MAX)).await?;
+        let rows = self.throttles.busy(most.clamp(1, BUSY_MAX)).await?;
         let now = (self.clock)();
         let view = |row: ThrottleRow| {
             let snapshot = Snapshot::of(Some(&row), None, now).map_err(OperationError::Failed)?;
@@ -66,7 +66,7 @@ impl ThrottleOperations {
     /// What learn-only mode saw in the last `days`, the worst first.
     pub async fn learned(&self, days: i64) -> Result<Vec<LearnedView>, OperationError> {
         let today = ((self.clock)().0 / DAY_NS) as i64;
-        let learned = self.records.learned(today - days.clamp(1, 36_500) + 1).await?;
+        let learned = self.throttles.learned(today - days.clamp(1, 36_500) + 1).await?;
         let view = |seen: Learned| LearnedView {
             last_day: when(seen.day.saturating_mul(DAY_NS as i64)).chars().take(10).collect(),
             user: seen.identity,

@@ -5,7 +5,7 @@
 
 use super::held::{HeldOperations, HeldSelection};
 use super::quarantine::{QuarantineOperations, QuarantineSelection};
-use super::{Backend, OperationError, Parts, names, plural, when};
+use super::{Backend, OperationError, OperationsParts, names, plural, when};
 use crate::queue::QueueSelection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use weir_store::diary::{DiaryLine, lines_about};
 use weir_store::folder::DataFolder;
-use weir_store::records::{AuditLine, Records};
+use weir_store::records::{AuditLine, AuditRecords};
 use weir_store::spool::MessageId;
 
 /// The longest name that is asked for: a Message-ID is one line of a header.
@@ -96,7 +96,7 @@ fn stage_of(event: &str) -> &'static str {
 /// Finds the way of a message. Cheap to clone.
 #[derive(Clone)]
 pub struct TraceOperations {
-    records: Records,
+    audit: AuditRecords,
     folder: Arc<DataFolder>,
     backend: Arc<dyn Backend>,
     held: HeldOperations,
@@ -104,9 +104,13 @@ pub struct TraceOperations {
 }
 
 impl TraceOperations {
-    pub(super) fn new(parts: &Parts, held: &HeldOperations, quarantine: &QuarantineOperations) -> TraceOperations {
+    pub(super) fn new(
+        parts: &OperationsParts,
+        held: &HeldOperations,
+        quarantine: &QuarantineOperations,
+    ) -> TraceOperations {
         TraceOperations {
-            records: parts.foundation.records.clone(),
+            audit: parts.foundation.records.audit(),
             folder: Arc::clone(&parts.foundation.folder),
             backend: Arc::clone(&parts.backend),
             held: held.clone(),
@@ -134,7 +138,7 @@ impl TraceOperations {
             ..MailTrace::default()
         };
         for message in &messages {
-            let audit = self.records.audit_trail(message, AUDIT_MAX).await?;
+            let audit = self.audit.trail(message, AUDIT_MAX).await?;
             trace.lines.extend(audit.iter().map(TraceLine::of_audit));
             trace.now.extend(self.whereabouts(message).await?);
         }

@@ -2,12 +2,12 @@
 
 use super::own_throttle::{OwnThrottle, in_force};
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{Actor, Backend, OperationError, Parts, names, plural, when};
+use super::{Actor, Backend, OperationError, OperationsParts, names, plural, when};
 use crate::accounts::guest;
 use crate::own::Own;
 use crate::own_link::{self, Owner};
 use crate::submission::Settings;
-use crate::throttle::{Command, Throttling};
+use crate::throttle::{ThrottleCommand, Throttling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use weir_core::throttle::Params;
 use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::Clock;
 use weir_foundation::passwords::Passwords;
-use weir_store::records::{Records, UserRow};
+use weir_store::records::{SecretRecords, ThrottleRecords, UserRecords, UserRow};
 
 /// What kind of sender a user is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -162,7 +162,9 @@ pub struct UnlockDone {
 /// What may be done to users. Cheap to clone.
 #[derive(Clone)]
 pub struct UserOperations {
-    records: Records,
+    users: UserRecords,
+    throttles: ThrottleRecords,
+    secrets: SecretRecords,
     clock: Clock,
     audit: AuditTrail,
     passwords: Passwords,
@@ -174,9 +176,11 @@ pub struct UserOperations {
 }
 
 impl UserOperations {
-    pub(super) fn new(parts: &Parts) -> UserOperations {
+    pub(super) fn new(parts: &OperationsParts) -> UserOperations {
         UserOperations {
-            records: parts.foundation.records.clone(),
+            users: parts.foundation.records.users(),
+            throttles: parts.foundation.records.throttles(),
+            secrets: parts.foundation.records.secrets(),
             clock: Arc::clone(&parts.foundation.clock),
             audit: AuditTrail::new(&parts.foundation),
             passwords: parts.passwords.clone(),
@@ -219,7 +223,7 @@ impl UserOperations {
             locked_reason: String::new(),
             created_at: (self.clock)().0 as i64,
         };
-        if !self.records.user_add(&user).await? {
+        if !self.users.add(&user).await? {
             let hint = format!("change it with `weir user set {0}` or `weir user passwd {0}`", new.name);
             return Err(OperationError::conflict(format!("there is already a user {}", new.name), hint));
         }
@@ -233,7 +237,7 @@ impl UserOperations {
         let _changing = self.changing.lock().await;
         let mut user = self.user(name).await?;
         user.password = self.passwords.hash(password).await?;
-        self.records.user_update(&user).await?;
+        self.users.update(&user).await?;
         self.audit.write(actor, "user.passwd", name, "a new password".to_owned()).await
     }
 
@@ -261,10 +265,10 @@ impl UserOperations {
         }
         let own = self.changed(change, &user)?;
         user.params = own.write();
-        self.records.user_update(&user).await?;
-        if self.records.throttle(name).await?.is_some() {
+        self.users.update(&user).await?;
+        if self.throttles.find(name).await?.is_some() {
             let params = in_force(&own, self.profile_params(&user));
-            self.throttling.command(name, Command::Reparameterise(params)).await?;
+            self.throttling.command(name, ThrottleCommand::Reparameterise(params)).await?;
             self.backend.wake();
         }
         self.audit.write(actor, "user.set", name, difference(&before, &user)).await?;
@@ -295,7 +299,7 @@ impl UserOperations {
             }
         }
         user.params = own.write();
-        self.records.user_update(&user).await?;
+        self.users.update(&user).await?;
         Ok(new)
     }
 
@@ -306,9 +310,9 @@ impl UserOperations {
         let mut user = self.user(name).await?;
         user.locked_at = Some(user.locked_at.unwrap_or((self.clock)().0 as i64));
         user.locked_reason = reason.to_owned();
-        self.records.user_update(&user).await?;
-        if self.records.throttle(name).await?.is_some() {
-            self.throttling.command(name, Command::Stop).await?;
+        self.users.update(&user).await?;
+        if self.throttles.find(name).await?.is_some() {
+            self.throttling.command(name, ThrottleCommand::Stop).await?;
         }
         let sessions_ended = self.backend.end_sessions(name, reason);
         self.audit.write(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
@@ -318,20 +322,20 @@ impl UserOperations {
     /// Ends a person's lock and the throttle's stop; what still waits drains again.
     pub async fn unlock(&self, name: &str, actor: &Actor) -> Result<UnlockDone, OperationError> {
         let _changing = self.changing.lock().await;
-        let user = self.records.user(name).await?;
-        let throttle = self.records.throttle(name).await?;
+        let user = self.users.find(name).await?;
+        let throttle = self.throttles.find(name).await?;
         if user.is_none() && throttle.is_none() {
             return Err(no_user(name));
         }
         let lock_ended = match user {
             Some(mut user) if user.locked_at.is_some() => {
                 (user.locked_at, user.locked_reason) = (None, String::new());
-                self.records.user_update(&user).await?
+                self.users.update(&user).await?
             }
             _ => false,
         };
         let done = match throttle {
-            Some(_) => self.throttling.command(name, Command::Unlock).await?,
+            Some(_) => self.throttling.command(name, ThrottleCommand::Unlock).await?,
             None => Default::default(),
         };
         self.backend.wake();
@@ -350,10 +354,10 @@ impl UserOperations {
 
     /// Users in order of name, from after `after`.
     pub async fn list(&self, after: &str) -> Result<UserList, OperationError> {
-        let rows = self.records.users(after).await?;
+        let rows = self.users.after(after).await?;
         let next = (rows.len() == 1000).then(|| rows.last().map(|user| user.name.clone())).flatten();
         let names: Vec<String> = rows.iter().map(|user| user.name.clone()).collect();
-        let throttles = self.records.throttles_of(&names).await?;
+        let throttles = self.throttles.of(&names).await?;
         let busy: HashMap<String, (i64, bool)> =
             throttles.into_iter().map(|(name, held, stopped)| (name, (held, stopped.is_some()))).collect();
         let view = |user: UserRow| {
@@ -366,8 +370,8 @@ impl UserOperations {
     /// Everything about one user, or about an identity that has a throttle and no account here.
     pub async fn show(&self, name: &str) -> Result<UserPage, OperationError> {
         names::login(name)?;
-        let row = self.records.throttle(name).await?;
-        let user = match self.records.user(name).await? {
+        let row = self.throttles.find(name).await?;
+        let user = match self.users.find(name).await? {
             None if row.is_some() => guest(name),
             user => user.ok_or_else(|| no_user(name))?,
         };
@@ -388,8 +392,8 @@ impl UserOperations {
     /// The user to whose own page a link leads, if it is a good one.
     pub async fn of_link(&self, key: &str) -> Result<Option<String>, OperationError> {
         let Some(name) = own_link::identity_of(key).filter(|name| names::login(name).is_ok()) else { return Ok(None) };
-        let Some(secret) = self.records.secret_if_any(own_link::SECRET).await? else { return Ok(None) };
-        let Some(user) = self.records.user(&name).await? else { return Ok(None) };
+        let Some(secret) = self.secrets.find(own_link::SECRET).await? else { return Ok(None) };
+        let Some(user) = self.users.find(&name).await? else { return Ok(None) };
         let now_s = (self.clock)().0 / 1_000_000_000;
         let good = own_link::is_good(&secret, key, Owner { identity: &name, contact: &user.contact }, now_s);
         Ok(good.then_some(name))
@@ -397,7 +401,7 @@ impl UserOperations {
 
     async fn user(&self, name: &str) -> Result<UserRow, OperationError> {
         names::login(name)?;
-        self.records.user(name).await?.ok_or_else(|| no_user(name))
+        self.users.find(name).await?.ok_or_else(|| no_user(name))
     }
 
     fn profile_params(&self, user: &UserRow) -> Params {

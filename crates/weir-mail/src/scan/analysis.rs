@@ -1,7 +1,7 @@
 //! Attachments of stored mail become samples: somebody in charge wants to know what an account has tried to send.
 
-use super::laboratory::{Known, LabWay, Sample, Taken};
-use super::{Inspector, Shared};
+use super::laboratory::{KnownContent, LabWay, Sample, Taken};
+use super::{Inspector, ScanShared};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -51,7 +51,7 @@ pub struct Analysed {
     pub messages_left: usize,
 }
 
-impl Shared {
+impl ScanShared {
     pub(super) async fn analyse(&self, mails: &[StoredMail], by: &str) -> Result<Analysed, OperationError> {
         let hint = "set lab.enabled, scan.enabled and scan.lab.enabled";
         let nothing =
@@ -66,7 +66,7 @@ impl Shared {
                 break;
             }
             done.messages += 1;
-            let mut look = Look { way, inspector, by, mail, seen: &mut seen, done: &mut done };
+            let mut look = MessageLook { way, inspector, by, mail, seen: &mut seen, done: &mut done };
             if let Err(problem) = self.analyse_one(&mut look).await
                 && done.problems.len() < PROBLEMS_MAX
             {
@@ -76,7 +76,7 @@ impl Shared {
         Ok(done)
     }
 
-    async fn analyse_one(&self, look: &mut Look<'_>) -> Result<(), String> {
+    async fn analyse_one(&self, look: &mut MessageLook<'_>) -> Result<(), String> {
         let (file, folder) = (look.mail.file.clone(), self.site.quarantine.clone());
         let content = tokio::task::spawn_blocking(move || read(&file, &folder)).await;
         let content = content.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
@@ -87,15 +87,15 @@ impl Shared {
         let known = look.way.laboratory.known(&hashes).await?;
         for (file, known) in files.iter().zip(known) {
             match known {
-                Known::Open { sample } => self.had(look, file, sample),
-                Known::Ended(opinion) => self.had(look, file, opinion.sample),
-                Known::Nothing => self.submit_file(look, &content, file).await?,
+                KnownContent::Open { sample } => self.had(look, file, sample),
+                KnownContent::Ended(opinion) => self.had(look, file, opinion.sample),
+                KnownContent::Nothing => self.submit_file(look, &content, file).await?,
             }
         }
         if left_out > 0 { Err(format!("{left_out} more attachments are not sent")) } else { Ok(()) }
     }
 
-    async fn submit_file(&self, look: &mut Look<'_>, content: &Content, file: &Candidate) -> Result<(), String> {
+    async fn submit_file(&self, look: &mut MessageLook<'_>, content: &Content, file: &Candidate) -> Result<(), String> {
         let most = look.way.settings.sample_bytes_max;
         if file.size > most {
             return Err(format!("{} has {} bytes, and at most {most} are sent", file.name, file.size));
@@ -115,13 +115,13 @@ impl Shared {
         }
     }
 
-    fn had(&self, look: &mut Look<'_>, file: &Candidate, sample: i64) {
+    fn had(&self, look: &mut MessageLook<'_>, file: &Candidate, sample: i64) {
         look.done.known += 1;
         look.done.samples.push(sample);
         self.note_sample(look, file, sample, "known to the lab");
     }
 
-    fn note_sample(&self, look: &Look<'_>, file: &Candidate, sample: i64, how: &str) {
+    fn note_sample(&self, look: &MessageLook<'_>, file: &Candidate, sample: i64, how: &str) {
         let text = format!("{} is {how} as sample {sample}, asked for by {}", file.name, look.by);
         let about = [file.sha256.clone(), format!("sample-{sample}")];
         self.site.spool.diary().note(DiaryLine::new(&look.mail.message, "analysed", text).about(about));
@@ -129,7 +129,7 @@ impl Shared {
 }
 
 /// One message that is looked into.
-struct Look<'a> {
+struct MessageLook<'a> {
     way: &'a LabWay,
     inspector: &'a Arc<dyn Inspector>,
     by: &'a str,

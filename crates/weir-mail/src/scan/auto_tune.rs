@@ -1,7 +1,8 @@
 //! Limits that follow the traffic by themselves, with hysteresis: a better set must be found twice in a row, on new mail,
 //! unless it is better beyond doubt: then the traffic has changed, and mail piles up.
 
-use super::Shared;
+use super::ScanShared;
+use super::stored_limits::store_limits;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
 use std::sync::Arc;
 use weir_core::feeds::Limits;
@@ -11,7 +12,7 @@ use weir_store::records::{AuditLine, RecordsError};
 const BEYOND_DOUBT: f64 = 0.2;
 
 /// Looks for better limits again and again, until the task is dropped.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<ScanShared>) {
     if !shared.settings.auto_tune || !shared.settings.enabled {
         return;
     }
@@ -64,7 +65,7 @@ pub(super) async fn propose(basis: Arc<Basis>) -> Option<Proposal> {
     tokio::task::spawn_blocking(search).await.ok()
 }
 
-impl Shared {
+impl ScanShared {
     /// What a prediction stands on now.
     pub(super) fn basis(&self) -> Basis {
         let state = self.state();
@@ -96,10 +97,10 @@ impl Shared {
         }
         tracing::info!(limits = shown(bytes), by, "the feeds have new limits");
         let configured = self.settings.plan.limits.bytes();
-        super::view::store_limits(&self.site, bytes, configured).await?;
+        store_limits(&self.site, bytes, configured).await?;
         let (actor, detail) = (by.to_owned(), words.to_owned());
         let (action, subject) = ("feeds.tune".to_owned(), self.site.relay.clone());
         let line = AuditLine { at: weir_foundation::clock::wall_clock().0 as i64, actor, action, subject, detail };
-        self.site.records.audit(&line).await
+        self.site.records.audit().write(&line).await
     }
 }

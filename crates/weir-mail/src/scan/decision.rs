@@ -11,7 +11,7 @@ pub(super) enum Decision {
     /// It goes on, with this result in its header.
     Pass(Passed),
     /// It is kept.
-    Quarantine(Queue, String),
+    Quarantine(QuarantineQueue, String),
     /// It is tried again.
     Retry(String),
 }
@@ -29,7 +29,7 @@ pub(super) struct Passed {
 
 /// The quarantines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Queue {
+pub enum QuarantineQueue {
     /// Malware.
     Virus,
     /// Against the policy for attachments.
@@ -42,20 +42,26 @@ pub enum Queue {
     Limit,
 }
 
-impl Queue {
+impl QuarantineQueue {
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
-            Queue::Virus => "virus",
-            Queue::Ext => "ext",
-            Queue::Spam => "spam",
-            Queue::Error => "error",
-            Queue::Limit => "limit",
+            QuarantineQueue::Virus => "virus",
+            QuarantineQueue::Ext => "ext",
+            QuarantineQueue::Spam => "spam",
+            QuarantineQueue::Error => "error",
+            QuarantineQueue::Limit => "limit",
         }
     }
 
     /// All of them.
-    pub const ALL: [Queue; 5] = [Queue::Virus, Queue::Ext, Queue::Spam, Queue::Error, Queue::Limit];
+    pub const ALL: [QuarantineQueue; 5] = [
+        QuarantineQueue::Virus,
+        QuarantineQueue::Ext,
+        QuarantineQueue::Spam,
+        QuarantineQueue::Error,
+        QuarantineQueue::Limit,
+    ];
 }
 
 /// Decides by the gravest finding. Where a limit lets mail pass, the gravest of the others counts.
@@ -65,14 +71,14 @@ pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> D
     match &gravest.outcome {
         Outcome::Clean => Decision::Pass(Passed { clean: true, spam: false, words: format!("clean ({scanners})") }),
         Outcome::Spam { score, threshold } => match on_spam {
-            OnSpam::Quarantine => Decision::Quarantine(Queue::Spam, said(gravest)),
+            OnSpam::Quarantine => Decision::Quarantine(QuarantineQueue::Spam, said(gravest)),
             OnSpam::Tag => {
                 let words = format!("spam; score={score:.1}; threshold={threshold:.1} ({scanners})");
                 Decision::Pass(Passed { clean: false, spam: true, words })
             }
         },
         Outcome::NotScanned { .. } => match on_limit {
-            OnLimit::Quarantine => Decision::Quarantine(Queue::Limit, said(gravest)),
+            OnLimit::Quarantine => Decision::Quarantine(QuarantineQueue::Limit, said(gravest)),
             OnLimit::Pass => {
                 let words = format!("not scanned; {} ({scanners})", said(gravest));
                 match decide(&without_limits(verdict), on_spam, on_limit) {
@@ -85,8 +91,8 @@ pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> D
             }
         },
         Outcome::Failed { problem } => Decision::Retry(format!("{}: {problem}", gravest.scanner)),
-        Outcome::Forbidden { .. } => Decision::Quarantine(Queue::Ext, said(gravest)),
-        Outcome::Infected { .. } => Decision::Quarantine(Queue::Virus, said(gravest)),
+        Outcome::Forbidden { .. } => Decision::Quarantine(QuarantineQueue::Ext, said(gravest)),
+        Outcome::Infected { .. } => Decision::Quarantine(QuarantineQueue::Virus, said(gravest)),
     }
 }
 
@@ -154,11 +160,11 @@ mod tests {
         assert!(matches!(usual(&[]), Decision::Retry(_)), "nobody looked");
         assert!(matches!(usual(&[Outcome::Clean, failed.clone()]), Decision::Retry(_)));
         let reason = "infected: Eicar in a.zip > b.exe (yara)".to_owned();
-        assert_eq!(usual(&[failed, infected]), Decision::Quarantine(Queue::Virus, reason));
+        assert_eq!(usual(&[failed, infected]), Decision::Quarantine(QuarantineQueue::Virus, reason));
         let forbidden = Outcome::Forbidden { reason: "exe".into() };
-        assert!(matches!(usual(&[Outcome::Clean, forbidden]), Decision::Quarantine(Queue::Ext, _)));
+        assert!(matches!(usual(&[Outcome::Clean, forbidden]), Decision::Quarantine(QuarantineQueue::Ext, _)));
         let limit = Outcome::NotScanned { limit: "25 MB".into() };
-        assert!(matches!(usual(std::slice::from_ref(&limit)), Decision::Quarantine(Queue::Limit, _)));
+        assert!(matches!(usual(std::slice::from_ref(&limit)), Decision::Quarantine(QuarantineQueue::Limit, _)));
         let passed = decide(&verdict(&[limit]), OnSpam::Quarantine, OnLimit::Pass);
         assert!(matches!(passed, Decision::Pass(why) if !why.clean && why.words.contains("25 MB")));
     }
@@ -167,7 +173,7 @@ mod tests {
     fn spam_is_kept_or_marked() {
         let spam = verdict(&[Outcome::Spam { score: 17.2, threshold: 15.0 }]);
         let quarantined = decide(&spam, OnSpam::Quarantine, OnLimit::Quarantine);
-        assert!(matches!(quarantined, Decision::Quarantine(Queue::Spam, _)));
+        assert!(matches!(quarantined, Decision::Quarantine(QuarantineQueue::Spam, _)));
         let Decision::Pass(result) = decide(&spam, OnSpam::Tag, OnLimit::Quarantine) else { panic!() };
         assert!(header("mx", &result).ends_with("\r\nX-Spam-Flag: YES\r\n"), "{result:?}");
     }
@@ -177,10 +183,13 @@ mod tests {
         let spam = Outcome::Spam { score: 17.2, threshold: 15.0 };
         let both = verdict(&[Outcome::NotScanned { limit: "it has a password".into() }, Outcome::Clean, spam]);
         let kept = decide(&both, OnSpam::Quarantine, OnLimit::Pass);
-        assert!(matches!(kept, Decision::Quarantine(Queue::Spam, _)), "{kept:?}");
+        assert!(matches!(kept, Decision::Quarantine(QuarantineQueue::Spam, _)), "{kept:?}");
         let Decision::Pass(tagged) = decide(&both, OnSpam::Tag, OnLimit::Pass) else { panic!() };
         assert!(tagged.spam && !tagged.clean && tagged.words.contains("it has a password"), "{tagged:?}");
-        assert!(matches!(decide(&both, OnSpam::Tag, OnLimit::Quarantine), Decision::Quarantine(Queue::Limit, _)));
+        assert!(matches!(
+            decide(&both, OnSpam::Tag, OnLimit::Quarantine),
+            Decision::Quarantine(QuarantineQueue::Limit, _)
+        ));
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub(super) async fn write(
     let now = Instant(wall_clock().0.saturating_sub(SETTLED.as_nanos() as u64));
     let before = now.0.saturating_sub(settings.digest_every.as_nanos() as u64);
     // Before they are written: a kill in between loses a digest, and does not repeat all of them.
-    let last = site.records.take_turn(&site.relay, KEPT, before as i64, now.0 as i64).await?;
+    let last = site.records.values().take_turn(&site.relay, KEPT, before as i64, now.0 as i64).await?;
     let Some(since) = last.map(|last| Instant(last.max(0) as u64)) else { return Ok(()) };
     let mut after = String::new();
     loop {
@@ -57,7 +57,7 @@ pub(super) async fn write(
 /// The next recipients with all that is theirs; one who has more than a page is alone on it.
 async fn page(site: &Site, period: &Range<Instant>, after: &str) -> Result<Vec<QuarantineRow>, RecordsError> {
     let between = (period.start.0 as i64, period.end.0 as i64);
-    let mut rows = site.records.quarantine_digest(&site.relay, between, after, ROWS_MAX as i64).await?;
+    let mut rows = site.records.quarantine().digest(&site.relay, between, after, ROWS_MAX as i64).await?;
     if rows.len() == ROWS_MAX
         && let Some(last) = rows.last().map(|row| row.recipient.clone())
         && rows.first().is_some_and(|first| first.recipient != last)

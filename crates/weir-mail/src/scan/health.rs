@@ -2,7 +2,7 @@
 //!
 //! Mail flows while one of several scanners is down, or while signatures grow old; so nobody would notice.
 
-use super::Shared;
+use super::ScanShared;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use weir_smtp::reception::Alarm;
 /// How often one looks. What lasts for two looks is a problem.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-impl Shared {
+impl ScanShared {
     /// How each scanner is, each once: feeds share most of them.
     pub(super) fn scanners(&self) -> Vec<Health> {
         let mut all: Vec<Health> = Vec::new();
@@ -27,7 +27,7 @@ impl Shared {
 }
 
 /// Rings for each scanner that is ill, once until it is well again.
-pub(super) async fn watch(shared: Arc<Shared>) {
+pub(super) async fn watch(shared: Arc<ScanShared>) {
     let mut ill = Ill::default();
     loop {
         tokio::time::sleep(LOOK_EVERY).await;

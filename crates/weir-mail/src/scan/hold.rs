@@ -2,16 +2,16 @@
 //! like all other mail, so that malware still ends where malware does, and what would pass is kept as spam.
 
 use super::Scanning;
-use super::decision::{Decision, Queue};
-use super::quarantine::Kept;
-use super::state::Waiting;
+use super::decision::{Decision, QuarantineQueue};
+use super::quarantine::QuarantinedLetter;
+use super::state::WaitingLetter;
 use crate::letter::Letter;
 use crate::pipeline::Transit;
 
 /// What becomes of a letter that was scanned.
 pub(super) fn applied(decision: Decision, letter: &Letter) -> Decision {
     match (decision, &letter.hold) {
-        (Decision::Pass(_), Some(reason)) => Decision::Quarantine(Queue::Spam, reason.clone()),
+        (Decision::Pass(_), Some(reason)) => Decision::Quarantine(QuarantineQueue::Spam, reason.clone()),
         (decision, _) => decision,
     }
 }
@@ -22,10 +22,10 @@ impl Scanning {
         let reason = transit.letter.hold.clone().filter(|_| transit.letter.cleared.is_none());
         let Some(reason) = reason else { return Some(transit) };
         tracing::info!(id = %transit.id, reason, "quarantined");
-        let mut waiting = Waiting::new(transit);
+        let mut waiting = WaitingLetter::new(transit);
         waiting.size = self.shared.site.spool.body(waiting.id).map_or(0, |body| body.size());
         let letter = waiting.letter.clone();
-        let kept = Kept::new(&waiting, letter, Queue::Spam, reason, self.shared.now());
+        let kept = QuarantinedLetter::new(&waiting, letter, QuarantineQueue::Spam, reason, self.shared.now());
         self.shared.quarantine.keep_now(kept);
         None
     }

@@ -13,7 +13,7 @@ pub type LabAnswer<'a, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Sen
 /// Analyses what is handed in.
 pub trait Laboratory: Send + Sync + 'static {
     /// What is known of contents with these hashes (SHA-256 in hexadecimal): one answer each, in the same order.
-    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<Known>>;
+    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<KnownContent>>;
 
     /// Takes a sample in; it is durable when this is answered.
     fn submit(&self, sample: Sample) -> LabAnswer<'_, Taken>;
@@ -46,7 +46,7 @@ pub struct Sample {
 
 /// What is known of a content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownContent {
     /// Nothing.
     Nothing,
     /// It is being analysed.

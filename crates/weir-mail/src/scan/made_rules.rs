@@ -3,19 +3,19 @@
 //! After a start they are in use before the first message is scanned. A change by this process takes effect at once, and one by
 //! another relay on the same records within seconds.
 
-use super::{Inspector, Shared};
+use super::{Inspector, ScanShared};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_scan::made::{Blocked, Made};
 use weir_scan::yara::{RuleFile, Rules};
-use weir_store::records::{Records, RecordsError, RuleRow};
+use weir_store::records::{RecordsError, RuleRecords, RuleRow};
 
 /// How often one looks whether another relay has changed them.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Takes the rules of the records into force. A rule that does not compile any more is left out, and the log says so.
-pub async fn adopt_rules(records: &Records, inspectors: &[Arc<dyn Inspector>]) -> Result<(), AdoptError> {
-    let mut made = made(&records.rules().await?);
+pub async fn adopt_rules(rules: &RuleRecords, inspectors: &[Arc<dyn Inspector>]) -> Result<(), AdoptError> {
+    let mut made = made(&rules.all().await?);
     let Err(problem) = adopted(inspectors, &made).await else { return Ok(()) };
     let (all, rules) = (made.rules.len(), std::mem::take(&mut made.rules));
     // Each by itself, which may take a while: not on a thread that serves.
@@ -62,20 +62,20 @@ pub(crate) fn name(id: i64) -> String {
     format!("rule {id}")
 }
 
-impl Shared {
+impl ScanShared {
     pub(super) async fn adopt_rules(&self) -> Result<(), AdoptError> {
-        adopt_rules(&self.site.records, &self.inspectors).await
+        adopt_rules(&self.site.records.rules(), &self.inspectors).await
     }
 }
 
 /// Follows what other relays change.
-pub(super) async fn follow(shared: Arc<Shared>) {
+pub(super) async fn follow(shared: Arc<ScanShared>) {
     if !shared.settings.enabled || !shared.site.records.is_shared() {
         return;
     }
     let mut known = None;
     loop {
-        if let Ok(revision) = shared.site.records.rules_revision().await
+        if let Ok(revision) = shared.site.records.rules().revision().await
             && known != Some(revision)
         {
             match shared.adopt_rules().await {

@@ -7,9 +7,9 @@
 /// How far a letter came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ScanMark {
-    /// So many attempts have failed.
+    /// The number of attempts that have failed.
     Tried(u32),
-    /// So many attempts were interrupted: the process ended.
+    /// The number of attempts that were interrupted because the process ended.
     Interrupted(u32),
     /// It waits for the laboratory; why and until when, as JSON.
     Pending(String),

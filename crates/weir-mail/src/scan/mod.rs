@@ -24,6 +24,7 @@ mod queue;
 mod settings;
 mod size_weight;
 mod state;
+mod stored_limits;
 #[cfg(test)]
 mod tests;
 mod tuning;
@@ -32,24 +33,25 @@ mod view;
 mod worker;
 
 pub use analysis::{Analysed, StoredMail};
-pub use decision::Queue as QuarantineQueue;
+pub use decision::QuarantineQueue;
 pub use figures::{Counts, ServiceTimes, Spread};
 pub use inspector::{Inspector, Opened};
-pub use laboratory::{Known, LabAnswer, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
+pub use laboratory::{KnownContent, LabAnswer, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
 pub(crate) use made_rules::name as rule_name;
 pub use made_rules::{AdoptError, adopt_rules};
 pub use pending::{PendingCounts, PendingView};
 pub use settings::{LabSettings, OnLab, OnLimit, OnSpam, QuarantineSettings, ScanSettings, Settings};
+pub use stored_limits::stored_limits;
 pub use tuning::{ClassWait, Predicted};
-pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView, stored_limits};
+pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView};
 
 use crate::alarms::Alarms;
-use crate::letter::{Letter, Origin};
+use crate::letter::{Letter, LetterOrigin};
 use crate::pipeline::{BoxFuture, Pipeline, Stage, Transit};
 use mark::ScanMark;
 use pending::PendingMail;
 use quarantine::Quarantine;
-use state::{Begun, State, Waiting};
+use state::{Begun, State, WaitingLetter};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -103,7 +105,7 @@ pub struct Site {
 /// The scan as a stage. Cheap to clone.
 #[derive(Clone)]
 pub struct Scanning {
-    shared: Arc<Shared>,
+    shared: Arc<ScanShared>,
 }
 
 impl std::fmt::Debug for Scanning {
@@ -112,7 +114,7 @@ impl std::fmt::Debug for Scanning {
     }
 }
 
-struct Shared {
+struct ScanShared {
     settings: Settings,
     /// One for all feeds, or one a feed.
     inspectors: Vec<Arc<dyn Inspector>>,
@@ -147,7 +149,7 @@ impl Scanning {
         let state = State::new(&settings, begun.0)?;
         let (under_way, interrupted) = UnderWay::open(&site.folder.join("scan.under-way")).map_err(ScanError::File)?;
         let quarantine = Quarantine::new(site.clone(), &settings, next.clone(), alarms.clone());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ScanShared {
             settings,
             inspectors,
             lab,
@@ -184,7 +186,7 @@ impl Stage for Scanning {
         if self.shared.is_exempt(&transit.letter) {
             return self.let_go(transit);
         }
-        self.shared.take(Waiting::new(transit));
+        self.shared.take(WaitingLetter::new(transit));
         None
     }
 
@@ -206,7 +208,7 @@ impl Stage for Scanning {
                 ScanMark::Passed(lines) => return Some(transit.with_lines(&lines)),
             }
         }
-        let mut waiting = Waiting { attempts, interrupted: interruptions, ..Waiting::new(transit) };
+        let mut waiting = WaitingLetter { attempts, interrupted: interruptions, ..WaitingLetter::new(transit) };
         if let Some(detention) = pending {
             self.shared.resume_pending(waiting, &detention);
             return None;
@@ -232,7 +234,7 @@ impl Stage for Scanning {
     }
 }
 
-impl Shared {
+impl ScanShared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -244,7 +246,7 @@ impl Shared {
 
     /// Our own mail, what a person released, and everything if the scan is off.
     fn is_exempt(&self, letter: &Letter) -> bool {
-        !self.settings.enabled || letter.origin == Origin::Own || letter.cleared.is_some()
+        !self.settings.enabled || letter.origin == LetterOrigin::Own || letter.cleared.is_some()
     }
 
     fn interrupted_before(&self, id: MessageId) -> u32 {
@@ -252,7 +254,7 @@ impl Shared {
     }
 
     /// A letter joins the feeds.
-    fn take(self: &Arc<Self>, mut waiting: Waiting) {
+    fn take(self: &Arc<Self>, mut waiting: WaitingLetter) {
         match self.site.spool.body(waiting.id) {
             Ok(body) => waiting.size = body.size(),
             Err(error) => {
@@ -368,7 +370,7 @@ impl Shared {
 }
 
 /// Carries out what is due when it is due.
-async fn mind(shared: Arc<Shared>) {
+async fn mind(shared: Arc<ScanShared>) {
     loop {
         let wait = shared.tend();
         tokio::select! {

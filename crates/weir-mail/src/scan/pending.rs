@@ -16,12 +16,12 @@ pub(super) use deciding::watch;
 pub(super) use view::PendingLetter;
 pub use view::{PendingCounts, PendingView};
 
-use super::Shared;
+use super::ScanShared;
 use super::decision::Passed;
 use super::laboratory::{LabVerdict, Opinion};
 use super::mark::ScanMark;
 use super::settings::LabSettings;
-use super::state::Waiting;
+use super::state::WaitingLetter;
 use super::worker::Ended;
 use crate::letter::Letter;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,7 @@ impl Default for PendingMail {
 /// What waits.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    entries: BTreeMap<MessageId, Entry>,
+    entries: BTreeMap<MessageId, PendingEntry>,
     bytes: u64,
     /// Questions in a row that the laboratory did not answer.
     silences: u32,
@@ -70,11 +70,11 @@ pub(super) struct Pending {
 
 /// A letter that waits.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
-    waiting: Waiting,
+pub(super) struct PendingEntry {
+    waiting: WaitingLetter,
     detention: Detention,
     /// What is known so far, by hash.
-    answers: BTreeMap<String, Answer>,
+    answers: BTreeMap<String, FileProgress>,
     /// What went wrong last.
     problem: String,
     /// It could not be decided, and is not tried again before this.
@@ -84,7 +84,7 @@ pub(super) struct Entry {
 
 /// How far one file is.
 #[derive(Debug, Clone)]
-enum Answer {
+enum FileProgress {
     /// It is being analysed as this sample.
     Awaited(i64),
     /// It was.
@@ -124,7 +124,7 @@ impl Detention {
     }
 }
 
-impl Entry {
+impl PendingEntry {
     /// Files that nothing is known of yet.
     fn unasked(&self) -> Vec<Candidate> {
         let files = self.detention.files().iter();
@@ -133,16 +133,16 @@ impl Entry {
 
     fn opinions(&self) -> BTreeMap<&str, &Opinion> {
         let known = self.answers.iter().filter_map(|(hash, answer)| match answer {
-            Answer::Known(opinion) => Some((hash.as_str(), opinion)),
-            Answer::Awaited(_) => None,
+            FileProgress::Known(opinion) => Some((hash.as_str(), opinion)),
+            FileProgress::Awaited(_) => None,
         });
         known.collect()
     }
 
     fn awaited(&self) -> impl Iterator<Item = (&String, i64)> {
         self.answers.iter().filter_map(|(hash, answer)| match answer {
-            Answer::Awaited(sample) => Some((hash, *sample)),
-            Answer::Known(_) => None,
+            FileProgress::Awaited(sample) => Some((hash, *sample)),
+            FileProgress::Known(_) => None,
         })
     }
 }
@@ -181,7 +181,7 @@ enum NoRoom {
     Bytes(u64),
 }
 
-impl Shared {
+impl ScanShared {
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -189,7 +189,7 @@ impl Shared {
     /// A letter that every scanner lets pass waits for the laboratory, or is decided by the policy if it cannot.
     pub(super) async fn detain(
         self: &Arc<Self>,
-        waiting: &Waiting,
+        waiting: &WaitingLetter,
         letter: &Arc<Letter>,
         passed: Passed,
         verdict: Verdict,
@@ -199,7 +199,7 @@ impl Shared {
         let now = self.now();
         let until = now + way.settings.wait;
         let mut detention = Detention { since: now.0, until: until.0, passed, verdict };
-        let waiting = Waiting { letter: Some(Arc::clone(letter)), ..waiting.clone() };
+        let waiting = WaitingLetter { letter: Some(Arc::clone(letter)), ..waiting.clone() };
         let room = way.settings.room(&detention.verdict, waiting.size, &self.pending());
         if let Err(no_room) = room {
             let problem = no_room.to_string();
@@ -224,7 +224,7 @@ impl Shared {
     }
 
     /// A letter found in the spool that waited when the last life ended. Its patience begins anew: nobody could answer meanwhile.
-    pub(super) fn resume_pending(self: &Arc<Self>, mut waiting: Waiting, mark: &str) {
+    pub(super) fn resume_pending(self: &Arc<Self>, mut waiting: WaitingLetter, mark: &str) {
         let detention: Option<Detention> = serde_json::from_str(mark).ok();
         let (Some(mut detention), Some(way)) = (detention, &self.lab) else { return self.take(waiting) };
         match self.site.spool.body(waiting.id) {
@@ -237,10 +237,10 @@ impl Shared {
         self.wait_for_lab(waiting, detention);
     }
 
-    fn wait_for_lab(self: &Arc<Self>, waiting: Waiting, detention: Detention) {
+    fn wait_for_lab(self: &Arc<Self>, waiting: WaitingLetter, detention: Detention) {
         let (id, size) = (waiting.id, waiting.size);
         let (answers, problem, rests_until) = (BTreeMap::new(), String::new(), Instant::ZERO);
-        let entry = Entry { waiting, detention, answers, problem, rests_until, task: None };
+        let entry = PendingEntry { waiting, detention, answers, problem, rests_until, task: None };
         let mut pending = self.pending();
         pending.counts.arrived += 1;
         pending.bytes += size;
@@ -250,7 +250,7 @@ impl Shared {
     }
 
     /// Takes a letter out; whoever has it decides alone.
-    fn take_pending(&self, id: MessageId) -> Option<Entry> {
+    fn take_pending(&self, id: MessageId) -> Option<PendingEntry> {
         let mut pending = self.pending();
         let entry = pending.entries.remove(&id)?;
         pending.bytes = pending.bytes.saturating_sub(entry.waiting.size);
@@ -300,7 +300,7 @@ fn sample_name(sample: i64) -> String {
     if sample == 0 { String::new() } else { format!("sample-{sample}") }
 }
 
-/// Whether a verdict of before still counts: malware stays malware, the rest may have become known since.
+/// Whether an earlier verdict still counts: malware stays malware, but what was harmless may have become known as bad since.
 fn still_counts(opinion: &Opinion, settings: &LabSettings, now: Instant) -> bool {
     let young = opinion.at.saturating_add_unsigned(settings.known_for.as_nanos() as u64) >= now.0 as i64;
     match opinion.verdict {

@@ -10,11 +10,11 @@
 mod decisions;
 
 use super::Site;
-use super::decision::Queue;
+use super::decision::QuarantineQueue;
 use super::settings::{QuarantineSettings, Settings};
-use super::state::Waiting;
+use super::state::WaitingLetter;
 use crate::alarms::Alarms;
-use crate::letter::{Letter, Part};
+use crate::letter::{Letter, LetterPart};
 use crate::mail_store::{MailStore, MailStoreError};
 use crate::pipeline::Pipeline;
 use std::collections::HashSet;
@@ -40,16 +40,16 @@ const WAIT_LONGEST: Duration = Duration::from_secs(30);
 /// The quarantine. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Quarantine {
-    shared: Arc<Shared>,
+    shared: Arc<QuarantineShared>,
 }
 
-struct Shared {
+struct QuarantineShared {
     site: Site,
     settings: QuarantineSettings,
     hostname: String,
     next: Pipeline,
-    coming: mpsc::UnboundedSender<Kept>,
-    incoming: tokio::sync::Mutex<mpsc::UnboundedReceiver<Kept>>,
+    coming: mpsc::UnboundedSender<QuarantinedLetter>,
+    incoming: tokio::sync::Mutex<mpsc::UnboundedReceiver<QuarantinedLetter>>,
     room: Arc<Semaphore>,
     /// Mail that is being taken in.
     open: AtomicUsize,
@@ -64,9 +64,9 @@ struct Shared {
 }
 
 /// Mail to be kept.
-pub(super) struct Kept {
-    pub(super) waiting: Waiting,
-    pub(super) queue: Queue,
+pub(super) struct QuarantinedLetter {
+    pub(super) waiting: WaitingLetter,
+    pub(super) queue: QuarantineQueue,
     pub(super) reason: String,
     pub(super) detail: String,
     pub(super) at: Instant,
@@ -76,17 +76,17 @@ pub(super) struct Kept {
     pub(super) _room: Option<OwnedSemaphorePermit>,
 }
 
-impl Kept {
+impl QuarantinedLetter {
     /// A letter that waits becomes one that is kept, without more detail than the reason.
     pub(super) fn new(
-        waiting: &Waiting,
+        waiting: &WaitingLetter,
         letter: Option<Arc<Letter>>,
-        queue: Queue,
+        queue: QuarantineQueue,
         reason: String,
         at: Instant,
-    ) -> Kept {
-        let waiting = Waiting { letter, ..waiting.clone() };
-        Kept { waiting, queue, reason, detail: String::new(), at, failures: 0, _room: None }
+    ) -> QuarantinedLetter {
+        let waiting = WaitingLetter { letter, ..waiting.clone() };
+        QuarantinedLetter { waiting, queue, reason, detail: String::new(), at, failures: 0, _room: None }
     }
 }
 
@@ -95,7 +95,7 @@ impl Quarantine {
         let (coming, incoming) = mpsc::unbounded_channel();
         let store = MailStore::new("quarantine", site.quarantine.clone(), site.spool.clone());
         Quarantine {
-            shared: Arc::new(Shared {
+            shared: Arc::new(QuarantineShared {
                 site,
                 settings: settings.quarantine.clone(),
                 hostname: settings.hostname.clone(),
@@ -115,13 +115,13 @@ impl Quarantine {
     }
 
     /// Keeps a message, when there is room.
-    pub(super) async fn keep(&self, kept: Kept) {
+    pub(super) async fn keep(&self, kept: QuarantinedLetter) {
         let room = Arc::clone(&self.shared.room).acquire_owned().await.ok();
-        self.keep_now(Kept { _room: room, ..kept });
+        self.keep_now(QuarantinedLetter { _room: room, ..kept });
     }
 
     /// Keeps a message; what is already in memory anyway needs no room.
-    pub(super) fn keep_now(&self, kept: Kept) {
+    pub(super) fn keep_now(&self, kept: QuarantinedLetter) {
         self.shared.open.fetch_add(1, Ordering::Relaxed);
         let _ = self.shared.coming.send(kept);
     }
@@ -139,7 +139,7 @@ impl Quarantine {
     }
 
     /// A letter found in the spool was released before: if its rows are still there, they only have to be removed.
-    pub(super) fn found(&self, part: &Part) {
+    pub(super) fn found(&self, part: &LetterPart) {
         self.shared.store.memory.put_back(&part.of, &part.places);
     }
 
@@ -148,7 +148,7 @@ impl Quarantine {
     pub(super) async fn prepare(&self) {
         let Site { records, relay, .. } = &self.shared.site;
         let files = self.shared.store.messages().await;
-        let messages = match records.quarantine_messages(relay).await {
+        let messages = match records.quarantine().messages(relay).await {
             Ok(messages) => messages,
             Err(error) => return tracing::error!(%error, "quarantined mail could not be held against the records"),
         };
@@ -177,7 +177,7 @@ impl Quarantine {
     /// Finishes a message that has rows in the spool, unless its file is missing: a backup may be older than its records. Whether it
     /// was still there.
     fn leaves_the_spool(&self, message: &str) -> bool {
-        let Shared { site, store, .. } = &*self.shared;
+        let QuarantineShared { site, store, .. } = &*self.shared;
         let Ok(id) = message.parse() else { return false };
         site.spool.contains(id) && store.eml(message).exists() && site.spool.finish(id).is_ok()
     }
@@ -212,7 +212,7 @@ impl Quarantine {
     }
 
     /// Gives messages files of their own.
-    async fn write_files(&self, batch: Vec<Kept>, later: &mut JoinSet<Kept>) -> Vec<Taken> {
+    async fn write_files(&self, batch: Vec<QuarantinedLetter>, later: &mut JoinSet<QuarantinedLetter>) -> Vec<Taken> {
         let mut writing = JoinSet::new();
         for kept in batch {
             let quarantine = self.clone();
@@ -239,7 +239,7 @@ impl Quarantine {
         taken
     }
 
-    async fn files(&self, kept: &Kept) -> Result<Arc<Letter>, NotWritten> {
+    async fn files(&self, kept: &QuarantinedLetter) -> Result<Arc<Letter>, NotWritten> {
         let (id, store) = (kept.waiting.id, &self.shared.store);
         let letter = match &kept.waiting.letter {
             Some(letter) => Arc::clone(letter),
@@ -258,7 +258,7 @@ impl Quarantine {
     }
 
     /// A letter that only the spool remembers.
-    async fn letter(&self, waiting: &Waiting) -> Result<Arc<Letter>, NotWritten> {
+    async fn letter(&self, waiting: &WaitingLetter) -> Result<Arc<Letter>, NotWritten> {
         let unreadable = |error: &dyn std::fmt::Display| NotWritten::Unreadable(error.to_string());
         let envelope = match self.shared.site.spool.envelope(waiting.id).await {
             Err(error @ SpoolError::Damaged { .. }) => return Err(unreadable(&error)),
@@ -270,10 +270,11 @@ impl Quarantine {
     /// Writes mail down, the rows last: from then on people can decide.
     async fn write_rows(&self, taken: &[Taken]) {
         let records = &self.shared.site.records;
+        let (audit, quarantine) = (records.audit(), records.quarantine());
         let lines: Vec<AuditLine> = taken.iter().map(audit_line).collect();
         let rows: Vec<QuarantineRow> = taken.iter().flat_map(|taken| self.rows(taken)).collect();
-        at_last(|| records.audit_all(&lines)).await;
-        at_last(|| records.quarantine_add(&rows)).await;
+        at_last(|| audit.write_all(&lines)).await;
+        at_last(|| quarantine.add(&rows)).await;
     }
 
     fn rows(&self, (kept, letter): &Taken) -> Vec<QuarantineRow> {
@@ -302,7 +303,7 @@ impl Quarantine {
 }
 
 /// Mail with files of its own, and its letter.
-type Taken = (Kept, Arc<Letter>);
+type Taken = (QuarantinedLetter, Arc<Letter>);
 
 /// What stands in the place of a body that the disk has lost.
 const DAMAGED: &[u8] = b"Subject: [damaged]\r\n\r\nThe disk has lost the body of this message; see Weir's log.\r\n";
@@ -348,7 +349,7 @@ fn bunches(mut taken: &[Taken]) -> Vec<&[Taken]> {
 }
 
 /// Waits for longer and longer.
-async fn again_later(mut kept: Kept) -> Kept {
+async fn again_later(mut kept: QuarantinedLetter) -> QuarantinedLetter {
     let wait = WAIT_FIRST * (1 << kept.failures.min(10));
     kept.failures = kept.failures.saturating_add(1);
     tokio::time::sleep(wait.min(WAIT_LONGEST)).await;

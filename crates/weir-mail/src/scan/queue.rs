@@ -1,13 +1,13 @@
 //! Letters that wait for the scan, in the list of what waits.
 
 use super::pending::PendingLetter;
-use super::state::Waiting;
-use super::{Scanning, Shared};
+use super::state::WaitingLetter;
+use super::{ScanShared, Scanning};
 use crate::letter::Letter;
 use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use weir_foundation::Answer;
+use weir_foundation::OperationFuture;
 use weir_foundation::date::Date;
 use weir_store::spool::MessageId;
 
@@ -15,7 +15,7 @@ use weir_store::spool::MessageId;
 const LOOKED_AT_MAX: usize = if cfg!(test) { 10 } else { 5_000 };
 
 impl Queue for Scanning {
-    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> Answer<'a, QueueList> {
+    fn list<'a>(&'a self, selection: &'a QueueSelection, most: usize) -> OperationFuture<'a, QueueList> {
         Box::pin(async move {
             let numbers = self.shared.numbers(selection);
             let waiting = self.shared.waiting(selection, &numbers[..numbers.len().min(LOOKED_AT_MAX)]).await;
@@ -29,7 +29,7 @@ impl Queue for Scanning {
         })
     }
 
-    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+    fn retry<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         Box::pin(async move {
             let mut found: Vec<String> = Vec::new();
             for numbers in self.shared.numbers(selection).chunks(LOOKED_AT_MAX) {
@@ -46,7 +46,7 @@ impl Queue for Scanning {
         })
     }
 
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> Answer<'a, Vec<String>> {
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         Box::pin(async move {
             let mut gone = Vec::new();
             for numbers in self.shared.numbers(selection).chunks(LOOKED_AT_MAX) {
@@ -68,13 +68,13 @@ impl Queue for Scanning {
     }
 }
 
-impl Shared {
+impl ScanShared {
     /// Letters that a selection may mean, oldest first, as far as can be said without reading them.
     fn numbers(&self, selection: &QueueSelection) -> Vec<u64> {
         let ids: BTreeSet<MessageId> =
             selection.messages.iter().filter_map(|id| id.to_ascii_lowercase().parse().ok()).collect();
-        let named = |waiting: &Waiting| selection.messages.is_empty() || ids.contains(&waiting.id);
-        let owned = |waiting: &Waiting| selection.user.is_empty() || selection.user == *waiting.sender;
+        let named = |waiting: &WaitingLetter| selection.messages.is_empty() || ids.contains(&waiting.id);
+        let owned = |waiting: &WaitingLetter| selection.user.is_empty() || selection.user == *waiting.sender;
         let state = self.state();
         let here = state.letters.iter().filter(|(_, waiting)| named(waiting) && owned(waiting));
         let mut numbers: Vec<(MessageId, u64)> = here.map(|(number, waiting)| (waiting.id, *number)).collect();
@@ -85,7 +85,7 @@ impl Shared {
 
     /// Those of these letters that a selection means.
     async fn waiting(&self, selection: &QueueSelection, numbers: &[u64]) -> Vec<(u64, QueueEntry)> {
-        let some: Vec<(u64, Waiting)> = {
+        let some: Vec<(u64, WaitingLetter)> = {
             let state = self.state();
             numbers.iter().filter_map(|number| Some((*number, state.letters.get(number)?.clone()))).collect()
         };
@@ -138,7 +138,7 @@ impl Shared {
         found
     }
 
-    async fn letter(&self, waiting: &Waiting) -> Option<Arc<Letter>> {
+    async fn letter(&self, waiting: &WaitingLetter) -> Option<Arc<Letter>> {
         match &waiting.letter {
             Some(letter) => Some(Arc::clone(letter)),
             None => {
@@ -149,7 +149,7 @@ impl Shared {
     }
 }
 
-fn entry(waiting: &Waiting, letter: &Letter) -> QueueEntry {
+fn entry(waiting: &WaitingLetter, letter: &Letter) -> QueueEntry {
     let recipient = |place: &usize| {
         let address = letter.to.get(*place)?.address.clone();
         Some(QueueRecipient { address, last_answer: "waits for the scan".to_owned() })

@@ -21,7 +21,7 @@ pub(super) struct State {
     /// Says when limits give way; none if they hold whatever they cost.
     pub(super) opening: Option<Opening>,
     /// Every letter that is here, by number.
-    pub(super) letters: HashMap<u64, Waiting>,
+    pub(super) letters: HashMap<u64, WaitingLetter>,
     next_number: u64,
     /// Letters that are tried again, and when.
     pub(super) retry: BTreeSet<(Instant, u64)>,
@@ -36,7 +36,7 @@ pub(super) struct State {
 
 /// A letter that is here.
 #[derive(Debug, Clone)]
-pub(super) struct Waiting {
+pub(super) struct WaitingLetter {
     pub(super) id: MessageId,
     /// None if it must be read from the spool again.
     pub(super) letter: Option<Arc<Letter>>,
@@ -116,7 +116,7 @@ impl State {
     }
 
     /// Takes a letter out of whatever it waits in; nothing if it is under way.
-    pub(super) fn withdraw(&mut self, number: u64) -> Option<Waiting> {
+    pub(super) fn withdraw(&mut self, number: u64) -> Option<WaitingLetter> {
         let busy = self.running.values().any(|(running, _)| *running == number)
             || self.parked.iter().any(|begun| begun.number == number);
         if busy {
@@ -133,10 +133,10 @@ impl State {
     }
 }
 
-impl Waiting {
-    pub(super) fn new(transit: Transit) -> Waiting {
+impl WaitingLetter {
+    pub(super) fn new(transit: Transit) -> WaitingLetter {
         let Transit { id, letter, places } = transit;
-        Waiting {
+        WaitingLetter {
             id,
             // A login or a network: both have to be owned. An envelope sender is a claim, and a new one costs nothing.
             sender: letter.owner.as_str().into(),

@@ -19,7 +19,7 @@ use weir_scan::verdict::{Finding, Outcome, Verdict};
 use weir_smtp::envelope::{Envelope, MailFrom};
 use weir_smtp::reception::Alarm;
 use weir_store::records::{QuarantineFilter, QuarantineRow};
-use weir_store::spool::{Found, Options, SpoolError};
+use weir_store::spool::{FoundMessage, Options, SpoolError};
 
 /// What an inspector does with a message, by the first word of its body.
 #[derive(Default)]
@@ -137,7 +137,7 @@ pub(super) struct Life {
     records: Records,
     sink: Sink,
     plan: Arc<Planned>,
-    found: Vec<Found>,
+    found: Vec<FoundMessage>,
 }
 
 impl Life {
@@ -204,7 +204,7 @@ impl Life {
     }
 
     async fn rows(&self) -> Vec<QuarantineRow> {
-        self.records.quarantine(&QuarantineFilter::default(), 10_000).await.unwrap().rows
+        self.records.quarantine().list(&QuarantineFilter::default(), 10_000).await.unwrap().rows
     }
 
     /// Waits until the spool is empty.
@@ -234,7 +234,7 @@ pub(super) async fn in_real_time<T>(work: impl Future<Output = T>) -> T {
     done
 }
 
-pub(super) fn letter(origin: Origin, owner: &str, to: usize) -> Letter {
+pub(super) fn letter(origin: LetterOrigin, owner: &str, to: usize) -> Letter {
     let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
     let mut letter = Letter::new(&envelope, origin, owner, "192.0.2.1", wall_clock().0);
     letter.from = format!("{owner}@example.org");
@@ -244,7 +244,7 @@ pub(super) fn letter(origin: Origin, owner: &str, to: usize) -> Letter {
 }
 
 fn submitted() -> Letter {
-    letter(Origin::Submitted, "ann", 2)
+    letter(LetterOrigin::Submitted, "ann", 2)
 }
 
 fn home() -> TempDir {
@@ -258,7 +258,7 @@ async fn clean_mail_goes_on_with_a_header_and_the_rest_is_kept() {
     let clean = life.send(Letter { added: "A-R: x\r\n".into(), ..submitted() }, "clean body").await;
     let virus = life.send(submitted(), "virus body").await;
     let spam = life.send(submitted(), "spam body").await;
-    let own = life.send(letter(Origin::Own, "", 1), "virus in a report").await;
+    let own = life.send(letter(LetterOrigin::Own, "", 1), "virus in a report").await;
     life.settle().await;
     let came = life.sink.came();
     assert_eq!(came.iter().map(|(id, ..)| *id).collect::<BTreeSet<_>>(), [clean, own].into());
@@ -274,7 +274,7 @@ async fn clean_mail_goes_on_with_a_header_and_the_rest_is_kept() {
     assert!(verdict.contains("Eicar"), "{verdict}");
     let text = std::fs::read_to_string(folder.path().join(format!("quarantine/{virus}.eml"))).unwrap();
     assert_eq!(text, "virus body");
-    let trail = life.records.audit_trail(&virus.to_string(), 9).await.unwrap();
+    let trail = life.records.audit().trail(&virus.to_string(), 9).await.unwrap();
     assert_eq!(trail.iter().map(|line| line.action.as_str()).collect::<Vec<_>>(), ["quarantine.virus"]);
     assert_eq!(life.stage.shared.state().figures.counts, Counts { arrived: 3, passed: 1, quarantined: 2, failed: 0 });
     life.pipeline.stop(Duration::from_secs(5)).await;
@@ -452,11 +452,11 @@ async fn without_the_scan_everything_passes_and_without_an_inspector_nothing_sta
 
 #[tokio::test]
 async fn letters_wait_as_names_and_a_sender_waits_for_one_turn_of_another() {
-    flooded(|_| letter(Origin::Submitted, "flood", 1), letter(Origin::Submitted, "quiet", 1)).await;
+    flooded(|_| letter(LetterOrigin::Submitted, "flood", 1), letter(LetterOrigin::Submitted, "quiet", 1)).await;
     // Whoever writes a new sender into each message has no turn more.
     let forged =
-        |number| Letter { from: format!("f{number}@x.example"), ..letter(Origin::Received, "192.0.2.0/24", 1) };
-    flooded(forged, letter(Origin::Received, "198.51.100.0/24", 1)).await;
+        |number| Letter { from: format!("f{number}@x.example"), ..letter(LetterOrigin::Received, "192.0.2.0/24", 1) };
+    flooded(forged, letter(LetterOrigin::Received, "198.51.100.0/24", 1)).await;
 }
 
 async fn flooded(flood: impl Fn(usize) -> Letter, quiet: Letter) {
@@ -523,7 +523,7 @@ async fn of_all_that_waits_a_selection_is_listed_and_deleted_to_the_last() {
     let life = Life::with(&folder, Settings::default(), plan).await;
     for number in 0..60 {
         let who = if number % 4 == 3 { "ann" } else { "bob" };
-        life.send(letter(Origin::Submitted, who, 1), "clean body").await;
+        life.send(letter(LetterOrigin::Submitted, who, 1), "clean body").await;
     }
     let of = |user: &str, domain: &str| QueueSelection {
         user: user.to_owned(),

@@ -5,7 +5,7 @@ use super::auto_tune::{Proposal, propose, shown};
 use super::figures::{Counts, ServiceTimes, Spread, Timing, null_is_nan};
 use super::pending::PendingView;
 use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
-use super::{Scanning, Shared, Site};
+use super::{ScanShared, Scanning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use weir_core::feeds::{Backlog, Limits, Opening, Plan, Strategy};
 use weir_core::time::Instant;
 use weir_foundation::OperationError;
 use weir_scan::panel::Health;
-use weir_store::records::{Records, RecordsError};
 
 /// How the feeds are doing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -211,7 +210,7 @@ impl Scanning {
     }
 }
 
-impl Shared {
+impl ScanShared {
     fn status(&self) -> FeedsStatus {
         let basis = self.basis();
         let scanners = self.scanners();
@@ -266,31 +265,4 @@ impl Shared {
             pending,
         }
     }
-}
-
-/// Limits that were found, and those of the configuration at that time.
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    limits: Vec<u64>,
-    configured: Vec<u64>,
-}
-
-const KEPT: &str = "scan.limits";
-
-pub(super) async fn store_limits(site: &Site, limits: &[u64], configured: &[u64]) -> Result<(), RecordsError> {
-    let stored = Stored { limits: limits.to_vec(), configured: configured.to_vec() };
-    let text = serde_json::to_string(&stored).unwrap_or_default();
-    site.records.keep(&site.relay, KEPT, &text).await
-}
-
-/// Limits that tuning found in an earlier life of this relay; nothing if the configuration was changed since.
-pub async fn stored_limits(
-    records: &Records,
-    relay: &str,
-    configured: &Limits,
-) -> Result<Option<Limits>, RecordsError> {
-    let text = records.kept(relay, KEPT).await?;
-    let stored = text.and_then(|text| serde_json::from_str::<Stored>(&text).ok());
-    let stored = stored.filter(|stored| stored.configured == configured.bytes());
-    Ok(stored.and_then(|stored| Limits::new(stored.limits).ok()))
 }

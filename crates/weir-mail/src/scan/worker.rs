@@ -1,13 +1,13 @@
 //! One worker: has its letter inspected, does what the verdict says, and takes the next.
 
-use super::Shared;
-use super::decision::{self, Decision, Passed, Queue};
+use super::ScanShared;
+use super::decision::{self, Decision, Passed, QuarantineQueue};
 use super::figures::Scanned;
 use super::hold;
 use super::mark::ScanMark;
-use super::quarantine::Kept;
+use super::quarantine::QuarantinedLetter;
 use super::settings::Settings;
-use super::state::{Begun, State, Waiting};
+use super::state::{Begun, State, WaitingLetter};
 use crate::intake::trace::own_length;
 use crate::letter::Letter;
 use crate::pipeline::Transit;
@@ -64,7 +64,7 @@ impl From<String> for Failure {
 }
 
 /// Scans letter after letter until there is none for this worker.
-pub(super) async fn work(shared: Arc<Shared>, mut begun: Begun) {
+pub(super) async fn work(shared: Arc<ScanShared>, mut begun: Begun) {
     loop {
         let mut guard = Guard { shared: &shared, begun, ended: false };
         let ended = shared.scan(&begun).await;
@@ -78,7 +78,7 @@ pub(super) async fn work(shared: Arc<Shared>, mut begun: Begun) {
 
 /// A scan that panics is an attempt that failed; its worker goes on.
 struct Guard<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<ScanShared>,
     begun: Begun,
     ended: bool,
 }
@@ -95,7 +95,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-impl Shared {
+impl ScanShared {
     async fn scan(self: &Arc<Self>, begun: &Begun) -> Ended {
         let Some(waiting) = self.state().letters.get(&begun.number).cloned() else { return Ended::Gone };
         if waiting.interrupted >= self.settings.attempts {
@@ -105,7 +105,7 @@ impl Shared {
         if let Err(error) = self.under_way.begin(begun.worker.0, waiting.id, waiting.interrupted + 1) {
             return Ended::Failed(NotLooked::from(error).words().into());
         }
-        // Whoever has failed before fails again if the scanners are down; that is found out without it.
+        // A letter that has failed before would fail again while the scanners are down. A harmless message finds that out first.
         let fault = match waiting.attempts {
             0 => Fault::Unknown,
             _ => match self.probe(begun, &waiting).await {
@@ -131,15 +131,15 @@ impl Shared {
             Decision::Quarantine(queue, reason) => {
                 tracing::info!(id = %waiting.id, queue = queue.as_str(), reason, "quarantined");
                 let detail = serde_json::to_string(&verdict).unwrap_or_default();
-                let kept = Kept::new(&waiting, Some(letter), queue, reason, self.now());
-                self.quarantine.keep(Kept { detail, ..kept }).await;
+                let kept = QuarantinedLetter::new(&waiting, Some(letter), queue, reason, self.now());
+                self.quarantine.keep(QuarantinedLetter { detail, ..kept }).await;
                 Ended::Done { passed: false, took }
             }
         }
     }
 
     /// Has a message inspected that is like no other and means no harm; why that fails, if it does.
-    async fn probe(&self, begun: &Begun, waiting: &Waiting) -> Result<(), String> {
+    async fn probe(&self, begun: &Begun, waiting: &WaitingLetter) -> Result<(), String> {
         // With a text of its own: nobody may know the answer already.
         let text = format!("Subject: Do the scanners answer?\r\n\r\n{} at {}\r\n", waiting.id, self.now().0);
         let content = Content::of(text.as_bytes()).map_err(|error| NotLooked::from(error).words())?;
@@ -150,7 +150,7 @@ impl Shared {
         }
     }
 
-    async fn look(&self, begun: &Begun, waiting: &Waiting) -> Result<Looked, NotLooked> {
+    async fn look(&self, begun: &Begun, waiting: &WaitingLetter) -> Result<Looked, NotLooked> {
         let letter = match &waiting.letter {
             Some(letter) => Arc::clone(letter),
             None => {
@@ -180,7 +180,7 @@ impl Shared {
     }
 
     /// For whoever asks later what each scanner said.
-    fn note_scan(&self, waiting: &Waiting, begun: &Begun, feed: usize, verdict: &Verdict, took: Duration) {
+    fn note_scan(&self, waiting: &WaitingLetter, begun: &Begun, feed: usize, verdict: &Verdict, took: Duration) {
         let text = format!(
             "feed {}: waited {:.3} s, scanned in {:.3} s: {}",
             feed + 1,
@@ -191,7 +191,7 @@ impl Shared {
         self.note(DiaryLine::new(waiting.id, "scanned", text));
     }
 
-    fn measure(&self, waiting: &Waiting, feed: usize, verdict: &Verdict) {
+    fn measure(&self, waiting: &WaitingLetter, feed: usize, verdict: &Verdict) {
         let mut state = self.state();
         let stretch = self.stretch(&state);
         state.figures.looked(waiting.size, feed, &verdict.findings, stretch);
@@ -204,7 +204,7 @@ impl Shared {
 
     /// What scanners see. Unless they want all of it, without the line that we wrote on top: it is another one on each
     /// message, and the same mail to many would never be the same to them.
-    pub(super) async fn content(&self, waiting: &Waiting) -> Result<Content, NotLooked> {
+    pub(super) async fn content(&self, waiting: &WaitingLetter) -> Result<Content, NotLooked> {
         let mut body = self.site.spool.body(waiting.id)?;
         let draft = match waiting.size <= IN_MEMORY_MAX {
             true => ContentDraft::in_memory(),
@@ -220,7 +220,7 @@ impl Shared {
     }
 
     /// It goes on. The mark is not waited for: if it is lost, the scan is repeated.
-    pub(super) fn pass(&self, waiting: &Waiting, letter: &Arc<Letter>, result: &Passed, took: Duration) -> Ended {
+    pub(super) fn pass(&self, waiting: &WaitingLetter, letter: &Arc<Letter>, result: &Passed, took: Duration) -> Ended {
         // What is not clean says so, whatever the settings: that is what it may go on for.
         let said = self.settings.headers || !result.clean;
         let line = if said { decision::header(&self.settings.hostname, result) } else { String::new() };
@@ -359,13 +359,13 @@ impl Shared {
         }
     }
 
-    fn keep_as_error(&self, state: &mut State, waiting: &Waiting, problem: &str) {
+    fn keep_as_error(&self, state: &mut State, waiting: &WaitingLetter, problem: &str) {
         tracing::error!(id = %waiting.id, problem, "a message cannot be scanned; it is in the quarantine for errors");
         state.figures.counts.quarantined += 1;
         let detail = serde_json::to_string(&Verdict::default()).unwrap_or_default();
         let (letter, reason) = (waiting.letter.clone(), format!("could not be scanned: {problem}"));
-        let kept = Kept::new(waiting, letter, Queue::Error, reason, self.now());
-        self.quarantine.keep_now(Kept { detail, ..kept });
+        let kept = QuarantinedLetter::new(waiting, letter, QuarantineQueue::Error, reason, self.now());
+        self.quarantine.keep_now(QuarantinedLetter { detail, ..kept });
         self.alarms.raise(Alarm::Unscannable { message: waiting.id.to_string().into(), problem: problem.into() });
     }
 }
@@ -378,7 +378,7 @@ struct Looked {
     took: Duration,
 }
 
-fn about(waiting: &Waiting, letter: &Letter) -> About {
+fn about(waiting: &WaitingLetter, letter: &Letter) -> About {
     let to = waiting.places.iter().filter_map(|place| letter.to.get(*place)).map(|to| to.address.clone());
     About {
         id: waiting.id.to_string(),
@@ -426,14 +426,15 @@ impl From<std::io::Error> for NotLooked {
 mod tests {
     use super::super::tests::letter;
     use super::*;
-    use crate::letter::{Client, Origin};
+    use crate::letter::{Client, LetterOrigin};
 
     #[test]
     fn spam_scanners_hear_what_the_client_called_itself() {
         let client = Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.sender.example".to_owned() };
-        let letter = Letter { client: Some(client), ..letter(Origin::Received, "192.0.2.0/24", 2) };
+        let letter = Letter { client: Some(client), ..letter(LetterOrigin::Received, "192.0.2.0/24", 2) };
         let id = "38exdmxn6hex5qydvved".parse().unwrap();
-        let about = about(&Waiting::new(Transit { id, letter: Arc::new(letter.clone()), places: vec![1] }), &letter);
+        let about =
+            about(&WaitingLetter::new(Transit { id, letter: Arc::new(letter.clone()), places: vec![1] }), &letter);
         assert_eq!((about.helo.as_str(), about.to), ("mail.sender.example", vec!["to1@example.net".to_owned()]));
     }
 }

@@ -20,21 +20,21 @@ use crate::accounts::{Accounts, Login as Account};
 use crate::decided::Decided;
 use crate::held::{HeldError, HeldMail};
 use crate::intake::{Care, Incoming, Missing, refusal, trace};
-use crate::letter::{Letter, Origin};
+use crate::letter::{Letter, LetterOrigin};
 use crate::orders::Orders;
 use crate::pipeline::{Pipeline, Transit};
-use crate::throttle::{NoticeKind, Outcome, Submission as Question, Throttling, ThrottlingError};
+use crate::throttle::{NoticeKind, Submission as Question, SubmitOutcome, Throttling, ThrottlingError};
 use std::sync::Arc;
 use weir_core::address::canonical;
 use weir_foundation::clock::Clock;
 use weir_foundation::date::Date;
 use weir_smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_smtp::mailbox::Mailbox;
-use weir_smtp::peer::Peer;
+use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::{Alarm, Reception};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
-use weir_smtp::session::{Answer, LoginVerdict, Verdict};
+use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
 use weir_store::diary::DiaryLine;
 use weir_store::records::{HeldRow, Records, UserRow};
 use weir_store::spool::{Draft, MessageId, Spool};
@@ -45,12 +45,12 @@ const UNTOLD_MAX: i64 = 500;
 /// The reception behind the submission ports. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Submission {
-    shared: Arc<Shared>,
+    shared: Arc<SubmissionParts>,
 }
 
 /// What submission needs of the rest of the gate.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SubmissionParts {
     /// How it behaves.
     pub settings: Arc<Settings>,
     /// Mail in transit.
@@ -81,7 +81,7 @@ impl std::fmt::Debug for ClockBox {
 
 impl Submission {
     /// A reception with these parts.
-    pub fn new(shared: Shared) -> Submission {
+    pub fn new(shared: SubmissionParts) -> Submission {
         Submission { shared: Arc::new(shared) }
     }
 
@@ -106,13 +106,13 @@ impl Submission {
         let case = Case { id, identity: &identity, user: user.as_ref(), taken_before: true, message_id: "" };
         match self.decide(&case, letter).await {
             Ok(_) => Ok(()),
-            Err(Refusal::Certain(reply) | Refusal::InDoubt(reply)) => Err(reply),
+            Err(SubmissionRefusal::Certain(reply) | SubmissionRefusal::InDoubt(reply)) => Err(reply),
         }
     }
 
     /// Tells people what a former life decided and did not live to tell.
     pub async fn tell_untold(&self) {
-        let untold = match self.shared.records.throttles_untold(UNTOLD_MAX).await {
+        let untold = match self.shared.records.throttles().untold(UNTOLD_MAX).await {
             Ok(untold) => untold,
             Err(error) => return tracing::error!(%error, "notices that a kill cut off cannot be looked up"),
         };
@@ -124,17 +124,17 @@ impl Submission {
     }
 
     /// Throttles a committed letter, and sends on what may go.
-    async fn decide(&self, case: &Case<'_>, letter: Letter) -> Result<Reply, Refusal> {
+    async fn decide(&self, case: &Case<'_>, letter: Letter) -> Result<Reply, SubmissionRefusal> {
         let ruling = self.ask(case, &letter).await?;
         self.carry_out(case, letter, ruling).await
     }
 
     /// What the throttle says to a letter.
-    async fn ask(&self, case: &Case<'_>, letter: &Letter) -> Result<Ruling, Refusal> {
+    async fn ask(&self, case: &Case<'_>, letter: &Letter) -> Result<Ruling, SubmissionRefusal> {
         let Split { trusted, mut asked } = self.shared.settings.split(case.user, letter);
         self.shared.settings.bring_together(&mut asked, letter);
         if asked.is_empty() {
-            self.unless_stopped(case).await.map_err(Refusal::Certain)?;
+            self.unless_stopped(case).await.map_err(SubmissionRefusal::Certain)?;
             return Ok(Ruling { trusted, asked, outcome: everything_goes() });
         }
         let question = self.question(case, letter, &asked);
@@ -143,11 +143,11 @@ impl Submission {
     }
 
     /// Carries out what the throttle said to a letter that is in the spool.
-    async fn carry_out(&self, case: &Case<'_>, letter: Letter, ruling: Ruling) -> Result<Reply, Refusal> {
+    async fn carry_out(&self, case: &Case<'_>, letter: Letter, ruling: Ruling) -> Result<Reply, SubmissionRefusal> {
         let Case { id, identity, user, .. } = *case;
         let Ruling { trusted: mut going, asked, outcome } = ruling;
-        let Outcome::Accepted { at_once, held, expected, queue, stopped, notice } = outcome else {
-            return Err(Refusal::Certain(self.stopped_reply(identity)));
+        let SubmitOutcome::Accepted { at_once, held, expected, queue, stopped, notice } = outcome else {
+            return Err(SubmissionRefusal::Certain(self.stopped_reply(identity)));
         };
         let total = letter.to.len();
         going.extend(asked.iter().take(at_once));
@@ -158,7 +158,7 @@ impl Submission {
         }
         let diary = self.shared.spool.diary();
         diary.note(DiaryLine::new(id, "accepted", letter.in_words()).about([case.message_id]).at(letter.at));
-        self.carry_on(id, Arc::new(letter), going, held > 0).await.map_err(Refusal::InDoubt)?;
+        self.carry_on(id, Arc::new(letter), going, held > 0).await.map_err(SubmissionRefusal::InDoubt)?;
         tracing::debug!(%id, identity, at_once, held, queue, ?stopped, "decided");
         let said = match (held, expected) {
             (0, _) => format!("accepted, on its way to {total} recipient{}", plural(total)),
@@ -226,7 +226,7 @@ impl Submission {
     }
 
     fn orders(&self) -> Orders<'_> {
-        let Shared { settings, records, throttling, held, spool, pipeline, clock, .. } = &*self.shared;
+        let SubmissionParts { settings, records, throttling, held, spool, pipeline, clock, .. } = &*self.shared;
         Orders { hostname: &settings.hostname, records, throttling, held, spool, pipeline, now: (clock.0)() }
     }
 
@@ -239,7 +239,7 @@ impl Submission {
 impl Reception for Submission {
     type Body = Incoming;
 
-    async fn authenticate(&self, peer: &Peer, login: &Login) -> LoginVerdict {
+    async fn authenticate(&self, peer: &SmtpPeer, login: &Login) -> LoginVerdict {
         let account = match login {
             Login::Password { user, password, .. } => {
                 self.shared.accounts.login(user, password.reveal(), peer.client).await
@@ -261,7 +261,7 @@ impl Reception for Submission {
         }
     }
 
-    async fn mail_from(&self, peer: &Peer, sender: &MailFrom) -> Verdict {
+    async fn mail_from(&self, peer: &SmtpPeer, sender: &MailFrom) -> Verdict {
         let Some(identity) = self.identity_of(peer) else {
             // Nobody in particular may still send an order to a crafted address; `rcpt_to` sees to the rest.
             return Verdict::Accept;
@@ -272,7 +272,7 @@ impl Reception for Submission {
         }
     }
 
-    async fn rcpt_to(&self, peer: &Peer, _envelope: &Envelope, to: &RcptTo) -> Verdict {
+    async fn rcpt_to(&self, peer: &SmtpPeer, _envelope: &Envelope, to: &RcptTo) -> Verdict {
         if let Some(verdict) = self.orders().verdict(to).await {
             return verdict;
         }
@@ -287,7 +287,7 @@ impl Reception for Submission {
         }
     }
 
-    async fn begin_body(&self, peer: &Peer, envelope: &Envelope) -> Result<Incoming, Reply> {
+    async fn begin_body(&self, peer: &SmtpPeer, envelope: &Envelope) -> Result<Incoming, Reply> {
         let settings = &self.shared.settings;
         let may_be = match self.identity_of(peer).filter(|_| settings.sender_must_match) {
             Some(identity) => self.user(&identity).await?.map(|user| user.addresses),
@@ -302,10 +302,10 @@ impl Reception for Submission {
         Ok(Incoming::new(draft, trace, Care::Submitted { hostname, missing, may_be }))
     }
 
-    async fn finish(&self, peer: &Peer, envelope: Envelope, body: Incoming) -> Answer {
+    async fn finish(&self, peer: &SmtpPeer, envelope: Envelope, body: Incoming) -> MessageAnswer {
         // In a box: a connection that waits for its client should not be large for it.
         match Box::pin(self.take(peer, envelope, body)).await {
-            Ok(reply) | Err(reply) => Answer::All(reply),
+            Ok(reply) | Err(reply) => MessageAnswer::All(reply),
         }
     }
 
@@ -315,7 +315,7 @@ impl Reception for Submission {
 }
 
 impl Submission {
-    async fn take(&self, peer: &Peer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
+    async fn take(&self, peer: &SmtpPeer, mut envelope: Envelope, body: Incoming) -> Result<Reply, Reply> {
         let (draft, header) = body.complete().await?;
         let mut ordered = self.orders().carry_out(&mut envelope).await?;
         if let Some(done) = ordered.take_if(|_| envelope.recipients.is_empty()) {
@@ -323,7 +323,7 @@ impl Submission {
         }
         let (identity, user) = self.whose(peer, &envelope.sender, &header).await?;
         let now = (self.shared.clock.0)();
-        let mut letter = Letter::new(&envelope, Origin::Submitted, &identity, &peer.client.to_string(), now.0);
+        let mut letter = Letter::new(&envelope, LetterOrigin::Submitted, &identity, &peer.client.to_string(), now.0);
         letter.subject = header.subject;
         let message_id = match header.message_id.is_empty() {
             true => format!("<{}@{}>", draft.id(), self.shared.settings.hostname),
@@ -338,11 +338,11 @@ impl Submission {
                 }
                 Ok(reply)
             }
-            Err(Refusal::Certain(reply)) => {
+            Err(SubmissionRefusal::Certain(reply)) => {
                 let _ = self.shared.spool.finish(case.id);
                 Err(reply)
             }
-            Err(Refusal::InDoubt(reply)) => {
+            Err(SubmissionRefusal::InDoubt(reply)) => {
                 self.withdraw(case.id, &identity);
                 Err(reply)
             }
@@ -350,17 +350,22 @@ impl Submission {
     }
 
     /// Each waits for a disk, so both go at once.
-    async fn commit_and_decide(&self, case: &Case<'_>, letter: Letter, draft: Draft) -> Result<Reply, Refusal> {
+    async fn commit_and_decide(
+        &self,
+        case: &Case<'_>,
+        letter: Letter,
+        draft: Draft,
+    ) -> Result<Reply, SubmissionRefusal> {
         let (committed, ruling) = tokio::join!(draft.commit(letter.write()), self.ask(case, &letter));
         match (committed, ruling?) {
             (Ok(_), ruling) => self.carry_out(case, letter, ruling).await,
-            (Err(error), Ruling { outcome: Outcome::Accepted { notice, .. }, .. }) => {
+            (Err(error), Ruling { outcome: SubmitOutcome::Accepted { notice, .. }, .. }) => {
                 if let Some(kind) = notice {
                     self.tell(kind, case.identity, case.user);
                 }
-                Err(Refusal::InDoubt(refusal(&error)))
+                Err(SubmissionRefusal::InDoubt(refusal(&error)))
             }
-            (Err(error), _) => Err(Refusal::Certain(refusal(&error))),
+            (Err(error), _) => Err(SubmissionRefusal::Certain(refusal(&error))),
         }
     }
 }
@@ -383,20 +388,20 @@ struct Ruling {
     trusted: Vec<usize>,
     /// The places of those it was asked about.
     asked: Vec<usize>,
-    outcome: Outcome,
+    outcome: SubmitOutcome,
 }
 
 /// Why a letter is not taken.
-enum Refusal {
+enum SubmissionRefusal {
     /// Nothing of it is in the records.
     Certain(Reply),
     /// Something of it may be.
     InDoubt(Reply),
 }
 
-fn no_decision(id: MessageId, error: &ThrottlingError) -> Refusal {
+fn no_decision(id: MessageId, error: &ThrottlingError) -> SubmissionRefusal {
     tracing::error!(%id, %error, "no decision; the mail is refused for now");
-    Refusal::InDoubt(match error {
+    SubmissionRefusal::InDoubt(match error {
         ThrottlingError::Disk(_) => {
             Reply::new(452, Status(4, 3, 1), "the disk is full; nothing was taken, try again later")
         }
@@ -409,8 +414,8 @@ fn not_kept(error: &HeldError) -> Reply {
     Reply::new(452, Status(4, 3, 1), "the message could not be made safe; try again later")
 }
 
-fn everything_goes() -> Outcome {
-    Outcome::Accepted { at_once: 0, held: 0, expected: None, queue: 0, stopped: None, notice: None }
+fn everything_goes() -> SubmitOutcome {
+    SubmitOutcome::Accepted { at_once: 0, held: 0, expected: None, queue: 0, stopped: None, notice: None }
 }
 
 fn plural(count: usize) -> &'static str {

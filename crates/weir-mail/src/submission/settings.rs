@@ -12,8 +12,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 use weir_core::address::{canonical, canonical_with_tag};
 use weir_core::throttle::{Params, RecipientKey};
-use weir_smtp::network::Network;
-use weir_smtp::peer::Peer;
+use weir_smtp::network::IpNetwork;
+use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::Alarm;
 use weir_store::records::UserRow;
 
@@ -26,7 +26,7 @@ pub struct Settings {
     /// Whose throttle a mail counts against.
     pub identity: Identity,
     /// Where clients may be that nobody logs in for; empty for this machine alone.
-    pub clients: Vec<Network>,
+    pub clients: Vec<IpNetwork>,
     /// How much of an IPv6 address says who a client is.
     pub ipv6_prefix_bits: u8,
     /// Only learn what the throttle would do.
@@ -34,7 +34,7 @@ pub struct Settings {
     /// Whether MAIL FROM and From must belong to the login.
     pub sender_must_match: bool,
     /// Peers whose topmost Received header names the user, as Postfix writes it.
-    pub received_from: Vec<Network>,
+    pub received_from: Vec<IpNetwork>,
     /// The parameters of each profile.
     pub profiles: BTreeMap<String, Params>,
     /// The parameters of everybody else.
@@ -141,7 +141,7 @@ impl Settings {
         self.sender_must_match && self.received_from.is_empty()
     }
 
-    pub(super) fn reads_received_from(&self, peer: &Peer) -> bool {
+    pub(super) fn reads_received_from(&self, peer: &SmtpPeer) -> bool {
         self.received_from.iter().any(|network| network.contains(peer.socket.ip().to_canonical()))
     }
 }

@@ -7,14 +7,14 @@ use super::{Case, Identity, Submission};
 use crate::intake::{Header, belongs, check_from};
 use weir_smtp::address_key::AddressKey;
 use weir_smtp::envelope::MailFrom;
-use weir_smtp::network::Network;
-use weir_smtp::peer::Peer;
+use weir_smtp::network::IpNetwork;
+use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reply::{Reply, Status};
 use weir_store::records::{RecordsError, UserRow};
 
 impl Submission {
     /// Whose throttle this client's mail counts against.
-    pub(super) fn identity_of(&self, peer: &Peer) -> Option<String> {
+    pub(super) fn identity_of(&self, peer: &SmtpPeer) -> Option<String> {
         match self.shared.settings.identity {
             Identity::Login => peer.user.as_deref().map(str::to_owned),
             Identity::ClientAddress => {
@@ -35,7 +35,7 @@ impl Submission {
     }
 
     pub(super) async fn check_stop(&self, identity: &str) -> Result<(), Reply> {
-        match self.shared.records.throttle(identity).await {
+        match self.shared.records.throttles().find(identity).await {
             Ok(Some(row)) if row.stopped_at.is_some() => Err(self.stopped_reply(identity)),
             Ok(_) => Ok(()),
             Err(error) => {
@@ -49,7 +49,7 @@ impl Submission {
     /// no guest of Dovecot's.
     pub(super) async fn user(&self, name: &str) -> Result<Option<UserRow>, Reply> {
         let accounts = &self.shared.accounts;
-        let user = if self.shared.settings.identity == Identity::ClientAddress && name.parse::<Network>().is_ok() {
+        let user = if self.shared.settings.identity == Identity::ClientAddress && name.parse::<IpNetwork>().is_ok() {
             accounts.of_address(name).await
         } else {
             accounts.user(name).await
@@ -61,7 +61,7 @@ impl Submission {
     /// are not theirs.
     pub(super) async fn whose(
         &self,
-        peer: &Peer,
+        peer: &SmtpPeer,
         sender: &MailFrom,
         header: &Header,
     ) -> Result<(String, Option<UserRow>), Reply> {
@@ -82,7 +82,7 @@ impl Submission {
     }
 
     /// Whether this client may send as this sender. What the throttle says is known when the mail is here.
-    pub(super) async fn check_sender(&self, peer: &Peer, identity: &str, sender: &MailFrom) -> Result<(), Reply> {
+    pub(super) async fn check_sender(&self, peer: &SmtpPeer, identity: &str, sender: &MailFrom) -> Result<(), Reply> {
         let settings = &self.shared.settings;
         let by_address = settings.identity == Identity::ClientAddress;
         if by_address && settings.reads_received_from(peer) {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_settings::{Section, settings};
-use weir_smtp::network::Network;
+use weir_smtp::network::IpNetwork;
 use weir_smtp::settings::{Auth, AuthWithoutTls};
 use weir_tls::CertificateFiles;
 
@@ -32,7 +32,7 @@ settings! {
         /// Whose throttle a mail counts against; with client-address nobody logs in
         pub identity: Identity = choice([("login", Identity::Login), ("client-address", Identity::ClientAddress)]),
         /// With client-address, the networks whose machines may hand in mail; empty for this machine alone
-        pub clients: Vec<Network> = networks(256),
+        pub clients: Vec<IpNetwork> = networks(256),
         /// Where a login without TLS is allowed: from this machine, nowhere, or from everywhere in the clear
         pub auth_without_tls: AuthWithoutTls = choice([
             ("loopback", AuthWithoutTls::Loopback),
@@ -44,9 +44,9 @@ settings! {
         /// Whether MAIL FROM and From must be addresses of the login
         pub sender_must_match: bool = flag(true),
         /// Peers that may use XCLIENT and XFORWARD
-        pub trusted: Vec<Network> = networks(256),
+        pub trusted: Vec<IpNetwork> = networks(256),
         /// Peers whose topmost Received header names the user, as Postfix writes it
-        pub received_from: Vec<Network> = networks(256),
+        pub received_from: Vec<IpNetwork> = networks(256),
         /// Dovecot's authentication socket, if the users are there; empty for our own
         pub dovecot_socket: Option<PathBuf> = path().optional(),
         /// How many passwords are checked at a time
@@ -61,7 +61,7 @@ impl SubmissionSettings {
         if self.certificate.is_some() != self.key.is_some() {
             section.blame("certificate", "certificate and key belong together".into(), "set both, or neither");
         }
-        let all = |network: &Network| {
+        let all = |network: &IpNetwork| {
             [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST].iter().all(|ip| network.contains((*ip).into()))
         };
         if self.clients.iter().any(all) {

@@ -5,7 +5,7 @@
 //! meanwhile, the next start finds the letter and carries on; its sender, who tries again, then sends it twice.
 
 use super::Submission;
-use crate::throttle::{Command, ThrottlingError};
+use crate::throttle::{ThrottleCommand, ThrottlingError};
 use std::time::Duration;
 use weir_store::records::{HeldFilter, RecordsError};
 use weir_store::spool::MessageId;
@@ -36,13 +36,13 @@ impl Submission {
     async fn take_back(&self, id: MessageId, identity: &str) -> Result<(), WithdrawalError> {
         let (records, throttling) = (&self.shared.records, &self.shared.throttling);
         // A commit that is still under way holds the lock on this throttle; whoever has it next sees what became of it.
-        throttling.command(identity, Command::Drain).await?;
+        throttling.command(identity, ThrottleCommand::Drain).await?;
         let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
-        let entries: Vec<i64> = records.held(&filter, i64::MAX).await?.iter().map(|row| row.entry).collect();
+        let entries: Vec<i64> = records.held().list(&filter, i64::MAX).await?.iter().map(|row| row.entry).collect();
         if !entries.is_empty() {
-            throttling.command(identity, Command::Delete(entries)).await?;
+            throttling.command(identity, ThrottleCommand::Delete(entries)).await?;
         }
-        records.held_strike(&filter.message).await?;
+        records.held().strike(&filter.message).await?;
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ mod steady;
 pub(crate) mod stored;
 mod throttle_settings;
 
-pub use operation::{Command, Done, NotDone, NoticeKind, Outcome, Shown, Submission};
+pub use operation::{Done, NotDone, NoticeKind, Shown, Submission, SubmitOutcome, ThrottleCommand};
 pub use throttle_settings::ThrottleSettings;
 
 pub(crate) use state::{at as machine, overridden};
@@ -47,13 +47,13 @@ impl Throttling {
     }
 
     /// May this mail go now? What is to be held is durable when this returns.
-    pub async fn submit(&self, submission: Submission) -> Result<Outcome, ThrottlingError> {
+    pub async fn submit(&self, submission: Submission) -> Result<SubmitOutcome, ThrottlingError> {
         let (reply, answer) = oneshot::channel();
         self.ask(Request::Submit(Box::new(submission), reply), answer).await
     }
 
     /// Carries out a command on one identity's throttle.
-    pub async fn command(&self, identity: &str, command: Command) -> Result<Done, ThrottlingError> {
+    pub async fn command(&self, identity: &str, command: ThrottleCommand) -> Result<Done, ThrottlingError> {
         let (reply, answer) = oneshot::channel();
         self.ask(Request::Command(identity.to_owned(), command, reply), answer).await
     }
@@ -69,8 +69,8 @@ impl Throttling {
 }
 
 enum Request {
-    Submit(Box<Submission>, oneshot::Sender<Result<Outcome, ThrottlingError>>),
-    Command(String, Command, oneshot::Sender<Result<Done, ThrottlingError>>),
+    Submit(Box<Submission>, oneshot::Sender<Result<SubmitOutcome, ThrottlingError>>),
+    Command(String, ThrottleCommand, oneshot::Sender<Result<Done, ThrottlingError>>),
 }
 
 impl Request {
@@ -90,8 +90,8 @@ impl Request {
 }
 
 /// An answer that waits for its transaction to commit.
-enum Answer {
-    Submit(Result<Outcome, ThrottlingError>),
+enum PendingAnswer {
+    Submit(Result<SubmitOutcome, ThrottlingError>),
     Command(Result<Done, ThrottlingError>),
 }
 
@@ -113,12 +113,13 @@ async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<Reques
     }
 }
 
-async fn decide(records: &Records, now: Instant, batch: &[Request]) -> Result<Vec<Answer>, RecordsError> {
+async fn decide(records: &Records, now: Instant, batch: &[Request]) -> Result<Vec<PendingAnswer>, RecordsError> {
     let mut row_of: BTreeMap<&str, usize> = batch.iter().map(|request| (request.identity(), 0)).collect();
     let identities: Vec<String> = row_of.keys().map(|name| (*name).to_owned()).collect();
     row_of.values_mut().enumerate().for_each(|(index, row)| *row = index);
     let absent = absent_entries(records, now, &identities).await?;
     records
+        .throttles()
         .decide(&identities, |rows| {
             let mut changes = Changes::default();
             let absent = (0..rows.len()).map(|row| absent.get(row).map_or(&[][..], Vec::as_slice));
@@ -128,8 +129,8 @@ async fn decide(records: &Records, now: Instant, batch: &[Request]) -> Result<Ve
                 let of = &mut throttles[row_of[request.identity()]];
                 let mut operation = Operation { of, changes: &mut changes, now };
                 match request {
-                    Request::Submit(submission, _) => Answer::Submit(operation.submit(submission)),
-                    Request::Command(_, command, _) => Answer::Command(operation.command(command)),
+                    Request::Submit(submission, _) => PendingAnswer::Submit(operation.submit(submission)),
+                    Request::Command(_, command, _) => PendingAnswer::Command(operation.command(command)),
                 }
             });
             let answers = answers.collect();
@@ -148,13 +149,13 @@ async fn absent_entries(
     if !records.is_shared() {
         return Ok(Vec::new());
     }
-    let silent = records.relays_silent_since((now.0 as i64).saturating_sub(RELAY_SILENCE_NS)).await?;
+    let silent = records.relays().silent_since((now.0 as i64).saturating_sub(RELAY_SILENCE_NS)).await?;
     if silent.is_empty() {
         return Ok(Vec::new());
     }
     let mut absent = Vec::with_capacity(identities.len());
     for identity in identities {
-        let entries = records.held_entries_of_relays(identity, &silent).await?;
+        let entries = records.held().entries_of_relays(identity, &silent).await?;
         absent.push(entries.into_iter().map(|entry| EntryId(entry as u64)).collect());
     }
     Ok(absent)
@@ -163,10 +164,10 @@ async fn absent_entries(
 /// A relay that has not been seen for so long is taken to be down.
 pub const RELAY_SILENCE_NS: i64 = 15_000_000_000;
 
-fn reply(request: Request, answer: Answer) {
+fn reply(request: Request, answer: PendingAnswer) {
     match (request, answer) {
-        (Request::Submit(_, reply), Answer::Submit(answer)) => drop(reply.send(answer)),
-        (Request::Command(_, _, reply), Answer::Command(answer)) => drop(reply.send(answer)),
+        (Request::Submit(_, reply), PendingAnswer::Submit(answer)) => drop(reply.send(answer)),
+        (Request::Command(_, _, reply), PendingAnswer::Command(answer)) => drop(reply.send(answer)),
         _ => unreachable!("answers are made in the order of the requests"),
     }
 }

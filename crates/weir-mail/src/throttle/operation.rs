@@ -56,7 +56,7 @@ impl Submission {
 
 /// What became of a mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SubmitOutcome {
     /// The places of the recipients that go now, and what was held.
     Accepted {
         /// Recipients that go now: the first so many.
@@ -103,7 +103,7 @@ impl NoticeKind {
 
 /// What a person or the clock asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Command {
+pub enum ThrottleCommand {
     /// The clock: let go what is due.
     Drain,
     /// Let these entries go now.
@@ -189,14 +189,14 @@ pub(super) struct Operation<'a, 'b> {
 }
 
 impl Operation<'_, '_> {
-    pub(super) fn submit(&mut self, submission: &Submission) -> Result<Outcome, ThrottlingError> {
+    pub(super) fn submit(&mut self, submission: &Submission) -> Result<SubmitOutcome, ThrottlingError> {
         let mut throttle = self.load(Some(submission.params))?;
         let outcome = if submission.learn_only {
             self.learn(&mut throttle, submission)
         } else {
             match throttle.submit(self.now, &submission.distinct()) {
                 Decision::Refused if submission.taken_before => self.enqueue_all(&mut throttle, submission),
-                Decision::Refused => Outcome::Refused {
+                Decision::Refused => SubmitOutcome::Refused {
                     since: throttle.stopped().map_or(self.now, |stop| stop.since),
                     queue: throttle.held_count(),
                 },
@@ -207,23 +207,23 @@ impl Operation<'_, '_> {
         Ok(outcome)
     }
 
-    pub(super) fn command(&mut self, command: &Command) -> Result<Done, ThrottlingError> {
+    pub(super) fn command(&mut self, command: &ThrottleCommand) -> Result<Done, ThrottlingError> {
         let params = match command {
-            Command::Reparameterise(params) => Some(*params),
+            ThrottleCommand::Reparameterise(params) => Some(*params),
             _ => None,
         };
         let waiting = self.changes.decide.len();
         let mut throttle = self.load(params)?;
         let (now, mut done) = (self.now, Done::default());
         match command {
-            Command::Drain | Command::Reparameterise(_) => {}
-            Command::Release(entries) => self.decide_all(entries, Fate::Go, |e| throttle.release(now, e)),
-            Command::Delete(entries) => self.decide_all(entries, Fate::Drop, |e| throttle.delete(now, e)),
-            Command::DecideShown(shown) => done.not_done = self.decide_shown(&mut throttle, *shown),
-            Command::Stop => {
+            ThrottleCommand::Drain | ThrottleCommand::Reparameterise(_) => {}
+            ThrottleCommand::Release(entries) => self.decide_all(entries, Fate::Go, |e| throttle.release(now, e)),
+            ThrottleCommand::Delete(entries) => self.decide_all(entries, Fate::Drop, |e| throttle.delete(now, e)),
+            ThrottleCommand::DecideShown(shown) => done.not_done = self.decide_shown(&mut throttle, *shown),
+            ThrottleCommand::Stop => {
                 throttle.stop(now);
             }
-            Command::Unlock => {
+            ThrottleCommand::Unlock => {
                 done.unlocked = throttle.unlock(now);
                 // If what waits stops the user again, that is to be told again.
                 self.of.row.notified = self.of.row.notified.min(NoticeKind::HalfFull as i64);
@@ -306,7 +306,13 @@ impl Operation<'_, '_> {
 
     /// A mail of which the first `at_once` recipients go, and the others have these entries. A recipient may have several
     /// addresses: all of them go, or each waits as an entry of its own, so that people can decide on each.
-    fn accept(&mut self, throttle: &mut Throttle, submission: &Submission, at_once: usize, held: &[Held]) -> Outcome {
+    fn accept(
+        &mut self,
+        throttle: &mut Throttle,
+        submission: &Submission,
+        at_once: usize,
+        held: &[Held],
+    ) -> SubmitOutcome {
         let (going, waiting) = submission.going_and_waiting(at_once);
         let (mut others, mut asked) = (Vec::new(), going);
         for (addresses, held) in waiting.zip(held) {
@@ -318,7 +324,7 @@ impl Operation<'_, '_> {
         let stop = throttle.stopped();
         let expected = held.first().zip(last).and_then(|(a, b)| a.expected_at.zip(b.expected_at));
         let held = submission.recipients.len() - going;
-        Outcome::Accepted {
+        SubmitOutcome::Accepted {
             at_once: going,
             held,
             expected: expected.filter(|_| stop.is_none()),
@@ -341,14 +347,14 @@ impl Operation<'_, '_> {
     }
 
     /// All recipients join the queue of a stopped user.
-    fn enqueue_all(&mut self, throttle: &mut Throttle, submission: &Submission) -> Outcome {
+    fn enqueue_all(&mut self, throttle: &mut Throttle, submission: &Submission) -> SubmitOutcome {
         self.enqueue(throttle, submission, &(0..submission.recipients.len()).collect::<Vec<_>>());
         let (held, queue) = (submission.recipients.len(), throttle.held_count());
-        Outcome::Accepted { at_once: 0, held, expected: None, queue, stopped: None, notice: None }
+        SubmitOutcome::Accepted { at_once: 0, held, expected: None, queue, stopped: None, notice: None }
     }
 
     /// Everything goes at once; what would have happened is noted.
-    fn learn(&mut self, throttle: &mut Throttle, submission: &Submission) -> Outcome {
+    fn learn(&mut self, throttle: &mut Throttle, submission: &Submission) -> SubmitOutcome {
         let would = throttle.learn(self.now, &submission.distinct());
         let learned = self.of.learned.get_or_insert_with(|| Learned {
             identity: self.of.row.identity.clone(),
@@ -363,7 +369,7 @@ impl Operation<'_, '_> {
         learned.would_hold += would.held as i64;
         learned.would_stop += i64::from(would.stopped);
         let at_once = submission.recipients.len();
-        Outcome::Accepted { at_once, held: 0, expected: None, queue: 0, stopped: None, notice: None }
+        SubmitOutcome::Accepted { at_once, held: 0, expected: None, queue: 0, stopped: None, notice: None }
     }
 
     /// What people are told after a mail of which the last recipient is expected to go at `last`, if one waits.

@@ -14,7 +14,8 @@ use weir_core::time::Instant;
 /// The throttle as text.
 pub(super) fn write(throttle: &Throttle) -> String {
     let (params, model) = (ParamsText(*throttle.params()), throttle.is_learning());
-    serde_json::to_string(&Text { params, state: SavedText::from(throttle.export()), model }).unwrap_or_default()
+    serde_json::to_string(&ThrottleText { params, state: SavedText::from(throttle.export()), model })
+        .unwrap_or_default()
 }
 
 /// The throttle of `text` with `params`, or with those it was written with; a new one where the text is empty.
@@ -22,7 +23,7 @@ pub(super) fn read(text: &str, params: Option<Params>, now: Instant) -> Result<T
     if text.is_empty() {
         return Throttle::new(params.unwrap_or_default(), now).map_err(|e| e.to_string());
     }
-    let text: Text = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    let text: ThrottleText = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let params = params.unwrap_or(text.params.0);
     let saved = Saved { learning: text.model, ..text.state.into() };
     Throttle::restore(params, saved).map_err(|e| e.to_string())
@@ -42,7 +43,7 @@ pub(crate) fn overridden(params: Params, own: &str) -> Params {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Text {
+struct ThrottleText {
     params: ParamsText,
     state: SavedText,
     #[serde(default)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
 use mail_auth::{AuthenticatedMessage, DkimResult, MessageAuthenticator};
-use weir_mail::delivery::message::Message;
+use weir_mail::delivery::message::OutgoingMessage;
 use weir_smtp::client::approach::Approach;
 use weir_smtp::dkim::{Algorithm, Keyring, SigningKey, generate};
 
@@ -57,7 +57,7 @@ async fn sent_with(verifier: &Verifier, added: &str, text: &str) -> String {
     settings.keyring = verifier.keyring.clone();
     let delivery = start(settings, &ledger);
     let message = ledger.message("<ann@example.org>", &["<bob@example.net>"], text);
-    let message = Message { sign: true, added: added.into(), ..message };
+    let message = OutgoingMessage { sign: true, added: added.into(), ..message };
     let id = message.id;
     delivery.enqueue(message);
     ledger.finished(id).await;

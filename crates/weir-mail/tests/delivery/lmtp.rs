@@ -1,6 +1,6 @@
 //! LMTP: one last reply a recipient.
 
-use weir_mail::delivery::route::{Endpoint, Order, Route, Smarthost};
+use weir_mail::delivery::route::{Endpoint, HostOrder, Route, Smarthost};
 use weir_smtp::client::approach::Approach;
 
 use super::memory_ledger::{MemoryLedger, settings_for, start};
@@ -17,7 +17,7 @@ async fn each_recipient_has_its_own_end() {
     let ledger = MemoryLedger::default();
     let approach = Approach { lmtp: true, ..Approach::default() };
     let hosts = vec![Endpoint::Host("127.0.0.1".into(), server.port)];
-    let route = Route::Lmtp(Smarthost { hosts, order: Order::Failover, approach });
+    let route = Route::Lmtp(Smarthost { hosts, order: HostOrder::Failover, approach });
     let delivery = start(settings_for(route), &ledger);
     let message = ledger.message(
         "<a@sender.example>",

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use weir_core::time::Instant;
 use weir_mail::delivery::Delivery;
 use weir_mail::delivery::ledger::{Ledger, LedgerError, OwnMail, Progress};
-use weir_mail::delivery::message::{Job, Message, Recipient};
-use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
+use weir_mail::delivery::message::{Job, OutgoingMessage, Recipient};
+use weir_mail::delivery::route::{Endpoint, HostOrder, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
 use weir_smtp::client::approach::{Approach, Patience};
 use weir_smtp::client::content::BodySource;
@@ -50,11 +50,11 @@ impl MemoryLedger {
     }
 
     /// Puts a message there.
-    pub(crate) fn message(&self, sender: &str, recipients: &[&str], body: &str) -> Message {
+    pub(crate) fn message(&self, sender: &str, recipients: &[&str], body: &str) -> OutgoingMessage {
         self.raw_message(sender, recipients, body.as_bytes().to_vec())
     }
 
-    pub(crate) fn raw_message(&self, sender: &str, recipients: &[&str], body: Vec<u8>) -> Message {
+    pub(crate) fn raw_message(&self, sender: &str, recipients: &[&str], body: Vec<u8>) -> OutgoingMessage {
         let sender = MailFrom::parse(sender).unwrap();
         let to = |(index, text): (usize, &&str)| Recipient {
             index: index as u32,
@@ -63,7 +63,7 @@ impl MemoryLedger {
         let recipients = recipients.iter().enumerate().map(to).collect();
         let size_bytes = body.len() as u64;
         let id = self.put(body);
-        Message {
+        OutgoingMessage {
             id,
             owner: "ann".into(),
             sender,
@@ -148,7 +148,7 @@ impl Ledger for MemoryLedger {
     fn post(&self, mail: OwnMail) -> impl Future<Output = Result<Option<Job>, LedgerError>> + Send {
         let text = String::from_utf8_lossy(&mail.text).into_owned();
         self.state().reports.push(text);
-        let message = Message { id: self.put(mail.text), ..mail.envelope };
+        let message = OutgoingMessage { id: self.put(mail.text), ..mail.envelope };
         self.touch();
         async { Ok(Some(message.into())) }
     }
@@ -183,7 +183,7 @@ pub(crate) fn settings(port: u16, approach: Approach) -> Settings {
 
 pub(crate) fn smarthost(port: u16, approach: Approach) -> Route {
     let hosts = vec![Endpoint::Host("127.0.0.1".into(), port)];
-    Route::Smarthost(Smarthost { hosts, order: Order::Failover, approach })
+    Route::Smarthost(Smarthost { hosts, order: HostOrder::Failover, approach })
 }
 
 pub(crate) fn settings_for(route: Route) -> Settings {

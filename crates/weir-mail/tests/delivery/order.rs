@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use weir_mail::delivery::message::Message;
+use weir_mail::delivery::message::OutgoingMessage;
 use weir_mail::delivery::queue::Selection;
 use weir_smtp::client::approach::Approach;
 
@@ -16,7 +16,7 @@ async fn one_users_backlog_does_not_delay_another() {
     let mut settings = settings(server.port, Approach::default());
     (settings.queue.window.initial, settings.queue.window.most) = (1, 1);
     let delivery = start(settings, &ledger);
-    let mail = |owner: &str, number: usize| Message {
+    let mail = |owner: &str, number: usize| OutgoingMessage {
         owner: owner.into(),
         ..ledger.message("<a@sender.example>", &["<b@there.example>"], &format!("{owner} {number}\r\n"))
     };

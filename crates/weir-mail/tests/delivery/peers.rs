@@ -77,7 +77,7 @@ async fn smtp_sink_takes_everything_in_every_mood() {
 
 #[tokio::test]
 async fn lmtp_over_a_socket() {
-    use weir_mail::delivery::route::{Endpoint, Order, Route, Smarthost};
+    use weir_mail::delivery::route::{Endpoint, HostOrder, Route, Smarthost};
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("lmtp");
     let mut command = Command::new("/usr/sbin/smtp-sink");
@@ -85,7 +85,7 @@ async fn lmtp_over_a_socket() {
     let _sink = Sink(command.spawn().expect("smtp-sink is missing: run `make setup`"));
     let ledger = MemoryLedger::default();
     let approach = Approach { lmtp: true, ..Approach::default() };
-    let route = Route::Lmtp(Smarthost { hosts: vec![Endpoint::Socket(socket)], order: Order::Failover, approach });
+    let route = Route::Lmtp(Smarthost { hosts: vec![Endpoint::Socket(socket)], order: HostOrder::Failover, approach });
     // The socket need not be there yet: a destination that cannot be reached is tried again.
     let delivery = start(super::memory_ledger::settings_for(route), &ledger);
     let message =

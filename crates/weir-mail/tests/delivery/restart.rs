@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weir_mail::delivery::Delivery;
-use weir_mail::delivery::message::{Job, Message, Recipient};
+use weir_mail::delivery::message::{Job, OutgoingMessage, Recipient};
 use weir_mail::delivery::spool_ledger::SpoolLedger;
 use weir_smtp::client::approach::Approach;
 use weir_smtp::envelope::{MailFrom, RcptTo};
-use weir_store::spool::{Found, Options, Spool};
+use weir_store::spool::{FoundMessage, Options, Spool};
 
 use super::memory_ledger::{now, settings};
 use super::server::{Say, Server, Step};
 
-async fn accept(spool: &Spool, number: usize, to: &[&str]) -> Message {
+async fn accept(spool: &Spool, number: usize, to: &[&str]) -> OutgoingMessage {
     let text = format!("Subject: {number}\r\n\r\nmessage {number}\r\n");
     let mut draft = spool.draft().unwrap();
     draft.write(text.as_bytes()).await.unwrap();
@@ -22,7 +22,7 @@ async fn accept(spool: &Spool, number: usize, to: &[&str]) -> Message {
         .iter()
         .enumerate()
         .map(|(index, to)| Recipient { index: index as u32, to: RcptTo::parse(to, false).unwrap() });
-    let message = Message {
+    let message = OutgoingMessage {
         id: draft.id(),
         owner: "ann".into(),
         sender: MailFrom::parse("<a@sender.example>").unwrap(),
@@ -38,8 +38,10 @@ async fn accept(spool: &Spool, number: usize, to: &[&str]) -> Message {
 }
 
 /// What is left to do after a restart.
-fn resume(found: &[Found]) -> Vec<Job> {
-    let job = |found: &Found| Job::resumed(Message::from_bytes(found.id, &found.envelope).unwrap(), found.marks.iter());
+fn resume(found: &[FoundMessage]) -> Vec<Job> {
+    let job = |found: &FoundMessage| {
+        Job::resumed(OutgoingMessage::from_bytes(found.id, &found.envelope).unwrap(), found.marks.iter())
+    };
     found.iter().filter_map(job).collect()
 }
 

@@ -150,10 +150,10 @@ async fn no_more_connections_than_the_window_allows() {
 
 #[tokio::test]
 async fn the_next_host_is_tried_when_one_is_down() {
-    use weir_mail::delivery::route::{Endpoint, Order, Route, Smarthost};
+    use weir_mail::delivery::route::{Endpoint, HostOrder, Route, Smarthost};
     let server = Server::start(|_, _, _| Say::Usual).await;
     let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    for order in [Order::Failover, Order::RoundRobin] {
+    for order in [HostOrder::Failover, HostOrder::RoundRobin] {
         let ledger = MemoryLedger::default();
         let hosts = vec![Endpoint::Host("127.0.0.1".into(), dead), Endpoint::Host("127.0.0.1".into(), server.port)];
         let route = Route::Smarthost(Smarthost { hosts, order, approach: Approach::default() });

@@ -13,15 +13,15 @@ use weir_mail::held::HeldMail;
 use weir_mail::inbound::dnsbl::DnsblSettings;
 use weir_mail::inbound::rates::RateSettings;
 use weir_mail::inbound::{
-    Authenticating, Domains, Evaluator, EvaluatorSettings, Inbound, Parts, RecipientRule, Settings,
+    Authenticating, Domains, Evaluator, EvaluatorSettings, Inbound, InboundParts, RecipientRule, Settings,
 };
-use weir_mail::letter::{Letter, Origin};
+use weir_mail::letter::{Letter, LetterOrigin};
 use weir_mail::pipeline::{Pipeline, Stage, Transit};
 use weir_mail::submission::ClockBox;
 use weir_mail::throttle::Throttling;
-use weir_smtp::limits::Limits;
+use weir_smtp::limits::SmtpLimits;
 use weir_smtp::reception::Alarm;
-use weir_smtp::server::{Server, TlsMode};
+use weir_smtp::server::{SmtpServer, TlsMode};
 use weir_smtp::settings::{Auth, Protocol, Purpose, Settings as Listener};
 use weir_store::records::{Records, UserRow};
 use weir_store::spool::{Marks, MessageId, Options, Spool};
@@ -76,7 +76,7 @@ pub(crate) struct Plan {
     pub(crate) rates: RateSettings,
     pub(crate) dnsbl: DnsblSettings,
     pub(crate) dns: Dns,
-    pub(crate) limits: Limits,
+    pub(crate) limits: SmtpLimits,
     pub(crate) users: Vec<(&'static str, Vec<&'static str>)>,
 }
 
@@ -90,7 +90,7 @@ impl Default for Plan {
             rates: RateSettings::default(),
             dnsbl: DnsblSettings::default(),
             dns: Dns::System,
-            limits: Limits { body_line_bytes: 0, failed_logins_per_address: 10_000, ..Limits::default() },
+            limits: SmtpLimits { body_line_bytes: 0, failed_logins_per_address: 10_000, ..SmtpLimits::default() },
             users: Vec::new(),
         }
     }
@@ -98,7 +98,7 @@ impl Default for Plan {
 
 pub(crate) struct Gate {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) server: Server<Inbound>,
+    pub(crate) server: SmtpServer<Inbound>,
     pub(crate) smtp: SocketAddr,
     pub(crate) lmtp: SocketAddr,
     pub(crate) spool: Spool,
@@ -116,7 +116,7 @@ impl Gate {
         let (spool, _) = Spool::open(folder.path().join("spool"), options).unwrap();
         let records = Records::sqlite(&folder.path().join("records.db")).await.unwrap();
         for (name, addresses) in &plan.users {
-            assert!(records.user_add(&user(name, addresses)).await.unwrap());
+            assert!(records.users().add(&user(name, addresses)).await.unwrap());
         }
         let (gone, alarms) = (Gone::default(), Arc::<Mutex<Vec<Alarm>>>::default());
         let mut pipeline = Pipeline::ending_in(gone.clone());
@@ -147,18 +147,18 @@ impl Gate {
         let clock: Clock = Arc::new(|| Instant(1_794_798_240_000_000_000));
         let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
         let held_folder = folder.path().join("held");
-        let parts = Parts {
+        let parts = InboundParts {
             spool: spool.clone(),
             records: records.clone(),
             throttling: throttling.clone(),
-            held: HeldMail::new(held_folder, "r1", spool.clone(), records.clone(), pipeline.clone()),
+            held: HeldMail::new(held_folder, "r1", spool.clone(), &records, pipeline.clone()),
             pipeline: pipeline.clone(),
             evaluator,
             clock: ClockBox(clock),
             alarm: Box::new(move |alarm| heard.lock().unwrap().push(alarm.clone())),
         };
         let inbound = Inbound::new(settings, parts).unwrap();
-        let server = Server::with_purpose(inbound, plan.limits, Purpose::Inbound);
+        let server = SmtpServer::with_purpose(inbound, plan.limits, Purpose::Inbound);
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let lmtp = Listener { protocol: Protocol::Lmtp, ..smtp.clone() };
         let smtp = server.listen(any, smtp, TlsMode::Off).unwrap();
@@ -199,7 +199,7 @@ pub(crate) fn no_marks() -> Marks {
 }
 
 pub(crate) fn is_received(letter: &Letter) -> bool {
-    letter.origin == Origin::Received
+    letter.origin == LetterOrigin::Received
 }
 
 fn user(name: &str, addresses: &[&str]) -> UserRow {

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
-use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
+use weir_mail::delivery::route::{Endpoint, HostOrder, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
 use weir_mail::inbound::RecipientRule;
 use weir_mail::inbound::recipients::{Callout, CalloutSettings, Remembering};
 use weir_smtp::client::approach::Approach;
 use weir_smtp::client::tls::TlsLevel;
-use weir_smtp::limits::Limits;
+use weir_smtp::limits::SmtpLimits;
 
 use super::gate::{Gate, Plan};
 
@@ -94,7 +94,7 @@ impl NextServer {
     fn rule(&self, settings: CalloutSettings) -> RecipientRule {
         let host = Endpoint::Host("127.0.0.1".into(), self.port);
         let approach = Approach { tls: TlsLevel::Off, ..Approach::default() };
-        let route = Route::Smarthost(Smarthost { hosts: vec![host], order: Order::Failover, approach });
+        let route = Route::Smarthost(Smarthost { hosts: vec![host], order: HostOrder::Failover, approach });
         let mut delivery = Settings::new("mx.example.org", PathBuf::from("/nonexistent"));
         delivery.routes = Routes::new(Route::Refuse("nowhere".into())).with("example.org", route);
         RecipientRule::Callout(Arc::new(Callout::new(&delivery, settings).unwrap()))
@@ -202,8 +202,12 @@ async fn a_list_of_recipients_counts_and_so_does_its_next_edition() {
 
 #[tokio::test]
 async fn who_searches_for_names_is_banned_and_listed_peers_are_not() {
-    let limits =
-        Limits { failed_logins_per_address: 5, refused_recipients: 100, body_line_bytes: 0, ..Limits::default() };
+    let limits = SmtpLimits {
+        failed_logins_per_address: 5,
+        refused_recipients: 100,
+        body_line_bytes: 0,
+        ..SmtpLimits::default()
+    };
     let users = vec![("ann", vec!["ann@example.org"])];
     let plan = Plan { recipients: RecipientRule::Store, users, limits, trusted: &["127.0.0.1"], ..Plan::default() };
     let gate = Gate::start(plan).await;

@@ -62,7 +62,7 @@ async fn strangers_have_no_reports_written_to_others() {
 #[tokio::test]
 async fn long_lines_pass_and_large_messages_do_not() {
     let gate = Gate::start(Plan {
-        limits: weir_smtp::limits::Limits { message_bytes: 100_000, body_line_bytes: 0, ..Default::default() },
+        limits: weir_smtp::limits::SmtpLimits { message_bytes: 100_000, body_line_bytes: 0, ..Default::default() },
         ..Plan::default()
     })
     .await;

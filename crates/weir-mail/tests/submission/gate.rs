@@ -18,16 +18,16 @@ use weir_mail::accounts::Accounts;
 use weir_mail::held::HeldMail;
 use weir_mail::inbound::Domains;
 use weir_mail::letter::Letter;
-use weir_mail::notices::{self, Event, Notices};
+use weir_mail::notices::{self, NoticeEvent, Notices};
 use weir_mail::pipeline::{Pipeline, Stage, Transit};
-use weir_mail::submission::{ClockBox, Identity, Settings, Shared, Submission};
+use weir_mail::submission::{ClockBox, Identity, Settings, Submission, SubmissionParts};
 use weir_mail::throttle::Throttling;
-use weir_smtp::limits::Limits;
-use weir_smtp::server::{Server, TlsMode};
+use weir_smtp::limits::SmtpLimits;
+use weir_smtp::server::{SmtpServer, TlsMode};
 use weir_smtp::settings::{Auth, Settings as Listener};
 use weir_store::records::{Records, UserRow};
 use weir_store::spool::faults::Faults;
-use weir_store::spool::{Found, MessageId, Options, Spool, SpoolError};
+use weir_store::spool::{FoundMessage, MessageId, Options, Spool, SpoolError};
 
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 /// When the clock of a gate begins.
@@ -58,7 +58,7 @@ impl Gone {
 
 /// A whole submission gate on a data folder, with a clock of its own.
 pub(crate) struct Gate {
-    pub(crate) server: Server<Submission>,
+    pub(crate) server: SmtpServer<Submission>,
     address: SocketAddr,
     pub(crate) spool: Spool,
     pub(crate) records: Records,
@@ -92,11 +92,11 @@ impl Gate {
         let records = Records::sqlite(&folder.join("records.db")).await.unwrap();
         let (gone, throttling) = (Gone::default(), Throttling::start(records.clone(), clock.clone()));
         let passwords = Passwords::new(2, [1; 32]).unwrap();
-        if records.user("ann").await.unwrap().is_none() {
-            records.user_add(&ann(passwords.hash("secret").await.unwrap())).await.unwrap();
+        if records.users().find("ann").await.unwrap().is_none() {
+            records.users().add(&ann(passwords.hash("secret").await.unwrap())).await.unwrap();
         }
         let pipeline = Pipeline::ending_in(gone.clone());
-        let held = HeldMail::new(folder.join("held"), "r1", spool.clone(), records.clone(), pipeline.clone());
+        let held = HeldMail::new(folder.join("held"), "r1", spool.clone(), &records, pipeline.clone());
         let settings = notices::Settings { link: "https://console.example.org/".into(), ..notice_settings() };
         let notices = Notices::start(settings, spool.clone(), records.clone(), pipeline.clone(), clock.clone());
         let mut settings = Settings {
@@ -117,14 +117,14 @@ impl Gate {
             notify: {
                 let notices = notices.clone();
                 Box::new(move |kind, identity, contact| {
-                    notices.tell(Event { kind, identity: identity.into(), contact: contact.into() });
+                    notices.tell(NoticeEvent { kind, identity: identity.into(), contact: contact.into() });
                 })
             },
             alarm: Box::new(move |alarm| notices.raise(alarm.clone())),
         };
         change(&mut settings);
-        let accounts = Accounts::new(records.clone(), passwords, None, settings.learn_only);
-        let submission = Submission::new(Shared {
+        let accounts = Accounts::new(&records, passwords, None, settings.learn_only);
+        let submission = Submission::new(SubmissionParts {
             settings: settings.into(),
             spool: spool.clone(),
             records: records.clone(),
@@ -138,7 +138,7 @@ impl Gate {
             let letter = Letter::read(&found.envelope).unwrap();
             submission.resume(found.id, letter).await.unwrap();
         }
-        let server = Server::new(submission, Limits::default());
+        let server = SmtpServer::new(submission, SmtpLimits::default());
         let trusted = vec!["127.0.0.1".parse().unwrap()];
         let listener = Listener { auth: Auth::Optional, trusted, ..Listener::default() };
         let address = server.listen("127.0.0.1:0".parse().unwrap(), listener, TlsMode::Off).unwrap();
@@ -161,7 +161,7 @@ impl Gate {
 }
 
 /// Tasks of an earlier gate let go of the spool as they end.
-pub(crate) async fn open_spool(folder: &Path, faults: Option<Arc<Faults>>) -> (Spool, Vec<Found>) {
+pub(crate) async fn open_spool(folder: &Path, faults: Option<Arc<Faults>>) -> (Spool, Vec<FoundMessage>) {
     let options = Options { free_floor_bytes: 0, faults, ..Options::default() };
     let open = async {
         loop {

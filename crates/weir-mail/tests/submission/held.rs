@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_mail::notices::crafted::{self, Action, Order};
 use weir_mail::own_link::{self, Owner};
-use weir_mail::throttle::Command;
+use weir_mail::throttle::ThrottleCommand;
 use weir_store::records::{Fate, HeldFilter};
 use weir_store::spool::faults::{Call, Faults};
 
@@ -33,7 +33,7 @@ async fn a_worm_is_stopped_and_people_decide() {
     assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
     let locked = gate.client().await.login("ann", "secret").await;
     assert!(locked.starts_with("535 5.7.1 the account is stopped: 21 recipients wait"), "{locked}");
-    assert_eq!(gate.records.held(&HeldFilter::default(), 99).await.unwrap().len(), 21);
+    assert_eq!(gate.records.held().list(&HeldFilter::default(), 99).await.unwrap().len(), 21);
     assert_eq!(std::fs::read_dir(folder.path().join("held")).unwrap().count(), 42, "an .eml and a .json each");
     // The contact hears of the delay, of the queue that fills and of the stop, the administrator of the stop; one mail went.
     tokio::time::timeout(Duration::from_secs(10), async {
@@ -50,7 +50,7 @@ async fn a_worm_is_stopped_and_people_decide() {
         .split_whitespace()
         .find_map(|word| word.strip_prefix("https://console.example.org/link/"))
         .expect("a link");
-    let secret = gate.records.secret_if_any(own_link::SECRET).await.unwrap().expect("a secret");
+    let secret = gate.records.secrets().find(own_link::SECRET).await.unwrap().expect("a secret");
     let who = Owner { identity: "ann", contact: "ann@elsewhere.example" };
     let now_s = gate.now.load(Ordering::SeqCst) / 1_000_000_000;
     assert!(own_link::is_good(&secret, link, who, now_s) && !own_link::is_good(&secret, link, who, now_s + 8 * 86_400));
@@ -63,7 +63,7 @@ async fn a_worm_is_stopped_and_people_decide() {
     assert!(other.starts_with("530 "), "an order is all that a stranger may send: {other}");
     let asked = stranger.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
     assert!(asked.contains("nothing has been sent, and ann@elsewhere.example is asked"), "{asked}");
-    assert_eq!(gate.records.held(&HeldFilter::default(), 99).await.unwrap().len(), 21);
+    assert_eq!(gate.records.held().list(&HeldFilter::default(), 99).await.unwrap().len(), 21);
     let question = mail_to(&gate, "ann@elsewhere.example", "really be sent").await;
     assert!(question.contains("21 of the mails have the subject \"hello\""), "{question}");
     let confirm = address_in(&question, "weir+confirm-");
@@ -87,14 +87,14 @@ async fn an_order_is_good_until_its_mail_is_taken() {
     let gate = Gate::start(folder.path()).await;
     let (token, now) = (crafted::new_token().unwrap(), gate.now.load(Ordering::SeqCst) as i64);
     let order = Order { action: Action::Delete, identity: "bob".into(), up_to: 9, situation: 0, told: "bob@x".into() };
-    gate.records.token_add(&crafted::digest(&token), &order.purpose(), now + 1, now).await.unwrap();
+    gate.records.tokens().add(&crafted::digest(&token), &order.purpose(), now + 1, now).await.unwrap();
     let order = Action::Delete.address(&token, "mail.example.org");
     let mut client = gate.ann().await;
     for n in 1..3 {
         assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
     }
     // Of the two one waits, so there is something to stop.
-    gate.throttling.command("ann", Command::Stop).await.unwrap();
+    gate.throttling.command("ann", ThrottleCommand::Stop).await.unwrap();
     let refused = client.mail("ann@example.org", &[order.clone(), "new0@example.net".into()], TEXT).await;
     assert!(refused.starts_with("550 5.7.1 ann is stopped"), "{refused}");
     let alone = std::slice::from_ref(&order);
@@ -155,11 +155,11 @@ async fn the_address_of_an_old_notice_is_void_after_a_stop() {
     for order in [&release, &delete] {
         let said = stranger.mail("x@elsewhere.example", std::slice::from_ref(order), TEXT).await;
         assert!(said.starts_with("550 5.7.1 this address was about another situation"), "{said}");
-        assert_eq!(gate.records.held(&HeldFilter::default(), 99).await.unwrap().len(), 21);
+        assert_eq!(gate.records.held().list(&HeldFilter::default(), 99).await.unwrap().len(), 21);
     }
     // An unlock is another situation once more: the notice of the stop is over, too.
     let of_the_stop = address_in(&notice_to(&gate, "ann@elsewhere.example", "21 recipients").await, "weir+release-");
-    gate.throttling.command("ann", Command::Unlock).await.unwrap();
+    gate.throttling.command("ann", ThrottleCommand::Unlock).await.unwrap();
     for order in [&release, &of_the_stop] {
         let said = stranger.mail("x@elsewhere.example", std::slice::from_ref(order), TEXT).await;
         assert!(said.starts_with("550 5.7.1 this address was about another situation"), "{said}");
@@ -182,7 +182,8 @@ async fn an_address_decides_only_about_what_its_notice_was_about() {
     let order = address_in(&notice, "weir+release-");
     let done = gate.client().await.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
     assert!(done.contains(&format!("{shown} go, 0 deleted")), "{done}");
-    let waiting = gate.records.held(&HeldFilter { identity: "ann".into(), ..HeldFilter::default() }, 99).await.unwrap();
+    let waiting =
+        gate.records.held().list(&HeldFilter { identity: "ann".into(), ..HeldFilter::default() }, 99).await.unwrap();
     let still: Vec<_> = waiting.iter().filter(|row| row.fate == Fate::Held).map(|row| row.recipient.as_str()).collect();
     assert_eq!(still.len(), 9 - shown, "{still:?}");
     assert!(still.contains(&"new9@example.net"), "{still:?}");
@@ -215,7 +216,7 @@ async fn many_recipients_are_split_and_time_lets_them_go() {
     assert!(reply.contains("3 of 18 recipients wait"), "{reply}");
     assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 15);
     gate.now.fetch_add(3 * 60 * 1_000_000_000, Ordering::SeqCst);
-    gate.throttling.command("ann", Command::Drain).await.unwrap();
+    gate.throttling.command("ann", ThrottleCommand::Drain).await.unwrap();
     gate.held.carry_out().await.unwrap();
     assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 18);
 }
@@ -229,7 +230,7 @@ async fn decisions_are_carried_out_a_few_at_a_time() {
     for n in 0..4 {
         assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
     }
-    gate.throttling.command("ann", Command::Release((0..3).collect())).await.unwrap();
+    gate.throttling.command("ann", ThrottleCommand::Release((0..3).collect())).await.unwrap();
     let over = std::time::Instant::now();
     let (mut after, mut gone) = (String::new(), Vec::new());
     while let Some(last) = gate.held.carry_out_until(&after, over).await.unwrap() {
@@ -252,10 +253,10 @@ async fn a_disk_that_fails_leaves_nothing_behind() {
     let reply = client.mail("ann@example.org", &to, TEXT).await;
     assert!(reply.starts_with("452 4.3.1 the message could not be made safe"), "{reply}");
     // The refusal does not wait for it.
-    while !gate.records.held_messages_since("r1", 0).await.unwrap().is_empty() {
+    while !gate.records.held().messages_since("r1", 0).await.unwrap().is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(gate.records.throttle("ann").await.unwrap().unwrap().held, 0);
+    assert_eq!(gate.records.throttles().find("ann").await.unwrap().unwrap().held, 0);
     assert_eq!(gate.spool.stats().messages, gate.gone.letters.lock().unwrap().len(), "only the notice");
     assert!(client.mail("ann@example.org", &letter_to(0), TEXT).await.starts_with("250 "), "the next one is taken");
 }

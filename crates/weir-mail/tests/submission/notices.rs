@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
-use weir_mail::notices::{self, Event, Notices};
+use weir_mail::notices::{self, NoticeEvent, Notices};
 use weir_mail::pipeline::Pipeline;
 use weir_mail::throttle::NoticeKind;
 use weir_store::records::Records;
@@ -28,7 +28,7 @@ async fn notices_wait_for_no_webhook_and_are_written_once() {
     faults.fail(Call::Sync, 1, 5);
     for user in ["ann", "bob"] {
         let contact = format!("{user}@elsewhere.example");
-        notices.tell(Event { kind: NoticeKind::Stopped, identity: user.into(), contact });
+        notices.tell(NoticeEvent { kind: NoticeKind::Stopped, identity: user.into(), contact });
     }
     let written = async {
         while gone.recipients().len() < 4 {

@@ -65,9 +65,9 @@ async fn a_lock_counts_for_sessions_that_are_open() {
     for line in ["MAIL FROM:<ann@example.org>", "RCPT TO:<new0@example.net>", "DATA"] {
         assert!(early.say(line).await.starts_with(['2', '3']));
     }
-    let mut user = gate.records.user("ann").await.unwrap().unwrap();
+    let mut user = gate.records.users().find("ann").await.unwrap().unwrap();
     (user.locked_at, user.locked_reason) = (Some(1), "a leak".into());
-    gate.records.user_update(&user).await.unwrap();
+    gate.records.users().update(&user).await.unwrap();
     let reply = early.say(&format!("{TEXT}\r\n.")).await;
     assert!(reply.starts_with("550 5.7.1 the account ann is locked: a leak"), "{reply}");
     let reply = late.say("MAIL FROM:<ann@example.org>").await;
@@ -79,9 +79,9 @@ async fn a_lock_counts_for_sessions_that_are_open() {
 async fn a_stop_counts_for_trusted_recipients_too() {
     let folder = tempfile::tempdir().unwrap();
     let gate = Gate::start(folder.path()).await;
-    let mut user = gate.records.user("ann").await.unwrap().unwrap();
+    let mut user = gate.records.users().find("ann").await.unwrap().unwrap();
     user.params = r#"{"trusted":["friend@example.net"]}"#.into();
-    gate.records.user_update(&user).await.unwrap();
+    gate.records.users().update(&user).await.unwrap();
     let (mut client, friend) = (gate.ann().await, ["friend@example.net".to_owned()]);
     assert!(client.mail("ann@example.org", &friend, TEXT).await.starts_with("250 "));
     let many: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
@@ -105,7 +105,7 @@ async fn who_is_named_twice_is_one_recipient() {
     many.extend(["carl@example.org", "dora@example.org", "carl+x@example.org"].map(str::to_owned));
     let reply = client.mail("ann@example.org", &many, TEXT).await;
     assert!(reply.contains("held: 1 of 17 recipients waits"), "{reply}");
-    let held = gate.records.held(&HeldFilter::default(), 9).await.unwrap();
+    let held = gate.records.held().list(&HeldFilter::default(), 9).await.unwrap();
     assert_eq!(
         held.iter().map(|row| (row.place, row.recipient.as_str())).collect::<Vec<_>>(),
         [(15, "dora@example.org")]
@@ -146,9 +146,9 @@ async fn behind_postfix_each_user_has_a_throttle_and_settings_of_their_own() {
     assert!(reply.contains("accepted, on its way to 1 recipient"), "the stop is not theirs: {reply}");
     let reply = postfix.mail("bob@example.org", &letter_to(1), &by("BOB")).await;
     assert!(reply.contains("waits in the delay queue (1 in all)"), "one user, however it is spelled: {reply}");
-    let mut user = gate.records.user("ann").await.unwrap().unwrap();
+    let mut user = gate.records.users().find("ann").await.unwrap().unwrap();
     user.profile = "exempt".into();
-    gate.records.user_update(&user).await.unwrap();
+    gate.records.users().update(&user).await.unwrap();
     let reply = postfix.mail("ann@example.org", &many, &by("Ann")).await;
     assert!(reply.contains("accepted, on its way to 100 recipients"), "ann's own profile counts: {reply}");
 }
@@ -208,10 +208,10 @@ async fn an_address_may_have_a_contact_and_parameters_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let client_address = |settings: &mut Settings| settings.identity = Identity::ClientAddress;
     let gate = Gate::start_as(folder.path(), None, client_address).await;
-    let mut account = gate.records.user("ann").await.unwrap().unwrap();
+    let mut account = gate.records.users().find("ann").await.unwrap().unwrap();
     (account.name, account.contact) = ("127.0.0.1".into(), "office@elsewhere.example".into());
     account.params = r#"{"max_multi_slack":3}"#.into();
-    assert!(gate.records.user_add(&account).await.unwrap());
+    assert!(gate.records.users().add(&account).await.unwrap());
     let many: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
     let mut client = gate.client().await;
     let reply = client.mail("x@example.org", &many, TEXT).await;
@@ -224,10 +224,10 @@ async fn an_address_may_have_a_contact_and_parameters_of_its_own() {
     tokio::time::timeout(Duration::from_secs(20), told).await.expect("a notice");
     assert!(client.mail("x@example.org", &letter_to(0), TEXT).await.starts_with("550 5.7.1 127.0.0.1 is stopped"));
     account.profile = "exempt".into();
-    gate.records.user_update(&account).await.unwrap();
+    gate.records.users().update(&account).await.unwrap();
     assert!(client.mail("x@example.org", &letter_to(0), TEXT).await.starts_with("250 "));
     (account.locked_at, account.locked_reason) = (Some(1), "moved out".into());
-    gate.records.user_update(&account).await.unwrap();
+    gate.records.users().update(&account).await.unwrap();
     let reply = client.say("MAIL FROM:<x@example.org>").await;
     assert!(reply.starts_with("550 5.7.1 the account 127.0.0.1 is locked: moved out"), "{reply}");
 }

@@ -6,7 +6,7 @@
 
 /// What a line says about one mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event<'a> {
+pub(crate) enum LogEvent<'a> {
     /// smtpd accepted its envelope; `user` had logged in; it came back from a filter as the mail `copy_of`.
     Client { user: Option<&'a str>, copy_of: Option<&'a str> },
     /// Handed in by a local command, or queued anew: then it had the id `before`.
@@ -22,7 +22,7 @@ pub(crate) enum Event<'a> {
 }
 
 /// A queue id and its event, from a line without its stamp.
-pub(crate) fn parse(line: &str) -> Option<(&str, Event<'_>)> {
+pub(crate) fn parse(line: &str) -> Option<(&str, LogEvent<'_>)> {
     let (daemon, rest) = daemon(line)?;
     let (id, rest) = rest.split_once(": ")?;
     if !is_queue_id(id) {
@@ -53,30 +53,32 @@ fn is_queue_id(id: &str) -> bool {
         && id != "NOQUEUE"
 }
 
-fn event<'a>(daemon: &str, rest: &'a str) -> Option<Event<'a>> {
+fn event<'a>(daemon: &str, rest: &'a str) -> Option<LogEvent<'a>> {
     match daemon {
         "smtpd" | "smtps" | "qmqpd" if rest.starts_with("client=") => {
-            Some(Event::Client { user: field(rest, "sasl_username="), copy_of: field(rest, "orig_queue_id=") })
+            Some(LogEvent::Client { user: field(rest, "sasl_username="), copy_of: field(rest, "orig_queue_id=") })
         }
         "pickup" if rest.starts_with("uid=") => {
-            Some(Event::Pickup { before: rest.rsplit_once(" orig_id=").map(|(_, id)| id.trim()) })
+            Some(LogEvent::Pickup { before: rest.rsplit_once(" orig_id=").map(|(_, id)| id.trim()) })
         }
-        "cleanup" if rest.starts_with("message-id=") || rest.starts_with("resent-message-id=") => Some(Event::Cleanup),
+        "cleanup" if rest.starts_with("message-id=") || rest.starts_with("resent-message-id=") => {
+            Some(LogEvent::Cleanup)
+        }
         "qmgr" | "nqmgr" | "oqmgr" => queue(rest),
         _ => delivery(rest),
     }
 }
 
-fn queue(rest: &str) -> Option<Event<'_>> {
+fn queue(rest: &str) -> Option<LogEvent<'_>> {
     if rest.trim_end() == "removed" {
-        return Some(Event::Removed);
+        return Some(LogEvent::Removed);
     }
     let (from, after) = address(rest.strip_prefix("from=<")?)?;
     // `from=<…>, status=expired` ends a mail and does not queue it.
-    after.starts_with(", size=").then_some(Event::Queued { from })
+    after.starts_with(", size=").then_some(LogEvent::Queued { from })
 }
 
-fn delivery(rest: &str) -> Option<Event<'_>> {
+fn delivery(rest: &str) -> Option<LogEvent<'_>> {
     let (to, after) = address(rest.strip_prefix("to=<")?)?;
     let (written, after) = match after.strip_prefix(", orig_to=<") {
         Some(original) => address(original)?,
@@ -85,7 +87,7 @@ fn delivery(rest: &str) -> Option<Event<'_>> {
     let (_, status) = after.split_once("status=")?;
     let next = ["queued as ", "forwarded as "].iter().find_map(|words| status.rsplit_once(words));
     let next = next.map(|(_, id)| id.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default());
-    Some(Event::Delivery { to: written, next: next.filter(|id| is_queue_id(id)) })
+    Some(LogEvent::Delivery { to: written, next: next.filter(|id| is_queue_id(id)) })
 }
 
 /// A field of a list such as `client=…, sasl_method=…, sasl_username=…`.
@@ -118,34 +120,34 @@ mod tests {
         let cases = [
             (
                 "mail postfix/submission/smtpd[7]: 4F2A1B3C4D: client=pc[10.0.0.1], sasl_method=PLAIN, sasl_username=ann",
-                Event::Client { user: Some("ann"), copy_of: None },
+                LogEvent::Client { user: Some("ann"), copy_of: None },
             ),
             (
                 "mail postfix/smtpd[7]: 4F2A1B3C4D: client=localhost[127.0.0.1], orig_queue_id=4Tmg3q0sPvz1x, orig_client=pc[1.2.3.4]",
-                Event::Client { user: None, copy_of: Some("4Tmg3q0sPvz1x") },
+                LogEvent::Client { user: None, copy_of: Some("4Tmg3q0sPvz1x") },
             ),
-            ("mail postfix/pickup[7]: 4F2A1B3C4D: uid=1000 from=<ann>", Event::Pickup { before: None }),
+            ("mail postfix/pickup[7]: 4F2A1B3C4D: uid=1000 from=<ann>", LogEvent::Pickup { before: None }),
             (
                 "mail postfix/pickup[7]: 4F2A1B3C4D: uid=1000 from=<ann@x> orig_id=5F2A1B3C4D",
-                Event::Pickup { before: Some("5F2A1B3C4D") },
+                LogEvent::Pickup { before: Some("5F2A1B3C4D") },
             ),
-            ("mail mail.info postfix/cleanup[7]: 4F2A1B3C4D: message-id=<1@x>", Event::Cleanup),
+            ("mail mail.info postfix/cleanup[7]: 4F2A1B3C4D: message-id=<1@x>", LogEvent::Cleanup),
             (
                 "mail postfix-out/qmgr[7]: 4F2A1B3C4D: from=<Ann@x>, size=300, nrcpt=2 (queue active)",
-                Event::Queued { from: "Ann@x" },
+                LogEvent::Queued { from: "Ann@x" },
             ),
-            ("mail postfix/qmgr[7]: 4F2A1B3C4D: removed", Event::Removed),
+            ("mail postfix/qmgr[7]: 4F2A1B3C4D: removed", LogEvent::Removed),
             (
                 "mail postfix/smtp[7]: 4F2A1B3C4D: to=<bob@y>, relay=mx[1.2.3.4]:25, delay=1, delays=0/0/0/1, dsn=2.0.0, status=sent (250 2.0.0 Ok: queued as 4Tmg3q0sPvz1x)",
-                Event::Delivery { to: "bob@y", next: Some("4Tmg3q0sPvz1x") },
+                LogEvent::Delivery { to: "bob@y", next: Some("4Tmg3q0sPvz1x") },
             ),
             (
                 "mail postfix/local[7]: 4F2A1B3C4D: to=<c@x>, orig_to=<list@x>, relay=local, delay=1, dsn=2.0.0, status=sent (forwarded as 5F2A1B3C4D)",
-                Event::Delivery { to: "list@x", next: Some("5F2A1B3C4D") },
+                LogEvent::Delivery { to: "list@x", next: Some("5F2A1B3C4D") },
             ),
             (
                 "mail postfix/error[7]: 4F2A1B3C4D: to=<\"a>, b\"@y>, relay=none, delay=1, dsn=4.4.1, status=deferred (timed out)",
-                Event::Delivery { to: "\"a>, b\"@y", next: None },
+                LogEvent::Delivery { to: "\"a>, b\"@y", next: None },
             ),
         ];
         for (line, event) in cases {

@@ -12,12 +12,12 @@ mod line;
 mod stamp;
 
 use super::address::{canonical, name};
-use super::collected::{Collected, Found, MAILS_MAX, Trouble};
+use super::collected::{CollectError, Collected, FoundMail, MAILS_MAX};
 use super::lines::{Line, Lines};
 use super::recipients::Recipients;
 use super::skipped::Reason;
 use super::wall::Wall;
-use line::Event;
+use line::LogEvent;
 use stamp::{Stamp, Years};
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -39,7 +39,7 @@ pub(crate) fn is_log_line(line: &str) -> bool {
 }
 
 /// Reads a whole log.
-pub(crate) fn read(input: impl BufRead, anchor: Anchor, collected: &mut Collected) -> Result<(), Trouble> {
+pub(crate) fn read(input: impl BufRead, anchor: Anchor, collected: &mut Collected) -> Result<(), CollectError> {
     let mut lines = Lines::new(input, LINE_MAX);
     let mut log = Log::default();
     while let Some(line) = lines.next()? {
@@ -51,13 +51,13 @@ pub(crate) fn read(input: impl BufRead, anchor: Anchor, collected: &mut Collecte
 #[derive(Default)]
 struct Log {
     years: Years,
-    entries: Vec<Entry>,
+    entries: Vec<LoggedMail>,
     /// The latest mail of each queue id; short ids are used again.
     by_id: HashMap<Box<str>, usize>,
 }
 
 /// One mail. `accepted` is set by the first line that a new mail has; `closed` when it left the queue.
-struct Entry {
+struct LoggedMail {
     id: Box<str>,
     accepted: Option<Stamp>,
     closed: bool,
@@ -76,7 +76,7 @@ enum Sender {
 }
 
 impl Log {
-    fn line(&mut self, line: Line<'_>, collected: &mut Collected) -> Result<(), Trouble> {
+    fn line(&mut self, line: Line<'_>, collected: &mut Collected) -> Result<(), CollectError> {
         let text = line.text();
         if line.cut {
             collected.skip(Reason::LongLine, || format!("line {}", line.number));
@@ -94,36 +94,42 @@ impl Log {
         }
     }
 
-    fn event(&mut self, id: &str, stamp: Stamp, event: Event<'_>, collected: &mut Collected) -> Result<(), Trouble> {
+    fn event(
+        &mut self,
+        id: &str,
+        stamp: Stamp,
+        event: LogEvent<'_>,
+        collected: &mut Collected,
+    ) -> Result<(), CollectError> {
         match event {
-            Event::Client { user, copy_of } => {
+            LogEvent::Client { user, copy_of } => {
                 let copy = copy_of.is_some_and(|first| first != id && self.by_id.contains_key(first)) && user.is_none();
                 let entry = self.accepted(id, stamp)?;
                 entry.copy |= copy;
                 entry.user = user.and_then(name).or(entry.user.take());
             }
-            Event::Pickup { before } => {
+            LogEvent::Pickup { before } => {
                 if let Some(index) = before.and_then(|before| self.by_id.remove(before)) {
                     self.by_id.insert(id.into(), index);
                 } else {
                     self.accepted(id, stamp)?;
                 }
             }
-            Event::Cleanup => {
+            LogEvent::Cleanup => {
                 self.accepted(id, stamp)?;
             }
-            Event::Queued { from } => self.known(id)?.sender = Sender::read(from, id, collected),
-            Event::Delivery { to, next } => {
+            LogEvent::Queued { from } => self.known(id)?.sender = Sender::read(from, id, collected),
+            LogEvent::Delivery { to, next } => {
                 self.known(id)?.deliver(to, collected);
                 self.mark_copy(id, next);
             }
-            Event::Removed => self.known(id)?.close(),
+            LogEvent::Removed => self.known(id)?.close(),
         }
         Ok(())
     }
 
     /// The mail of an id, begun if this is its first line.
-    fn accepted(&mut self, id: &str, stamp: Stamp) -> Result<&mut Entry, Trouble> {
+    fn accepted(&mut self, id: &str, stamp: Stamp) -> Result<&mut LoggedMail, CollectError> {
         let used_before = self.find(id).is_some_and(|entry| entry.closed && entry.accepted.is_some());
         if used_before {
             self.by_id.remove(id);
@@ -133,20 +139,20 @@ impl Log {
         Ok(entry)
     }
 
-    fn known(&mut self, id: &str) -> Result<&mut Entry, Trouble> {
+    fn known(&mut self, id: &str) -> Result<&mut LoggedMail, CollectError> {
         let index = match self.by_id.get(id) {
             Some(index) => *index,
-            None if self.entries.len() >= MAILS_MAX => return Err(Trouble::TooMuch),
+            None if self.entries.len() >= MAILS_MAX => return Err(CollectError::TooMuch),
             None => {
                 self.by_id.insert(id.into(), self.entries.len());
-                self.entries.push(Entry::new(id));
+                self.entries.push(LoggedMail::new(id));
                 self.entries.len() - 1
             }
         };
-        self.entries.get_mut(index).ok_or(Trouble::TooMuch)
+        self.entries.get_mut(index).ok_or(CollectError::TooMuch)
     }
 
-    fn find(&self, id: &str) -> Option<&Entry> {
+    fn find(&self, id: &str) -> Option<&LoggedMail> {
         self.entries.get(*self.by_id.get(id)?)
     }
 
@@ -160,7 +166,7 @@ impl Log {
         }
     }
 
-    fn finish(self, anchor: Anchor, collected: &mut Collected) -> Result<(), Trouble> {
+    fn finish(self, anchor: Anchor, collected: &mut Collected) -> Result<(), CollectError> {
         let first_year = match anchor {
             Anchor::Written(wall) => self.years.first_year(wall),
             Anchor::Year(year) => self.years.first_year_given(year),
@@ -185,10 +191,10 @@ impl Sender {
     }
 }
 
-impl Entry {
-    fn new(id: &str) -> Entry {
+impl LoggedMail {
+    fn new(id: &str) -> LoggedMail {
         let (user, sender, to) = (None, Sender::Unknown, Recipients::default());
-        Entry { id: id.into(), accepted: None, closed: false, copy: false, user, sender, to }
+        LoggedMail { id: id.into(), accepted: None, closed: false, copy: false, user, sender, to }
     }
 
     fn deliver(&mut self, to: &str, collected: &mut Collected) {
@@ -204,7 +210,7 @@ impl Entry {
         self.to.close();
     }
 
-    fn finish(self, first_year: i32, collected: &mut Collected) -> Result<(), Trouble> {
+    fn finish(self, first_year: i32, collected: &mut Collected) -> Result<(), CollectError> {
         if let Some(reason) = self.unusable(collected) {
             collected.skip(reason, || self.id.to_string());
             return Ok(());
@@ -214,7 +220,7 @@ impl Entry {
             (None, Sender::Unknown | Sender::System) => None,
         };
         let at = self.accepted.and_then(|stamp| stamp.wall(first_year));
-        collected.add(Found { at, user, to: self.to.into_list(), name: self.id })
+        collected.add(FoundMail { at, user, to: self.to.into_list(), name: self.id })
     }
 
     fn unusable(&self, collected: &Collected) -> Option<Reason> {

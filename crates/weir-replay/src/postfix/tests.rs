@@ -1,5 +1,5 @@
 use super::*;
-use crate::collected::{Kept, Wanted};
+use crate::collected::{ReplayableMail, Wanted};
 use crate::wall::parse_rfc3339;
 
 fn read_all(log: &str) -> Collected {
@@ -13,7 +13,7 @@ fn read_wanted(log: &str, wanted: Wanted) -> Collected {
     collected
 }
 
-fn brief(mail: &Kept) -> String {
+fn brief(mail: &ReplayableMail) -> String {
     format!("{} {} {}", &mail.at.to_string()[11..], mail.user, mail.to.join(" "))
 }
 

@@ -1,13 +1,13 @@
 //! The last steps of a run in words, to explain a failure.
 
 use super::Payload;
-use super::lab::Lab;
-use crate::world::{Happening, Place};
+use super::lab::ElectionLab;
+use crate::world::{Happening, WorldAddress};
 
 /// So many lines are kept.
 const LINES: usize = 60;
 
-impl Lab {
+impl ElectionLab {
     /// Notes a step, if notes are kept.
     pub(super) fn log(&mut self, happening: &Happening<Payload>) {
         let Some(history) = &mut self.history else { return };
@@ -28,10 +28,10 @@ impl Lab {
     }
 }
 
-fn place(place: Place) -> String {
+fn place(place: WorldAddress) -> String {
     match place {
-        Place::Host(host) => format!("node {host}"),
-        Place::Database => "database".into(),
+        WorldAddress::Host(host) => format!("node {host}"),
+        WorldAddress::Database => "database".into(),
     }
 }
 

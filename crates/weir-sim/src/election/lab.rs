@@ -6,7 +6,7 @@ use super::node::Node;
 use super::tally::Tally;
 use super::{Options, Payload};
 use crate::rng::Rng;
-use crate::world::{FaultKind, FaultPlan, Happening, Place, Power, World};
+use crate::world::{FaultKind, FaultPlan, Happening, Power, World, WorldAddress};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// A lab in its world.
 #[derive(Debug)]
-pub(super) struct Lab {
+pub(super) struct ElectionLab {
     pub(super) world: World<Payload>,
     pub(super) nodes: Vec<Node>,
     /// How many of them are real; one more may be a clone.
@@ -42,20 +42,20 @@ pub(super) struct Lab {
     pub(super) history: Option<VecDeque<String>>,
 }
 
-impl Lab {
+impl ElectionLab {
     /// The lab of `seed`, switched on, with a random plan of faults.
-    pub(super) fn new(options: &Options, seed: u64) -> Lab {
+    pub(super) fn new(options: &Options, seed: u64) -> ElectionLab {
         let mut rng = Rng::new(seed);
         let plan = FaultPlan::random(&mut rng.fork(), &options.faults, (QUIET, HEALED), LONGEST);
-        Lab::with_plan(options, plan, rng)
+        ElectionLab::with_plan(options, plan, rng)
     }
 
     /// The same with a given plan.
-    pub(super) fn with_plan(options: &Options, plan: FaultPlan, mut rng: Rng) -> Lab {
+    pub(super) fn with_plan(options: &Options, plan: FaultPlan, mut rng: Rng) -> ElectionLab {
         let n = options.nodes;
         let nodes: Vec<Node> = (0..n).map(|i| Node::new(i, n, &mut rng)).collect();
         let externals = nodes.iter().filter(|node| node.me.role == Role::External).map(|node| node.me.address);
-        let mut lab = Lab {
+        let mut lab = ElectionLab {
             externals: externals.collect(),
             real: n,
             settings: options.settings,
@@ -116,10 +116,10 @@ impl Lab {
             Happening::Timer(host) => {
                 self.wake(host)?;
             }
-            Happening::Arrived { to: Place::Database, from: Place::Host(host), payload } => {
+            Happening::Arrived { to: WorldAddress::Database, from: WorldAddress::Host(host), payload } => {
                 self.at_database(host, payload)?;
             }
-            Happening::Arrived { to: Place::Host(host), payload, .. } => {
+            Happening::Arrived { to: WorldAddress::Host(host), payload, .. } => {
                 self.wake_if_due(host)?;
                 self.at_host(host, payload)?;
             }

@@ -16,13 +16,13 @@ mod tally;
 mod timeline;
 mod upsets;
 
-pub use report::{BrokenRun, InvariantCount, Report, Spread, Work};
+pub use report::{BrokenRun, ElectionReport, InvariantCount, Spread, Work};
 pub use timeline::plot;
 
 use crate::input::InputError;
 use crate::world::Faults;
 use invariants::Broken;
-use lab::Lab;
+use lab::ElectionLab;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tally::Tally;
@@ -79,7 +79,7 @@ impl Options {
 }
 
 /// Runs all seeds on all cores. `progress` is called with the number of finished runs, from any thread.
-pub fn simulate(options: &Options, progress: &(dyn Fn(u64) + Sync)) -> Result<Report, InputError> {
+pub fn simulate(options: &Options, progress: &(dyn Fn(u64) + Sync)) -> Result<ElectionReport, InputError> {
     options.check()?;
     let (next, done) = (AtomicU64::new(0), AtomicU64::new(0));
     let outcomes = Mutex::new(Vec::new());
@@ -102,12 +102,12 @@ pub fn simulate(options: &Options, progress: &(dyn Fn(u64) + Sync)) -> Result<Re
     });
     let mut outcomes = outcomes.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     outcomes.sort_by_key(|outcome| outcome.seed);
-    Ok(Report::new(options, &outcomes))
+    Ok(ElectionReport::new(options, &outcomes))
 }
 
 /// How one run ended.
 #[derive(Debug)]
-struct Outcome {
+struct RunOutcome {
     seed: u64,
     tally: Tally,
     checked: [u64; invariants::Invariant::ALL.len()],
@@ -115,15 +115,15 @@ struct Outcome {
 }
 
 /// One run, in this thread. A broken one is run again with a record of its last steps.
-fn run_seed(options: &Options, seed: u64) -> Outcome {
-    let mut lab = Lab::new(options, seed);
+fn run_seed(options: &Options, seed: u64) -> RunOutcome {
+    let mut lab = ElectionLab::new(options, seed);
     let ended = lab.run();
     let broken = ended.err().map(|broken| (broken, explain(options, seed)));
-    Outcome { seed, checked: lab.invariants.checked(), tally: lab.tally, broken }
+    RunOutcome { seed, checked: lab.invariants.checked(), tally: lab.tally, broken }
 }
 
 fn explain(options: &Options, seed: u64) -> Vec<String> {
-    let mut lab = Lab::new(options, seed);
+    let mut lab = ElectionLab::new(options, seed);
     lab.history = Some(std::collections::VecDeque::new());
     let _ = lab.run();
     lab.history.into_iter().flatten().collect()

@@ -1,14 +1,14 @@
 //! What many runs show together.
 
 use super::invariants::Invariant;
-use super::{Options, Outcome};
+use super::{Options, RunOutcome};
 use crate::world::FaultKind;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The result of `weir sim election`.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct ElectionReport {
     /// Machines in the lab.
     pub nodes: usize,
     /// The first seed.
@@ -106,14 +106,14 @@ pub struct BrokenRun {
 /// So many broken runs are described.
 const DESCRIBED_MAX: usize = 3;
 
-impl Report {
-    pub(super) fn new(options: &Options, outcomes: &[Outcome]) -> Report {
-        let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
+impl ElectionReport {
+    pub(super) fn new(options: &Options, outcomes: &[RunOutcome]) -> ElectionReport {
+        let sum = |count: fn(&RunOutcome) -> u64| outcomes.iter().map(count).sum::<u64>();
         let elections = sum(|o| o.tally.elections);
         let messages = messages(outcomes);
         let for_elections: u64 =
             messages.iter().filter(|(name, _)| !matches!(**name, "leader_alive" | "present")).map(|(_, n)| n).sum();
-        Report {
+        ElectionReport {
             nodes: options.nodes,
             seed: options.seed,
             runs: options.runs,
@@ -142,7 +142,7 @@ impl Report {
     }
 }
 
-fn messages(outcomes: &[Outcome]) -> BTreeMap<&'static str, u64> {
+fn messages(outcomes: &[RunOutcome]) -> BTreeMap<&'static str, u64> {
     let mut messages = BTreeMap::new();
     for (name, count) in outcomes.iter().flat_map(|o| &o.tally.messages) {
         *messages.entry(*name).or_default() += count;
@@ -150,7 +150,7 @@ fn messages(outcomes: &[Outcome]) -> BTreeMap<&'static str, u64> {
     messages
 }
 
-fn faults(outcomes: &[Outcome]) -> BTreeMap<&'static str, u64> {
+fn faults(outcomes: &[RunOutcome]) -> BTreeMap<&'static str, u64> {
     let mut faults: BTreeMap<&'static str, u64> = BTreeMap::new();
     for (kind, count) in outcomes.iter().flat_map(|o| &o.tally.faults) {
         *faults.entry(FaultKind::name(*kind)).or_default() += count;
@@ -158,13 +158,13 @@ fn faults(outcomes: &[Outcome]) -> BTreeMap<&'static str, u64> {
     faults
 }
 
-fn count(invariant: Invariant, outcomes: &[Outcome]) -> InvariantCount {
+fn count(invariant: Invariant, outcomes: &[RunOutcome]) -> InvariantCount {
     let checked = outcomes.iter().map(|o| o.checked[invariant as usize]).sum();
-    let broke = |o: &&Outcome| o.broken.as_ref().is_some_and(|(broken, _)| broken.invariant == invariant);
+    let broke = |o: &&RunOutcome| o.broken.as_ref().is_some_and(|(broken, _)| broken.invariant == invariant);
     InvariantCount { name: invariant.name(), checked, broken: outcomes.iter().filter(broke).count() as u64 }
 }
 
-fn describe(options: &Options, outcome: &Outcome) -> Option<BrokenRun> {
+fn describe(options: &Options, outcome: &RunOutcome) -> Option<BrokenRun> {
     let (broken, history) = outcome.broken.as_ref()?;
     Some(BrokenRun {
         seed: outcome.seed,

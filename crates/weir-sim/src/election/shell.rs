@@ -3,12 +3,12 @@
 
 use super::Payload;
 use super::invariants::{Broken, Invariant};
-use super::lab::{Lab, WORK};
+use super::lab::{ElectionLab, WORK};
 use super::node::host_at;
-use crate::world::{Place, Power, Transport};
+use crate::world::{Power, Transport, WorldAddress};
 use weir_core::election::{Channel, Epoch, Frame, Message, NodeId, Output, Role, Standing};
 
-impl Lab {
+impl ElectionLab {
     pub(super) fn start(&mut self, host: usize) -> Result<(), Broken> {
         let now = self.world.local_now(host);
         let nonce = self.world.rng().below(1 << 16);
@@ -52,7 +52,7 @@ impl Lab {
             // Commit, then send: even if the term has ended meanwhile. The fence is the dispatcher's.
             Payload::Committed { epoch, to } => {
                 let work = Payload::Assignment { epoch };
-                self.world.send(Place::Host(host), Place::Host(to), Transport::Stream, work);
+                self.world.send(WorldAddress::Host(host), WorldAddress::Host(to), Transport::Stream, work);
             }
             Payload::Assignment { epoch } => return self.take_work(host, epoch),
             // An unauthenticated frame is dropped here, and the election never sees it.
@@ -118,7 +118,7 @@ impl Lab {
             }
             Output::Lease(order) => {
                 let order = Payload::Order { order, holder: self.nodes[host].holder(host) };
-                self.world.send(Place::Host(host), Place::Database, Transport::Stream, order);
+                self.world.send(WorldAddress::Host(host), WorldAddress::Database, Transport::Stream, order);
                 Ok(())
             }
         }
@@ -137,7 +137,7 @@ impl Lab {
         let Some(frame) = self.nodes[host].frame(message, broadcast) else { return Ok(()) };
         let by = if broadcast { Transport::Datagram } else { Transport::Stream };
         for to in to {
-            self.world.send(Place::Host(host), Place::Host(to), by, frame);
+            self.world.send(WorldAddress::Host(host), WorldAddress::Host(to), by, frame);
         }
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Lab {
             }
             let to = self.world.rng().pick(&local).0 as usize;
             let commit = Payload::Commit { epoch, holder: self.nodes[host].holder(host), to };
-            self.world.send(Place::Host(host), Place::Database, Transport::Stream, commit);
+            self.world.send(WorldAddress::Host(host), WorldAddress::Database, Transport::Stream, commit);
         }
         let next = self.world.now() + WORK;
         self.world.note_at(next, Payload::Work);

@@ -2,11 +2,11 @@
 
 use super::Payload;
 use super::invariants::Broken;
-use super::lab::Lab;
-use crate::world::{Place, Power, Transport};
+use super::lab::ElectionLab;
+use crate::world::{Power, Transport, WorldAddress};
 use weir_core::election::{Epoch, LeaseAnswer, LeaseOrder, Role};
 
-impl Lab {
+impl ElectionLab {
     pub(super) fn at_database(&mut self, host: usize, payload: Payload) -> Result<(), Broken> {
         let now = self.world.now();
         if !self.world.database.is_writable() {
@@ -28,7 +28,7 @@ impl Lab {
             }
             _ => return Ok(()),
         };
-        self.world.send(Place::Database, Place::Host(host), Transport::Stream, answer);
+        self.world.send(WorldAddress::Database, WorldAddress::Host(host), Transport::Stream, answer);
         Ok(())
     }
 

@@ -11,7 +11,7 @@ fn options(nodes: usize, faults: &str) -> Options {
     Options { nodes, seed: 1, runs: 1, faults: faults.parse().unwrap(), settings: Settings::default() }
 }
 
-fn report(nodes: usize, faults: &str, runs: u64) -> Report {
+fn report(nodes: usize, faults: &str, runs: u64) -> ElectionReport {
     let report = simulate(&Options { runs, ..options(nodes, faults) }, &|_| {}).unwrap();
     if let Some(broken) = report.broken.first() {
         panic!("{}: {}\n{}\n{}", broken.invariant, broken.detail, broken.history.join("\n"), broken.replay);
@@ -60,7 +60,7 @@ fn finds(mutant: Mutant, faults: &str, expected: Invariant) -> Option<u64> {
     let _planted = plant(mutant);
     let options = options(5, faults);
     (1..=100).find(|seed| {
-        let mut lab = Lab::new(&options, *seed);
+        let mut lab = ElectionLab::new(&options, *seed);
         lab.run().is_err_and(|broken| broken.invariant == expected)
     })
 }
@@ -82,7 +82,7 @@ fn a_failure_tells_how_to_replay_it() {
     let _planted = plant(Mutant::ElectionTrueLeaderYields);
     let options = options(5, "partition,one-way");
     let outcome = (1..=100).map(|seed| run_seed(&options, seed)).find(|outcome| outcome.broken.is_some()).unwrap();
-    let report = Report::new(&options, std::slice::from_ref(&outcome));
+    let report = ElectionReport::new(&options, std::slice::from_ref(&outcome));
     let broken = &report.broken[0];
     let replay = format!("weir sim election --nodes 5 --seed {} --faults partition,one-way", outcome.seed);
     assert_eq!((report.broken_runs, &broken.replay), (1, &replay));
@@ -98,7 +98,7 @@ fn gaps_after(kind: FaultKind, until_s: f64) -> Vec<f64> {
         // A seed whose first draw picks the leader, not just any host.
         let seed = (rng.next_u64()..).find(|seed| !seed.is_multiple_of(4) && Rng::new(*seed).chance(0.5)).unwrap();
         let episode = Episode { kind, from, until: Instant::from_secs_f64(until_s), seed };
-        let mut lab = Lab::with_plan(&options(6, "none"), FaultPlan { episodes: vec![episode] }, rng);
+        let mut lab = ElectionLab::with_plan(&options(6, "none"), FaultPlan { episodes: vec![episode] }, rng);
         lab.run().unwrap();
         gaps.extend(lab.tally.fail_overs_s.first());
         assert!(!lab.tally.fail_overs_s.is_empty(), "nobody took over");

@@ -1,14 +1,14 @@
 //! A picture of one run: who led when, how many faults were in force, how many messages it took.
 
 use super::Options;
-use super::lab::Lab;
+use super::lab::ElectionLab;
 use crate::input::InputError;
 use weir_chart::{Axis, Chart};
 
 /// The run of the first seed as an SVG document.
 pub fn plot(options: &Options) -> Result<String, InputError> {
     options.check()?;
-    let mut lab = Lab::new(options, options.seed);
+    let mut lab = ElectionLab::new(options, options.seed);
     lab.tally.record = true;
     let _ = lab.run();
     let end = lab.world.now().as_secs_f64();
@@ -20,7 +20,7 @@ fn time(end: f64) -> Axis {
     Axis::linear("time", "s").range(0.0, end)
 }
 
-fn leaders(lab: &Lab, end: f64) -> Chart {
+fn leaders(lab: &ElectionLab, end: f64) -> Chart {
     let title = format!("Who acted (0 = nobody; the best is node {})", lab.best() + 1);
     let mut steps = vec![(0.0, 0.0)];
     steps.extend(lab.tally.leaders.iter().map(|(at, leader)| (*at, leader.map_or(0.0, |host| host as f64 + 1.0))));
@@ -29,7 +29,7 @@ fn leaders(lab: &Lab, end: f64) -> Chart {
     Chart::new(title, time(end), Axis::linear("node", "").range(0.0, lab.real as f64)).steps("acting node", steps)
 }
 
-fn faults(lab: &Lab, end: f64) -> Chart {
+fn faults(lab: &ElectionLab, end: f64) -> Chart {
     let mut turns: Vec<(f64, f64)> = Vec::new();
     for episode in &lab.plan.episodes {
         turns.push((episode.from.as_secs_f64(), 1.0));
@@ -49,7 +49,7 @@ fn faults(lab: &Lab, end: f64) -> Chart {
         .mark("all healed", healed)
 }
 
-fn messages(lab: &Lab, end: f64) -> Chart {
+fn messages(lab: &ElectionLab, end: f64) -> Chart {
     let mut counts = vec![0.0; end as usize + 1];
     for at in &lab.tally.sent_at {
         if let Some(count) = counts.get_mut(*at as usize) {

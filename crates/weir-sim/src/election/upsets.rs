@@ -3,13 +3,13 @@
 use super::Payload;
 use super::intruder::Forgery;
 use super::invariants::{Broken, Invariant};
-use super::lab::Lab;
+use super::lab::ElectionLab;
 use crate::rng::Rng;
 use crate::world::{Change, Episode, FaultKind, Power};
 use std::time::Duration;
 use weir_core::election::{Refusal, Role};
 
-impl Lab {
+impl ElectionLab {
     pub(super) fn begin(&mut self, name: usize) -> Result<(), Broken> {
         let episode = self.plan.episodes[name];
         *self.tally.faults.entry(episode.kind).or_default() += 1;

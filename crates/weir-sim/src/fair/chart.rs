@@ -1,12 +1,12 @@
 //! The picture of a scenario, as in the thesis's Figures 4-3 to 4-5: rates over time, ideals dashed.
 
-use super::interval::Outcome;
+use super::interval::SchedulerOutcome;
 use super::scenario::Scenario;
 use super::simulation::Timeline;
 use weir_chart::{Axis, Chart, sheet};
 
 /// One chart of all servers together, then one for each server, as an SVG document.
-pub fn chart(scenario: &Scenario, outcome: &Outcome, timeline: &Timeline) -> String {
+pub fn chart(scenario: &Scenario, outcome: &SchedulerOutcome, timeline: &Timeline) -> String {
     let heading = format!("Service under {}", format!("{:?}", outcome.scheduler).to_uppercase());
     let rates = |client: usize, server: Option<usize>| {
         let name = &scenario.clients[client].name;
@@ -35,7 +35,7 @@ fn blank(scenario: &Scenario, title: &str) -> Chart {
     Chart::new(title, time, Axis::linear("rate", "work units/s"))
 }
 
-fn ideal_steps(outcome: &Outcome, client: &str) -> Vec<(f64, f64)> {
+fn ideal_steps(outcome: &SchedulerOutcome, client: &str) -> Vec<(f64, f64)> {
     let known = outcome.intervals.iter().filter_map(|i| Some((i, *i.ideal.get(client)?)));
     known.flat_map(|(interval, ideal)| [(interval.from_s, ideal), (interval.to_s, ideal)]).collect()
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// What a scheduler made of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct SchedulerOutcome {
     /// Which scheduler.
     pub scheduler: Scheduler,
     /// One entry for each stretch between two comings or goings of clients.
@@ -32,7 +32,7 @@ pub struct Interval {
     pub servers: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
-impl Outcome {
+impl SchedulerOutcome {
     /// The largest deviation of a client from its ideal in any interval, in percent of the ideal.
     pub fn worst_percent(&self) -> f64 {
         self.intervals.iter().map(Interval::worst_percent).fold(0.0, f64::max)

@@ -21,7 +21,7 @@ mod subnet;
 pub use chart::chart;
 pub use front_end::Scheduler;
 pub use ideal::{Share, water_fill};
-pub use interval::{Interval, Outcome};
+pub use interval::{Interval, SchedulerOutcome};
 pub use naive::Naive;
 pub use scenario::{Client, Scenario, Server};
 pub use simulation::{Timeline, run};

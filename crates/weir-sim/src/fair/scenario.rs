@@ -171,7 +171,7 @@ impl Scenario {
     }
 
     fn check(&self, place: &str) -> Result<(), InputError> {
-        let at = Place(place);
+        let at = InFile(place);
         at.number("duration_s", self.duration_s, (0.001, LONGEST_S))?;
         at.number("exchange_delay_ms", self.exchange_delay_ms, (0.0, 60_000.0))?;
         at.count("servers", self.servers.len(), SERVERS_MAX)?;
@@ -186,7 +186,7 @@ impl Scenario {
         self.check_size(&at)
     }
 
-    fn check_servers(&self, at: &Place<'_>) -> Result<(), InputError> {
+    fn check_servers(&self, at: &InFile<'_>) -> Result<(), InputError> {
         let mut names = BTreeSet::new();
         for (i, server) in self.servers.iter().enumerate() {
             at.name(&format!("servers[{i}].name"), &server.name, &mut names)?;
@@ -196,7 +196,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_clients(&self, at: &Place<'_>) -> Result<(), InputError> {
+    fn check_clients(&self, at: &InFile<'_>) -> Result<(), InputError> {
         let mut names = BTreeSet::new();
         for (i, client) in self.clients.iter().enumerate() {
             let path = |key: &str| format!("clients[{i}].{key}");
@@ -218,7 +218,7 @@ impl Scenario {
         Ok(())
     }
 
-    fn check_edges(&self, i: usize, client: &Client, at: &Place<'_>) -> Result<(), InputError> {
+    fn check_edges(&self, i: usize, client: &Client, at: &InFile<'_>) -> Result<(), InputError> {
         at.count(&format!("clients[{i}].servers"), client.servers.len(), self.servers.len())?;
         let mut seen = BTreeSet::new();
         for (j, name) in client.servers.iter().enumerate() {
@@ -236,7 +236,7 @@ impl Scenario {
     }
 
     /// How long it takes to play is bounded: requests served, and requests that wait.
-    fn check_size(&self, at: &Place<'_>) -> Result<(), InputError> {
+    fn check_size(&self, at: &InFile<'_>) -> Result<(), InputError> {
         let least = self.clients.iter().map(|client| client.work).fold(f64::INFINITY, f64::min);
         let requests = self.duration_s * self.servers.iter().map(|server| server.rate).sum::<f64>() / least;
         if requests > REQUESTS_MAX {
@@ -282,9 +282,9 @@ fn random_client(rng: &mut Rng, i: u64, setting: (&[Server], u64, f64, u64)) -> 
 }
 
 /// Where a problem is: the file, then the key.
-struct Place<'a>(&'a str);
+struct InFile<'a>(&'a str);
 
-impl Place<'_> {
+impl InFile<'_> {
     fn wrong(&self, path: &str, problem: String, hint: &str) -> InputError {
         InputError::new(format!("{}: {path}", self.0), problem, hint)
     }

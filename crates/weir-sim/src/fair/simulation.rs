@@ -1,7 +1,7 @@
 //! Playing a scenario on the virtual clock.
 
 use super::front_end::{Census, FrontEnd, News, Request, Scheduler};
-use super::interval::{Interval, Outcome};
+use super::interval::{Interval, SchedulerOutcome};
 use super::scenario::Scenario;
 use crate::events::Events;
 use std::rc::Rc;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use weir_core::time::Instant;
 
 /// Plays `scenario` under `scheduler`.
-pub fn run(scenario: &Scenario, scheduler: Scheduler) -> (Outcome, Timeline) {
+pub fn run(scenario: &Scenario, scheduler: Scheduler) -> (SchedulerOutcome, Timeline) {
     let mut simulation = Simulation::new(scenario, scheduler);
     simulation.play();
     let Simulation { served, timeline, cuts, .. } = simulation;
     let interval =
         |k: usize| Interval::new(scenario, (cuts[k], cuts[k + 1]), |i, j| served[k][i * scenario.servers.len() + j]);
     let intervals = (0..cuts.len() - 1).map(interval).collect();
-    (Outcome { scheduler, intervals }, timeline)
+    (SchedulerOutcome { scheduler, intervals }, timeline)
 }
 
 /// Work done for each client at each server in equal stretches of time, for pictures.

@@ -48,7 +48,7 @@ struct Lab<'a> {
     scheduler: Scheduler,
     events: Events<Event>,
     arrivals: Vec<Arrival>,
-    machines: Vec<Machine>,
+    machines: Vec<LabMachine>,
     witness: Witness,
     outcome: Outcome,
     lanes: Lanes,
@@ -57,7 +57,7 @@ struct Lab<'a> {
     ticks: Vec<Instant>,
 }
 
-struct Machine {
+struct LabMachine {
     vms: Vec<Offer>,
     group: Option<GroupId>,
 }
@@ -92,7 +92,7 @@ impl<'a> Lab<'a> {
             rng: rng.fork(),
             scheduler: Scheduler::new(settings),
             events: Events::default(),
-            machines: machines.into_iter().map(|vms| Machine { vms, group: None }).collect(),
+            machines: machines.into_iter().map(|vms| LabMachine { vms, group: None }).collect(),
             witness: Witness::new(&arrivals, experiment.ageing.is_some()),
             outcome: Outcome::new(&arrivals, vms),
             arrivals,

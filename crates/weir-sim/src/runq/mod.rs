@@ -11,7 +11,7 @@ mod witness;
 mod workload;
 
 pub use faults::{Fault, Faults, NAMES as FAULT_NAMES};
-pub use report::{Ends, Fairness, PriorityClasses, Report, Series, SubmitterShare, Waits};
+pub use report::{Ends, Fairness, PriorityClasses, RunQueueReport, Series, SubmitterShare, Waits};
 pub use workload::{PLUGIN_MEAN_S, REVERT_S};
 
 use crate::input::InputError;
@@ -84,7 +84,7 @@ pub enum Error {
 
 impl Experiment {
     /// Runs it; `progress` hears how many runs are over.
-    pub fn run(&self, mut progress: impl FnMut(u32)) -> Result<Report, Error> {
+    pub fn run(&self, mut progress: impl FnMut(u32)) -> Result<RunQueueReport, Error> {
         self.check()?;
         let mut tally = Tally::new(self);
         for run in 0..self.runs {

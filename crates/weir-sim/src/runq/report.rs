@@ -9,7 +9,7 @@ use weir_core::time::Instant;
 
 /// What an experiment showed.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub struct RunQueueReport {
     /// Runs.
     pub runs: u32,
     /// Machines in each.
@@ -285,11 +285,11 @@ impl Tally {
         self.fifo.get_or_insert_with(|| Shares::of(submitters)).add(outcome);
     }
 
-    pub(super) fn report(mut self, experiment: &Experiment) -> Report {
+    pub(super) fn report(mut self, experiment: &Experiment) -> RunQueueReport {
         self.waits.iter_mut().for_each(|waits| waits.sort_by(f64::total_cmp));
         let verdict = |verdict| self.verdicts.get(&verdict).copied().unwrap_or(0);
         let [real_time, normal, idle] = [0, 1, 2].map(|class| Waits::of(&self.waits[class]));
-        Report {
+        RunQueueReport {
             runs: experiment.runs,
             machines: experiment.machines,
             vms: self.vms,

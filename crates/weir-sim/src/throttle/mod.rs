@@ -19,9 +19,9 @@ pub use experiment::{
 };
 pub use outbox::{Outbox, Sending, by_user};
 pub use queue_length::QueueLength;
-pub use report::{Report, UserReport};
+pub use report::{ThrottleReport, UserReport};
 pub use statistics::{Statistics, median, quantile};
-pub use table1::{Row, Seen, Table1, table1};
+pub use table1::{Row, Table1, VirusFate, table1};
 pub use user_run::{Journal, UserRun};
 pub use virus::{MAILS_MAX, Outbreak, Virus};
 
@@ -31,9 +31,9 @@ use std::time::Duration;
 use weir_core::throttle::{Params, ParamsError};
 
 /// What the throttle would have done to a trace. A stop is for ever: all later mail of the user is refused.
-pub fn run(trace: &[Mail], params: Params) -> Result<Report, InputError> {
+pub fn run(trace: &[Mail], params: Params) -> Result<ThrottleReport, InputError> {
     let runs = run_users(trace, params, None)?;
-    Ok(Report { users: runs.into_iter().map(|(user, report, _)| (user, report)).collect() })
+    Ok(ThrottleReport { users: runs.into_iter().map(|(user, report, _)| (user, report)).collect() })
 }
 
 /// The same with what happened when, by user. With `review_after`, somebody releases all held mail so long

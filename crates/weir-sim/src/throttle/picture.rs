@@ -2,7 +2,7 @@
 
 use super::experiment::{DelayPoint, Figures, PopulationRun, Spread};
 use super::queue_length::QueueLength;
-use super::table1::{Seen, Table1};
+use super::table1::{Table1, VirusFate};
 use super::virus::{Outbreak, Virus};
 use weir_chart::{Axis, Chart, sheet};
 use weir_core::throttle::Params;
@@ -36,7 +36,7 @@ pub fn of_table1(table: &Table1) -> String {
     let mut rows = table.rows.clone();
     rows.sort_by(|a, b| a.rate_per_min.total_cmp(&b.rate_per_min));
     let points = |f: &dyn Fn(&super::Row) -> f64| rows.iter().map(|row| (row.rate_per_min, f(row))).collect::<Vec<_>>();
-    let chart = |title: &str, y: Axis, f: fn(&Seen) -> f64| {
+    let chart = |title: &str, y: Axis, f: fn(&VirusFate) -> f64| {
         Chart::new(title, Axis::log("virus", "mails/min"), y)
             .line("ours", points(&|row| f(&row.ours)))
             .dots("paper", points(&|row| f(&row.paper)))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// What the throttle did, by user.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Report {
+pub struct ThrottleReport {
     /// By user.
     pub users: BTreeMap<String, UserReport>,
 }

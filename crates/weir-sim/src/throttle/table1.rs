@@ -25,20 +25,20 @@ pub struct Row {
     /// How fast it sends.
     pub rate_per_min: f64,
     /// What the paper saw.
-    pub paper: Seen,
+    pub paper: VirusFate,
     /// What we see.
-    pub ours: Seen,
+    pub ours: VirusFate,
     /// The least over all starts within a period.
-    pub ours_least: Seen,
+    pub ours_least: VirusFate,
     /// The most over all starts within a period.
-    pub ours_most: Seen,
+    pub ours_most: VirusFate,
     /// Whether ours is within 3 mails, and within 15 % or 2 s of the stopping time.
     pub agrees: bool,
 }
 
 /// How a virus fared.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Seen {
+pub struct VirusFate {
     /// Mails that passed.
     pub passed: u64,
     /// When it was stopped.
@@ -67,8 +67,8 @@ pub fn table1() -> Result<Table1, InputError> {
             let phase = Duration::from_secs(phase_s);
             fare(&Virus { phase, slack_spent: *slack_spent, ..Virus::new(*rate) })
         };
-        let all = (0..60).map(seen).collect::<Result<Vec<Seen>, InputError>>()?;
-        let paper = Seen { passed: *passed, stopped_after_s: *stopped_after_s };
+        let all = (0..60).map(seen).collect::<Result<Vec<VirusFate>, InputError>>()?;
+        let paper = VirusFate { passed: *passed, stopped_after_s: *stopped_after_s };
         let ours = seen(0)?;
         Ok(Row {
             virus,
@@ -83,21 +83,21 @@ pub fn table1() -> Result<Table1, InputError> {
     Ok(Table1 { rows: rows.collect::<Result<_, InputError>>()? })
 }
 
-impl Seen {
-    fn agrees(&self, ours: Seen) -> bool {
+impl VirusFate {
+    fn agrees(&self, ours: VirusFate) -> bool {
         let apart_s = (self.stopped_after_s - ours.stopped_after_s).abs();
         self.passed.abs_diff(ours.passed) <= 3 && (apart_s <= 0.15 * self.stopped_after_s || apart_s <= 2.0)
     }
 }
 
-fn fare(virus: &Virus) -> Result<Seen, InputError> {
+fn fare(virus: &Virus) -> Result<VirusFate, InputError> {
     let outbreak = virus.run(params())?;
     let stopped_after_s = outbreak.stopped_after_s.unwrap_or(f64::INFINITY);
-    Ok(Seen { passed: outbreak.report.passed, stopped_after_s })
+    Ok(VirusFate { passed: outbreak.report.passed, stopped_after_s })
 }
 
-fn extreme(all: &[Seen], passed: fn(u64, u64) -> u64, time: fn(f64, f64) -> f64) -> Seen {
-    let pick = |a: Seen, b: &Seen| Seen {
+fn extreme(all: &[VirusFate], passed: fn(u64, u64) -> u64, time: fn(f64, f64) -> f64) -> VirusFate {
+    let pick = |a: VirusFate, b: &VirusFate| VirusFate {
         passed: passed(a.passed, b.passed),
         stopped_after_s: time(a.stopped_after_s, b.stopped_after_s),
     };
@@ -122,9 +122,9 @@ mod tests {
 
     #[test]
     fn another_time_would_not_agree() {
-        let paper = Seen { passed: 6, stopped_after_s: 153.0 };
-        assert!(!paper.agrees(Seen { passed: 6, stopped_after_s: 120.0 }));
-        assert!(!paper.agrees(Seen { passed: 10, stopped_after_s: 153.0 }));
-        assert!(paper.agrees(Seen { passed: 3, stopped_after_s: 138.0 }));
+        let paper = VirusFate { passed: 6, stopped_after_s: 153.0 };
+        assert!(!paper.agrees(VirusFate { passed: 6, stopped_after_s: 120.0 }));
+        assert!(!paper.agrees(VirusFate { passed: 10, stopped_after_s: 153.0 }));
+        assert!(paper.agrees(VirusFate { passed: 3, stopped_after_s: 138.0 }));
     }
 }

@@ -9,7 +9,7 @@ use weir_core::time::Instant;
 
 /// A clock that drifts.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock {
+pub struct DriftingClock {
     /// A true time …
     anchor: Instant,
     /// … and what the clock read then.
@@ -17,16 +17,16 @@ pub struct Clock {
     rate: f64,
 }
 
-impl Clock {
+impl DriftingClock {
     /// A clock that reads `reading` at the true time `anchor`.
-    pub fn new(anchor: Instant, reading: Instant, rate: f64) -> Clock {
-        Clock { anchor, reading, rate: rate.clamp(0.1, 10.0) }
+    pub fn new(anchor: Instant, reading: Instant, rate: f64) -> DriftingClock {
+        DriftingClock { anchor, reading, rate: rate.clamp(0.1, 10.0) }
     }
 
     /// A common clock: off by up to two hours and 200 parts in a million.
-    pub fn random(rng: &mut Rng) -> Clock {
+    pub fn random(rng: &mut Rng) -> DriftingClock {
         let reading = Instant(rng.below(7_200_000_000_000));
-        Clock::new(Instant::ZERO, reading, 1.0 + (rng.unit() - 0.5) * 4e-4)
+        DriftingClock::new(Instant::ZERO, reading, 1.0 + (rng.unit() - 0.5) * 4e-4)
     }
 
     /// What the clock reads at a true time.
@@ -49,14 +49,14 @@ impl Clock {
 
     /// From now on it runs at this rate; it does not jump.
     pub fn set_rate(&mut self, now: Instant, rate: f64) {
-        *self = Clock::new(now, self.read(now), rate);
+        *self = DriftingClock::new(now, self.read(now), rate);
     }
 
     /// It is set, forward or back; not to before its beginning.
     pub fn step(&mut self, now: Instant, by: Duration, back: bool) {
         let (reading, by) = (self.read(now).0, u64::try_from(by.as_nanos()).unwrap_or(u64::MAX));
         let reading = if back { reading.saturating_sub(by) } else { reading.saturating_add(by) };
-        *self = Clock::new(now, Instant(reading), self.rate);
+        *self = DriftingClock::new(now, Instant(reading), self.rate);
     }
 
     /// Its rate: 1 is true.
@@ -73,7 +73,7 @@ mod tests {
     fn reading_and_waiting_agree_at_every_rate() {
         let mut rng = Rng::new(3);
         for _ in 0..1_000 {
-            let mut clock = Clock::random(&mut rng);
+            let mut clock = DriftingClock::random(&mut rng);
             let now = Instant(rng.below(1_000_000_000_000));
             let before = clock.read(now);
             clock.set_rate(now, 0.9 + rng.unit() * 0.2);
@@ -83,6 +83,6 @@ mod tests {
             assert!(clock.read(at) >= deadline);
             assert!(at == now || clock.read(Instant(at.0 - 2)) < deadline);
         }
-        assert_eq!(Clock::random(&mut rng).when(Instant::NEVER), Instant::NEVER);
+        assert_eq!(DriftingClock::random(&mut rng).when(Instant::NEVER), Instant::NEVER);
     }
 }

@@ -3,14 +3,14 @@
 //! The statements are those of the store. A statement that the database cannot carry out gets no
 //! answer. What was committed survives a restart.
 
-use super::Clock;
+use super::DriftingClock;
 use std::time::Duration;
 use weir_core::time::Instant;
 
 /// The database.
 #[derive(Debug)]
 pub struct Database {
-    clock: Clock,
+    clock: DriftingClock,
     epoch: u64,
     holder: u64,
     expires_at: Instant,
@@ -30,7 +30,7 @@ pub enum Trouble {
 
 impl Database {
     /// A database whose lease nobody has ever held.
-    pub fn new(clock: Clock) -> Database {
+    pub fn new(clock: DriftingClock) -> Database {
         Database { clock, epoch: 0, holder: 0, expires_at: Instant::ZERO, troubles: Vec::new() }
     }
 
@@ -94,7 +94,7 @@ impl Database {
     }
 
     /// Its clock.
-    pub fn clock_mut(&mut self) -> &mut Clock {
+    pub fn clock_mut(&mut self) -> &mut DriftingClock {
         &mut self.clock
     }
 }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_live_lease_is_released_or_expires_and_is_never_stolen() {
-        let mut database = Database::new(Clock::new(Instant::ZERO, Instant(5), 1.0));
+        let mut database = Database::new(DriftingClock::new(Instant::ZERO, Instant(5), 1.0));
         let lease = Duration::from_secs(3);
         let at = Instant::from_secs_f64;
         assert_eq!(database.acquire(at(1.0), 7, lease), Ok(1));
@@ -125,7 +125,7 @@ mod tests {
     fn a_clock_that_was_set_back_keeps_nobody_out_for_long_and_gives_nothing_back() {
         let (lease, at) = (Duration::from_secs(3), Instant::from_secs_f64);
         let database = |back_s| {
-            let mut database = Database::new(Clock::new(Instant::ZERO, Instant::from_secs_f64(7_200.0), 1.0));
+            let mut database = Database::new(DriftingClock::new(Instant::ZERO, Instant::from_secs_f64(7_200.0), 1.0));
             assert_eq!(database.acquire(at(1.0), 7, lease), Ok(1));
             database.clock_mut().step(at(2.0), Duration::from_secs(back_s), true);
             database

@@ -1,6 +1,6 @@
 //! A host: its power, its clock, its lives, and what waits for it while it is paused.
 
-use super::{Clock, Place};
+use super::{DriftingClock, WorldAddress};
 use weir_core::time::Instant;
 
 /// Up ⇄ Paused; Up, Paused → Down (crash); Down → Up (start, a new life).
@@ -17,16 +17,16 @@ pub enum Power {
 /// One host.
 #[derive(Debug)]
 pub struct Host<M> {
-    pub(super) clock: Clock,
+    pub(super) clock: DriftingClock,
     /// The true time at which its timer runs out.
     pub(super) timer: Option<Instant>,
-    pub(super) held: Vec<(Place, M)>,
+    pub(super) held: Vec<(WorldAddress, M)>,
     power: Power,
     life: u64,
 }
 
 impl<M> Host<M> {
-    pub(super) fn new(clock: Clock) -> Host<M> {
+    pub(super) fn new(clock: DriftingClock) -> Host<M> {
         Host { clock, timer: None, held: Vec::new(), power: Power::Down, life: 0 }
     }
 
@@ -41,12 +41,12 @@ impl<M> Host<M> {
     }
 
     /// Its clock.
-    pub fn clock(&self) -> &Clock {
+    pub fn clock(&self) -> &DriftingClock {
         &self.clock
     }
 
-    pub(super) fn start(&mut self, clock: Clock, now: Instant) {
-        self.clock = Clock::new(now, clock.read(Instant::ZERO), clock.rate());
+    pub(super) fn start(&mut self, clock: DriftingClock, now: Instant) {
+        self.clock = DriftingClock::new(now, clock.read(Instant::ZERO), clock.rate());
         self.power = Power::Up;
         self.life += 1;
     }
@@ -63,7 +63,7 @@ impl<M> Host<M> {
         }
     }
 
-    pub(super) fn resume(&mut self) -> Vec<(Place, M)> {
+    pub(super) fn resume(&mut self) -> Vec<(WorldAddress, M)> {
         if self.power == Power::Paused {
             self.power = Power::Up;
         }

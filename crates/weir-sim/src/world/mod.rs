@@ -11,7 +11,7 @@ mod fault;
 mod host;
 mod network;
 
-pub use clock::Clock;
+pub use clock::DriftingClock;
 pub use database::{Database, Trouble};
 pub use fault::{Change, Episode, FaultKind, FaultPlan, Faults};
 pub use host::{Host, Power};
@@ -25,7 +25,7 @@ use weir_core::time::Instant;
 
 /// Something with an address in the world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum WorldAddress {
     /// The host with this number.
     Host(usize),
     /// The database.
@@ -38,9 +38,9 @@ pub enum Happening<M> {
     /// A payload has come to a host that is up, or to the database.
     Arrived {
         /// Where it was sent.
-        from: Place,
+        from: WorldAddress,
         /// Where it has come.
-        to: Place,
+        to: WorldAddress,
         /// What it is.
         payload: M,
     },
@@ -64,7 +64,7 @@ pub struct World<M> {
 
 #[derive(Debug)]
 enum Event<M> {
-    Arrive { from: Place, to: Place, life: Option<u64>, payload: M },
+    Arrive { from: WorldAddress, to: WorldAddress, life: Option<u64>, payload: M },
     Timer { host: usize },
     Note(M),
 }
@@ -73,8 +73,8 @@ impl<M: Clone> World<M> {
     /// A world of so many hosts, all down, with clocks that differ a little in rate and a lot in offset.
     pub fn new(hosts: usize, mut rng: Rng) -> World<M> {
         let network = Network::new(hosts + 1);
-        let database = Database::new(Clock::random(&mut rng));
-        let hosts = (0..hosts).map(|_| Host::new(Clock::random(&mut rng))).collect();
+        let database = Database::new(DriftingClock::random(&mut rng));
+        let hosts = (0..hosts).map(|_| Host::new(DriftingClock::random(&mut rng))).collect();
         World { events: Events::default(), rng, hosts, network, database, applied: Vec::new() }
     }
 
@@ -125,24 +125,24 @@ impl<M: Clone> World<M> {
     }
 
     /// Sends a payload; the network decides what becomes of it.
-    pub fn send(&mut self, from: Place, to: Place, by: Transport, payload: M) {
+    pub fn send(&mut self, from: WorldAddress, to: WorldAddress, by: Transport, payload: M) {
         let (a, b) = (self.end(from), self.end(to));
         // An answer of the database goes to the connection that asked, which a restart ends.
         let life = match (from, to) {
-            (Place::Database, Place::Host(host)) => Some(self.hosts[host].life()),
+            (WorldAddress::Database, WorldAddress::Host(host)) => Some(self.hosts[host].life()),
             _ => None,
         };
-        let extra = if to == Place::Database { self.database.delay() } else { Duration::ZERO };
+        let extra = if to == WorldAddress::Database { self.database.delay() } else { Duration::ZERO };
         for delay in self.network.carry(&mut self.rng, (a, b), by) {
             let event = Event::Arrive { from, to, life, payload: payload.clone() };
             self.events.at(self.events.now() + delay + extra, event);
         }
     }
 
-    fn end(&self, place: Place) -> usize {
+    fn end(&self, place: WorldAddress) -> usize {
         match place {
-            Place::Host(host) => host,
-            Place::Database => self.hosts.len(),
+            WorldAddress::Host(host) => host,
+            WorldAddress::Database => self.hosts.len(),
         }
     }
 
@@ -168,8 +168,8 @@ impl<M: Clone> World<M> {
         }
     }
 
-    fn receive(&mut self, from: Place, to: Place, life: Option<u64>, payload: M) -> Option<M> {
-        let Place::Host(host) = to else { return self.database.is_up().then_some(payload) };
+    fn receive(&mut self, from: WorldAddress, to: WorldAddress, life: Option<u64>, payload: M) -> Option<M> {
+        let WorldAddress::Host(host) = to else { return self.database.is_up().then_some(payload) };
         let host = &mut self.hosts[host];
         match host.power() {
             _ if life.is_some_and(|life| life != host.life()) => None,
@@ -184,7 +184,7 @@ impl<M: Clone> World<M> {
 
     /// Starts a host: a new life.
     pub fn start(&mut self, host: usize) {
-        let clock = Clock::random(&mut self.rng);
+        let clock = DriftingClock::random(&mut self.rng);
         self.hosts[host].start(clock, self.events.now());
     }
 
@@ -202,7 +202,7 @@ impl<M: Clone> World<M> {
     pub fn resume(&mut self, host: usize) {
         let life = Some(self.hosts[host].life());
         for (from, payload) in self.hosts[host].resume() {
-            self.events.at(self.events.now(), Event::Arrive { from, to: Place::Host(host), life, payload });
+            self.events.at(self.events.now(), Event::Arrive { from, to: WorldAddress::Host(host), life, payload });
         }
         if let Some(at) = self.hosts[host].timer {
             let at = at.max(self.events.now());

@@ -14,7 +14,7 @@ pub struct Host {
     /// Its name, for TLS and for people.
     pub name: Arc<str>,
     /// Where it listens.
-    pub place: Place,
+    pub place: ServerAddress,
     /// The DNS named it, not the operator: if it bears our own name it is ourselves, and the mail would go in circles. A
     /// smarthost may well run on the same machine.
     pub by_dns: bool,
@@ -22,7 +22,7 @@ pub struct Host {
 
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum ServerAddress {
     /// On the network.
     Tcp(SocketAddr),
     /// On this machine.
@@ -87,8 +87,8 @@ impl Default for Patience {
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Tcp(address) => write!(f, "{}[{address}]", self.name),
-            Place::Unix(path) => write!(f, "{}", path.display()),
+            ServerAddress::Tcp(address) => write!(f, "{}[{address}]", self.name),
+            ServerAddress::Unix(path) => write!(f, "{}", path.display()),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::approach::Credentials;
 use super::capabilities::Capabilities;
 use super::reply::Reply;
 use super::wire::{Wire, WireError};
-use crate::outcome::{Outcome, Status};
+use crate::outcome::{DeliveryOutcome, Status};
 
 /// Logs in.
 pub async fn log_in(
@@ -67,7 +67,7 @@ pub enum LoginError {
 
 impl LoginError {
     /// What it means for the mail that waits.
-    pub fn outcome(&self, peer: &Arc<str>) -> Outcome {
-        Outcome::temporary(Status(4, 7, 0), &self.to_string()).by(peer)
+    pub fn outcome(&self, peer: &Arc<str>) -> DeliveryOutcome {
+        DeliveryOutcome::temporary(Status(4, 7, 0), &self.to_string()).by(peer)
     }
 }

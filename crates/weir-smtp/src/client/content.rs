@@ -7,7 +7,7 @@ use std::future::Future;
 use std::ops::Deref;
 
 use super::fitness::Octets;
-use crate::outcome::Outcome;
+use crate::outcome::DeliveryOutcome;
 
 /// A body, read from front to back.
 pub trait BodySource: Send {
@@ -15,7 +15,7 @@ pub trait BodySource: Send {
     type Piece: Deref<Target = [u8]> + Debug + Send + Sync;
 
     /// Why it cannot be read, and what that means for the recipients.
-    type Error: Into<Outcome> + Send;
+    type Error: Into<DeliveryOutcome> + Send;
 
     /// The next piece, at most 64 KiB; nothing at the end.
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Piece>, Self::Error>> + Send;
@@ -24,7 +24,7 @@ pub trait BodySource: Send {
 /// The text of a message.
 pub enum Content<B: BodySource> {
     /// All of it.
-    Whole(Parts<B::Piece>),
+    Whole(ContentParts<B::Piece>),
     /// Its beginning, and where the rest comes from.
     Stream {
         /// How many octets of it we add.
@@ -38,14 +38,14 @@ pub enum Content<B: BodySource> {
 
 /// Headers that we add, and a short body.
 #[derive(Clone, Debug)]
-pub struct Parts<P> {
+pub struct ContentParts<P> {
     /// Whole lines with CR LF.
     pub added: Box<[u8]>,
     /// The body.
     pub body: P,
 }
 
-impl<P: Deref<Target = [u8]>> Parts<P> {
+impl<P: Deref<Target = [u8]>> ContentParts<P> {
     /// One after the other.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         [&*self.added, &*self.body].into_iter()

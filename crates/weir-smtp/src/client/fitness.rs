@@ -10,7 +10,7 @@ use super::capabilities::Capabilities;
 use super::command::{Manner, needs_smtputf8};
 use crate::envelope::MailFrom;
 use crate::mailbox::Mailbox;
-use crate::outcome::{Outcome, Status};
+use crate::outcome::{DeliveryOutcome, Status};
 
 /// How a message is declared, and what its text must be for that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,10 +34,15 @@ pub struct Octets {
 
 impl Plan {
     /// How to say the message to a server; an outcome for everybody if it cannot be.
-    pub fn new(sender: &MailFrom, size_bytes: u64, offered: Capabilities, peer: &Arc<str>) -> Result<Plan, Outcome> {
+    pub fn new(
+        sender: &MailFrom,
+        size_bytes: u64,
+        offered: Capabilities,
+        peer: &Arc<str>,
+    ) -> Result<Plan, DeliveryOutcome> {
         if let Some(most) = offered.size_max.filter(|most| size_bytes > *most) {
             let text = format!("the message has {size_bytes} octets; the server takes at most {most}");
-            return Err(Outcome::permanent(Status(5, 3, 4), &text).by(peer));
+            return Err(DeliveryOutcome::permanent(Status(5, 3, 4), &text).by(peer));
         }
         if !offered.smtputf8 && sender.mailbox.as_ref().is_some_and(needs_smtputf8) {
             return Err(not_international("the sender's address").by(peer));
@@ -57,20 +62,20 @@ impl Plan {
     }
 
     /// The outcome for everybody if the text does not fit.
-    pub fn judge(&self, octets: Octets, peer: &Arc<str>) -> Result<(), Outcome> {
+    pub fn judge(&self, octets: Octets, peer: &Arc<str>) -> Result<(), DeliveryOutcome> {
         if self.plain_header && octets.header_eight_bit {
             return Err(not_international("the header of the message").by(peer));
         }
         if self.plain_body && (octets.body_eight_bit || octets.header_eight_bit) {
             let text = "the message has 8-bit text, and the server takes 7-bit text only";
-            return Err(Outcome::permanent(Status(5, 6, 3), text).by(peer));
+            return Err(DeliveryOutcome::permanent(Status(5, 6, 3), text).by(peer));
         }
         Ok(())
     }
 }
 
 /// Whether this recipient cannot be said to the server.
-pub fn unfit_recipient(recipient: &Mailbox, offered: Capabilities, peer: &Arc<str>) -> Option<Outcome> {
+pub fn unfit_recipient(recipient: &Mailbox, offered: Capabilities, peer: &Arc<str>) -> Option<DeliveryOutcome> {
     let unfit = !offered.smtputf8 && needs_smtputf8(recipient);
     unfit.then(|| not_international("the recipient's address").by(peer))
 }
@@ -98,9 +103,9 @@ fn header_end(piece: &[u8]) -> Option<usize> {
     memchr::memmem::find(piece, b"\r\n\r\n")
 }
 
-fn not_international(what: &str) -> Outcome {
+fn not_international(what: &str) -> DeliveryOutcome {
     let text = format!("{what} has characters beyond ASCII, and the server does not take such mail (SMTPUTF8)");
-    Outcome::permanent(Status(5, 6, 7), &text)
+    DeliveryOutcome::permanent(Status(5, 6, 7), &text)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::outcome::{Fate, Outcome, Status, clean};
+use crate::outcome::{DeliveryOutcome, Fate, Status, clean};
 
 /// The longest line of a reply.
 pub const LINE_MAX: usize = 4096;
@@ -128,7 +128,7 @@ impl Reply {
     }
 
     /// The outcome it means for a recipient.
-    pub fn outcome(&self, peer: &Arc<str>) -> Outcome {
+    pub fn outcome(&self, peer: &Arc<str>) -> DeliveryOutcome {
         let fate = match self.code / 100 {
             2 => Fate::Delivered,
             5 => Fate::Permanent,
@@ -138,7 +138,7 @@ impl Reply {
         let said = Status::parse(&self.text).filter(|(status, _)| status.0 == class(fate));
         let (status, text) =
             said.map_or((Status(class(fate), 0, 0), self.text.as_str()), |(status, _)| (status, self.rest()));
-        Outcome { fate, status, code: Some(self.code), text: clean(text).into(), peer: Some(Arc::clone(peer)) }
+        DeliveryOutcome { fate, status, code: Some(self.code), text: clean(text).into(), peer: Some(Arc::clone(peer)) }
     }
 
     /// The text without the enhanced status codes of the first line.

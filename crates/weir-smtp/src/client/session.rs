@@ -13,18 +13,18 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::approach::{Approach, Host, Patience, Place};
+use super::approach::{Approach, Host, Patience, ServerAddress};
 use super::auth;
 use super::capabilities::{Capabilities, announced_name};
 use super::command::{self, Manner};
-use super::content::{BodySource, Content, Parts};
+use super::content::{BodySource, Content, ContentParts};
 use super::reply::{Reply, ReplyError};
 use super::stuffing::Stuffing;
 use super::tls::{ClientTls, TlsLevel};
 use super::transaction::{Next, Terms, Transaction};
-use super::wire::{Stream, Wire, WireError};
+use super::wire::{SmtpStream, Wire, WireError};
 use crate::envelope::{MailFrom, RcptTo};
-use crate::outcome::{Fate, Outcome, Status};
+use crate::outcome::{DeliveryOutcome, Fate, Status};
 
 /// What is gathered before it is written.
 const WRITE_BYTES: usize = 64 << 10;
@@ -62,7 +62,7 @@ pub struct Parcel<'a> {
 #[derive(Debug)]
 pub struct Delivered {
     /// One a recipient, in their order.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<DeliveryOutcome>,
     /// The session cannot be used again.
     pub broken: bool,
     /// The session had been idle and was dead: nothing was said of the message.
@@ -114,7 +114,7 @@ impl Session {
 
     /// Asks whether the server takes mail for this recipient, without sending any. The sender is `<>`, as of a report: what
     /// a server refuses only from us is not the recipient's fault.
-    pub async fn would_take(&mut self, to: &RcptTo) -> Result<Outcome, Outcome> {
+    pub async fn would_take(&mut self, to: &RcptTo) -> Result<DeliveryOutcome, DeliveryOutcome> {
         let smtputf8 = to.mailbox.is_international() && self.offered.smtputf8;
         let manner = Manner { smtputf8, ..Manner::default() };
         let plain = Capabilities { size: false, dsn: false, ..self.offered };
@@ -133,7 +133,7 @@ impl Session {
         }
     }
 
-    async fn exchange(&mut self, command: &[u8]) -> Result<Reply, Outcome> {
+    async fn exchange(&mut self, command: &[u8]) -> Result<Reply, DeliveryOutcome> {
         let within = self.patience.command;
         let exchanged = match self.wire.send(command, within).await {
             Ok(()) => self.wire.reply(within).await,
@@ -159,12 +159,12 @@ impl Session {
         let mut transaction = Transaction::new(terms);
         let carried = self.carry(&mut transaction, content, terms.bdat).await;
         // Nothing was said of the message, or only that the server was about to go: a fresh session will do.
-        let unsaid = transaction.is_unheard() && !matches!(carried, Err(Trouble::Body(_)));
+        let unsaid = transaction.is_unheard() && !matches!(carried, Err(MessageError::Body(_)));
         let (mut broken, stale) = (carried.is_err(), reused && (unsaid || transaction.is_dismissed()));
         self.unclean = transaction.needs_reset();
         let otherwise = carried
             .err()
-            .map_or_else(|| Outcome::temporary(Status(4, 5, 0), "no answer"), |trouble| trouble.outcome(&peer));
+            .map_or_else(|| DeliveryOutcome::temporary(Status(4, 5, 0), "no answer"), |trouble| trouble.outcome(&peer));
         let outcomes = transaction.into_outcomes(&otherwise);
         broken |= outcomes.iter().any(|outcome| outcome.code == Some(421));
         self.out.clear();
@@ -177,7 +177,7 @@ impl Session {
         transaction: &mut Transaction<'_>,
         content: Content<B>,
         bdat: bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MessageError> {
         self.reset().await?;
         let mut content = Some(content);
         loop {
@@ -198,23 +198,23 @@ impl Session {
                     self.send_body(body, transaction).await?;
                     transaction.body_sent();
                 }
-                Next::HangUp => return Err(Trouble::Wire(WireError::Nonsense(ReplyError::Senseless))),
+                Next::HangUp => return Err(MessageError::Wire(WireError::Nonsense(ReplyError::Senseless))),
                 Next::Over => return Ok(()),
             }
         }
     }
 
     /// Makes the server forget an envelope that came to nothing.
-    async fn reset(&mut self) -> Result<(), Trouble> {
+    async fn reset(&mut self) -> Result<(), MessageError> {
         if !std::mem::take(&mut self.unclean) {
             return Ok(());
         }
         self.wire.send(b"RSET\r\n", self.patience.command).await?;
         let reply = self.wire.reply(self.patience.command).await?;
-        if reply.is_success() { Ok(()) } else { Err(Trouble::Refused(reply)) }
+        if reply.is_success() { Ok(()) } else { Err(MessageError::Refused(reply)) }
     }
 
-    fn append_bdat(&mut self, parts: &Parts<impl Deref<Target = [u8]>>) {
+    fn append_bdat(&mut self, parts: &ContentParts<impl Deref<Target = [u8]>>) {
         let (mut stuffing, mut text) = (Stuffing::default(), Vec::with_capacity(parts.length() + 64));
         parts.iter().for_each(|part| stuffing.normalise(part, &mut text));
         stuffing.end_line(&mut text);
@@ -226,14 +226,14 @@ impl Session {
         &mut self,
         body: Option<Content<B>>,
         transaction: &mut Transaction<'_>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), MessageError> {
         let mut stuffing = Stuffing::default();
         match body {
             None => {}
             Some(Content::Whole(parts)) => parts.iter().for_each(|part| stuffing.stuff(part, &mut self.out)),
             Some(Content::Stream { head, mut rest, .. }) => {
                 stuffing.stuff(&head, &mut self.out);
-                while let Some(piece) = rest.next().await.map_err(|error| Trouble::Body(error.into()))? {
+                while let Some(piece) = rest.next().await.map_err(|error| MessageError::Body(error.into()))? {
                     stuffing.stuff(&piece, &mut self.out);
                     if self.out.len() >= WRITE_BYTES {
                         self.flush_body(transaction).await?;
@@ -246,7 +246,7 @@ impl Session {
     }
 
     /// Sends what is gathered of the body. If that fails, the server may have said why.
-    async fn flush_body(&mut self, transaction: &mut Transaction<'_>) -> Result<(), Trouble> {
+    async fn flush_body(&mut self, transaction: &mut Transaction<'_>) -> Result<(), MessageError> {
         let Err(error) = self.wire.send(&self.out, self.patience.block).await else {
             self.out.clear();
             return Ok(());
@@ -257,49 +257,49 @@ impl Session {
             transaction.body_sent();
             transaction.reply(&reply);
         }
-        Err(Trouble::Wire(error))
+        Err(MessageError::Wire(error))
     }
 
-    async fn flush(&mut self) -> Result<(), Trouble> {
+    async fn flush(&mut self) -> Result<(), MessageError> {
         if self.out.is_empty() {
             return Ok(());
         }
-        self.wire.send(&self.out, self.patience.block).await.map_err(Trouble::Wire)
+        self.wire.send(&self.out, self.patience.block).await.map_err(MessageError::Wire)
     }
 }
 
 /// What can go wrong in the middle of a message.
 #[derive(Debug)]
-enum Trouble {
+enum MessageError {
     Wire(WireError),
     /// The body cannot be read.
-    Body(Outcome),
+    Body(DeliveryOutcome),
     Refused(Reply),
 }
 
-impl From<WireError> for Trouble {
-    fn from(error: WireError) -> Trouble {
-        Trouble::Wire(error)
+impl From<WireError> for MessageError {
+    fn from(error: WireError) -> MessageError {
+        MessageError::Wire(error)
     }
 }
 
-impl Trouble {
-    fn outcome(&self, peer: &Arc<str>) -> Outcome {
+impl MessageError {
+    fn outcome(&self, peer: &Arc<str>) -> DeliveryOutcome {
         match self {
-            Trouble::Wire(error) => wire_outcome(error, "in the middle of the message", peer),
-            Trouble::Body(outcome) => outcome.clone(),
-            Trouble::Refused(reply) => reply.outcome(peer).softened(),
+            MessageError::Wire(error) => wire_outcome(error, "in the middle of the message", peer),
+            MessageError::Body(outcome) => outcome.clone(),
+            MessageError::Refused(reply) => reply.outcome(peer).softened(),
         }
     }
 }
 
-fn wire_outcome(error: &WireError, when: &str, peer: &Arc<str>) -> Outcome {
+fn wire_outcome(error: &WireError, when: &str, peer: &Arc<str>) -> DeliveryOutcome {
     let status = match error {
         WireError::Silent | WireError::Slow => Status(4, 4, 1),
         WireError::Broke(_) | WireError::Ended => Status(4, 4, 2),
         WireError::Nonsense(_) => Status(4, 5, 0),
     };
-    Outcome::temporary(status, &format!("{error} {when}")).by(peer)
+    DeliveryOutcome::temporary(status, &format!("{error} {when}")).by(peer)
 }
 
 /// A session that is being opened.
@@ -317,7 +317,10 @@ impl Opening<'_> {
         let greeting = self.heard(wire.reply(self.approach.patience.greeting).await, "before its greeting")?;
         self.expect(&greeting, greeting.is_success())?;
         let mut offered = self.say_hello(&mut wire).await?;
-        if !wire.is_encrypted() && self.approach.tls != TlsLevel::Off && !matches!(self.host.place, Place::Unix(_)) {
+        if !wire.is_encrypted()
+            && self.approach.tls != TlsLevel::Off
+            && !matches!(self.host.place, ServerAddress::Unix(_))
+        {
             (wire, offered) = self.encrypt(wire, offered).await?;
         }
         if let Some(login) = &self.approach.login {
@@ -334,20 +337,24 @@ impl Opening<'_> {
     async fn connect(&self) -> Result<Wire, OpenError> {
         let within = self.approach.patience.connect;
         let stream = match &self.host.place {
-            Place::Tcp(address) => timeout(within, TcpStream::connect(address)).await.map(|tcp| tcp.map(Stream::Tcp)),
-            Place::Unix(path) => timeout(within, UnixStream::connect(path)).await.map(|unix| unix.map(Stream::Unix)),
+            ServerAddress::Tcp(address) => {
+                timeout(within, TcpStream::connect(address)).await.map(|tcp| tcp.map(SmtpStream::Tcp))
+            }
+            ServerAddress::Unix(path) => {
+                timeout(within, UnixStream::connect(path)).await.map(|unix| unix.map(SmtpStream::Unix))
+            }
         };
         let stream = match stream {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return Err(self.unreachable(&format!("cannot connect: {error}"))),
             Err(_) => return Err(self.unreachable("cannot connect: no answer in time")),
         };
-        if let Stream::Tcp(tcp) = &stream {
+        if let SmtpStream::Tcp(tcp) = &stream {
             // Without it small writes wait for the peer's acknowledgement; a failure costs only time.
             let _ = tcp.set_nodelay(true);
         }
         match stream {
-            Stream::Tcp(tcp) if self.approach.implicit_tls => self.handshake(tcp).await,
+            SmtpStream::Tcp(tcp) if self.approach.implicit_tls => self.handshake(tcp).await,
             stream => Ok(Wire::new(stream)),
         }
     }
@@ -375,7 +382,8 @@ impl Opening<'_> {
         if !self.host.by_dns || !announced_name(reply).eq_ignore_ascii_case(self.hello) {
             return Ok(());
         }
-        let outcome = Outcome::permanent(Status(5, 4, 6), "the server bears our own name: the mail loops back to us");
+        let outcome =
+            DeliveryOutcome::permanent(Status(5, 4, 6), "the server bears our own name: the mail loops back to us");
         Err(OpenError::new(OpenFault::Loop, outcome.by(&self.peer)))
     }
 
@@ -404,7 +412,7 @@ impl Opening<'_> {
         let name = name.map_err(|_| self.tls_error("the host's name cannot be used for TLS"))?;
         let connector = TlsConnector::from(self.tls.config(self.approach.tls));
         match timeout(self.approach.patience.handshake, connector.connect(name, tcp)).await {
-            Ok(Ok(stream)) => Ok(Wire::new(Stream::Tls(Box::new(stream)))),
+            Ok(Ok(stream)) => Ok(Wire::new(SmtpStream::Tls(Box::new(stream)))),
             Ok(Err(error)) => Err(self.tls_error(&format!("the TLS handshake failed: {error}"))),
             Err(_) => Err(self.tls_error("the TLS handshake took too long")),
         }
@@ -429,11 +437,11 @@ impl Opening<'_> {
     }
 
     fn unreachable(&self, text: &str) -> OpenError {
-        OpenError::new(OpenFault::Unreachable, Outcome::temporary(Status(4, 4, 1), text).by(&self.peer))
+        OpenError::new(OpenFault::Unreachable, DeliveryOutcome::temporary(Status(4, 4, 1), text).by(&self.peer))
     }
 
     fn tls_error(&self, text: &str) -> OpenError {
-        OpenError::new(OpenFault::Tls, Outcome::temporary(Status(4, 7, 5), text).by(&self.peer))
+        OpenError::new(OpenFault::Tls, DeliveryOutcome::temporary(Status(4, 7, 5), text).by(&self.peer))
     }
 }
 
@@ -444,7 +452,7 @@ pub struct OpenError {
     /// What kind of failure it was.
     pub fault: OpenFault,
     /// What it means for the mail that waits.
-    pub outcome: Outcome,
+    pub outcome: DeliveryOutcome,
 }
 
 /// What kind of failure it was.
@@ -463,7 +471,7 @@ pub enum OpenFault {
 }
 
 impl OpenError {
-    fn new(fault: OpenFault, outcome: Outcome) -> OpenError {
+    fn new(fault: OpenFault, outcome: DeliveryOutcome) -> OpenError {
         OpenError { fault, outcome }
     }
 }

@@ -12,7 +12,7 @@ use super::capabilities::Capabilities;
 use super::command::{Manner, write_mail, write_rcpt};
 use super::reply::Reply;
 use crate::envelope::{MailFrom, RcptTo};
-use crate::outcome::{Outcome, Status};
+use crate::outcome::{DeliveryOutcome, Status};
 
 /// What is sent, and to whom.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +41,9 @@ pub struct Transaction<'a> {
     /// Commands of the envelope that were sent and heard of: MAIL, RCPT for each, DATA.
     sent: usize,
     heard: usize,
-    mail: Option<Outcome>,
+    mail: Option<DeliveryOutcome>,
     /// One a recipient: refused, or accepted and waiting.
-    results: Vec<Option<Outcome>>,
+    results: Vec<Option<DeliveryOutcome>>,
     /// The server has ended the transaction, or will with its last reply.
     data_open: bool,
 }
@@ -108,7 +108,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// One outcome a recipient, in their order; what was not heard of failed as `otherwise` says.
-    pub fn into_outcomes(self, otherwise: &Outcome) -> Vec<Outcome> {
+    pub fn into_outcomes(self, otherwise: &DeliveryOutcome) -> Vec<DeliveryOutcome> {
         let otherwise = self.mail.as_ref().unwrap_or(otherwise);
         self.results.into_iter().map(|result| result.unwrap_or_else(|| otherwise.clone())).collect()
     }
@@ -211,7 +211,7 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    fn settle(&mut self, outcome: &Outcome) {
+    fn settle(&mut self, outcome: &DeliveryOutcome) {
         self.results.iter_mut().filter(|result| result.is_none()).for_each(|result| *result = Some(outcome.clone()));
     }
 
@@ -219,15 +219,15 @@ impl<'a> Transaction<'a> {
         self.results.iter().any(Option::is_none)
     }
 
-    fn verdict(&self, reply: &Reply) -> Outcome {
+    fn verdict(&self, reply: &Reply) -> DeliveryOutcome {
         if reply.is_success() { reply.outcome(self.terms.peer) } else { self.failure(reply) }
     }
 
     /// A refusal; a success where it makes no sense is not believed.
-    fn failure(&self, reply: &Reply) -> Outcome {
+    fn failure(&self, reply: &Reply) -> DeliveryOutcome {
         if reply.is_success() {
             let text = format!("the server said {} out of turn", reply.code);
-            return Outcome::temporary(Status(4, 5, 0), &text).by(self.terms.peer);
+            return DeliveryOutcome::temporary(Status(4, 5, 0), &text).by(self.terms.peer);
         }
         reply.outcome(self.terms.peer)
     }
@@ -329,13 +329,13 @@ mod tests {
             match next {
                 Next::HangUp => {
                     assert!(script.mail != 250 && script.data == 354);
-                    let outcomes = transaction.into_outcomes(&Outcome::temporary(Status(4, 9, 9), "unheard"));
+                    let outcomes = transaction.into_outcomes(&DeliveryOutcome::temporary(Status(4, 9, 9), "unheard"));
                     return (outcomes.iter().map(|outcome| outcome.fate).collect(), false);
                 }
                 Next::Over => {
                     assert!(pending.is_empty(), "replies left over would be taken for those of the next message");
                     let reset = transaction.needs_reset();
-                    let otherwise = Outcome::temporary(Status(4, 9, 9), "unheard");
+                    let otherwise = DeliveryOutcome::temporary(Status(4, 9, 9), "unheard");
                     let outcomes = transaction.into_outcomes(&otherwise);
                     assert!(outcomes.iter().all(|outcome| outcome.status != Status(4, 9, 9)));
                     return (outcomes.iter().map(|outcome| outcome.fate).collect(), reset);
@@ -398,8 +398,11 @@ mod tests {
         for code in [250, 550] {
             transaction.reply(&Reply { code, text: String::new() });
         }
-        let fates: Vec<_> =
-            transaction.into_outcomes(&Outcome::temporary(Status(4, 4, 2), "lost")).iter().map(|o| o.fate).collect();
+        let fates: Vec<_> = transaction
+            .into_outcomes(&DeliveryOutcome::temporary(Status(4, 4, 2), "lost"))
+            .iter()
+            .map(|o| o.fate)
+            .collect();
         assert_eq!(fates, [Fate::Permanent, Fate::Temporary, Fate::Temporary]);
     }
 }

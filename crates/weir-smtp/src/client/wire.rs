@@ -20,14 +20,14 @@ const READ_BYTES: usize = 2 * LINE_MAX;
 /// A connection to a server.
 #[derive(Debug)]
 pub struct Wire {
-    stream: Stream,
+    stream: SmtpStream,
     buffer: Vec<u8>,
     parser: ReplyParser,
 }
 
 /// What carries the bytes.
 #[derive(Debug)]
-pub enum Stream {
+pub enum SmtpStream {
     /// TCP.
     Tcp(TcpStream),
     /// TLS over TCP.
@@ -38,7 +38,7 @@ pub enum Stream {
 
 impl Wire {
     /// A fresh line.
-    pub fn new(stream: Stream) -> Wire {
+    pub fn new(stream: SmtpStream) -> Wire {
         Wire { stream, buffer: Vec::new(), parser: ReplyParser::default() }
     }
 
@@ -74,22 +74,22 @@ impl Wire {
     /// The TCP stream under a line that is not encrypted yet.
     pub fn into_tcp(self) -> Option<TcpStream> {
         match self.stream {
-            Stream::Tcp(stream) => Some(stream),
-            Stream::Tls(_) | Stream::Unix(_) => None,
+            SmtpStream::Tcp(stream) => Some(stream),
+            SmtpStream::Tls(_) | SmtpStream::Unix(_) => None,
         }
     }
 
     /// Whether it is encrypted.
     pub fn is_encrypted(&self) -> bool {
-        matches!(self.stream, Stream::Tls(_))
+        matches!(self.stream, SmtpStream::Tls(_))
     }
 
     /// Whether the other end is this machine.
     pub fn is_local(&self) -> bool {
         let tcp = match &self.stream {
-            Stream::Tcp(tcp) => tcp,
-            Stream::Tls(tls) => tls.get_ref().0,
-            Stream::Unix(_) => return true,
+            SmtpStream::Tcp(tcp) => tcp,
+            SmtpStream::Tls(tls) => tls.get_ref().0,
+            SmtpStream::Unix(_) => return true,
         };
         tcp.peer_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
     }
@@ -134,38 +134,38 @@ pub enum WireError {
     Nonsense(#[from] ReplyError),
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for SmtpStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            SmtpStream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
+            SmtpStream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            SmtpStream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for SmtpStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+            SmtpStream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
+            SmtpStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            SmtpStream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            SmtpStream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
+            SmtpStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            SmtpStream::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            SmtpStream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            SmtpStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            SmtpStream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

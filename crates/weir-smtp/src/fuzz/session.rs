@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use weir_core::time::Instant;
 
-use crate::limits::Limits;
-use crate::peer::{Peer, TlsFacts};
+use crate::limits::SmtpLimits;
+use crate::peer::{SmtpPeer, TlsFacts};
 use crate::reply::{Reply, Status};
-use crate::session::{Answer, CloseReason, LoginVerdict, Output, Question, Session, Verdict};
+use crate::session::{CloseReason, LoginVerdict, MessageAnswer, Output, Question, Session, Verdict};
 use crate::settings::{Auth, AuthWithoutTls, Protocol, Settings};
 
 /// What a run showed: everything the client and the shell saw, however the input was cut.
@@ -80,7 +80,7 @@ struct Driver {
 impl Driver {
     fn new(settings: &Arc<Settings>, seed: u64, sink_fails: bool) -> Driver {
         let address = "192.0.2.1:5000".parse().unwrap_or_else(|_| unreachable!());
-        let session = Session::new(Arc::clone(settings), Peer::new(1, address, address), Instant::ZERO);
+        let session = Session::new(Arc::clone(settings), SmtpPeer::new(1, address, address), Instant::ZERO);
         let limits = &settings.limits;
         let memory_max = 4 * limits.command_line_bytes as usize + limits.recipients as usize * 1_000 + (64 << 10);
         let transcript = Transcript::default();
@@ -149,7 +149,7 @@ impl Driver {
                 let Some(_) = self.session.take_envelope() else { panic!("a message without an envelope") };
                 self.transcript.messages.push(std::mem::take(&mut self.message));
                 let done = Reply::fixed(250, Status(2, 0, 0), "kept");
-                self.session.finished(&Answer::All(if yes { done } else { no }), now);
+                self.session.finished(&MessageAnswer::All(if yes { done } else { no }), now);
             }
         }
     }
@@ -157,7 +157,7 @@ impl Driver {
 
 /// Small limits, so that a short input reaches them.
 fn settings(choice: u8) -> Settings {
-    let limits = Limits {
+    let limits = SmtpLimits {
         message_bytes: 2_000,
         discard_bytes: 4_096,
         command_line_bytes: 512,
@@ -168,7 +168,7 @@ fn settings(choice: u8) -> Settings {
         errors: 6,
         commands: 60,
         command: Duration::from_secs(1),
-        ..Limits::default()
+        ..SmtpLimits::default()
     };
     Settings {
         hostname: "fuzz.example".into(),

@@ -36,16 +36,16 @@ pub(super) struct Chunk {
 
 /// The shell's answer to a whole message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Answer {
+pub enum MessageAnswer {
     /// One reply for all recipients.
     All(Reply),
     /// A reply for every recipient, in order (LMTP). Over SMTP the first one counts.
     Each(Vec<Reply>),
 }
 
-impl From<Reply> for Answer {
-    fn from(reply: Reply) -> Answer {
-        Answer::All(reply)
+impl From<Reply> for MessageAnswer {
+    fn from(reply: Reply) -> MessageAnswer {
+        MessageAnswer::All(reply)
     }
 }
 
@@ -256,7 +256,7 @@ impl Session {
             return Some(Output::Ask(Question::BodyEnd));
         };
         let aborted = self.abort_if_faulty();
-        self.answer(&Answer::All(refusal), recipients);
+        self.answer(&MessageAnswer::All(refusal), recipients);
         self.reset();
         self.back_to_commands(now);
         aborted
@@ -268,7 +268,7 @@ impl Session {
     }
 
     /// Answers [`Question::BodyEnd`].
-    pub fn finished(&mut self, answer: &Answer, now: Instant) {
+    pub fn finished(&mut self, answer: &MessageAnswer, now: Instant) {
         let State::Asked(Pending::Finish { recipients }) = self.state else { return };
         if self.answer(answer, recipients) {
             self.tally.junk = 0;
@@ -278,10 +278,10 @@ impl Session {
     }
 
     /// Writes one reply, or under LMTP one a recipient; true if any of them accepts.
-    fn answer(&mut self, answer: &Answer, recipients: usize) -> bool {
+    fn answer(&mut self, answer: &MessageAnswer, recipients: usize) -> bool {
         let replies = match answer {
-            Answer::All(reply) => std::slice::from_ref(reply),
-            Answer::Each(replies) => replies,
+            MessageAnswer::All(reply) => std::slice::from_ref(reply),
+            MessageAnswer::Each(replies) => replies,
         };
         let due = if self.is_lmtp() { recipients } else { 1 };
         let mut accepted = false;

@@ -13,8 +13,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use weir_smtp::limits::Limits;
-use weir_smtp::server::{Server, TlsMode};
+use weir_smtp::limits::SmtpLimits;
+use weir_smtp::server::{SmtpServer, TlsMode};
 use weir_smtp::settings::Settings;
 use weir_tls::Tls;
 
@@ -134,8 +134,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 pub(crate) const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// A server with the test shell on a port of its own.
-pub(crate) fn serve(limits: Limits, adjust: impl FnOnce(&mut Settings), tls: TlsMode) -> (Server<Memory>, SocketAddr) {
-    let server = Server::new(Memory::default(), limits.clone());
+pub(crate) fn serve(
+    limits: SmtpLimits,
+    adjust: impl FnOnce(&mut Settings),
+    tls: TlsMode,
+) -> (SmtpServer<Memory>, SocketAddr) {
+    let server = SmtpServer::new(Memory::default(), limits.clone());
     let mut settings = Settings { limits, ..settings() };
     adjust(&mut settings);
     let address = server.listen(LOCALHOST, settings, tls).unwrap();

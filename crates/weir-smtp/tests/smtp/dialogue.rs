@@ -6,7 +6,7 @@ mod listed_peer;
 mod login;
 mod message;
 
-use weir_smtp::limits::Limits;
+use weir_smtp::limits::SmtpLimits;
 use weir_smtp::settings::Settings;
 
 use crate::shell::{Shell, settings};
@@ -30,7 +30,7 @@ fn greeted(settings: Settings) -> Shell {
     shell
 }
 
-fn with_limits(limits: Limits) -> Settings {
+fn with_limits(limits: SmtpLimits) -> Settings {
     Settings { limits: limits.bounded(), ..settings() }
 }
 

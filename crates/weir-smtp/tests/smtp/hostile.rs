@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use weir_smtp::limits::Limits;
+use weir_smtp::limits::SmtpLimits;
 use weir_smtp::reception::Alarm;
-use weir_smtp::server::{Server, TlsMode};
+use weir_smtp::server::{SmtpServer, TlsMode};
 use weir_smtp::settings::Settings;
 
 use crate::client::{Client, LOCALHOST, certificate, serve};
@@ -16,7 +16,7 @@ const WRONG: &str = "AUTH PLAIN AGJvYgB4";
 #[tokio::test]
 async fn what_is_injected_before_the_handshake_is_dropped() {
     let (_folder, tls) = certificate();
-    let (server, address) = serve(Limits::default(), |_| {}, TlsMode::StartTls(tls.clone()));
+    let (server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::StartTls(tls.clone()));
     let mut client = Client::greeted(address).await;
     client.send(b"STARTTLS\r\nEHLO evil\r\nMAIL FROM:<evil@a>\r\nRCPT TO:<evil@b>\r\n").await;
     assert!(client.reply().await.starts_with("220 2.0.0 ready"));
@@ -32,7 +32,7 @@ async fn what_is_injected_before_the_handshake_is_dropped() {
 #[tokio::test]
 async fn a_handshake_that_does_not_come_or_is_nonsense_ends() {
     let (_folder, tls) = certificate();
-    let limits = Limits { tls_handshake: SOON, ..Limits::default() };
+    let limits = SmtpLimits { tls_handshake: SOON, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Implicit(tls));
     let mut silent = Client::connect(address).await;
     let mut plain = Client::connect(address).await;
@@ -44,7 +44,7 @@ async fn a_handshake_that_does_not_come_or_is_nonsense_ends() {
 
 #[tokio::test]
 async fn slow_clients_hear_why_they_are_left() {
-    let limits = Limits { first_command: SOON, command: SOON, data_block: SOON, ..Limits::default() };
+    let limits = SmtpLimits { first_command: SOON, command: SOON, data_block: SOON, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut silent = Client::connect(address).await;
     let mut idle = Client::greeted(address).await;
@@ -62,7 +62,7 @@ async fn slow_clients_hear_why_they_are_left() {
 
 #[tokio::test]
 async fn octets_that_trickle_do_not_keep_a_session() {
-    let limits = Limits { first_command: 2 * SOON, ..Limits::default() };
+    let limits = SmtpLimits { first_command: 2 * SOON, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut client = Client::connect(address).await;
     assert!(client.reply().await.starts_with("220 "));
@@ -75,7 +75,7 @@ async fn octets_that_trickle_do_not_keep_a_session() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_holds_back_itself_alone() {
-    let limits = Limits { junk_commands: 100_000, commands: 1_000_000, command: 2 * SOON, ..Limits::default() };
+    let limits = SmtpLimits { junk_commands: 100_000, commands: 1_000_000, command: 2 * SOON, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut deaf = Client::greeted(address).await;
     // About 9 MB of replies, more than the sockets hold; sent until the server no longer reads.
@@ -97,7 +97,7 @@ async fn a_client_that_does_not_read_holds_back_itself_alone() {
 
 #[tokio::test]
 async fn endless_lines_and_messages_are_cut() {
-    let limits = Limits { discard_bytes: 100_000, message_bytes: 50_000, ..Limits::default() };
+    let limits = SmtpLimits { discard_bytes: 100_000, message_bytes: 50_000, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut line = Client::greeted(address).await;
     let mut message = Client::greeted(address).await;
@@ -120,7 +120,7 @@ async fn endless_lines_and_messages_are_cut() {
 
 #[tokio::test]
 async fn an_honest_reply_reaches_a_client_that_is_still_sending() {
-    let limits = Limits { errors: 3, ..Limits::default() };
+    let limits = SmtpLimits { errors: 3, ..SmtpLimits::default() };
     let (_server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut client = Client::greeted(address).await;
     client.send(&b"nonsense\r\n".repeat(5_000)).await;
@@ -131,7 +131,7 @@ async fn an_honest_reply_reaches_a_client_that_is_still_sending() {
 
 #[tokio::test]
 async fn connections_are_bounded_in_all_and_by_address() {
-    let limits = Limits { connections: 10, connections_per_address: 5, ..Limits::default() };
+    let limits = SmtpLimits { connections: 10, connections_per_address: 5, ..SmtpLimits::default() };
     let (server, address) = serve(limits.clone(), |_| {}, TlsMode::Off);
     let trusted = |s: &mut Settings| s.trusted = vec!["127.0.0.0/8".parse().unwrap()];
     let mut for_listed = Settings { limits, ..settings() };
@@ -165,7 +165,7 @@ async fn connections_are_bounded_in_all_and_by_address() {
 #[tokio::test]
 async fn whoever_only_sits_there_makes_room_for_others() {
     let (_folder, tls) = certificate();
-    let limits = Limits { connections: 6, ..Limits::default() };
+    let limits = SmtpLimits { connections: 6, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::StartTls(tls));
     let mut idle = Vec::new();
     for number in 0..6 {
@@ -196,7 +196,7 @@ async fn whoever_only_sits_there_makes_room_for_others() {
 #[tokio::test]
 async fn a_client_that_the_shell_does_not_want_hears_why() {
     let (_folder, tls) = certificate();
-    let server = Server::new(Memory { aloof: true, ..Memory::default() }, Limits::default());
+    let server = SmtpServer::new(Memory { aloof: true, ..Memory::default() }, SmtpLimits::default());
     let plain = server.listen(LOCALHOST, settings(), TlsMode::Off).unwrap();
     assert_eq!(Client::connect(plain).await.rest().await, "554 5.7.1 not you\r\n");
     let implicit = server.listen(LOCALHOST, settings(), TlsMode::Implicit(tls.clone())).unwrap();
@@ -206,7 +206,7 @@ async fn a_client_that_the_shell_does_not_want_hears_why() {
 
 #[tokio::test]
 async fn shutdown_does_not_wait_for_a_client_that_does_not_read() {
-    let limits = Limits { junk_commands: 100_000, commands: 1_000_000, ..Limits::default() };
+    let limits = SmtpLimits { junk_commands: 100_000, commands: 1_000_000, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut deaf = Client::greeted(address).await;
     let flood = "HELP\r\n".repeat(1_000);
@@ -219,7 +219,7 @@ async fn shutdown_does_not_wait_for_a_client_that_does_not_read() {
 
 #[tokio::test]
 async fn a_listed_peer_is_not_banned_for_its_users() {
-    let limits = Limits { failed_logins_per_address: 2, ..Limits::default() };
+    let limits = SmtpLimits { failed_logins_per_address: 2, ..SmtpLimits::default() };
     let trusted = |s: &mut Settings| s.trusted = vec!["127.0.0.1".parse().unwrap()];
     let (server, address) = serve(limits, trusted, TlsMode::Off);
     for _ in 0..5 {
@@ -231,7 +231,7 @@ async fn a_listed_peer_is_not_banned_for_its_users() {
 
 #[tokio::test]
 async fn sessions_of_one_user_are_bounded() {
-    let limits = Limits { connections_per_user: 2, ..Limits::default() };
+    let limits = SmtpLimits { connections_per_user: 2, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut clients = Vec::new();
     for expected in ["235 2.7.0", "235 2.7.0", "454 4.7.0 too many sessions of this user"] {
@@ -246,7 +246,7 @@ async fn sessions_of_one_user_are_bounded() {
 
 #[tokio::test]
 async fn a_flood_of_logins_bans_the_address_and_raises_the_alarm() {
-    let limits = Limits { failed_logins_per_address: 7, ..Limits::default() };
+    let limits = SmtpLimits { failed_logins_per_address: 7, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut witness = Client::greeted(address).await;
     let mut failures = 0;
@@ -267,7 +267,7 @@ async fn a_flood_of_logins_bans_the_address_and_raises_the_alarm() {
     let alarms = server.reception().alarms.lock().unwrap().clone();
     let [Alarm::Banned { address: banned, user, length, offence }] = &alarms[..] else { panic!("{alarms:?}") };
     assert_eq!((banned.to_string().as_str(), &**user, *offence), ("127.0.0.1", "bob", 1));
-    assert_eq!(*length, Limits::default().ban_first);
+    assert_eq!(*length, SmtpLimits::default().ban_first);
     assert!(server.registry().pardon(*banned));
     assert!(Client::connect(address).await.reply().await.starts_with("220"));
 }
@@ -280,7 +280,7 @@ fn guess(number: usize) -> String {
 
 #[tokio::test]
 async fn an_old_password_tried_again_and_again_bans_nobody() {
-    let limits = Limits { failed_logins_per_address: 3, ..Limits::default() };
+    let limits = SmtpLimits { failed_logins_per_address: 3, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     for _ in 0..10 {
         assert!(Client::greeted(address).await.say(WRONG).await.starts_with("535 5.7.8"));
@@ -291,7 +291,7 @@ async fn an_old_password_tried_again_and_again_bans_nobody() {
 
 #[tokio::test]
 async fn behind_a_proxy_the_client_is_banned_and_not_the_proxy() {
-    let limits = Limits { failed_logins_per_address: 2, connections_per_address: 1, ..Limits::default() };
+    let limits = SmtpLimits { failed_logins_per_address: 2, connections_per_address: 1, ..SmtpLimits::default() };
     let trusted = |s: &mut Settings| {
         s.trusted = vec!["127.0.0.1".parse().unwrap()];
         s.auth_without_tls = weir_smtp::settings::AuthWithoutTls::Everywhere;
@@ -318,7 +318,7 @@ async fn behind_a_proxy_the_client_is_banned_and_not_the_proxy() {
 async fn thousands_of_idle_connections_while_another_client_is_served() {
     const IDLE: u64 = 2_000;
     raise_open_files();
-    let limits = Limits { connections_per_address: 10_000, ..Limits::default() };
+    let limits = SmtpLimits { connections_per_address: 10_000, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let before = resident_bytes();
     let mut idle = Vec::new();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::process::Output;
 
 use tokio::process::Command;
-use weir_smtp::limits::Limits;
+use weir_smtp::limits::SmtpLimits;
 use weir_smtp::server::TlsMode;
 use weir_smtp::settings::{Auth, Protocol};
 
@@ -27,7 +27,7 @@ async fn swaks(address: SocketAddr, arguments: &[&str]) -> (bool, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn swaks_logs_in_under_starttls_and_sends() {
     let (_folder, tls) = certificate();
-    let (server, address) = serve(Limits::default(), |s| s.auth = Auth::Required, TlsMode::StartTls(tls));
+    let (server, address) = serve(SmtpLimits::default(), |s| s.auth = Auth::Required, TlsMode::StartTls(tls));
     for mechanism in ["PLAIN", "LOGIN"] {
         let login = ["--tls", "--auth", mechanism, "--auth-user", "ann", "--auth-password", "secret"];
         let body = ["--header", "Subject: from swaks", "--body", ".leading dot\\n..two\\nend"];
@@ -46,10 +46,10 @@ async fn swaks_logs_in_under_starttls_and_sends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn swaks_over_implicit_tls_and_lmtp() {
     let (_folder, tls) = certificate();
-    let (server, address) = serve(Limits::default(), |_| {}, TlsMode::Implicit(tls));
+    let (server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::Implicit(tls));
     let (sent, talk) = swaks(address, &["--tls-on-connect"]).await;
     assert!(sent, "{talk}");
-    let (lmtp, address) = serve(Limits::default(), |s| s.protocol = Protocol::Lmtp, TlsMode::Off);
+    let (lmtp, address) = serve(SmtpLimits::default(), |s| s.protocol = Protocol::Lmtp, TlsMode::Off);
     let (sent, talk) = swaks(address, &["--protocol", "LMTP", "--to", "b@b.example,quota@b.example"]).await;
     assert!(sent && talk.contains("250 2.0.0 kept for b"), "{talk}");
     assert_eq!((server.counters().messages, lmtp.counters().messages), (1, 1));
@@ -58,7 +58,7 @@ async fn swaks_over_implicit_tls_and_lmtp() {
 #[tokio::test(flavor = "multi_thread")]
 async fn swaks_behind_a_proxy() {
     let trusted = |s: &mut weir_smtp::settings::Settings| s.trusted = vec!["127.0.0.1".parse().unwrap()];
-    let (server, address) = serve(Limits::default(), trusted, TlsMode::Off);
+    let (server, address) = serve(SmtpLimits::default(), trusted, TlsMode::Off);
     let xclient = ["--xclient-addr", "192.0.2.44", "--xclient-name", "home.example", "--xclient-login", "ann"];
     let (sent, talk) = swaks(address, &xclient).await;
     assert!(sent, "{talk}");
@@ -68,8 +68,8 @@ async fn swaks_behind_a_proxy() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn smtp_source_in_parallel() {
-    let (server, address) = serve(Limits::default(), |_| {}, TlsMode::Off);
-    let (lmtp, lmtp_address) = serve(Limits::default(), |s| s.protocol = Protocol::Lmtp, TlsMode::Off);
+    let (server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::Off);
+    let (lmtp, lmtp_address) = serve(SmtpLimits::default(), |s| s.protocol = Protocol::Lmtp, TlsMode::Off);
     for (address, extra) in [(address, vec![]), (address, vec!["-d"]), (lmtp_address, vec!["-L", "-r", "3"])] {
         let target = address.to_string();
         let base = ["-s", "20", "-m", "400", "-l", "4096", "-f", "a@a.example", "-t", "b@b.example"];

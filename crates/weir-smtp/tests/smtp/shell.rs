@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex};
 use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_smtp::mailbox::Mailbox;
-use weir_smtp::peer::{Peer, TlsFacts};
+use weir_smtp::peer::{SmtpPeer, TlsFacts};
 use weir_smtp::reception::{Alarm, BodySink, Reception};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
-use weir_smtp::session::{Answer, CloseReason, LoginVerdict, Output, Question, Session, Verdict};
+use weir_smtp::session::{CloseReason, LoginVerdict, MessageAnswer, Output, Question, Session, Verdict};
 use weir_smtp::settings::{Auth, Settings};
 
 /// A message that was kept, with who brought it.
 #[derive(Clone, Debug)]
 pub(crate) struct Kept {
-    pub(crate) peer: Peer,
+    pub(crate) peer: SmtpPeer,
     pub(crate) envelope: Envelope,
     pub(crate) text: Vec<u8>,
 }
@@ -68,7 +68,7 @@ fn sink_breaks(envelope: &Envelope) -> bool {
 
 const BROKEN: Reply = Reply::fixed(452, Status(4, 3, 1), "the disk is full");
 
-fn judge_message(envelope: &Envelope, text: &[u8]) -> Answer {
+fn judge_message(envelope: &Envelope, text: &[u8]) -> MessageAnswer {
     if text.windows(5).any(|window| window == b"VIRUS") {
         return Reply::fixed(554, Status(5, 7, 1), "a virus").into();
     }
@@ -76,7 +76,7 @@ fn judge_message(envelope: &Envelope, text: &[u8]) -> Answer {
         "quota" => Reply::fixed(452, Status(4, 2, 2), "mailbox full"),
         local => Reply::new(250, Status(2, 0, 0), format!("kept for {local}")),
     };
-    Answer::Each(envelope.recipients.iter().map(each).collect())
+    MessageAnswer::Each(envelope.recipients.iter().map(each).collect())
 }
 
 /// A session with the rules, without I/O.
@@ -96,7 +96,7 @@ impl Shell {
     }
 
     pub(crate) fn from(settings: Settings, address: &str) -> Shell {
-        let peer = Peer::new(1, address.parse().unwrap(), "127.0.0.1:25".parse().unwrap());
+        let peer = SmtpPeer::new(1, address.parse().unwrap(), "127.0.0.1:25".parse().unwrap());
         let session = Session::new(Arc::new(settings), peer, Instant::ZERO);
         Shell { session, now: Instant::ZERO, kept: Vec::new(), closed: None, aborted: 0, sink: None }
     }
@@ -200,27 +200,27 @@ impl BodySink for MemorySink {
 impl Reception for Memory {
     type Body = MemorySink;
 
-    async fn connect(&self, _: &Peer) -> Verdict {
+    async fn connect(&self, _: &SmtpPeer) -> Verdict {
         if self.aloof { Verdict::Refuse(Reply::fixed(554, Status(5, 7, 1), "not you")) } else { Verdict::Accept }
     }
 
-    async fn authenticate(&self, _: &Peer, login: &Login) -> LoginVerdict {
+    async fn authenticate(&self, _: &SmtpPeer, login: &Login) -> LoginVerdict {
         judge_login(login)
     }
 
-    async fn mail_from(&self, _: &Peer, sender: &MailFrom) -> Verdict {
+    async fn mail_from(&self, _: &SmtpPeer, sender: &MailFrom) -> Verdict {
         judge(sender.mailbox.as_ref())
     }
 
-    async fn rcpt_to(&self, _: &Peer, _: &Envelope, to: &RcptTo) -> Verdict {
+    async fn rcpt_to(&self, _: &SmtpPeer, _: &Envelope, to: &RcptTo) -> Verdict {
         judge(Some(&to.mailbox))
     }
 
-    async fn begin_body(&self, _: &Peer, envelope: &Envelope) -> Result<MemorySink, Reply> {
+    async fn begin_body(&self, _: &SmtpPeer, envelope: &Envelope) -> Result<MemorySink, Reply> {
         judge_body(envelope).map(|()| MemorySink { text: Vec::new(), breaks: sink_breaks(envelope) })
     }
 
-    async fn finish(&self, peer: &Peer, envelope: Envelope, body: MemorySink) -> Answer {
+    async fn finish(&self, peer: &SmtpPeer, envelope: Envelope, body: MemorySink) -> MessageAnswer {
         let answer = judge_message(&envelope, &body.text);
         self.kept.lock().unwrap().push(Kept { peer: peer.clone(), envelope, text: body.text });
         answer

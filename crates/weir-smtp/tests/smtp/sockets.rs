@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use weir_smtp::limits::Limits;
+use weir_smtp::limits::SmtpLimits;
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::server::TlsMode;
 use weir_smtp::settings::{Auth, AuthWithoutTls, Protocol};
@@ -15,7 +15,7 @@ const ANN: &str = "AUTH PLAIN AGFubgBzZWNyZXQ=";
 
 #[tokio::test]
 async fn a_message_over_tcp() {
-    let (server, address) = serve(Limits::default(), |_| {}, TlsMode::Off);
+    let (server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::Off);
     let mut client = Client::greeted(address).await;
     assert!(client.send_message("b@b.example").await.starts_with("250 2.0.0 kept"));
     assert!(client.say("QUIT").await.starts_with("221 "));
@@ -30,7 +30,7 @@ async fn a_message_over_tcp() {
 
 #[tokio::test]
 async fn a_large_message_arrives_whole() {
-    let limits = Limits { body_line_bytes: 0, ..Limits::default() };
+    let limits = SmtpLimits { body_line_bytes: 0, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut client = Client::greeted(address).await;
     let text: String = (0..150_000).map(|number| format!("..{number} and some more text\r\n")).collect();
@@ -48,7 +48,7 @@ async fn a_large_message_arrives_whole() {
 async fn starttls_with_both_versions() {
     let (_folder, tls) = certificate();
     let (server, address) =
-        serve(Limits::default(), |s| s.auth_without_tls = AuthWithoutTls::Never, TlsMode::StartTls(tls.clone()));
+        serve(SmtpLimits::default(), |s| s.auth_without_tls = AuthWithoutTls::Never, TlsMode::StartTls(tls.clone()));
     for (version, name) in [(&rustls::version::TLS12, "TLSv1_2"), (&rustls::version::TLS13, "TLSv1_3")] {
         let mut client = Client::greeted(address).await;
         assert!(client.say(ANN).await.starts_with("538 5.7.11"));
@@ -68,7 +68,7 @@ async fn starttls_with_both_versions() {
 #[tokio::test]
 async fn implicit_tls() {
     let (_folder, tls) = certificate();
-    let (server, address) = serve(Limits::default(), |s| s.auth = Auth::Required, TlsMode::Implicit(tls.clone()));
+    let (server, address) = serve(SmtpLimits::default(), |s| s.auth = Auth::Required, TlsMode::Implicit(tls.clone()));
     let mut client = Client::connect(address).await.encrypted(&tls.files().chain).await;
     assert!(client.reply().await.starts_with("220 mx.example"));
     let ehlo = client.say("EHLO me").await;
@@ -85,7 +85,7 @@ async fn a_renewed_certificate_is_used_without_restart() {
     let (_other, fresh) = certificate();
     let old = tempfile::NamedTempFile::new().unwrap();
     fs::copy(&tls.files().chain, old.path()).unwrap();
-    let (_server, address) = serve(Limits::default(), |_| {}, TlsMode::Implicit(tls.clone()));
+    let (_server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::Implicit(tls.clone()));
     let mut before = Client::connect(address).await.encrypted(old.path()).await;
     assert!(before.reply().await.starts_with("220 "));
 
@@ -104,7 +104,7 @@ async fn a_renewed_certificate_is_used_without_restart() {
 async fn the_watcher_finds_a_renewal() {
     let (folder, tls) = certificate();
     let (_other, fresh) = certificate();
-    let (_server, address) = serve(Limits::default(), |_| {}, TlsMode::Implicit(tls.clone()));
+    let (_server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::Implicit(tls.clone()));
     let watching = tokio::spawn(tls.clone().watch(Duration::from_millis(5)));
     for name in ["cert.pem", "key.pem"] {
         fs::copy(fresh.files().chain.with_file_name(name), folder.path().join(name)).unwrap();
@@ -120,7 +120,7 @@ async fn the_watcher_finds_a_renewal() {
 
 #[tokio::test]
 async fn lmtp_over_tcp() {
-    let (_server, address) = serve(Limits::default(), |s| s.protocol = Protocol::Lmtp, TlsMode::Off);
+    let (_server, address) = serve(SmtpLimits::default(), |s| s.protocol = Protocol::Lmtp, TlsMode::Off);
     let mut client = Client::connect(address).await;
     assert!(client.reply().await.contains("LMTP"));
     assert!(client.say("LHLO me").await.starts_with("250-"));
@@ -136,7 +136,7 @@ async fn lmtp_over_tcp() {
 
 #[tokio::test]
 async fn all_sessions_of_a_user_can_be_ended() {
-    let (server, address) = serve(Limits::default(), |_| {}, TlsMode::Off);
+    let (server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::Off);
     let mut idle = Client::greeted(address).await;
     let mut busy = Client::greeted(address).await;
     let mut stranger = Client::greeted(address).await;
@@ -162,7 +162,7 @@ async fn all_sessions_of_a_user_can_be_ended() {
 
 #[tokio::test]
 async fn shutdown_lets_a_message_finish() {
-    let (server, address) = serve(Limits::default(), |_| {}, TlsMode::Off);
+    let (server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::Off);
     let mut idle = Client::greeted(address).await;
     let mut busy = Client::greeted(address).await;
     for line in ["MAIL FROM:<a@a>", "RCPT TO:<b@b>", "DATA"] {
@@ -184,7 +184,7 @@ async fn shutdown_lets_a_message_finish() {
 
 #[tokio::test]
 async fn shutdown_does_not_wait_for_ever() {
-    let (server, address) = serve(Limits::default(), |_| {}, TlsMode::Off);
+    let (server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::Off);
     let mut stuck = Client::greeted(address).await;
     for line in ["MAIL FROM:<a@a>", "RCPT TO:<b@b>", "DATA"] {
         stuck.say(line).await;
@@ -196,7 +196,7 @@ async fn shutdown_does_not_wait_for_ever() {
 
 #[tokio::test]
 async fn a_broken_connection_drops_the_message() {
-    let (server, address) = serve(Limits::default(), |_| {}, TlsMode::Off);
+    let (server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::Off);
     let mut client = Client::greeted(address).await;
     for line in ["MAIL FROM:<a@a>", "RCPT TO:<b@b>", "DATA"] {
         client.say(line).await;
@@ -210,7 +210,7 @@ async fn a_broken_connection_drops_the_message() {
 
 #[tokio::test]
 async fn a_failing_disk_is_told_at_the_end() {
-    let (server, address) = serve(Limits::default(), |_| {}, TlsMode::Off);
+    let (server, address) = serve(SmtpLimits::default(), |_| {}, TlsMode::Off);
     let mut client = Client::greeted(address).await;
     assert!(client.send_message("breaks@b").await.starts_with("452 4.3.1"));
     assert!(client.send_message("b@b").await.starts_with("250 2.0.0"));

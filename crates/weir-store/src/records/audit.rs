@@ -1,6 +1,6 @@
 //! The audit trail: who did what to whom, and when. Only ever added to.
 
-use super::{Records, RecordsError, read, write};
+use super::{Database, RecordsError, read, write};
 use sqlx::Row;
 
 /// One line of the trail.
@@ -18,9 +18,15 @@ pub struct AuditLine {
     pub detail: String,
 }
 
-impl Records {
+/// The audit trail. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct AuditRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl AuditRecords {
     /// Adds a line.
-    pub async fn audit(&self, line: &AuditLine) -> Result<(), RecordsError> {
+    pub async fn write(&self, line: &AuditLine) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query("insert into audit (at, actor, action, subject, detail) values ($1, $2, $3, $4, $5)")
             .bind(line.at).bind(&line.actor).bind(&line.action).bind(&line.subject).bind(&line.detail)
             .execute(pool).await.map(drop)?);
@@ -28,13 +34,13 @@ impl Records {
     }
 
     /// Adds many lines, all or nothing.
-    pub async fn audit_all(&self, lines: &[AuditLine]) -> Result<(), RecordsError> {
+    pub async fn write_all(&self, lines: &[AuditLine]) -> Result<(), RecordsError> {
         let line = |line: &AuditLine| {
             serde_json::json!({ "at": line.at, "actor": line.actor, "action": line.action,
             "subject": line.subject, "detail": line.detail })
         };
         let json = serde_json::json!(lines.iter().map(line).collect::<Vec<_>>()).to_string();
-        let sql = self.either(
+        let sql = self.db.either(
             "insert into audit (at, actor, action, subject, detail) select value ->> 'at', value ->> 'actor', value ->> 'action',
              value ->> 'subject', value ->> 'detail' from json_each($1)",
             "insert into audit (at, actor, action, subject, detail) select x.at, x.actor, x.action, x.subject, x.detail from
@@ -45,7 +51,7 @@ impl Records {
     }
 
     /// Lines after the one with this number, oldest first, each with its number.
-    pub async fn audit_after(&self, number: i64, most: i64) -> Result<Vec<(i64, AuditLine)>, RecordsError> {
+    pub async fn after(&self, number: i64, most: i64) -> Result<Vec<(i64, AuditLine)>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select id, at, actor, action, subject, detail from audit where id > $1 order by id limit $2")
             .bind(number).bind(most).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>((row.try_get(0)?, AuditLine {
@@ -54,13 +60,13 @@ impl Records {
     }
 
     /// The number of the newest line; 0 if there is none.
-    pub async fn audit_last(&self) -> Result<i64, RecordsError> {
+    pub async fn last(&self) -> Result<i64, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select cast(coalesce(max(id), 0) as bigint) from audit")
             .fetch_one(pool).await?))
     }
 
     /// The newest lines about `subject` (all subjects if empty), newest first.
-    pub async fn audit_trail(&self, subject: &str, most: i64) -> Result<Vec<AuditLine>, RecordsError> {
+    pub async fn trail(&self, subject: &str, most: i64) -> Result<Vec<AuditLine>, RecordsError> {
         // Two statements: with both in one, no index would serve either.
         let sql = match subject {
             "" => "select at, actor, action, subject, detail from audit where $1 = '' order by id desc limit $2",

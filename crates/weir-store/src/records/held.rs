@@ -3,7 +3,7 @@
 //! A row is *held* until the queue reaches it or a person decides; then its relay, which keeps the body, lets it
 //! go or drops it, and only after that is durable removes the row.
 
-use super::{Records, RecordsError, read, write};
+use super::{Database, RecordsError, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
@@ -100,9 +100,15 @@ macro_rules! held_row {
     };
 }
 
-impl Records {
+/// Held mail. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct HeldRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl HeldRecords {
     /// Held rows in the order of their queues, at most `most`.
-    pub async fn held(&self, filter: &HeldFilter, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
+    pub async fn list(&self, filter: &HeldFilter, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
         // What does not restrict is not asked for, so that an index serves the rest; where nothing does, that of the order.
         let HeldFilter { identity, message, recipient } = filter;
         let restricted = match (identity.is_empty(), message.is_empty(), recipient.is_empty()) {
@@ -122,9 +128,9 @@ impl Records {
     }
 
     /// The entries of `identity` that are kept by one of `relays`.
-    pub async fn held_entries_of_relays(&self, identity: &str, relays: &[String]) -> Result<Vec<i64>, RecordsError> {
+    pub async fn entries_of_relays(&self, identity: &str, relays: &[String]) -> Result<Vec<i64>, RecordsError> {
         let json = serde_json::json!(relays).to_string();
-        let sql = self.either(
+        let sql = self.db.either(
             "select entry from held where identity = $1 and fate = 'held' and relay in (select value from json_each($2))",
             "select entry from held where identity = $1 and fate = 'held'
                and relay in (select jsonb_array_elements_text($2::jsonb))",
@@ -133,7 +139,7 @@ impl Records {
     }
 
     /// Rows whose fate is decided and that `relay` must carry out: of messages after `after`, in order.
-    pub async fn held_decided(&self, relay: &str, after: &str, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
+    pub async fn decided(&self, relay: &str, after: &str, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at from held
              where relay = $1 and fate <> 'held' and message > $2 order by message, place limit $3")
@@ -142,11 +148,11 @@ impl Records {
     }
 
     /// Removes rows that are carried out.
-    pub async fn held_done(&self, done: &[(String, i64)]) -> Result<(), RecordsError> {
+    pub async fn done(&self, done: &[(String, i64)]) -> Result<(), RecordsError> {
         let rows: Vec<_> =
             done.iter().map(|(identity, entry)| serde_json::json!({ "identity": identity, "entry": entry })).collect();
         let json = serde_json::json!(rows).to_string();
-        let sql = self.either(
+        let sql = self.db.either(
             "delete from held where (identity, entry) in
                (select value ->> 'identity', value ->> 'entry' from json_each($1)) and fate <> 'held'",
             "delete from held using jsonb_to_recordset($1::jsonb) as x(identity text, entry bigint)
@@ -157,30 +163,30 @@ impl Records {
     }
 
     /// Removes what is decided about a message that does not exist: it was refused after all.
-    pub async fn held_strike(&self, message: &str) -> Result<u64, RecordsError> {
+    pub async fn strike(&self, message: &str) -> Result<u64, RecordsError> {
         Ok(write!(self, pool => sqlx::query("delete from held where message = $1 and fate <> 'held'").bind(message)
             .execute(pool).await?.rows_affected()))
     }
 
     /// How many rows, held or decided, still need the body of `message`.
-    pub async fn held_of_message(&self, message: &str) -> Result<i64, RecordsError> {
+    pub async fn of_message(&self, message: &str) -> Result<i64, RecordsError> {
         Ok(
             read!(self, pool => sqlx::query_scalar("select count(*) from held where message = $1").bind(message).fetch_one(pool).await?),
         )
     }
 
     /// The places of a message's recipients that any row, held or decided, still needs.
-    pub async fn held_places(&self, message: &str) -> Result<Vec<i64>, RecordsError> {
+    pub async fn places(&self, message: &str) -> Result<Vec<i64>, RecordsError> {
         Ok(
             read!(self, pool => sqlx::query_scalar("select place from held where message = $1 order by place").bind(message).fetch_all(pool).await?),
         )
     }
 
     /// Which of these messages no row of `relay`, held or decided, needs.
-    pub async fn held_strays(&self, relay: &str, messages: &[String]) -> Result<Vec<String>, RecordsError> {
+    pub async fn strays(&self, relay: &str, messages: &[String]) -> Result<Vec<String>, RecordsError> {
         let json = serde_json::json!(messages).to_string();
         // With the empty text added, no index by relay serves this: it would be searched as a whole for each message.
-        let sql = self.either(
+        let sql = self.db.either(
             "select value from json_each($1) where not exists
                (select 1 from held where held.message = value and held.relay || '' = $2)",
             "select given.message from (select jsonb_array_elements_text($1::jsonb) as message) as given where not exists
@@ -190,7 +196,7 @@ impl Records {
     }
 
     /// Messages that any row still needs, that `relay` keeps, and of which something was held since `time`.
-    pub async fn held_messages_since(&self, relay: &str, time: i64) -> Result<Vec<String>, RecordsError> {
+    pub async fn messages_since(&self, relay: &str, time: i64) -> Result<Vec<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar(
             "select distinct message from held where relay = $1 and held_at >= $2 order by message")
             .bind(relay).bind(time).fetch_all(pool).await?))

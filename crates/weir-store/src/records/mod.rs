@@ -7,7 +7,6 @@
 
 mod audit;
 mod held;
-mod kept;
 mod lab;
 mod quarantine;
 mod relays;
@@ -18,16 +17,21 @@ mod throttles;
 mod tokens;
 mod totals;
 mod users;
+mod values;
 mod writer;
 
-pub use audit::AuditLine;
-pub use held::{Fate, HeldFilter, HeldRow};
+pub use audit::{AuditLine, AuditRecords};
+pub use held::{Fate, HeldFilter, HeldRecords, HeldRow};
 pub use lab::*;
-pub use quarantine::{QuarantineFilter, QuarantineRow, QuarantineTotal, Quarantined};
-pub use rules::{NewRule, RuleRow};
-pub use throttles::{Changes, Learned, ThrottleRow};
+pub use quarantine::{QuarantineFilter, QuarantineRecords, QuarantineRow, QuarantineTotal, Quarantined};
+pub use relays::RelayRecords;
+pub use rules::{NewRule, RuleRecords, RuleRow};
+pub use secrets::SecretRecords;
+pub use throttles::{Changes, Learned, ThrottleRecords, ThrottleRow};
+pub use tokens::TokenRecords;
 pub use totals::Totals;
-pub use users::UserRow;
+pub use users::{UserRecords, UserRow};
+pub use values::ValueRecords;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -40,23 +44,40 @@ use std::time::Duration;
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// The records of one site. Cheap to clone.
+///
+/// What is in them is read and written by noun: [`Records::users`], [`Records::held`] and so on. Whoever needs one noun is
+/// handed that and not the whole, so that its arguments say what it touches.
 #[derive(Debug, Clone)]
 pub struct Records {
-    db: Db,
+    db: Database,
 }
 
 #[derive(Debug, Clone)]
-enum Db {
-    Sqlite { write: writer::Writer, read: sqlx::SqlitePool },
+enum Database {
+    Sqlite { write: writer::SqliteWriter, read: sqlx::SqlitePool },
     Postgres(sqlx::PgPool),
+}
+
+impl Database {
+    fn is_shared(&self) -> bool {
+        matches!(self, Database::Postgres(_))
+    }
+
+    /// One of two statements: SQLite's or PostgreSQL's.
+    fn either(&self, sqlite: &'static str, postgres: &'static str) -> &'static str {
+        match self {
+            Database::Sqlite { .. } => sqlite,
+            Database::Postgres(_) => postgres,
+        }
+    }
 }
 
 /// The same expression for both databases: `$pool` is the pool to read from.
 macro_rules! read {
     ($records:expr, $pool:ident => $body:expr) => {
         match &$records.db {
-            $crate::records::Db::Sqlite { read: $pool, .. } => $body,
-            $crate::records::Db::Postgres($pool) => $crate::records::in_time(async { Ok($body) }).await?,
+            $crate::records::Database::Sqlite { read: $pool, .. } => $body,
+            $crate::records::Database::Postgres($pool) => $crate::records::in_time(async { Ok($body) }).await?,
         }
     };
 }
@@ -65,12 +86,12 @@ macro_rules! read {
 macro_rules! write {
     ($records:expr, $pool:ident => $body:expr) => {
         match &$records.db {
-            $crate::records::Db::Sqlite { write, .. } => {
+            $crate::records::Database::Sqlite { write, .. } => {
                 let mut connection = write.lock().await?;
                 let $pool = &mut *connection;
                 $body
             }
-            $crate::records::Db::Postgres($pool) => $crate::records::in_time(async { Ok($body) }).await?,
+            $crate::records::Database::Postgres($pool) => $crate::records::in_time(async { Ok($body) }).await?,
         }
     };
 }
@@ -97,13 +118,13 @@ impl Records {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(Duration::from_secs(5))
             .disable_statement_logging();
-        let write = writer::Writer::open(&options).await?;
+        let write = writer::SqliteWriter::open(&options).await?;
         schema::migrate_sqlite(&mut *write.lock().await?).await?;
         // A connection to a file does not go away by itself: there is no need to ask how it is.
         let pool = SqlitePoolOptions::new().max_connections(2).min_connections(1).test_before_acquire(false);
         let pool = pool.acquire_slow_threshold(SILENT);
         let read = pool.connect_with(options.read_only(true)).await?;
-        Ok(Records { db: Db::Sqlite { write, read } })
+        Ok(Records { db: Database::Sqlite { write, read } })
     }
 
     /// Connects to the PostgreSQL database of `url`.
@@ -120,45 +141,107 @@ impl Records {
             pool.after_connect(|connection, _| Box::pin(async move { connection.execute(DURABLE).await.map(drop) }));
         let pool = pool.connect_with(options).await?;
         schema::migrate_postgres(&pool).await?;
-        Ok(Records { db: Db::Postgres(pool) })
+        Ok(Records { db: Database::Postgres(pool) })
     }
 
     /// Whether several processes may share these records.
     pub fn is_shared(&self) -> bool {
-        matches!(self.db, Db::Postgres(_))
+        self.db.is_shared()
     }
 
     /// A consistent copy of an embedded database as one file, while it is in use.
     pub async fn backup(&self, to: &Path) -> Result<(), RecordsError> {
         match &self.db {
-            Db::Sqlite { read, .. } => {
+            Database::Sqlite { read, .. } => {
                 // A connection of its own: it only reads, and neither those who write nor those who read wait for a long copy.
                 let mut connection = read.connect_options().connect().await?;
                 let copy = sqlx::query("vacuum into $1").bind(to.to_string_lossy().into_owned());
                 copy.execute(&mut connection).await?;
                 Ok(connection.close().await?)
             }
-            Db::Postgres(_) => Err(RecordsError::BackupElsewhere),
+            Database::Postgres(_) => Err(RecordsError::BackupElsewhere),
         }
     }
 
     /// Ends all connections.
     pub async fn close(&self) {
         match &self.db {
-            Db::Sqlite { write, read } => {
+            Database::Sqlite { write, read } => {
                 read.close().await;
                 write.close().await;
             }
-            Db::Postgres(pool) => pool.close().await,
+            Database::Postgres(pool) => pool.close().await,
         }
     }
 
-    /// One of two statements: SQLite's or PostgreSQL's.
-    fn either(&self, sqlite: &'static str, postgres: &'static str) -> &'static str {
-        match self.db {
-            Db::Sqlite { .. } => sqlite,
-            Db::Postgres(_) => postgres,
-        }
+    /// The users of the mail gate.
+    pub fn users(&self) -> UserRecords {
+        UserRecords { db: self.db.clone() }
+    }
+
+    /// The throttles' states.
+    pub fn throttles(&self) -> ThrottleRecords {
+        ThrottleRecords { db: self.db.clone() }
+    }
+
+    /// Held mail.
+    pub fn held(&self) -> HeldRecords {
+        HeldRecords { db: self.db.clone() }
+    }
+
+    /// Quarantined mail.
+    pub fn quarantine(&self) -> QuarantineRecords {
+        QuarantineRecords { db: self.db.clone() }
+    }
+
+    /// The audit trail.
+    pub fn audit(&self) -> AuditRecords {
+        AuditRecords { db: self.db.clone() }
+    }
+
+    /// The rules of the scan that people make.
+    pub fn rules(&self) -> RuleRecords {
+        RuleRecords { db: self.db.clone() }
+    }
+
+    /// One-time tokens, such as those in the links of notices.
+    pub fn tokens(&self) -> TokenRecords {
+        TokenRecords { db: self.db.clone() }
+    }
+
+    /// Secrets that the processes of a site share.
+    pub fn secrets(&self) -> SecretRecords {
+        SecretRecords { db: self.db.clone() }
+    }
+
+    /// The relays that share these records, and when each was last alive.
+    pub fn relays(&self) -> RelayRecords {
+        RelayRecords { db: self.db.clone() }
+    }
+
+    /// Single values, each by relay and name.
+    pub fn values(&self) -> ValueRecords {
+        ValueRecords { db: self.db.clone() }
+    }
+
+    /// The lab's machines.
+    pub fn lab_nodes(&self) -> NodeRecords {
+        NodeRecords { db: self.db.clone() }
+    }
+
+    /// The lab's samples.
+    pub fn lab_samples(&self) -> SampleRecords {
+        SampleRecords { db: self.db.clone() }
+    }
+
+    /// Who leads the lab, and the lease.
+    pub fn lab_leader(&self) -> LeaderRecords {
+        LeaderRecords { db: self.db.clone() }
+    }
+
+    /// Attempts on samples, and their results.
+    pub fn lab_attempts(&self) -> AttemptRecords {
+        AttemptRecords { db: self.db.clone() }
     }
 }
 
@@ -250,13 +333,13 @@ mod tests {
     async fn a_backup_leaves_the_writer_to_others() {
         let folder = tempfile::tempdir().unwrap();
         let (records, copy) = (Records::sqlite(&folder.path().join("a.db")).await.unwrap(), folder.path().join("b.db"));
-        records.token_add("d1", "release ann", 2, 1).await.unwrap();
-        let Db::Sqlite { write, .. } = &records.db else { panic!("this is SQLite") };
+        records.tokens().add("d1", "release ann", 2, 1).await.unwrap();
+        let Database::Sqlite { write, .. } = &records.db else { panic!("this is SQLite") };
         let busy = write.lock().await.unwrap();
         records.backup(&copy).await.unwrap();
         drop(busy);
         let copied = Records::sqlite(&copy).await.unwrap();
-        assert_eq!(copied.token_purpose("d1", 1).await.unwrap().as_deref(), Some("release ann"));
+        assert_eq!(copied.tokens().purpose("d1", 1).await.unwrap().as_deref(), Some("release ann"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A row is *kept* until a person decides or its time is over; then its relay, which keeps the body, sends or forgets it, and
 //! only after that is durable removes the row.
 
-use super::{Fate, Records, RecordsError, read, write};
+use super::{Database, Fate, RecordsError, read, write};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
@@ -141,16 +141,22 @@ fn messages_of(filtered: &str, most: &str) -> String {
     )
 }
 
-impl Records {
+/// Quarantined mail. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct QuarantineRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl QuarantineRecords {
     /// Takes mail in, all or nothing. What is there already stays as it is: mail may be scanned twice after a kill.
-    pub async fn quarantine_add(&self, rows: &[QuarantineRow]) -> Result<(), RecordsError> {
+    pub async fn add(&self, rows: &[QuarantineRow]) -> Result<(), RecordsError> {
         let json = serde_json::to_string(rows).unwrap_or_default();
-        write!(self, pool => sqlx::query(self.either(ADD_SQLITE, ADD_POSTGRES)).bind(&json).execute(pool).await.map(drop)?);
+        write!(self, pool => sqlx::query(self.db.either(ADD_SQLITE, ADD_POSTGRES)).bind(&json).execute(pool).await.map(drop)?);
         Ok(())
     }
 
     /// What is kept of at most `most` messages.
-    pub async fn quarantine(&self, filter: &QuarantineFilter, most: usize) -> Result<Quarantined, RecordsError> {
+    pub async fn list(&self, filter: &QuarantineFilter, most: usize) -> Result<Quarantined, RecordsError> {
         let filtered = filtered(filter);
         let sql = format!(
             "select {COLUMNS} from quarantine where fate = 'held' and {filtered} and message in ({})
@@ -169,30 +175,25 @@ impl Records {
 
     /// A pattern that finds `text` anywhere; empty if it is. SQLite knows the two cases of ASCII only.
     fn pattern(&self, text: &str) -> String {
-        let lower = if self.is_shared() { text.to_lowercase() } else { text.to_ascii_lowercase() };
+        let lower = if self.db.is_shared() { text.to_lowercase() } else { text.to_ascii_lowercase() };
         let plain = lower.replace('!', "!!").replace('%', "!%").replace('_', "!_");
         if plain.is_empty() { plain } else { format!("%{plain}%") }
     }
 
     /// Decides on rows that are still kept; how many there were.
-    pub async fn quarantine_decide(
-        &self,
-        rows: &[(String, i64)],
-        fate: Fate,
-        actor: &str,
-    ) -> Result<u64, RecordsError> {
+    pub async fn decide(&self, rows: &[(String, i64)], fate: Fate, actor: &str) -> Result<u64, RecordsError> {
         let keys: Vec<_> =
             rows.iter().map(|(message, place)| serde_json::json!({ "message": message, "place": place })).collect();
         let json = serde_json::json!(keys).to_string();
-        let sql = self.either(DECIDE_SQLITE, DECIDE_POSTGRES);
+        let sql = self.db.either(DECIDE_SQLITE, DECIDE_POSTGRES);
         Ok(write!(self, pool => sqlx::query(sql).bind(&json).bind(fate.as_str()).bind(actor)
             .execute(pool).await?.rows_affected()))
     }
 
     /// Drops everything of these messages that is still kept; how many rows that is.
-    pub async fn quarantine_drop(&self, messages: &[String], actor: &str) -> Result<u64, RecordsError> {
+    pub async fn remove(&self, messages: &[String], actor: &str) -> Result<u64, RecordsError> {
         let json = serde_json::json!(messages).to_string();
-        let sql = self.either(
+        let sql = self.db.either(
             "update quarantine set fate = 'drop', decided_by = $2 where fate = 'held' and message in (select value from json_each($1))",
             "update quarantine set fate = 'drop', decided_by = $2 where fate = 'held'
                and message in (select jsonb_array_elements_text($1::jsonb))",
@@ -201,12 +202,7 @@ impl Records {
     }
 
     /// Rows that `relay` must carry out: of messages after `after`, in order.
-    pub async fn quarantine_decided(
-        &self,
-        relay: &str,
-        after: &str,
-        most: i64,
-    ) -> Result<Vec<QuarantineRow>, RecordsError> {
+    pub async fn decided(&self, relay: &str, after: &str, most: i64) -> Result<Vec<QuarantineRow>, RecordsError> {
         let sql = sqlx::AssertSqlSafe(format!(
             "select {COLUMNS} from quarantine where relay = $1 and fate <> 'held' and message > $2 order by message, place limit $3"
         ));
@@ -215,9 +211,9 @@ impl Records {
     }
 
     /// Removes rows that are carried out; how many of their message are left.
-    pub async fn quarantine_done(&self, message: &str, places: &[i64]) -> Result<i64, RecordsError> {
+    pub async fn done(&self, message: &str, places: &[i64]) -> Result<i64, RecordsError> {
         let json = serde_json::json!(places).to_string();
-        let sql = self.either(
+        let sql = self.db.either(
             "delete from quarantine where message = $1 and fate <> 'held' and place in (select value from json_each($2))",
             "delete from quarantine where message = $1 and fate <> 'held'
                and place in (select cast(jsonb_array_elements_text($2::jsonb) as bigint))",
@@ -229,12 +225,7 @@ impl Records {
 
     /// Messages that `relay` keeps in one quarantine, or in all if that is empty, oldest first, with their bytes and since when: for
     /// retention.
-    pub async fn quarantine_oldest(
-        &self,
-        relay: &str,
-        queue: &str,
-        most: i64,
-    ) -> Result<Vec<(String, i64, i64)>, RecordsError> {
+    pub async fn oldest(&self, relay: &str, queue: &str, most: i64) -> Result<Vec<(String, i64, i64)>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_as(
             "select message, max(size), min(at) from quarantine where relay = $1 and fate = 'held' and ($2 = '' or queue = $2)
              group by message order by min(at), message limit $3")
@@ -242,13 +233,13 @@ impl Records {
     }
 
     /// All messages that `relay` has any row of.
-    pub async fn quarantine_messages(&self, relay: &str) -> Result<Vec<String>, RecordsError> {
+    pub async fn messages(&self, relay: &str) -> Result<Vec<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select distinct message from quarantine where relay = $1")
             .bind(relay).fetch_all(pool).await?))
     }
 
     /// How much each quarantine holds; of one relay, or of all if it is empty.
-    pub async fn quarantine_totals(&self, relay: &str) -> Result<Vec<QuarantineTotal>, RecordsError> {
+    pub async fn totals(&self, relay: &str) -> Result<Vec<QuarantineTotal>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select queue, count(*), cast(sum(size) as bigint), min(at) from
                (select message, min(queue) as queue, max(size) as size, min(at) as at from quarantine
@@ -261,7 +252,7 @@ impl Records {
 
     /// Spam from outside that `relay` keeps and that came from the first time on and before the second, of recipients after
     /// `after`, in order of recipient: for digests.
-    pub async fn quarantine_digest(
+    pub async fn digest(
         &self,
         relay: &str,
         (since, until): (i64, i64),

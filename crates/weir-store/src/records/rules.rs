@@ -1,6 +1,6 @@
 //! Rules that people added for the scan: blocked contents by their hash, and YARA rules. All relays on the same records apply them.
 
-use super::{Records, RecordsError, read, write};
+use super::{Database, RecordsError, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
@@ -57,9 +57,15 @@ macro_rules! rule_row {
 const ALL: &str =
     "select id, kind, content, bytes, severity, sample, about, made_by, made_at from scan_rules order by id";
 
-impl Records {
+/// The rules of the scan that people make. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct RuleRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl RuleRecords {
     /// All rules, in order of number.
-    pub async fn rules(&self) -> Result<Vec<RuleRow>, RecordsError> {
+    pub async fn all(&self) -> Result<Vec<RuleRow>, RecordsError> {
         Ok(
             read!(self, pool => sqlx::query(ALL).fetch_all(pool).await?.iter().map(rule_row!()).collect::<Result<_, _>>()?),
         )
@@ -67,13 +73,13 @@ impl Records {
 
     /// What changes whenever a rule is made or removed: the highest number, and how many there are. Numbers are never given twice,
     /// so under one highest number rules only go.
-    pub async fn rules_revision(&self) -> Result<(i64, i64), RecordsError> {
+    pub async fn revision(&self) -> Result<(i64, i64), RecordsError> {
         let sql = "select cast(coalesce(max(id), 0) as bigint), count(*) from scan_rules";
         Ok(read!(self, pool => sqlx::query_as(sql).fetch_one(pool).await?))
     }
 
     /// Makes a rule; its number, or nothing if there is one for this hash.
-    pub async fn rule_add(&self, rule: &NewRule) -> Result<Option<i64>, RecordsError> {
+    pub async fn add(&self, rule: &NewRule) -> Result<Option<i64>, RecordsError> {
         Ok(write!(self, pool => sqlx::query_scalar(
             "insert into scan_rules (kind, content, bytes, severity, sample, about, made_by, made_at)
              values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing returning id")
@@ -82,8 +88,8 @@ impl Records {
     }
 
     /// Puts a rule back that was removed, under its number.
-    pub async fn rule_restore(&self, row: &RuleRow) -> Result<(), RecordsError> {
-        let sql = self.either(
+    pub async fn restore(&self, row: &RuleRow) -> Result<(), RecordsError> {
+        let sql = self.db.either(
             "insert into scan_rules (id, kind, content, bytes, severity, sample, about, made_by, made_at)
              values ($9, $1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing",
             "insert into scan_rules (id, kind, content, bytes, severity, sample, about, made_by, made_at) overriding system value
@@ -97,7 +103,7 @@ impl Records {
     }
 
     /// Removes a rule; whether there was one.
-    pub async fn rule_remove(&self, id: i64) -> Result<bool, RecordsError> {
+    pub async fn remove(&self, id: i64) -> Result<bool, RecordsError> {
         Ok(write!(self, pool => sqlx::query("delete from scan_rules where id = $1").bind(id).execute(pool).await?
             .rows_affected())
             > 0)

@@ -1,16 +1,22 @@
 //! Secrets that all relays on these records share: what recipients are hashed with, what tickets are signed with.
 
-use super::{Records, RecordsError, read, write};
+use super::{Database, RecordsError, read, write};
 
-impl Records {
+/// Secrets that the processes of a site share. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct SecretRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl SecretRecords {
     /// The secret of this name, if there is one.
-    pub async fn secret_if_any(&self, name: &str) -> Result<Option<String>, RecordsError> {
+    pub async fn find(&self, name: &str) -> Result<Option<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select value from secrets where name = $1")
             .bind(name).fetch_optional(pool).await?))
     }
 
     /// Makes this the secret of this name, whatever it was.
-    pub async fn secret_set(&self, name: &str, value: &str) -> Result<(), RecordsError> {
+    pub async fn set(&self, name: &str, value: &str) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query("insert into secrets (name, value) values ($1, $2)
              on conflict (name) do update set value = excluded.value")
             .bind(name).bind(value).execute(pool).await.map(drop)?);
@@ -18,7 +24,7 @@ impl Records {
     }
 
     /// The secret of this name; the first who asks makes it `fresh`.
-    pub async fn secret(&self, name: &str, fresh: &str) -> Result<String, RecordsError> {
+    pub async fn find_or_set(&self, name: &str, fresh: &str) -> Result<String, RecordsError> {
         write!(self, pool => sqlx::query("insert into secrets (name, value) values ($1, $2) on conflict (name) do nothing")
             .bind(name).bind(fresh).execute(pool).await.map(drop)?);
         Ok(write!(self, pool => sqlx::query_scalar("select value from secrets where name = $1")

@@ -5,7 +5,7 @@
 //! that several relays are one throttle and never deadlock.
 
 use super::held::HeldRow;
-use super::{Db, Fate, Records, RecordsError, in_time, read, write};
+use super::{Database, Fate, RecordsError, in_time, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::{PgPool, Row, SqliteConnection};
 
@@ -72,7 +72,13 @@ macro_rules! throttle_row {
     };
 }
 
-impl Records {
+/// The throttles' states. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ThrottleRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl ThrottleRecords {
     /// Runs `decide` on the states of `identities` and writes back what it made of them, all or nothing.
     ///
     /// `decide` gets one row for each identity, in the given order; each identity must be named once. It runs
@@ -83,7 +89,7 @@ impl Records {
         decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
     ) -> Result<T, RecordsError> {
         match &self.db {
-            Db::Sqlite { write, .. } => {
+            Database::Sqlite { write, .. } => {
                 let mut connection = write.lock().await?;
                 let decided = decide_in_sqlite(&mut connection, identities, decide).await;
                 if decided.is_err() {
@@ -92,31 +98,31 @@ impl Records {
                 }
                 decided
             }
-            Db::Postgres(pool) => in_time(decide_in_postgres(pool, identities, decide)).await,
+            Database::Postgres(pool) => in_time(decide_in_postgres(pool, identities, decide)).await,
         }
     }
 
     /// Identities with an entry due at `now`, the longest due first.
-    pub async fn throttles_due(&self, now: i64, most: i64) -> Result<Vec<String>, RecordsError> {
+    pub async fn due(&self, now: i64, most: i64) -> Result<Vec<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar(
             "select identity from throttles where next_deadline <= $1 order by next_deadline limit $2")
             .bind(now).bind(most).fetch_all(pool).await?))
     }
 
     /// When the next entry of anybody is due.
-    pub async fn throttles_next_deadline(&self) -> Result<Option<i64>, RecordsError> {
+    pub async fn next_deadline(&self) -> Result<Option<i64>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select min(next_deadline) from throttles").fetch_one(pool).await?))
     }
 
     /// The throttle of one identity, as it stands.
-    pub async fn throttle(&self, identity: &str) -> Result<Option<ThrottleRow>, RecordsError> {
+    pub async fn find(&self, identity: &str) -> Result<Option<ThrottleRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles where identity = $1")
             .bind(identity).fetch_optional(pool).await?.as_ref().map(throttle_row!()).transpose()?))
     }
 
     /// Identities that hold mail or are stopped, the most held first.
-    pub async fn throttles_busy(&self, most: i64) -> Result<Vec<ThrottleRow>, RecordsError> {
+    pub async fn busy(&self, most: i64) -> Result<Vec<ThrottleRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
              where held > 0 or stopped_at is not null order by stopped_at is null, held desc, identity limit $1")
@@ -124,9 +130,9 @@ impl Records {
     }
 
     /// How many entries each of these identities holds, and since when it is stopped; who has no throttle is left out.
-    pub async fn throttles_of(&self, identities: &[String]) -> Result<Vec<(String, i64, Option<i64>)>, RecordsError> {
+    pub async fn of(&self, identities: &[String]) -> Result<Vec<(String, i64, Option<i64>)>, RecordsError> {
         let json = serde_json::json!(identities).to_string();
-        let sql = self.either(
+        let sql = self.db.either(
             "select identity, held, stopped_at from throttles where identity in (select value from json_each($1))",
             "select identity, held, stopped_at from throttles where identity in (select jsonb_array_elements_text($1::jsonb))",
         );
@@ -134,7 +140,7 @@ impl Records {
     }
 
     /// A notice was written: this one, and those before it, need not be written again in this episode.
-    pub async fn throttle_told(&self, identity: &str, notice: i64) -> Result<(), RecordsError> {
+    pub async fn told(&self, identity: &str, notice: i64) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query(
             "update throttles set told = $2 where identity = $1 and told < $2 and notified >= $2")
             .bind(identity).bind(notice).execute(pool).await.map(drop)?);
@@ -142,7 +148,7 @@ impl Records {
     }
 
     /// Identities with a notice that was due and never written, and which.
-    pub async fn throttles_untold(&self, most: i64) -> Result<Vec<(String, i64)>, RecordsError> {
+    pub async fn untold(&self, most: i64) -> Result<Vec<(String, i64)>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_as(
             "select identity, notified from throttles where notified > told order by identity limit $1")
             .bind(most).fetch_all(pool).await?))

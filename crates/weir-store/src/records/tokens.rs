@@ -1,10 +1,16 @@
 //! Single-use tokens, for what a person may do by a mail or a link: kept as digests, good once.
 
-use super::{Records, RecordsError, read, write};
+use super::{Database, RecordsError, read, write};
 
-impl Records {
+/// One-time tokens, such as those in the links of notices. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct TokenRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl TokenRecords {
     /// Remembers a token by its digest, and forgets those that have expired.
-    pub async fn token_add(&self, digest: &str, purpose: &str, expires_at: i64, now: i64) -> Result<(), RecordsError> {
+    pub async fn add(&self, digest: &str, purpose: &str, expires_at: i64, now: i64) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query("delete from tokens where expires_at < $1").bind(now).execute(pool).await.map(drop)?);
         write!(self, pool => sqlx::query(
             "insert into tokens (digest, purpose, expires_at) values ($1, $2, $3) on conflict (digest) do nothing")
@@ -13,13 +19,13 @@ impl Records {
     }
 
     /// What a token would be good for now. It stays good.
-    pub async fn token_purpose(&self, digest: &str, now: i64) -> Result<Option<String>, RecordsError> {
+    pub async fn purpose(&self, digest: &str, now: i64) -> Result<Option<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select purpose from tokens where digest = $1 and expires_at >= $2")
             .bind(digest).bind(now).fetch_optional(pool).await?))
     }
 
     /// Uses a token up: its purpose, the first time; nothing ever after, or when it has expired.
-    pub async fn token_use(&self, digest: &str, now: i64) -> Result<Option<String>, RecordsError> {
+    pub async fn redeem(&self, digest: &str, now: i64) -> Result<Option<String>, RecordsError> {
         Ok(
             write!(self, pool => sqlx::query_scalar("delete from tokens where digest = $1 and expires_at >= $2 returning purpose")
             .bind(digest).bind(now).fetch_optional(pool).await?),

@@ -1,6 +1,6 @@
 //! Users: who may submit mail, as whom, and under which throttle.
 
-use super::{Records, RecordsError, read, write};
+use super::{Database, RecordsError, read, write};
 use sqlx::Row;
 
 /// A user as stored.
@@ -26,9 +26,15 @@ pub struct UserRow {
     pub created_at: i64,
 }
 
-impl Records {
+/// The users of the mail gate. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct UserRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl UserRecords {
     /// Makes a user; false if the name is taken.
-    pub async fn user_add(&self, user: &UserRow) -> Result<bool, RecordsError> {
+    pub async fn add(&self, user: &UserRow) -> Result<bool, RecordsError> {
         let addresses = serde_json::json!(user.addresses).to_string();
         let added = write!(self, pool => sqlx::query(
             "insert into users (name, password, addresses, contact, profile, params, locked_at, locked_reason, created_at)
@@ -40,7 +46,7 @@ impl Records {
     }
 
     /// Replaces everything about a user but the name; false if there is none of that name.
-    pub async fn user_update(&self, user: &UserRow) -> Result<bool, RecordsError> {
+    pub async fn update(&self, user: &UserRow) -> Result<bool, RecordsError> {
         let addresses = serde_json::json!(user.addresses).to_string();
         let changed = write!(self, pool => sqlx::query(
             "update users set password = $2, addresses = $3, contact = $4, profile = $5, params = $6, locked_at = $7,
@@ -52,19 +58,19 @@ impl Records {
     }
 
     /// One user.
-    pub async fn user(&self, name: &str) -> Result<Option<UserRow>, RecordsError> {
+    pub async fn find(&self, name: &str) -> Result<Option<UserRow>, RecordsError> {
         let found = self.users_where("where name = $1", name).await?;
         Ok(found.into_iter().next())
     }
 
     /// All users in order of name, from the first after `after`.
-    pub async fn users(&self, after: &str) -> Result<Vec<UserRow>, RecordsError> {
+    pub async fn after(&self, after: &str) -> Result<Vec<UserRow>, RecordsError> {
         self.users_where("where name > $1 order by name limit 1000", after).await
     }
 
     /// Whether this address, which must be in lower case, stands with a user. Letters of ASCII count in either case; a whole
     /// domain that stands with a user does not count. Reads all users: ask, and remember.
-    pub async fn is_address_of_user(&self, address: &str) -> Result<bool, RecordsError> {
+    pub async fn has_address(&self, address: &str) -> Result<bool, RecordsError> {
         let quoted = serde_json::json!(address).to_string();
         let literal: String = quoted.chars().fold(String::new(), |mut text, c| {
             if matches!(c, '%' | '_' | '!') {

@@ -15,14 +15,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The connection. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Writer {
+pub(super) struct SqliteWriter {
     /// None once it is closed.
     connection: Arc<Mutex<Option<SqliteConnection>>>,
 }
 
-impl Writer {
-    pub(super) async fn open(options: &SqliteConnectOptions) -> Result<Writer, sqlx::Error> {
-        Ok(Writer { connection: Arc::new(Mutex::new(Some(options.connect().await?))) })
+impl SqliteWriter {
+    pub(super) async fn open(options: &SqliteConnectOptions) -> Result<SqliteWriter, sqlx::Error> {
+        Ok(SqliteWriter { connection: Arc::new(Mutex::new(Some(options.connect().await?))) })
     }
 
     /// Waits for its turn.

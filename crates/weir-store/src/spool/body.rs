@@ -12,12 +12,12 @@ use std::sync::Arc;
 use crc32fast::Hasher;
 
 use super::id::MessageId;
-use super::index::{Entry, Piece};
+use super::index::{IndexEntry, Piece};
 use super::reader::{Wait, Wanted};
-use super::record::{CHUNK_MAX, Commit, HEADER, Kind, Place};
-use super::{Shared, SpoolError};
+use super::record::{CHUNK_MAX, ChunkPlace, Commit, HEADER, RecordKind};
+use super::{SpoolError, SpoolShared};
 
-/// So often a message is looked up again when its segment has gone.
+/// How often a message is looked up again when its segment has gone.
 const MOVES_MAX: usize = 3;
 
 /// The body of a message, to be read from front to back.
@@ -27,7 +27,7 @@ pub struct Body {
 }
 
 impl Body {
-    pub(super) fn new(shared: Arc<Shared>, id: MessageId) -> Result<Body, SpoolError> {
+    pub(super) fn new(shared: Arc<SpoolShared>, id: MessageId) -> Result<Body, SpoolError> {
         let (size, kept) = {
             let index = shared.index();
             let size = index.entry(id).ok_or(SpoolError::Unknown(id))?.size;
@@ -69,7 +69,7 @@ impl Body {
 /// How far a body has been read.
 #[derive(Clone, Debug)]
 struct Cursor {
-    shared: Arc<Shared>,
+    shared: Arc<SpoolShared>,
     id: MessageId,
     size: u64,
     kept: Option<Piece>,
@@ -81,7 +81,7 @@ struct Cursor {
 /// The chunks of a body.
 #[derive(Clone, Debug)]
 struct Layout {
-    places: Arc<[Place]>,
+    places: Arc<[ChunkPlace]>,
     /// Of the whole, where there is more than one chunk.
     body_crc: Option<u32>,
 }
@@ -125,7 +125,7 @@ impl Cursor {
             },
         };
         let Some(place) = layout.places.get(self.next).copied() else { return Ok(Step::End) };
-        let wanted = Wanted { kind: Kind::Chunk, id: self.id, place };
+        let wanted = Wanted { kind: RecordKind::Chunk, id: self.id, place };
         let Some(bytes) = self.shared.reader.payload(wanted, wait)? else { return Ok(Step::WouldWait) };
         self.crc.update(&bytes);
         self.next += 1;
@@ -142,10 +142,10 @@ fn is_gone(error: &SpoolError) -> bool {
     matches!(error, SpoolError::Failed { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-fn layout(shared: &Shared, id: MessageId, wait: Wait) -> Result<Option<Layout>, SpoolError> {
+fn layout(shared: &SpoolShared, id: MessageId, wait: Wait) -> Result<Option<Layout>, SpoolError> {
     let entry = shared.index().entry(id).ok_or(SpoolError::Unknown(id))?;
     if entry.whole {
-        let place = Place { segment: entry.home, at: entry.at, length: entry.size as u32 };
+        let place = ChunkPlace { segment: entry.home, at: entry.at, length: entry.size as u32 };
         return Ok(Some(Layout { places: Arc::new([place]), body_crc: None }));
     }
     let Some(payload) = commit_payload(shared, id, &entry, wait)? else { return Ok(None) };
@@ -155,27 +155,31 @@ fn layout(shared: &Shared, id: MessageId, wait: Wait) -> Result<Option<Layout>, 
 
 /// The payload of a message's commit; nothing if it would have to wait.
 pub(super) fn commit_payload(
-    shared: &Shared,
+    shared: &SpoolShared,
     id: MessageId,
-    entry: &Entry,
+    entry: &IndexEntry,
     wait: Wait,
 ) -> Result<Option<Vec<u8>>, SpoolError> {
     let (segment, at) = (entry.home, commit_at(entry));
     let Some(length) = shared.reader.length(segment, at, wait)? else { return Ok(None) };
-    shared.reader.payload(Wanted { kind: Kind::Commit, id, place: Place { segment, at, length } }, wait)
+    shared.reader.payload(Wanted { kind: RecordKind::Commit, id, place: ChunkPlace { segment, at, length } }, wait)
 }
 
-pub(super) fn parse_commit<'a>(shared: &Shared, entry: &Entry, payload: &'a [u8]) -> Result<Commit<'a>, SpoolError> {
-    let place = Place { segment: entry.home, at: commit_at(entry), length: 0 };
+pub(super) fn parse_commit<'a>(
+    shared: &SpoolShared,
+    entry: &IndexEntry,
+    payload: &'a [u8],
+) -> Result<Commit<'a>, SpoolError> {
+    let place = ChunkPlace { segment: entry.home, at: commit_at(entry), length: 0 };
     Commit::decode(payload).ok_or_else(|| shared.reader.damaged(place, "the commit cannot be understood"))
 }
 
-fn commit_at(entry: &Entry) -> u32 {
+fn commit_at(entry: &IndexEntry) -> u32 {
     if entry.whole { entry.at + (HEADER as u64 + entry.size) as u32 } else { entry.at }
 }
 
 /// Reads the envelope of a message back from the disk.
-pub(super) fn envelope(shared: &Shared, id: MessageId, wait: Wait) -> Result<Option<Vec<u8>>, SpoolError> {
+pub(super) fn envelope(shared: &SpoolShared, id: MessageId, wait: Wait) -> Result<Option<Vec<u8>>, SpoolError> {
     for _ in 0..MOVES_MAX {
         match try_envelope(shared, id, wait) {
             Err(error) if is_gone(&error) => {}
@@ -185,7 +189,7 @@ pub(super) fn envelope(shared: &Shared, id: MessageId, wait: Wait) -> Result<Opt
     try_envelope(shared, id, wait)
 }
 
-fn try_envelope(shared: &Shared, id: MessageId, wait: Wait) -> Result<Option<Vec<u8>>, SpoolError> {
+fn try_envelope(shared: &SpoolShared, id: MessageId, wait: Wait) -> Result<Option<Vec<u8>>, SpoolError> {
     let entry = shared.index().entry(id).ok_or(SpoolError::Unknown(id))?;
     let Some(payload) = commit_payload(shared, id, &entry, wait)? else { return Ok(None) };
     parse_commit(shared, &entry, &payload).map(|commit| Some(commit.envelope.to_vec()))

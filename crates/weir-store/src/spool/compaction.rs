@@ -13,13 +13,13 @@ use super::SpoolError;
 use super::body::{commit_payload, parse_commit};
 use super::found::Marks;
 use super::id::MessageId;
-use super::index::Entry;
+use super::index::IndexEntry;
 use super::log::{Compaction, Segment};
 use super::reader::{Wait, Wanted};
-use super::record::{Commit, Kind};
+use super::record::{Commit, RecordKind};
 use super::recovery::read_progress;
-use super::segment::Part;
-use super::writer::Writer;
+use super::segment::SpoolFile;
+use super::writer::SpoolWriter;
 
 const BUNCH_BYTES: u64 = 1 << 20;
 const RETRY: Duration = Duration::from_secs(10);
@@ -30,11 +30,11 @@ type Bunch = Vec<Move>;
 #[derive(Debug)]
 struct Move {
     id: MessageId,
-    from: Entry,
-    to: Entry,
+    from: IndexEntry,
+    to: IndexEntry,
 }
 
-impl Writer {
+impl SpoolWriter {
     /// The oldest segment that is worth emptying.
     pub(super) fn find_job(&mut self) -> Option<Compaction> {
         self.find_job_below(self.log.newest().saturating_sub(self.shared.options.spare_newest))
@@ -126,7 +126,7 @@ impl Writer {
     }
 
     /// Stages a copy of a message.
-    fn copy(&mut self, id: MessageId, from: &Entry) -> Result<Entry, SpoolError> {
+    fn copy(&mut self, id: MessageId, from: &IndexEntry) -> Result<IndexEntry, SpoolError> {
         let shared = self.shared.clone();
         let staged = self.buffer.len();
         let mut copy = || {
@@ -134,9 +134,9 @@ impl Writer {
             let commit = parse_commit(&shared, from, &payload)?;
             let mut places = Vec::with_capacity(commit.places.len());
             for place in &commit.places {
-                let chunk = shared.reader.payload(Wanted { kind: Kind::Chunk, id, place: *place }, Wait::Long)?;
+                let chunk = shared.reader.payload(Wanted { kind: RecordKind::Chunk, id, place: *place }, Wait::Long)?;
                 let chunk = chunk.unwrap_or_default();
-                places.push(self.stage(Kind::Chunk, id, &chunk, crc32fast::hash(&chunk))?);
+                places.push(self.stage(RecordKind::Chunk, id, &chunk, crc32fast::hash(&chunk))?);
                 if from.size > BUNCH_BYTES && self.buffer.len() as u64 > BUNCH_BYTES {
                     self.write_buffer(true).map_err(|setback| self.retreat(setback))?;
                     self.take_ground()?;
@@ -183,9 +183,9 @@ impl Writer {
                 btree_map::Entry::Occupied(known) => known.into_mut(),
                 btree_map::Entry::Vacant(vacant) => vacant.insert(self.marks_in(moved.from.home)?),
             };
-            self.sidecars.append(home, (Kind::Reset, moved.id), &[]);
+            self.sidecars.append(home, (RecordKind::Reset, moved.id), &[]);
             for mark in marks.get(&moved.id).iter().flat_map(|marks| marks.iter()) {
-                self.sidecars.append(home, (Kind::Mark, moved.id), mark);
+                self.sidecars.append(home, (RecordKind::Mark, moved.id), mark);
             }
         }
         self.sidecars.sync(home)
@@ -194,7 +194,7 @@ impl Writer {
     fn marks_in(&mut self, segment: u32) -> Result<HashMap<MessageId, Marks>, SpoolError> {
         // What waits in memory must be in the file before the file is read.
         self.sidecars.sync(segment)?;
-        let path = Part::Sidecar.path(&self.shared.folder, segment);
+        let path = SpoolFile::Sidecar.path(&self.shared.folder, segment);
         let fail = |source| SpoolError::io("read", &path, source);
         let file = File::open(&path).map_err(fail)?;
         let (progress, _) = read_progress(&file, self.marker, &mut |_, _| {}).map_err(fail)?;
@@ -209,11 +209,11 @@ impl Writer {
             self.log.leave(from);
             // Within one segment the later commit counts anyway, and both share their marks.
             if from.home != to.home {
-                self.sidecars.append(from.home, (Kind::Finish, *id), &[]);
+                self.sidecars.append(from.home, (RecordKind::Finish, *id), &[]);
             }
         } else {
             // It was finished while it was copied; its old place hears of that by the queue.
-            self.sidecars.append(to.home, (Kind::Finish, *id), &[]);
+            self.sidecars.append(to.home, (RecordKind::Finish, *id), &[]);
         }
     }
 }

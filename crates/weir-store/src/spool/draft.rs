@@ -12,12 +12,12 @@ use super::error::Limit;
 use super::id::MessageId;
 use super::queue::{Chunk, Committal, Request};
 use super::record::{CHUNK_MAX, check_length};
-use super::{Shared, SpoolError};
+use super::{SpoolError, SpoolShared};
 
 /// An unfinished message. Dropping it abandons it.
 #[derive(Debug)]
 pub struct Draft {
-    shared: Arc<Shared>,
+    shared: Arc<SpoolShared>,
     id: MessageId,
     buffer: Vec<u8>,
     size: u64,
@@ -27,7 +27,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    pub(super) fn new(shared: Arc<Shared>) -> Draft {
+    pub(super) fn new(shared: Arc<SpoolShared>) -> Draft {
         let id = shared.ids.next();
         Draft { shared, id, buffer: Vec::new(), size: 0, crc: Hasher::new(), sent: false }
     }

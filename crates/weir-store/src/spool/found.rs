@@ -4,7 +4,7 @@ use super::id::MessageId;
 
 /// A message that stands in the spool at start.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct FoundMessage {
     /// Its id.
     pub id: MessageId,
     /// The bytes that came with its commit.

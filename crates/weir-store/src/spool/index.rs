@@ -15,7 +15,7 @@ const BODIES_KEPT_MAX: usize = 4096;
 /// All messages that are not finished.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    entries: HashMap<MessageId, Entry>,
+    entries: HashMap<MessageId, IndexEntry>,
     bytes: u64,
     kept: VecDeque<MessageId>,
     kept_bytes: usize,
@@ -24,10 +24,10 @@ pub(super) struct Index {
 
 /// Where a message stands.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     /// The segment of its commit, whose sidecar takes its marks.
     pub(super) home: u32,
-    /// Its only chunk if [`Entry::whole`], otherwise its commit.
+    /// Its only chunk if [`IndexEntry::whole`], otherwise its commit.
     pub(super) at: u32,
     /// What it takes of its home.
     pub(super) home_bytes: u32,
@@ -66,8 +66,8 @@ impl Index {
     }
 
     /// The entry of a message, without the body that may be kept with it.
-    pub(super) fn entry(&self, id: MessageId) -> Option<Entry> {
-        self.entries.get(&id).map(|entry| Entry { kept: None, spans: entry.spans.clone(), ..*entry })
+    pub(super) fn entry(&self, id: MessageId) -> Option<IndexEntry> {
+        self.entries.get(&id).map(|entry| IndexEntry { kept: None, spans: entry.spans.clone(), ..*entry })
     }
 
     pub(super) fn home(&self, id: MessageId) -> Option<u32> {
@@ -78,7 +78,7 @@ impl Index {
         self.entries.get(&id)?.kept.clone()
     }
 
-    pub(super) fn insert(&mut self, id: MessageId, entry: Entry) {
+    pub(super) fn insert(&mut self, id: MessageId, entry: IndexEntry) {
         self.bytes += entry.size;
         if let Some(former) = self.entries.insert(id, entry) {
             self.forget_sizes(&former);
@@ -104,7 +104,7 @@ impl Index {
         }
     }
 
-    pub(super) fn remove(&mut self, id: MessageId) -> Option<Entry> {
+    pub(super) fn remove(&mut self, id: MessageId) -> Option<IndexEntry> {
         let mut entry = self.entries.remove(&id)?;
         self.forget_sizes(&entry);
         entry.kept = None;
@@ -112,10 +112,10 @@ impl Index {
     }
 
     /// Puts the message in its new place, if it still stands in `from`.
-    pub(super) fn relocate(&mut self, id: MessageId, from: &Entry, to: &Entry) -> bool {
+    pub(super) fn relocate(&mut self, id: MessageId, from: &IndexEntry, to: &IndexEntry) -> bool {
         match self.entries.get_mut(&id) {
             Some(entry) if (entry.home, entry.at) == (from.home, from.at) => {
-                *entry = Entry { kept: entry.kept.take(), ..to.clone() };
+                *entry = IndexEntry { kept: entry.kept.take(), ..to.clone() };
                 true
             }
             _ => false,
@@ -124,15 +124,15 @@ impl Index {
 
     /// The messages that have anything in this segment.
     pub(super) fn in_segment(&self, number: u32) -> Vec<MessageId> {
-        let inside = |entry: &Entry| entry.home == number || entry.spans.iter().any(|span| span.segment == number);
+        let inside = |entry: &IndexEntry| entry.home == number || entry.spans.iter().any(|span| span.segment == number);
         self.entries.iter().filter(|(_, entry)| inside(entry)).map(|(id, _)| *id).collect()
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = &IndexEntry> {
         self.entries.values()
     }
 
-    fn forget_sizes(&mut self, entry: &Entry) {
+    fn forget_sizes(&mut self, entry: &IndexEntry) {
         self.bytes -= entry.size;
         if let Some(piece) = &entry.kept {
             self.kept_bytes -= piece.0.capacity();
@@ -140,10 +140,10 @@ impl Index {
     }
 }
 
-impl Entry {
+impl IndexEntry {
     /// An entry without other segments.
-    pub(super) fn new(home: u32, at: u32, size: u64) -> Entry {
-        Entry { home, at, home_bytes: 0, whole: false, size, spans: Box::default(), kept: None }
+    pub(super) fn new(home: u32, at: u32, size: u64) -> IndexEntry {
+        IndexEntry { home, at, home_bytes: 0, whole: false, size, spans: Box::default(), kept: None }
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
     fn kept_bodies_stay_within_their_bound() {
         let mut index = Index::new(1000);
         for number in 0..100 {
-            index.insert(MessageId::of(number), Entry::new(1, 0, 300));
+            index.insert(MessageId::of(number), IndexEntry::new(1, 0, 300));
             index.keep(MessageId::of(number), vec![7; 300]);
             assert!(index.kept_bytes <= 1000);
         }
@@ -191,7 +191,7 @@ mod tests {
     fn names_of_finished_messages_do_not_pile_up() {
         let mut index = Index::new(1 << 20);
         for number in 0..20_000 {
-            index.insert(MessageId::of(number), Entry::new(1, 0, 3));
+            index.insert(MessageId::of(number), IndexEntry::new(1, 0, 3));
             index.keep(MessageId::of(number), vec![7; 3]);
             index.remove(MessageId::of(number));
         }
@@ -202,8 +202,8 @@ mod tests {
     fn a_message_is_moved_only_from_where_it_stood() {
         let mut index = Index::new(0);
         let id = MessageId::of(5);
-        index.insert(id, Entry::new(1, 32, 10));
-        let (from, to) = (Entry::new(1, 32, 10), Entry::new(4, 99, 10));
+        index.insert(id, IndexEntry::new(1, 32, 10));
+        let (from, to) = (IndexEntry::new(1, 32, 10), IndexEntry::new(4, 99, 10));
         assert!(index.relocate(id, &from, &to));
         assert!(!index.relocate(id, &from, &to));
         assert_eq!((index.home(id), index.bytes()), (Some(4), 10));
@@ -211,6 +211,6 @@ mod tests {
 
     #[test]
     fn an_entry_is_small() {
-        assert!(size_of::<(MessageId, Entry)>() <= 64);
+        assert!(size_of::<(MessageId, IndexEntry)>() <= 64);
     }
 }

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use super::SpoolError;
 use super::disk::Disk;
 use super::id::MessageId;
-use super::index::{Entry, Span};
+use super::index::{IndexEntry, Span};
 use super::reader::Reader;
 use super::record::Marker;
-use super::segment::{FILE_HEADER, Part};
+use super::segment::{FILE_HEADER, SpoolFile};
 use super::sidecar::Sidecars;
 
 /// All segments.
@@ -145,7 +145,7 @@ impl Log {
     }
 
     /// A message has arrived at its place.
-    pub(super) fn enter(&mut self, entry: &Entry) {
+    pub(super) fn enter(&mut self, entry: &IndexEntry) {
         for (span, is_home) in parts(entry) {
             let Some(segment) = self.segments.get_mut(&span.segment) else { continue };
             segment.live += 1;
@@ -155,7 +155,7 @@ impl Log {
     }
 
     /// A message has left its place.
-    pub(super) fn leave(&mut self, entry: &Entry) {
+    pub(super) fn leave(&mut self, entry: &IndexEntry) {
         for (span, _) in parts(entry) {
             if let Some(segment) = self.segments.get_mut(&span.segment) {
                 segment.live = segment.live.saturating_sub(1);
@@ -207,7 +207,7 @@ impl Log {
         let mut gone = Vec::new();
         let mut result = Ok(());
         for (number, _) in dead {
-            let path = Part::Segment.path(&self.folder, number);
+            let path = SpoolFile::Segment.path(&self.folder, number);
             result = self.disk.remove(&path).map_err(|source| SpoolError::io("remove", &path, source));
             if result.is_err() {
                 break;
@@ -230,7 +230,7 @@ impl Log {
     fn create(&mut self, sidecars: &mut Sidecars) -> Result<Active, SpoolError> {
         let number = self.next;
         self.next = self.next.checked_add(1).ok_or(SpoolError::Closed)?;
-        let path = Part::Segment.path(&self.folder, number);
+        let path = SpoolFile::Segment.path(&self.folder, number);
         let created = self.create_files(number, &path, sidecars);
         match created {
             Ok(file) => {
@@ -249,7 +249,7 @@ impl Log {
     fn create_files(&self, number: u32, path: &std::path::Path, sidecars: &mut Sidecars) -> Result<File, SpoolError> {
         let fail = |source| SpoolError::io("create", path, source);
         let file = self.disk.create(path).map_err(fail)?;
-        self.disk.write(&file, path, &Part::Segment.header(number, self.marker), 0).map_err(fail)?;
+        self.disk.write(&file, path, &SpoolFile::Segment.header(number, self.marker), 0).map_err(fail)?;
         sidecars.create(number)?;
         self.disk.sync_folder(&self.folder).map_err(fail)?;
         Ok(file)
@@ -287,7 +287,7 @@ impl Setback {
 }
 
 /// Every segment that an entry needs; true for its home.
-fn parts(entry: &Entry) -> impl Iterator<Item = (Span, bool)> {
+fn parts(entry: &IndexEntry) -> impl Iterator<Item = (Span, bool)> {
     let home = Span { segment: entry.home, bytes: entry.home_bytes };
     std::iter::once((home, true)).chain(entry.spans.iter().map(|span| (*span, false)))
 }

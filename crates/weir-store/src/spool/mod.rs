@@ -42,7 +42,7 @@ use tokio::sync::oneshot;
 pub use body::Body;
 pub use draft::Draft;
 pub use error::{Damage, Limit, SpoolError};
-pub use found::{Found, Marks};
+pub use found::{FoundMessage, Marks};
 pub use id::{MessageId, NotAnId};
 pub use index::Piece;
 pub use record::{BODY_MAX, ENVELOPE_MAX, MARK_MAX};
@@ -51,16 +51,16 @@ use crate::diary::Diary;
 use crate::folder::Lock;
 use disk::Disk;
 use id::IdSource;
-use index::{Entry, Index};
+use index::{Index, IndexEntry};
 use log::Log;
-use queue::{Queue, Request, Room};
+use queue::{Request, RequestQueue, Room};
 use reader::{Reader, Wait};
-use record::Kind;
+use record::RecordKind;
 use recovery::Recovery;
 use sidecar::Sidecars;
 use snapshot::SNAPSHOT_PREFIX;
 use space::Space;
-use writer::Writer;
+use writer::SpoolWriter;
 
 /// How a spool behaves. The defaults suit a mail server.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub struct Options {
     pub marks_every: Duration,
     /// A segment with less than this part still needed is emptied by compaction. Default 0.1, at most 0.5; 0 for never.
     pub compact_below: f64,
-    /// So many of the newest segments are not compacted. Default 2.
+    /// How many of the newest segments are not compacted. Default 2.
     pub spare_newest: u32,
     /// Test-only: a disk that fails on command.
     #[cfg(feature = "faults")]
@@ -124,7 +124,7 @@ impl Options {
 /// the folder is let go.
 #[derive(Clone, Debug)]
 pub struct Spool {
-    shared: Arc<Shared>,
+    shared: Arc<SpoolShared>,
     thread: Arc<WriterThread>,
     /// Every stage of a message's way has the spool, so its diary goes with it.
     diary: Diary,
@@ -133,7 +133,7 @@ pub struct Spool {
 impl Spool {
     /// Opens the spool in `folder` (made if it is not there) and says which messages are in it, oldest first. Blocks
     /// for as long as it takes to read all segments once.
-    pub fn open(folder: impl AsRef<Path>, options: Options) -> Result<(Spool, Vec<Found>), SpoolError> {
+    pub fn open(folder: impl AsRef<Path>, options: Options) -> Result<(Spool, Vec<FoundMessage>), SpoolError> {
         let options = options.bounded();
         let folder = folder.as_ref().to_owned();
         let lock = lock(&folder)?;
@@ -286,10 +286,10 @@ impl Stats {
 
 /// What handles, drafts, bodies and the writer have in common.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SpoolShared {
     folder: PathBuf,
     options: Options,
-    queue: Queue,
+    queue: RequestQueue,
     /// Marks and finishes asked for that are not in the page cache.
     unwritten: AtomicUsize,
     room: Room,
@@ -301,9 +301,9 @@ pub(crate) struct Shared {
     damage: Vec<Damage>,
 }
 
-impl Shared {
+impl SpoolShared {
     fn finish(&self, id: MessageId) -> Result<(), SpoolError> {
-        let entry: Entry = self.index().remove(id).ok_or(SpoolError::Unknown(id))?;
+        let entry: IndexEntry = self.index().remove(id).ok_or(SpoolError::Unknown(id))?;
         self.unwritten.fetch_add(1, Ordering::Relaxed);
         self.queue.push(Request::Finish(id, entry))
     }
@@ -325,12 +325,12 @@ impl Shared {
 /// The writer's thread: told to stop, and waited for, when the last handle goes.
 #[derive(Debug)]
 struct WriterThread {
-    shared: Arc<Shared>,
+    shared: Arc<SpoolShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl WriterThread {
-    fn start(shared: &Arc<Shared>, writer: Writer, lock: Lock) -> Result<WriterThread, SpoolError> {
+    fn start(shared: &Arc<SpoolShared>, writer: SpoolWriter, lock: Lock) -> Result<WriterThread, SpoolError> {
         let closer = CloseOnDrop(Arc::clone(shared));
         let run = move || {
             let _held = (closer, lock);
@@ -361,7 +361,7 @@ impl Drop for WriterThread {
 }
 
 /// However the writer ends, nobody may wait for it in vain.
-struct CloseOnDrop(Arc<Shared>);
+struct CloseOnDrop(Arc<SpoolShared>);
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
@@ -385,19 +385,19 @@ fn assemble(
     mut sidecars: Sidecars,
     (folder, disk): (PathBuf, Disk),
     options: Options,
-) -> (Arc<Shared>, Writer) {
+) -> (Arc<SpoolShared>, SpoolWriter) {
     let Recovery { marker, segments, next, index, damage, amends, .. } = recovery;
     let mut log = Log::new((folder.clone(), disk), marker, options.segment_bytes, (segments, next));
     index.entries().for_each(|entry| log.enter(entry));
     for (segment, kind, id) in &amends {
         sidecars.append(*segment, (*kind, *id), &[]);
     }
-    if amends.iter().any(|(_, kind, _)| *kind == Kind::Finish) {
+    if amends.iter().any(|(_, kind, _)| *kind == RecordKind::Finish) {
         log.entangle_all();
     }
     let marks_every = options.marks_every;
-    let shared = Arc::new(Shared {
-        queue: Queue::default(),
+    let shared = Arc::new(SpoolShared {
+        queue: RequestQueue::default(),
         unwritten: AtomicUsize::new(0),
         room: Room::new(options.queue_bytes),
         ids: IdSource::default(),
@@ -409,7 +409,7 @@ fn assemble(
         folder,
         options,
     });
-    let writer = Writer::new(Arc::clone(&shared), log, sidecars, marker, marks_every);
+    let writer = SpoolWriter::new(Arc::clone(&shared), log, sidecars, marker, marks_every);
     (shared, writer)
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::SpoolError;
 use super::id::MessageId;
-use super::index::Entry;
+use super::index::IndexEntry;
 use super::receipt::Receipt;
 
 /// How long marks wait for company, and how many of them are company enough: a kill loses at most these.
@@ -28,7 +28,7 @@ pub(super) enum Request {
     Abandon(MessageId),
     Mark(MessageId, Box<[u8]>),
     /// The message has left the index; this is where it stood.
-    Finish(MessageId, Entry),
+    Finish(MessageId, IndexEntry),
     Flush(oneshot::Sender<Result<(), SpoolError>>),
     /// Copies forward what is left in every segment with little left.
     Compact(oneshot::Sender<()>),
@@ -77,7 +77,7 @@ impl Request {
 
 /// Requests on their way to the writer's thread.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct RequestQueue {
     state: Mutex<State>,
     wake: Condvar,
 }
@@ -86,12 +86,12 @@ pub(super) struct Queue {
 struct State {
     requests: Vec<Request>,
     closed: bool,
-    writer: Writer,
+    writer: WriterState,
 }
 
 /// What the writer does, and so what wakes it. Awake → Asleep → (Gathering →) Awake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Writer {
+enum WriterState {
     #[default]
     Awake,
     /// It waits for anything.
@@ -107,7 +107,7 @@ impl State {
     }
 }
 
-impl Queue {
+impl RequestQueue {
     /// Adds a request, unless the writer has gone.
     pub(super) fn push(&self, request: Request) -> Result<(), SpoolError> {
         let mut state = self.state();
@@ -117,12 +117,12 @@ impl Queue {
         let can_wait = request.can_wait();
         state.requests.push(request);
         let wakes = match state.writer {
-            Writer::Awake => false,
-            Writer::Asleep => true,
-            Writer::Gathering => !can_wait || state.requests.len() >= COMPANY_MAX,
+            WriterState::Awake => false,
+            WriterState::Asleep => true,
+            WriterState::Gathering => !can_wait || state.requests.len() >= COMPANY_MAX,
         };
         if wakes {
-            state.writer = Writer::Awake;
+            state.writer = WriterState::Awake;
             self.wake.notify_one();
         }
         Ok(())
@@ -134,7 +134,7 @@ impl Queue {
         let mut state = self.state();
         while state.requests.is_empty() && !state.closed {
             let wait = until.map(|until| until.saturating_duration_since(Instant::now()));
-            state.writer = Writer::Asleep;
+            state.writer = WriterState::Asleep;
             state = match wait {
                 Some(wait) if wait.is_zero() => break,
                 Some(wait) => self.wake.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0,
@@ -142,12 +142,12 @@ impl Queue {
             };
         }
         if !state.requests.is_empty() && state.can_wait() {
-            state.writer = Writer::Gathering;
-            let gathering = |state: &mut State| state.writer == Writer::Gathering && !state.closed;
+            state.writer = WriterState::Gathering;
+            let gathering = |state: &mut State| state.writer == WriterState::Gathering && !state.closed;
             let waited = self.wake.wait_timeout_while(state, COMPANY_WAIT, gathering);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.writer = Writer::Awake;
+        state.writer = WriterState::Awake;
         std::mem::swap(&mut state.requests, into);
         !(state.closed && into.is_empty())
     }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn what_is_inside_is_served_after_closing() {
-        let queue = Queue::default();
+        let queue = RequestQueue::default();
         queue.push(Request::Abandon(MessageId::of(1))).unwrap();
         queue.close();
         assert!(queue.push(Request::Abandon(MessageId::of(2))).is_err());
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn marks_wait_for_company_and_nothing_else_does() {
-        let queue = Queue::default();
+        let queue = RequestQueue::default();
         let mut taken = Vec::new();
         std::thread::scope(|scope| {
             let push = |count: u128| (0..count).for_each(|n| queue.push(Request::Abandon(MessageId::of(n))).unwrap());
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_deadline_in_the_past_does_not_wait() {
         let mut taken = Vec::new();
-        assert!(Queue::default().take(&mut taken, Some(Instant::now())));
+        assert!(RequestQueue::default().take(&mut taken, Some(Instant::now())));
         assert!(taken.is_empty());
     }
 

@@ -14,10 +14,10 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::SpoolError;
 use super::id::MessageId;
-use super::record::{HEADER, Header, Kind, Place};
-use super::segment::Part;
+use super::record::{ChunkPlace, HEADER, RecordHeader, RecordKind};
+use super::segment::SpoolFile;
 
-/// So many segments stay open for reading.
+/// How many segments stay open for reading.
 const OPEN_MAX: usize = 16;
 
 /// Whether a read may wait for the disk.
@@ -32,9 +32,9 @@ pub(super) enum Wait {
 /// The record that a read expects.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    pub(super) kind: Kind,
+    pub(super) kind: RecordKind,
     pub(super) id: MessageId,
-    pub(super) place: Place,
+    pub(super) place: ChunkPlace,
 }
 
 /// The segments as a reader sees them.
@@ -62,7 +62,8 @@ impl Reader {
             }
             Err(source) => return Err(self.failed(wanted.place.segment, source)),
         }
-        let header = Header::decode(&head).ok_or_else(|| self.damaged(wanted.place, "a record's head is broken"))?;
+        let header =
+            RecordHeader::decode(&head).ok_or_else(|| self.damaged(wanted.place, "a record's head is broken"))?;
         let same = (header.kind, header.id, header.length) == (wanted.kind, wanted.id, wanted.place.length);
         if !same {
             return Err(self.damaged(wanted.place, "another record stands in this place"));
@@ -77,7 +78,7 @@ impl Reader {
     pub(super) fn length(&self, segment: u32, at: u32, wait: Wait) -> Result<Option<u32>, SpoolError> {
         let file = self.file(segment)?;
         let mut head = [0; HEADER];
-        let place = Place { segment, at, length: 0 };
+        let place = ChunkPlace { segment, at, length: 0 };
         match read(&file, (&mut head, &mut []), u64::from(at), wait) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
@@ -86,7 +87,7 @@ impl Reader {
             }
             Err(source) => return Err(self.failed(segment, source)),
         }
-        let header = Header::decode(&head).ok_or_else(|| self.damaged(place, "a record's head is broken"))?;
+        let header = RecordHeader::decode(&head).ok_or_else(|| self.damaged(place, "a record's head is broken"))?;
         Ok(Some(header.length))
     }
 
@@ -95,8 +96,12 @@ impl Reader {
         self.open().retain(|(number, _)| *number != segment);
     }
 
-    pub(super) fn damaged(&self, place: Place, what: &'static str) -> SpoolError {
-        SpoolError::Damaged { path: Part::Segment.path(&self.folder, place.segment), at: u64::from(place.at), what }
+    pub(super) fn damaged(&self, place: ChunkPlace, what: &'static str) -> SpoolError {
+        SpoolError::Damaged {
+            path: SpoolFile::Segment.path(&self.folder, place.segment),
+            at: u64::from(place.at),
+            what,
+        }
     }
 
     fn file(&self, segment: u32) -> Result<Arc<File>, SpoolError> {
@@ -106,7 +111,7 @@ impl Reader {
             open.extend(found);
             return open.back().map(|(_, file)| Arc::clone(file)).ok_or(SpoolError::Closed);
         }
-        let path = Part::Segment.path(&self.folder, segment);
+        let path = SpoolFile::Segment.path(&self.folder, segment);
         let file = Arc::new(File::open(&path).map_err(|source| SpoolError::io("open", &path, source))?);
         if open.len() == OPEN_MAX {
             open.pop_front();
@@ -116,7 +121,7 @@ impl Reader {
     }
 
     fn failed(&self, segment: u32, source: io::Error) -> SpoolError {
-        SpoolError::io("read", &Part::Segment.path(&self.folder, segment), source)
+        SpoolError::io("read", &SpoolFile::Segment.path(&self.folder, segment), source)
     }
 
     fn open(&self) -> MutexGuard<'_, VecDeque<(u32, Arc<File>)>> {

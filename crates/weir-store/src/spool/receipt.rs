@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::Shared;
+use super::SpoolShared;
 use super::id::MessageId;
 
 /// A committed message on its way to the caller. Dropped on the way (the caller gave up waiting), it
 /// finishes the message: who was not told must not be delivered for.
 #[derive(Debug)]
 pub(super) struct Receipt {
-    shared: Option<Arc<Shared>>,
+    shared: Option<Arc<SpoolShared>>,
     id: MessageId,
 }
 
 impl Receipt {
-    pub(super) fn new(shared: &Arc<Shared>, id: MessageId) -> Receipt {
+    pub(super) fn new(shared: &Arc<SpoolShared>, id: MessageId) -> Receipt {
         Receipt { shared: Some(Arc::clone(shared)), id }
     }
 

@@ -28,7 +28,7 @@ pub(super) type Marker = [u8; 8];
 
 /// What a record says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum RecordKind {
     /// Up to 64 KiB of a draft's body.
     Chunk = 1,
     /// The draft is a message now: its envelope, size, checksum and the places of its chunks.
@@ -43,33 +43,33 @@ pub(super) enum Kind {
     Void = 6,
 }
 
-impl Kind {
-    fn of(number: u8) -> Option<Kind> {
-        use Kind::*;
+impl RecordKind {
+    fn of(number: u8) -> Option<RecordKind> {
+        use RecordKind::*;
         [Chunk, Commit, Mark, Finish, Reset, Void].into_iter().find(|kind| *kind as u8 == number)
     }
 
     fn payload_max(self) -> usize {
         match self {
-            Kind::Chunk => CHUNK_MAX,
-            Kind::Commit => PAYLOAD_MAX,
-            Kind::Mark => MARK_MAX,
-            Kind::Finish | Kind::Reset | Kind::Void => 0,
+            RecordKind::Chunk => CHUNK_MAX,
+            RecordKind::Commit => PAYLOAD_MAX,
+            RecordKind::Mark => MARK_MAX,
+            RecordKind::Finish | RecordKind::Reset | RecordKind::Void => 0,
         }
     }
 }
 
 /// The head of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Header {
+pub(super) struct RecordHeader {
     pub(super) marker: Marker,
     pub(super) id: MessageId,
-    pub(super) kind: Kind,
+    pub(super) kind: RecordKind,
     pub(super) length: u32,
     pub(super) payload_crc: u32,
 }
 
-impl Header {
+impl RecordHeader {
     /// The bytes of the whole record.
     pub(super) fn record_length(&self) -> u64 {
         HEADER as u64 + u64::from(self.length)
@@ -88,12 +88,12 @@ impl Header {
     }
 
     /// The header in `bytes`, if it is one and unharmed.
-    pub(super) fn decode(bytes: &[u8; HEADER]) -> Option<Header> {
+    pub(super) fn decode(bytes: &[u8; HEADER]) -> Option<RecordHeader> {
         if crc32fast::hash(&bytes[..36]) != u32_at(bytes, 36)? {
             return None;
         }
-        let kind = Kind::of(bytes[24])?;
-        let header = Header {
+        let kind = RecordKind::of(bytes[24])?;
+        let header = RecordHeader {
             marker: *bytes.first_chunk()?,
             id: MessageId::from_bytes(*bytes[8..].first_chunk()?),
             kind,
@@ -105,15 +105,15 @@ impl Header {
 }
 
 /// Appends a record; `payload_crc` was computed by whoever made the payload.
-pub(super) fn append(out: &mut Vec<u8>, marker: Marker, of: (Kind, MessageId), payload: &[u8], payload_crc: u32) {
-    let header = Header { marker, id: of.1, kind: of.0, length: payload.len() as u32, payload_crc };
+pub(super) fn append(out: &mut Vec<u8>, marker: Marker, of: (RecordKind, MessageId), payload: &[u8], payload_crc: u32) {
+    let header = RecordHeader { marker, id: of.1, kind: of.0, length: payload.len() as u32, payload_crc };
     out.extend_from_slice(&header.encode());
     out.extend_from_slice(payload);
 }
 
 /// Where a chunk stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct ChunkPlace {
     pub(super) segment: u32,
     /// Of its record's first byte.
     pub(super) at: u32,
@@ -121,7 +121,7 @@ pub(super) struct Place {
     pub(super) length: u32,
 }
 
-impl Place {
+impl ChunkPlace {
     pub(super) fn record_length(&self) -> u64 {
         HEADER as u64 + u64::from(self.length)
     }
@@ -132,7 +132,7 @@ impl Place {
 pub(super) struct Commit<'a> {
     pub(super) size: u64,
     pub(super) body_crc: u32,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<ChunkPlace>,
     pub(super) envelope: &'a [u8],
 }
 
@@ -153,8 +153,9 @@ impl<'a> Commit<'a> {
         let (head, rest) = bytes.split_at_checked(COMMIT_HEAD)?;
         let count = u32_at(head, 12)? as usize;
         let (places, envelope) = rest.split_at_checked(count.checked_mul(PLACE)?)?;
-        let place =
-            |bytes: &[u8]| Some(Place { segment: u32_at(bytes, 0)?, at: u32_at(bytes, 4)?, length: u32_at(bytes, 8)? });
+        let place = |bytes: &[u8]| {
+            Some(ChunkPlace { segment: u32_at(bytes, 0)?, at: u32_at(bytes, 4)?, length: u32_at(bytes, 8)? })
+        };
         Some(Commit {
             size: Some(u64::from_le_bytes(*head.first_chunk()?)).filter(|size| *size <= BODY_MAX)?,
             body_crc: u32_at(head, 8)?,
@@ -184,20 +185,26 @@ mod tests {
 
     #[test]
     fn a_header_survives_the_trip_and_no_flipped_bit_does() {
-        let header =
-            Header { marker: [7; 8], id: MessageId::of(1 << 77), kind: Kind::Mark, length: 300, payload_crc: 9 };
+        let header = RecordHeader {
+            marker: [7; 8],
+            id: MessageId::of(1 << 77),
+            kind: RecordKind::Mark,
+            length: 300,
+            payload_crc: 9,
+        };
         let bytes = header.encode();
-        assert_eq!(Header::decode(&bytes), Some(header));
+        assert_eq!(RecordHeader::decode(&bytes), Some(header));
         for bit in 0..HEADER * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::decode(&flipped), None, "bit {bit}");
+            assert_eq!(RecordHeader::decode(&flipped), None, "bit {bit}");
         }
     }
 
     #[test]
     fn a_commit_survives_the_trip_and_a_cut_one_is_refused() {
-        let places = vec![Place { segment: 3, at: 32, length: 65_536 }, Place { segment: 4, at: 32, length: 7 }];
+        let places =
+            vec![ChunkPlace { segment: 3, at: 32, length: 65_536 }, ChunkPlace { segment: 4, at: 32, length: 7 }];
         let commit = Commit { size: 65_543, body_crc: 5, places, envelope: b"from to" };
         let mut bytes = Vec::new();
         commit.encode(&mut bytes);
@@ -214,7 +221,13 @@ mod tests {
 
     #[test]
     fn an_absurd_length_is_no_header() {
-        let long = Header { marker: [7; 8], id: MessageId::of(1), kind: Kind::Chunk, length: 65_537, payload_crc: 0 };
-        assert_eq!(Header::decode(&long.encode()), None);
+        let long = RecordHeader {
+            marker: [7; 8],
+            id: MessageId::of(1),
+            kind: RecordKind::Chunk,
+            length: 65_537,
+            payload_crc: 0,
+        };
+        assert_eq!(RecordHeader::decode(&long.encode()), None);
     }
 }

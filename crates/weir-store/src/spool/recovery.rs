@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 use super::disk::Disk;
 use super::error::Damage;
-use super::found::{Found, Marks};
+use super::found::{FoundMessage, Marks};
 use super::id::{MessageId, random_u64};
-use super::index::{Entry, Index, Span};
+use super::index::{Index, IndexEntry, Span};
 use super::log::Segment;
-use super::record::{Commit, Header, Kind, Marker, Place};
+use super::record::{ChunkPlace, Commit, Marker, RecordHeader, RecordKind};
 use super::scan::{Ending, Sight, scan};
-use super::segment::{FILE_HEADER, Part};
+use super::segment::{FILE_HEADER, SpoolFile};
 use super::{SNAPSHOT_PREFIX, SpoolError};
 
 /// At most so many places of damage are remembered.
@@ -30,18 +30,18 @@ pub(super) struct Recovery {
     pub(super) marker: Marker,
     pub(super) segments: BTreeMap<u32, Segment>,
     pub(super) index: Index,
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<FoundMessage>,
     pub(super) damage: Vec<Damage>,
     /// How often there was damage, also beyond what is remembered.
     harms: u64,
     /// The number of the next segment.
     pub(super) next: u32,
     /// Records that sidecars need: a message stood in two places, and one of them counts.
-    pub(super) amends: Vec<(u32, Kind, MessageId)>,
+    pub(super) amends: Vec<(u32, RecordKind, MessageId)>,
     folder: PathBuf,
     disk: Disk,
     /// Chunks of drafts that have no commit so far.
-    chunks: HashMap<MessageId, Vec<Place>>,
+    chunks: HashMap<MessageId, Vec<ChunkPlace>>,
 }
 
 /// What a sidecar says of one message.
@@ -78,11 +78,11 @@ pub(super) fn recover(folder: &Path, disk: &Disk, index: Index) -> Result<Recove
 
 impl Recovery {
     fn segment(&mut self, number: u32) -> Result<(), SpoolError> {
-        let path = Part::Segment.path(&self.folder, number);
+        let path = SpoolFile::Segment.path(&self.folder, number);
         let fail = |source| SpoolError::io("recover", &path, source);
         let harmed_before = self.harms;
         let file = self.disk.open(&path).map_err(fail)?;
-        if file_marker(&file, Part::Segment).is_some_and(|marker| marker != self.marker) {
+        if file_marker(&file, SpoolFile::Segment).is_some_and(|marker| marker != self.marker) {
             self.harm(&path, (0, 0), "this segment belongs to another spool; it is not read");
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl Recovery {
         let (none, mut commits) = (HashMap::new(), 0);
         let ending = scan(&file, self.marker, &mut |sight| match sight {
             Sight::Record { at, header, payload } => {
-                commits += u32::from(header.kind == Kind::Commit);
+                commits += u32::from(header.kind == RecordKind::Commit);
                 self.record((number, at), &header, payload, progress.as_ref().unwrap_or(&none));
             }
             Sight::Damage { at, length } => {
@@ -103,13 +103,13 @@ impl Recovery {
         })
         .map_err(fail)?;
         if progress.is_none() && commits > 0 {
-            let marks = Part::Sidecar.path(&self.folder, number);
+            let marks = SpoolFile::Sidecar.path(&self.folder, number);
             self.harm(&marks, (0, 0), "the marks are missing: messages of this segment may be sent again");
         }
         self.close(&path, &file, ending).map_err(fail)?;
         let damaged = self.harms > harmed_before;
         if damaged {
-            self.keep_aside(&path, number, Part::Segment);
+            self.keep_aside(&path, number, SpoolFile::Segment);
         }
         self.segments.insert(number, Segment { length: ending.valid, damaged, ..Segment::default() });
         Ok(())
@@ -117,7 +117,7 @@ impl Recovery {
 
     /// Reads a sidecar and makes it fit for appending; nothing if there is none.
     fn sidecar(&mut self, number: u32) -> Result<Option<HashMap<MessageId, Progress>>, SpoolError> {
-        let path = Part::Sidecar.path(&self.folder, number);
+        let path = SpoolFile::Sidecar.path(&self.folder, number);
         let fail = |source| SpoolError::io("recover", &path, source);
         let there = path.exists();
         let file = if there { self.disk.open(&path) } else { self.disk.create(&path) }.map_err(fail)?;
@@ -128,7 +128,7 @@ impl Recovery {
         let (progress, ending) =
             read_progress(&file, self.marker, &mut |at, length| damage.push((at, length))).map_err(fail)?;
         if !damage.is_empty() {
-            self.keep_aside(&path, number, Part::Sidecar);
+            self.keep_aside(&path, number, SpoolFile::Sidecar);
         }
         for place in damage {
             self.harm(&path, place, "marks are lost: what they said may be done again");
@@ -140,37 +140,37 @@ impl Recovery {
     fn record(
         &mut self,
         (segment, at): (u32, u64),
-        header: &Header,
+        header: &RecordHeader,
         payload: &[u8],
         progress: &HashMap<MessageId, Progress>,
     ) {
         let Ok(at) = u32::try_from(at) else { return };
         match header.kind {
-            Kind::Chunk => {
-                let place = Place { segment, at, length: header.length };
+            RecordKind::Chunk => {
+                let place = ChunkPlace { segment, at, length: header.length };
                 self.chunks.entry(header.id).or_default().push(place);
             }
-            Kind::Commit => {
+            RecordKind::Commit => {
                 let chunks = self.chunks.remove(&header.id).unwrap_or_default();
-                let place = Place { segment, at, length: header.length };
+                let place = ChunkPlace { segment, at, length: header.length };
                 match Commit::decode(payload) {
                     Some(commit) => self.commit(header.id, (place, &commit), &chunks, progress.get(&header.id)),
                     None => {
-                        let path = Part::Segment.path(&self.folder, segment);
+                        let path = SpoolFile::Segment.path(&self.folder, segment);
                         let stretch = (u64::from(at), header.record_length());
                         self.harm(&path, stretch, "a commit that cannot be understood; its message is lost");
                     }
                 }
             }
-            Kind::Mark | Kind::Finish | Kind::Reset | Kind::Void => {}
+            RecordKind::Mark | RecordKind::Finish | RecordKind::Reset | RecordKind::Void => {}
         }
     }
 
     fn commit(
         &mut self,
         id: MessageId,
-        (at, commit): (Place, &Commit<'_>),
-        chunks: &[Place],
+        (at, commit): (ChunkPlace, &Commit<'_>),
+        chunks: &[ChunkPlace],
         progress: Option<&Progress>,
     ) {
         if progress.is_some_and(|progress| progress.void) {
@@ -182,10 +182,10 @@ impl Recovery {
         let intact = total == commit.size && commit.places.iter().all(|place| seen.any(|chunk| chunk == place));
         let elsewhere = former.filter(|former| *former != at.segment);
         if !intact && former.is_some() {
-            self.amends.extend(elsewhere.map(|_| (at.segment, Kind::Void, id)));
+            self.amends.extend(elsewhere.map(|_| (at.segment, RecordKind::Void, id)));
             return;
         }
-        self.amends.extend(elsewhere.map(|former| (former, Kind::Finish, id)));
+        self.amends.extend(elsewhere.map(|former| (former, RecordKind::Finish, id)));
         if former == Some(at.segment) {
             self.found.retain(|found| found.id != id);
         }
@@ -198,7 +198,7 @@ impl Recovery {
         self.index.insert(id, entry(at, commit));
         let marks = progress.map(|progress| progress.marks.clone()).unwrap_or_default();
         let envelope = commit.envelope.into();
-        self.found.push(Found { id, envelope, size: commit.size, marks, intact, home: at.segment });
+        self.found.push(FoundMessage { id, envelope, size: commit.size, marks, intact, home: at.segment });
     }
 
     /// Cuts a torn tail off, and makes sure that what was found is durable.
@@ -214,9 +214,9 @@ impl Recovery {
     /// A sidecar grows again: what follows its last record must go, and its header must stand.
     fn make_fit(&self, path: &Path, file: &File, (number, ending): (u32, Ending)) -> io::Result<()> {
         let length = file.metadata()?.len();
-        if file_marker(file, Part::Sidecar) != Some(self.marker) || length != ending.valid {
+        if file_marker(file, SpoolFile::Sidecar) != Some(self.marker) || length != ending.valid {
             self.disk.cut(file, path, ending.valid)?;
-            self.disk.write(file, path, &Part::Sidecar.header(number, self.marker), 0)?;
+            self.disk.write(file, path, &SpoolFile::Sidecar.header(number, self.marker), 0)?;
         }
         self.disk.sync(file, path)
     }
@@ -231,7 +231,7 @@ impl Recovery {
     }
 
     /// Keeps a damaged file for the operator, whatever becomes of the original.
-    fn keep_aside(&self, path: &Path, number: u32, part: Part) {
+    fn keep_aside(&self, path: &Path, number: u32, part: SpoolFile) {
         let broken = self.folder.join("broken");
         let keep = || {
             fs::create_dir_all(&broken)?;
@@ -239,8 +239,8 @@ impl Recovery {
             match part {
                 _ if kept.exists() => Ok(()),
                 // A sealed segment does not change any more; a sidecar does.
-                Part::Segment => fs::hard_link(path, &kept).or_else(|_| fs::copy(path, &kept).map(|_| ())),
-                Part::Sidecar => fs::copy(path, &kept).map(|_| ()),
+                SpoolFile::Segment => fs::hard_link(path, &kept).or_else(|_| fs::copy(path, &kept).map(|_| ())),
+                SpoolFile::Sidecar => fs::copy(path, &kept).map(|_| ()),
             }
         };
         if let Err(error) = keep() {
@@ -271,11 +271,11 @@ pub(super) fn read_progress(
         Sight::Record { header, payload, .. } => {
             let progress = all.entry(header.id).or_default();
             match header.kind {
-                Kind::Mark => progress.marks.push(payload),
-                Kind::Finish => *progress = Progress { finished: true, ..Progress::default() },
-                Kind::Void => *progress = Progress { void: true, ..Progress::default() },
-                Kind::Reset => *progress = Progress::default(),
-                Kind::Chunk | Kind::Commit => {}
+                RecordKind::Mark => progress.marks.push(payload),
+                RecordKind::Finish => *progress = Progress { finished: true, ..Progress::default() },
+                RecordKind::Void => *progress = Progress { void: true, ..Progress::default() },
+                RecordKind::Reset => *progress = Progress::default(),
+                RecordKind::Chunk | RecordKind::Commit => {}
             }
         }
     })?;
@@ -283,8 +283,8 @@ pub(super) fn read_progress(
 }
 
 /// The place of a message in the index.
-pub(super) fn entry(at: Place, commit: &Commit<'_>) -> Entry {
-    let mut entry = Entry::new(at.segment, at.at, commit.size);
+pub(super) fn entry(at: ChunkPlace, commit: &Commit<'_>) -> IndexEntry {
+    let mut entry = IndexEntry::new(at.segment, at.at, commit.size);
     let mut home_bytes = at.record_length();
     let mut spans: Vec<Span> = Vec::new();
     for place in &commit.places {
@@ -315,19 +315,19 @@ fn tidy(folder: &Path, disk: &Disk) -> io::Result<Vec<u32>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        match name.to_str().and_then(Part::of_name) {
-            Some((Part::Segment, number)) if is_blank(&entry.path())? => {
-                disk.remove(&Part::Segment.path(folder, number))?;
+        match name.to_str().and_then(SpoolFile::of_name) {
+            Some((SpoolFile::Segment, number)) if is_blank(&entry.path())? => {
+                disk.remove(&SpoolFile::Segment.path(folder, number))?;
             }
-            Some((Part::Segment, number)) => segments.push(number),
-            Some((Part::Sidecar, number)) => sidecars.push(number),
+            Some((SpoolFile::Segment, number)) => segments.push(number),
+            Some((SpoolFile::Sidecar, number)) => sidecars.push(number),
             None if name.to_string_lossy().starts_with(SNAPSHOT_PREFIX) => fs::remove_dir_all(entry.path())?,
             None => {}
         }
     }
     for number in sidecars {
         if !segments.contains(&number) {
-            disk.remove(&Part::Sidecar.path(folder, number))?;
+            disk.remove(&SpoolFile::Sidecar.path(folder, number))?;
         }
     }
     segments.sort_unstable();
@@ -342,24 +342,24 @@ fn is_blank(path: &Path) -> io::Result<bool> {
 /// The marker of this spool: from its file, or from any other file that still has it, or a new one.
 fn marker(folder: &Path, segments: &[u32]) -> io::Result<Marker> {
     let path = folder.join("marker");
-    if let Some(marker) = File::open(&path).ok().and_then(|file| file_marker(&file, Part::Segment)) {
+    if let Some(marker) = File::open(&path).ok().and_then(|file| file_marker(&file, SpoolFile::Segment)) {
         return Ok(marker);
     }
     let mut known = segments.iter().flat_map(|number| {
-        [Part::Segment, Part::Sidecar]
+        [SpoolFile::Segment, SpoolFile::Sidecar]
             .into_iter()
             .filter_map(|part| file_marker(&File::open(part.path(folder, *number)).ok()?, part))
     });
     let marker = known.next().unwrap_or_else(|| random_u64().to_le_bytes());
     let unfinished = folder.join("marker.new");
-    fs::write(&unfinished, Part::Segment.header(0, marker))?;
+    fs::write(&unfinished, SpoolFile::Segment.header(0, marker))?;
     File::open(&unfinished)?.sync_all()?;
     fs::rename(&unfinished, &path)?;
     crate::folder::sync_folder(folder)?;
     Ok(marker)
 }
 
-fn file_marker(file: &File, part: Part) -> Option<Marker> {
+fn file_marker(file: &File, part: SpoolFile) -> Option<Marker> {
     let mut bytes = [0; FILE_HEADER as usize];
     file.read_exact_at(&mut bytes, 0).ok()?;
     part.marker(&bytes)

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::record::{HEADER, Header, Marker};
+use super::record::{HEADER, Marker, RecordHeader};
 use super::segment::FILE_HEADER;
 
 const WINDOW: usize = 256 * 1024;
@@ -22,7 +22,7 @@ pub(super) enum Sight<'a> {
         /// Its first byte.
         at: u64,
         /// Its head.
-        header: Header,
+        header: RecordHeader,
         /// What it holds.
         payload: &'a [u8],
     },
@@ -105,15 +105,15 @@ impl Window<'_> {
     }
 
     /// The header at `at`: `None` at the end of the file, `Some(None)` if there is none.
-    fn header(&mut self, at: u64, marker: Marker) -> Option<Option<Header>> {
+    fn header(&mut self, at: u64, marker: Marker) -> Option<Option<RecordHeader>> {
         if at.checked_add(HEADER as u64).is_none_or(|end| end > self.length) {
             return None;
         }
-        let header = self.view(at, HEADER).first_chunk().and_then(Header::decode);
+        let header = self.view(at, HEADER).first_chunk().and_then(RecordHeader::decode);
         Some(header.filter(|header| header.marker == marker))
     }
 
-    fn record(&mut self, at: u64, header: &Header) -> Option<(Header, &[u8])> {
+    fn record(&mut self, at: u64, header: &RecordHeader) -> Option<(RecordHeader, &[u8])> {
         if at + header.record_length() > self.length {
             return None;
         }
@@ -168,17 +168,17 @@ fn find(bytes: &[u8], marker: &Marker) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::super::id::MessageId;
-    use super::super::record::{Kind, append};
-    use super::super::segment::Part;
+    use super::super::record::{RecordKind, append};
+    use super::super::segment::SpoolFile;
     use super::*;
     use std::io::Write;
 
     const MARKER: Marker = *b"\x91weirxyz";
 
     fn file_with(records: &[&[u8]], tail: &[u8]) -> (File, Vec<u8>) {
-        let mut bytes = Part::Segment.header(1, MARKER).to_vec();
+        let mut bytes = SpoolFile::Segment.header(1, MARKER).to_vec();
         for (number, payload) in records.iter().enumerate() {
-            let of = (Kind::Chunk, MessageId::of(number as u128));
+            let of = (RecordKind::Chunk, MessageId::of(number as u128));
             append(&mut bytes, MARKER, of, payload, crc32fast::hash(payload));
         }
         bytes.extend_from_slice(tail);
@@ -231,7 +231,13 @@ mod tests {
     #[test]
     fn a_record_inside_a_mail_is_not_believed() {
         let mut forged = Vec::new();
-        append(&mut forged, *b"guessed!", (Kind::Commit, MessageId::of(66)), b"forged", crc32fast::hash(b"forged"));
+        append(
+            &mut forged,
+            *b"guessed!",
+            (RecordKind::Commit, MessageId::of(66)),
+            b"forged",
+            crc32fast::hash(b"forged"),
+        );
         let (_, mut bytes) = file_with(&[&forged, b"two"], b"");
         bytes[33] ^= 1;
         assert_eq!(sights(&file_of(&bytes)).0, [1]);

@@ -13,14 +13,14 @@ const MAGIC: &[u8; 8] = b"WEIRSPL1";
 
 /// What a file of the spool holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Part {
+pub(super) enum SpoolFile {
     /// Chunks and commits.
     Segment = 1,
     /// Marks of the messages committed in the segment of the same number.
     Sidecar = 2,
 }
 
-impl Part {
+impl SpoolFile {
     /// Where the file of this number stands.
     pub(super) fn path(self, folder: &Path, number: u32) -> PathBuf {
         folder.join(format!("{number:08}.{}", self.ending()))
@@ -28,15 +28,15 @@ impl Part {
 
     pub(super) fn ending(self) -> &'static str {
         match self {
-            Part::Segment => "seg",
-            Part::Sidecar => "marks",
+            SpoolFile::Segment => "seg",
+            SpoolFile::Sidecar => "marks",
         }
     }
 
     /// What a file name stands for, if it is one of ours.
-    pub(super) fn of_name(name: &str) -> Option<(Part, u32)> {
+    pub(super) fn of_name(name: &str) -> Option<(SpoolFile, u32)> {
         let (number, ending) = name.split_once('.')?;
-        let part = [Part::Segment, Part::Sidecar].into_iter().find(|part| part.ending() == ending)?;
+        let part = [SpoolFile::Segment, SpoolFile::Sidecar].into_iter().find(|part| part.ending() == ending)?;
         let digits = number.len() >= 8 && number.bytes().all(|digit| digit.is_ascii_digit());
         Some((part, number.parse().ok().filter(|_| digits)?))
     }
@@ -68,28 +68,28 @@ mod tests {
     #[test]
     fn names_and_back() {
         for (name, is) in [
-            ("00000007.seg", Some((Part::Segment, 7))),
-            ("4294967295.marks", Some((Part::Sidecar, u32::MAX))),
+            ("00000007.seg", Some((SpoolFile::Segment, 7))),
+            ("4294967295.marks", Some((SpoolFile::Sidecar, u32::MAX))),
             ("4294967296.seg", None),
             ("7.seg", None),
             ("+0000007.seg", None),
             ("00000007.seg.old", None),
             ("marker", None),
         ] {
-            assert_eq!(Part::of_name(name), is, "{name}");
+            assert_eq!(SpoolFile::of_name(name), is, "{name}");
         }
-        assert_eq!(Part::Sidecar.path(Path::new("d"), 7), Path::new("d/00000007.marks"));
+        assert_eq!(SpoolFile::Sidecar.path(Path::new("d"), 7), Path::new("d/00000007.marks"));
     }
 
     #[test]
     fn the_marker_is_read_back_and_no_flipped_bit_passes() {
-        let bytes = Part::Segment.header(9, *b"01234567");
-        assert_eq!(Part::Segment.marker(&bytes), Some(*b"01234567"));
-        assert_eq!(Part::Sidecar.marker(&bytes), None);
+        let bytes = SpoolFile::Segment.header(9, *b"01234567");
+        assert_eq!(SpoolFile::Segment.marker(&bytes), Some(*b"01234567"));
+        assert_eq!(SpoolFile::Sidecar.marker(&bytes), None);
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes;
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Part::Segment.marker(&flipped), None, "bit {bit}");
+            assert_eq!(SpoolFile::Segment.marker(&flipped), None, "bit {bit}");
         }
     }
 }

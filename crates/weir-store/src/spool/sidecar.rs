@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use super::SpoolError;
 use super::disk::Disk;
 use super::id::MessageId;
-use super::record::{Kind, Marker, append};
-use super::segment::{FILE_HEADER, Part};
+use super::record::{Marker, RecordKind, append};
+use super::segment::{FILE_HEADER, SpoolFile};
 
 /// What the marks of one message take: decided, some tries, finished. Those of a stage on its way (authenticity, the scan)
 /// are longer and rest on the floor of free space.
@@ -75,7 +75,7 @@ impl Sidecars {
     }
 
     /// Adds a record; [`Sidecars::write`] brings it to the file.
-    pub(super) fn append(&mut self, segment: u32, of: (Kind, MessageId), payload: &[u8]) {
+    pub(super) fn append(&mut self, segment: u32, of: (RecordKind, MessageId), payload: &[u8]) {
         let closed = || Sidecar::new(&self.folder, segment, self.marker);
         let sidecar = self.open.entry(segment).or_insert_with(closed);
         append(&mut sidecar.tail, self.marker, of, payload, crc32fast::hash(payload));
@@ -120,13 +120,13 @@ impl Sidecars {
     /// Forgets a sidecar whose segment is gone, and removes its file.
     pub(super) fn remove(&mut self, segment: u32) -> io::Result<()> {
         self.open.remove(&segment);
-        self.disk.remove(&Part::Sidecar.path(&self.folder, segment))
+        self.disk.remove(&SpoolFile::Sidecar.path(&self.folder, segment))
     }
 }
 
 impl Sidecar {
     fn new(folder: &Path, segment: u32, marker: Marker) -> Sidecar {
-        let (path, header) = (Part::Sidecar.path(folder, segment), Part::Sidecar.header(segment, marker));
+        let (path, header) = (SpoolFile::Sidecar.path(folder, segment), SpoolFile::Sidecar.header(segment, marker));
         Sidecar { path, header, file: None, synced: 0, tail: Vec::new(), written: 0, expected: 0, reserved: 0 }
     }
 

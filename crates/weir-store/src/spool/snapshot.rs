@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use super::SpoolError;
 use super::id::random_u64;
-use super::segment::Part;
-use super::writer::Writer;
+use super::segment::SpoolFile;
+use super::writer::SpoolWriter;
 
 /// Folders inside the spool that hold a snapshot on its way.
 pub(super) const SNAPSHOT_PREFIX: &str = ".snapshot-";
 
-impl Writer {
+impl SpoolWriter {
     /// Links everything that is acknowledged into a new folder inside the spool.
     pub(super) fn link_snapshot(&mut self) -> Result<PathBuf, SpoolError> {
         self.log.seal().map_err(|setback| self.retreat(setback))?;
@@ -36,8 +36,8 @@ fn link_all(folder: &Path, staging: &Path, numbers: &[u32]) -> io::Result<()> {
     fs::create_dir(staging)?;
     fs::copy(folder.join("marker"), staging.join("marker"))?;
     for number in numbers {
-        link_or_copy(&Part::Segment.path(folder, *number), &Part::Segment.path(staging, *number))?;
-        fs::copy(Part::Sidecar.path(folder, *number), Part::Sidecar.path(staging, *number))?;
+        link_or_copy(&SpoolFile::Segment.path(folder, *number), &SpoolFile::Segment.path(staging, *number))?;
+        fs::copy(SpoolFile::Sidecar.path(folder, *number), SpoolFile::Sidecar.path(staging, *number))?;
     }
     Ok(())
 }

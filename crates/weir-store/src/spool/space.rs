@@ -15,11 +15,11 @@ const ASK_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Space {
     folder: PathBuf,
     floor: u64,
-    last: Mutex<Option<Seen>>,
+    last: Mutex<Option<FreeSpace>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct FreeSpace {
     when: Instant,
     /// What was free then, less what the spool has written since.
     free: u64,
@@ -39,7 +39,7 @@ impl Space {
         let known = last.filter(|seen| seen.free > self.floor && seen.when.elapsed() < ASK_EVERY);
         let free = known.map_or_else(|| self.ask(), |seen| Some(seen.free));
         if known.is_none() {
-            *last = free.map(|free| Seen { when: Instant::now(), free });
+            *last = free.map(|free| FreeSpace { when: Instant::now(), free });
         }
         // A system that cannot say how much is free says so at the write.
         free.is_some_and(|free| free <= self.floor)

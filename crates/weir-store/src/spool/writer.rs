@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::id::MessageId;
-use super::index::Entry;
+use super::index::IndexEntry;
 use super::log::{Compaction, Log, Setback};
 use super::queue::{Chunk, Committal, Request};
 use super::receipt::Receipt;
-use super::record::{Commit, Kind, Marker, Place, append};
+use super::record::{ChunkPlace, Commit, Marker, RecordKind, append};
 use super::recovery;
 use super::sidecar::Sidecars;
-use super::{Shared, SpoolError, Stats};
+use super::{SpoolError, SpoolShared, Stats};
 
 /// What failed between batches is tried again after this.
 const RETRY: Duration = Duration::from_secs(1);
@@ -28,8 +28,8 @@ const BUFFER_KEPT: usize = 1 << 20;
 
 /// The state of the writer's thread.
 #[derive(Debug)]
-pub(super) struct Writer {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct SpoolWriter {
+    pub(super) shared: Arc<SpoolShared>,
     pub(super) log: Log,
     pub(super) sidecars: Sidecars,
     pub(super) marker: Marker,
@@ -55,7 +55,7 @@ pub(super) struct Writer {
 /// A draft whose chunks are in the log. Open → committed, abandoned, or failed (and then waits for either).
 #[derive(Debug)]
 enum OpenDraft {
-    Open(Vec<Place>),
+    Open(Vec<ChunkPlace>),
     Failed(SpoolError),
 }
 
@@ -63,22 +63,22 @@ enum OpenDraft {
 #[derive(Debug)]
 struct Pending {
     id: MessageId,
-    entry: Entry,
+    entry: IndexEntry,
     /// The body, if it is small enough to be kept.
     body: Option<Vec<u8>>,
     reply: oneshot::Sender<Result<Receipt, SpoolError>>,
 }
 
-impl Writer {
+impl SpoolWriter {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SpoolShared>,
         log: Log,
         sidecars: Sidecars,
         marker: Marker,
         marks_every: Duration,
-    ) -> Writer {
+    ) -> SpoolWriter {
         let now = Instant::now();
-        Writer {
+        SpoolWriter {
             shared,
             log,
             sidecars,
@@ -167,7 +167,7 @@ impl Writer {
     }
 
     fn chunk(&mut self, id: MessageId, chunk: &Chunk) {
-        let place = match self.stage(Kind::Chunk, id, &chunk.bytes, chunk.crc) {
+        let place = match self.stage(RecordKind::Chunk, id, &chunk.bytes, chunk.crc) {
             Ok(place) => place,
             Err(error) => return self.fail_draft(id, error),
         };
@@ -187,7 +187,7 @@ impl Writer {
         let Committal { id, last, size, body_crc, envelope, reply } = committal;
         let staged = self.close_draft(id).and_then(|mut places| {
             if !last.bytes.is_empty() {
-                places.push(self.stage(Kind::Chunk, id, &last.bytes, last.crc)?);
+                places.push(self.stage(RecordKind::Chunk, id, &last.bytes, last.crc)?);
             }
             let arrived: u64 = places.iter().map(|place| u64::from(place.length)).sum();
             if arrived != size {
@@ -216,13 +216,13 @@ impl Writer {
         self.unwritten += 1;
         // A message that was finished meanwhile needs no marks.
         let Some(home) = self.shared.index().home(id) else { return };
-        self.sidecars.append(home, (Kind::Mark, id), mark);
+        self.sidecars.append(home, (RecordKind::Mark, id), mark);
         self.marks_at.get_or_insert_with(|| Instant::now() + self.marks_every);
     }
 
-    fn finish(&mut self, id: MessageId, entry: &Entry) {
+    fn finish(&mut self, id: MessageId, entry: &IndexEntry) {
         self.unwritten += 1;
-        self.sidecars.append(entry.home, (Kind::Finish, id), &[]);
+        self.sidecars.append(entry.home, (RecordKind::Finish, id), &[]);
         self.log.leave(entry);
         let now = Instant::now();
         self.marks_at.get_or_insert(now + self.marks_every);
@@ -231,17 +231,23 @@ impl Writer {
     }
 
     /// Adds a record to the batch and says where it will stand.
-    pub(super) fn stage(&mut self, kind: Kind, id: MessageId, payload: &[u8], crc: u32) -> Result<Place, SpoolError> {
+    pub(super) fn stage(
+        &mut self,
+        kind: RecordKind,
+        id: MessageId,
+        payload: &[u8],
+        crc: u32,
+    ) -> Result<ChunkPlace, SpoolError> {
         let (segment, start) = self.ground.clone()?;
         let at = start + self.buffer.len() as u64;
         append(&mut self.buffer, self.marker, (kind, id), payload, crc);
-        Ok(Place { segment, at: at as u32, length: payload.len() as u32 })
+        Ok(ChunkPlace { segment, at: at as u32, length: payload.len() as u32 })
     }
 
-    pub(super) fn stage_commit(&mut self, id: MessageId, commit: &Commit<'_>) -> Result<Entry, SpoolError> {
+    pub(super) fn stage_commit(&mut self, id: MessageId, commit: &Commit<'_>) -> Result<IndexEntry, SpoolError> {
         let mut payload = Vec::with_capacity(32 + 12 * commit.places.len() + commit.envelope.len());
         commit.encode(&mut payload);
-        let at = self.stage(Kind::Commit, id, &payload, crc32fast::hash(&payload))?;
+        let at = self.stage(RecordKind::Commit, id, &payload, crc32fast::hash(&payload))?;
         Ok(recovery::entry(at, commit))
     }
 
@@ -287,7 +293,7 @@ impl Writer {
         let mut index = self.shared.index();
         for pending in &mut self.pending {
             self.log.enter(&pending.entry);
-            index.insert(pending.id, std::mem::replace(&mut pending.entry, Entry::new(0, 0, 0)));
+            index.insert(pending.id, std::mem::replace(&mut pending.entry, IndexEntry::new(0, 0, 0)));
             if let Some(body) = pending.body.take() {
                 index.keep(pending.id, body);
             }
@@ -303,7 +309,7 @@ impl Writer {
     pub(super) fn disown(&mut self, setback: &Setback, ids: Vec<MessageId>) {
         if let Some((segment, _)) = setback.lost.filter(|_| setback.may_return) {
             for id in ids {
-                self.sidecars.append(segment, (Kind::Void, id), &[]);
+                self.sidecars.append(segment, (RecordKind::Void, id), &[]);
             }
             self.sidecars.write();
             self.marks_at.get_or_insert_with(Instant::now);
@@ -329,7 +335,7 @@ impl Writer {
     /// Fails every draft that has a chunk among the bytes that were lost.
     pub(super) fn retreat(&mut self, setback: Setback) -> SpoolError {
         if let Some((segment, from)) = setback.lost {
-            let hit = |place: &Place| place.segment == segment && u64::from(place.at) >= from;
+            let hit = |place: &ChunkPlace| place.segment == segment && u64::from(place.at) >= from;
             let lost: Vec<MessageId> = self
                 .drafts
                 .iter()
@@ -351,7 +357,7 @@ impl Writer {
     }
 
     /// Takes a draft out of the table; its places, or why it failed.
-    fn close_draft(&mut self, id: MessageId) -> Result<Vec<Place>, SpoolError> {
+    fn close_draft(&mut self, id: MessageId) -> Result<Vec<ChunkPlace>, SpoolError> {
         let places = match self.drafts.remove(&id) {
             None => return Ok(Vec::new()),
             Some(OpenDraft::Failed(error)) => return Err(error),

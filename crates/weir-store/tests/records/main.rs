@@ -77,17 +77,17 @@ fn user(name: &str) -> UserRow {
 }
 
 async fn users(records: Records) {
-    assert!(records.user_add(&user("ann")).await.unwrap());
-    assert!(!records.user_add(&user("ann")).await.unwrap(), "the name is taken");
-    records.user_add(&user("bob'; drop table users; --")).await.unwrap();
-    let mut ann = records.user("ann").await.unwrap().unwrap();
+    assert!(records.users().add(&user("ann")).await.unwrap());
+    assert!(!records.users().add(&user("ann")).await.unwrap(), "the name is taken");
+    records.users().add(&user("bob'; drop table users; --")).await.unwrap();
+    let mut ann = records.users().find("ann").await.unwrap().unwrap();
     assert_eq!(ann, user("ann"));
     ann.locked_at = Some(99);
     ann.contact = "ann@elsewhere.example".into();
-    assert!(records.user_update(&ann).await.unwrap());
-    assert_eq!(records.user("ann").await.unwrap().unwrap(), ann);
-    assert!(!records.user_update(&user("eve")).await.unwrap());
-    let names: Vec<String> = records.users("").await.unwrap().into_iter().map(|u| u.name).collect();
+    assert!(records.users().update(&ann).await.unwrap());
+    assert_eq!(records.users().find("ann").await.unwrap().unwrap(), ann);
+    assert!(!records.users().update(&user("eve")).await.unwrap());
+    let names: Vec<String> = records.users().after("").await.unwrap().into_iter().map(|u| u.name).collect();
     assert_eq!(names, ["ann", "bob'; drop table users; --"]);
 }
 
@@ -110,7 +110,8 @@ fn held_row(identity: &str, entry: i64, message: &str) -> HeldRow {
 
 async fn decisions(records: Records) {
     let names = ["bob".to_owned(), "ann".to_owned()];
-    let order = records.decide(&names, |rows| {
+    let throttles = records.throttles();
+    let order = throttles.decide(&names, |rows| {
         let order: Vec<String> = rows.iter().map(|r| r.identity.clone()).collect();
         assert!(rows.iter().all(|r| r.state.is_empty()), "never seen");
         rows[0].state = "{\"slack\":1}".into();
@@ -120,30 +121,30 @@ async fn decisions(records: Records) {
         (Changes { hold: vec![held_row("ann", 0, "m1")], ..Changes::default() }, order)
     });
     assert_eq!(order.await.unwrap(), ["bob", "ann"], "in the order of the call");
-    let ann = records.throttle("ann").await.unwrap().unwrap();
+    let ann = throttles.find("ann").await.unwrap().unwrap();
     assert_eq!((ann.state.as_str(), ann.next_deadline, ann.held), ("ann's \u{1f600} 'state'", Some(60), 1));
-    assert_eq!(records.throttles_due(59, 9).await.unwrap(), Vec::<String>::new());
-    assert_eq!(records.throttles_due(60, 9).await.unwrap(), ["ann"]);
-    assert_eq!(records.throttles_next_deadline().await.unwrap(), Some(60));
+    assert_eq!(throttles.due(59, 9).await.unwrap(), Vec::<String>::new());
+    assert_eq!(throttles.due(60, 9).await.unwrap(), ["ann"]);
+    assert_eq!(throttles.next_deadline().await.unwrap(), Some(60));
     // The same entry twice breaks the primary key: nothing of the decision may stay.
     let only_ann = ["ann".to_owned()];
-    let broken = records.decide(&only_ann, |rows| {
+    let broken = throttles.decide(&only_ann, |rows| {
         rows[0].state = "lost".into();
         (Changes { hold: vec![held_row("ann", 0, "m2")], ..Changes::default() }, ())
     });
     assert!(broken.await.is_err());
-    assert_eq!(records.throttle("ann").await.unwrap().unwrap().state, "ann's \u{1f600} 'state'");
-    assert_eq!(records.throttles_busy(9).await.unwrap().len(), 1);
+    assert_eq!(throttles.find("ann").await.unwrap().unwrap().state, "ann's \u{1f600} 'state'");
+    assert_eq!(throttles.busy(9).await.unwrap().len(), 1);
     // Who is stopped stands before who has more held.
     let names = ["stopped".to_owned(), "waiting".to_owned()];
-    let busy = records.decide(&names, |rows| {
+    let busy = throttles.decide(&names, |rows| {
         for row in rows.iter_mut() {
             (row.held, row.stopped_at) = if row.identity == "stopped" { (1, Some(5)) } else { (50, None) };
         }
         (Changes::default(), ())
     });
     busy.await.unwrap();
-    let busy = records.throttles_busy(9).await.unwrap();
+    let busy = throttles.busy(9).await.unwrap();
     let names: Vec<&str> = busy.iter().map(|row| row.identity.as_str()).collect();
     assert_eq!(names, ["stopped", "waiting", "ann"]);
 }
@@ -163,7 +164,7 @@ async fn many_writers(records: Records) {
                     }
                     (Changes::default(), ())
                 };
-                records.decide(&names, count).await.unwrap();
+                records.throttles().decide(&names, count).await.unwrap();
             }
         }));
     }
@@ -171,46 +172,46 @@ async fn many_writers(records: Records) {
         task.await.unwrap();
     }
     for name in ["a", "b", "c"] {
-        assert_eq!(records.throttle(name).await.unwrap().unwrap().state, "160");
+        assert_eq!(records.throttles().find(name).await.unwrap().unwrap().state, "160");
     }
 }
 
 async fn held(records: Records) {
     let rows = vec![held_row("ann", 0, "m1"), held_row("ann", 1, "m1"), held_row("bob", 0, "m2")];
     let hold = Changes { hold: rows.clone(), ..Changes::default() };
-    records.decide(&["ann".to_owned(), "bob".to_owned()], |_| (hold, ())).await.unwrap();
-    let all = records.held(&HeldFilter::default(), 9).await.unwrap();
+    records.throttles().decide(&["ann".to_owned(), "bob".to_owned()], |_| (hold, ())).await.unwrap();
+    let all = records.held().list(&HeldFilter::default(), 9).await.unwrap();
     assert_eq!(all, rows);
     let one = HeldFilter { message: "m1".into(), recipient: "to1@example.org".into(), ..HeldFilter::default() };
-    assert_eq!(records.held(&one, 9).await.unwrap(), rows[1..2]);
+    assert_eq!(records.held().list(&one, 9).await.unwrap(), rows[1..2]);
     let decide =
         Changes { decide: vec![("ann".into(), 0, Fate::Go), ("bob".into(), 0, Fate::Drop)], ..Changes::default() };
-    records.decide(&[], |_| (decide, ())).await.unwrap();
+    records.throttles().decide(&[], |_| (decide, ())).await.unwrap();
     let again = Changes { decide: vec![("ann".into(), 0, Fate::Drop)], ..Changes::default() };
-    records.decide(&[], |_| (again, ())).await.unwrap();
-    let decided = records.held_decided("r1", "", 9).await.unwrap();
+    records.throttles().decide(&[], |_| (again, ())).await.unwrap();
+    let decided = records.held().decided("r1", "", 9).await.unwrap();
     let fates: Vec<Fate> = decided.iter().map(|row| row.fate).collect();
     assert_eq!(fates, [Fate::Go, Fate::Drop], "a fate is decided once");
-    assert_eq!(records.held_decided("r2", "", 9).await.unwrap(), []);
-    records.held_done(&[("ann".into(), 0), ("ann".into(), 1), ("bob".into(), 0)]).await.unwrap();
-    assert_eq!(records.held_of_message("m1").await.unwrap(), 1, "what is still held is not done");
-    assert_eq!(records.held_messages_since("r1", 0).await.unwrap(), ["m1"]);
-    assert!(records.held_messages_since("r1", i64::MAX).await.unwrap().is_empty());
+    assert_eq!(records.held().decided("r2", "", 9).await.unwrap(), []);
+    records.held().done(&[("ann".into(), 0), ("ann".into(), 1), ("bob".into(), 0)]).await.unwrap();
+    assert_eq!(records.held().of_message("m1").await.unwrap(), 1, "what is still held is not done");
+    assert_eq!(records.held().messages_since("r1", 0).await.unwrap(), ["m1"]);
+    assert!(records.held().messages_since("r1", i64::MAX).await.unwrap().is_empty());
     let named = ["m0".to_owned(), "m1".to_owned()];
-    assert_eq!(records.held_strays("r1", &named).await.unwrap(), ["m0"]);
-    assert_eq!(records.held_strays("r2", &named).await.unwrap(), named, "another relay's rows need no files here");
+    assert_eq!(records.held().strays("r1", &named).await.unwrap(), ["m0"]);
+    assert_eq!(records.held().strays("r2", &named).await.unwrap(), named, "another relay's rows need no files here");
 }
 
 async fn tokens(records: Records) {
-    records.token_add("d1", "release ann 3", 100, 1).await.unwrap();
-    records.token_add("d2", "late", 100, 1).await.unwrap();
-    assert_eq!(records.token_purpose("d1", 50).await.unwrap().as_deref(), Some("release ann 3"), "looked at only");
-    assert_eq!(records.token_purpose("d2", 101).await.unwrap(), None, "expired");
-    assert_eq!(records.token_use("d1", 50).await.unwrap().as_deref(), Some("release ann 3"));
-    assert_eq!(records.token_use("d1", 51).await.unwrap(), None);
-    assert_eq!(records.token_purpose("d1", 51).await.unwrap(), None);
-    assert_eq!(records.token_use("d2", 101).await.unwrap(), None, "expired");
-    assert_eq!(records.token_use("d3", 1).await.unwrap(), None);
+    records.tokens().add("d1", "release ann 3", 100, 1).await.unwrap();
+    records.tokens().add("d2", "late", 100, 1).await.unwrap();
+    assert_eq!(records.tokens().purpose("d1", 50).await.unwrap().as_deref(), Some("release ann 3"), "looked at only");
+    assert_eq!(records.tokens().purpose("d2", 101).await.unwrap(), None, "expired");
+    assert_eq!(records.tokens().redeem("d1", 50).await.unwrap().as_deref(), Some("release ann 3"));
+    assert_eq!(records.tokens().redeem("d1", 51).await.unwrap(), None);
+    assert_eq!(records.tokens().purpose("d1", 51).await.unwrap(), None);
+    assert_eq!(records.tokens().redeem("d2", 101).await.unwrap(), None, "expired");
+    assert_eq!(records.tokens().redeem("d3", 1).await.unwrap(), None);
 }
 
 async fn audit(records: Records) {
@@ -222,19 +223,19 @@ async fn audit(records: Records) {
         detail: String::new(),
     };
     for at in 1..=3 {
-        records.audit(&line(at, if at == 2 { "bob" } else { "ann" })).await.unwrap();
+        records.audit().write(&line(at, if at == 2 { "bob" } else { "ann" })).await.unwrap();
     }
-    assert_eq!(records.audit_trail("ann", 9).await.unwrap(), [line(3, "ann"), line(1, "ann")]);
-    assert_eq!(records.audit_trail("", 2).await.unwrap().len(), 2);
-    records.audit_all(&[line(4, "eve"), line(5, "eve")]).await.unwrap();
-    assert_eq!(records.audit_trail("eve", 9).await.unwrap(), [line(5, "eve"), line(4, "eve")]);
+    assert_eq!(records.audit().trail("ann", 9).await.unwrap(), [line(3, "ann"), line(1, "ann")]);
+    assert_eq!(records.audit().trail("", 2).await.unwrap().len(), 2);
+    records.audit().write_all(&[line(4, "eve"), line(5, "eve")]).await.unwrap();
+    assert_eq!(records.audit().trail("eve", 9).await.unwrap(), [line(5, "eve"), line(4, "eve")]);
 }
 
 async fn relays(records: Records) {
-    records.relay_alive("r1", 10).await.unwrap();
-    records.relay_alive("r2", 10).await.unwrap();
-    records.relay_alive("r1", 20).await.unwrap();
-    assert_eq!(records.relays_silent_since(15).await.unwrap(), ["r2"]);
+    records.relays().alive("r1", 10).await.unwrap();
+    records.relays().alive("r2", 10).await.unwrap();
+    records.relays().alive("r1", 20).await.unwrap();
+    assert_eq!(records.relays().silent_since(15).await.unwrap(), ["r2"]);
 }
 
 async fn learned(records: Records) {
@@ -242,10 +243,10 @@ async fn learned(records: Records) {
         |day, would_hold| Learned { identity: "ann".into(), day, mails: 1, recipients: 2, would_hold, would_stop: 0 };
     for learned in [day(1, 1), day(2, 1), day(2, 4)] {
         let changes = Changes { learned: vec![learned], ..Changes::default() };
-        records.decide(&[], |_| (changes, ())).await.unwrap();
+        records.throttles().decide(&[], |_| (changes, ())).await.unwrap();
     }
     let sum = Learned { identity: "ann".into(), day: 2, mails: 2, recipients: 4, would_hold: 5, would_stop: 0 };
-    assert_eq!(records.learned(2).await.unwrap(), [sum]);
+    assert_eq!(records.throttles().learned(2).await.unwrap(), [sum]);
 }
 
 #[tokio::test]
@@ -253,12 +254,12 @@ async fn a_newer_schema_is_refused_and_an_older_one_reopened() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("records.db");
     let records = Records::sqlite(&path).await.unwrap();
-    records.user_add(&user("ann")).await.unwrap();
+    records.users().add(&user("ann")).await.unwrap();
     let copy = folder.path().join("copy.db");
     records.backup(&copy).await.unwrap();
     records.close().await;
-    assert!(Records::sqlite(&path).await.unwrap().user("ann").await.unwrap().is_some());
-    assert!(Records::sqlite(&copy).await.unwrap().user("ann").await.unwrap().is_some());
+    assert!(Records::sqlite(&path).await.unwrap().users().find("ann").await.unwrap().is_some());
+    assert!(Records::sqlite(&copy).await.unwrap().users().find("ann").await.unwrap().is_some());
     let newer = sqlx::SqlitePool::connect(&format!("sqlite://{}", path.display())).await.unwrap();
     sqlx::query("insert into weir_schema values (99)").execute(&newer).await.unwrap();
     newer.close().await;
@@ -293,20 +294,20 @@ async fn quarantined(records: Records) {
         quarantined_row("m2", 0, "spam", 7),
         quarantined_row("m3", 4, "spam", 9),
     ];
-    records.quarantine_add(&rows).await.unwrap();
+    records.quarantine().add(&rows).await.unwrap();
     let again = QuarantineRow { reason: "another".into(), ..rows[0].clone() };
-    records.quarantine_add(&[again]).await.unwrap();
+    records.quarantine().add(&[again]).await.unwrap();
     let list = async |filter: QuarantineFilter, most| {
-        let list = records.quarantine(&filter, most).await.unwrap();
+        let list = records.quarantine().list(&filter, most).await.unwrap();
         list.rows.iter().map(|row| format!("{}/{}", row.message, row.place)).collect::<Vec<_>>()
     };
     assert_eq!(list(QuarantineFilter::default(), 9).await, ["m3/4", "m2/0", "m1/0", "m1/1"], "newest first");
     assert_eq!(list(QuarantineFilter::default(), 2).await, ["m3/4", "m2/0"]);
     let virus = QuarantineFilter { queue: "virus".into(), ..QuarantineFilter::default() };
     assert_eq!(list(virus.clone(), 1).await, ["m1/0", "m1/1"], "a message is not cut");
-    let whole = records.quarantine(&virus, 1).await.unwrap();
+    let whole = records.quarantine().list(&virus, 1).await.unwrap();
     assert!(whole.rows == rows[..2] && !whole.more, "{whole:?}");
-    assert!(records.quarantine(&QuarantineFilter::default(), 2).await.unwrap().more);
+    assert!(records.quarantine().list(&QuarantineFilter::default(), 2).await.unwrap().more);
     let to = QuarantineFilter { recipient: "to0@example.org".into(), before: 7, ..QuarantineFilter::default() };
     assert_eq!(list(to, 9).await, ["m1/0"]);
     let with = |text: &str| QuarantineFilter { text: text.into(), ..QuarantineFilter::default() };
@@ -315,29 +316,29 @@ async fn quarantined(records: Records) {
     for nothing in ["%", "_", "!", "m_", "%m%"] {
         assert_eq!(list(with(nothing), 9).await, Vec::<String>::new(), "{nothing} is no pattern");
     }
-    assert_eq!(records.quarantine_oldest("r1", "", 9).await.unwrap()[0], ("m1".to_owned(), 100, 5));
-    let totals = records.quarantine_totals("").await.unwrap();
+    assert_eq!(records.quarantine().oldest("r1", "", 9).await.unwrap()[0], ("m1".to_owned(), 100, 5));
+    let totals = records.quarantine().totals("").await.unwrap();
     let counted: Vec<_> = totals.iter().map(|t| (t.queue.as_str(), t.messages, t.bytes, t.oldest_at)).collect();
     assert_eq!(counted, [("spam", 2, 200, 7), ("virus", 1, 100, 5)]);
     let digest = async |relay, until, after| {
-        let rows = records.quarantine_digest(relay, (7, until), after, 10).await.unwrap();
+        let rows = records.quarantine().digest(relay, (7, until), after, 10).await.unwrap();
         rows.into_iter().map(|row| row.message).collect::<Vec<_>>()
     };
     assert_eq!(digest("r1", 9, "").await, ["m2"]);
     assert_eq!(digest("r1", 10, "to0@example.org").await, ["m3"], "page by page");
     assert!(digest("r2", 10, "").await.is_empty(), "each relay tells of what it keeps");
     let one = [("m1".to_owned(), 1)];
-    assert_eq!(records.quarantine_decide(&one, Fate::Go, "cli:root").await.unwrap(), 1);
-    assert_eq!(records.quarantine_decide(&one, Fate::Drop, "eve").await.unwrap(), 0, "decided once");
-    let decided = records.quarantine_decided("r1", "", 9).await.unwrap();
+    assert_eq!(records.quarantine().decide(&one, Fate::Go, "cli:root").await.unwrap(), 1);
+    assert_eq!(records.quarantine().decide(&one, Fate::Drop, "eve").await.unwrap(), 0, "decided once");
+    let decided = records.quarantine().decided("r1", "", 9).await.unwrap();
     assert_eq!(decided.iter().map(|row| (row.place, row.decided_by.as_str())).collect::<Vec<_>>(), [(1, "cli:root")]);
-    assert!(records.quarantine_decided("r2", "", 9).await.unwrap().is_empty());
-    assert_eq!(records.quarantine_done("m1", &[0, 1]).await.unwrap(), 1, "what is kept stays");
+    assert!(records.quarantine().decided("r2", "", 9).await.unwrap().is_empty());
+    assert_eq!(records.quarantine().done("m1", &[0, 1]).await.unwrap(), 1, "what is kept stays");
     assert_eq!(list(virus, 9).await, ["m1/0"]);
-    let mut messages = records.quarantine_messages("r1").await.unwrap();
+    let mut messages = records.quarantine().messages("r1").await.unwrap();
     messages.sort();
     assert_eq!(messages, ["m1", "m2", "m3"]);
-    let dropped = records.quarantine_drop(&["m1".to_owned(), "m2".to_owned()], "weir").await.unwrap();
+    let dropped = records.quarantine().remove(&["m1".to_owned(), "m2".to_owned()], "weir").await.unwrap();
     assert_eq!(dropped, 2);
     assert_eq!(list(QuarantineFilter::default(), 9).await, ["m3/4"]);
 }
@@ -346,27 +347,27 @@ async fn quarantined(records: Records) {
 async fn quarantined_crowds(records: Records) {
     for message in 0..30 {
         let row = |place| quarantined_row(&format!("m{message:02}"), place, "virus", 100 - message);
-        records.quarantine_add(&(0..700).map(row).collect::<Vec<_>>()).await.unwrap();
+        records.quarantine().add(&(0..700).map(row).collect::<Vec<_>>()).await.unwrap();
     }
-    let list = records.quarantine(&QuarantineFilter::default(), 1_000).await.unwrap();
+    let list = records.quarantine().list(&QuarantineFilter::default(), 1_000).await.unwrap();
     assert_eq!((list.rows.len(), list.more), (28 * 700, true), "a message is not cut");
     let crowd: Vec<_> = (0..21_000).map(|place| quarantined_row("n", place, "spam", 200)).collect();
-    records.quarantine_add(&crowd).await.unwrap();
-    let list = records.quarantine(&QuarantineFilter::default(), 1_000).await.unwrap();
+    records.quarantine().add(&crowd).await.unwrap();
+    let list = records.quarantine().list(&QuarantineFilter::default(), 1_000).await.unwrap();
     assert_eq!((list.rows.len(), list.more), (20_000, true), "unless there is no other way");
 }
 
 async fn kept(records: Records) {
-    assert_eq!(records.kept("r1", "limits").await.unwrap(), None);
-    records.keep("r1", "limits", "one").await.unwrap();
-    records.keep("r1", "limits", "two").await.unwrap();
-    records.keep("r2", "limits", "three").await.unwrap();
-    assert_eq!(records.kept("r1", "limits").await.unwrap().as_deref(), Some("two"));
-    let turn = async |relay: &str, before, now| records.take_turn(relay, "digest", before, now).await.unwrap();
+    assert_eq!(records.values().get("r1", "limits").await.unwrap(), None);
+    records.values().set("r1", "limits", "one").await.unwrap();
+    records.values().set("r1", "limits", "two").await.unwrap();
+    records.values().set("r2", "limits", "three").await.unwrap();
+    assert_eq!(records.values().get("r1", "limits").await.unwrap().as_deref(), Some("two"));
+    let turn = async |relay: &str, before, now| records.values().take_turn(relay, "digest", before, now).await.unwrap();
     assert_eq!(turn("", 0, 100).await, None, "the first one begins the while");
     assert_eq!((turn("", 99, 101).await, turn("", 100, 102).await, turn("", 100, 103).await), (None, Some(100), None));
     assert_eq!((turn("r1", 999, 500).await, turn("r1", 999, 501).await), (None, Some(500)), "each has its own");
-    records.keep("r2", "digest", "nonsense").await.unwrap();
+    records.values().set("r2", "digest", "nonsense").await.unwrap();
     assert_eq!(
         (turn("r2", 999, 500).await, turn("r2", 999, 501).await),
         (None, Some(500)),
@@ -385,42 +386,42 @@ async fn rules(records: Records) {
         made_by: "ann".into(),
         made_at: 7,
     };
-    let empty = records.rules_revision().await.unwrap();
-    let one = records.rule_add(&rule("hash", "ab")).await.unwrap().unwrap();
-    assert_eq!(records.rule_add(&rule("hash", "ab")).await.unwrap(), None, "one rule a content");
+    let empty = records.rules().revision().await.unwrap();
+    let one = records.rules().add(&rule("hash", "ab")).await.unwrap().unwrap();
+    assert_eq!(records.rules().add(&rule("hash", "ab")).await.unwrap(), None, "one rule a content");
     let text = "rule x { condition: true }".repeat(2_000);
-    let two = records.rule_add(&rule("yara", &text)).await.unwrap().unwrap();
-    let three = records.rule_add(&rule("yara", &text)).await.unwrap().unwrap();
-    let all = records.rules().await.unwrap();
+    let two = records.rules().add(&rule("yara", &text)).await.unwrap().unwrap();
+    let three = records.rules().add(&rule("yara", &text)).await.unwrap().unwrap();
+    let all = records.rules().all().await.unwrap();
     assert_eq!(all.iter().map(|row| row.id).collect::<Vec<_>>(), [one, two, three]);
     assert_eq!(all[1].rule, rule("yara", &text));
     // Every change shows in the revision, also one that makes up for another.
-    let mut seen = vec![empty, records.rules_revision().await.unwrap()];
-    assert!(records.rule_remove(three).await.unwrap() && !records.rule_remove(three).await.unwrap());
-    seen.push(records.rules_revision().await.unwrap());
-    let four = records.rule_add(&rule("hash", "cd")).await.unwrap().unwrap();
+    let mut seen = vec![empty, records.rules().revision().await.unwrap()];
+    assert!(records.rules().remove(three).await.unwrap() && !records.rules().remove(three).await.unwrap());
+    seen.push(records.rules().revision().await.unwrap());
+    let four = records.rules().add(&rule("hash", "cd")).await.unwrap().unwrap();
     assert!(four > three, "no number is given twice");
-    seen.push(records.rules_revision().await.unwrap());
+    seen.push(records.rules().revision().await.unwrap());
     let different: std::collections::BTreeSet<_> = seen.iter().collect();
     assert_eq!(different.len(), seen.len(), "{seen:?}");
     // What was removed by mistake comes back as it was.
     let row = all[0].clone();
-    records.rule_remove(one).await.unwrap();
-    records.rule_restore(&row).await.unwrap();
-    assert_eq!(records.rules().await.unwrap()[0], row);
+    records.rules().remove(one).await.unwrap();
+    records.rules().restore(&row).await.unwrap();
+    assert_eq!(records.rules().all().await.unwrap()[0], row);
 }
 
 async fn secrets(records: Records) {
-    assert_eq!(records.secret("recipients", "first").await.unwrap(), "first");
-    assert_eq!(records.secret("recipients", "second").await.unwrap(), "first");
-    assert_eq!(records.secret("tickets", "second").await.unwrap(), "second");
+    assert_eq!(records.secrets().find_or_set("recipients", "first").await.unwrap(), "first");
+    assert_eq!(records.secrets().find_or_set("recipients", "second").await.unwrap(), "first");
+    assert_eq!(records.secrets().find_or_set("tickets", "second").await.unwrap(), "second");
 }
 
 async fn totals(records: Records) {
     assert_eq!(records.totals().await.unwrap(), Totals::default());
     let locked = UserRow { locked_at: Some(5), ..user("bob") };
-    records.user_add(&user("ann")).await.unwrap();
-    records.user_add(&locked).await.unwrap();
+    records.users().add(&user("ann")).await.unwrap();
+    records.users().add(&locked).await.unwrap();
     let totals = records.totals().await.unwrap();
     assert_eq!((totals.users, totals.locked, totals.held_recipients), (2, 1, 0));
 }
@@ -428,19 +429,23 @@ async fn totals(records: Records) {
 async fn untold(records: Records) {
     let due = async |notice: i64| {
         let note = |row: &mut ThrottleRow| row.notified = notice;
-        records.decide(&["ann".to_owned()], |rows| (Changes::default(), rows.iter_mut().for_each(note))).await.unwrap();
-        records.throttles_untold(9).await.unwrap()
+        records
+            .throttles()
+            .decide(&["ann".to_owned()], |rows| (Changes::default(), rows.iter_mut().for_each(note)))
+            .await
+            .unwrap();
+        records.throttles().untold(9).await.unwrap()
     };
     assert_eq!(due(0).await, []);
     assert_eq!(due(2).await, [("ann".to_owned(), 2)]);
-    records.throttle_told("ann", 1).await.unwrap();
+    records.throttles().told("ann", 1).await.unwrap();
     assert_eq!(due(2).await, [("ann".to_owned(), 2)]);
-    records.throttle_told("ann", 2).await.unwrap();
+    records.throttles().told("ann", 2).await.unwrap();
     assert_eq!(due(2).await, []);
     assert_eq!(due(3).await, [("ann".to_owned(), 3)]);
-    records.throttle_told("ann", 3).await.unwrap();
+    records.throttles().told("ann", 3).await.unwrap();
     assert_eq!(due(0).await, [], "the episode is over");
-    records.throttle_told("ann", 3).await.unwrap();
+    records.throttles().told("ann", 3).await.unwrap();
     assert_eq!(due(1).await, [("ann".to_owned(), 1)], "and the next one begins anew");
 }
 
@@ -467,7 +472,10 @@ async fn fill_and_free(disk: std::path::PathBuf) {
     let records = Records::sqlite(&disk.join("records.db")).await.unwrap();
     let write = async |size: usize| {
         let state = |row: &mut ThrottleRow| row.state = "x".repeat(size);
-        records.decide(&["ann".to_owned()], |rows| (Changes::default(), rows.iter_mut().for_each(state))).await
+        records
+            .throttles()
+            .decide(&["ann".to_owned()], |rows| (Changes::default(), rows.iter_mut().for_each(state)))
+            .await
     };
     for size in [10_000, 30_000, 100_000] {
         write(10).await.unwrap();

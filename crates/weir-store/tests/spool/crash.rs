@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use weir_store::spool::{Found, MessageId, Options, Spool};
+use weir_store::spool::{FoundMessage, MessageId, Options, Spool};
 
 use crate::dice::{Dice, commit};
 
@@ -137,7 +137,7 @@ impl Promises {
         true
     }
 
-    async fn check(&mut self, spool: &Spool, found: &[Found]) -> Result<(), String> {
+    async fn check(&mut self, spool: &Spool, found: &[FoundMessage]) -> Result<(), String> {
         for id in &self.finished {
             if spool.contains(*id) {
                 return Err(format!("{id} was finished and is back"));

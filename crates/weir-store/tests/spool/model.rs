@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
-use weir_store::spool::{Draft, Found, MessageId, Options, Spool};
+use weir_store::spool::{Draft, FoundMessage, MessageId, Options, Spool};
 
 use crate::dice::{Dice, quick_folder, runtime, tiny};
 use crate::harm;
@@ -192,7 +192,7 @@ impl World {
     }
 
     /// From here on the model believes what was found; what lost its body is finished, as a caller would.
-    fn adopt(&mut self, spool: &Spool, found: &[Found]) {
+    fn adopt(&mut self, spool: &Spool, found: &[FoundMessage]) {
         let known: BTreeMap<_, _> = std::mem::take(&mut self.live).into_iter().chain(self.done.clone()).collect();
         for found in found {
             let Some(message) = known.get(&found.id) else { continue };
@@ -249,7 +249,7 @@ impl World {
 }
 
 /// The message as it was found, with the body and envelope that the model knows.
-fn message_of(found: &Found, live: &BTreeMap<MessageId, Message>) -> Option<Message> {
+fn message_of(found: &FoundMessage, live: &BTreeMap<MessageId, Message>) -> Option<Message> {
     let marks = found.marks.iter().map(<[u8]>::to_vec).collect();
     live.get(&found.id).map(|message| Message { marks, ..message.clone() })
 }
@@ -272,7 +272,7 @@ type Messages = BTreeMap<MessageId, Message>;
 
 async fn compare(
     spool: &Spool,
-    found: &[Found],
+    found: &[FoundMessage],
     (live, done): (&Messages, &Messages),
     excuse: Excuse,
 ) -> Result<(), String> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 use weir_store::spool::faults::{Call, Faults};
-use weir_store::spool::{Found, MessageId, Options, Spool};
+use weir_store::spool::{FoundMessage, MessageId, Options, Spool};
 
 use crate::dice::{Dice, quick_folder, runtime, tiny};
 
@@ -187,7 +187,7 @@ impl World {
         self.open()
     }
 
-    fn check(&mut self, found: &[Found]) -> Result<(), String> {
+    fn check(&mut self, found: &[FoundMessage]) -> Result<(), String> {
         let spool = self.spool.clone().expect("an open spool");
         let mut seen: BTreeMap<MessageId, Message> = BTreeMap::new();
         for found in found {
@@ -232,7 +232,7 @@ impl World {
     }
 }
 
-fn check_found(found: &Found, message: &Message) -> Result<(), String> {
+fn check_found(found: &FoundMessage, message: &Message) -> Result<(), String> {
     let id = found.id;
     if message.finish == Finish::Durable {
         return Err(format!("{id} was gone durably and is back"));

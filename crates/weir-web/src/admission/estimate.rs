@@ -67,14 +67,14 @@ struct Cell {
 /// Times of a backend that is not pressed, by subnet.
 #[derive(Clone, Debug, Default)]
 struct Unloaded {
-    subnets: Vec<Seen>,
+    subnets: Vec<SubnetCost>,
     /// Whose place is taken by the next newcomer.
     next: usize,
 }
 
 /// What one subnet has seen, and when last.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SubnetCost {
     subnet: SubnetKey,
     mean: Mean,
     at_ns: u64,
@@ -151,7 +151,7 @@ impl Unloaded {
         }
         let mut mean = Mean::default();
         mean.add(sample_ns);
-        let seen = Seen { subnet, mean, at_ns };
+        let seen = SubnetCost { subnet, mean, at_ns };
         if self.subnets.len() < SUBNETS {
             self.subnets.push(seen);
         } else {
@@ -161,7 +161,7 @@ impl Unloaded {
     }
 
     fn value(&self, subnet: SubnetKey, now_ns: u64) -> Option<u64> {
-        let fresh = |seen: &Seen| now_ns.saturating_sub(seen.at_ns) <= FRESH_NS;
+        let fresh = |seen: &SubnetCost| now_ns.saturating_sub(seen.at_ns) <= FRESH_NS;
         let own = self.subnets.iter().find(|seen| seen.subnet == subnet);
         match own {
             Some(own) if fresh(own) => Some(own.mean.ns),
@@ -169,7 +169,7 @@ impl Unloaded {
         }
     }
 
-    fn median(&self, of: impl Fn(&Seen) -> bool) -> Option<u64> {
+    fn median(&self, of: impl Fn(&SubnetCost) -> bool) -> Option<u64> {
         let mut all: Vec<u64> = self.subnets.iter().filter(|seen| of(seen)).map(|seen| seen.mean.ns).collect();
         all.sort_unstable();
         all.get(all.len() / 2).copied()

@@ -14,13 +14,13 @@ const REPEAT_AFTER: Duration = Duration::from_millis(15);
 
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<SentNews>,
     /// Number of the last frame.
     latest: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SentNews {
     frame: Bytes,
     sent_at: Instant,
 }
@@ -41,7 +41,7 @@ impl Journal {
         if self.entries.len() == KEPT {
             self.entries.pop_front();
         }
-        self.entries.push_back(Entry { frame, sent_at: now });
+        self.entries.push_back(SentNews { frame, sent_at: now });
         self.latest += 1;
     }
 

@@ -5,7 +5,7 @@ use crate::config::Config;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_mail::delivery::resolver::Dns;
-use weir_mail::delivery::route::{Endpoint, Order, Route, Routes, Smarthost};
+use weir_mail::delivery::route::{Endpoint, HostOrder, Route, Routes, Smarthost};
 use weir_mail::delivery::settings::Settings;
 use weir_mail::delivery::{DeliverySettings, RuleWay, Way};
 use weir_mail::inbound::InboundSettings;
@@ -71,7 +71,7 @@ impl Ways<'_> {
             [] => routes,
             servers => routes.with_back(Route::Smarthost(Smarthost {
                 hosts: servers.iter().map(|server| server.0.clone()).collect(),
-                order: Order::Failover,
+                order: HostOrder::Failover,
                 approach: Approach { tls: self.from.tls, ..Approach::default() },
             })),
         }
@@ -106,7 +106,7 @@ impl Ways<'_> {
     /// A server that only one rule names. The login is for the hosts alone.
     fn one(&self, server: &Endpoint, lmtp: bool) -> Smarthost {
         let approach = Approach { lmtp, tls: self.from.tls, ..Approach::default() };
-        Smarthost { hosts: vec![server.clone()], order: Order::Failover, approach }
+        Smarthost { hosts: vec![server.clone()], order: HostOrder::Failover, approach }
     }
 
     fn about(&self) -> String {

@@ -100,7 +100,7 @@ async fn processing_index(lab: &LabSettings, records: &Records, name: &str) -> R
     if let Some(index) = lab.processing_index {
         return Ok(ProcessingIndex(index));
     }
-    let nodes = records.lab_nodes().await?;
+    let nodes = records.lab_nodes().all().await?;
     let stored = nodes.into_iter().find(|node| node.node == name).and_then(|node| node.processing_index);
     let stored = stored.and_then(|index| u16::try_from(index).ok()).map(ProcessingIndex);
     Ok(index::measure(stored))

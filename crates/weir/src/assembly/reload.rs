@@ -5,7 +5,7 @@
 
 use super::web::{backend, certificate, identities, settings};
 use crate::config::{Config, Loaded, Setting};
-use crate::control::Place;
+use crate::folder_args::FolderArgs;
 use anyhow::Context;
 use axum::Json;
 use axum::http::StatusCode;
@@ -27,7 +27,7 @@ const IDENTITY_AT_START: [&str; 4] = ["secret_file", "ipv4_prefix", "ipv6_prefix
 
 /// What reads the configuration again.
 pub(crate) struct Reloader {
-    place: Place,
+    place: FolderArgs,
     data: PathBuf,
     web: Option<Arc<Gate>>,
     /// The configuration in force.
@@ -37,7 +37,7 @@ pub(crate) struct Reloader {
 
 /// What came of it.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Outcome {
+pub(crate) struct ReloadOutcome {
     /// Of the web gate, if it runs.
     pub(crate) web: Option<Reloaded>,
     /// Settings that were changed and need a restart.
@@ -47,7 +47,7 @@ pub(crate) struct Outcome {
 impl Reloader {
     /// `config` is the one in force, which may be more than what was loaded.
     pub(crate) fn new(
-        place: Place,
+        place: FolderArgs,
         data: PathBuf,
         web: Option<Arc<Gate>>,
         (config, loaded): (&Config, &Loaded),
@@ -61,7 +61,7 @@ impl Reloader {
     }
 
     /// Reads the configuration and goes by it, as far as that is possible while everything runs.
-    pub(crate) fn reload(&mut self) -> anyhow::Result<Outcome> {
+    pub(crate) fn reload(&mut self) -> anyhow::Result<ReloadOutcome> {
         // Whatever becomes of the rest: it may have been renamed.
         if let Some(gate) = &self.web {
             gate.reopen_log();
@@ -76,7 +76,7 @@ impl Reloader {
         let web = self.web.as_ref().map(|gate| reload_web(gate, &config, &self.data)).transpose()?;
         self.config = config;
         let restart = self.follow(settings);
-        Ok(Outcome { web, restart })
+        Ok(ReloadOutcome { web, restart })
     }
 
     /// Keeps in mind what is in force now; the keys that are not, though the file says so.
@@ -95,7 +95,7 @@ impl Reloader {
 }
 
 /// What the running process is asked to do about itself, on the control socket or by a signal. Whoever asked may want to hear what came of it.
-pub(crate) enum Command {
+pub(crate) enum ProcessCommand {
     /// To read its configuration again.
     Reload(Option<ReloadAnswer>),
     /// To start anew, with the sockets that it has.
@@ -103,26 +103,26 @@ pub(crate) enum Command {
 }
 
 /// Where the outcome of a reload goes.
-pub(crate) type ReloadAnswer = oneshot::Sender<anyhow::Result<Outcome>>;
+pub(crate) type ReloadAnswer = oneshot::Sender<anyhow::Result<ReloadOutcome>>;
 
 /// Reads the configuration again. It is asked for on the control socket alone, and so is not in the API's document.
-pub(crate) const RELOAD: Operation<(), Outcome> = administer("/reload", "Reads the configuration again");
+pub(crate) const RELOAD: Operation<(), ReloadOutcome> = administer("/reload", "Reads the configuration again");
 /// Starts the installed program anew; on the control socket alone, too.
 pub(crate) const RESTART: Operation<(), ()> = administer("/restart", "Starts the installed program anew");
 
 /// Carries out [`RELOAD`] and [`RESTART`].
-pub(crate) fn own_routes(commands: mpsc::Sender<Command>) -> axum::Router {
+pub(crate) fn own_routes(commands: mpsc::Sender<ProcessCommand>) -> axum::Router {
     let restarts = commands.clone();
-    let reload = move || ask(commands.clone(), |answer| Command::Reload(Some(answer)));
-    let restart = move || ask(restarts.clone(), |answer| Command::Restart(Some(answer)));
+    let reload = move || ask(commands.clone(), |answer| ProcessCommand::Reload(Some(answer)));
+    let restart = move || ask(restarts.clone(), |answer| ProcessCommand::Restart(Some(answer)));
     axum::Router::new()
         .route(&format!("{PREFIX}{}", RELOAD.path()), post(reload))
         .route(&format!("{PREFIX}{}", RESTART.path()), post(restart))
 }
 
 async fn ask<T: Serialize>(
-    commands: mpsc::Sender<Command>,
-    command: impl FnOnce(oneshot::Sender<anyhow::Result<T>>) -> Command,
+    commands: mpsc::Sender<ProcessCommand>,
+    command: impl FnOnce(oneshot::Sender<anyhow::Result<T>>) -> ProcessCommand,
 ) -> (StatusCode, Json<serde_json::Value>) {
     let (answer, outcome) = oneshot::channel();
     let gone = || (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "detail": "Weir is stopping" })));

@@ -27,7 +27,7 @@ impl Scan {
     pub(crate) async fn new(config: &Config, foundation: &Foundation) -> anyhow::Result<Scan> {
         let scan = &config.scan;
         let limits = &scan.stage.plan.limits;
-        let found_limits = stored_limits(&foundation.records, &foundation.relay, limits).await?;
+        let found_limits = stored_limits(&foundation.records.values(), &foundation.relay, limits).await?;
         let settings = Settings {
             enabled: scan.enabled,
             hostname: hostname(config),
@@ -41,7 +41,7 @@ impl Scan {
         let inspectors = inspectors(config).await?;
         // Before the first message is scanned. Rules that nobody can keep to any more do not keep mail from flowing.
         if scan.enabled
-            && let Err(error) = adopt_rules(&foundation.records, &inspectors).await
+            && let Err(error) = adopt_rules(&foundation.records.rules(), &inspectors).await
         {
             tracing::error!(%error, "the rules that people made are not in force");
         }

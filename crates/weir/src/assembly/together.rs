@@ -6,7 +6,7 @@ use weir_lab::history::{self, Standing};
 use weir_lab::node::{Node, NotTaken};
 use weir_lab::operations::LabError;
 use weir_lab::verdict::Verdict;
-use weir_mail::scan::{Known, LabAnswer, LabSettings, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
+use weir_mail::scan::{KnownContent, LabAnswer, LabSettings, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
 
 /// Whether mail waits for the lab: both gates must be on.
 pub(super) fn is_on(config: &Config) -> bool {
@@ -37,11 +37,12 @@ impl CurrentLab {
 struct OwnLab(CurrentLab);
 
 impl Laboratory for OwnLab {
-    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<Known>> {
+    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<KnownContent>> {
         Box::pin(async move {
             let opinions = self.0.node()?.opinions(hashes).await.map_err(|error| error.to_string())?;
-            let known =
-                |hash: &String| opinions.iter().find(|opinion| opinion.hash == *hash).map_or(Known::Nothing, known);
+            let known = |hash: &String| {
+                opinions.iter().find(|opinion| opinion.hash == *hash).map_or(KnownContent::Nothing, known)
+            };
             Ok(hashes.iter().map(known).collect())
         })
     }
@@ -64,12 +65,12 @@ impl Laboratory for OwnLab {
     }
 }
 
-fn known(opinion: &history::Opinion) -> Known {
+fn known(opinion: &history::Opinion) -> KnownContent {
     let sample = opinion.sample;
     match &opinion.standing {
-        Standing::Open => Known::Open { sample },
+        Standing::Open => KnownContent::Open { sample },
         Standing::Failed { why } => {
-            Known::Ended(Opinion { sample, verdict: LabVerdict::Failed, reasons: vec![why.clone()], at: 0 })
+            KnownContent::Ended(Opinion { sample, verdict: LabVerdict::Failed, reasons: vec![why.clone()], at: 0 })
         }
         Standing::Ended { verdict, reasons, at } => {
             let verdict = match verdict {
@@ -78,7 +79,7 @@ fn known(opinion: &history::Opinion) -> Known {
                 Verdict::Suspicious => LabVerdict::Suspicious,
                 Verdict::Malicious => LabVerdict::Malicious,
             };
-            Known::Ended(Opinion { sample, verdict, reasons: reasons.clone(), at: *at })
+            KnownContent::Ended(Opinion { sample, verdict, reasons: reasons.clone(), at: *at })
         }
     }
 }

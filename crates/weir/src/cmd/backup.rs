@@ -1,7 +1,8 @@
 //! `weir backup` and `weir restore`: a consistent copy while running, and the way back.
 
 use crate::answer::{bytes, count, print_answer, time};
-use crate::control::{Asking, Place, refuse_other_owner};
+use crate::control::{Asking, refuse_other_owner};
+use crate::folder_args::FolderArgs;
 use std::io::Write;
 use std::path::PathBuf;
 use weir_console::api::whole::{BACKUP, BackupTo};
@@ -36,7 +37,7 @@ pub(crate) struct RestoreArgs {
     /// A folder that `weir backup` has written
     folder: PathBuf,
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
     /// Print what was restored as JSON
     #[arg(long)]
     json: bool,

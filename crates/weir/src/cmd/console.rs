@@ -15,7 +15,7 @@ use weir_foundation::console_accounts::{AccountView, NewAccount, Role};
 #[derive(clap::Subcommand)]
 pub(crate) enum Console {
     /// Make an account
-    Add(AddArgs),
+    Add(AccountAddArgs),
     /// Give an account a new password; whoever is logged in with the old one is not any more
     Passwd(PasswdArgs),
     /// Remove an account
@@ -23,7 +23,7 @@ pub(crate) enum Console {
     /// Take the second factor of somebody who has lost it away: their password is enough again
     CodesOff(NameArgs),
     /// List all accounts
-    List(ListArgs),
+    List(AccountListArgs),
     /// Make, list and revoke tokens for programs
     #[command(subcommand)]
     Token(Token),
@@ -51,7 +51,7 @@ enum RoleName {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct AddArgs {
+pub(crate) struct AccountAddArgs {
     /// The login
     name: String,
     /// What it may do
@@ -63,7 +63,7 @@ pub(crate) struct AddArgs {
     asking: Asking,
 }
 
-impl AddArgs {
+impl AccountAddArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         let password = self.password.read(&self.name)?;
@@ -126,12 +126,12 @@ impl NameArgs {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct AccountListArgs {
     #[command(flatten)]
     asking: Asking,
 }
 
-impl ListArgs {
+impl AccountListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let accounts = self.asking.reach()?.ask(&accounts::LIST, &())?;
         if self.asking.json {

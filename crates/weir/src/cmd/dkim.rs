@@ -10,9 +10,9 @@ use weir_mail::operations::{KeyKind, NewKey};
 #[derive(clap::Subcommand)]
 pub(crate) enum Dkim {
     /// Make a key for a domain, and print the record to publish
-    Add(AddArgs),
+    Add(KeyAddArgs),
     /// List all keys with the records to publish
-    List(ListArgs),
+    List(KeyListArgs),
 }
 
 impl Dkim {
@@ -25,7 +25,7 @@ impl Dkim {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Kind {
+enum KeyKindArg {
     /// RSA with 2048 bits, which every receiver can check
     Rsa,
     /// Ed25519: shorter, but large receivers do not know it yet
@@ -33,7 +33,7 @@ enum Kind {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct AddArgs {
+pub(crate) struct KeyAddArgs {
     /// The domain of the senders, such as example.org
     domain: String,
     /// The name under which it is published [default: weir and the month, such as weir202611]
@@ -41,16 +41,16 @@ pub(crate) struct AddArgs {
     selector: String,
     /// How it signs
     #[arg(long, value_enum, default_value = "rsa")]
-    kind: Kind,
+    kind: KeyKindArg,
     #[command(flatten)]
     asking: Asking,
 }
 
-impl AddArgs {
+impl KeyAddArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let kind = match self.kind {
-            Kind::Rsa => KeyKind::Rsa,
-            Kind::Ed25519 => KeyKind::Ed25519,
+            KeyKindArg::Rsa => KeyKind::Rsa,
+            KeyKindArg::Ed25519 => KeyKind::Ed25519,
         };
         let new = NewKey { domain: self.domain.clone(), selector: self.selector.clone(), kind };
         let key = self.asking.reach()?.ask(&ADD_KEY, &new)?;
@@ -64,12 +64,12 @@ impl AddArgs {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct KeyListArgs {
     #[command(flatten)]
     asking: Asking,
 }
 
-impl ListArgs {
+impl KeyListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let keys = self.asking.reach()?.ask(&KEYS, &())?;
         if self.asking.json {

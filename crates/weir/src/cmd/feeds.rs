@@ -3,7 +3,7 @@
 mod live;
 
 use crate::answer::print_json;
-use crate::control::Place;
+use crate::folder_args::FolderArgs;
 use anyhow::Context;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -125,7 +125,7 @@ pub(crate) struct TuneArgs {
     #[arg(long, conflicts_with_all = ["dist", "sizes"])]
     apply: bool,
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
     /// How many feeds
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u16).range(2..=32))]
     feeds: u16,

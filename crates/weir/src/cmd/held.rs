@@ -10,9 +10,9 @@ use weir_console::api::held::{self, Days, Filter, Release};
 use weir_mail::operations::HeldSelection;
 
 #[derive(clap::Subcommand)]
-pub(crate) enum Held {
+pub(crate) enum HeldVerb {
     /// List held mail, grouped by message
-    List(ListArgs),
+    List(HeldListArgs),
     /// Show one held message: why, since when, when it goes, what can be done
     Show(ShowArgs),
     /// Send held mail now
@@ -25,21 +25,21 @@ pub(crate) enum Held {
     Learned(LearnedArgs),
 }
 
-impl Held {
+impl HeldVerb {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self {
-            Held::List(args) => args.run(out),
-            Held::Show(args) => args.run(out),
-            Held::Release(args) => args.run(out),
-            Held::Delete(args) => args.run(out),
-            Held::Analyse(args) => args.run(out),
-            Held::Learned(args) => args.run(out),
+            HeldVerb::List(args) => args.run(out),
+            HeldVerb::Show(args) => args.run(out),
+            HeldVerb::Release(args) => args.run(out),
+            HeldVerb::Delete(args) => args.run(out),
+            HeldVerb::Analyse(args) => args.run(out),
+            HeldVerb::Learned(args) => args.run(out),
         }
     }
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct HeldListArgs {
     /// Only mail of this user
     #[arg(long, short, value_name = "NAME", default_value = "")]
     user: String,
@@ -50,7 +50,7 @@ pub(crate) struct ListArgs {
     asking: Asking,
 }
 
-impl ListArgs {
+impl HeldListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let filter = Filter { user: self.user.clone(), recipient: self.to.clone(), ..Filter::default() };
         let answer = self.asking.reach()?.ask(&held::LIST, &filter)?;
@@ -75,7 +75,7 @@ impl ShowArgs {
 
 /// Which held mail; everything given must fit.
 #[derive(clap::Args)]
-struct Which {
+struct HeldSelectionArgs {
     /// Messages, by the ids that `weir held list` shows
     #[arg(value_name = "MESSAGE")]
     messages: Vec<String>,
@@ -90,7 +90,7 @@ struct Which {
     all: bool,
 }
 
-impl Which {
+impl HeldSelectionArgs {
     fn selection(&self) -> HeldSelection {
         HeldSelection {
             messages: self.messages.clone(),
@@ -104,7 +104,7 @@ impl Which {
 #[derive(clap::Args)]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
-    which: Which,
+    which: HeldSelectionArgs,
     /// Also trust the recipients: mail of the same user to them never waits again
     #[arg(long)]
     trust: bool,
@@ -127,7 +127,7 @@ impl ReleaseArgs {
 #[derive(clap::Args)]
 pub(crate) struct DeleteArgs {
     #[command(flatten)]
-    which: Which,
+    which: HeldSelectionArgs,
     /// Do not ask before deleting more than single messages
     #[arg(long, short)]
     yes: bool,
@@ -148,7 +148,7 @@ impl DeleteArgs {
     }
 
     fn confirmed(&self, control: &Control) -> anyhow::Result<bool> {
-        let Which { user, to, .. } = &self.which;
+        let HeldSelectionArgs { user, to, .. } = &self.which;
         let filter = Filter { user: user.clone(), recipient: to.clone(), ..Filter::default() };
         let held = control.ask(&held::LIST, &filter)?;
         if held.recipients == 0 {
@@ -167,7 +167,7 @@ impl DeleteArgs {
 #[derive(clap::Args)]
 pub(crate) struct AnalyseArgs {
     #[command(flatten)]
-    which: Which,
+    which: HeldSelectionArgs,
     #[command(flatten)]
     asking: Asking,
 }

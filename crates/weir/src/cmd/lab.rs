@@ -20,13 +20,13 @@ use weir_lab::operations::LabStatus;
 const UNWRAPPED_MAX: u64 = 1 << 30;
 
 #[derive(clap::Subcommand)]
-pub(crate) enum Lab {
+pub(crate) enum LabVerb {
     /// Hand in files to be analysed
     Submit(SubmitArgs),
     /// How the lab is doing
     Status(Asking),
     /// Samples, the newest first
-    List(ListArgs),
+    List(SampleListArgs),
     /// Everything about one sample: its state, its attempts, its reports
     Report(report::ReportArgs),
     /// Why a sample is not running, or why its verdict is what it is
@@ -69,7 +69,7 @@ pub(crate) struct SubmitArgs {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct SampleListArgs {
     /// Only samples whose SHA-256 begins so
     #[arg(long, default_value = "")]
     hash: String,
@@ -103,36 +103,36 @@ pub(crate) struct SampleArgs {
     asking: Asking,
 }
 
-impl Lab {
+impl LabVerb {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self {
-            Lab::Submit(args) => args.run(out),
-            Lab::Status(args) => {
+            LabVerb::Submit(args) => args.run(out),
+            LabVerb::Status(args) => {
                 let status = reach(args)?.ask(&lab::STATUS, &())?;
                 args.answer(out, &status, print_status)
             }
-            Lab::List(args) => args.run(out),
-            Lab::Report(args) => args.run(out),
-            Lab::Download(args) => args.run(out),
-            Lab::Queue(args) => args.run(out),
-            Lab::Why(args) => args.why(out),
-            Lab::Rerun(args) => {
+            LabVerb::List(args) => args.run(out),
+            LabVerb::Report(args) => args.run(out),
+            LabVerb::Download(args) => args.run(out),
+            LabVerb::Queue(args) => args.run(out),
+            LabVerb::Why(args) => args.why(out),
+            LabVerb::Rerun(args) => {
                 let again = reach(&args.asking)?.ask(&samples::RERUN, &args.which())?;
                 if args.asking.json {
                     return print_answer(out, &again);
                 }
                 Ok(writeln!(out, "It is analysed again as sample {}.", again.sample)?)
             }
-            Lab::Nodes(args) => {
+            LabVerb::Nodes(args) => {
                 let nodes = reach(args)?.ask(&lab::NODES, &())?;
                 args.answer(out, &nodes, |out, nodes| machines::print(out, nodes))
             }
-            Lab::Drain(args) => args.run(out),
-            Lab::Remove(args) => args.run(out),
-            Lab::Init(args) => args.run(out),
-            Lab::Invite(args) => args.run(out),
-            Lab::Join(args) => args.run(out),
-            Lab::Cancel(args) => {
+            LabVerb::Drain(args) => args.run(out),
+            LabVerb::Remove(args) => args.run(out),
+            LabVerb::Init(args) => args.run(out),
+            LabVerb::Invite(args) => args.run(out),
+            LabVerb::Join(args) => args.run(out),
+            LabVerb::Cancel(args) => {
                 let taken = reach(&args.asking)?.ask(&samples::CANCEL, &args.which())?;
                 if args.asking.json {
                     return print_answer(out, &taken);
@@ -172,7 +172,7 @@ impl SubmitArgs {
     }
 }
 
-impl ListArgs {
+impl SampleListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let filter = Filter {
             hash: self.hash.clone(),

@@ -15,7 +15,7 @@ use weir_settings::units::Span;
 #[derive(clap::Subcommand)]
 pub(crate) enum Quarantine {
     /// List quarantined mail, newest first
-    List(ListArgs),
+    List(QuarantineListArgs),
     /// Show one quarantined message: why, what each scanner said, what can be done
     Show(ShowArgs),
     /// Send quarantined mail on as it is
@@ -37,7 +37,7 @@ impl Quarantine {
 
 /// Which mail; everything given must fit.
 #[derive(clap::Args)]
-struct Filter {
+struct QuarantineFilterArgs {
     /// Only in this quarantine: virus, ext, spam, error or limit
     #[arg(long, short, value_name = "QUEUE", default_value = "")]
     queue: String,
@@ -52,7 +52,7 @@ struct Filter {
     older_than: Option<Span>,
 }
 
-impl Filter {
+impl QuarantineFilterArgs {
     fn selection(&self, messages: &[String], all: bool) -> QuarantineSelection {
         QuarantineSelection {
             messages: messages.to_vec(),
@@ -81,14 +81,14 @@ impl Filter {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct QuarantineListArgs {
     #[command(flatten)]
-    filter: Filter,
+    filter: QuarantineFilterArgs,
     #[command(flatten)]
     asking: Asking,
 }
 
-impl ListArgs {
+impl QuarantineListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let answer = self.asking.reach()?.ask(&quarantine::LIST, &self.filter.of_list())?;
         self.asking.answer(out, &answer, print_list)
@@ -191,12 +191,12 @@ fn shown_long(text: &str) -> String {
 
 /// Which mail is decided on.
 #[derive(clap::Args)]
-struct Which {
+struct QuarantineSelectionArgs {
     /// Messages, by the ids that `weir quarantine list` shows
     #[arg(value_name = "MESSAGE")]
     messages: Vec<String>,
     #[command(flatten)]
-    filter: Filter,
+    filter: QuarantineFilterArgs,
     /// All quarantined mail
     #[arg(long, conflicts_with_all = ["messages", "queue", "to", "from", "older_than"])]
     all: bool,
@@ -209,22 +209,22 @@ struct Which {
 
 /// What becomes of it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Decision {
+enum ReleaseOrDelete {
     Release,
     Delete,
 }
 
-impl Decision {
+impl ReleaseOrDelete {
     fn operation(self) -> &'static Operation<quarantine::Which, QuarantineDone> {
         match self {
-            Decision::Release => &quarantine::RELEASE,
-            Decision::Delete => &quarantine::DELETE,
+            ReleaseOrDelete::Release => &quarantine::RELEASE,
+            ReleaseOrDelete::Delete => &quarantine::DELETE,
         }
     }
 }
 
-impl Which {
-    fn decide(&self, out: &mut dyn Write, decision: Decision) -> anyhow::Result<()> {
+impl QuarantineSelectionArgs {
+    fn decide(&self, out: &mut dyn Write, decision: ReleaseOrDelete) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         let selection = self.filter.selection(&self.messages, self.all);
         let bulk = self.messages.is_empty() && selection != QuarantineSelection::default();
@@ -238,21 +238,21 @@ impl Which {
         }
         let (messages, recipients) = (count(done.messages.len(), "message"), count(done.recipients, "recipient"));
         match (decision, control.is_running()) {
-            (Decision::Release, true) => writeln!(out, "{messages} for {recipients} go now, as they are.")?,
-            (Decision::Release, false) => writeln!(out, "{messages} for {recipients} go when Weir runs.")?,
-            (Decision::Delete, _) => writeln!(out, "{messages} for {recipients} are deleted.")?,
+            (ReleaseOrDelete::Release, true) => writeln!(out, "{messages} for {recipients} go now, as they are.")?,
+            (ReleaseOrDelete::Release, false) => writeln!(out, "{messages} for {recipients} go when Weir runs.")?,
+            (ReleaseOrDelete::Delete, _) => writeln!(out, "{messages} for {recipients} are deleted.")?,
         }
         Ok(())
     }
 
-    fn confirmed(&self, control: &Control, decision: Decision) -> anyhow::Result<bool> {
+    fn confirmed(&self, control: &Control, decision: ReleaseOrDelete) -> anyhow::Result<bool> {
         let found = control.ask(&quarantine::LIST, &self.filter.of_list())?;
         if found.entries.is_empty() {
             // The gate says so, in its own words.
             return Ok(true);
         }
         let more = if found.more { "at least " } else { "" };
-        let what = if decision == Decision::Release { "Send" } else { "Delete" };
+        let what = if decision == ReleaseOrDelete::Release { "Send" } else { "Delete" };
         prompt::confirmed(&format!("{what} {more}{} from quarantine?", count(found.entries.len(), "message")))
     }
 }
@@ -260,23 +260,23 @@ impl Which {
 #[derive(clap::Args)]
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
-    which: Which,
+    which: QuarantineSelectionArgs,
 }
 
 impl ReleaseArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.which.decide(out, Decision::Release)
+        self.which.decide(out, ReleaseOrDelete::Release)
     }
 }
 
 #[derive(clap::Args)]
 pub(crate) struct DeleteArgs {
     #[command(flatten)]
-    which: Which,
+    which: QuarantineSelectionArgs,
 }
 
 impl DeleteArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.which.decide(out, Decision::Delete)
+        self.which.decide(out, ReleaseOrDelete::Delete)
     }
 }

@@ -9,27 +9,27 @@ use weir_console::api::queue::{self, Filter};
 use weir_mail::operations::{QueueDone, QueueList, QueueSelection};
 
 #[derive(clap::Subcommand)]
-pub(crate) enum Queue {
+pub(crate) enum QueueVerb {
     /// List what waits for delivery
-    List(ListArgs),
+    List(QueueListArgs),
     /// Try mail again now
     Retry(RetryArgs),
     /// Drop mail that waits; its senders are not told
     Delete(DeleteArgs),
 }
 
-impl Queue {
+impl QueueVerb {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match self {
-            Queue::List(args) => args.run(out),
-            Queue::Retry(args) => args.run(out),
-            Queue::Delete(args) => args.run(out),
+            QueueVerb::List(args) => args.run(out),
+            QueueVerb::Retry(args) => args.run(out),
+            QueueVerb::Delete(args) => args.run(out),
         }
     }
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct QueueListArgs {
     /// Only mail of this user
     #[arg(long, short, value_name = "NAME", default_value = "")]
     user: String,
@@ -40,7 +40,7 @@ pub(crate) struct ListArgs {
     asking: Asking,
 }
 
-impl ListArgs {
+impl QueueListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let filter = Filter { user: self.user.clone(), domain: self.domain.clone(), ..Filter::default() };
         let answer = self.asking.reach()?.ask(&queue::LIST, &filter)?;
@@ -88,7 +88,7 @@ fn print_list(out: &mut dyn Write, answer: &QueueList) -> anyhow::Result<()> {
 
 /// Which outgoing mail; everything given must fit.
 #[derive(clap::Args)]
-struct Which {
+struct QueueSelectionArgs {
     /// Messages, by the ids that `weir queue list` shows
     #[arg(value_name = "MESSAGE")]
     messages: Vec<String>,
@@ -103,7 +103,7 @@ struct Which {
     all: bool,
 }
 
-impl Which {
+impl QueueSelectionArgs {
     fn selection(&self) -> QueueSelection {
         QueueSelection {
             messages: self.messages.clone(),
@@ -117,7 +117,7 @@ impl Which {
 #[derive(clap::Args)]
 pub(crate) struct RetryArgs {
     #[command(flatten)]
-    which: Which,
+    which: QueueSelectionArgs,
     #[command(flatten)]
     asking: Asking,
 }
@@ -139,7 +139,7 @@ impl RetryArgs {
 #[derive(clap::Args)]
 pub(crate) struct DeleteArgs {
     #[command(flatten)]
-    which: Which,
+    which: QueueSelectionArgs,
     /// Do not ask before deleting more than single messages
     #[arg(long, short)]
     yes: bool,
@@ -150,7 +150,7 @@ pub(crate) struct DeleteArgs {
 impl DeleteArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
-        let Which { messages, user, domain, .. } = &self.which;
+        let QueueSelectionArgs { messages, user, domain, .. } = &self.which;
         let nothing_or_named = self.which.selection() == QueueSelection::default() || !messages.is_empty();
         if !nothing_or_named && !self.yes {
             let filter = Filter { user: user.clone(), domain: domain.clone(), ..Filter::default() };

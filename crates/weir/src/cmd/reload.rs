@@ -1,6 +1,6 @@
 //! `weir reload`: the running process reads its configuration again.
 
-use crate::assembly::{Outcome, RELOAD};
+use crate::assembly::{RELOAD, ReloadOutcome};
 use crate::control::Asking;
 use std::io::Write;
 
@@ -27,7 +27,7 @@ impl Args {
     }
 }
 
-fn print(out: &mut dyn Write, outcome: &Outcome) -> anyhow::Result<()> {
+fn print(out: &mut dyn Write, outcome: &ReloadOutcome) -> anyhow::Result<()> {
     writeln!(out, "The configuration was read again.\n")?;
     match &outcome.web {
         None => writeln!(out, "  {:<12} does not run", "web gate")?,

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use weir_core::throttle::Params;
-use weir_replay::{self, Kind, PastMail, Reader, Replay, Skipped, UserReplay, Wanted, printable, queue_chart};
+use weir_replay::{self, PastMail, Reader, Replay, Skipped, SourceKind, UserReplay, Wanted, printable, queue_chart};
 use weir_settings::units::Span;
 
 /// Reads mail that was sent, runs it through the throttle and tells who would have been delayed or stopped.
@@ -149,11 +149,11 @@ fn summary(out: &mut dyn Write, past: &PastMail, replay: &Replay, params: &Param
 }
 
 impl KindArg {
-    fn kind(self) -> Kind {
+    fn kind(self) -> SourceKind {
         match self {
-            KindArg::Mbox => Kind::Mbox,
-            KindArg::Maildir => Kind::Maildir,
-            KindArg::Postfix => Kind::Postfix,
+            KindArg::Mbox => SourceKind::Mbox,
+            KindArg::Maildir => SourceKind::Maildir,
+            KindArg::Postfix => SourceKind::Postfix,
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     files: Vec<PathBuf>,
     /// Take files for messages or for attachments, whatever they look like
     #[arg(long = "as", value_enum, value_name = "WHAT", default_value = "auto")]
-    kind: Kind,
+    kind: InputKind,
     #[command(flatten)]
     config: ConfigArg,
     /// Print the verdicts as JSON
@@ -41,7 +41,7 @@ enum More {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Kind {
+enum InputKind {
     /// By its name and first line
     Auto,
     /// A message
@@ -88,8 +88,8 @@ impl Args {
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
         anyhow::ensure!(bytes.len() as u64 <= FILE_BYTES_MAX, "it is larger than 4 GiB");
         let message = match self.kind {
-            Kind::Auto => is_message(path, &bytes),
-            kind => kind == Kind::Message,
+            InputKind::Auto => is_message(path, &bytes),
+            kind => kind == InputKind::Message,
         };
         Ok(Content::of(if message { bytes } else { attached(path, &bytes) }.as_slice())?)
     }

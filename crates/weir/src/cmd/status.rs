@@ -6,7 +6,7 @@ use crate::table::Table;
 use std::collections::BTreeMap;
 use std::io::Write;
 use weir_console::api::whole::{AUDIT, STATUS, Trail, WholeStatus};
-use weir_mail::operations::{Status, Vital};
+use weir_mail::operations::{MailStatus, Vital};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -76,7 +76,7 @@ fn print_gate(out: &mut dyn Write, gate: &Vital) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn facts(status: &Status) -> [(&'static str, String); 4] {
+fn facts(status: &MailStatus) -> [(&'static str, String); 4] {
     let (totals, spool) = (&status.totals, &status.spool);
     let learn = if status.learn_only { "; learn-only: nothing is held" } else { "" };
     let decided = match totals.decided {

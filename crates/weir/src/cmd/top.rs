@@ -4,7 +4,8 @@
 //! none. What is not a terminal gets one screen without movement.
 
 use crate::answer::{bytes, count, print_answer, time};
-use crate::control::{Control, Place};
+use crate::control::Control;
+use crate::folder_args::FolderArgs;
 use crate::table::shown;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -26,7 +27,7 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
@@ -45,12 +46,12 @@ impl Args {
             control.is_running(),
             "nothing runs on this data folder\n  hint: start it with `weir up`; `weir status` looks at a folder at rest"
         );
-        let look = Look::take(&control)?;
+        let look = GatesLook::take(&control)?;
         if self.json {
             return print_answer(out, &look.gates);
         }
         let lively = !self.once && std::io::stdout().is_terminal();
-        let mut earlier: Option<Look> = None;
+        let mut earlier: Option<GatesLook> = None;
         let mut now = look;
         loop {
             let screen = now.screen(earlier.as_ref());
@@ -60,14 +61,14 @@ impl Args {
             write!(out, "{CLEAR}{screen}\nevery {} s, Ctrl-C to leave\n", self.every)?;
             out.flush()?;
             std::thread::sleep(Duration::from_secs(self.every));
-            let next = Look::take(&control)?;
+            let next = GatesLook::take(&control)?;
             earlier = Some(std::mem::replace(&mut now, next));
         }
     }
 }
 
 /// All gates at one moment.
-struct Look {
+struct GatesLook {
     at: Instant,
     gates: Gates,
 }
@@ -82,8 +83,8 @@ struct Gates {
     lab: Option<LabStatus>,
 }
 
-impl Look {
-    fn take(control: &Control) -> anyhow::Result<Look> {
+impl GatesLook {
+    fn take(control: &Control) -> anyhow::Result<GatesLook> {
         let gates = Gates {
             status: control.ask(&whole::STATUS, &())?,
             feeds: control.ask(&feeds::STATUS, &()).ok(),
@@ -91,14 +92,14 @@ impl Look {
             sessions: control.ask(&web::SESSIONS, &Most { most: SESSIONS }).ok(),
             lab: control.ask(&lab::STATUS, &()).ok(),
         };
-        Ok(Look { at: Instant::now(), gates })
+        Ok(GatesLook { at: Instant::now(), gates })
     }
 
     fn mail(&self) -> Option<&Vital> {
         self.gates.status.status.gate.as_ref()
     }
 
-    fn screen(&self, earlier: Option<&Look>) -> String {
+    fn screen(&self, earlier: Option<&GatesLook>) -> String {
         let since = self.mail().map_or_else(|| "-".to_owned(), |gate| time(&gate.since));
         let pid = self.mail().map_or(0, |gate| gate.pid);
         let version = &self.gates.status.status.version;
@@ -116,7 +117,7 @@ impl Look {
         lines.join("\n")
     }
 
-    fn throttle(&self, earlier: Option<&Look>) -> Vec<String> {
+    fn throttle(&self, earlier: Option<&GatesLook>) -> Vec<String> {
         let status = &self.gates.status.status;
         let (totals, spool) = (&status.totals, &status.spool);
         let counter = |name: &str| self.rate(earlier, |look| look.mail()?.counters.get(name).copied());
@@ -138,7 +139,7 @@ impl Look {
         ]
     }
 
-    fn scan(&self, earlier: Option<&Look>) -> Vec<String> {
+    fn scan(&self, earlier: Option<&GatesLook>) -> Vec<String> {
         let Some(feeds) = self.gates.feeds.as_ref().filter(|feeds| feeds.enabled) else {
             return vec!["off".to_owned()];
         };
@@ -164,7 +165,7 @@ impl Look {
         told
     }
 
-    fn web(&self, earlier: Option<&Look>) -> Vec<String> {
+    fn web(&self, earlier: Option<&GatesLook>) -> Vec<String> {
         let Some(web) = &self.gates.web else { return vec!["off".to_owned()] };
         let backend = |(at, backend): (usize, &BackendView)| {
             let queue = &backend.queue;
@@ -209,7 +210,7 @@ impl Look {
     }
 
     /// How fast a counter grows; nothing is known at the first look.
-    fn rate(&self, earlier: Option<&Look>, counter: impl Fn(&Look) -> Option<u64>) -> String {
+    fn rate(&self, earlier: Option<&GatesLook>, counter: impl Fn(&GatesLook) -> Option<u64>) -> String {
         let Some((before, (now, then))) = earlier.and_then(|look| Some((look, (counter(self)?, counter(look)?))))
         else {
             return "-/s".to_owned();
@@ -226,7 +227,7 @@ mod tests {
     use serde_json::{Value, json};
 
     /// What a gate would answer, of which the screen shows only a part.
-    fn look(messages: u64, web: Value) -> Look {
+    fn look(messages: u64, web: Value) -> GatesLook {
         let status = json!({
             "version": "1", "running": true, "data": "/d", "records": "sqlite", "relay": "here", "learn_only": false,
             "gate": {
@@ -251,7 +252,7 @@ mod tests {
             sessions: None,
             lab: None,
         };
-        Look { at: Instant::now(), gates }
+        GatesLook { at: Instant::now(), gates }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! `weir up`: runs every enabled gate in one process.
 
 use crate::allocator;
-use crate::assembly::{self, Command, Console, Outcome, ReloadAnswer, Reloader, own_routes};
+use crate::assembly::{self, Console, ProcessCommand, ReloadAnswer, ReloadOutcome, Reloader, own_routes};
 use crate::config::Loaded;
-use crate::control::{Place, refuse_other_owner};
+use crate::control::refuse_other_owner;
+use crate::folder_args::FolderArgs;
 use crate::memory;
-use crate::orchestrator::{Event, Orchestrator};
+use crate::orchestrator::{GateEvent, Orchestrator};
 use crate::{restart, service_manager};
 use anyhow::Context;
 use axum::http::StatusCode;
@@ -41,7 +42,7 @@ const PATIENCE_FOR_THREADS: Duration = Duration::from_secs(5);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
     /// How much to log, on standard error
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "warn", env = "WEIR_LOG")]
     log: Level,
@@ -145,12 +146,12 @@ async fn up(
     let end = loop {
         let next = tokio::select! {
             next = stop.or_command(&mut wanted) => next,
-            event = gates.next() => Next::Gate(event),
+            event = gates.next() => NextEvent::Gate(event),
         };
         match next {
-            Next::Stop => break End::Stop,
-            Next::Command(Command::Reload(answer)) => reload(&mut reloader, &gates, answer),
-            Next::Command(Command::Restart(answer)) => {
+            NextEvent::Stop => break End::Stop,
+            NextEvent::Command(ProcessCommand::Reload(answer)) => reload(&mut reloader, &gates, answer),
+            NextEvent::Command(ProcessCommand::Restart(answer)) => {
                 let checked = program.check(&args.place);
                 if let Err(error) = &checked {
                     tracing::error!(error = format!("{error:#}"), "not restarted; everything runs on");
@@ -165,7 +166,7 @@ async fn up(
                     break End::Restart;
                 }
             }
-            Next::Gate(event) => {
+            NextEvent::Gate(event) => {
                 if gates.handle(event).await {
                     let api = api(&gates);
                     reloader.follow_web(gates.web.gate().cloned());
@@ -257,17 +258,17 @@ fn close_unused_sockets(states: &GateStates) {
 }
 
 /// What to do next.
-enum Next {
+enum NextEvent {
     Stop,
-    Command(Command),
+    Command(ProcessCommand),
     /// Something about a gate.
-    Gate(Event),
+    Gate(GateEvent),
 }
 
 fn reload(reloader: &mut Reloader, gates: &Orchestrator, answer: Option<ReloadAnswer>) {
     let outcome = reloader.reload();
     match &outcome {
-        Ok(Outcome { restart, .. }) => {
+        Ok(ReloadOutcome { restart, .. }) => {
             tracing::info!(restart = restart.join(" "), "the configuration was read again");
         }
         Err(error) => {
@@ -483,13 +484,13 @@ impl Stop {
     }
 
     /// What is to be done. Whoever asked for it may want to hear what came of it.
-    async fn or_command(&mut self, wanted: &mut mpsc::Receiver<Command>) -> Next {
+    async fn or_command(&mut self, wanted: &mut mpsc::Receiver<ProcessCommand>) -> NextEvent {
         tokio::select! {
-            _ = self.terminate.recv() => Next::Stop,
-            _ = self.interrupt.recv() => Next::Stop,
-            _ = self.hangup.recv() => Next::Command(Command::Reload(None)),
-            _ = self.user2.recv() => Next::Command(Command::Restart(None)),
-            Some(command) = wanted.recv() => Next::Command(command),
+            _ = self.terminate.recv() => NextEvent::Stop,
+            _ = self.interrupt.recv() => NextEvent::Stop,
+            _ = self.hangup.recv() => NextEvent::Command(ProcessCommand::Reload(None)),
+            _ = self.user2.recv() => NextEvent::Command(ProcessCommand::Restart(None)),
+            Some(command) = wanted.recv() => NextEvent::Command(command),
         }
     }
 }

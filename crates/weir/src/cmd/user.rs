@@ -13,7 +13,7 @@ use weir_mail::operations::{Asked, Change, NewUser, OwnThrottle, Profile};
 #[derive(clap::Subcommand)]
 pub(crate) enum User {
     /// Make a user
-    Add(AddArgs),
+    Add(UserAddArgs),
     /// Give a user a new password
     Passwd(PasswdArgs),
     /// Change addresses, contact, profile, throttle parameters or trusted recipients
@@ -23,7 +23,7 @@ pub(crate) enum User {
     /// End a lock, and the throttle's stop with it; what waits drains again
     Unlock(NameArgs),
     /// List all users
-    List(ListArgs),
+    List(UserListArgs),
     /// Show one user with the state of the throttle
     Show(NameArgs),
 }
@@ -74,7 +74,7 @@ impl From<ProfileName> for Profile {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct AddArgs {
+pub(crate) struct UserAddArgs {
     /// The login; where client addresses are throttled, one of them, such as 192.0.2.7 or 2001:db8::/64
     name: String,
     /// An address the user may send as, or @example.org for a whole domain; may be repeated [default: the login, if it
@@ -96,7 +96,7 @@ pub(crate) struct AddArgs {
     asking: Asking,
 }
 
-impl AddArgs {
+impl UserAddArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         let password = if self.no_password { None } else { Some(self.password.read(&self.name)?) };
@@ -237,7 +237,7 @@ fn show(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct UserListArgs {
     /// Only users who are locked or stopped, or whose mail waits
     #[arg(long)]
     busy: bool,
@@ -245,7 +245,7 @@ pub(crate) struct ListArgs {
     asking: Asking,
 }
 
-impl ListArgs {
+impl UserListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         let mut users = Vec::new();

@@ -20,7 +20,7 @@ use weir_mail::inbound::InboundSettings;
 use weir_mail::scan::{LabSettings as ScanLabSettings, QuarantineSettings, ScanSettings};
 use weir_mail::submission::SubmissionSettings;
 use weir_mail::throttle::ThrottleSettings;
-use weir_settings::{Found, Reader};
+use weir_settings::{ReadDocument, Reader};
 use weir_web::exchange::{ExchangeSettings, HistorySettings};
 use weir_web::proxy::WebSettings;
 
@@ -29,7 +29,7 @@ use weir_web::proxy::WebSettings;
 pub(crate) struct Config {
     pub(crate) throttle: ThrottleSettings,
     pub(crate) submission: SubmissionSettings,
-    pub(crate) limits: weir_smtp::limits::Limits,
+    pub(crate) limits: weir_smtp::limits::SmtpLimits,
     pub(crate) inbound: InboundSettings,
     pub(crate) delivery: DeliverySettings,
     pub(crate) notices: weir_mail::notices::Settings,
@@ -176,7 +176,7 @@ impl Loaded {
         let mut reader = Reader::new(text);
         let config = Config::read(&mut reader);
         config.check(&mut reader);
-        let Found { sections, settings, problems } = reader.finish();
+        let ReadDocument { sections, settings, problems } = reader.finish();
         if problems.is_empty() {
             Ok(Loaded { config, file: file.map(Path::to_owned), settings, sections })
         } else {

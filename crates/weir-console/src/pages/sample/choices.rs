@@ -1,6 +1,6 @@
 //! What one can do about a sample: take it elsewhere, analyse it again, take it back, and keep it out of mail.
 
-use super::super::frame::{back, token};
+use crate::frame::{back, token};
 use crate::html;
 use crate::html::Html;
 use crate::rule_proposal::Proposal;

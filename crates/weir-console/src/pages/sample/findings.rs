@@ -1,7 +1,7 @@
 //! What each plugin says of a sample, the gravest first.
 
-use super::super::frame::{empty, status};
 use super::{LINES_MAX, cut};
+use crate::frame::{empty, status};
 use crate::html;
 use crate::html::Html;
 use std::cmp::Reverse;
@@ -9,7 +9,7 @@ use weir_lab::job::{Level, Report};
 use weir_lab::operations::{ResultLine, SamplePage};
 
 /// One line.
-struct Line {
+struct FindingLine {
     plugin: String,
     /// None for a plugin that failed.
     level: Option<Level>,
@@ -19,7 +19,7 @@ struct Line {
 }
 
 pub(super) fn findings(page: &SamplePage) -> Html {
-    let mut lines: Vec<Line> = page.results.iter().flat_map(lines).collect();
+    let mut lines: Vec<FindingLine> = page.results.iter().flat_map(lines).collect();
     if lines.is_empty() {
         let nothing = empty("No plugin has brought anything yet.", &Html::none());
         return html!("<section><h2>What the plugins say</h2>{}</section>", nothing);
@@ -37,7 +37,7 @@ pub(super) fn findings(page: &SamplePage) -> Html {
     )
 }
 
-fn row(line: &Line) -> Html {
+fn row(line: &FindingLine) -> Html {
     let (kind, word) = match line.level {
         Some(Level::Malicious) => ("malicious", "malicious"),
         Some(Level::Suspicious) => ("suspicious", "suspicious"),
@@ -70,8 +70,8 @@ fn gravity(level: Option<Level>) -> u8 {
 }
 
 /// What one result says. One that does not count says nothing, unless it failed.
-fn lines(result: &ResultLine) -> Vec<Line> {
-    let line = |level: Option<Level>, words: String| Line {
+fn lines(result: &ResultLine) -> Vec<FindingLine> {
+    let line = |level: Option<Level>, words: String| FindingLine {
         plugin: cut(&result.plugin),
         level,
         words,

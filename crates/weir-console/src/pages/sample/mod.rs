@@ -8,16 +8,16 @@ mod facts;
 mod findings;
 
 use super::audit;
-use super::frame::{Here, Sheet, status};
 use super::lab::{self, node};
-use super::trouble::sentence;
-use super::{Answer, Asking, Sent, Trouble, done, ended};
+use super::{Asking, PageResult, Sent, Trouble, done, ended};
 use crate::behaviour::{self, Bounds};
+use crate::frame::{Here, Sheet, status};
 use crate::html;
 use crate::html::Html;
 use crate::rule_proposal::Proposal;
 use crate::session::Visit;
 use crate::site::Site;
+use crate::trouble::sentence;
 use crate::words::{count, size, time_ns};
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -48,7 +48,7 @@ fn name(sample: &SampleLine) -> String {
     if sample.name.is_empty() { "(no name)".to_owned() } else { cut(&sample.name) }
 }
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(which): Path<String>) -> Answer {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(which): Path<String>) -> PageResult {
     let page = node(&site)?.page(&which).await?;
     let subject = format!("sample-{}", page.sample.sample);
     // Megabytes of reports are read: not on a thread that serves.

@@ -1,9 +1,9 @@
 //! What a sender can do about a failure, in plain words, by its status (RFC 3463).
 
-use weir_smtp::outcome::{Outcome, Status};
+use weir_smtp::outcome::{DeliveryOutcome, Status};
 
 /// What the sender can do.
-pub(super) fn advice(outcome: &Outcome) -> &'static str {
+pub(super) fn advice(outcome: &DeliveryOutcome) -> &'static str {
     let Status(_, subject, detail) = outcome.status;
     match (subject, detail) {
         (1, 2 | 10) | (4, 4) => "Check the part of the address after the @: nobody takes mail there.",

@@ -25,8 +25,8 @@ fn settings() -> ReportSettings {
     ReportSettings { hostname: "mail.example".into(), postmaster: "postmaster@mail.example".into(), returned_max: 1000 }
 }
 
-fn message(sender: &str, to: &str) -> Message {
-    Message {
+fn message(sender: &str, to: &str) -> OutgoingMessage {
+    OutgoingMessage {
         id: "0dh3k9w2m1c8t0qzx4pn".parse().unwrap(),
         owner: "ann".into(),
         sender: MailFrom::parse(sender).unwrap(),
@@ -40,7 +40,7 @@ fn message(sender: &str, to: &str) -> Message {
 }
 
 /// The report that the queue asks for after this outcome.
-fn report(message: Message, outcome: Outcome) -> Report {
+fn report(message: OutgoingMessage, outcome: DeliveryOutcome) -> SenderReport {
     let now = message.accepted_at;
     let mut queue = Queue::new(QueueSettings::default());
     queue.enqueue(message.into(), |_| Target { route: 0, domain: "".into() }, now);
@@ -63,7 +63,7 @@ fn report(message: Message, outcome: Outcome) -> Report {
     }
 }
 
-async fn composed(report: &Report) -> (OwnMail, String) {
+async fn composed(report: &SenderReport) -> (OwnMail, String) {
     let body = Text(Some(ORIGINAL.as_bytes().to_vec().into()));
     let returned = Returned::read(report, &settings(), Ok(body)).await;
     let mail = compose(report, &settings(), &returned, Instant(1_794_800_000_000_000_000)).unwrap();
@@ -73,9 +73,9 @@ async fn composed(report: &Report) -> (OwnMail, String) {
     (mail, text)
 }
 
-fn refused(text: &str) -> Outcome {
-    let outcome = Outcome::permanent(Status(5, 1, 1), text).by(&"mx.example[192.0.2.1:25]".into());
-    Outcome { code: Some(550), ..outcome }
+fn refused(text: &str) -> DeliveryOutcome {
+    let outcome = DeliveryOutcome::permanent(Status(5, 1, 1), text).by(&"mx.example[192.0.2.1:25]".into());
+    DeliveryOutcome { code: Some(550), ..outcome }
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn all_of_it_goes_back_if_asked_for_and_short() {
 
 #[tokio::test]
 async fn a_delay_says_that_nothing_need_be_done() {
-    let outcome = Outcome::temporary(Status(4, 4, 1), "cannot connect: no answer in time");
+    let outcome = DeliveryOutcome::temporary(Status(4, 4, 1), "cannot connect: no answer in time");
     let (_, text) = composed(&report(message("<a@b> RET=FULL", "<c@d>"), outcome)).await;
     for expected in [
         "Your mail is delayed",
@@ -128,7 +128,7 @@ async fn a_delay_says_that_nothing_need_be_done() {
 
 #[tokio::test]
 async fn success_is_told_as_such() {
-    let (_, text) = composed(&report(message("<a@b>", "<c@d> NOTIFY=SUCCESS"), Outcome::delivered("ok"))).await;
+    let (_, text) = composed(&report(message("<a@b>", "<c@d> NOTIFY=SUCCESS"), DeliveryOutcome::delivered("ok"))).await;
     assert!(
         text.contains("Subject: Your mail was delivered") && text.contains("Action: delivered\r\nStatus: 2.0.0"),
         "{text}"
@@ -138,14 +138,14 @@ async fn success_is_told_as_such() {
 #[tokio::test]
 async fn what_arrived_does_not_go_back() {
     let asked = message("<a@b> RET=FULL", "<c@d> NOTIFY=SUCCESS");
-    let (_, text) = composed(&report(asked, Outcome::delivered("ok"))).await;
+    let (_, text) = composed(&report(asked, DeliveryOutcome::delivered("ok"))).await;
     assert!(text.contains("text/rfc822-headers") && !text.contains("body\r\n"), "{text}");
 }
 
 #[tokio::test]
 async fn a_report_names_who_caused_it_unless_that_was_a_stranger() {
     let owner = async |sign| {
-        let (mail, _) = composed(&report(Message { sign, ..message("<a@b>", "<c@d>") }, refused("no"))).await;
+        let (mail, _) = composed(&report(OutgoingMessage { sign, ..message("<a@b>", "<c@d>") }, refused("no"))).await;
         mail.envelope.owner.to_string()
     };
     assert_eq!((owner(true).await.as_str(), owner(false).await.as_str()), ("ann", ""));

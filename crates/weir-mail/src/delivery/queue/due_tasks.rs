@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use weir_core::time::Instant;
 
-use super::job::{Held, wants};
-use super::{Message, Outcome, ParcelId, Progress, Queue, Settlement, Slot, Status};
+use super::job::{RecipientState, wants};
+use super::{DeliveryOutcome, OutgoingMessage, ParcelId, Progress, Queue, Settlement, Slot, Status};
 
 /// A report that could not be made is tried again after this.
 const REPORT_AGAIN: Duration = Duration::from_secs(60);
@@ -20,20 +20,20 @@ const LAST_LOOK: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub enum DueTask {
     /// Tell the sender, then call [`Queue::reported`].
-    Report(Report),
+    Report(SenderReport),
     /// Write this down.
     Settle(Settlement),
 }
 
 /// What to tell the sender of a message.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct SenderReport {
     slot: Slot,
     /// The message.
-    pub message: Arc<Message>,
+    pub message: Arc<OutgoingMessage>,
     /// What it is about.
     pub kind: ReportKind,
-    /// Of whom.
+    /// The recipients that it is about.
     pub recipients: Vec<Reported>,
     /// Until when we try.
     pub until: Instant,
@@ -56,7 +56,7 @@ pub struct Reported {
     /// What happened.
     pub action: Action,
     /// The answer that decided it.
-    pub outcome: Arc<Outcome>,
+    pub outcome: Arc<DeliveryOutcome>,
 }
 
 /// What happened to a recipient (RFC 3464 section 2.3.3).
@@ -101,7 +101,7 @@ impl Queue {
     }
 
     /// A report is safe, or could not be made now.
-    pub fn reported(&mut self, report: &Report, safe: bool, now: Instant) -> Option<Settlement> {
+    pub fn reported(&mut self, report: &SenderReport, safe: bool, now: Instant) -> Option<Settlement> {
         let slot = report.slot;
         let entry = self.jobs.get_mut(slot)?;
         match report.kind {
@@ -169,7 +169,7 @@ impl Queue {
     }
 
     /// Gives up a parcel, unless it is under way: then it ends when it is settled.
-    fn give_up(&mut self, slot: Slot, parcel: ParcelId, trouble: &Arc<Outcome>) {
+    fn give_up(&mut self, slot: Slot, parcel: ParcelId, trouble: &Arc<DeliveryOutcome>) {
         let Some(load) = self.scheduler.remove(parcel) else { return };
         if let Some(entry) = self.jobs.get_mut(slot) {
             self.totals.failed += entry.waiting(load.stretch()).count() as u64;
@@ -178,30 +178,30 @@ impl Queue {
         self.parcel_gone(slot, parcel, &load.target);
     }
 
-    fn close(&mut self, report: &Report) -> Vec<Progress> {
+    fn close(&mut self, report: &SenderReport) -> Vec<Progress> {
         let Some(entry) = self.jobs.get_mut(report.slot) else { return Vec::new() };
         let mut failed = Vec::new();
         for reported in &report.recipients {
             let Some(held) = entry.recipients.get_mut(reported.place) else { continue };
-            *held = Held::Done;
+            *held = RecipientState::Done;
             let index = entry.message.recipients.get(reported.place).map(|recipient| recipient.index);
             failed.extend(index.filter(|_| reported.action == Action::Failed));
         }
         if failed.is_empty() { Vec::new() } else { vec![Progress::Failed(failed.into())] }
     }
 
-    fn final_report(&self, slot: Slot) -> Option<Report> {
+    fn final_report(&self, slot: Slot) -> Option<SenderReport> {
         self.report(slot, ReportKind::Final, |_, held| match held {
-            Held::Failed(outcome) => Some((Action::Failed, Arc::clone(outcome))),
-            Held::Delivered(outcome, arrived) => {
+            RecipientState::Failed(outcome) => Some((Action::Failed, Arc::clone(outcome))),
+            RecipientState::Delivered(outcome, arrived) => {
                 let action = if *arrived { Action::Delivered } else { Action::Relayed };
                 Some((action, Arc::clone(outcome)))
             }
-            Held::Waiting(_) | Held::Done => None,
+            RecipientState::Waiting(_) | RecipientState::Done => None,
         })
     }
 
-    fn warning(&self, slot: Slot) -> Option<Report> {
+    fn warning(&self, slot: Slot) -> Option<SenderReport> {
         let entry = self.jobs.get(slot)?;
         if entry.condemned || !entry.message.has_sender() {
             return None;
@@ -211,11 +211,11 @@ impl Queue {
             let trouble = self.troubles.get(&load.destination);
             troubles.get_mut(load.stretch()).into_iter().flatten().for_each(|place| *place = trouble.cloned());
         }
-        let unknown = || Arc::new(Outcome::temporary(Status(4, 4, 7), "its turn has not come yet"));
+        let unknown = || Arc::new(DeliveryOutcome::temporary(Status(4, 4, 7), "its turn has not come yet"));
         self.report(slot, ReportKind::Delay, |place, held| {
             let wanted = wants(entry.message.recipients.get(place)?.to.notify, |notify| notify.delay);
             match held {
-                Held::Waiting(last) if wanted => {
+                RecipientState::Waiting(last) if wanted => {
                     let known = last.clone().or_else(|| troubles.get(place).cloned().flatten());
                     Some((Action::Delayed, known.unwrap_or_else(unknown)))
                 }
@@ -228,8 +228,8 @@ impl Queue {
         &self,
         slot: Slot,
         kind: ReportKind,
-        pick: impl Fn(usize, &Held) -> Option<(Action, Arc<Outcome>)>,
-    ) -> Option<Report> {
+        pick: impl Fn(usize, &RecipientState) -> Option<(Action, Arc<DeliveryOutcome>)>,
+    ) -> Option<SenderReport> {
         let entry = self.jobs.get(slot)?;
         let picked =
             entry.recipients.iter().enumerate().filter_map(|(place, held)| {
@@ -238,6 +238,6 @@ impl Queue {
         let recipients: Vec<_> = picked.collect();
         let until = self.settings.retry.end(entry.message.accepted_at);
         let message = Arc::clone(&entry.message);
-        (!recipients.is_empty()).then_some(Report { slot, message, kind, recipients, until })
+        (!recipients.is_empty()).then_some(SenderReport { slot, message, kind, recipients, until })
     }
 }

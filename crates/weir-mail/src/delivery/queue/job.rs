@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use weir_core::time::Instant;
 
-use super::{Attempt, Fate, Message, Outcome, ParcelId, Progress, Totals};
+use super::{Attempt, DeliveryOutcome, Fate, OutgoingMessage, ParcelId, Progress, Totals};
 use weir_smtp::envelope::Notify;
 use weir_smtp::outcome::Status;
 
 /// One message.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) message: Arc<Message>,
-    pub(super) recipients: Box<[Held]>,
+pub(super) struct QueuedMessage {
+    pub(super) message: Arc<OutgoingMessage>,
+    pub(super) recipients: Box<[RecipientState]>,
     pub(super) parcels: ParcelList,
     pub(super) alarm: Instant,
     /// The sender was told of the delay, or need not be.
@@ -26,13 +26,13 @@ pub(super) struct Entry {
 
 /// The state of a recipient.
 #[derive(Clone, Debug)]
-pub(super) enum Held {
+pub(super) enum RecipientState {
     /// To be delivered; with the last answer.
-    Waiting(Option<Arc<Outcome>>),
+    Waiting(Option<Arc<DeliveryOutcome>>),
     /// Delivered, and the sender wants to know; whether it has arrived or was passed on.
-    Delivered(Arc<Outcome>, bool),
+    Delivered(Arc<DeliveryOutcome>, bool),
     /// Failed, and the sender is to be told.
-    Failed(Arc<Outcome>),
+    Failed(Arc<DeliveryOutcome>),
     /// Over.
     Done,
 }
@@ -46,18 +46,18 @@ pub(super) enum ParcelList {
     Many(Vec<ParcelId>),
 }
 
-impl Entry {
-    pub(super) fn new(message: Message, warned: bool) -> Entry {
-        let recipients = vec![Held::Waiting(None); message.recipients.len()].into();
+impl QueuedMessage {
+    pub(super) fn new(message: OutgoingMessage, warned: bool) -> QueuedMessage {
+        let recipients = vec![RecipientState::Waiting(None); message.recipients.len()].into();
         let (parcels, alarm) = (ParcelList::Empty, Instant::NEVER);
         let message = Arc::new(message);
-        Entry { message, recipients, parcels, alarm, warned, condemned: false, reporting: false }
+        QueuedMessage { message, recipients, parcels, alarm, warned, condemned: false, reporting: false }
     }
 
     /// The places in a stretch that are to be delivered.
     pub(super) fn waiting(&self, stretch: Range<usize>) -> impl Iterator<Item = usize> {
         let held = self.recipients.get(stretch.clone()).unwrap_or_default();
-        held.iter().zip(stretch).filter(|(held, _)| matches!(held, Held::Waiting(_))).map(|(_, place)| place)
+        held.iter().zip(stretch).filter(|(held, _)| matches!(held, RecipientState::Waiting(_))).map(|(_, place)| place)
     }
 
     /// Takes the outcomes of a delivery over; what was delivered is to be written down.
@@ -70,10 +70,14 @@ impl Entry {
                 Fate::Delivered => {
                     delivered.push(recipient.index);
                     let asked = recipient.to.notify.is_some_and(|notify| notify.success) && !attempt.reports_itself;
-                    if asked { Held::Delivered(Arc::new(outcome.clone()), attempt.arrived) } else { Held::Done }
+                    if asked {
+                        RecipientState::Delivered(Arc::new(outcome.clone()), attempt.arrived)
+                    } else {
+                        RecipientState::Done
+                    }
                 }
-                Fate::Permanent => Held::Failed(Arc::new(outcome.clone())),
-                Fate::Temporary => Held::Waiting(Some(Arc::new(outcome.clone()))),
+                Fate::Permanent => RecipientState::Failed(Arc::new(outcome.clone())),
+                Fate::Temporary => RecipientState::Waiting(Some(Arc::new(outcome.clone()))),
             };
             totals.delivered += u64::from(outcome.fate == Fate::Delivered);
             totals.failed += u64::from(outcome.fate == Fate::Permanent);
@@ -85,12 +89,12 @@ impl Entry {
     }
 
     /// Gives up what waits in a stretch: silently, or as failed because its time is over.
-    pub(super) fn give_up(&mut self, stretch: Range<usize>, silently: bool, trouble: Option<&Arc<Outcome>>) {
+    pub(super) fn give_up(&mut self, stretch: Range<usize>, silently: bool, trouble: Option<&Arc<DeliveryOutcome>>) {
         for held in self.recipients.get_mut(stretch).unwrap_or_default() {
-            if let Held::Waiting(last) = held {
-                let never = || Outcome::temporary(Status(4, 4, 7), "its turn never came");
+            if let RecipientState::Waiting(last) = held {
+                let never = || DeliveryOutcome::temporary(Status(4, 4, 7), "its turn never came");
                 let last = last.as_ref().or(trouble).map_or_else(never, |outcome| (**outcome).clone());
-                *held = if silently { Held::Done } else { Held::Failed(Arc::new(last.expired())) };
+                *held = if silently { RecipientState::Done } else { RecipientState::Failed(Arc::new(last.expired())) };
             }
         }
     }
@@ -102,12 +106,12 @@ impl Entry {
             let told = self.message.has_sender() && wants(recipient.to.notify, |notify| notify.failure);
             let success_told = self.message.has_sender();
             match held {
-                Held::Failed(outcome) if !told => {
+                RecipientState::Failed(outcome) if !told => {
                     tracing::info!(message = %self.message.id, recipient = %recipient.to.mailbox, %outcome, "undeliverable, and nobody to tell");
                     closed.push(recipient.index);
-                    *held = Held::Done;
+                    *held = RecipientState::Done;
                 }
-                Held::Delivered(..) if !success_told => *held = Held::Done,
+                RecipientState::Delivered(..) if !success_told => *held = RecipientState::Done,
                 _ => {}
             }
         }
@@ -116,12 +120,14 @@ impl Entry {
 
     /// Whether the sender is to be told something.
     pub(super) fn has_news(&self) -> bool {
-        self.recipients.iter().any(|held| matches!(held, Held::Failed(_) | Held::Delivered(..)))
+        self.recipients.iter().any(|held| matches!(held, RecipientState::Failed(_) | RecipientState::Delivered(..)))
     }
 
     /// Whether there is nothing left to do.
     pub(super) fn is_over(&self) -> bool {
-        !self.reporting && self.parcels.is_empty() && self.recipients.iter().all(|held| matches!(held, Held::Done))
+        !self.reporting
+            && self.parcels.is_empty()
+            && self.recipients.iter().all(|held| matches!(held, RecipientState::Done))
     }
 }
 

@@ -8,7 +8,8 @@ use weir_core::time::Instant;
 use weir_store::spool::MessageId;
 
 use super::super::scheduler::Counts;
-use super::job::{Entry, Held};
+use super::figures::{DestinationStats, QueueStats};
+use super::job::{QueuedMessage, RecipientState};
 use super::{Progress, Queue, Settlement, Slot, Target};
 
 /// Which messages are meant: those that fit everything given. The default fits all.
@@ -43,10 +44,10 @@ impl Selection {
         Selection { domain: Some(domain.to_owned()), ..Selection::default() }
     }
 
-    fn takes(&self, entry: &Entry) -> bool {
+    fn takes(&self, entry: &QueuedMessage) -> bool {
         let domain = |domain: &String| {
             entry.message.recipients.iter().zip(&entry.recipients).any(|(recipient, held)| {
-                matches!(held, Held::Waiting(_)) && recipient.to.mailbox.domain().eq_ignore_ascii_case(domain)
+                matches!(held, RecipientState::Waiting(_)) && recipient.to.mailbox.domain().eq_ignore_ascii_case(domain)
             })
         };
         (self.messages.is_empty() || self.messages.contains(&entry.message.id))
@@ -96,57 +97,6 @@ pub struct ListedRecipient {
     pub next_attempt_unix_ms: Option<u64>,
     /// What was said last.
     pub last_answer: Option<String>,
-}
-
-/// Figures of a queue.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct QueueStats {
-    /// Messages that are not finished.
-    pub messages: usize,
-    /// Deliveries that wait for their turn.
-    pub waiting: usize,
-    /// Deliveries under way.
-    pub under_way: usize,
-    /// Deliveries that wait for their next attempt.
-    pub deferred: usize,
-    /// Owners with mail in the queue.
-    pub owners: usize,
-    /// Since the start.
-    pub totals: Totals,
-    /// Destinations with mail in the queue, the busiest first, at most a hundred.
-    pub destinations: Vec<DestinationStats>,
-}
-
-/// Sums since the start.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Totals {
-    /// Messages taken in.
-    pub enqueued: u64,
-    /// Messages that are over.
-    pub finished: u64,
-    /// Recipients that have their mail.
-    pub delivered: u64,
-    /// Recipients that never will.
-    pub failed: u64,
-    /// Attempts that came to nothing for now.
-    pub deferred: u64,
-}
-
-/// Figures of a destination.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct DestinationStats {
-    /// What it is called.
-    pub name: String,
-    /// Deliveries that wait for their turn.
-    pub waiting: usize,
-    /// Deliveries under way.
-    pub under_way: usize,
-    /// How many may be.
-    pub window: u32,
-    /// Until when it is left alone, in milliseconds since 1970.
-    pub closed_until_unix_ms: Option<u64>,
-    /// Why it could not be reached last.
-    pub trouble: Option<String>,
 }
 
 const DESTINATIONS_MAX: usize = 100;
@@ -219,8 +169,12 @@ impl Queue {
         entry.condemned = true;
         self.expire_silently(slot);
         let entry = self.jobs.get(slot)?;
-        let gone =
-            entry.message.recipients.iter().zip(&entry.recipients).filter(|(_, held)| matches!(held, Held::Done));
+        let gone = entry
+            .message
+            .recipients
+            .iter()
+            .zip(&entry.recipients)
+            .filter(|(_, held)| matches!(held, RecipientState::Done));
         let gone: Box<[u32]> = gone.map(|(recipient, _)| recipient.index).collect();
         let progress = vec![Progress::Failed(gone)];
         tracing::info!(message = %id, "deleted from the queue");
@@ -255,31 +209,36 @@ impl Queue {
             let trouble = self.troubles.get(&load.destination);
             for place in entry.waiting(load.stretch()) {
                 let last = match entry.recipients.get(place) {
-                    Some(Held::Waiting(last)) => last.as_ref().or(trouble),
+                    Some(RecipientState::Waiting(last)) => last.as_ref().or(trouble),
                     _ => None,
                 };
                 recipients.push((place, state, attempts, until, last));
             }
         }
         let failed = entry.recipients.iter().enumerate().filter_map(|(place, held)| match held {
-            Held::Failed(outcome) => Some((place, "failed", 0, None, Some(outcome))),
+            RecipientState::Failed(outcome) => Some((place, "failed", 0, None, Some(outcome))),
             _ => None,
         });
         recipients.extend(failed);
-        let show =
-            |(place, state, attempts, until, last): (usize, _, _, Option<Instant>, Option<&Arc<super::Outcome>>)| {
-                ListedRecipient {
-                    address: message
-                        .recipients
-                        .get(place)
-                        .map(|recipient| recipient.to.mailbox.to_string())
-                        .unwrap_or_default(),
-                    state,
-                    attempts,
-                    next_attempt_unix_ms: until.map(unix_ms),
-                    last_answer: last.map(|outcome| outcome.to_string()),
-                }
-            };
+        let show = |(place, state, attempts, until, last): (
+            usize,
+            _,
+            _,
+            Option<Instant>,
+            Option<&Arc<super::DeliveryOutcome>>,
+        )| {
+            ListedRecipient {
+                address: message
+                    .recipients
+                    .get(place)
+                    .map(|recipient| recipient.to.mailbox.to_string())
+                    .unwrap_or_default(),
+                state,
+                attempts,
+                next_attempt_unix_ms: until.map(unix_ms),
+                last_answer: last.map(|outcome| outcome.to_string()),
+            }
+        };
         Some(Listed {
             id: message.id.to_string(),
             owner: message.owner.to_string(),

@@ -15,11 +15,11 @@ fn id(number: usize) -> MessageId {
     format!("{:0>20}", number % 1_000_000).replace(['i', 'l', 'o', 'u'], "0").parse().unwrap()
 }
 
-fn message(number: usize, sender: &str, recipients: &[&str]) -> Message {
+fn message(number: usize, sender: &str, recipients: &[&str]) -> OutgoingMessage {
     let recipients = recipients.iter().enumerate();
     let recipients =
         recipients.map(|(index, to)| Recipient { index: index as u32, to: RcptTo::parse(to, false).unwrap() });
-    Message {
+    OutgoingMessage {
         id: id(number),
         owner: format!("owner{}", number % 3).into(),
         sender: MailFrom::parse(sender).unwrap(),
@@ -36,20 +36,20 @@ fn by_domain(recipient: &Recipient) -> Target {
     Target { route: 0, domain: recipient.to.mailbox.domain().into() }
 }
 
-fn reached(outcomes: Vec<Outcome>) -> Attempt {
+fn reached(outcomes: Vec<DeliveryOutcome>) -> Attempt {
     Attempt { outcomes, feedback: Feedback::Reached, untried: false, reports_itself: false, arrived: false }
 }
 
-fn ok() -> Outcome {
-    Outcome::delivered("ok")
+fn ok() -> DeliveryOutcome {
+    DeliveryOutcome::delivered("ok")
 }
 
-fn later() -> Outcome {
-    Outcome::temporary(Status(4, 2, 2), "full")
+fn later() -> DeliveryOutcome {
+    DeliveryOutcome::temporary(Status(4, 2, 2), "full")
 }
 
-fn never() -> Outcome {
-    Outcome::permanent(Status(5, 1, 1), "no such user")
+fn never() -> DeliveryOutcome {
+    DeliveryOutcome::permanent(Status(5, 1, 1), "no such user")
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn mail_that_never_left_expires_with_the_destinations_trouble() {
     while !queue.is_empty() {
         while let Some(assignment) = queue.next(now) {
             tries += 1;
-            let outcome = Outcome::temporary(Status(4, 4, 1), "cannot connect");
+            let outcome = DeliveryOutcome::temporary(Status(4, 4, 1), "cannot connect");
             let attempt = Attempt { feedback: Feedback::Unreachable, untried: true, ..reached(vec![outcome]) };
             queue.settle(assignment.parcel, &attempt, now);
         }
@@ -265,7 +265,7 @@ impl Luck {
 proptest! {
     /// Recipients may be delivered, refused, put off or not reached; reports may fail; messages may be deleted. Then: each
     /// message ends exactly once, each recipient was delivered at most once, and each failure was told exactly once to
-    /// whom it was to be told.
+    /// the sender who wanted to hear of it.
     #[test]
     fn every_message_ends_once_and_every_failure_is_told_once(
         jobs in proptest::collection::vec((0u8..4, proptest::collection::vec(0u8..6, 1..6)), 1..12),

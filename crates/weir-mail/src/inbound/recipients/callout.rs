@@ -6,7 +6,7 @@
 //! Bounded: so many questions at once, so long for each, so many addresses remembered.
 
 use super::memory::{Memory, Remembering};
-use super::{Known, domain_key};
+use super::{Existence, domain_key};
 use crate::delivery::StartError;
 use crate::delivery::message::Recipient;
 use crate::delivery::resolver::MailResolver;
@@ -21,7 +21,7 @@ use weir_settings::settings;
 use weir_smtp::client::tls::ClientTls;
 use weir_smtp::dkim::Keyring;
 use weir_smtp::envelope::RcptTo;
-use weir_smtp::outcome::{Fate, Outcome, Status};
+use weir_smtp::outcome::{DeliveryOutcome, Fate, Status};
 
 settings! {
     /// How the next server is asked.
@@ -61,31 +61,31 @@ impl Callout {
         })
     }
 
-    pub(super) async fn find(&self, to: &RcptTo) -> Known {
+    pub(super) async fn find(&self, to: &RcptTo) -> Existence {
         let address = format!("{}@{}", to.mailbox.local(), domain_key(to.mailbox.domain()));
         if let Some(known) = self.memory().find(&address, self.now()) {
-            return known.map_or_else(Known::No, |()| Known::Yes);
+            return known.map_or_else(Existence::No, |()| Existence::Yes);
         }
         let asked = tokio::time::timeout(self.patience, self.ask(to, &address)).await;
-        match asked.unwrap_or_else(|_| Err(Outcome::temporary(Status(4, 4, 1), "no answer in time"))) {
+        match asked.unwrap_or_else(|_| Err(DeliveryOutcome::temporary(Status(4, 4, 1), "no answer in time"))) {
             Ok(known) => known,
             Err(outcome) if self.memory().was_there(&address, self.now()) => {
                 tracing::warn!(%address, %outcome, "a recipient cannot be asked about; it was there not long ago and is taken");
-                Known::Yes
+                Existence::Yes
             }
             Err(outcome) => {
                 tracing::warn!(%address, %outcome, "a recipient cannot be asked about; its mail is refused for now");
-                Known::NotNow("the recipient cannot be verified now".into())
+                Existence::NotNow("the recipient cannot be verified now".into())
             }
         }
     }
 
-    async fn ask(&self, to: &RcptTo, address: &str) -> Result<Known, Outcome> {
-        let closed = |_| Outcome::temporary(Status(4, 3, 0), "closed");
+    async fn ask(&self, to: &RcptTo, address: &str) -> Result<Existence, DeliveryOutcome> {
+        let closed = |_| DeliveryOutcome::temporary(Status(4, 3, 0), "closed");
         let _slot = self.slots.acquire().await.map_err(closed)?;
         // Somebody may have asked the same while this one waited.
         if let Some(known) = self.memory().find(address, self.now()) {
-            return Ok(known.map_or_else(Known::No, |()| Known::Yes));
+            return Ok(known.map_or_else(Existence::No, |()| Existence::Yes));
         }
         let plain = RcptTo { mailbox: to.mailbox.clone(), notify: None, orcpt: None };
         let outcome = self.transport.would_take(&Recipient { index: 0, to: plain }, wall_clock()).await?;
@@ -97,7 +97,7 @@ impl Callout {
             }
         };
         self.memory().learn(address, known.clone(), self.now());
-        Ok(known.map_or_else(Known::No, |()| Known::Yes))
+        Ok(known.map_or_else(Existence::No, |()| Existence::Yes))
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {

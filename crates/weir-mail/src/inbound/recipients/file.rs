@@ -3,7 +3,7 @@
 //! The file is looked at when a recipient is asked about, at most once a second, and read again when it has changed. If it
 //! cannot be read any more, what was read last stays in force. Bounded: [`FILE_MAX`] octets.
 
-use super::{Known, domain_key, key};
+use super::{Existence, domain_key, key};
 use std::collections::HashSet;
 use std::fs::Metadata;
 use std::io;
@@ -48,14 +48,14 @@ impl RecipientFile {
         Ok(RecipientFile { path: path.to_owned(), state })
     }
 
-    pub(super) async fn find(&self, local: &str, domain: &str) -> Known {
+    pub(super) async fn find(&self, local: &str, domain: &str) -> Existence {
         let known = self.fresh().await;
         let listed = |key: String| known.contains(key.as_str());
         let tagged = key(local, domain);
         let untagged = super::without_tag(local).map(|local| key(local, domain));
         match listed(tagged) || untagged.is_some_and(listed) || listed(format!("@{}", domain_key(domain))) {
-            true => Known::Yes,
-            false => Known::No("no such recipient here".into()),
+            true => Existence::Yes,
+            false => Existence::No("no such recipient here".into()),
         }
     }
 
@@ -126,7 +126,7 @@ mod tests {
 
     async fn takes(file: &RecipientFile, address: &str) -> bool {
         let (local, domain) = address.rsplit_once('@').unwrap();
-        file.find(local, domain).await == Known::Yes
+        file.find(local, domain).await == Existence::Yes
     }
 
     fn look_again(file: &RecipientFile) {

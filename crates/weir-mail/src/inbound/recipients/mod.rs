@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use store::UserAddresses;
 use weir_smtp::envelope::RcptTo;
-use weir_store::records::Records;
+use weir_store::records::UserRecords;
 
 /// By what recipients are known.
 #[derive(Debug, Clone, Default)]
@@ -58,7 +58,7 @@ pub(super) enum Recipients {
 
 /// Whether a recipient exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum Existence {
     Yes,
     /// It does not, and why.
     No(Box<str>),
@@ -68,20 +68,20 @@ pub(super) enum Known {
 
 impl Recipients {
     /// By this rule.
-    pub(super) fn new(rule: &RecipientRule, records: &Records) -> io::Result<Recipients> {
+    pub(super) fn new(rule: &RecipientRule, users: &UserRecords) -> io::Result<Recipients> {
         Ok(match rule {
             RecipientRule::Any => Recipients::Any,
             RecipientRule::File(path) => Recipients::File(RecipientFile::open(path)?),
-            RecipientRule::Store => Recipients::Store(UserAddresses::new(records.clone())),
+            RecipientRule::Store => Recipients::Store(UserAddresses::new(users.clone())),
             RecipientRule::Callout(callout) => Recipients::Callout(Arc::clone(callout)),
         })
     }
 
     /// Whether this one does.
-    pub(super) async fn find(&self, to: &RcptTo) -> Known {
+    pub(super) async fn find(&self, to: &RcptTo) -> Existence {
         let (local, domain) = (to.mailbox.local(), to.mailbox.domain());
         match self {
-            Recipients::Any => Known::Yes,
+            Recipients::Any => Existence::Yes,
             // In boxes: a connection that waits for its client should not be large for them.
             Recipients::File(file) => Box::pin(file.find(local, domain)).await,
             Recipients::Store(users) => Box::pin(users.find(local, domain)).await,

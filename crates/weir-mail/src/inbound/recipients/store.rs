@@ -5,11 +5,11 @@
 //! last ten seconds, so that a new user need not wait).
 
 use super::memory::{Memory, Remembering};
-use super::{Known, key, without_tag};
+use super::{Existence, key, without_tag};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use weir_core::time::Instant;
-use weir_store::records::{Records, RecordsError};
+use weir_store::records::{RecordsError, UserRecords};
 
 const REMEMBERING: Remembering = Remembering {
     yes: Duration::from_secs(60),
@@ -21,46 +21,46 @@ const REMEMBERING: Remembering = Remembering {
 /// The addresses of the users.
 #[derive(Debug)]
 pub(in crate::inbound) struct UserAddresses {
-    records: Records,
+    users: UserRecords,
     memory: Mutex<Memory>,
     begun: std::time::Instant,
 }
 
 impl UserAddresses {
-    pub(super) fn new(records: Records) -> UserAddresses {
-        UserAddresses { records, memory: Mutex::new(Memory::new(REMEMBERING)), begun: std::time::Instant::now() }
+    pub(super) fn new(users: UserRecords) -> UserAddresses {
+        UserAddresses { users, memory: Mutex::new(Memory::new(REMEMBERING)), begun: std::time::Instant::now() }
     }
 
-    pub(super) async fn find(&self, local: &str, domain: &str) -> Known {
+    pub(super) async fn find(&self, local: &str, domain: &str) -> Existence {
         let address = key(local, domain);
         if let Some(known) = self.memory().find(&address, self.now()) {
-            return known.map_or_else(Known::No, |()| Known::Yes);
+            return known.map_or_else(Existence::No, |()| Existence::Yes);
         }
         let found = self.ask(&address, without_tag(local).map(|local| key(local, domain))).await;
         match found {
             Ok(true) => {
                 self.memory().learn(&address, Ok(()), self.now());
-                Known::Yes
+                Existence::Yes
             }
             Ok(false) => {
                 let why: Box<str> = "no such recipient here".into();
                 self.memory().learn(&address, Err(why.clone()), self.now());
-                Known::No(why)
+                Existence::No(why)
             }
-            Err(_) if self.memory().was_there(&address, self.now()) => Known::Yes,
+            Err(_) if self.memory().was_there(&address, self.now()) => Existence::Yes,
             Err(error) => {
                 tracing::error!(%error, "a recipient cannot be looked up");
-                Known::NotNow("the recipient cannot be looked up now".into())
+                Existence::NotNow("the recipient cannot be looked up now".into())
             }
         }
     }
 
     async fn ask(&self, address: &str, untagged: Option<String>) -> Result<bool, RecordsError> {
-        if self.records.is_address_of_user(address).await? {
+        if self.users.has_address(address).await? {
             return Ok(true);
         }
         match untagged {
-            Some(address) => self.records.is_address_of_user(&address).await,
+            Some(address) => self.users.has_address(&address).await,
             None => Ok(false),
         }
     }

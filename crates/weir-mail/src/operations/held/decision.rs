@@ -7,7 +7,7 @@
 use super::{HeldOperations, HeldSelection, ROWS_MAX, by_identity, nothing_held};
 use crate::mail_store;
 use crate::operations::{Actor, OperationError, plural};
-use crate::throttle::{Command, Done};
+use crate::throttle::{Done, ThrottleCommand};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,8 +97,8 @@ impl HeldOperations {
         for rows in rows.chunks(ENTRIES_MAX) {
             let entries = rows.iter().map(|row| row.entry).collect();
             let command = match decision {
-                Decision::Release | Decision::Trust => Command::Release(entries),
-                Decision::Delete => Command::Delete(entries),
+                Decision::Release | Decision::Trust => ThrottleCommand::Release(entries),
+                Decision::Delete => ThrottleCommand::Delete(entries),
             };
             let Done { going, dropped, .. } = self.throttling.command(identity, command).await?;
             sum.add(identity, rows, (going + dropped).min(rows.len()));
@@ -114,8 +114,8 @@ impl HeldOperations {
         for (identity, rows) in by_identity(self.stuck_rows(selection).await?) {
             let messages: BTreeSet<&str> = rows.iter().map(|row| row.message.as_str()).collect();
             for message in messages {
-                self.records.held_strike(message).await?;
-                if self.records.held_of_message(message).await? == 0 {
+                self.held.strike(message).await?;
+                if self.held.of_message(message).await? == 0 {
                     mail_store::forget(&self.folder.held(), message);
                 }
             }
@@ -125,7 +125,7 @@ impl HeldOperations {
     }
 
     async fn is_stopped(&self, identity: &str) -> Result<bool, OperationError> {
-        Ok(self.records.throttle(identity).await?.is_some_and(|row| row.stopped_at.is_some()))
+        Ok(self.throttles.find(identity).await?.is_some_and(|row| row.stopped_at.is_some()))
     }
 
     /// For whoever asks after one of the messages later.

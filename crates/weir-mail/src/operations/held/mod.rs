@@ -7,7 +7,7 @@ pub use decision::{Decision, HeldDone};
 
 use super::message_file::{header_of, message_id};
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{Backend, OperationError, Parts, UserOperations, names, when};
+use super::{Backend, OperationError, OperationsParts, UserOperations, names, when};
 use crate::throttle::{RELAY_SILENCE_NS, Throttling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use weir_core::throttle::Params;
 use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::Clock;
 use weir_store::folder::DataFolder;
-use weir_store::records::{Fate, HeldFilter, HeldRow, Records};
+use weir_store::records::{Fate, HeldFilter, HeldRecords, HeldRow, RelayRecords, ThrottleRecords};
 
 /// Most recipients in one list, and in one step of a bulk decision.
 const ROWS_MAX: i64 = 5_000;
@@ -118,7 +118,9 @@ pub struct HeldPage {
 /// What may be done to held mail. Cheap to clone.
 #[derive(Clone)]
 pub struct HeldOperations {
-    records: Records,
+    held: HeldRecords,
+    throttles: ThrottleRecords,
+    relays: RelayRecords,
     clock: Clock,
     audit: AuditTrail,
     folder: Arc<DataFolder>,
@@ -131,9 +133,11 @@ pub struct HeldOperations {
 }
 
 impl HeldOperations {
-    pub(super) fn new(parts: &Parts, users: &UserOperations) -> HeldOperations {
+    pub(super) fn new(parts: &OperationsParts, users: &UserOperations) -> HeldOperations {
         HeldOperations {
-            records: parts.foundation.records.clone(),
+            held: parts.foundation.records.held(),
+            throttles: parts.foundation.records.throttles(),
+            relays: parts.foundation.records.relays(),
             clock: Arc::clone(&parts.foundation.clock),
             audit: AuditTrail::new(&parts.foundation),
             folder: Arc::clone(&parts.foundation.folder),
@@ -174,7 +178,7 @@ impl HeldOperations {
 
     /// Rows that should have gone and cannot: the file of their message is missing.
     async fn stuck_rows(&self, selection: &HeldSelection) -> Result<Vec<HeldRow>, OperationError> {
-        let mut rows = self.records.held_decided(&self.relay, "", ROWS_MAX).await?;
+        let mut rows = self.held.decided(&self.relay, "", ROWS_MAX).await?;
         rows.retain(|row| row.fate == Fate::Go && selection.takes(row) && self.is_file_missing(row));
         Ok(rows)
     }
@@ -189,7 +193,7 @@ impl HeldOperations {
         let selection = HeldSelection { messages: vec![id.to_string()], ..HeldSelection::default() };
         let held = self.list(&selection).await?.messages.into_iter().next();
         let held = held.ok_or_else(|| nothing_held(&selection))?;
-        let row = self.records.throttle(&held.user).await?;
+        let row = self.throttles.find(&held.user).await?;
         let snapshot = Snapshot::of(row.as_ref(), None, (self.clock)()).map_err(OperationError::Failed)?;
         let throttle = snapshot.view(false);
         let file = self.folder.held().join(format!("{id}.eml"));
@@ -218,12 +222,12 @@ impl HeldOperations {
             recipient: selection.recipient.clone(),
         };
         if selection.messages.is_empty() {
-            return Ok(self.records.held(&filter, most).await?);
+            return Ok(self.held.list(&filter, most).await?);
         }
         let mut rows = Vec::new();
         for message in &selection.messages {
             filter.message = message_id(message)?.to_string();
-            rows.extend(self.records.held(&filter, most - rows.len() as i64).await?);
+            rows.extend(self.held.list(&filter, most - rows.len() as i64).await?);
         }
         Ok(rows)
     }
@@ -232,7 +236,7 @@ impl HeldOperations {
         let down = self.relays_down().await?;
         let mut messages: Vec<HeldMessage> = Vec::new();
         for (identity, rows) in by_identity(rows) {
-            let throttle = self.records.throttle(&identity).await?;
+            let throttle = self.throttles.find(&identity).await?;
             let snapshot = Snapshot::of(throttle.as_ref(), None, (self.clock)()).map_err(OperationError::Failed)?;
             let first = messages.len();
             for row in rows {
@@ -255,7 +259,7 @@ impl HeldOperations {
 
     /// Relays that are down, other than this one.
     async fn relays_down(&self) -> Result<Vec<String>, OperationError> {
-        let mut down = self.records.relays_silent_since(((self.clock)().0 as i64) - RELAY_SILENCE_NS).await?;
+        let mut down = self.relays.silent_since(((self.clock)().0 as i64) - RELAY_SILENCE_NS).await?;
         down.retain(|relay| **relay != *self.relay);
         Ok(down)
     }

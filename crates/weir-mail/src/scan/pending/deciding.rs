@@ -2,13 +2,13 @@
 //! is decided once.
 
 use super::verdict::{LabDecision, decided};
-use super::{Answer, Detention, Entry, in_time, note_opinion};
-use crate::scan::decision::{Passed, Queue};
-use crate::scan::laboratory::{Known, LabWay, Opinion};
-use crate::scan::quarantine::Kept;
-use crate::scan::state::Waiting;
+use super::{Detention, FileProgress, PendingEntry, in_time, note_opinion};
+use crate::scan::decision::{Passed, QuarantineQueue};
+use crate::scan::laboratory::{KnownContent, LabWay, Opinion};
+use crate::scan::quarantine::QuarantinedLetter;
+use crate::scan::state::WaitingLetter;
 use crate::scan::worker::{Ended, Failure};
-use crate::scan::{Shared, Site};
+use crate::scan::{ScanShared, Site};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +24,11 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 const ASKED_MAX: usize = 200;
 /// What cannot be carried out, because the disk is full say, is tried again after this.
 const REST: Duration = Duration::from_secs(10);
-/// So many questions without an answer are worth an alarm.
+/// After this many questions without an answer an alarm is raised.
 const SILENCES_MAX: u32 = 10;
 
 /// Asks and decides for as long as the stage lives.
-pub(in crate::scan) async fn watch(shared: Arc<Shared>) {
+pub(in crate::scan) async fn watch(shared: Arc<ScanShared>) {
     let Some(way) = shared.lab.clone() else { return };
     loop {
         let wait = shared.tend_pending(&way).await;
@@ -39,7 +39,7 @@ pub(in crate::scan) async fn watch(shared: Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl ScanShared {
     /// Asks, decides what can be decided; how long until the next look.
     async fn tend_pending(&self, way: &LabWay) -> Duration {
         if self.pending().entries.is_empty() {
@@ -63,7 +63,7 @@ impl Shared {
             let Ok(known) = known else { return };
             let mut pending = self.pending();
             for (hash, known) in hashes.iter().zip(known) {
-                let Known::Ended(opinion) = known else { continue };
+                let KnownContent::Ended(opinion) = known else { continue };
                 for entry in pending.entries.values_mut() {
                     entry.take(hash, &opinion, &self.site);
                 }
@@ -97,7 +97,7 @@ impl Shared {
     fn decidable(&self, way: &LabWay) -> Vec<MessageId> {
         let now = self.now();
         let pending = self.pending();
-        let ready = |entry: &Entry| {
+        let ready = |entry: &PendingEntry| {
             let verdict = decided(entry.detention.files(), &entry.opinions(), &way.settings);
             entry.rests_until <= now && (verdict.is_some() || entry.detention.until <= now.0)
         };
@@ -124,7 +124,7 @@ impl Shared {
                 tracing::error!(%id, problem, "what the lab says cannot be carried out yet; it is tried again");
                 let mut pending = self.pending();
                 pending.bytes += entry.waiting.size;
-                pending.entries.insert(id, Entry { problem, rests_until: now + REST, ..entry });
+                pending.entries.insert(id, PendingEntry { problem, rests_until: now + REST, ..entry });
                 return;
             }
             Ended::Gone => return,
@@ -147,14 +147,14 @@ impl Shared {
         *(if passed { &mut counts.passed } else { &mut counts.quarantined }) += 1;
     }
 
-    async fn why_late(&self, way: &LabWay, entry: &Entry) -> String {
+    async fn why_late(&self, way: &LabWay, entry: &PendingEntry) -> String {
         let within = Duration::from_nanos(entry.detention.until.saturating_sub(entry.detention.since));
         let known = entry.opinions();
         let open: Vec<&Candidate> =
             entry.detention.files().iter().filter(|file| !known.contains_key(file.sha256.as_str())).collect();
         let names: Vec<&str> = open.iter().map(|file| file.name.as_str()).collect();
         let sample = open.iter().find_map(|file| match entry.answers.get(&file.sha256) {
-            Some(Answer::Awaited(sample)) => Some(*sample),
+            Some(FileProgress::Awaited(sample)) => Some(*sample),
             _ => None,
         });
         let why = match sample {
@@ -171,7 +171,7 @@ impl Shared {
     /// What was decided happens.
     pub(super) async fn carry_out(
         &self,
-        waiting: &Waiting,
+        waiting: &WaitingLetter,
         detention: &Detention,
         decision: &LabDecision,
         took: Duration,
@@ -190,8 +190,8 @@ impl Shared {
             LabDecision::Keep(queue, reason) => {
                 tracing::info!(id = %waiting.id, queue = queue.as_str(), reason, "quarantined");
                 let detail = serde_json::to_string(&detention.with(*queue, reason)).unwrap_or_default();
-                let kept = Kept::new(waiting, Some(letter), *queue, reason.clone(), self.now());
-                self.quarantine.keep(Kept { detail, ..kept }).await;
+                let kept = QuarantinedLetter::new(waiting, Some(letter), *queue, reason.clone(), self.now());
+                self.quarantine.keep(QuarantinedLetter { detail, ..kept }).await;
                 Ended::Done { passed: false, took }
             }
         }
@@ -200,10 +200,10 @@ impl Shared {
 
 impl Detention {
     /// What the scanners said, and what the laboratory says.
-    fn with(&self, queue: Queue, reason: &str) -> Verdict {
+    fn with(&self, queue: QuarantineQueue, reason: &str) -> Verdict {
         let outcome = match queue {
-            Queue::Virus => Outcome::Infected { name: reason.to_owned() },
-            Queue::Error => Outcome::NotScanned { limit: reason.to_owned() },
+            QuarantineQueue::Virus => Outcome::Infected { name: reason.to_owned() },
+            QuarantineQueue::Error => Outcome::NotScanned { limit: reason.to_owned() },
             _ => Outcome::Forbidden { reason: reason.to_owned() },
         };
         let mut verdict = self.verdict.clone();
@@ -213,12 +213,12 @@ impl Detention {
     }
 }
 
-impl Entry {
+impl PendingEntry {
     /// The laboratory has come to an end with a content.
     fn take(&mut self, hash: &str, opinion: &Opinion, site: &Site) {
         let Some(answer) = self.answers.get_mut(hash) else { return };
-        if let Answer::Awaited(_) = answer {
-            *answer = Answer::Known(opinion.clone());
+        if let FileProgress::Awaited(_) = answer {
+            *answer = FileProgress::Known(opinion.clone());
             note_opinion(site, self.waiting.id, hash, opinion);
         }
     }

@@ -1,9 +1,9 @@
 //! The files of one letter on their way to the laboratory: what is known is used, the rest is got out of the message by a worker and
 //! handed in. What fails is tried again until the letter's deadline.
 
-use super::{Answer, Entry, in_time, note_opinion, sample_name, still_counts};
-use crate::scan::Shared;
-use crate::scan::laboratory::{Known, LabVerdict, LabWay, Opinion, Sample, Taken};
+use super::{FileProgress, PendingEntry, in_time, note_opinion, sample_name, still_counts};
+use crate::scan::ScanShared;
+use crate::scan::laboratory::{KnownContent, LabVerdict, LabWay, Opinion, Sample, Taken};
 use crate::scan::worker::NotLooked;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
 
 /// Hands in what a letter waits for.
-pub(super) async fn run(shared: Arc<Shared>, id: MessageId) {
+pub(super) async fn run(shared: Arc<ScanShared>, id: MessageId) {
     let Some(way) = shared.lab.clone() else { return };
     let mut wait = WAIT_FIRST;
     loop {
@@ -32,9 +32,9 @@ pub(super) async fn run(shared: Arc<Shared>, id: MessageId) {
     }
 }
 
-impl Shared {
+impl ScanShared {
     /// Does something with a letter that still waits.
-    fn with_pending<T>(&self, id: MessageId, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+    fn with_pending<T>(&self, id: MessageId, change: impl FnOnce(&mut PendingEntry) -> T) -> Option<T> {
         self.pending().entries.get_mut(&id).map(change)
     }
 
@@ -50,16 +50,16 @@ impl Shared {
         let mut new = Vec::new();
         for (file, known) in unasked.into_iter().zip(known?) {
             match known {
-                Known::Ended(opinion) if still_counts(&opinion, &way.settings, self.now()) => {
+                KnownContent::Ended(opinion) if still_counts(&opinion, &way.settings, self.now()) => {
                     note_opinion(&self.site, id, &file.sha256, &opinion);
                     let malicious = opinion.verdict == LabVerdict::Malicious;
-                    self.answered(id, &file, Answer::Known(opinion));
+                    self.answered(id, &file, FileProgress::Known(opinion));
                     if malicious {
                         return Ok(());
                     }
                 }
-                Known::Open { sample } => self.answered(id, &file, Answer::Awaited(sample)),
-                Known::Ended(_) | Known::Nothing => new.push(file),
+                KnownContent::Open { sample } => self.answered(id, &file, FileProgress::Awaited(sample)),
+                KnownContent::Ended(_) | KnownContent::Nothing => new.push(file),
             }
         }
         self.pending.stirred.notify_one();
@@ -89,10 +89,10 @@ impl Shared {
                 submitter: format!("mail {}", waiting.sender),
             };
             let answer = match in_time(way.laboratory.submit(sample)).await? {
-                Taken::Queued(sample) => Answer::Awaited(sample),
+                Taken::Queued(sample) => FileProgress::Awaited(sample),
                 Taken::NotForUs(why) => {
                     let at = self.now().0 as i64;
-                    Answer::Known(Opinion { sample: 0, verdict: LabVerdict::Unknown, reasons: vec![why], at })
+                    FileProgress::Known(Opinion { sample: 0, verdict: LabVerdict::Unknown, reasons: vec![why], at })
                 }
             };
             self.answered(id, file, answer);
@@ -100,8 +100,8 @@ impl Shared {
         Ok(())
     }
 
-    fn answered(&self, id: MessageId, file: &Candidate, answer: Answer) {
-        if let Answer::Awaited(sample) = &answer {
+    fn answered(&self, id: MessageId, file: &Candidate, answer: FileProgress) {
+        if let FileProgress::Awaited(sample) = &answer {
             let text = format!("{} ({}, {} bytes) is with the lab as sample {sample}", file.name, file.why, file.size);
             let about = [file.sha256.clone(), sample_name(*sample)];
             self.note(DiaryLine::new(id, "sample", text).about(about));

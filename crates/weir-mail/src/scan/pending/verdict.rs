@@ -1,6 +1,6 @@
 //! From what the laboratory says of the files of a letter to what becomes of it.
 
-use crate::scan::decision::Queue;
+use crate::scan::decision::QuarantineQueue;
 use crate::scan::laboratory::{LabVerdict, Opinion};
 use crate::scan::settings::{LabSettings, OnLab};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(in crate::scan) enum LabDecision {
         words: String,
     },
     /// It is kept; why.
-    Keep(Queue, String),
+    Keep(QuarantineQueue, String),
 }
 
 impl LabDecision {
@@ -36,7 +36,7 @@ impl LabSettings {
     /// What becomes of a letter that there is no verdict on, for this reason.
     pub(in crate::scan) fn without_verdict(&self, problem: &str) -> LabDecision {
         match self.on_late {
-            OnLab::Quarantine => LabDecision::Keep(Queue::Error, format!("no verdict of the lab: {problem}")),
+            OnLab::Quarantine => LabDecision::Keep(QuarantineQueue::Error, format!("no verdict of the lab: {problem}")),
             OnLab::Pass => LabDecision::Pass { clean: false, words: format!("lab: no verdict, {problem}") },
         }
     }
@@ -52,14 +52,14 @@ pub(in crate::scan) fn decided(
         files.iter().filter_map(|file| Some((file, *known.get(file.sha256.as_str())?))).collect();
     let (file, worst) = *opinions.iter().max_by_key(|(_, opinion)| opinion.verdict)?;
     if worst.verdict == LabVerdict::Malicious {
-        return Some(LabDecision::Keep(Queue::Virus, said(file, worst)));
+        return Some(LabDecision::Keep(QuarantineQueue::Virus, said(file, worst)));
     }
     if opinions.len() < files.len() {
         return None;
     }
     let names: Vec<&str> = files.iter().map(|file| file.name.as_str()).collect();
     let by_policy = |policy: OnLab| match policy {
-        OnLab::Quarantine => LabDecision::Keep(Queue::Ext, said(file, worst)),
+        OnLab::Quarantine => LabDecision::Keep(QuarantineQueue::Ext, said(file, worst)),
         OnLab::Pass => LabDecision::Pass { clean: false, words: said(file, worst) },
     };
     Some(match worst.verdict {
@@ -108,14 +108,17 @@ mod tests {
         assert_eq!(of(&[Some(Clean), None], &usual), None, "one is open");
         let kept = of(&[None, Some(Malicious)], &usual);
         let reason = "lab: malicious, f1.sh (sample 7): yara: rule: Bad".to_owned();
-        assert_eq!(kept, Some(LabDecision::Keep(Queue::Virus, reason)));
+        assert_eq!(kept, Some(LabDecision::Keep(QuarantineQueue::Virus, reason)));
         let passed = of(&[Some(Clean), Some(Clean)], &usual).unwrap();
         assert_eq!(passed, LabDecision::Pass { clean: true, words: "lab: clean (f0.sh, f1.sh)".to_owned() });
         assert_eq!(passed.words(), "goes on: lab: clean (f0.sh, f1.sh)");
         let unknown = of(&[Some(Unknown), Some(Clean)], &usual).unwrap();
-        assert!(matches!(&unknown, LabDecision::Keep(Queue::Ext, _)), "silence is not evidence: {unknown:?}");
-        assert!(matches!(of(&[Some(Suspicious), Some(Unknown)], &usual), Some(LabDecision::Keep(Queue::Ext, _))));
-        assert!(matches!(of(&[Some(Failed), Some(Clean)], &usual), Some(LabDecision::Keep(Queue::Error, _))));
+        assert!(matches!(&unknown, LabDecision::Keep(QuarantineQueue::Ext, _)), "silence is not evidence: {unknown:?}");
+        assert!(matches!(
+            of(&[Some(Suspicious), Some(Unknown)], &usual),
+            Some(LabDecision::Keep(QuarantineQueue::Ext, _))
+        ));
+        assert!(matches!(of(&[Some(Failed), Some(Clean)], &usual), Some(LabDecision::Keep(QuarantineQueue::Error, _))));
         let lenient =
             LabSettings { on_suspicious: OnLab::Pass, on_unknown: OnLab::Pass, on_late: OnLab::Pass, ..usual };
         assert!(matches!(of(&[Some(Suspicious)], &lenient), Some(LabDecision::Pass { .. })));

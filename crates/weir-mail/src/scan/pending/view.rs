@@ -1,9 +1,9 @@
 //! Mail that waits for the laboratory, as people see it.
 
-use super::{Detention, Entry};
-use crate::scan::Shared;
+use super::{Detention, PendingEntry};
+use crate::scan::ScanShared;
 use crate::scan::laboratory::LabWay;
-use crate::scan::state::Waiting;
+use crate::scan::state::WaitingLetter;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_core::time::Instant;
@@ -45,18 +45,18 @@ pub struct PendingCounts {
 
 /// A letter that waits for the laboratory.
 pub(in crate::scan) struct PendingLetter {
-    pub(in crate::scan) waiting: Waiting,
+    pub(in crate::scan) waiting: WaitingLetter,
     pub(in crate::scan) until: Instant,
     /// What it waits for, in words.
     pub(in crate::scan) told: String,
 }
 
-impl Shared {
+impl ScanShared {
     /// Letters that wait here, oldest first.
     pub(in crate::scan) fn pending_letters(&self) -> Vec<PendingLetter> {
         let Some(way) = &self.lab else { return Vec::new() };
         let then = way.settings.on_late.word();
-        let told = |entry: &Entry| {
+        let told = |entry: &PendingEntry| {
             let Detention { since, until, .. } = entry.detention;
             let (since, until) = (Date::new(Instant(since)), Date::new(Instant(until)));
             let problem =
@@ -65,7 +65,7 @@ impl Shared {
             format!("waits for the lab's verdict on {names} since {since} until {until}, then it is {then}{problem}")
         };
         let pending = self.pending();
-        let letter = |entry: &Entry| PendingLetter {
+        let letter = |entry: &PendingEntry| PendingLetter {
             waiting: entry.waiting.clone(),
             until: Instant(entry.detention.until),
             told: told(entry),

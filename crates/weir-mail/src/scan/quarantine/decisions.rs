@@ -1,10 +1,10 @@
 //! What becomes of quarantined mail: what people decided is carried out, what is old is forgotten, digests are written.
 
-use super::{Quarantine, Shared};
-use crate::letter::{Letter, Origin, Part};
+use super::{Quarantine, QuarantineShared};
+use crate::letter::{Letter, LetterOrigin, LetterPart};
 use crate::mail_store::MailStoreError;
 use crate::pipeline::Transit;
-use crate::scan::decision::Queue;
+use crate::scan::decision::QuarantineQueue;
 use crate::scan::{Site, digest};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Quarantine {
     }
 
     async fn digests(&self) -> Result<(), RecordsError> {
-        let Shared { site, settings, hostname, next, .. } = &*self.shared;
+        let QuarantineShared { site, settings, hostname, next, .. } = &*self.shared;
         digest::write(site, settings, hostname, next).await
     }
 
@@ -55,7 +55,7 @@ impl Quarantine {
         let Site { records, relay, .. } = &self.shared.site;
         let mut after = String::new();
         loop {
-            let mut rows = records.quarantine_decided(relay, &after, AT_ONCE_MAX).await?;
+            let mut rows = records.quarantine().decided(relay, &after, AT_ONCE_MAX).await?;
             let Some(last) = rows.last() else { return Ok(()) };
             after.clone_from(&last.message);
             let now = Instant::now();
@@ -100,7 +100,7 @@ impl Quarantine {
             }
         }
         let places: Vec<i64> = rows.iter().map(|row| row.place).collect();
-        let left = self.shared.site.records.quarantine_done(message, &places).await;
+        let left = self.shared.site.records.quarantine().done(message, &places).await;
         self.send(released);
         let left = left?;
         store.memory.settled(message, &places_of(rows));
@@ -127,13 +127,13 @@ impl Quarantine {
         let (Some(first), false) = (rows.first(), places.is_empty()) else { return Ok(None) };
         let mut released = store.letter(message).await?.for_places(places.iter().copied());
         // Mail from outside stays that: who signs it vouches for any forger. It has been held against its domains before.
-        if released.origin == Origin::Submitted {
-            released.origin = Origin::Released;
+        if released.origin == LetterOrigin::Submitted {
+            released.origin = LetterOrigin::Released;
         }
         released.client = None;
         // Its time to be delivered begins when it goes.
         released.at = wall_clock().0;
-        released.cleared = Some(Part { of: message.to_owned(), places: places.clone() });
+        released.cleared = Some(LetterPart { of: message.to_owned(), places: places.clone() });
         released.added = format!("{}{}", self.release_line(first), released.added);
         let id = store.put_back(message, &released).await?;
         store.memory.put_back(message, &places);
@@ -173,7 +173,7 @@ impl Quarantine {
         let Site { records, relay, .. } = &self.shared.site;
         let keep_for = u64::try_from(self.shared.settings.keep_for.as_nanos()).unwrap_or(u64::MAX);
         let too_old = wall_clock().0.saturating_sub(keep_for) as i64;
-        let oldest = records.quarantine_oldest(relay, "", AT_ONCE_MAX).await?;
+        let oldest = records.quarantine().oldest(relay, "", AT_ONCE_MAX).await?;
         Ok(oldest.into_iter().take_while(|(_, _, at)| *at <= too_old).map(|(message, ..)| message).collect())
     }
 
@@ -181,8 +181,8 @@ impl Quarantine {
     /// does not count and stays for its time: nobody has looked at it, and it may be anything.
     async fn too_much(&self) -> Result<Vec<String>, RecordsError> {
         let Site { records, relay, .. } = &self.shared.site;
-        let mut totals = records.quarantine_totals(relay).await?;
-        totals.retain(|total| total.queue != Queue::Error.as_str());
+        let mut totals = records.quarantine().totals(relay).await?;
+        totals.retain(|total| total.queue != QuarantineQueue::Error.as_str());
         totals.sort_by_key(|total| std::cmp::Reverse(total.bytes));
         let bytes: i64 = totals.iter().map(|total| total.bytes).sum();
         self.warn_of_much(bytes);
@@ -190,7 +190,7 @@ impl Quarantine {
         let Some(largest) = totals.first().filter(|_| over > 0) else { return Ok(Vec::new()) };
         let second = totals.get(1).map_or(0, |total| total.bytes);
         let mut going = over.min(largest.bytes - second).max(1);
-        let oldest = records.quarantine_oldest(relay, &largest.queue, AT_ONCE_MAX).await?;
+        let oldest = records.quarantine().oldest(relay, &largest.queue, AT_ONCE_MAX).await?;
         let goes = |(_, size, _): &(String, i64, i64)| {
             let goes = going > 0;
             going -= size;
@@ -226,8 +226,8 @@ impl Quarantine {
             subject: message.clone(),
             detail: why.to_owned(),
         };
-        records.audit_all(&messages.iter().map(line).collect::<Vec<_>>()).await?;
-        records.quarantine_drop(messages, RETENTION).await?;
+        records.audit().write_all(&messages.iter().map(line).collect::<Vec<_>>()).await?;
+        records.quarantine().remove(messages, RETENTION).await?;
         self.carry_out().await?;
         Ok(true)
     }

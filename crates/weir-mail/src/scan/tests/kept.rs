@@ -1,7 +1,7 @@
 //! Quarantined mail: taken in, released, forgotten, and found again after a kill.
 
 use super::*;
-use crate::letter::{Client, Part};
+use crate::letter::{Client, LetterPart};
 use weir_store::records::Fate;
 
 #[tokio::test]
@@ -10,7 +10,7 @@ async fn what_is_released_goes_once_unscanned_and_says_so() {
     let life = Life::new(&folder, Settings::default()).await;
     let virus = life.send(submitted(), "virus body").await.to_string();
     life.settle().await;
-    life.records.quarantine_decide(&[(virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
+    life.records.quarantine().decide(&[(virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
     life.stage.wake();
     life.until(|life| !life.sink.came().is_empty()).await;
     let (_, letter, places) = life.sink.came()[0].clone();
@@ -27,7 +27,7 @@ async fn what_is_released_goes_once_unscanned_and_says_so() {
     let transit = Transit { id: again, letter: Arc::clone(&letter), places: vec![0] };
     life.pipeline.resume(transit, &Marks::default());
     assert_eq!(life.sink.came().len(), 2, "it is not scanned again");
-    life.records.quarantine_decide(&[(virus.clone(), 0)], Fate::Drop, "cli:root").await.unwrap();
+    life.records.quarantine().decide(&[(virus.clone(), 0)], Fate::Drop, "cli:root").await.unwrap();
     life.stage.wake();
     let file = folder.path().join(format!("quarantine/{virus}.eml"));
     life.until(|_| !file.exists()).await;
@@ -42,11 +42,11 @@ async fn a_release_that_a_kill_interrupted_is_not_sent_twice() {
     let virus = life.send(submitted(), "virus body").await.to_string();
     life.settle().await;
     // The letter is in the spool, and the row still says that it must go there.
-    let mut released = letter(Origin::Released, "ann", 2);
-    released.cleared = Some(Part { of: virus.clone(), places: vec![0, 1] });
+    let mut released = letter(LetterOrigin::Released, "ann", 2);
+    released.cleared = Some(LetterPart { of: virus.clone(), places: vec![0, 1] });
     life.commit(&released, "virus body").await;
     life.stage.shared.break_off();
-    life.records.quarantine_decide(&[(virus.clone(), 0), (virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
+    life.records.quarantine().decide(&[(virus.clone(), 0), (virus.clone(), 1)], Fate::Go, "cli:root").await.unwrap();
     life.kill();
     let life = Life::new(&folder, Settings::default()).await;
     // Decisions wait for the letters of the last life, however long these take.
@@ -65,19 +65,19 @@ async fn mail_from_outside_is_still_that_when_it_is_released() {
     let folder = home();
     let life = Life::new(&folder, Settings::default()).await;
     let client = Some(Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.example".into() });
-    let received = Letter { client, at: 1, ..letter(Origin::Received, "192.0.2.0/24", 1) };
+    let received = Letter { client, at: 1, ..letter(LetterOrigin::Received, "192.0.2.0/24", 1) };
     let now = wall_clock().0;
-    for letter in [received, Letter { at: 1, ..letter(Origin::Submitted, "ann", 1) }] {
+    for letter in [received, Letter { at: 1, ..letter(LetterOrigin::Submitted, "ann", 1) }] {
         let id = life.send(letter, "virus body").await.to_string();
         life.settle().await;
-        life.records.quarantine_decide(&[(id, 0)], Fate::Go, "cli:root").await.unwrap();
+        life.records.quarantine().decide(&[(id, 0)], Fate::Go, "cli:root").await.unwrap();
     }
     life.stage.wake();
     life.until(|life| life.sink.came().len() == 2).await;
-    let origins: BTreeMap<String, Origin> =
+    let origins: BTreeMap<String, LetterOrigin> =
         life.sink.came().iter().map(|(_, letter, _)| (letter.owner.clone(), letter.origin)).collect();
-    assert_eq!(origins["192.0.2.0/24"], Origin::Received, "it is not ours to sign");
-    assert_eq!(origins["ann"], Origin::Released);
+    assert_eq!(origins["192.0.2.0/24"], LetterOrigin::Received, "it is not ours to sign");
+    assert_eq!(origins["ann"], LetterOrigin::Released);
     let came = life.sink.came();
     assert!(came.iter().all(|(_, letter, _)| letter.client.is_none()), "it is not evaluated a second time");
     assert!(came.iter().all(|(_, letter, _)| letter.at >= now), "its time to be delivered begins now");
@@ -97,7 +97,7 @@ async fn mail_with_rows_leaves_the_spool_and_files_without_are_set_aside_at_star
     for kind in ["eml", "json"] {
         std::fs::copy(store.join(format!("{virus}.{kind}")), store.join(format!("{again}.{kind}"))).unwrap();
     }
-    life.records.quarantine_add(&[QuarantineRow { message: again.to_string(), ..row }]).await.unwrap();
+    life.records.quarantine().add(&[QuarantineRow { message: again.to_string(), ..row }]).await.unwrap();
     // And files that nobody knows of.
     let stray = "38exdmxn6hex5qydvved";
     std::fs::write(store.join(format!("{stray}.eml")), "?").unwrap();
@@ -121,11 +121,11 @@ async fn mail_that_cannot_be_kept_yet_keeps_no_other_waiting() {
     let mut draft = life.spool.draft().unwrap();
     draft.write(b"virus body").await.unwrap();
     let unreadable = draft.commit(b"no letter".to_vec()).await.unwrap();
-    let mut waiting = Waiting::new(Transit::to_all(unreadable, submitted()));
+    let mut waiting = WaitingLetter::new(Transit::to_all(unreadable, submitted()));
     waiting.forget_letter();
     let (reason, detail, at) = ("why".to_owned(), String::new(), life.stage.shared.now());
     let queue = QuarantineQueue::Error;
-    life.stage.shared.quarantine.keep_now(quarantine::Kept {
+    life.stage.shared.quarantine.keep_now(quarantine::QuarantinedLetter {
         waiting,
         queue,
         reason,
@@ -159,7 +159,7 @@ async fn many_recipients_and_strange_names_are_written_down() {
     let folder = home();
     let life = Life::new(&folder, Settings::default()).await;
     for _ in 0..4 {
-        life.send(letter(Origin::Submitted, "ann", 700), "virus body").await;
+        life.send(letter(LetterOrigin::Submitted, "ann", 700), "virus body").await;
     }
     let odd = life.send(submitted(), "odd body").await;
     life.settle().await;
@@ -167,7 +167,7 @@ async fn many_recipients_and_strange_names_are_written_down() {
     assert_eq!(rows.len(), 4 * 700 + 2);
     let reason = &rows.iter().find(|row| row.message == odd.to_string()).unwrap().reason;
     assert_eq!(reason, "infected: a?b??c (plan)");
-    let trail = life.records.audit_trail(&odd.to_string(), 9).await.unwrap();
+    let trail = life.records.audit().trail(&odd.to_string(), 9).await.unwrap();
     assert!(trail[0].detail.ends_with("infected: a?b??c (plan)"), "{trail:?}");
     life.pipeline.stop(Duration::from_secs(5)).await;
 }
@@ -179,15 +179,15 @@ async fn each_recipient_of_spam_from_outside_has_one_digest() {
         QuarantineSettings { link: "https://x.example/q/".into(), digest_every: Duration::ZERO, ..Default::default() };
     // The stage itself writes none: it has no link.
     let life = Life::new(&folder, Settings::default()).await;
-    let Shared { site, settings, next, .. } = &*life.stage.shared;
+    let ScanShared { site, settings, next, .. } = &*life.stage.shared;
     let write = async || digest::write(site, &quarantine, &settings.hostname, next).await.unwrap();
     // The first look only begins the day.
     write().await;
     for _ in 0..2 {
-        life.send(letter(Origin::Received, "192.0.2.0/24", 3), "spam body").await;
+        life.send(letter(LetterOrigin::Received, "192.0.2.0/24", 3), "spam body").await;
     }
-    life.send(letter(Origin::Received, "192.0.2.0/24", 1), "virus body").await;
-    life.send(letter(Origin::Submitted, "ann", 1), "spam body").await;
+    life.send(letter(LetterOrigin::Received, "192.0.2.0/24", 1), "virus body").await;
+    life.send(letter(LetterOrigin::Submitted, "ann", 1), "spam body").await;
     life.settle().await;
     write().await;
     let digests: Vec<_> = life.sink.came().iter().map(|(_, letter, _)| letter.clone()).collect();

@@ -6,7 +6,7 @@ use crate::queue::QueueEntry;
 /// A laboratory that knows what the test says, and takes everything.
 #[derive(Default)]
 struct PlannedLab {
-    known: Mutex<BTreeMap<String, Known>>,
+    known: Mutex<BTreeMap<String, KnownContent>>,
     taken: Mutex<Vec<Sample>>,
     silent: AtomicBool,
 }
@@ -19,7 +19,7 @@ impl PlannedLab {
     /// The laboratory comes to an end with a content.
     fn ends(&self, body: &str, verdict: LabVerdict) {
         let opinion = Opinion { sample: 7, verdict, reasons: vec!["because".to_owned()], at: wall_clock().0 as i64 };
-        self.known.lock().unwrap().insert(sha256(body.as_bytes()), Known::Ended(opinion));
+        self.known.lock().unwrap().insert(sha256(body.as_bytes()), KnownContent::Ended(opinion));
     }
 
     fn answer<T>(&self, answer: T) -> Result<T, String> {
@@ -30,10 +30,10 @@ impl PlannedLab {
 struct Door(Arc<PlannedLab>);
 
 impl Laboratory for Door {
-    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<Known>> {
+    fn known<'a>(&'a self, hashes: &'a [String]) -> LabAnswer<'a, Vec<KnownContent>> {
         Box::pin(async move {
             let known = self.0.known.lock().unwrap();
-            self.0.answer(hashes.iter().map(|hash| known.get(hash).cloned().unwrap_or(Known::Nothing)).collect())
+            self.0.answer(hashes.iter().map(|hash| known.get(hash).cloned().unwrap_or(KnownContent::Nothing)).collect())
         })
     }
 
@@ -41,7 +41,7 @@ impl Laboratory for Door {
         Box::pin(async move {
             let mut taken = self.0.answer(self.0.taken.lock().unwrap())?;
             let number = taken.len() as i64 + 1;
-            self.0.known.lock().unwrap().insert(sha256(&sample.content), Known::Open { sample: number });
+            self.0.known.lock().unwrap().insert(sha256(&sample.content), KnownContent::Open { sample: number });
             taken.push(sample);
             Ok(Taken::Queued(number))
         })
@@ -115,7 +115,8 @@ async fn a_clean_file_passes_and_what_is_known_is_used_at_once() {
     // A verdict of long ago is not used, but for malware.
     let old = Opinion { sample: 3, verdict: LabVerdict::Clean, reasons: Vec::new(), at: 0 };
     let worse = Opinion { verdict: LabVerdict::Malicious, ..old.clone() };
-    let opinions = [(sha256(b"script old"), Known::Ended(old)), (sha256(b"script worm"), Known::Ended(worse))];
+    let opinions =
+        [(sha256(b"script old"), KnownContent::Ended(old)), (sha256(b"script worm"), KnownContent::Ended(worse))];
     lab.known.lock().unwrap().extend(opinions);
     life.send(submitted(), "script old").await;
     life.until(|_| lab.taken().len() == 1).await;

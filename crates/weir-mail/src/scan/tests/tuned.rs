@@ -55,7 +55,7 @@ async fn run_with_sizes(life: &Life, mail: &mut Mail, count: usize) -> Vec<(f64,
         for chunk in (0..size).map(|_| mail.next()).collect::<Vec<_>>().chunks(50) {
             let mut writing = tokio::task::JoinSet::new();
             for (order, (gap, size)) in chunk.iter().copied().enumerate() {
-                let letter = letter(Origin::Submitted, &format!("user{}", order % 7), 1);
+                let letter = letter(LetterOrigin::Submitted, &format!("user{}", order % 7), 1);
                 let (spool, text) = (life.spool.clone(), body[..size.min(body.len())].to_owned());
                 writing.spawn(async move {
                     let mut draft = spool.draft().unwrap();
@@ -117,10 +117,11 @@ async fn the_predicted_mean_wait_is_the_measured_one_within_a_fifth() {
     assert!((tuned.proposed.mean_wait_s / after - 1.0).abs() < 0.2, "{} {after}", tuned.proposed.mean_wait_s);
     assert!(after < measured && (0.6..0.8).contains(&load), "{after} {measured} {load}");
     let configured = Limits::new(vec![200, 1_000, 5_000, 25_000]).unwrap();
-    let stored = in_real_time(stored_limits(&life.records, "r1", &configured)).await.unwrap().unwrap();
+    let values = life.records.values();
+    let stored = in_real_time(stored_limits(&values, "r1", &configured)).await.unwrap().unwrap();
     assert_eq!(stored.bytes(), tuned.proposed.limits, "they survive a restart");
     let other = Limits::new(vec![1, 2, 3, 4]).unwrap();
-    let changed = in_real_time(stored_limits(&life.records, "r1", &other)).await.unwrap();
+    let changed = in_real_time(stored_limits(&values, "r1", &other)).await.unwrap();
     assert_eq!(changed, None, "unless the configuration changes");
     life.pipeline.stop(Duration::from_secs(5)).await;
 }

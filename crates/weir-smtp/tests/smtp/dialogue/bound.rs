@@ -4,13 +4,13 @@ use super::{MESSAGE, greeted, talk, with_limits};
 use crate::shell::{Shell, settings};
 use std::time::Duration;
 use weir_core::time::Instant;
-use weir_smtp::limits::Limits;
+use weir_smtp::limits::SmtpLimits;
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::session::{CloseReason, Ending};
 
 #[test]
 fn recipients_are_bounded() {
-    let mut shell = greeted(with_limits(Limits { recipients: 2, refused_recipients: 3, ..Limits::default() }));
+    let mut shell = greeted(with_limits(SmtpLimits { recipients: 2, refused_recipients: 3, ..SmtpLimits::default() }));
     talk(
         &mut shell,
         &[
@@ -31,7 +31,7 @@ fn recipients_are_bounded() {
 
 #[test]
 fn errors_junk_and_commands_are_bounded() {
-    let limits = Limits { errors: 3, junk_commands: 5, commands: 40, ..Limits::default() };
+    let limits = SmtpLimits { errors: 3, junk_commands: 5, commands: 40, ..SmtpLimits::default() };
     let mut shell = greeted(with_limits(limits.clone()));
     talk(&mut shell, &[("X\r\nX\r\nX\r\nNOOP\r\n", &["500", "500", "500", "421 4.7.0 too many errors"])]);
     assert_eq!(shell.closed, Some(CloseReason::Errors));
@@ -60,7 +60,7 @@ fn errors_junk_and_commands_are_bounded() {
 
 #[test]
 fn long_and_endless_lines() {
-    let limits = Limits { command_line_bytes: 512, discard_bytes: 5_000, ..Limits::default() };
+    let limits = SmtpLimits { command_line_bytes: 512, discard_bytes: 5_000, ..SmtpLimits::default() };
     let mut shell = greeted(with_limits(limits.clone()));
     let fits = format!("NOOP {}\r\n", "x".repeat(505));
     let long = format!("NOOP {}\r\n", "x".repeat(506));
@@ -79,13 +79,13 @@ fn after(seconds: u64) -> Instant {
 
 #[test]
 fn slow_clients_are_told_and_left() {
-    let limits = Limits {
+    let limits = SmtpLimits {
         first_command: Duration::from_secs(10),
         command: Duration::from_secs(100),
         data_block: Duration::from_secs(50),
         data_total: Duration::from_secs(120),
         session_total: Duration::from_secs(1_000),
-        ..Limits::default()
+        ..SmtpLimits::default()
     };
     let fresh = || Shell::new(with_limits(limits.clone()));
     let timed_out = |shell: &mut Shell, at: u64| {

@@ -2,13 +2,13 @@
 
 use super::{MESSAGE, greeted, talk, with_limits};
 use crate::shell::{Shell, settings};
-use weir_smtp::limits::Limits;
+use weir_smtp::limits::SmtpLimits;
 use weir_smtp::session::CloseReason;
 use weir_smtp::settings::{Protocol, Settings};
 
 #[test]
 fn the_size_limit_holds_at_mail_and_while_streaming() {
-    let limits = Limits { message_bytes: 2_000, discard_bytes: 5_000, ..Limits::default() };
+    let limits = SmtpLimits { message_bytes: 2_000, discard_bytes: 5_000, ..SmtpLimits::default() };
     let mut shell = greeted(with_limits(limits));
     talk(&mut shell, &[("MAIL FROM:<a@a> SIZE=2001\r\n", &["552 5.3.4"])]);
     talk(&mut shell, &[("MAIL FROM:<a@a> SIZE=99999999999999999999\r\n", &["552 5.3.4"])]);
@@ -66,7 +66,7 @@ fn faults_of_a_message_are_told_at_its_end_and_the_session_goes_on() {
 
 #[test]
 fn long_lines_can_be_allowed() {
-    let mut shell = greeted(with_limits(Limits { body_line_bytes: 0, ..Limits::default() }));
+    let mut shell = greeted(with_limits(SmtpLimits { body_line_bytes: 0, ..SmtpLimits::default() }));
     talk(&mut shell, &MESSAGE[..3]);
     let text = "x".repeat(100_000) + "\r\n.\r\n";
     talk(&mut shell, &[(&text, &["250 2.0.0"])]);

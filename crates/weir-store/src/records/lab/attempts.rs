@@ -3,7 +3,7 @@
 use super::fenced::{fence_in_postgres, fenced_in_sqlite};
 use super::leader::Fence;
 use super::samples::NewSample;
-use crate::records::{Db, Records, RecordsError, in_time, read};
+use crate::records::{Database, RecordsError, in_time, read};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
@@ -98,7 +98,7 @@ pub struct LabBatch {
     pub changes: Vec<SampleChange>,
     /// Samples that were found in others. One that is known by its ticket is not added again.
     pub children: Vec<NewSample>,
-    /// So many of one root at most; more are not added.
+    /// At most this many of one root; more are not added.
     pub children_max: i64,
 }
 
@@ -125,17 +125,23 @@ impl LabBatch {
     }
 }
 
-impl Records {
+/// Attempts on samples, and their results. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct AttemptRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl AttemptRecords {
     /// Writes a batch if the fence's lease is alive; false if it is not, and then nothing was written.
-    pub async fn lab_commit(&self, fence: &Fence, batch: &LabBatch) -> Result<bool, RecordsError> {
+    pub async fn commit(&self, fence: &Fence, batch: &LabBatch) -> Result<bool, RecordsError> {
         let (parameters, children_max) = (batch.parameters(), batch.children_max);
         match &self.db {
-            Db::Sqlite { write, .. } => {
+            Database::Sqlite { write, .. } => {
                 let written = fenced_in_sqlite!(write, fence, connection =>
                     write_in_sqlite(connection, &parameters, children_max).await?);
                 Ok(written?.is_some())
             }
-            Db::Postgres(pool) => {
+            Database::Postgres(pool) => {
                 let sql = sqlx::query_scalar::<_, i64>(COMMIT_POSTGRES).bind(fence.epoch).bind(&fence.holder);
                 let sql = parameters.into_iter().fold(sql, |sql, json| sql.bind(json)).bind(children_max);
                 Ok(in_time(async { Ok(sql.fetch_one(pool).await?) }).await? == 1)
@@ -145,15 +151,15 @@ impl Records {
 
     /// Ends what earlier terms left running, as `abandoned`: nobody else would. How many attempts; none if the fence's lease is not
     /// alive. They are charged as those that are lost, and what they bring counts all the same.
-    pub async fn lab_abandon(&self, fence: &Fence) -> Result<Option<i64>, RecordsError> {
+    pub async fn abandon(&self, fence: &Fence) -> Result<Option<i64>, RecordsError> {
         match &self.db {
-            Db::Sqlite { write, .. } => {
+            Database::Sqlite { write, .. } => {
                 let epoch = fence.epoch;
                 let abandoned = fenced_in_sqlite!(write, fence, connection =>
                     sqlx::query(ABANDON_SQLITE).bind(epoch).execute(&mut *connection).await?.rows_affected());
                 Ok(abandoned?.map(|ended| i64::try_from(ended).unwrap_or(i64::MAX)))
             }
-            Db::Postgres(pool) => {
+            Database::Postgres(pool) => {
                 let sql = sqlx::query_as::<_, (i64, i64)>(ABANDON_POSTGRES).bind(fence.epoch).bind(&fence.holder);
                 let (alive, ended) = in_time(async { Ok(sql.fetch_one(pool).await?) }).await?;
                 Ok((alive == 1).then_some(ended))
@@ -162,7 +168,7 @@ impl Records {
     }
 
     /// The attempts of a sample, in order.
-    pub async fn lab_attempts(&self, sample: i64) -> Result<Vec<AttemptRow>, RecordsError> {
+    pub async fn of_sample(&self, sample: i64) -> Result<Vec<AttemptRow>, RecordsError> {
         macro_rules! attempt {
             () => {
                 |row| {
@@ -186,13 +192,13 @@ impl Records {
     }
 
     /// The sample of an attempt, the machine that it was assigned to, and its plugins, as JSON pairs of name and version.
-    pub async fn lab_attempt_place(&self, attempt: i64) -> Result<Option<(i64, String, String)>, RecordsError> {
+    pub async fn place(&self, attempt: i64) -> Result<Option<(i64, String, String)>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_as("select sample, node, plugins from lab_attempts where id = $1")
             .bind(attempt).fetch_optional(pool).await?))
     }
 
     /// The results of a sample, accepted and not, in order of plugin and time.
-    pub async fn lab_results(&self, sample: i64) -> Result<Vec<ResultRow>, RecordsError> {
+    pub async fn results(&self, sample: i64) -> Result<Vec<ResultRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at from lab_results
              where sample = $1 order by plugin, at, attempt")
@@ -200,8 +206,8 @@ impl Records {
     }
 
     /// Accepted results of the same content: of these hashes, the latest for each plugin and version.
-    pub async fn lab_cached(&self, hashes: &[String]) -> Result<Vec<ResultRow>, RecordsError> {
-        let sql = self.either(
+    pub async fn cached(&self, hashes: &[String]) -> Result<Vec<ResultRow>, RecordsError> {
+        let sql = self.db.either(
             "select attempt, plugin, version, sample, hash, accepted, outcome, report, brief, max(at) from lab_results
              where accepted = 1 and hash in (select value from json_each($1)) group by hash, plugin, version",
             "select distinct on (hash, plugin, version) attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at

@@ -1,6 +1,6 @@
 //! The lease row: one holder at a time, an epoch that only grows, the database's clock.
 
-use crate::records::{Db, Records, RecordsError, in_time, read, write};
+use crate::records::{Database, RecordsError, in_time, read, write};
 use sqlx::Row;
 
 /// In whose name a leader writes.
@@ -27,11 +27,17 @@ pub enum LeaseReply {
     },
 }
 
-impl Records {
+/// Who leads the lab, and the lease. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct LeaderRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl LeaderRecords {
     /// Takes the lease if nobody holds it (or its end is further away than two leases: the clock was set back), and writes the new epoch into the history.
-    pub async fn lab_acquire(&self, holder: &str, lease_ms: i64) -> Result<LeaseReply, RecordsError> {
+    pub async fn acquire(&self, holder: &str, lease_ms: i64) -> Result<LeaseReply, RecordsError> {
         let granted: Option<i64> = match &self.db {
-            Db::Sqlite { write, .. } => {
+            Database::Sqlite { write, .. } => {
                 let mut connection = write.lock().await?;
                 let sql = sqlx::query_scalar(ACQUIRE_SQLITE).bind(lease_ms).bind(holder);
                 let epoch = sql.fetch_optional(&mut *connection).await?;
@@ -40,41 +46,41 @@ impl Records {
                 }
                 epoch
             }
-            Db::Postgres(pool) => {
+            Database::Postgres(pool) => {
                 let sql = sqlx::query_scalar(ACQUIRE_POSTGRES).bind(lease_ms).bind(holder);
                 in_time(async { Ok(sql.fetch_optional(pool).await?) }).await?
             }
         };
         match granted {
             Some(epoch) => Ok(LeaseReply::Granted { epoch }),
-            None => Ok(LeaseReply::Refused { free_in_ms: self.lab_lease_left().await? }),
+            None => Ok(LeaseReply::Refused { free_in_ms: self.lease_left().await? }),
         }
     }
 
     /// Renews a live lease; false if it is over.
-    pub async fn lab_renew(&self, fence: &Fence, lease_ms: i64) -> Result<bool, RecordsError> {
-        let sql = self.either(RENEW_SQLITE, RENEW_POSTGRES);
+    pub async fn renew(&self, fence: &Fence, lease_ms: i64) -> Result<bool, RecordsError> {
+        let sql = self.db.either(RENEW_SQLITE, RENEW_POSTGRES);
         let renewed: Option<i64> = write!(self, pool => sqlx::query_scalar(sql)
             .bind(fence.epoch).bind(&fence.holder).bind(lease_ms).fetch_optional(pool).await?);
         Ok(renewed.is_some())
     }
 
     /// Ends a lease now; nothing happens if it is over already.
-    pub async fn lab_release(&self, fence: &Fence) -> Result<(), RecordsError> {
+    pub async fn release(&self, fence: &Fence) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query("update lab_leader set expires_at = 0 where epoch = $1 and holder = $2")
             .bind(fence.epoch).bind(&fence.holder).execute(pool).await.map(drop)?);
         Ok(())
     }
 
     /// Whether the database can be written; changes nothing.
-    pub async fn lab_probe(&self) -> Result<(), RecordsError> {
+    pub async fn probe(&self) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query("update lab_leader set epoch = epoch where one = 0").execute(pool).await.map(drop)?);
         Ok(())
     }
 
     /// Who holds the lease, with which epoch, and for how many milliseconds yet; the last one if nobody does.
-    pub async fn lab_leader(&self) -> Result<(Fence, i64), RecordsError> {
-        let sql = self.either(
+    pub async fn current(&self) -> Result<(Fence, i64), RecordsError> {
+        let sql = self.db.either(
             "select epoch, holder, max(expires_at - cast(unixepoch('subsec') * 1000 as integer), 0) from lab_leader",
             "select epoch, holder, greatest(expires_at - (extract(epoch from clock_timestamp()) * 1000)::bigint, 0) from lab_leader",
         );
@@ -86,14 +92,14 @@ impl Records {
     }
 
     /// Which epochs there were: number, holder, and when it began in milliseconds.
-    pub async fn lab_history(&self, most: i64) -> Result<Vec<(i64, String, i64)>, RecordsError> {
+    pub async fn history(&self, most: i64) -> Result<Vec<(i64, String, i64)>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_as(
             "select epoch, holder, acquired_at from lab_history order by epoch desc limit $1")
             .bind(most).fetch_all(pool).await?))
     }
 
-    async fn lab_lease_left(&self) -> Result<i64, RecordsError> {
-        Ok(self.lab_leader().await?.1)
+    async fn lease_left(&self) -> Result<i64, RecordsError> {
+        Ok(self.current().await?.1)
     }
 }
 

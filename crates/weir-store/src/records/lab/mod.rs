@@ -12,8 +12,8 @@ mod nodes;
 mod opinions;
 mod samples;
 
-pub use attempts::{AttemptEnd, AttemptRow, LabBatch, ResultRow, SampleChange};
-pub use leader::{Fence, LeaseReply};
-pub use nodes::NodeRow;
+pub use attempts::{AttemptEnd, AttemptRecords, AttemptRow, LabBatch, ResultRow, SampleChange};
+pub use leader::{Fence, LeaderRecords, LeaseReply};
+pub use nodes::{NodeRecords, NodeRow};
 pub use opinions::OpinionRow;
-pub use samples::{NewSample, OpenSample, Pruned, QueueRow, SampleFilter, SampleRow};
+pub use samples::{NewSample, OpenSample, Pruned, QueueRow, SampleFilter, SampleRecords, SampleRow};

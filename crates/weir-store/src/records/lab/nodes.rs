@@ -1,6 +1,6 @@
 //! The machines of the lab, as they were registered.
 
-use crate::records::{Records, RecordsError, read, write};
+use crate::records::{Database, RecordsError, read, write};
 use sqlx::Row;
 
 /// One machine.
@@ -32,9 +32,15 @@ const COLUMNS: &str =
     "select node, name, role, priority, address, fingerprint, processing_index, drained, registered_at, seen_at
   from lab_nodes order by node";
 
-impl Records {
+/// The lab's machines. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct NodeRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl NodeRecords {
     /// Registers a machine; false if the id or the key is taken. An id without a key is not: a lab of one machine becomes one of several.
-    pub async fn lab_register(&self, node: &NodeRow) -> Result<bool, RecordsError> {
+    pub async fn register(&self, node: &NodeRow) -> Result<bool, RecordsError> {
         let added: Option<String> = write!(self, pool => sqlx::query_scalar(
             "insert into lab_nodes (node, name, role, priority, address, fingerprint, processing_index, drained, registered_at, seen_at)
              select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
@@ -50,7 +56,7 @@ impl Records {
     }
 
     /// All machines, by id.
-    pub async fn lab_nodes(&self) -> Result<Vec<NodeRow>, RecordsError> {
+    pub async fn all(&self) -> Result<Vec<NodeRow>, RecordsError> {
         macro_rules! node {
             () => {
                 |row| {
@@ -76,8 +82,8 @@ impl Records {
 
     /// A machine is at work, by the database's clock; where it is, and its index if it was measured. False if it is not registered with
     /// this key, role and priority: what the others do not hear does not count as being there.
-    pub async fn lab_seen(&self, node: &NodeRow) -> Result<bool, RecordsError> {
-        let sql = self.either(
+    pub async fn seen(&self, node: &NodeRow) -> Result<bool, RecordsError> {
+        let sql = self.db.either(
             "update lab_nodes set seen_at = cast(unixepoch('subsec') * 1000 as integer) * 1000000, address = $2,
                processing_index = coalesce($3, processing_index)
              where node = $1 and fingerprint = $4 and role = $5 and priority = $6 returning node",
@@ -92,8 +98,8 @@ impl Records {
     }
 
     /// Takes a machine out of the lab, unless it leads; false if there is no such machine, or if it does.
-    pub async fn lab_remove(&self, node: &str) -> Result<bool, RecordsError> {
-        let sql = self.either(
+    pub async fn remove(&self, node: &str) -> Result<bool, RecordsError> {
+        let sql = self.db.either(
             "delete from lab_nodes where node = $1 and not exists (select 1 from lab_leader where holder = $1
                and expires_at > cast(unixepoch('subsec') * 1000 as integer)) returning node",
             "delete from lab_nodes where node = $1 and not exists (select 1 from lab_leader where holder = $1
@@ -105,7 +111,7 @@ impl Records {
     }
 
     /// The length of this content, if a machine has an attempt at it under way.
-    pub async fn lab_works_on(&self, node: &str, hash: &str) -> Result<Option<i64>, RecordsError> {
+    pub async fn works_on(&self, node: &str, hash: &str) -> Result<Option<i64>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar(
             "select s.size from lab_samples s join lab_attempts a on a.sample = s.id
              where s.hash = $2 and a.node = $1 and a.ended_at is null limit 1")
@@ -114,8 +120,8 @@ impl Records {
 
     /// How many machines inside the lab but `node` were at work within the last so many milliseconds, by the database's clock.
     /// One that was seen in the future was seen before the clock stepped back, and will be seen again if it is at work.
-    pub async fn lab_others(&self, node: &str, within_ms: i64) -> Result<i64, RecordsError> {
-        let sql = self.either(
+    pub async fn others(&self, node: &str, within_ms: i64) -> Result<i64, RecordsError> {
+        let sql = self.db.either(
             "select count(*) from lab_nodes where node <> $1 and role <> 'external' and fingerprint <> ''
                and seen_at > (cast(unixepoch('subsec') * 1000 as integer) - $2) * 1000000
                and seen_at <= cast(unixepoch('subsec') * 1000 as integer) * 1000000",
@@ -127,7 +133,7 @@ impl Records {
     }
 
     /// Whether a machine gets new samples from now on; false if there is no such machine.
-    pub async fn lab_drain(&self, node: &str, drained: bool) -> Result<bool, RecordsError> {
+    pub async fn drain(&self, node: &str, drained: bool) -> Result<bool, RecordsError> {
         let found: Option<String> = write!(self, pool => sqlx::query_scalar(
             "update lab_nodes set drained = $2 where node = $1 returning node")
             .bind(node).bind(i64::from(drained)).fetch_optional(pool).await?);
@@ -135,8 +141,8 @@ impl Records {
     }
 
     /// The same of the machine of a lab of one, which has a row only while it is drained; nothing happens to one that is registered.
-    pub async fn lab_drain_alone(&self, node: &str, drained: bool) -> Result<(), RecordsError> {
-        let drain = self.either(
+    pub async fn drain_alone(&self, node: &str, drained: bool) -> Result<(), RecordsError> {
+        let drain = self.db.either(
             "insert into lab_nodes (node, name, role, priority, address, fingerprint, drained, registered_at, seen_at)
              select $1, $1, 'eligible', 10, '', '', 1, clock.ns, clock.ns
              from (select cast(unixepoch('subsec') * 1000 as integer) * 1000000 as ns) clock

@@ -1,6 +1,7 @@
 //! What is known of contents, by their hashes: for another gate that waits for a verdict.
 
-use crate::records::{Records, RecordsError, read};
+use super::SampleRecords;
+use crate::records::{RecordsError, read};
 use sqlx::Row;
 
 /// The newest sample with a content.
@@ -20,12 +21,12 @@ pub struct OpinionRow {
     pub ended_at: Option<i64>,
 }
 
-impl Records {
+impl SampleRecords {
     /// The newest sample with each of these contents; none for those that there is no sample of. A sample whose children have not
     /// ended has not ended either: what they are counts for it.
-    pub async fn lab_opinions(&self, hashes: &[String]) -> Result<Vec<OpinionRow>, RecordsError> {
+    pub async fn opinions(&self, hashes: &[String]) -> Result<Vec<OpinionRow>, RecordsError> {
         let hashes = serde_json::json!(hashes).to_string();
-        let sql = self.either(
+        let sql = self.db.either(
             "select hash, id, state, why, verdict,
                case when exists (select 1 from lab_samples c where c.root = coalesce(s.root, s.id) and c.ended_at is null)
                  then null else ended_at end

@@ -2,7 +2,7 @@
 
 use super::fenced::{fence_in_postgres, fenced_in_sqlite};
 use super::leader::Fence;
-use crate::records::{Db, Records, RecordsError, in_time, read, write};
+use crate::records::{Database, RecordsError, in_time, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use std::time::Duration;
@@ -136,18 +136,24 @@ macro_rules! sample_row {
     };
 }
 
-impl Records {
+/// The lab's samples. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct SampleRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl SampleRecords {
     /// Hands in samples; their numbers, in order.
-    pub async fn lab_submit(&self, samples: &[NewSample]) -> Result<Vec<i64>, RecordsError> {
+    pub async fn submit(&self, samples: &[NewSample]) -> Result<Vec<i64>, RecordsError> {
         if samples.is_empty() {
             return Ok(Vec::new());
         }
         let rows = serde_json::to_string(samples).unwrap_or_default();
-        let sql = self.either(SUBMIT_SQLITE, SUBMIT_POSTGRES);
+        let sql = self.db.either(SUBMIT_SQLITE, SUBMIT_POSTGRES);
         write!(self, pool => sqlx::query(sql).bind(&rows).execute(pool).await.map(drop)?);
         let tickets: Vec<&str> = samples.iter().map(|sample| sample.ticket.as_str()).collect();
         let tickets = serde_json::json!(tickets).to_string();
-        let sql = self.either(
+        let sql = self.db.either(
             "select s.id, j.key + 0 from json_each($1) j join lab_samples s on s.ticket = j.value order by 2",
             "select s.id, j.place from jsonb_array_elements_text($1::jsonb) with ordinality as j(ticket, place)
              join lab_samples s on s.ticket = j.ticket order by j.place",
@@ -161,21 +167,21 @@ impl Records {
     }
 
     /// Samples that have not ended, with a number above `after`, by number: what a leader must schedule.
-    pub async fn lab_open(&self, after: i64, most: i64) -> Result<Vec<OpenSample>, RecordsError> {
-        let sql = self.either(OPEN_SQLITE, OPEN_POSTGRES);
+    pub async fn open(&self, after: i64, most: i64) -> Result<Vec<OpenSample>, RecordsError> {
+        let sql = self.db.either(OPEN_SQLITE, OPEN_POSTGRES);
         Ok(read!(self, pool => sqlx::query(sql).bind(after).bind(most).fetch_all(pool).await?.iter()
             .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(20)?, charged: row.try_get(21)?, cached: row.try_get(22)? }))
             .collect::<Result<_, _>>()?))
     }
 
     /// How many samples have not ended, with a number up to `last`.
-    pub async fn lab_open_count(&self, last: i64) -> Result<i64, RecordsError> {
+    pub async fn open_count(&self, last: i64) -> Result<i64, RecordsError> {
         let sql = "select count(*) from lab_samples where ended_at is null and id <= $1";
         Ok(read!(self, pool => sqlx::query_scalar(sql).bind(last).fetch_one(pool).await?))
     }
 
     /// Samples, the newest first.
-    pub async fn lab_samples(&self, filter: &SampleFilter, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
+    pub async fn list(&self, filter: &SampleFilter, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
         // A range, so that the index serves it: no hexadecimal digit is above `g`. What does not restrict is not asked for: a
         // range over all hashes would be served by that index too, and then a million samples be sorted by number.
         let (from, to) = (filter.hash.clone(), format!("{}g", filter.hash));
@@ -203,14 +209,14 @@ impl Records {
     }
 
     /// One sample.
-    pub async fn lab_sample(&self, id: i64) -> Result<Option<SampleRow>, RecordsError> {
+    pub async fn find(&self, id: i64) -> Result<Option<SampleRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples where id = $1"))
             .bind(id).fetch_optional(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row)))
             .next().transpose()?))
     }
 
     /// The samples that were found in one, in order.
-    pub async fn lab_children(&self, parent: i64, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
+    pub async fn children(&self, parent: i64, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
         Ok(
             read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples where parent = $1 order by id limit $2"))
             .bind(parent).bind(most).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row)))
@@ -219,7 +225,7 @@ impl Records {
     }
 
     /// What waits in each priority, the most urgent first.
-    pub async fn lab_queue(&self) -> Result<Vec<QueueRow>, RecordsError> {
+    pub async fn queue(&self) -> Result<Vec<QueueRow>, RecordsError> {
         let rows: Vec<(i64, i64, i64, i64)> = read!(self, pool => sqlx::query_as(
             "select directory, count(*), count(a.sample), min(arrived_at)
              from lab_samples s left join (select distinct sample from lab_attempts where ended_at is null) a on a.sample = s.id
@@ -229,22 +235,22 @@ impl Records {
     }
 
     /// Samples that wait for a machine: the most urgent first, the oldest of a priority first.
-    pub async fn lab_waiting(&self, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
+    pub async fn waiting(&self, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(concat!("select ", columns!(), " from lab_samples s where ended_at is null
              and not exists (select 1 from lab_attempts a where a.sample = s.id and a.ended_at is null) order by directory, id limit $1"))
             .bind(most).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(sample_row!(row))).collect::<Result<_, _>>()?))
     }
 
     /// How many samples are in each state.
-    pub async fn lab_states(&self) -> Result<Vec<(String, i64)>, RecordsError> {
+    pub async fn states(&self) -> Result<Vec<(String, i64)>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_as("select state, count(*) from lab_samples group by state order by state")
             .fetch_all(pool).await?))
     }
 
     /// Which of these hashes no sample has.
-    pub async fn lab_strays(&self, hashes: &[String]) -> Result<Vec<String>, RecordsError> {
+    pub async fn strays(&self, hashes: &[String]) -> Result<Vec<String>, RecordsError> {
         let hashes = serde_json::json!(hashes).to_string();
-        let sql = self.either(
+        let sql = self.db.either(
             "select value from json_each($1) where not exists (select 1 from lab_samples s where s.hash = value)",
             "select hash from (select jsonb_array_elements_text($1::jsonb) as hash) as given
              where not exists (select 1 from lab_samples s where s.hash = given.hash)",
@@ -255,13 +261,13 @@ impl Records {
     /// Forgets up to `most` samples that ended longer than `keep` ago by the database's clock, with their attempts and results;
     /// none if the fence's lease is not alive. A result stays as long as another sample has the same content: it may
     /// stand on it.
-    pub async fn lab_prune(&self, fence: &Fence, keep: Duration, most: i64) -> Result<Option<Pruned>, RecordsError> {
+    pub async fn prune(&self, fence: &Fence, keep: Duration, most: i64) -> Result<Option<Pruned>, RecordsError> {
         let keep = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
         match &self.db {
-            Db::Sqlite { write, .. } => {
+            Database::Sqlite { write, .. } => {
                 fenced_in_sqlite!(write, fence, connection => prune_in_sqlite(connection, keep, most).await?)
             }
-            Db::Postgres(pool) => in_time(prune_in_postgres(pool, fence, keep, most)).await,
+            Database::Postgres(pool) => in_time(prune_in_postgres(pool, fence, keep, most)).await,
         }
     }
 }

@@ -9,9 +9,9 @@ use weir_foundation::api_tokens::{NewToken, Scope};
 #[derive(clap::Subcommand)]
 pub(crate) enum Token {
     /// Make a token and print it once
-    Add(AddArgs),
+    Add(TokenAddArgs),
     /// List all tokens
-    List(ListArgs),
+    List(TokenListArgs),
     /// Revoke a token: it is no good from then on
     Revoke(RevokeArgs),
 }
@@ -37,7 +37,7 @@ enum ScopeName {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct AddArgs {
+pub(crate) struct TokenAddArgs {
     /// What it is for; the audit names it so
     name: String,
     /// How far it reaches
@@ -50,7 +50,7 @@ pub(crate) struct AddArgs {
     asking: Asking,
 }
 
-impl AddArgs {
+impl TokenAddArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let scope = match self.scope {
             ScopeName::Read => Scope::Read,
@@ -73,12 +73,12 @@ impl AddArgs {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct TokenListArgs {
     #[command(flatten)]
     asking: Asking,
 }
 
-impl ListArgs {
+impl TokenListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let tokens = self.asking.reach()?.ask(&tokens::LIST, &())?;
         if self.asking.json {

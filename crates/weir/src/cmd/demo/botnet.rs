@@ -27,7 +27,7 @@ const ANSWER_MAX: usize = 64 * 1024;
 
 /// What became of it.
 #[derive(Serialize)]
-pub(super) struct Outcome {
+pub(super) struct BotnetOutcome {
     /// Answers a second that polite clients got before the attack.
     pub(super) calm_per_s: f64,
     pub(super) attacked_per_s: f64,
@@ -37,14 +37,14 @@ pub(super) struct Outcome {
     pub(super) bots_per_s: f64,
 }
 
-impl Outcome {
+impl BotnetOutcome {
     /// The part of their goodput that the polite keep.
     pub(super) fn kept(&self) -> f64 {
         self.attacked_per_s / self.calm_per_s
     }
 }
 
-pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
+pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<BotnetOutcome>> {
     let Some(web) = stage.web else { return Ok(None) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(attack(web)).map(Some)
@@ -53,7 +53,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
 /// When answers came, and after how long.
 type Answers = Arc<Mutex<Vec<(Instant, f64)>>>;
 
-async fn attack(web: SocketAddr) -> anyhow::Result<Outcome> {
+async fn attack(web: SocketAddr) -> anyhow::Result<BotnetOutcome> {
     // If this does not work, nothing will.
     let mut first = Client::connect(web, Ipv4Addr::LOCALHOST).await?;
     first
@@ -79,7 +79,7 @@ async fn attack(web: SocketAddr) -> anyhow::Result<Outcome> {
     let attacked = (begun + CALM + BUILDS_UP, end);
     let (calm_per_s, mut calm) = within(&polite, (begun, begun + CALM));
     let (attacked_per_s, mut slow) = within(&polite, attacked);
-    Ok(Outcome {
+    Ok(BotnetOutcome {
         calm_per_s,
         attacked_per_s,
         calm_p95_s: percentile(&mut calm, 95),

@@ -1,6 +1,6 @@
 //! Second act: large mail with viruses in it from eight sides, while small mail comes in as always.
 
-use super::mail_client::Session;
+use super::mail_client::MailSession;
 use super::percentile;
 use super::stage::Stage;
 use base64::Engine;
@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// What became of it.
 #[derive(Serialize)]
-pub(super) struct Outcome {
+pub(super) struct FloodOutcome {
     pub(super) large: u32,
     pub(super) viruses: u32,
     pub(super) quarantined: u64,
@@ -35,7 +35,7 @@ pub(super) struct Outcome {
     pub(super) small_p95_s: f64,
 }
 
-pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
+pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<FloodOutcome>> {
     let Some((server, domain)) = &stage.inbound else { return Ok(None) };
     let before = quarantined(stage)?;
     let until = Instant::now() + LASTS;
@@ -60,7 +60,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
     while quarantined(stage)? < before + u64::from(viruses) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(100));
     }
-    Ok(Some(Outcome {
+    Ok(Some(FloodOutcome {
         large,
         viruses,
         quarantined: quarantined(stage)? - before,
@@ -78,7 +78,7 @@ fn quarantined(stage: &Stage) -> anyhow::Result<u64> {
 /// Sends as fast as it is taken: how many large mails, and how many infected ones.
 fn flood(server: SocketAddr, to: &str, (large, virus): (&str, &str), until: Instant) -> (u32, u32) {
     let (mut sent, mut infected) = (0, 0);
-    let Ok(mut session) = Session::open(server) else { return (0, 0) };
+    let Ok(mut session) = MailSession::open(server) else { return (0, 0) };
     for number in 0_u32.. {
         if Instant::now() >= until {
             break;
@@ -114,7 +114,7 @@ fn small(server: SocketAddr, domain: &str, data: &Path, until: Instant) -> Vec<O
             let to = format!("small-{}-{sent}@{domain}", std::process::id());
             let begun = Instant::now();
             let letter = "Subject: lunch\r\n\r\nAt noon?";
-            let reply = Session::open(server)
+            let reply = MailSession::open(server)
                 .and_then(|mut session| session.send("bob@example.org", std::slice::from_ref(&to), letter));
             if reply.is_ok_and(|reply| reply.starts_with("250")) {
                 under_way.push((begun, data.join("mail").join(&to).join("Maildir/new")));

@@ -11,24 +11,24 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const REPLY_LINES_MAX: usize = 100;
 
 /// A mail client of a few lines.
-pub(super) struct Session(BufReader<TcpStream>);
+pub(super) struct MailSession(BufReader<TcpStream>);
 
-impl Session {
+impl MailSession {
     /// Says hello.
-    pub(super) fn open(server: SocketAddr) -> anyhow::Result<Session> {
+    pub(super) fn open(server: SocketAddr) -> anyhow::Result<MailSession> {
         let line = TcpStream::connect_timeout(&server, PATIENCE)
             .with_context(|| format!("nothing listens on {server}\n  hint: start `weir up` first"))?;
         line.set_read_timeout(Some(PATIENCE))?;
         line.set_write_timeout(Some(PATIENCE))?;
-        let mut session = Session(BufReader::new(line));
+        let mut session = MailSession(BufReader::new(line));
         session.expect("", "220")?;
         session.expect("EHLO demo.localhost", "250")?;
         Ok(session)
     }
 
     /// Says hello and who it is.
-    pub(super) fn log_in(server: SocketAddr, user: &str, password: &str) -> anyhow::Result<Session> {
-        let mut session = Session::open(server)?;
+    pub(super) fn log_in(server: SocketAddr, user: &str, password: &str) -> anyhow::Result<MailSession> {
+        let mut session = MailSession::open(server)?;
         let secret = format!("\0{user}\0{password}");
         session.expect(&format!("AUTH PLAIN {}", base64::engine::general_purpose::STANDARD.encode(secret)), "235")?;
         Ok(session)

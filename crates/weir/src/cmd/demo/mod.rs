@@ -13,7 +13,7 @@ mod unguarded;
 mod worm;
 
 use crate::answer::print_json;
-use crate::control::Place;
+use crate::folder_args::FolderArgs;
 use crate::table::Table;
 use serde::Serialize;
 use stage::Stage;
@@ -25,7 +25,7 @@ pub(crate) struct Demo {
     #[command(subcommand)]
     act: Option<Act>,
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
     /// Leave the second run out, in which the gates only observe
     #[arg(long)]
     only_guarded: bool,
@@ -81,10 +81,10 @@ struct Both {
 /// What happened, act by act. An act whose gate is off did not take place.
 #[derive(Serialize)]
 struct Played {
-    worm: Option<worm::Outcome>,
-    flood: Option<flood::Outcome>,
-    botnet: Option<botnet::Outcome>,
-    samples: Option<samples::Outcome>,
+    worm: Option<worm::WormOutcome>,
+    flood: Option<flood::FloodOutcome>,
+    botnet: Option<botnet::BotnetOutcome>,
+    samples: Option<samples::SamplesOutcome>,
 }
 
 impl Played {
@@ -109,7 +109,7 @@ fn compared(guarded: &Played, observed: Option<&Played>) -> Table {
         table.row([what.to_owned(), cell(Some(guarded)), cell(observed)]);
     };
     row("worm: strangers whom it reached", &|p| p.worm.as_ref().map(|worm| worm.reached.to_string()));
-    row("worm: stopped after", &|p| p.worm.as_ref().map(worm::Outcome::stopped));
+    row("worm: stopped after", &|p| p.worm.as_ref().map(worm::WormOutcome::stopped));
     row("fifty users: mails sent, held", &|p| p.worm.as_ref().map(|w| format!("{}, {}", w.normal_sent, w.normal_held)));
     row("flood: small mail arrives after, mean", &|p| p.flood.as_ref().map(|flood| ms(flood.small_mean_s)));
     row("flood: small mail arrives after, p95", &|p| p.flood.as_ref().map(|flood| ms(flood.small_p95_s)));
@@ -120,7 +120,7 @@ fn compared(guarded: &Played, observed: Option<&Played>) -> Table {
         p.botnet.as_ref().map(|botnet| format!("{:.0} %", 100.0 * botnet.kept()))
     });
     row("botnet: polite answer, p95", &|p| p.botnet.as_ref().map(|botnet| ms(botnet.attacked_p95_s)));
-    row("lab: samples, analysed, in", &|p| p.samples.as_ref().map(samples::Outcome::said));
+    row("lab: samples, analysed, in", &|p| p.samples.as_ref().map(samples::SamplesOutcome::said));
     table
 }
 

@@ -1,6 +1,6 @@
 //! `weir demo outbreak`: a taken-over account, mail by mail.
 
-use super::mail_client::Session;
+use super::mail_client::MailSession;
 use anyhow::ensure;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -52,7 +52,7 @@ impl Args {
         ensure!(self.server.ip().is_loopback(), "{} is another machine: this demo attacks only this one", self.server);
         let lively = !self.json && std::io::stdout().is_terminal();
         let mut outbreak = Outbreak::default();
-        let mut session = Session::log_in(self.server, &self.user, &self.password)?;
+        let mut session = MailSession::log_in(self.server, &self.user, &self.password)?;
         let begun = Instant::now();
         for number in 1..=self.mails {
             let due = Duration::from_secs(1) * (number - 1) / self.a_second;
@@ -86,7 +86,7 @@ impl Args {
             None => writeln!(out, "\nNo mail was refused; the replies say what waits.")?,
             Some(_) => writeln!(out, "\nMail {} was refused: {} is stopped.", outbreak.mails_tried, self.user)?,
         }
-        if let Err(refused) = Session::log_in(self.server, &self.user, &self.password) {
+        if let Err(refused) = MailSession::log_in(self.server, &self.user, &self.password) {
             writeln!(out, "Logging in again: {refused:#}")?;
         }
         writeln!(

@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What became of it.
 #[derive(Serialize)]
-pub(super) struct Outcome {
+pub(super) struct SamplesOutcome {
     pub(super) samples: usize,
     pub(super) analysed: usize,
     pub(super) seconds: f64,
@@ -19,13 +19,13 @@ pub(super) struct Outcome {
     pub(super) verdicts: BTreeMap<String, usize>,
 }
 
-impl Outcome {
+impl SamplesOutcome {
     pub(super) fn said(&self) -> String {
         format!("{}, {}, {:.1} s", self.samples, self.analysed, self.seconds)
     }
 }
 
-pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
+pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<SamplesOutcome>> {
     if !stage.lab {
         return Ok(None);
     }
@@ -49,7 +49,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
         }
         open = still;
     }
-    Ok(Some(Outcome {
+    Ok(Some(SamplesOutcome {
         samples: ids.len(),
         analysed: ids.len() - open.len(),
         seconds: begun.elapsed().as_secs_f64(),

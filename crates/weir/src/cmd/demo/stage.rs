@@ -1,6 +1,7 @@
 //! Where the demonstration plays: the addresses of a running Weir, and its data folder.
 
-use crate::control::{Control, Place};
+use crate::control::Control;
+use crate::folder_args::FolderArgs;
 use anyhow::{Context, ensure};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ pub(super) struct Stage {
 
 impl Stage {
     /// The Weir of this data folder.
-    pub(super) fn of(place: &Place) -> anyhow::Result<Stage> {
+    pub(super) fn of(place: &FolderArgs) -> anyhow::Result<Stage> {
         Stage::new(Control::reach(place)?, place.folder()?)
     }
 

@@ -1,7 +1,8 @@
 //! A second Weir of the demonstration's own, on free ports and an own data folder, whose gates only observe.
 
 use super::stage::Stage;
-use crate::control::{Control, Place};
+use crate::control::Control;
+use crate::folder_args::FolderArgs;
 use anyhow::{Context, ensure};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -50,7 +51,7 @@ impl Weir {
 
     pub(super) fn stage(&self) -> anyhow::Result<Stage> {
         let data = self.home.join("data");
-        let mut stage = Stage::new(Control::reach(&Place::of_folder(data.clone()))?, data)?;
+        let mut stage = Stage::new(Control::reach(&FolderArgs::of_folder(data.clone()))?, data)?;
         stage.lab = false;
         Ok(stage)
     }

@@ -1,6 +1,6 @@
 //! First act: a worm in one account, while fifty users write to the people whom they always write to.
 
-use super::mail_client::Session;
+use super::mail_client::MailSession;
 use super::stage::Stage;
 use serde::Serialize;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ const LETTER: &str = "Subject: see this\r\n\r\nA few words.";
 
 /// What became of it.
 #[derive(Serialize)]
-pub(super) struct Outcome {
+pub(super) struct WormOutcome {
     /// Mails that the worm tried to send.
     pub(super) tried: u32,
     /// Those that went out at once.
@@ -31,13 +31,13 @@ pub(super) struct Outcome {
     pub(super) normal_held: u32,
 }
 
-impl Outcome {
+impl WormOutcome {
     pub(super) fn stopped(&self) -> String {
         self.stopped_after.map_or_else(|| format!("never ({} mails)", self.tried), |mails| format!("{mails} mails"))
     }
 }
 
-pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<Outcome>> {
+pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<WormOutcome>> {
     let password = fresh_password();
     let users: Vec<String> = (1..=USERS).map(|number| format!("demo-user-{number:02}")).collect();
     for user in users.iter().map(String::as_str).chain([WORM]) {
@@ -83,7 +83,7 @@ fn ready(stage: &Stage, user: &str, password: &str) -> anyhow::Result<()> {
 /// Writes to one friend, again and again: how many mails went, and how many of these had to wait.
 fn normal(server: SocketAddr, user: &str, password: &str, until: Instant) -> (u32, u32) {
     let (mut sent, mut held) = (0, 0);
-    let Ok(mut session) = Session::log_in(server, user, password) else { return (0, 0) };
+    let Ok(mut session) = MailSession::log_in(server, user, password) else { return (0, 0) };
     let (from, friend) = (format!("{user}@localhost"), [format!("friend-of-{user}@localhost")]);
     while Instant::now() < until {
         match session.send(&from, &friend, LETTER) {
@@ -98,9 +98,9 @@ fn normal(server: SocketAddr, user: &str, password: &str, until: Instant) -> (u3
     (sent, held)
 }
 
-fn worm(server: SocketAddr, password: &str, until: Instant) -> anyhow::Result<Outcome> {
-    let mut outcome = Outcome { tried: 0, reached: 0, stopped_after: None, normal_sent: 0, normal_held: 0 };
-    let mut session = Session::log_in(server, WORM, password)?;
+fn worm(server: SocketAddr, password: &str, until: Instant) -> anyhow::Result<WormOutcome> {
+    let mut outcome = WormOutcome { tried: 0, reached: 0, stopped_after: None, normal_sent: 0, normal_held: 0 };
+    let mut session = MailSession::log_in(server, WORM, password)?;
     while Instant::now() < until {
         let stranger = [format!("stranger-{}-{}@localhost", std::process::id(), outcome.tried)];
         let reply = session.send(&format!("{WORM}@localhost"), &stranger, LETTER)?;

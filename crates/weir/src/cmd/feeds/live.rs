@@ -1,7 +1,8 @@
 //! `weir feeds status` and `weir feeds tune` against the running gate.
 
 use crate::answer::{count, or_dash, print_answer};
-use crate::control::{Asking, Control, Place};
+use crate::control::{Asking, Control};
+use crate::folder_args::FolderArgs;
 use crate::table::Table;
 use std::io::Write;
 use weir_console::api::feeds::{STATUS, TUNE, Tune};
@@ -181,7 +182,7 @@ fn finite(value: f64) -> f64 {
 }
 
 /// Asks the running gate for better limits, and takes them if `apply` says so.
-pub(super) fn tune(out: &mut dyn Write, place: &Place, apply: bool, as_json: bool) -> anyhow::Result<()> {
+pub(super) fn tune(out: &mut dyn Write, place: &FolderArgs, apply: bool, as_json: bool) -> anyhow::Result<()> {
     let control = Control::reach(place)?;
     let tuned = control.ask(&TUNE, &Tune { apply })?;
     if as_json {

@@ -3,7 +3,8 @@
 use super::reach;
 use crate::answer::{bytes, print_answer};
 use crate::assembly::{credentials, machine_name};
-use crate::control::{Asking, Place};
+use crate::control::Asking;
+use crate::folder_args::FolderArgs;
 use crate::table::{Table, shown};
 use anyhow::{Context, bail};
 use std::io::Write;
@@ -49,7 +50,7 @@ pub(crate) struct InitArgs {
     #[arg(long, default_value_t = 10)]
     priority: u8,
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
 }
 
 #[derive(clap::Args)]
@@ -75,7 +76,7 @@ pub(crate) struct JoinArgs {
     #[arg(long)]
     name: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: FolderArgs,
 }
 
 fn span(text: &str) -> Result<Duration, String> {
@@ -152,7 +153,7 @@ struct Newcomer {
 }
 
 impl Newcomer {
-    fn of(place: &Place, name: Option<&str>) -> anyhow::Result<Newcomer> {
+    fn of(place: &FolderArgs, name: Option<&str>) -> anyhow::Result<Newcomer> {
         let config = place.load()?.config;
         let Some(network) = config.lab.network else {
             bail!("this machine has no address in the lab's network\n  hint: set lab.address, such as \"10.7.0.3/24\"")

@@ -15,9 +15,9 @@ const RULE_BYTES_MAX: u64 = 1 << 20;
 #[derive(clap::Subcommand)]
 pub(crate) enum Rules {
     /// List the rules that people made
-    List(ListArgs),
+    List(RuleListArgs),
     /// Block a file in mail, what a sample of the lab is, or what a rule of YARA finds
-    Add(AddArgs),
+    Add(RuleAddArgs),
     /// Remove a rule: it stops nothing from then on
     Remove(RemoveArgs),
 }
@@ -33,12 +33,12 @@ impl Rules {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct RuleListArgs {
     #[command(flatten)]
     asking: Asking,
 }
 
-impl ListArgs {
+impl RuleListArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let rules = self.asking.reach()?.ask(&rules::LIST, &())?;
         self.asking.answer(out, &rules, |out, rules| print_list(out, rules))
@@ -88,7 +88,7 @@ struct What {
 }
 
 #[derive(clap::Args)]
-pub(crate) struct AddArgs {
+pub(crate) struct RuleAddArgs {
     #[command(flatten)]
     what: What,
     /// Why; whoever finds the rule reads it
@@ -101,7 +101,7 @@ pub(crate) struct AddArgs {
     asking: Asking,
 }
 
-impl AddArgs {
+impl RuleAddArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         let severity = if self.infected { RuleSeverity::Infected } else { RuleSeverity::Forbidden };

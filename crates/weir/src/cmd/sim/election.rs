@@ -5,7 +5,7 @@ use anyhow::Context;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
-use weir_sim::election::{Options, Report, Spread, plot, simulate};
+use weir_sim::election::{ElectionReport, Options, Spread, plot, simulate};
 use weir_sim::world::Faults;
 
 /// Runs a virtual lab many times while things go wrong, and checks every rule of the election at every step
@@ -68,7 +68,7 @@ fn progress_bar(runs: u64) -> ProgressBar {
     ProgressBar::new(runs).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-fn refuse_broken(report: &Report, config: &ConfigArg) -> anyhow::Result<()> {
+fn refuse_broken(report: &ElectionReport, config: &ConfigArg) -> anyhow::Result<()> {
     let Some(first) = report.broken.first() else { return Ok(()) };
     anyhow::bail!(
         "{} of {} runs broke an invariant; the first: {}: {}\n  replay: {}{}",
@@ -81,7 +81,7 @@ fn refuse_broken(report: &Report, config: &ConfigArg) -> anyhow::Result<()> {
     )
 }
 
-fn print(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+fn print(report: &ElectionReport, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(
         out,
         "{} of a lab of {} machines, faults: {}. Faults between 3 s and 30 s of each; then all heals and the best node must lead.\n",
@@ -109,7 +109,7 @@ fn counted(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-fn print_figures(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+fn print_figures(report: &ElectionReport, out: &mut dyn Write) -> anyhow::Result<()> {
     let work = &report.work;
     let rows = [
         ("steps of the world", report.steps.to_string()),
@@ -128,7 +128,7 @@ fn print_figures(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(writeln!(out)?)
 }
 
-fn print_times(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+fn print_times(report: &ElectionReport, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "  {:<42} {:>8} {:>8} {:>8} {:>8}", "times (s)", "count", "p50", "p95", "max")?;
     let row = |out: &mut dyn Write, name: &str, s: &Spread| {
         writeln!(out, "  {name:<42} {:>8} {:>8.2} {:>8.2} {:>8.2}", s.count, s.p50, s.p95, s.max)
@@ -155,7 +155,7 @@ fn print_counts(
     Ok(writeln!(out)?)
 }
 
-fn print_invariants(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+fn print_invariants(report: &ElectionReport, out: &mut dyn Write) -> anyhow::Result<()> {
     writeln!(out, "  {:<66} {:>12} {:>8}", "invariants", "checked", "broken")?;
     for invariant in &report.invariants {
         writeln!(out, "    {:<64} {:>12} {:>8}", invariant.name, invariant.checked, invariant.broken)?;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use weir_sim::fair::{Interval, Outcome, Scenario, Scheduler, chart, run};
+use weir_sim::fair::{Interval, Scenario, Scheduler, SchedulerOutcome, chart, run};
 use weir_sim::input::InputError;
 
 /// The largest scenario file that is read.
@@ -114,9 +114,9 @@ impl Args {
 #[derive(Serialize)]
 struct Document<'a> {
     #[serde(flatten)]
-    outcome: &'a Outcome,
+    outcome: &'a SchedulerOutcome,
     #[serde(skip_serializing_if = "Option::is_none")]
-    fifo: Option<&'a Outcome>,
+    fifo: Option<&'a SchedulerOutcome>,
 }
 
 #[derive(Serialize)]
@@ -160,7 +160,7 @@ const THESIS_FIFO: [[f64; 4]; 5] = [
     [4.0, 4.0, 0.0, 0.0],
 ];
 
-fn print_thesis(out: &mut dyn Write, outcome: &Outcome, fifo: &Outcome) -> anyhow::Result<()> {
+fn print_thesis(out: &mut dyn Write, outcome: &SchedulerOutcome, fifo: &SchedulerOutcome) -> anyhow::Result<()> {
     let name = name(outcome);
     writeln!(
         out,
@@ -199,7 +199,7 @@ fn print_thesis(out: &mut dyn Write, outcome: &Outcome, fifo: &Outcome) -> anyho
     Ok(())
 }
 
-fn print_scenario(out: &mut dyn Write, scenario: &Scenario, outcome: &Outcome) -> anyhow::Result<()> {
+fn print_scenario(out: &mut dyn Write, scenario: &Scenario, outcome: &SchedulerOutcome) -> anyhow::Result<()> {
     let name = name(outcome);
     writeln!(out, "What each client was served under {name}, in work units a second, and its max-min share.\n")?;
     let names = scenario.clients.iter().map(|client| client.name.chars().count());
@@ -225,7 +225,7 @@ fn print_scenario(out: &mut dyn Write, scenario: &Scenario, outcome: &Outcome) -
     Ok(())
 }
 
-fn name(outcome: &Outcome) -> &'static str {
+fn name(outcome: &SchedulerOutcome) -> &'static str {
     match outcome.scheduler {
         Scheduler::Dfq => "DFQ",
         Scheduler::Fifo => "FIFO",

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use weir_chart::{Axis, Chart};
 use weir_settings::units::Span;
-use weir_sim::runq::{Experiment, Faults, Report, Waits};
+use weir_sim::runq::{Experiment, Faults, RunQueueReport, Waits};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -82,8 +82,8 @@ impl Args {
     }
 }
 
-fn print(report: &Report, faults: &str, out: &mut dyn Write) -> anyhow::Result<()> {
-    let Report { runs, samples, machines, vms, seed, .. } = report;
+fn print(report: &RunQueueReport, faults: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+    let RunQueueReport { runs, samples, machines, vms, seed, .. } = report;
     writeln!(
         out,
         "{runs} run(s) of {samples} samples on {machines} machines ({vms} VMs in the first run), seed {seed}, \
@@ -111,7 +111,7 @@ fn waits(out: &mut dyn Write, name: &str, waits: &Waits) -> anyhow::Result<()> {
     )?)
 }
 
-fn counts(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+fn counts(report: &RunQueueReport, out: &mut dyn Write) -> anyhow::Result<()> {
     let ends = &report.ends;
     writeln!(
         out,
@@ -126,7 +126,7 @@ fn counts(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     )?)
 }
 
-fn shares(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
+fn shares(report: &RunQueueReport, out: &mut dyn Write) -> anyhow::Result<()> {
     let fairness = &report.fairness;
     let fifo = fairness.jain_fifo.map_or(String::new(), |jain| format!(" (plain lists, as in the paper: {jain:.3})"));
     writeln!(out, "\nfairness between submitters (waits of normal samples): Jain index {:.3}{fifo}", fairness.jain)?;
@@ -156,7 +156,7 @@ fn shares(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Waits as a distribution, and what waits over time.
-fn picture(report: &Report) -> String {
+fn picture(report: &RunQueueReport) -> String {
     const NAMES: [&str; 3] = ["real-time", "normal", "idle"];
     let longest = report.waits.iter().flatten().copied().fold(1.0, f64::max);
     let waits = Axis::log("wait for the first start", "s").range(1.0, longest);

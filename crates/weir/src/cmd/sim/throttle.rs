@@ -12,7 +12,7 @@ use weir_core::throttle::Params;
 use weir_core::time::Instant;
 use weir_settings::units::{Rate, Span};
 use weir_sim::throttle::{
-    QueueLength, REVIEW_AFTER, Report, Virus, figures, picture, run_population, run_users, table1,
+    QueueLength, REVIEW_AFTER, ThrottleReport, Virus, figures, picture, run_population, run_users, table1,
 };
 use weir_sim::trace;
 
@@ -122,7 +122,7 @@ impl Args {
         if !self.json {
             return print::virus(out, &virus, &params, &outbreak);
         }
-        json(out, &Report { users: [("virus".to_string(), outbreak.report)].into() })
+        json(out, &ThrottleReport { users: [("virus".to_string(), outbreak.report)].into() })
     }
 
     fn trace(&self, out: &mut dyn Write, path: &Path, params: Params) -> anyhow::Result<()> {
@@ -136,7 +136,7 @@ impl Args {
             let stops: Vec<Instant> = users.iter().flat_map(|(_, _, journal)| journal.stops.clone()).collect();
             picture::of_trace(&length, &stops)
         })?;
-        let report = Report { users: users.into_iter().map(|(user, report, _)| (user, report)).collect() };
+        let report = ThrottleReport { users: users.into_iter().map(|(user, report, _)| (user, report)).collect() };
         if self.json { json(out, &report) } else { print::trace(out, &params, &report) }
     }
 

@@ -3,8 +3,8 @@
 use std::io::Write;
 use weir_core::throttle::Params;
 use weir_sim::throttle::{
-    DelayPoint, Figures, Outbreak, PopulationRun, Report, Row, Seen, Spread, Statistics, Table1, UserReport, Virus,
-    median, quantile,
+    DelayPoint, Figures, Outbreak, PopulationRun, Row, Spread, Statistics, Table1, ThrottleReport, UserReport, Virus,
+    VirusFate, median, quantile,
 };
 
 /// A population shows so many of its users.
@@ -26,7 +26,7 @@ pub(super) fn virus(out: &mut dyn Write, virus: &Virus, params: &Params, seen: &
     Ok(())
 }
 
-pub(super) fn trace(out: &mut dyn Write, params: &Params, report: &Report) -> anyhow::Result<()> {
+pub(super) fn trace(out: &mut dyn Write, params: &Params, report: &ThrottleReport) -> anyhow::Result<()> {
     let stopped = report.users.values().filter(|user| user.stops > 0).count();
     writeln!(out, "What the throttle would have done ({}).", said(params))?;
     let users_seen = report.users.len();
@@ -87,7 +87,7 @@ pub(super) fn table1(out: &mut dyn Write, table: &Table1) -> anyhow::Result<()> 
 }
 
 fn table1_row(row: &Row) -> String {
-    let range = |f: &dyn Fn(&Seen) -> String| match (f(&row.ours_least), f(&row.ours_most)) {
+    let range = |f: &dyn Fn(&VirusFate) -> String| match (f(&row.ours_least), f(&row.ours_most)) {
         (least, most) if least == most => least,
         (least, most) => format!("{least}-{most}"),
     };

@@ -1,10 +1,9 @@
 //! What is around every page: where one can go, who one is, what the last action did. And the parts that pages share.
 
-use crate::door::TOKEN_FIELD;
 use crate::html;
 use crate::html::Html;
 use crate::pulse::Pulse;
-use crate::session::{Said, Visit};
+use crate::session::{Said, TOKEN_FIELD, Visit};
 use crate::site::Site;
 use crate::words::{count, grouped};
 use axum::http::header;
@@ -155,18 +154,18 @@ pub(crate) fn badges(pulse: &Pulse) -> Vec<(&'static str, Html)> {
 }
 
 /// The field that shows that a form is ours.
-pub(super) fn token(visit: &Visit) -> Html {
+pub(crate) fn token(visit: &Visit) -> Html {
     html!("<input type=\"hidden\" name=\"{}\" value=\"{}\">", TOKEN_FIELD, visit.token)
 }
 
 /// Where to go back to after an action.
-pub(super) fn back(path: &str) -> Html {
+pub(crate) fn back(path: &str) -> Html {
     html!("<input type=\"hidden\" name=\"back\" value=\"{}\">", path)
 }
 
 /// Mails in a table, of which some can be chosen and sent to `/action`: the names of its columns, a row a mail, and what can be done
 /// with the chosen. `here` is where to come back to.
-pub(super) fn mails(visit: &Visit, (action, here): (&str, &str), columns: &Html, rows: &Html, choices: &Html) -> Html {
+pub(crate) fn mails(visit: &Visit, (action, here): (&str, &str), columns: &Html, rows: &Html, choices: &Html) -> Html {
     html!(
         "<form method=\"post\" action=\"/{}\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
          <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th>{}</tr></thead><tbody>{}</tbody></table></div>\
@@ -181,12 +180,12 @@ pub(super) fn mails(visit: &Visit, (action, here): (&str, &str), columns: &Html,
 }
 
 /// The first cell of such a row: whether this mail is chosen.
-pub(super) fn choice(message: &str) -> Html {
+pub(crate) fn choice(message: &str) -> Html {
     html!("<td><input type=\"checkbox\" name=\"message\" value=\"{}\" aria-label=\"Choose this mail\"></td>", message)
 }
 
 /// A word with a shape and a colour: held, stopped, served, or nothing special.
-pub(super) fn status(kind: &str, word: &str) -> Html {
+pub(crate) fn status(kind: &str, word: &str) -> Html {
     let class = match kind {
         "held" | "waiting" | "pending" | "queued" | "running" | "suspicious" => "amber",
         "stopped" | "locked" | "infected" | "virus" | "forbidden" | "failed" | "down" | "quarantined" | "malicious" => {
@@ -199,18 +198,18 @@ pub(super) fn status(kind: &str, word: &str) -> Html {
 }
 
 /// Two or three numbers with their units.
-pub(super) fn numbers(items: &[(&str, String)]) -> Html {
+pub(crate) fn numbers(items: &[(&str, String)]) -> Html {
     let item = |(name, value): &(&str, String)| html!("<div><dt>{}</dt><dd>{}</dd></div>", *name, value);
     html!("<dl class=\"numbers\">{}</dl>", items.iter().map(item).collect::<Html>())
 }
 
 /// A chart in half of the width: on a desk, and on a telephone.
-pub(super) const NARROW: [(u32, u32); 2] = [(520, 150), (320, 140)];
+pub(crate) const NARROW: [(u32, u32); 2] = [(520, 150), (320, 140)];
 /// A chart over the whole width, likewise.
-pub(super) const WIDE: [(u32, u32); 2] = [(1_040, 220), (320, 160)];
+pub(crate) const WIDE: [(u32, u32); 2] = [(1_040, 220), (320, 160)];
 
 /// A chart that is readable on a desk and on a telephone.
-pub(super) fn plot(chart: &Chart, [desk, telephone]: [(u32, u32); 2]) -> Html {
+pub(crate) fn plot(chart: &Chart, [desk, telephone]: [(u32, u32); 2]) -> Html {
     html!(
         "<figure class=\"plot\"><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
         Html::chart(chart, desk.0, desk.1),
@@ -219,12 +218,12 @@ pub(super) fn plot(chart: &Chart, [desk, telephone]: [(u32, u32); 2]) -> Html {
 }
 
 /// A list that shows nothing, and how to make it show something.
-pub(super) fn empty(words: &str, how: &Html) -> Html {
+pub(crate) fn empty(words: &str, how: &Html) -> Html {
     html!("<p class=\"empty\">{} {}</p>", words, how)
 }
 
 /// Several addresses in one line: the first, and how many more.
-pub(super) fn several(addresses: &[String]) -> String {
+pub(crate) fn several(addresses: &[String]) -> String {
     match addresses {
         [] => "nobody".to_owned(),
         [one] => one.clone(),

@@ -1,6 +1,6 @@
 //! What went wrong, as a page: what happened, what Weir still does, what to try.
 
-use super::frame::{Here, Sheet};
+use crate::frame::{Here, Sheet};
 use crate::html;
 use crate::session::Visit;
 use crate::site::Site;
@@ -86,7 +86,7 @@ impl From<LabError> for Trouble {
 }
 
 /// With a capital and a full stop.
-pub(super) fn sentence(text: &str) -> String {
+pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();
     let end = if text.ends_with(['.', '!', '?']) || text.is_empty() { "" } else { "." };

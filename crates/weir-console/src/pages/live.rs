@@ -3,10 +3,11 @@
 //! One event is a JSON object of element ids and their new markup, escaped as on every page. The number of streams is bounded. A stream
 //! ends with its session, also if the account is removed, gets a new password or loses the role that it needs.
 
+use super::overview;
 use crate::door;
+use crate::frame;
 use crate::html::Html;
 use crate::looks::EVERY;
-use crate::pages::{frame, overview};
 use crate::session::Visit;
 use crate::site::Site;
 use axum::body::{Body, Bytes};

@@ -1,16 +1,22 @@
 //! Small values that a relay keeps for itself, or all relays together: limits that were found, bans, when something was done last.
 
-use super::{Records, RecordsError, read, write};
+use super::{Database, RecordsError, read, write};
 
-impl Records {
+/// Single values, each by relay and name. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ValueRecords {
+    pub(in crate::records) db: Database,
+}
+
+impl ValueRecords {
     /// A value that a relay keeps for itself, such as the limits it found; none if it never did.
-    pub async fn kept(&self, relay: &str, name: &str) -> Result<Option<String>, RecordsError> {
+    pub async fn get(&self, relay: &str, name: &str) -> Result<Option<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select value from kept where relay = $1 and name = $2")
             .bind(relay).bind(name).fetch_optional(pool).await?))
     }
 
     /// Keeps such a value.
-    pub async fn keep(&self, relay: &str, name: &str, value: &str) -> Result<(), RecordsError> {
+    pub async fn set(&self, relay: &str, name: &str, value: &str) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query(
             "insert into kept (relay, name, value) values ($1, $2, $3) on conflict (relay, name) do update set value = excluded.value")
             .bind(relay).bind(name).bind(value).execute(pool).await.map(drop)?);
@@ -20,7 +26,7 @@ impl Records {
     /// Takes the turn for what `relay` does once in a while, or all relays together if that is empty: when it was taken last. None if
     /// that was after `before` or another was faster, and the first time: then the while begins.
     pub async fn take_turn(&self, relay: &str, name: &str, before: i64, now: i64) -> Result<Option<i64>, RecordsError> {
-        let Some(last) = self.kept(relay, name).await? else {
+        let Some(last) = self.get(relay, name).await? else {
             write!(self, pool => sqlx::query(
                 "insert into kept (relay, name, value) values ($1, $2, $3) on conflict (relay, name) do nothing")
                 .bind(relay).bind(name).bind(now.to_string()).execute(pool).await.map(drop)?);

@@ -1,0 +1,23 @@
+//! The gates behind the console, as far as each runs.
+
+use std::sync::Arc;
+use weir_foundation::administration::Administration;
+use weir_foundation::supervision::GateStates;
+use weir_lab::node::Node;
+use weir_mail::operations::MailOperations;
+use weir_web::proxy::Gate;
+
+/// What the console and the API show and change. Cheap to clone.
+#[derive(Clone)]
+pub struct Gates {
+    /// Accounts, tokens, the audit trail, backups.
+    pub administration: Administration,
+    /// The mail gates.
+    pub mail: MailOperations,
+    /// The web gate, if it runs.
+    pub web: Option<Arc<Gate>>,
+    /// The lab, if it runs.
+    pub lab: Option<Node>,
+    /// How each gate stands, also those that do not run.
+    pub states: GateStates,
+}
