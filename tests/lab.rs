@@ -163,7 +163,8 @@ fn lines(site: &Site, name: &str) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String)> = findings
         .map(|line| (text(line, "level"), ["namespace", "predicate", "value"].map(|key| text(line, key)).join(" ")))
         .collect();
-    let gravity = |level: &str| ["malicious", "suspicious", "safe", "info"].iter().position(|known| *known == level);
+    let gravity =
+        |level: &str| ["malicious", "suspicious", "unknown", "safe", "info"].iter().position(|known| *known == level);
     lines.sort_by_key(|(level, _)| gravity(level));
     lines
 }

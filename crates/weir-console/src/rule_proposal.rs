@@ -39,7 +39,7 @@ impl Proposal {
         let acted: Vec<&Behaviour> = merged.behaviour.iter().map(|(_, acted)| &acted.seen).collect();
         Proposal {
             hash: hash(sample),
-            yara: yara(sample, &merged.iocs, &acted),
+            yara: yara(sample, &merged.named, &acted),
             blocked: rules.into_iter().filter(own).collect(),
         }
     }

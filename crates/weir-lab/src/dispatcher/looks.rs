@@ -99,6 +99,11 @@ impl Looks {
         }
     }
 
+    /// The machine stops: those that wait for the next sample go.
+    pub(super) fn clear(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     async fn start(&self, together: &Plugin) -> Result<Worker, PluginFailure> {
         let number = self.given.fetch_add(1, Ordering::Relaxed);
         let folder = self.jobs.join(format!("looks-{}-{number}", std::process::id()));

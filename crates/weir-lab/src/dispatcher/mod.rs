@@ -236,6 +236,7 @@ impl Dispatcher {
             task.abort();
             state.say(Message::Refused(*attempt, STOPPING.into()));
         }
+        self.shared.looks.clear();
         tasks.len()
     }
 
@@ -291,8 +292,8 @@ impl Dispatcher {
             let plugin = plugin.ok_or_else(not_here)?;
             match slot::run(&shared.settings.jobs, vm.as_ref(), &sample, plugin, assignment).await {
                 Ok(report) => self.bring(assignment.attempt, call, Ok(report)),
-                Err(Failed::Plugin(why)) => self.bring(assignment.attempt, call, Err(failure(why))),
-                Err(Failed::Guest(why)) => self.bring(assignment.attempt, call, Err(guest_lost(&call.name, why))),
+                Err(Failed::Plugin(why)) => self.bring(assignment.attempt, call, Err(failure(&why))),
+                Err(Failed::Guest(why)) => self.bring(assignment.attempt, call, Err(guest_lost(&call.name, &why))),
                 Err(Failed::Machine(why)) => return Err(refused(why)),
             }
         }
@@ -333,7 +334,7 @@ impl Dispatcher {
     fn bring(&self, attempt: u64, call: &PluginCall, ended: Result<String, Value>) {
         // A leader takes no longer one, and would end the connection each time that it is said.
         let ended = ended.and_then(|report| match report.len() as u64 > REPORT_MAX {
-            true => Err(failure(format!("the report has {} bytes, and {REPORT_MAX} at most are taken", report.len()))),
+            true => Err(failure(&format!("the report has {} bytes, and {REPORT_MAX} at most are taken", report.len()))),
             false => Ok(report),
         });
         let (outcome, report) = match ended {
@@ -444,12 +445,12 @@ impl From<Message> for Envelope {
 }
 
 /// The report of a plugin that failed.
-fn failure(why: String) -> Value {
+fn failure(why: &str) -> Value {
     json!({ "success": false, "errorMessage": why })
 }
 
 /// The same where the guest was lost: that speaks against the sample, unless a later attempt goes well.
-fn guest_lost(plugin: &str, why: String) -> Value {
+fn guest_lost(plugin: &str, why: &str) -> Value {
     let finding = json!({ "level": "suspicious", "namespace": plugin, "predicate": "kills-guest", "value": why });
     json!({ "success": false, "errorMessage": why, "summary": { "taxonomies": [finding] } })
 }

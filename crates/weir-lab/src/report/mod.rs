@@ -33,6 +33,9 @@ pub struct Merged {
     pub parts: Vec<SamplePage>,
     /// What others can watch for.
     pub iocs: Vec<Ioc>,
+    /// The same with bare strings: what a person may choose from who makes a rule. Nobody else is told.
+    #[serde(skip)]
+    pub named: Vec<Ioc>,
     /// What of it is known in MITRE's ATT&CK.
     pub techniques: Vec<Technique>,
     /// What it did where it was run, with the sample it was.
@@ -43,18 +46,24 @@ impl Merged {
     /// From a sample and everything in it.
     pub fn new(page: SamplePage, parts: Vec<SamplePage>) -> Merged {
         let (mut seen, mut iocs, mut behaviour) = (BTreeSet::new(), Vec::new(), Vec::new());
+        let (mut known, mut named) = (BTreeSet::new(), Vec::new());
         for page in std::iter::once(&page).chain(&parts) {
             for result in page.results.iter().filter(|result| result.accepted) {
                 let acted = Acted::of(&result.report);
                 let found = ioc::of(&result.plugin, &result.report, acted.as_ref());
-                iocs.extend(found.into_iter().filter(|ioc| seen.insert((ioc.kind, ioc.value.clone()))));
+                let is_new = |ioc: &&Ioc| known.insert((ioc.kind, ioc.value.clone()));
+                named.extend(found.iter().filter(is_new).cloned());
+                let counts = |ioc: &Ioc| !ioc.is_bare() && seen.insert((ioc.kind, ioc.value.clone()));
+                iocs.extend(found.into_iter().filter(counts));
                 behaviour.extend(acted.map(|acted| (page.sample.sample, acted)));
             }
         }
-        iocs.truncate(IOCS_MAX);
-        iocs.sort_by(|a, b| (a.kind, &a.value).cmp(&(b.kind, &b.value)));
+        for list in [&mut iocs, &mut named] {
+            list.truncate(IOCS_MAX);
+            list.sort_by(|a: &Ioc, b: &Ioc| (a.kind, &a.value).cmp(&(b.kind, &b.value)));
+        }
         let techniques = attack::of(std::iter::once(&page).chain(&parts));
-        Merged { page, parts, iocs, techniques, behaviour }
+        Merged { page, parts, iocs, named, techniques, behaviour }
     }
 
     /// The sample and its parts.

@@ -17,15 +17,16 @@ const NAMES_MAX: usize = 6;
 pub(super) fn doubts(seen: &Behaviour, programs: &[String]) -> Vec<String> {
     let mut doubts = Vec::new();
     doubts.extend(not_run(seen));
-    doubts.extend(several(acts(seen, "missing"), |names| format!("{names} was not there")));
-    doubts.extend(several(looks(seen), |paths| {
+    doubts.extend(several(&acts(seen, "missing"), |names| format!("{names} was not there")));
+    doubts.extend(several(&looks(seen), |paths| {
         format!("it looked what machine it is on ({paths}), and may do more elsewhere")
     }));
     doubts.extend(not_ended(seen));
-    doubts.extend(several(calls(seen), |whom| {
+    doubts.extend(several(&calls(seen), |whom| {
         format!("it called {whom}, and what would really be answered there is not known")
     }));
-    doubts.extend(several(programs.iter().map(String::as_str).collect(), |names| format!("it left programs: {names}")));
+    doubts
+        .extend(several(&programs.iter().map(String::as_str).collect(), |names| format!("it left programs: {names}")));
     if seen.left_out > 0 {
         doubts.push("more happened than was written down".into());
     }
@@ -80,7 +81,7 @@ fn acts<'a>(seen: &'a Behaviour, what: &str) -> BTreeSet<&'a str> {
 }
 
 /// One reason for all of them.
-fn several(all: BTreeSet<&str>, say: impl Fn(&str) -> String) -> Option<String> {
+fn several(all: &BTreeSet<&str>, say: impl Fn(&str) -> String) -> Option<String> {
     let first: Vec<&str> = all.iter().take(NAMES_MAX).copied().collect();
     let more = if all.len() > NAMES_MAX { " and others" } else { "" };
     (!all.is_empty()).then(|| say(&format!("{}{more}", first.join(", "))))

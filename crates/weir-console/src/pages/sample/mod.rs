@@ -24,7 +24,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use weir_lab::node::Node;
 use weir_lab::operations::{AttemptLine, HandedIn, ResultLine, SampleLine, SamplePage};
-use weir_lab::report::{Acted, Merged};
+use weir_lab::report::{Acted, Merged, Technique};
 
 /// Children in the table.
 const CHILDREN_SHOWN: usize = 99;
@@ -59,7 +59,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
     let (page, sample) = (&merged.page, &merged.page.sample);
     let body = html!(
         "<h1>{}</h1><p>{} {} <span class=\"faint\">Sample {}</span></p>\
-         <section class=\"why\"><h2>Verdict</h2><p>{}</p>{}{}<h2>What you can do</h2>{}</section>{}{}{}{}{}{}{}{}",
+         <section class=\"why\"><h2>Verdict</h2><p>{}</p>{}{}<h2>What you can do</h2>{}</section>{}{}{}{}{}{}{}{}{}",
         name(sample),
         status(&sample.verdict, &sample.verdict),
         status(&sample.state, &sample.state),
@@ -72,6 +72,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         inside(page),
         facts::facts(&merged),
         findings::findings(page),
+        techniques(&merged),
         indicators(&merged),
         timeline(&page.attempts),
         trail,
@@ -92,7 +93,7 @@ fn verdict(sample: &SampleLine) -> &'static str {
         ("suspicious", _) => "This behaves or looks as honest files seldom do.",
         ("clean", Some(_)) => "Nothing bad was found in it.",
         (_, None) => "There is no verdict yet.",
-        _ => "Nothing speaks for or against it.",
+        _ => "Nobody can say that it is harmless.",
     }
 }
 
@@ -120,6 +121,28 @@ fn now(page: &SamplePage) -> Html {
 fn acted(merged: &Merged) -> Html {
     let one = |acted: &Acted| html!("<section><h2>What it did</h2>{}</section>", behaviour::draw(acted, BOUNDS));
     merged.behaviour.iter().map(|(_, acted)| one(acted)).collect()
+}
+
+/// What of it is known in MITRE's ATT&CK; nothing if nothing is.
+fn techniques(merged: &Merged) -> Html {
+    let row = |technique: &Technique| {
+        let findings = cut(&technique.findings.join("; "));
+        html!(
+            "<tr><td><code>{}</code></td><td>{}</td><td class=\"main\">{}</td></tr>",
+            technique.id,
+            technique.name,
+            findings
+        )
+    };
+    let rows: Html = merged.techniques.iter().map(row).collect();
+    if merged.techniques.is_empty() {
+        return Html::none();
+    }
+    html!(
+        "<section><h2>Techniques (MITRE ATT&amp;CK)</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Id</th><th>Technique</th>\
+         <th>Seen</th></tr></thead><tbody>{}</tbody></table></div></section>",
+        rows
+    )
 }
 
 fn indicators(merged: &Merged) -> Html {
