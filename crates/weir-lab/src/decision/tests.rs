@@ -460,7 +460,7 @@ fn a_verdict_is_written_with_the_end_and_a_failure_makes_nothing_clean() {
     let scanned = Brief { findings: vec![scanned], ..Brief::default() };
     for (number, file_type, expected) in [(14, "application/x-executable", 0), (15, "text/plain", 1)] {
         let mut open = OpenSample { cached: results(&["strings"], &scanned), ..sample(number, &["strings"]) };
-        open.sample.given.file_type = file_type.into();
+        (open.sample.given.file_type, open.sample.given.name) = (file_type.into(), "letter".into());
         lab.admit(at(5), &open).unwrap();
         let (verdict, reasons) = verdicts(&lab.take()).remove(0);
         assert_eq!(verdict, expected, "{file_type}: {reasons}");
