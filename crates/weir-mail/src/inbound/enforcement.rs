@@ -133,8 +133,14 @@ pub(super) struct Case<'a> {
 impl EnforcementSettings {
     /// What becomes of a stranger's message.
     pub(super) fn judge(&self, case: Case<'_>) -> Judgement {
-        let own = self.own_names(case);
-        if let Some((name, silent)) = own {
+        if case.evaluation.too_many_authors {
+            return Judgement::Refuse(Reply::new(
+                550,
+                Status(5, 6, 0),
+                "From names more domains than can be asked about",
+            ));
+        }
+        if let Some((name, silent)) = self.own_names(case) {
             return own_name_used(name, silent);
         }
         match self.gravest(case) {
@@ -149,6 +155,9 @@ impl EnforcementSettings {
 
     /// Why a message that a listed peer has taken is kept, if it is. Its users may write as us from everywhere.
     pub(super) fn hold_of_relayed(&self, case: Case<'_>) -> Option<String> {
+        if case.evaluation.too_many_authors {
+            return Some("DMARC: From names more domains than can be asked about".to_owned());
+        }
         let gravest = self.gravest(case).filter(|(finding, _)| !self.ours.contain(&finding.domain));
         gravest.filter(|(_, wish)| *wish != Wish::None).map(|(finding, _)| reason(finding))
     }
@@ -242,7 +251,13 @@ mod tests {
             by_dkim: false,
             passed: *passed,
         });
-        Evaluation { field: String::new(), sender_passed: false, confirmed: confirmed.collect(), dmarc }
+        Evaluation {
+            field: String::new(),
+            sender_passed: false,
+            confirmed: confirmed.collect(),
+            dmarc,
+            too_many_authors: false,
+        }
     }
 
     fn code(judgement: &Judgement) -> u16 {

@@ -1,15 +1,17 @@
 //! Evaluates received messages and says what follows, so many at a time.
 //!
 //! A stranger's message is evaluated while its client waits for the answer; that of a listed peer afterwards, as a stage
-//! ([`super::Authenticating`]). Whoever gets no place in time is not waved through: a stranger is asked to come again.
+//! ([`super::Authenticating`]). Whoever gets no place in time is not waved through: a stranger is asked to come again. One network has an
+//! eighth of the places at most, since a sender can make the DNS that it is asked about as slow as it likes.
 
 use super::authenticity::{Authenticity, AuthenticitySettings, Evaluation, Evidence};
 use super::enforcement::{Case, EnforcementSettings, Judgement};
 use crate::delivery::ledger::StoredBody;
 use crate::delivery::resolver::ResolverError;
 use crate::letter::Letter;
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use weir_smtp::reply::{Reply, Status};
@@ -33,6 +35,10 @@ pub struct Evaluator {
     authenticity: Authenticity,
     enforcement: EnforcementSettings,
     pub(super) places: Semaphore,
+    /// Places that one network may have.
+    share: usize,
+    /// How many each network has, of those that have any.
+    taken: Mutex<HashMap<String, usize>>,
     /// The last message that wanted a place got none.
     crowded: AtomicBool,
 }
@@ -44,8 +50,25 @@ impl Evaluator {
             authenticity: Authenticity::new(&settings.authenticity)?,
             enforcement: settings.enforcement.clone(),
             places: Semaphore::new(settings.authenticity.at_once.max(1)),
+            share: (settings.authenticity.at_once / 8).max(1),
+            taken: Mutex::default(),
             crowded: AtomicBool::new(false),
         })
+    }
+
+    /// A place out of a network's share; nothing if it has all of it.
+    fn share_of(&self, network: &str) -> Option<Share<'_>> {
+        let mut taken = self.taken();
+        let count = taken.entry(network.to_owned()).or_default();
+        if *count >= self.share {
+            return None;
+        }
+        *count += 1;
+        Some(Share { evaluator: self, network: network.to_owned() })
+    }
+
+    fn taken(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A stranger's message that is not taken yet: what was found, and what becomes of it.
@@ -55,6 +78,10 @@ impl Evaluator {
         letter: &Arc<Letter>,
         evidence: Evidence,
     ) -> Result<(Evaluation, Judgement), Reply> {
+        let Some(_share) = self.share_of(&letter.owner) else {
+            let text = format!("{} brings too many messages at once, try again later", letter.owner);
+            return Err(Reply::new(451, Status(4, 7, 1), text));
+        };
         let Some(_place) = self.place().await else {
             return Err(Reply::new(451, Status(4, 3, 2), "too much mail comes in at once, try again later"));
         };
@@ -108,8 +135,48 @@ impl Evaluator {
     }
 }
 
+/// Part of a network's share, given back when it is dropped.
+#[derive(Debug)]
+struct Share<'a> {
+    evaluator: &'a Evaluator,
+    network: String,
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let mut taken = self.evaluator.taken();
+        if let Some(count) = taken.get_mut(&self.network) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.network);
+            }
+        }
+    }
+}
+
 /// Which of a hundred messages one is. Nobody outside chooses its name.
 fn number(id: MessageId) -> u8 {
     let sum = id.to_string().bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
     (sum % 100) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery::resolver::Dns;
+
+    #[tokio::test]
+    async fn one_network_does_not_take_all_places() {
+        let dns = Dns::Server("127.0.0.1:9".parse().unwrap(), Duration::from_secs(1));
+        let authenticity = AuthenticitySettings { dns, at_once: 16, ..AuthenticitySettings::default() };
+        let evaluator = Evaluator::new(&EvaluatorSettings { authenticity, ..EvaluatorSettings::default() }).unwrap();
+        let first = evaluator.share_of("192.0.2.0/24");
+        let second = evaluator.share_of("192.0.2.0/24");
+        assert!(first.is_some() && second.is_some() && evaluator.share_of("192.0.2.0/24").is_none());
+        assert!(evaluator.share_of("198.51.100.0/24").is_some());
+        drop(first);
+        assert!(evaluator.share_of("192.0.2.0/24").is_some());
+        drop(second);
+        assert!(evaluator.taken().is_empty());
+    }
 }

@@ -311,6 +311,22 @@ async fn floods_of_signatures_and_strange_headers_are_bounded() {
     says(&results(&gate, CLIENT, "who@pass.example", "\r\nhello\r\n").await, &["spf=pass"]);
 }
 
+/// Name servers of a sender's own that do not answer hide nothing of the domain that it forges.
+#[tokio::test]
+async fn silence_about_other_names_does_not_hide_a_policy() {
+    let dns = zones().txt("_dmarc.bank.example", "v=DMARC1; p=reject");
+    for name in ["_dmarc.slow.example", "slow.example", "sel._domainkey.slow.example", "helo.slow.example"] {
+        dns.be_about(name, Mood::Silent);
+    }
+    let gate = gate_with(&dns, Duration::from_millis(600)).await;
+    let signature =
+        "DKIM-Signature: v=1; a=rsa-sha256; d=slow.example; s=sel; h=from; bh=AAAA; b=AAAA\r\n".repeat(SIGNATURES_MAX);
+    let message = format!("{signature}{}", text("me@slow.example, boss@bank.example"));
+    let found = results(&gate, CLIENT, "x@slow.example", &message).await;
+    says(&found, &["dkim=temperror", "dmarc=temperror header.from=slow.example"]);
+    says(&found, &["dmarc=fail header.from=bank.example policy.dmarc=reject"]);
+}
+
 #[tokio::test]
 async fn sha1_proves_nothing() {
     let (signer, dns) = Signer::new(zones(), "pass.example", Algorithm::Rsa);

@@ -102,6 +102,10 @@ async fn a_second_author_is_judged_as_the_first() {
         let said = send(&gate, BAD, "x@evil.example", both).await;
         assert!(said.starts_with("550 5.7.26 bank.example"), "{both}: {said}");
     }
+    // One among so many that not all would be asked about.
+    let many: String = (0..20).map(|number| format!("a@d{number}.example, ")).collect();
+    let said = send(&gate, BAD, "x@evil.example", &format!("{many}boss@bank.example")).await;
+    assert!(said.starts_with("550 5.6.0 From names more domains"), "{said}");
     // An author whom only a lax reader sees.
     let said = send(&gate, BAD, "x@evil.example", "\"boss@bank.example\" (").await;
     assert!(said.starts_with("550 5.7.26 bank.example"), "{said}");

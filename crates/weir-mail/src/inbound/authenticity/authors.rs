@@ -8,11 +8,12 @@ use mail_parser::parsers::MessageStream;
 use mail_parser::{Address, HeaderValue};
 use weir_smtp::header_field;
 
-/// More domains than this are no author's; the first are judged.
+/// Nobody writes with authors of more domains than this, and nobody is asked about more.
 const DOMAINS_MAX: usize = 8;
 
-/// The domains of all authors that a header may be read to have, each once, in the form in which the DNS is asked.
-pub(super) fn domains(header: &[u8]) -> Vec<String> {
+/// The domains of all authors that a header may be read to have, each once, in the form in which the DNS is asked. None if they are too
+/// many: whoever is not asked about would be let through.
+pub(super) fn domains(header: &[u8]) -> Option<Vec<String>> {
     let mut domains: Vec<String> = Vec::new();
     let mut rest = header;
     while !rest.is_empty() {
@@ -20,12 +21,15 @@ pub(super) fn domains(header: &[u8]) -> Vec<String> {
         rest = behind;
         let Some(value) = from_value(field) else { continue };
         for domain in domains_in(value) {
-            if domains.len() < DOMAINS_MAX && !domains.contains(&domain) {
+            if !domains.contains(&domain) {
                 domains.push(domain);
+            }
+            if domains.len() > DOMAINS_MAX {
+                return None;
             }
         }
     }
-    domains
+    Some(domains)
 }
 
 /// The value of a field that is called From, with blanks around its name or without.
@@ -74,7 +78,7 @@ mod tests {
 
     #[test]
     fn every_reading_of_from_counts() {
-        let of = |text: &str| domains(text.as_bytes()).join(" ");
+        let of = |text: &str| domains(text.as_bytes()).unwrap().join(" ");
         assert_eq!(of("From: a@B.example\r\nTo: x@y.example\r\n\r\n"), "b.example");
         assert_eq!(of("From: a@b.example\r\nFrom: c@d.example\r\n\r\n"), "b.example d.example");
         assert_eq!(of("from : \"x, y\" <a@b.example>, c@d.example\r\n\r\n"), "b.example d.example");
@@ -84,6 +88,6 @@ mod tests {
         assert_eq!(of("Subject: x\r\n From: a@b.example\r\n\r\n"), "");
         assert_eq!(of("From: nobody\r\n\r\n"), "");
         let many: String = (0..100).map(|number| format!("a@d{number}.example, ")).collect();
-        assert_eq!(domains(format!("From: {many}\r\n\r\n").as_bytes()).len(), DOMAINS_MAX);
+        assert_eq!(domains(format!("From: {many}\r\n\r\n").as_bytes()), None);
     }
 }

@@ -75,6 +75,8 @@ pub struct Evaluation {
     pub confirmed: Vec<Confirmed>,
     /// Each domain in From.
     pub dmarc: Vec<Finding>,
+    /// There are more domains in From than anybody can be asked about.
+    pub too_many_authors: bool,
 }
 
 /// Evaluates messages.
@@ -121,6 +123,8 @@ impl Authenticity {
         let hashed = digests.is_some();
         digests.into_iter().for_each(|digests| digests.finish(&mut message));
         let (singles, authors) = (singles(&message), authors::domains(&evidence.header));
+        let too_many_authors = authors.is_none();
+        let authors = authors.unwrap_or_default();
         let (spf, dkim, policies) = tokio::join!(
             self.spf(client, &letter.from, deadline),
             self.dkim(&message, &singles, hashed, deadline),
@@ -130,7 +134,7 @@ impl Authenticity {
         self.count_silence(!answered(&spf, &dkim, &policies));
         let dmarc = self.findings(&policies, &confirmed, deadline).await;
         let field = self.results(letter, client, (&spf, &dmarc), &dkim);
-        Evaluation { field, sender_passed: spf.passed(), confirmed, dmarc }
+        Evaluation { field, sender_passed: spf.passed(), confirmed, dmarc, too_many_authors }
     }
 
     /// SPF of HELO and of the envelope sender.
@@ -194,11 +198,16 @@ impl Authenticity {
         outputs
     }
 
+    /// All at once: a slow name server of one author's domain must not hide what another's wants.
     async fn policies(&self, authors: &[String], deadline: Instant) -> Vec<Policy> {
+        let ask = |domain: &String| {
+            let (names, domain) = (self.names.clone(), domain.clone());
+            tokio::spawn(async move { timeout_at(deadline, Policy::of(&names, &domain)).await })
+        };
+        let asked: Vec<_> = authors.iter().map(ask).collect();
         let mut policies = Vec::with_capacity(authors.len());
-        for domain in authors {
-            let found = timeout_at(deadline, Policy::of(&self.names, domain)).await;
-            policies.push(found.unwrap_or_else(|_| Policy::unknown(domain)));
+        for (domain, asked) in authors.iter().zip(asked) {
+            policies.push(asked.await.ok().and_then(Result::ok).unwrap_or_else(|| Policy::unknown(domain)));
         }
         policies
     }
@@ -240,7 +249,13 @@ impl Authenticity {
 
     /// Of a message that nobody evaluated.
     pub(super) fn nothing(&self) -> Evaluation {
-        Evaluation { field: self.no_field(), sender_passed: false, confirmed: Vec::new(), dmarc: Vec::new() }
+        Evaluation {
+            field: self.no_field(),
+            sender_passed: false,
+            confirmed: Vec::new(),
+            dmarc: Vec::new(),
+            too_many_authors: false,
+        }
     }
 
     fn no_field(&self) -> String {
