@@ -98,7 +98,11 @@ pub struct Started {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Worker {
     Idle,
-    Busy { until: Instant },
+    /// `overdue`: its message went before all smaller ones.
+    Busy {
+        until: Instant,
+        overdue: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -180,9 +184,15 @@ impl Dispatch {
             Strategy::Shortest => self.plan.classes_for(feed),
             Strategy::Size | Strategy::SizeLoad => feed..=feed,
         };
-        let next = self.line.take(classes, now)?;
+        let overdue = self.plan.strategy == Strategy::Shortest
+            && !self.one_scans_overdue(now)
+            && self.line.is_overdue(classes.clone(), now);
+        let next = match self.plan.strategy {
+            Strategy::Shortest if !overdue => self.line.take_smallest(classes)?,
+            _ => self.line.take(classes, now)?,
+        };
         self.forget(next);
-        let started = self.start(worker, next, now);
+        let started = self.start(worker, next, now, overdue);
         self.check_invariants();
         Some(started)
     }
@@ -282,7 +292,7 @@ impl Dispatch {
             }
         };
         match idle {
-            Some(worker) => Placed::Started(self.start(worker, waiting, now).worker),
+            Some(worker) => Placed::Started(self.start(worker, waiting, now, false).worker),
             None if self.line.len() >= self.waiting_max => Placed::Full,
             None => self.enqueue(feed, waiting),
         }
@@ -336,8 +346,15 @@ impl Dispatch {
         }
     }
 
-    fn start(&mut self, worker: WorkerId, waiting: Waiting, now: Instant) -> Started {
-        self.workers[worker.0] = Worker::Busy { until: now + waiting.message.expected };
+    /// Whether some worker scans what went before all smaller ones. One at a time does: near saturation all large mail is
+    /// overdue, and if every worker took it first, small mail would wait longer than in order of arrival. A scan that takes
+    /// longer than expected no longer counts: a worker that is stuck must not keep large mail waiting.
+    fn one_scans_overdue(&self, now: Instant) -> bool {
+        self.workers.iter().any(|worker| matches!(worker, Worker::Busy { overdue: true, until } if *until >= now))
+    }
+
+    fn start(&mut self, worker: WorkerId, waiting: Waiting, now: Instant, overdue: bool) -> Started {
+        self.workers[worker.0] = Worker::Busy { until: now + waiting.message.expected, overdue };
         Started { worker, message: waiting.message, waited: now.since(waiting.arrived) }
     }
 
@@ -360,7 +377,7 @@ impl Worker {
     fn remaining_ns(self, now: Instant) -> u64 {
         match self {
             Worker::Idle => 0,
-            Worker::Busy { until } => until.0.abs_diff(now.0),
+            Worker::Busy { until, .. } => until.0.abs_diff(now.0),
         }
     }
 }

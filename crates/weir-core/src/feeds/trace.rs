@@ -87,13 +87,16 @@ struct Workers<'a> {
     ends: Vec<u64>,
     /// Workers that ended and found nothing they may take.
     looked: Vec<bool>,
+    /// Workers whose message went before all smaller ones.
+    overdue: Vec<bool>,
 }
 
 impl<'a> Workers<'a> {
     fn new(plan: &'a Plan, service: &'a Service) -> Workers<'a> {
         let feeds = plan.limits.feeds();
         let line = WaitingLine::new(feeds, plan.age_bound);
-        Workers { plan, service, line, ends: vec![0; feeds], looked: vec![true; feeds] }
+        let (ends, looked, overdue) = (vec![0; feeds], vec![true; feeds], vec![false; feeds]);
+        Workers { plan, service, line, ends, looked, overdue }
     }
 
     /// Lets every scan that ends by `now` end, in order, and its worker take the next message.
@@ -102,11 +105,23 @@ impl<'a> Workers<'a> {
             let ended = (0..self.ends.len()).filter(|w| !self.looked[*w] && self.ends[*w] <= now);
             let Some(worker) = ended.min_by_key(|w| self.ends[*w]) else { return };
             let end = Instant(self.ends[worker]);
-            match self.line.take(self.plan.classes_for(worker), end) {
-                Some(message) => self.start(worker, message, end.0, served),
+            self.overdue[worker] = false;
+            let classes = self.plan.classes_for(worker);
+            let overdue = !self.one_scans_overdue(end.0) && self.line.is_overdue(classes.clone(), end);
+            let next = if overdue { self.line.take(classes, end) } else { self.line.take_smallest(classes) };
+            match next {
+                Some(message) => {
+                    self.start(worker, message, end.0, served);
+                    self.overdue[worker] = overdue;
+                }
                 None => self.looked[worker] = true,
             }
         }
+    }
+
+    /// Whether some worker still scans what went before all smaller ones.
+    fn one_scans_overdue(&self, now: u64) -> bool {
+        self.overdue.iter().zip(&self.ends).any(|(overdue, end)| *overdue && *end >= now)
     }
 
     /// The idle worker with the smallest sufficient limit takes it, or it waits.
@@ -125,6 +140,7 @@ impl<'a> Workers<'a> {
         let service_ns = self.service.time_ns(message.size);
         self.ends[worker] = now.saturating_add(service_ns);
         self.looked[worker] = false;
+        self.overdue[worker] = false;
         let class = self.plan.limits.class_of(message.size);
         let wait_ns = now.saturating_sub(message.at.0);
         served(Served { size: message.size, class, feed: worker, wait_ns, service_ns });

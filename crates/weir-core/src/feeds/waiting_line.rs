@@ -97,10 +97,25 @@ impl<T> WaitingLine<T> {
     /// Takes the next item for a worker that may take these classes.
     pub fn take(&mut self, classes: RangeInclusive<usize>, now: Instant) -> Option<T> {
         let spot = self.overdue(classes.clone(), now).or_else(|| self.smallest(classes))?;
+        self.take_out(spot)
+    }
+
+    fn take_out(&mut self, spot: Spot) -> Option<T> {
         if let Some(line) = self.classes.get_mut(spot.class) {
             line.round = line.round.max(spot.round);
         }
         self.remove(spot)
+    }
+
+    /// Whether the next item for a worker that may take these classes is one that has waited for the age bound.
+    pub fn is_overdue(&self, classes: RangeInclusive<usize>, now: Instant) -> bool {
+        self.overdue(classes, now).is_some()
+    }
+
+    /// Takes the smallest item of these classes, however long others have waited.
+    pub fn take_smallest(&mut self, classes: RangeInclusive<usize>) -> Option<T> {
+        let spot = self.smallest(classes)?;
+        self.take_out(spot)
     }
 
     /// Takes a certain item out.
@@ -171,6 +186,8 @@ mod tests {
         assert_eq!(order(line(Duration::from_nanos(10)), 10), ['l', 's', 't', 'm']);
         let mut line = line(Duration::from_nanos(10));
         assert_eq!(line.take(0..=1, Instant(10)), Some('s'), "but not to a worker that may not take it");
+        assert!(line.is_overdue(0..=2, Instant(10)) && !line.is_overdue(0..=1, Instant(10)));
+        assert_eq!(line.take_smallest(0..=2), Some('t'), "nor where the smallest is asked for");
     }
 
     #[test]

@@ -42,13 +42,16 @@ struct Model {
     workers: Vec<(usize, Option<u64>)>,
     /// In the order of arrival.
     waiting: Vec<Waits>,
+    /// Workers whose message went before all smaller ones.
+    overdue: Vec<bool>,
     open: bool,
 }
 
 impl Model {
     fn new(setup: &Setup) -> Model {
-        let workers = setup.workers.iter().enumerate().flat_map(|(feed, n)| vec![(feed, None); *n]).collect();
-        Model { setup: setup.clone(), workers, waiting: Vec::new(), open: false }
+        let workers: Vec<_> = setup.workers.iter().enumerate().flat_map(|(feed, n)| vec![(feed, None); *n]).collect();
+        let overdue = vec![false; workers.len()];
+        Model { setup: setup.clone(), workers, waiting: Vec::new(), overdue, open: false }
     }
 
     fn limits(&self) -> &[u64] {
@@ -112,16 +115,22 @@ impl Model {
     fn free(&mut self, worker: usize, now: u64) -> Option<(Message, u64)> {
         let feed = self.workers.get(worker)?.0;
         self.workers[worker].1 = None;
+        self.overdue[worker] = false;
+        let still =
+            |(overdue, worker): (&bool, &(usize, Option<u64>))| *overdue && worker.1.is_some_and(|end| end >= now);
+        let one_has_it = self.overdue.iter().zip(&self.workers).any(still);
         let age_bound = self.setup.plan.age_bound.as_nanos() as u64;
         let mine = |w: &&Waits| match self.setup.plan.strategy {
             How::Size | How::SizeLoad => w.feed == feed,
             How::Shortest => self.may(feed, w.message.size),
         };
         let first = self.waiting.iter().find(mine)?;
-        let overdue = self.setup.plan.strategy != How::Shortest || now - first.arrived >= age_bound;
+        let shortest = self.setup.plan.strategy == How::Shortest;
+        let overdue = !shortest || (now - first.arrived >= age_bound && !one_has_it);
         let smallest = self.waiting.iter().filter(mine).min_by_key(|w| w.message.size)?;
         let id = if overdue { first.message.id } else { smallest.message.id };
         let place = self.waiting.iter().position(|w| w.message.id == id)?;
+        self.overdue[worker] = shortest && overdue;
         let Waits { message, arrived, .. } = self.waiting.remove(place);
         self.workers[worker].1 = Some(now + message.expected.as_nanos() as u64);
         Some((message, now - arrived))

@@ -76,7 +76,7 @@ settings! {
             ("size-load", Strategy::SizeLoad),
             ("size", Strategy::Size),
         ]),
-        /// A message that has waited so long goes before all smaller ones
+        /// A message that has waited so long goes before all smaller ones, at one worker at a time
         age_bound = duration(Plan::AGE_BOUND, "1s"..="1d"),
         /// Whether the last feed also takes messages that fit a smaller one; the paper keeps it for the largest
         last_feed_helps = flag(true),
