@@ -93,7 +93,7 @@ fn growing(given: &[SizeWeight]) -> Result<(), String> {
 }
 
 fn weights(given: Vec<SizeWeight>) -> Weights {
-    let weights = Weights::new(given.iter().map(|step| (step.up_to, step.weight)).collect());
+    let weights = Weights::new(given.into_iter().map(|step| (step.up_to, step.weight)).collect());
     weights.unwrap_or_else(|| unreachable!("`growing` let through what is not"))
 }
 
