@@ -140,6 +140,12 @@ impl Backlog {
         self.all[Scarce::Bytes as usize]
     }
 
+    /// The subnet of a request, if it waits.
+    pub fn subnet_of(&self, ticket: Ticket) -> Option<SubnetKey> {
+        let waiting = self.requests.get(ticket.index())?.as_ref()?;
+        (waiting.ticket == ticket).then_some(waiting.subnet)
+    }
+
     /// How many requests of a subnet wait.
     pub fn requests_of(&self, subnet: SubnetKey) -> u64 {
         self.subnets.get(&subnet.0).map_or(0, |part| part.load[Scarce::Requests as usize])

@@ -6,6 +6,9 @@
 //! front-ends is max-min fair. The thesis rescales every session when a weight changes; *anchored subnet
 //! clocks* (`subnets.rs`) give the same order in O(log N). The derivation is in `docs/algorithms/fair.md`.
 //!
+//! The order does not believe what a request is said to cost: whoever asks could make that wrong. All are ranked as if each cost as much as one may be
+//! charged (the debt cap); what was really spent moves the session's tag, and that is what ranks its next request.
+//!
 //! Invariants: no slot is free while a request waits and [`Fair::dispatch`] is called; a session's debt is
 //! at most the cap; a cancelled request leaves nothing behind; virtual time never runs backwards and may
 //! roll over; a report heard twice, late or out of order changes nothing more.
@@ -89,14 +92,14 @@ impl Fair {
             resets: 0,
             requests: Requests::default(),
             sessions: Sessions::counting_from(settings.first_life),
-            subnets: Subnets::default(),
+            subnets: Subnets::at_price(settings.debt_cap.tag()),
             peers: Vec::new(),
             reports: VecDeque::new(),
         }
     }
 
-    /// A request of `session` arrives, at an estimated `cost` (cut down to the debt cap). A session
-    /// belongs to the subnet that it was first seen with.
+    /// A request of `session` arrives, at an estimated `cost` (cut down to the debt cap), which it is charged when it is dispatched until the true
+    /// cost is known. A session belongs to the subnet that it was first seen with.
     pub fn arrive(&mut self, session: SessionKey, subnet: SubnetKey, cost: Work) -> Result<Ticket, Refusal> {
         if self.requests.waiting >= self.settings.waiting_max {
             return Err(Refusal::TooManyRequests);
@@ -203,6 +206,7 @@ impl Fair {
             self.epoch = self.epoch.wrapping_add(1);
         }
         self.debt_cap = settings.debt_cap.tag();
+        self.subnets.set_price(self.debt_cap, self.clock.now());
         self.settings = settings;
     }
 

@@ -9,6 +9,7 @@
 use super::clock::ahead;
 use super::heap::{NOWHERE, Node};
 use super::requests::Claim;
+use crate::mutant::{Mutant, planted};
 
 /// A session's place in the order. Packed, so that a heap with its first seat takes 48 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ use super::requests::Claim;
 pub(super) struct Seat {
     /// Start tag x_i.
     pub(super) start: u64,
-    /// x_i + cost of its first request.
+    /// x_i + what its first request is charged when it is dispatched.
     pub(super) finish: u64,
     /// Arrival number of its first request.
     pub(super) tie: u32,
@@ -51,7 +52,7 @@ impl Seat {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Early(pub(super) Seat);
 
-/// A seat whose start has come; by finish, then by arrival.
+/// A seat whose start has come; by start, then by arrival. All requests are ranked as if they cost the same, so the least start is also the least finish.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Eligible(pub(super) Seat);
 
@@ -81,8 +82,12 @@ impl Node for Eligible {
 
     #[inline]
     fn before(&self, other: &Eligible) -> bool {
-        let (finish, tie) = (ahead(self.0.finish, other.0.finish), self.0.tie.wrapping_sub(other.0.tie) as i32);
-        (finish < 0) | ((finish == 0) & (tie < 0))
+        let (mine, theirs) = match planted(Mutant::FairBelievesPrices) {
+            true => (self.0.finish, other.0.finish),
+            false => (self.0.start, other.0.start),
+        };
+        let (rank, tie) = (ahead(mine, theirs), self.0.tie.wrapping_sub(other.0.tie) as i32);
+        (rank < 0) | ((rank == 0) & (tie < 0))
     }
 }
 

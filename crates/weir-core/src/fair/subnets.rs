@@ -10,7 +10,8 @@ use super::heap::Heap;
 use super::keys::KeyMap;
 use super::profile::Weight;
 use super::ranking::Ranking;
-use super::seats::{Early, Eligible};
+use super::seats::{Early, Eligible, Seat};
+use crate::mutant::{Mutant, planted};
 use crate::prefetch;
 use alloc::vec::Vec;
 
@@ -103,13 +104,28 @@ pub(super) struct Subnets {
     index: KeyMap<u32>,
     /// Subnets by the least start among their early sessions.
     pub(super) by_start: Ranking,
-    /// Subnets by the least finish among their eligible sessions.
+    /// Subnets by the least finish among their eligible sessions, where every request costs `price`.
     pub(super) by_finish: Ranking,
+    /// What every request is taken to cost, as far as the order is concerned, in tag units.
+    price: u64,
     /// W, the weight of all sessions together that wait here or linger.
     pub(super) weight: u64,
 }
 
 impl Subnets {
+    /// None yet.
+    pub(super) fn at_price(price: u64) -> Subnets {
+        Subnets { price, ..Subnets::default() }
+    }
+
+    /// Changes what a request is taken to cost. All subnets are ranked anew.
+    pub(super) fn set_price(&mut self, price: u64, now: u64) {
+        if price != self.price {
+            self.price = price;
+            (0..self.slab.len() as u32).for_each(|slot| self.rank_finish(slot, now));
+        }
+    }
+
     #[inline]
     pub(super) fn find(&self, key: u64) -> Option<u32> {
         self.index.get(&key).copied()
@@ -193,8 +209,12 @@ impl Subnets {
     /// Keeps the ranking by finish true.
     #[inline]
     pub(super) fn rank_finish(&mut self, slot: u32, now: u64) {
-        let subnet = &self.slab[slot as usize];
-        let finish = subnet.eligible.top().map(|first| (subnet.moment(first.0.finish, now), first.0.tie));
+        let (subnet, price) = (&self.slab[slot as usize], self.price);
+        let end = |seat: Seat| match planted(Mutant::FairBelievesPrices) {
+            true => seat.finish,
+            false => seat.start.wrapping_add(price),
+        };
+        let finish = subnet.eligible.top().map(|first| (subnet.moment(end(first.0), now), first.0.tie));
         let finalist = self.by_finish.set(slot, finish);
         self.prefetch(finalist);
     }

@@ -3,6 +3,7 @@
 mod backlog;
 mod naive;
 mod oracles;
+mod prices;
 mod ratio;
 
 use naive::{Naive, ONE, Request};

@@ -110,20 +110,22 @@ impl Naive {
             self.sessions.values_mut().for_each(|s| s.lingers &= s.start > now);
             let eligible: Vec<&u64> = self.backlogged().filter(|id| self.sessions[*id].start <= now).collect();
             let of = |id: &u64| &self.sessions[id];
-            let Some(least) = eligible.iter().map(|id| of(id).finish).min() else {
+            // Every request is ranked as if it cost as much as one may be charged.
+            let end = |id: &u64| of(id).start + Ratio::new(self.debt_cap, of(id).rate);
+            let Some(least) = eligible.iter().map(|id| end(id)).min() else {
                 let first = self.backlogged().map(|id| of(id).start).min().expect("somebody waits");
                 (self.time, self.carried) = (first.ceil(), 0);
                 continue;
             };
             // The first of each subnet, exactly; then the first of those, in whole units.
             let leads = eligible.iter().filter(|id| {
-                let rank = |id: &u64| (of(id).finish, of(id).queue[0].name);
+                let rank = |id: &u64| (end(id), of(id).queue[0].name);
                 let rivals = eligible.iter().filter(|other| of(other).subnet == of(id).subnet);
                 rivals.map(|other| rank(other)).min() == Some(rank(id))
             });
-            let best = leads.min_by_key(|id| (of(id).finish.ceil(), of(id).queue[0].name));
+            let best = leads.min_by_key(|id| (end(id).ceil(), of(id).queue[0].name));
             let best = **best.expect("somebody is eligible");
-            assert!(of(&best).finish < least + Ratio::whole(1), "rounding may cost no more than a unit");
+            assert!(end(&best) < least + Ratio::whole(1), "rounding may cost no more than a unit");
             let (subnet, before) = (of(&best).subnet, of(&best).rate);
             self.touch(subnet);
             if self.sessions[&best].rate == before {
