@@ -1,5 +1,6 @@
 //! The web gate end to end: `weir up` serves its small backend, or a real nginx, and says how it is doing.
 
+mod floods;
 mod recipes;
 mod reload;
 

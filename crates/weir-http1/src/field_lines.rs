@@ -16,6 +16,8 @@ pub struct FieldLines {
     pub events: bool,
     /// Shared caches may keep it.
     pub shared: bool,
+    /// The server wants it passed on as it comes.
+    pub unbuffered: bool,
 }
 
 /// Whether a name is this one, whatever its case.
@@ -38,7 +40,7 @@ impl FieldLines {
     #[inline]
     pub fn clear(&mut self) {
         self.text.clear();
-        (self.dated, self.sized, self.events, self.shared) = (false, false, false, false);
+        (self.dated, self.sized, self.events, self.shared, self.unbuffered) = (false, false, false, false, false);
     }
 
     /// All lines, each with its end.
@@ -54,6 +56,7 @@ impl FieldLines {
         self.sized |= is(name, "content-length");
         self.events |= is(name, "content-type") && is_of_events(value);
         self.shared |= is(name, "cache-control") && is_shared(value);
+        self.unbuffered |= is(name, BUFFERING) && value.eq_ignore_ascii_case(b"no");
         write_line(&mut self.text, name, value);
     }
 
@@ -89,6 +92,14 @@ pub fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| is_of_events(kind.as_bytes()))
 }
 
+/// By this field a server tells a proxy whether to buffer its response; nginx has taught servers to send it.
+const BUFFERING: &str = "x-accel-buffering";
+
+/// Whether a response with these headers is to be passed on as it comes.
+pub fn is_unbuffered(headers: &HeaderMap) -> bool {
+    headers.get(BUFFERING).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"no"))
+}
+
 /// Whether this `Cache-Control` lets a shared cache keep the response (RFC 9111 section 5.2.2).
 fn is_shared(control: &[u8]) -> bool {
     let mut words = control.split(|octet| *octet == b',').map(<[u8]>::trim_ascii);
@@ -122,6 +133,16 @@ mod tests {
             assert_eq!((lines.shared, is_for_shared_caches(&headers)), (shared, shared), "{control}");
             lines.clear();
             assert!(!lines.shared);
+        }
+    }
+
+    #[test]
+    fn what_a_server_wants_passed_on_at_once_is_known() {
+        for (value, unbuffered) in [("no", true), ("No", true), ("yes", false), ("not", false)] {
+            let mut lines = FieldLines::new();
+            lines.add("X-Accel-Buffering", value.as_bytes());
+            let headers = HeaderMap::from_iter([(HeaderName::from_static(BUFFERING), HeaderValue::from_static(value))]);
+            assert_eq!((lines.unbuffered, is_unbuffered(&headers)), (unbuffered, unbuffered), "{value}");
         }
     }
 }

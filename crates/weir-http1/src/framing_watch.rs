@@ -4,8 +4,8 @@
 //! obeys the latter and hides the former, so only the octets can tell. The watch follows the framing: head, body by length or by
 //! chunks, next head. It checks nothing else; what it cannot follow hyper refuses as well.
 //!
-//! It also knows whether a head has begun, which tells an idle client from a slow one. Linear in the octets of heads; bodies
-//! are skipped. 96 octets a connection.
+//! It also knows whether a head has begun, which tells an idle client from a slow one, and whether one was longer than it may be: hyper
+//! looks at the size of its buffer, which may hold nearly twice as much. Linear in the octets of heads; bodies are skipped. 104 octets a connection.
 
 /// Follows one connection.
 #[derive(Debug)]
@@ -17,6 +17,10 @@ pub struct FramingWatch {
     chunked: bool,
     length: Option<u64>,
     both: bool,
+    /// Octets of the head so far, and how many there may be.
+    head: u32,
+    head_most: u32,
+    long: bool,
 }
 
 /// Between → Head → (Body | ChunkSize → Chunk → … → Trailers) → Between. Lost is final.
@@ -37,11 +41,32 @@ const LINE_KEPT: usize = 64;
 
 impl Default for FramingWatch {
     fn default() -> FramingWatch {
-        FramingWatch { state: State::Between, line: [0; LINE_KEPT], kept: 0, chunked: false, length: None, both: false }
+        FramingWatch::new(u32::MAX)
     }
 }
 
 impl FramingWatch {
+    /// Of a connection whose heads have no more than `head_most` octets.
+    pub fn new(head_most: u32) -> FramingWatch {
+        FramingWatch {
+            state: State::Between,
+            line: [0; LINE_KEPT],
+            kept: 0,
+            chunked: false,
+            length: None,
+            both: false,
+            head: 0,
+            head_most,
+            long: false,
+        }
+    }
+
+    /// Whether a head that is too long has come by.
+    #[inline]
+    pub fn saw_long(&self) -> bool {
+        self.long
+    }
+
     /// Octets that came in.
     pub fn see(&mut self, mut octets: &[u8]) {
         while !octets.is_empty() && self.state != State::Lost {
@@ -75,12 +100,14 @@ impl FramingWatch {
     fn line<'a>(&mut self, octets: &'a [u8]) -> &'a [u8] {
         if self.state == State::Between {
             self.state = State::Head;
-            (self.chunked, self.length) = (false, None);
+            (self.chunked, self.length, self.head) = (false, None, 0);
         }
         let Some(end) = memchr::memchr(b'\n', octets) else {
+            self.count(octets.len());
             self.keep(octets);
             return &[];
         };
+        self.count(end + 1);
         if self.kept == 0 {
             self.end_line(&octets[..end]);
         } else {
@@ -89,6 +116,13 @@ impl FramingWatch {
             self.end_line(&line[..usize::from(kept)]);
         }
         &octets[end + 1..]
+    }
+
+    fn count(&mut self, octets: usize) {
+        if self.state == State::Head {
+            self.head = self.head.saturating_add(u32::try_from(octets).unwrap_or(u32::MAX));
+            self.long |= self.head > self.head_most;
+        }
     }
 
     fn keep(&mut self, octets: &[u8]) {
@@ -191,6 +225,18 @@ mod tests {
             assert!(watch.in_head());
             watch.see(format!("/ HTTP/1.1\r\n{lure}").as_bytes());
             assert!(watch.saw_both());
+        }
+    }
+
+    #[test]
+    fn heads_are_measured_and_bodies_are_not() {
+        let head = format!("{POST}Content-Length: 100\r\n\r\n");
+        let text = format!("{head}{}{head}", "x".repeat(100));
+        for (most, long) in [(head.len(), false), (head.len() - 1, true)] {
+            let (mut whole, mut pieces) = (FramingWatch::new(most as u32), FramingWatch::new(most as u32));
+            whole.see(text.as_bytes());
+            text.as_bytes().iter().for_each(|octet| pieces.see(&[*octet]));
+            assert_eq!((whole.saw_long(), pieces.saw_long()), (long, long), "{most}");
         }
     }
 

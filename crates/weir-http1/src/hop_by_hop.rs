@@ -60,8 +60,33 @@ pub fn describes_client(name: &str) -> bool {
     }
 }
 
+/// Whether it is a field of the message's framing or of its connection, written with `_`. It means nothing to HTTP, but CGI servers cannot tell it from the
+/// real one, and might follow it.
+#[inline]
+pub fn is_disguised(name: &str) -> bool {
+    matches!(name.len(), 10 | 14 | 16 | 17) && name.contains('_') && {
+        let name = name.replace('_', "-");
+        is(&name, "content-length") || is_hop_by_hop(&name)
+    }
+}
+
 /// Whether it is `X-Forwarded-For` or its like, as proxies spell them.
 pub fn is_x_forwarded(name: &str) -> bool {
     let begins = name.get(..12).is_some_and(|begin| begin.eq_ignore_ascii_case("x-forwarded-"));
     begins && !name.contains('_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn framing_in_disguise_is_seen() {
+        for name in ["Content_Length", "transfer_encoding", "TRANSFER_ENCODING", "Keep_Alive", "proxy_connection"] {
+            assert!(is_disguised(name), "{name}");
+        }
+        for name in ["content-length", "Transfer-Encoding", "content_type", "x_content_length", "user_agent_x"] {
+            assert!(!is_disguised(name), "{name}");
+        }
+    }
 }

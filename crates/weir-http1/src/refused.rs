@@ -34,6 +34,8 @@ pub enum Refused {
     HostName,
     /// A request with both Content-Length and Transfer-Encoding.
     RequestLengths,
+    /// A request whose head is longer than it may be.
+    RequestTooLarge,
     /// A response whose head cannot be parsed.
     ResponseHead,
     /// A response whose lengths disagree, or are no numbers.
@@ -65,7 +67,7 @@ pub struct Rule {
 
 impl Refused {
     /// Everything that is refused: requests first, then responses.
-    pub const ALL: [Refused; 16] = [
+    pub const ALL: [Refused; 17] = [
         Refused::Method,
         Refused::ProtocolWithoutConnect,
         Refused::UnknownProtocol,
@@ -75,6 +77,7 @@ impl Refused {
         Refused::HostsDiffer,
         Refused::HostName,
         Refused::RequestLengths,
+        Refused::RequestTooLarge,
         Refused::ResponseHead,
         Refused::ResponseLength,
         Refused::ResponseTooLarge,
@@ -106,6 +109,9 @@ impl Refused {
             Refused::HostName => request(StatusCode::BAD_REQUEST, "RFC 3986 3.2.2", "the host is no host name"),
             Refused::RequestLengths => {
                 request(StatusCode::BAD_REQUEST, "RFC 9112 6.3", "both a length and a transfer coding")
+            }
+            Refused::RequestTooLarge => {
+                request(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RFC 6585 5", "the head is too large")
             }
             Refused::ResponseHead => response("RFC 9112 4 and 5", "the head is not valid HTTP"),
             Refused::ResponseLength => response("RFC 9112 6.3", "the length is not clear"),

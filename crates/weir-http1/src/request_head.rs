@@ -100,16 +100,19 @@ fn is_in_the_way(field: &Field<'_>) -> bool {
     }
 }
 
-/// Whether all octets are such as RFC 3986 has in a path and a query; hyper is asked about the others.
+/// Whether all octets are such as RFC 3986 has in a path, or such as browsers and programs write into a query; hyper is asked about the others.
 fn is_plain_target(target: &[u8]) -> bool {
-    target.first() == Some(&b'/')
-        && target.len() < TARGET_BYTES
-        && target.iter().all(|octet| PLAIN[usize::from(*octet)])
+    target.first() == Some(&b'/') && target.len() < TARGET_BYTES && {
+        let (path, query) = target.split_at(target.iter().position(|octet| *octet == b'?').unwrap_or(target.len()));
+        path.iter().all(|octet| PLAIN[usize::from(*octet)]) && query.iter().all(|octet| IN_QUERY[usize::from(*octet)])
+    }
 }
 
 const TARGET_BYTES: usize = 16 << 10;
 
-const PLAIN: [bool; 256] = octets(b"-._~%!$&'()*+,;=:@/?");
+const PLAIN: [bool; 256] = octets(b"-._~%!$&'()*+,;=:@/");
+/// The last of these belong into no address, but programs send them and servers take them.
+const IN_QUERY: [bool; 256] = octets(b"-._~%!$&'()*+,;=:@/?\"<>[]{}|\\^`");
 
 impl RequestHead<'_> {
     /// The path without its query.
@@ -137,6 +140,8 @@ mod tests {
             "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET * HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET /\"# HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /<?x HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /?x#y HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET /\u{e9} HTTP/1.1\r\nHost: a\r\n\r\n",
             "GET / HTTP/1.1\r\n\r\n",
             "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
@@ -170,6 +175,9 @@ mod tests {
             let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
             assert!(!is_plain(&text), "{field}");
         }
+        assert!(is_plain(
+            "GET /?q=<a href=\"x\">|{y}[z]^\\` HTTP/1.1\r\nHost: a\r\n\r\n".replace("a h", "a+h").as_str()
+        ));
         let many = "A: b\r\n".repeat(100);
         assert!(!is_plain(&format!("GET / HTTP/1.1\r\nHost: a\r\n{many}\r\n")));
     }

@@ -27,8 +27,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         identities: Identities::new(&identity::Settings::default(), &Secret::random()?)?,
         limits: Limits { connections_per_address: 16_384, ..Limits::default() },
         backends: vec![Backend { admission, servers: vec![server], ..Backend::default() }],
-        rules: vec![Rule { host: String::new(), path: "/".into(), backend: "default".into() }],
+        rules: vec![Rule::all_to("default")],
         tally: Some(Arc::default()),
+        buffers: Some(std::env::temp_dir()),
     };
     let _gate = Gate::start(settings)?;
     loop {

@@ -24,6 +24,15 @@ pub struct Rule {
     /// A path prefix; `/` is everything.
     pub path: String,
     pub backend: String,
+    /// Whether bodies are passed on as they come, both ways.
+    pub unbuffered: bool,
+}
+
+impl Rule {
+    /// Every request goes to this backend.
+    pub fn all_to(backend: &str) -> Rule {
+        Rule { host: String::new(), path: "/".to_owned(), backend: backend.to_owned(), unbuffered: false }
+    }
 }
 
 text_value!(Rule: "\"example.org/api app\"");
@@ -36,7 +45,11 @@ impl FromStr for Rule {
             format!("{text:?} is not a route: write a host or *, a path if any, and a backend: \"example.org/api app\"")
         };
         let (place, backend) = text.split_once(' ').ok_or_else(wrong)?;
-        let backend = backend.trim();
+        let (backend, unbuffered) = match backend.trim().split_once(' ') {
+            None => (backend.trim(), false),
+            Some((backend, rest)) if rest.trim() == UNBUFFERED => (backend, true),
+            Some(_) => return Err(wrong()),
+        };
         let (host, path) = place.find('/').map_or((place, "/"), |slash| place.split_at(slash));
         let name = host.strip_prefix("*.").unwrap_or(host);
         let is_host = host == "*" || (name.len() <= 253 && name.split('.').all(is_label));
@@ -44,7 +57,7 @@ impl FromStr for Rule {
             return Err(wrong());
         }
         let host = if host == "*" { String::new() } else { host.to_ascii_lowercase() };
-        Ok(Rule { host, path: path.to_owned(), backend: backend.to_owned() })
+        Ok(Rule { host, path: path.to_owned(), backend: backend.to_owned(), unbuffered })
     }
 }
 
@@ -52,7 +65,8 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = if self.host.is_empty() { "*" } else { &self.host };
         let path = if self.path == "/" { "" } else { &self.path };
-        write!(f, "{host}{path} {}", self.backend)
+        let more = if self.unbuffered { format!(" {UNBUFFERED}") } else { String::new() };
+        write!(f, "{host}{path} {}{more}", self.backend)
     }
 }
 
@@ -62,7 +76,11 @@ pub struct Route {
     pub backend: usize,
     /// The route's number among those of its backend.
     pub number: u16,
+    pub unbuffered: bool,
 }
+
+/// What a rule says of bodies that are passed on as they come.
+const UNBUFFERED: &str = "unbuffered";
 
 #[derive(Debug, Default)]
 pub struct Routes {
@@ -84,7 +102,7 @@ impl Routes {
             let backend = place.ok_or_else(|| RouteError::Backend(rule.backend.clone()))?;
             let number = routes.per_backend[backend];
             routes.per_backend[backend] = number.checked_add(1).ok_or(RouteError::TooMany)?;
-            routes.add(rule, Route { backend, number });
+            routes.add(rule, Route { backend, number, unbuffered: rule.unbuffered });
         }
         Ok(routes)
     }
@@ -213,6 +231,7 @@ mod tests {
             host: host.into(),
             path: path.into(),
             backend: backend.into(),
+            unbuffered: false,
         };
         let rules = [
             rule("", "/", "rest"),
@@ -290,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_rule_to_nowhere_is_refused() {
-        let rule = Rule { host: String::new(), path: "/".into(), backend: "gone".into() };
+        let rule = Rule::all_to("gone");
         assert!(matches!(Routes::new(&[rule], &["here"]), Err(RouteError::Backend(name)) if name == "gone"));
     }
 }

@@ -39,8 +39,12 @@ impl<K: Copy + Eq + Hash> Shares<K> {
     /// Whether this holder may have one more.
     pub(crate) fn has_room(&self, holder: Holder<K>, limits: ShareLimits) -> bool {
         let of_client = self.clients.get(&holder.client).copied().unwrap_or(0);
-        let of_subnet = self.subnets.get(&holder.subnet).copied().unwrap_or(0);
-        of_client < limits.per_client && of_subnet < limits.per_subnet
+        of_client < limits.per_client && self.of_subnet(holder.subnet) < limits.per_subnet
+    }
+
+    /// What a subnet holds.
+    pub(crate) fn of_subnet(&self, subnet: SubnetKey) -> u32 {
+        self.subnets.get(&subnet).copied().unwrap_or(0)
     }
 
     pub(crate) fn add(&mut self, holder: Holder<K>) {

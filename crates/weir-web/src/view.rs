@@ -19,12 +19,24 @@ pub struct Status {
     pub connections_accepted: u64,
     /// Connections refused because there were too many.
     pub connections_refused: u64,
+    /// Idle connections closed because somebody else needed their place.
+    #[serde(default)]
+    pub connections_pushed_out: u64,
     /// Idle connections to backends.
     pub idle_connections: usize,
     /// Responses by the first digit of their status: 1xx to 5xx.
     pub responses: [u64; 5],
     /// Requests that their client gave up.
     pub given_up: u64,
+    /// Memory that bodies hold which wait for somebody to take them.
+    #[serde(default)]
+    pub buffered_bytes: u64,
+    /// The same on the disk.
+    #[serde(default)]
+    pub buffered_file_bytes: u64,
+    /// Clients that were cut off because they took their responses too slowly when the buffers were full.
+    #[serde(default)]
+    pub readers_cut: u64,
     /// Lines of the access log that the disk was too slow for.
     pub log_lines_dropped: u64,
     /// The backends with their queues.
@@ -71,10 +83,20 @@ impl Status {
         page.counter("weir_web_connections_accepted_total", "Connections accepted", self.connections_accepted);
         let refused = "Connections refused because there were too many";
         page.counter("weir_web_connections_refused_total", refused, self.connections_refused);
+        let pushed_out = "Idle connections closed because somebody else needed their place";
+        page.counter("weir_web_connections_pushed_out_total", pushed_out, self.connections_pushed_out);
         page.head("weir_web_responses_total", "counter", "Responses by class of status");
         for (at, count) in self.responses.iter().enumerate() {
             page.sample("weir_web_responses_total", &format!("{{class=\"{}xx\"}}", at + 1), count);
         }
+        page.gauge("weir_web_buffered_bytes", "Memory that bodies hold which wait to be taken", self.buffered_bytes);
+        page.gauge(
+            "weir_web_buffered_file_bytes",
+            "Disk that bodies hold which wait to be taken",
+            self.buffered_file_bytes,
+        );
+        let cut = "Clients cut off because they took their responses too slowly when the buffers were full";
+        page.counter("weir_web_readers_cut_total", cut, self.readers_cut);
         page.counter("weir_web_given_up_total", "Requests that their client gave up", self.given_up);
         let dropped = "Lines of the access log that the disk was too slow for";
         page.counter("weir_web_log_lines_dropped_total", dropped, self.log_lines_dropped);
@@ -197,9 +219,13 @@ mod tests {
             connections: 3,
             connections_accepted: 4,
             connections_refused: 0,
+            connections_pushed_out: 0,
             idle_connections: 0,
             responses: [0, 7, 0, 0, 1],
             given_up: 0,
+            buffered_bytes: 0,
+            buffered_file_bytes: 0,
+            readers_cut: 0,
             log_lines_dropped: 0,
             backends: vec![BackendView { queue, servers: vec![server] }],
             exchange: Some(exchange::Status::default()),

@@ -108,8 +108,9 @@ fn settings(backend: SocketAddr) -> Settings {
             health_every: Duration::ZERO,
             ..Backend::default()
         }],
-        rules: vec![Rule { host: String::new(), path: "/".into(), backend: "default".into() }],
+        rules: vec![Rule::all_to("default")],
         tally: None,
+        buffers: None,
     }
 }
 

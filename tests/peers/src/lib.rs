@@ -5,6 +5,7 @@
 mod clamd;
 mod dns;
 mod dovecot;
+mod gunicorn;
 mod knot;
 mod nats;
 mod planned_clamd;
@@ -16,6 +17,7 @@ mod spamd;
 pub use clamd::{Clamd, TEST_FILES, eicar};
 pub use dns::{Mood, NameServer, Record};
 pub use dovecot::Dovecot;
+pub use gunicorn::Gunicorn;
 pub use knot::Knot;
 pub use nats::Nats;
 pub use planned_clamd::PlannedClamd;

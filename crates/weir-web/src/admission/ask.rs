@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use weir_core::fair::{SessionKey, SubnetKey};
 
@@ -28,10 +29,16 @@ impl Ask {
     }
 }
 
-/// A response that can be broken off.
-pub trait Abort: fmt::Debug + Send + Sync {
-    /// Breaks it off.
-    fn abort(&self);
+/// Who takes a response.
+pub trait Reader: fmt::Debug + Send + Sync {
+    /// Breaks the response off.
+    fn cut(&self);
+
+    /// Notes whether the server has to wait, because what it sent is not taken and there is no more room for it.
+    fn blocks(&self, blocks: bool);
+
+    /// For how long the server had to wait, in all.
+    fn blocked(&self) -> Duration;
 }
 
 /// Why a request may not even wait, or not any longer.
@@ -51,11 +58,13 @@ pub enum Refused {
     Upload,
     /// The queue was full, and somebody of a subnet that has less waiting came.
     PushedOut,
+    /// Its response was taken so slowly that its slot went to somebody else.
+    Reading,
 }
 
 impl Refused {
     /// All reasons, in the order of the counters.
-    pub const ALL: [Refused; 7] = [
+    pub const ALL: [Refused; 8] = [
         Refused::QueueFull,
         Refused::QueueBytes,
         Refused::Sessions,
@@ -63,6 +72,7 @@ impl Refused {
         Refused::Timeout,
         Refused::Upload,
         Refused::PushedOut,
+        Refused::Reading,
     ];
 
     /// The reason in one word, for metrics and logs.
@@ -75,6 +85,7 @@ impl Refused {
             Refused::Timeout => "timeout",
             Refused::Upload => "upload",
             Refused::PushedOut => "pushed_out",
+            Refused::Reading => "reading",
         }
     }
 }

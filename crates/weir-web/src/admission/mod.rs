@@ -6,9 +6,9 @@
 //! permit is the slot: it is held until the backend has answered, and given back when it is dropped.
 //!
 //! Cost is slot time: an estimate at dispatch ([`estimate`]), charged further every 100 ms while a request overruns, and made
-//! true at its end. A response that goes on for long after its first byte, and every upgraded connection, stops being a
-//! request and becomes a *stream*: the slot is free, and streams are bounded (`streams`). Where there may be no more of them, and while an
-//! upload waits for its own client (`upload`), the slot is taken away as soon as anybody else needs it.
+//! true at its end. Upgraded connections and event streams stop being requests and become *streams*: the slot is free, and streams are
+//! bounded (`streams`). While a response ([`Reader`]) or an upload (`upload`) keeps the server waiting for its own client, the slot is taken
+//! away as soon as anybody else needs it.
 //!
 //! Invariants: every ticket is ended exactly once; a waiting request that is dropped leaves nothing behind and is charged
 //! nothing; bytes and requests that wait are bounded, and no subnet keeps another out by filling the queue ([`fair::Backlog`]). In observe
@@ -31,7 +31,7 @@ mod upload;
 mod view;
 mod waiting;
 
-pub use ask::{Abort, Ask, Refused};
+pub use ask::{Ask, Reader, Refused};
 pub use counters::{CounterValues, History, WAIT_BOUNDS_MS};
 pub use estimate::Class;
 pub use permit::{Permit, Stream};
@@ -162,7 +162,7 @@ impl Admission {
         for ticket in inner.requests.running_tickets() {
             inner.charge_overrun(ticket, now_ns);
             inner.wake_if_late(ticket, settings.answer_within, now_ns);
-            inner.release_if_long(&settings, ticket, now_ns);
+            inner.release_if_idle(&settings, ticket);
         }
         inner.adjust_slots(now_ns);
         inner.report_incarnations();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_core::fair::Ticket;
 
-use super::ask::{Abort, Refused};
+use super::ask::{Reader, Refused};
 use super::queue::{Admission, wake};
 use super::streams::Owner;
 use super::upload::UploadClock;
@@ -34,13 +34,13 @@ impl Permit {
         }
     }
 
-    /// The backend has begun to answer, and there is more to come, which can be broken off.
-    pub fn flows(&self, response: Arc<dyn Abort>) {
+    /// The backend has begun to answer, and there is more to come for this client.
+    pub fn flows(&self, reader: Arc<dyn Reader>) {
         let now_ns = self.admission.now_ns();
         let mut inner = self.admission.lock();
         if let Some(ticket) = self.ticket.filter(|ticket| inner.requests.holds(*ticket)) {
             inner.answered(ticket, now_ns);
-            inner.requests.at_mut(ticket).abort = Some(response);
+            inner.requests.at_mut(ticket).reader = Some(reader);
         }
     }
 
@@ -96,10 +96,7 @@ impl Drop for Permit {
         let now_ns = self.admission.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.admission.lock();
-        if !inner.end(ticket, now_ns) && inner.shadow.is_none() {
-            // It went on for so long that it had become a stream.
-            inner.streams.end(self.owner);
-        }
+        inner.end(ticket, now_ns);
         inner.pump(now_ns, &mut wakers);
         drop(inner);
         wake(wakers);

@@ -252,28 +252,24 @@ impl Inner {
         }
     }
 
-    /// Frees a slot that has waited for its client for long. A response becomes a stream. If there may be no more streams, or there is no response
-    /// yet, the request is given up as soon as another one waits.
-    pub(super) fn release_if_long(&mut self, settings: &Settings, ticket: Ticket, now_ns: u64) {
+    /// Gives a slot up whose server has waited for its client for long, as soon as somebody else waits for one: an upload that does not come, or a
+    /// response that is not taken and for which no buffer has room.
+    pub(super) fn release_if_idle(&mut self, settings: &Settings, ticket: Ticket) {
         if self.shadow.is_some() {
             return;
         }
-        let (others_wait, request) = (self.fair.waiting() > 0, self.requests.at_mut(ticket));
-        let Some(first_byte_ns) = request.first_byte_ns else {
-            let slow = request.upload.as_ref().filter(|upload| upload.waited() >= settings.stream_after);
-            if others_wait && slow.is_some_and(|upload| upload.cut()) {
-                self.counters.refuse(Refused::Upload);
-            }
-            return;
-        };
-        if u128::from(now_ns.saturating_sub(first_byte_ns)) < settings.stream_after.as_nanos() {
+        if self.fair.waiting() == 0 {
             return;
         }
-        if self.streams.has_room(settings, request.owner) {
-            self.make_stream(ticket, now_ns);
-        } else if others_wait && let Some(response) = request.abort.take() {
-            response.abort();
-            self.counters.refuse(Refused::Streams);
+        let request = self.requests.at_mut(ticket);
+        if request.first_byte_ns.is_none() {
+            let slow = request.upload.as_ref().filter(|upload| upload.waited() >= settings.stream_after);
+            if slow.is_some_and(|upload| upload.cut()) {
+                self.counters.refuse(Refused::Upload);
+            }
+        } else if let Some(reader) = request.reader.take_if(|reader| reader.blocked() >= settings.stream_after) {
+            reader.cut();
+            self.counters.refuse(Refused::Reading);
         }
     }
 

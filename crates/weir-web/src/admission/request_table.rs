@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weir_core::fair::Ticket;
 
-use super::ask::{Abort, Ask};
+use super::ask::{Ask, Reader};
 use super::estimate::Class;
 use super::streams::Owner;
 use super::upload::UploadClock;
@@ -46,8 +46,8 @@ pub(super) struct RequestEntry {
     pub(super) waker: Option<Waker>,
     /// While its body still comes in.
     pub(super) upload: Option<Arc<UploadClock>>,
-    /// How to break off its response.
-    pub(super) abort: Option<Arc<dyn Abort>>,
+    /// Who takes its response, once it flows.
+    pub(super) reader: Option<Arc<dyn Reader>>,
     /// Where it is in the list of those that the scheduler has chosen.
     chosen_at: u32,
 }
@@ -79,7 +79,7 @@ impl RequestEntry {
             took_ns: None,
             waker: None,
             upload: None,
-            abort: None,
+            reader: None,
             chosen_at: 0,
         }
     }

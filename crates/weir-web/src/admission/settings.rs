@@ -29,9 +29,9 @@ settings! {
         pub queue_timeout: Duration = duration("30s", "1ms"..="1h"),
         /// How far service elsewhere and overruns set a session back, in slot time: 5 to 20 requests
         pub debt_cap: Duration = duration("5s", "10ms"..="1h"),
-        /// When a response that still goes on after its first byte gives its slot back and counts as a stream
+        /// How long a client may keep a slot waiting in all, by sending or taking slowly, before it loses it to somebody who waits
         pub stream_after: Duration = duration("1s", "10ms"..="1h"),
-        /// Open streams (WebSocket, events, slow readers) of one session
+        /// Open streams (WebSocket, events) of one session
         pub streams_per_session: u32 = number(32, 1..=1_000_000),
         /// Open streams of all sessions of a subnet; never more than are left for others
         pub streams_per_subnet: u32 = number(512, 1..=1_000_000),
@@ -45,8 +45,8 @@ settings! {
         pub first_estimate: Duration = fixed(Duration::from_millis(50)),
         /// When the task of a request that has no response yet is woken to look at the time.
         pub answer_within: Duration = fixed(Duration::from_secs(60)),
-        /// Whether a history below the average counts as the average.
-        pub floor_history: bool = fixed(true),
+        /// Whether a history below the average counts as the average
+        pub floor_history: bool = flag(true),
         /// Whether other front-ends are told; if so, reports must be drained.
         pub report: bool = fixed(false),
         /// Other front-ends whose reports are kept.

@@ -209,19 +209,32 @@ async fn an_overrun_is_charged_while_it_runs() {
     assert_empty(&queue);
 }
 
-/// Notes that it was broken off.
-#[derive(Debug, Default)]
-struct Noted(std::sync::atomic::AtomicBool);
+/// Takes nothing of its response since it was made, and notes that it was broken off.
+#[derive(Debug)]
+struct Noted {
+    cut: std::sync::atomic::AtomicBool,
+    since: Option<Instant>,
+}
 
-impl Abort for Noted {
-    fn abort(&self) {
-        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+impl Reader for Noted {
+    fn cut(&self) {
+        self.cut.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn blocks(&self, _: bool) {}
+
+    fn blocked(&self) -> Duration {
+        self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 }
 
 impl Noted {
+    fn new(blocks: bool) -> Arc<Noted> {
+        Arc::new(Noted { cut: Default::default(), since: blocks.then(Instant::now) })
+    }
+
     fn is_cut(&self) -> bool {
-        self.0.load(std::sync::atomic::Ordering::Relaxed)
+        self.cut.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 
@@ -233,25 +246,33 @@ async fn pass_ticking(queue: &Admission, ms: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_response_becomes_a_stream_and_streams_are_bounded() {
+async fn a_long_response_holds_its_slot_and_pays_for_it() {
+    let queue = Admission::new(settings(1));
+    let (long, reader) = (now(queue.ask(&ask(1, 1), Waker::noop())), Noted::new(false));
+    long.flows(Arc::clone(&reader) as Arc<dyn Reader>);
+    let mut waiting = wait(queue.ask(&ask(2, 2), Waker::noop()));
+    pass_ticking(&queue, 4_000).await;
+    assert!(permit(&mut waiting).is_none() && !reader.is_cut(), "the server still works on it");
+    let debt = queue.lock().fair.standing(SessionKey(1)).unwrap().debt;
+    assert!(debt > Work(1_500_000_000), "{debt:?}");
+    drop(long);
+    assert!(permit(&mut waiting).is_some());
+    drop(waiting);
+    assert_empty(&queue);
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_leave_their_slot_and_are_bounded() {
     let queue = Admission::new(Settings { streams_per_session: 2, ..settings(1) });
-    let long = now(queue.ask(&ask(1, 1), Waker::noop()));
-    long.flows(Arc::new(Noted::default()));
-    let mut waiting = wait(queue.ask(&ask(1, 1), Waker::noop()));
-    pass_ticking(&queue, 500).await;
-    assert!(permit(&mut waiting).is_none(), "not yet");
-    pass_ticking(&queue, 600).await;
-    let upgraded = permit(&mut waiting).expect("the slot is free").into_stream().unwrap();
+    let open: Vec<Stream> = (0..2).map(|_| now(queue.ask(&ask(1, 1), Waker::noop())).into_stream().unwrap()).collect();
     assert_eq!((queue.view().streams, queue.view().running), (2, 0));
     // Requests are served as before; it is the next stream that is refused.
     let third = now(queue.ask(&ask(1, 1), Waker::noop()));
     assert_eq!(third.into_stream().unwrap_err(), Refused::Streams);
     assert_eq!(queue.view().running, 0, "the slot is free");
     drop(now(queue.ask(&ask(2, 1), Waker::noop())).into_stream().unwrap());
-    drop(long);
+    drop(open);
     drop(now(queue.ask(&ask(1, 1), Waker::noop())).into_stream().unwrap());
-    drop(upgraded);
-    drop(waiting);
     assert_empty(&queue);
 }
 
@@ -267,17 +288,18 @@ async fn sessions_are_free_but_streams_of_their_subnet_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_response_that_may_be_no_stream_is_broken_off_when_its_slot_is_needed() {
-    let queue = Admission::new(Settings { streams_per_subnet: 1, ..settings(1) });
-    let stream = now(queue.ask(&ask(1, 1), Waker::noop())).into_stream().unwrap();
-    let (long, response) = (now(queue.ask(&ask(2, 1), Waker::noop())), Arc::new(Noted::default()));
-    long.flows(Arc::clone(&response) as Arc<dyn Abort>);
+async fn a_response_that_nobody_takes_is_broken_off_when_its_slot_is_needed() {
+    let queue = Admission::new(settings(1));
+    let (long, reader) = (now(queue.ask(&ask(2, 1), Waker::noop())), Noted::new(true));
+    long.flows(Arc::clone(&reader) as Arc<dyn Reader>);
     pass_ticking(&queue, 5_000).await;
-    assert!(!response.is_cut(), "nobody else wants the slot");
+    assert!(!reader.is_cut(), "nobody else wants the slot");
     let waiting = wait(queue.ask(&ask(3, 2), Waker::noop()));
     queue.tick();
-    assert!(response.is_cut());
-    drop((long, waiting, stream));
+    assert!(reader.is_cut());
+    queue.tick();
+    assert_eq!(queue.view().counters.refused[7], 1, "once");
+    drop((long, waiting));
     assert_empty(&queue);
 }
 
@@ -418,7 +440,7 @@ proptest::proptest! {
                     2 if !permits.is_empty() => drop(permits.swap_remove(ms as usize % permits.len())),
                     3 if !waits.is_empty() => drop(waits.swap_remove(ms as usize % waits.len())),
                     4 if !permits.is_empty() => streams.extend(permits.swap_remove(ms as usize % permits.len()).into_stream()),
-                    5 => permits.iter().for_each(|permit| permit.flows(Arc::new(Noted::default()))),
+                    5 => permits.iter().for_each(|permit| permit.flows(Noted::new(true))),
                     _ => {
                         pass(ms * 20).await;
                         queue.tick();

@@ -342,7 +342,7 @@ impl Lessons {
             return None;
         }
         self.pending.add(self.tally.take());
-        let document = self.pending.next_document(current, now_unix_s, self.learning.half_life);
+        let document = self.pending.next_document(current, last, now_unix_s, self.learning.half_life);
         Some(document.text().into())
     }
 

@@ -1,5 +1,6 @@
 //! The history document: its text is read within bounds or refused, and becomes a profile for the scheduler.
 
+use super::visits::MOST_AVERAGES;
 use crate::identity::{Identities, Network};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -18,11 +19,11 @@ pub struct Document {
     pub version: u64,
     /// When it was made, in seconds since 1970.
     pub made_unix_s: u64,
-    /// The average over all subnets that were seen, G, in requests.
+    /// The average over all subnets that were seen, G, in visits.
     pub average: f64,
     /// How many subnets were seen, those left out included.
     pub seen: u64,
-    /// What each asked for, H, in requests.
+    /// How often each was there, H, in visits.
     pub subnets: BTreeMap<Network, f64>,
 }
 
@@ -98,7 +99,7 @@ impl Document {
         let folded = (self.subnets.len() - merged.len()) as f64;
         let average = self.average * self.seen as f64 / (self.seen as f64 - folded).max(1.0);
         merged.into_iter().fold(Profile::default(), |profile, (subnet, count)| {
-            profile.with(subnet, Weight::from_ratio(count / average))
+            profile.with(subnet, Weight::from_ratio((count / average).min(MOST_AVERAGES)))
         })
     }
 

@@ -1,11 +1,15 @@
 //! A history document from access logs.
 //!
+//! What counts are visits, as in live traffic (`visits.rs`): an address counts once an hour, and a subnet adds in a day at most what it had before it, or a
+//! day of one visitor. Logs should be given from the oldest to the newest.
+//!
 //! Memory is bounded whatever the logs hold: past `COUNTED_MAX` subnets the smaller half is only counted together. A line that is
 //! longer than `LINE_BYTES_MAX` or says nothing is counted as bad, and the first few are kept with their place. Answers that
 //! told the client to go away (429 and 503) are not counted: they were not served.
 
 use super::document::{Document, Remainder, SUBNETS_MAX};
 use super::log::{BadLine, Entry};
+use super::visits::{Hour, allowance, hour_of};
 use crate::identity::Network;
 use std::collections::HashMap;
 use std::io::{self, BufRead};
@@ -16,9 +20,43 @@ use std::net::IpAddr;
 pub struct Learner {
     ipv4_prefix: u8,
     ipv6_prefix: u8,
-    counts: HashMap<Network, f64>,
+    counts: HashMap<Network, Known>,
     left_out: Remainder,
     lesson: Lesson,
+}
+
+/// A subnet of the logs.
+#[derive(Debug, Default)]
+struct Known {
+    visits: f64,
+    hour: Hour<4>,
+    /// The day of the last visit, and what there was before it.
+    day: i64,
+    before: f64,
+}
+
+impl Known {
+    /// Counts a request, if it is a visit and the day has room for one more.
+    fn note(&mut self, client: IpAddr, unix_s: i64) {
+        if !self.hour.is_visit(key(client), hour_of(unix_s)) {
+            return;
+        }
+        let day = unix_s.div_euclid(86_400);
+        if day != self.day {
+            (self.day, self.before) = (day, self.visits);
+        }
+        if self.visits + 1.0 <= self.before + allowance(self.before, 1.0) {
+            self.visits += 1.0;
+        }
+    }
+}
+
+/// Tells the addresses of a small subnet apart.
+fn key(client: IpAddr) -> u64 {
+    match client {
+        IpAddr::V4(address) => u64::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits() as u64 ^ (address.to_bits() >> 64) as u64,
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -83,7 +121,8 @@ impl Learner {
     /// The document; `previous` is the one that it follows.
     pub fn document(self, previous: Option<&Document>, made_unix_s: u64) -> Document {
         let version = previous.map_or(1, |previous| previous.version.saturating_add(1));
-        Document::new(version, made_unix_s, self.counts, self.left_out)
+        let counts = self.counts.into_iter().map(|(network, known)| (network, known.visits)).collect();
+        Document::new(version, made_unix_s, counts, self.left_out)
     }
 
     fn count(&mut self, entry: Entry) {
@@ -97,26 +136,28 @@ impl Learner {
         }
         self.lesson.requests += 1;
         let prefix = if matches!(entry.client, IpAddr::V4(_)) { self.ipv4_prefix } else { self.ipv6_prefix };
-        *self.counts.entry(Network::new(entry.client, prefix)).or_default() += 1.0;
+        let known = self.counts.entry(Network::new(entry.client, prefix)).or_default();
+        known.note(entry.client, entry.at_unix_s.unwrap_or(0));
         if self.counts.len() > COUNTED_MAX {
             self.leave_out_smaller_half();
         }
     }
 
     fn leave_out_smaller_half(&mut self) {
-        let mut counts: Vec<f64> = self.counts.values().copied().collect();
+        let mut counts: Vec<f64> = self.counts.values().map(|known| known.visits).collect();
         let middle = counts.len() / 2;
         let (_, median, _) = counts.select_nth_unstable_by(middle, f64::total_cmp);
         // Of many equal ones some must go too.
         let (least, mut room) = (*median, middle);
         let left_out = &mut self.left_out;
-        self.counts.retain(|_, count| {
-            let stays = *count > least || *count == least && room > 0;
+        self.counts.retain(|_, known| {
+            let visits = known.visits;
+            let stays = visits > least || visits == least && room > 0;
             if stays {
-                room = room.saturating_sub(usize::from(*count == least));
+                room = room.saturating_sub(usize::from(visits == least));
             } else {
                 left_out.subnets += 1;
-                left_out.requests += *count;
+                left_out.requests += visits;
             }
             stays
         });
@@ -191,13 +232,27 @@ mod tests {
     }
 
     #[test]
+    fn requests_of_one_minute_are_one_visit() {
+        let mut learner = Learner::new(24, 56);
+        let text = [line("192.0.2.1", 200).repeat(11_400), line("198.51.100.1", 200)];
+        learner.read("a.log", text.concat().as_bytes()).unwrap();
+        assert_eq!(learner.lesson().requests, 11_401);
+        // All addresses of a subnet within a day: no more than a visitor who never leaves.
+        let whole: String = (0..=255).map(|host| line(&format!("203.0.113.{host}"), 200)).collect();
+        learner.read("b.log", whole.as_bytes()).unwrap();
+        let document = learner.document(None, 77);
+        let visits: Vec<f64> = document.subnets.values().copied().collect();
+        assert_eq!(visits, [1.0, 1.0, 24.0]);
+    }
+
+    #[test]
     fn a_log_of_a_flood_is_counted_in_bounded_memory() {
         let mut learner = Learner::new(24, 56);
         let heavy: IpAddr = "192.0.2.1".parse().unwrap();
         for i in 0..COUNTED_MAX as u32 * 3 {
             let client = std::net::Ipv4Addr::from_bits(i << 8 | 1);
             for client in [IpAddr::V4(client), heavy] {
-                learner.count(Entry { client, at_unix_s: None, status: None });
+                learner.count(Entry { client, at_unix_s: Some(i64::from(i) * 3_600), status: None });
             }
             assert!(learner.counts.len() <= COUNTED_MAX + 1);
         }

@@ -1,18 +1,19 @@
-//! Requests by subnet, counted from live traffic, and the history document kept current with them.
+//! Visits by subnet, counted from live traffic, and the history document kept current with them.
 //!
-//! Admission notes a request only while its backend is not saturated: an attack must not become history. Counts grow old with a
-//! half-life, so the document follows the traffic of the last weeks. Front-ends take turns: the next version is made by the one whose
-//! turn it is, from the document in use and what it has counted itself since its last turn.
+//! Admission notes a request only while its backend is not saturated: an attack must not become history. A session counts once an hour, and a subnet grows
+//! by no more than a day allows (`visits.rs`). Counts grow old with a half-life, so the document follows the traffic of the last weeks. Front-ends
+//! take turns: the next version is made by the one whose turn it is, from the document in use and what it has counted itself since its last turn.
 //!
 //! Cost of a note: a shard's lock, tried once (a lost note among many does no harm), and one hash. Memory: [`SUBNETS_MAX`] subnets at most;
 //! further ones are only counted together.
 
 use super::document::{Document, Remainder, SUBNETS_MAX};
+use super::visits::{Hour, allowance, hour_of};
 use crate::identity::Network;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-use weir_core::fair::SubnetKey;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use weir_core::fair::{SessionKey, SubnetKey};
 
 /// What was counted since the last turn.
 #[derive(Debug)]
@@ -22,9 +23,18 @@ pub struct Tally {
 
 #[derive(Debug, Default)]
 struct Shard {
-    counts: HashMap<Network, f64>,
-    /// Requests of subnets past the bound.
+    subnets: HashMap<Network, Present>,
+    /// Subnets past the bound, together.
     rest: f64,
+    rest_hour: Hour<64>,
+}
+
+/// A subnet that was there of late.
+#[derive(Debug, Default)]
+struct Present {
+    /// Visits since the last turn.
+    visits: f64,
+    hour: Hour<4>,
 }
 
 const SHARDS: usize = 16;
@@ -36,34 +46,44 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// A request came from `network` while nobody had to wait.
-    pub fn note(&self, subnet: SubnetKey, network: Network) {
+    /// A request of a session came from `network` while nobody had to wait.
+    pub fn note(&self, subnet: SubnetKey, session: SessionKey, network: Network, at: SystemTime) {
         let Some(shard) = self.shards.get(subnet.0 as usize % SHARDS) else { return };
         let Ok(mut shard) = shard.try_lock() else { return };
-        shard.note(network);
+        let unix_s = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        shard.note(session, network, hour_of(i64::try_from(unix_s).unwrap_or(i64::MAX)));
     }
 
-    /// Takes all counts out.
+    /// Takes all counts out. Who was there this hour is remembered, and counts no second time.
     pub fn take(&self) -> Counted {
         let mut all = Counted::default();
         for shard in &self.shards {
-            let shard = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));
-            all.counts.extend(shard.counts);
-            all.rest += shard.rest;
+            shard.lock().unwrap_or_else(PoisonError::into_inner).take_into(&mut all);
         }
         all
     }
 }
 
 impl Shard {
-    fn note(&mut self, network: Network) {
-        if let Some(count) = self.counts.get_mut(&network) {
-            *count += 1.0;
-        } else if self.counts.len() < SUBNETS_MAX / SHARDS {
-            self.counts.insert(network, 1.0);
+    fn note(&mut self, session: SessionKey, network: Network, hour: i64) {
+        let known = self.subnets.contains_key(&network) || self.subnets.len() < SUBNETS_MAX / SHARDS;
+        if known {
+            let present = self.subnets.entry(network).or_default();
+            present.visits += f64::from(u8::from(present.hour.is_visit(session.0, hour)));
         } else {
-            self.rest += 1.0;
+            self.rest += f64::from(u8::from(self.rest_hour.is_visit(session.0, hour)));
         }
+    }
+
+    fn take_into(&mut self, all: &mut Counted) {
+        let latest = self.subnets.values().map(|present| present.hour.hour()).max();
+        for (network, present) in &mut self.subnets {
+            if present.visits > 0.0 {
+                all.counts.insert(*network, std::mem::take(&mut present.visits));
+            }
+        }
+        self.subnets.retain(|_, present| Some(present.hour.hour()) == latest);
+        all.rest += std::mem::take(&mut self.rest);
     }
 }
 
@@ -86,14 +106,21 @@ impl Counted {
         }
     }
 
-    /// The next version: what `old` says, aged, and these counts.
-    pub fn next_document(&self, old: Option<&Document>, now_unix_s: u64, half_life: Duration) -> Document {
+    /// The next version: what `old` says, aged, and these counts as far as a subnet may grow since `since_unix_s`.
+    pub fn next_document(
+        &self,
+        old: Option<&Document>,
+        since_unix_s: u64,
+        now_unix_s: u64,
+        half_life: Duration,
+    ) -> Document {
+        let days = now_unix_s.saturating_sub(since_unix_s) as f64 / 86_400.0;
+        let mut counts = self.grown(old, days);
         let Some(old) = old else {
-            return Document::new(1, now_unix_s, self.counts.clone(), self.remainder());
+            return Document::new(1, now_unix_s, counts, self.remainder());
         };
         let age_s = now_unix_s.saturating_sub(old.made_unix_s) as f64;
         let kept = (-age_s / half_life.as_secs_f64().max(1.0)).exp2();
-        let mut counts = self.counts.clone();
         for (network, count) in &old.subnets {
             *counts.entry(*network).or_default() += count * kept;
         }
@@ -108,6 +135,13 @@ impl Counted {
         Document::new(old.version.saturating_add(1), now_unix_s.max(old.made_unix_s), counts, rest)
     }
 
+    /// The counts, none larger than its subnet may add in so many days.
+    fn grown(&self, old: Option<&Document>, days: f64) -> HashMap<Network, f64> {
+        let before = |network: &Network| old.and_then(|old| old.subnets.get(network)).copied().unwrap_or(0.0);
+        let grown = |network: &Network, count: f64| count.min(allowance(before(network), days));
+        self.counts.iter().map(|(network, count)| (*network, grown(network, *count))).collect()
+    }
+
     fn remainder(&self) -> Remainder {
         Remainder { subnets: 0, requests: self.rest }
     }
@@ -117,39 +151,87 @@ impl Counted {
 mod tests {
     use super::*;
 
+    const DAY: u64 = 86_400;
+    const HALF_LIFE: Duration = Duration::from_secs(100 * DAY);
+
     fn net(text: &str) -> Network {
         text.parse().unwrap()
     }
 
-    #[test]
-    fn counts_become_history_and_history_grows_old() {
-        let tally = Tally::default();
-        for (text, count) in [("192.0.2.0/24", 30), ("198.51.100.0/24", 10)] {
-            (0..count).for_each(|_| tally.note(SubnetKey(count), net(text)));
+    /// So many sessions of a subnet ask this often in each of these hours.
+    fn visit(tally: &Tally, text: &str, sessions: u64, hours: std::ops::Range<u64>) {
+        for (hour, session, _) in
+            hours.flat_map(|hour| (0..sessions).flat_map(move |s| (0..3).map(move |n| (hour, s, n))))
+        {
+            let at = UNIX_EPOCH + Duration::from_secs(hour * 3_600 + 60);
+            tally.note(SubnetKey(7), SessionKey(session), net(text), at);
         }
-        let first = tally.take().next_document(None, 1000, Duration::from_secs(100));
+    }
+
+    #[test]
+    fn visits_become_history_and_history_grows_old() {
+        let tally = Tally::default();
+        visit(&tally, "192.0.2.0/24", 3, 0..10);
+        visit(&tally, "198.51.100.0/24", 1, 0..10);
+        let first = tally.take().next_document(None, 0, 10 * DAY, HALF_LIFE);
         assert_eq!((first.version, first.average, first.seen), (1, 20.0, 2));
+        assert_eq!(first.subnets[&net("192.0.2.0/24")], 30.0, "requests do not count, visits do");
         assert_eq!(tally.take().counts.len(), 0, "all were taken out");
-        tally.note(SubnetKey(1), net("192.0.2.0/24"));
-        let second = tally.take().next_document(Some(&first), 1100, Duration::from_secs(100));
+        visit(&tally, "192.0.2.0/24", 1, 240..241);
+        let second = tally.take().next_document(Some(&first), 10 * DAY, 110 * DAY, HALF_LIFE);
         assert_eq!(second.version, 2);
         assert_eq!(second.subnets[&net("192.0.2.0/24")], 16.0);
         assert_eq!(second.subnets[&net("198.51.100.0/24")], 5.0);
-        let late = Counted::default().next_document(Some(&second), 1_000_000, Duration::from_secs(100));
+        let late = Counted::default().next_document(Some(&second), 110 * DAY, 10_000 * DAY, HALF_LIFE);
         assert_eq!(late.subnets.len(), 0);
         assert!(Document::parse(late.text().as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn nobody_counts_twice_in_an_hour_however_often_counts_are_taken() {
+        let tally = Tally::default();
+        let mut all = Counted::default();
+        for _ in 0..50 {
+            visit(&tally, "192.0.2.0/24", 2, 5..6);
+            all.add(tally.take());
+        }
+        assert_eq!(all.counts[&net("192.0.2.0/24")], 2.0);
+    }
+
+    /// One subnet asks with hundreds of cookies in a quiet minute; twenty others have one visitor each.
+    #[test]
+    fn a_history_cannot_be_bought_in_a_minute() {
+        let (tally, attacker) = (Tally::default(), net("192.0.2.0/24"));
+        visit(&tally, "192.0.2.0/24", 400, 0..1);
+        for number in 0..20 {
+            visit(&tally, &format!("10.0.{number}.0/24"), 1, 0..1);
+        }
+        let counted = tally.take();
+        let mut document = counted.next_document(None, 0, 3_600, HALF_LIFE);
+        assert!(document.subnets[&attacker] / document.average < 1.01, "{document:?}");
+        // It goes on like this for days: twice as much a day at most.
+        let mut before = document.subnets[&attacker];
+        for day in 1..6 {
+            let now = 3_600 + day * DAY;
+            let greedy = Counted { counts: HashMap::from([(attacker, 1e6)]), rest: 0.0 };
+            document = greedy.next_document(Some(&document), now - DAY, now, HALF_LIFE);
+            let after = document.subnets[&attacker];
+            assert!(after <= 2.0 * before.max(24.0), "{before} became {after}");
+            before = after;
+        }
     }
 
     #[test]
     fn a_flood_of_subnets_is_bounded() {
         let tally = Tally::default();
         for i in 0..SUBNETS_MAX as u32 * 2 {
-            tally.note(SubnetKey(u64::from(i)), Network::new(std::net::Ipv4Addr::from_bits(i << 8).into(), 24));
+            let network = Network::new(std::net::Ipv4Addr::from_bits(i << 8).into(), 24);
+            tally.note(SubnetKey(u64::from(i)), SessionKey(u64::from(i)), network, UNIX_EPOCH);
         }
         let counted = tally.take();
-        assert_eq!(counted.counts.values().sum::<f64>() + counted.rest, SUBNETS_MAX as f64 * 2.0, "each is counted");
         assert_eq!(counted.counts.len(), SUBNETS_MAX);
-        let document = counted.next_document(None, 0, Duration::from_secs(1));
+        assert!(counted.rest > 10_000.0, "the others count together: {}", counted.rest);
+        let document = counted.next_document(None, 0, DAY, Duration::from_secs(1));
         assert!(document.text().len() < crate::profile::TEXT_BYTES_MAX);
     }
 }

@@ -25,8 +25,10 @@ settings! {
         pub idle as "server_idle": Duration = duration("1m", "10ms"..="1d"),
         /// Idle connections to one server that a thread keeps
         pub idle_connections: u32 = number(1_024, 0..=65_535),
-        /// Request bodies up to this size are read before a slot is asked for; larger ones stream
+        /// Request bodies up to this size are kept in memory until a slot is free; larger ones in a file
         pub request_buffer: u64 = size("64KiB", "0"..="16MiB"),
+        /// What is kept of one response in memory while its client takes it slowly; more goes to a file
+        pub response_buffer: u64 = size("256KiB", "0"..="16MiB"),
         /// How often servers are checked; 0s is never
         pub health_every: Duration = duration("5s", "0s"..="1d"),
         /// Failures in a row that make a server count as down
@@ -41,6 +43,10 @@ settings! {
         pub health_path: Option<String> = fixed(None),
         /// Whether the server stops working when its client goes: then a slot is free as soon as that happens.
         pub stops_early: bool = fixed(false),
+        /// Whether bodies are passed on as they come, both ways.
+        pub unbuffered: bool = fixed(false),
+        /// Whether upgraded connections and event streams hold a slot: they keep one of the server's workers busy.
+        pub streams_hold_slots: bool = fixed(false),
     }
 }
 
@@ -63,6 +69,9 @@ pub struct BackendRule {
     pub slots: Option<Slots>,
     pub health: Option<String>,
     pub stops_early: bool,
+    pub unbuffered: bool,
+    /// Whether upgraded connections and event streams hold a slot.
+    pub streams_hold_slots: bool,
     /// The name that servers with TLS have to prove.
     pub sni: Option<String>,
     /// Whether any certificate of theirs will do.
@@ -81,7 +90,17 @@ impl BackendRule {
     /// A backend with nothing of its own but servers.
     pub fn new(name: &str, servers: Vec<String>) -> BackendRule {
         let (slots, health, sni) = (None, None, None);
-        BackendRule { name: name.to_owned(), servers, slots, health, stops_early: false, sni, unverified: false }
+        BackendRule {
+            name: name.to_owned(),
+            servers,
+            slots,
+            health,
+            stops_early: false,
+            unbuffered: false,
+            streams_hold_slots: false,
+            sni,
+            unverified: false,
+        }
     }
 
     /// The backend: as `usual`, but for what the rule says.
@@ -93,6 +112,8 @@ impl BackendRule {
             trust: Trust { name: self.sni.clone(), unverified: self.unverified, ..usual.trust },
             health_path: self.health.clone(),
             stops_early: self.stops_early,
+            unbuffered: self.unbuffered,
+            streams_hold_slots: self.streams_hold_slots,
             ..usual
         }
     }
@@ -114,8 +135,10 @@ impl FromStr for BackendRule {
             match word.split_once('=') {
                 Some(("slots", value)) => rule.slots = Some(value.parse()?),
                 Some(("health", path)) if path.starts_with('/') => rule.health = Some(path.to_owned()),
+                Some(("streams", "slots")) => rule.streams_hold_slots = true,
                 Some(("sni", name)) if is_label(name) => rule.sni = Some(name.to_owned()),
                 None if word == "stops_early" => rule.stops_early = true,
+                None if word == "unbuffered" => rule.unbuffered = true,
                 None if word == "unverified" => rule.unverified = true,
                 None => rule.servers.push(server(word).map_err(|what| wrong(&what))?),
                 Some(_) => return Err(wrong(&format!("{word:?} is not known"))),
@@ -147,6 +170,12 @@ impl fmt::Display for BackendRule {
         }
         if self.unverified {
             f.write_str(" unverified")?;
+        }
+        if self.streams_hold_slots {
+            f.write_str(" streams=slots")?;
+        }
+        if self.unbuffered {
+            f.write_str(" unbuffered")?;
         }
         if self.stops_early { f.write_str(" stops_early") } else { Ok(()) }
     }
@@ -184,6 +213,7 @@ mod tests {
             "app 10.0.0.1:80",
             "a [::1]:8080 b.example:81 slots=8 health=/x stops_early",
             "a h:1 slots=auto",
+            "a h:1 streams=slots unbuffered",
             "a https://[::1]:8443 h:80 sni=b.example unverified",
         ] {
             assert_eq!(text.parse::<BackendRule>().unwrap().to_string(), text);
@@ -206,6 +236,7 @@ mod tests {
             "app h:1 colour=red",
             "app h:1 health=x",
             "app unix:/x",
+            "app h:1 streams=9",
             "app h:1 sni=x",
             "app h:1 unverified",
             "app https://h:x",

@@ -1,15 +1,16 @@
-//! Memory for request bodies that are read before their request asks for a slot.
+//! A bound on what all requests together hold of something: memory or disk, for request bodies or for responses.
 //!
 //! Counted from the first octet, over all connections. A subnet may hold as much as is left for all others (dynamic thresholds, as switches
-//! share their memory between ports): alone it gets half, and whoever comes later still finds room. One lock, taken for each piece of a body.
+//! share their memory between ports): alone it gets half, and whoever comes later still finds room. One lock, taken for each piece of a body
+//! that is kept.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_core::fair::SubnetKey;
 
-/// What all bodies together may hold.
+/// What all together may hold.
 #[derive(Debug)]
 pub(super) struct Budget {
     most: AtomicU64,
@@ -22,17 +23,17 @@ struct Usage {
     subnets: HashMap<SubnetKey, u64>,
 }
 
-/// What one body holds, until it is dropped.
+/// What one request holds, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Share<'a> {
-    budget: &'a Budget,
+pub(super) struct Share {
+    budget: Arc<Budget>,
     subnet: SubnetKey,
     octets: u64,
 }
 
 impl Budget {
-    pub(super) fn new(most: u64) -> Budget {
-        Budget { most: AtomicU64::new(most), held: Mutex::default() }
+    pub(super) fn new(most: u64) -> Arc<Budget> {
+        Arc::new(Budget { most: AtomicU64::new(most), held: Mutex::default() })
     }
 
     /// Changes what there may be; what is held stays.
@@ -41,47 +42,83 @@ impl Budget {
     }
 
     /// A share that holds nothing yet.
-    pub(super) fn share(&self, subnet: SubnetKey) -> Share<'_> {
-        Share { budget: self, subnet, octets: 0 }
+    pub(super) fn share(self: &Arc<Budget>, subnet: SubnetKey) -> Share {
+        Share { budget: Arc::clone(self), subnet, octets: 0 }
+    }
+
+    /// What is held now.
+    pub(super) fn held(&self) -> u64 {
+        self.lock().all
     }
 
     fn lock(&self) -> MutexGuard<'_, Usage> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Share<'_> {
-    /// Takes so much more; false if there is no room for it.
-    pub(super) fn grow(&mut self, octets: usize) -> bool {
-        let octets = octets as u64;
-        let mut held = self.budget.lock();
-        let left = self.budget.most.load(Ordering::Relaxed).saturating_sub(held.all);
-        let own = held.subnets.entry(self.subnet).or_default();
-        let fits = own.saturating_add(octets) <= left;
-        if fits {
-            *own += octets;
-            held.all += octets;
-            self.octets += octets;
-        } else if *own == 0 {
-            held.subnets.remove(&self.subnet);
-        }
-        fits
+    fn fits(&self, usage: &Usage, subnet: SubnetKey, octets: u64) -> bool {
+        let left = self.most.load(Ordering::Relaxed).saturating_sub(usage.all);
+        let own = usage.subnets.get(&subnet).copied().unwrap_or(0);
+        own.saturating_add(octets) <= left
     }
 }
 
-impl Drop for Share<'_> {
-    fn drop(&mut self) {
-        if self.octets == 0 {
-            return;
+impl Share {
+    /// Takes so much more; false if there is no room for it.
+    pub(super) fn grow(&mut self, octets: usize) -> bool {
+        let mut usage = self.budget.lock();
+        let fits = self.budget.fits(&usage, self.subnet, octets as u64);
+        if fits {
+            usage.add(self.subnet, octets as u64);
+            self.octets += octets as u64;
         }
-        let mut held = self.budget.lock();
-        held.all -= self.octets;
-        if let Some(own) = held.subnets.get_mut(&self.subnet) {
-            *own -= self.octets;
+        fits
+    }
+
+    /// Whether there is room for so much more.
+    pub(super) fn has_room(&self, octets: usize) -> bool {
+        self.budget.fits(&self.budget.lock(), self.subnet, octets as u64)
+    }
+
+    /// Takes what is here already, whether there is room for it or not. Only for the last piece before [`Share::has_room`] says no.
+    pub(super) fn take(&mut self, octets: usize) {
+        self.budget.lock().add(self.subnet, octets as u64);
+        self.octets += octets as u64;
+    }
+
+    /// Gives so much back.
+    pub(super) fn give_back(&mut self, octets: u64) {
+        let octets = octets.min(self.octets);
+        if octets > 0 {
+            self.octets -= octets;
+            self.budget.lock().remove(self.subnet, octets);
+        }
+    }
+
+    pub(super) fn octets(&self) -> u64 {
+        self.octets
+    }
+}
+
+impl Usage {
+    fn add(&mut self, subnet: SubnetKey, octets: u64) {
+        self.all += octets;
+        *self.subnets.entry(subnet).or_default() += octets;
+    }
+
+    fn remove(&mut self, subnet: SubnetKey, octets: u64) {
+        self.all -= octets;
+        if let Some(own) = self.subnets.get_mut(&subnet) {
+            *own -= octets;
             if *own == 0 {
-                held.subnets.remove(&self.subnet);
+                self.subnets.remove(&subnet);
             }
         }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back(self.octets);
     }
 }
 
@@ -92,13 +129,15 @@ mod tests {
     #[test]
     fn one_subnet_leaves_room_for_the_next() {
         let budget = Budget::new(1_000);
-        let mut greedy: Vec<Share<'_>> = (0..20).map(|_| budget.share(SubnetKey(1))).collect();
+        let mut greedy: Vec<Share> = (0..20).map(|_| budget.share(SubnetKey(1))).collect();
         let grown = greedy.iter_mut().map(|share| share.grow(100)).filter(|grown| *grown).count();
         assert_eq!(grown, 5, "half");
         let mut polite = budget.share(SubnetKey(2));
-        assert!(polite.grow(200) && !polite.grow(200));
+        assert!(polite.grow(200) && !polite.grow(200) && !polite.has_room(200));
         drop(greedy);
         assert!(polite.grow(300) && !polite.grow(1));
+        polite.give_back(400);
+        assert!(polite.has_room(300) && budget.held() == 100);
         drop(polite);
         assert!(budget.lock().subnets.is_empty() && budget.lock().all == 0);
     }

@@ -5,18 +5,21 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use weir_http1::framing_watch::FramingWatch;
 
 use super::connection_count::CountedConnection;
+use super::http2_control::{ControlWatch, Flow};
 use super::interim_responses::InterimResponses;
 use super::limits::Limits;
 use super::origin::Origin;
-use crate::admission::Abort;
+use super::presence::{End, Presence};
+use crate::admission::Reader;
 use crate::identity::{Identities, PeerKeys};
 use std::net::IpAddr;
 
@@ -34,23 +37,24 @@ pub(super) struct Client {
     pub(super) interim: InterimResponses,
     /// A head with two lengths was seen.
     both_lengths: AtomicBool,
+    /// A head was longer than it may be.
+    long_head: AtomicBool,
     /// Since when a head is incomplete; 0 if none is.
     head_since: AtomicU64,
     /// Since when the client takes nothing; 0 if it does.
     stuck_since: AtomicU64,
+    /// Since when its response keeps a server waiting, 0 if none does; and for how long it did before.
+    blocks_since: AtomicU64,
+    blocked_ms: AtomicU64,
     /// When it was last given a cookie; 0 if never.
     offered: AtomicU64,
-    /// Since when nothing was asked.
-    quiet_since: AtomicU64,
-    in_flight: AtomicU32,
-    /// Of these, how many wait for a slot.
+    pub(super) presence: Arc<Presence>,
+    /// Of the requests under way, how many wait for a slot.
     waiting: AtomicU32,
     requests: AtomicU32,
     /// Requests that it gave up, and since when they are counted.
     given_up: AtomicU32,
     given_up_since: AtomicU64,
-    end: AtomicU8,
-    waker: Mutex<Option<Waker>>,
     _counted: CountedConnection,
 }
 
@@ -66,22 +70,15 @@ pub(super) struct Accepted {
     pub(super) counted: CountedConnection,
 }
 
-/// How a connection is to end: Open → Drain → Cut, or Open → Cut.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-pub(super) enum End {
-    Open = 0,
-    Drain = 1,
-    Cut = 2,
-}
-
 const OFFER_EVERY_MS: u64 = 1_000;
 /// Requests that were given up longer ago count no more.
 const GIVEN_UP_MS: u64 = 10_000;
 
 impl Client {
     pub(super) fn new(accepted: Accepted) -> Arc<Client> {
-        let Accepted { peer, origin, identities, redirect, clock, counted } = accepted;
-        let now = AtomicU64::new(clock.load(Ordering::Relaxed));
+        let Accepted { peer, origin, identities, redirect, clock, mut counted } = accepted;
+        let presence = Arc::new(Presence::new(clock.load(Ordering::Relaxed)));
+        counted.may_make_room(&presence);
         Arc::new(Client {
             peer,
             origin,
@@ -91,17 +88,17 @@ impl Client {
             clock,
             interim: InterimResponses::default(),
             both_lengths: AtomicBool::new(false),
+            long_head: AtomicBool::new(false),
             head_since: AtomicU64::new(0),
             stuck_since: AtomicU64::new(0),
+            blocks_since: AtomicU64::new(0),
+            blocked_ms: AtomicU64::new(0),
             offered: AtomicU64::new(0),
-            quiet_since: now,
-            in_flight: AtomicU32::new(0),
+            presence,
             waiting: AtomicU32::new(0),
             requests: AtomicU32::new(0),
             given_up: AtomicU32::new(0),
             given_up_since: AtomicU64::new(0),
-            end: AtomicU8::new(End::Open as u8),
-            waker: Mutex::new(None),
             _counted: counted,
         })
     }
@@ -112,6 +109,10 @@ impl Client {
 
     pub(super) fn saw_both_lengths(&self) -> bool {
         self.both_lengths.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn saw_long_head(&self) -> bool {
+        self.long_head.load(Ordering::Relaxed)
     }
 
     /// Whether a request without a cookie may be given one. Once a second is enough for one client; a listed peer speaks for many.
@@ -126,7 +127,8 @@ impl Client {
 
     /// Counts a request that begins, and returns how many there were before.
     pub(super) fn begin(&self) -> u32 {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.presence.begin();
+        self.blocked_ms.store(0, Ordering::Relaxed);
         self.requests.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -143,8 +145,7 @@ impl Client {
 
     /// A request is over. If the client gave it up, it counts against these limits, unless the client is a listed proxy.
     pub(super) fn over(&self, given_up: Option<&Limits>) {
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.quiet_since.store(self.now(), Ordering::Relaxed);
+        self.presence.over(self.now());
         if let Some(limits) = given_up
             && !self.origin.listed
         {
@@ -167,42 +168,26 @@ impl Client {
         }
     }
 
-    /// The task that polls the connection.
-    pub(super) fn polled_by(&self, waker: &Waker) {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
-    }
-
     /// How it is to end.
     pub(super) fn end(&self) -> End {
-        match self.end.load(Ordering::Relaxed) {
-            0 => End::Open,
-            1 => End::Drain,
-            _ => End::Cut,
-        }
+        self.presence.end()
     }
 
     pub(super) fn finish(&self, end: End) {
-        if self.end() >= end {
-            return;
-        }
-        self.end.store(end as u8, Ordering::Relaxed);
-        if let Some(waker) = &*self.waker.lock().unwrap_or_else(PoisonError::into_inner) {
-            waker.wake_by_ref();
-        }
+        self.presence.finish(end);
     }
 
     /// Ends the connection if it is too slow, or idle for too long.
     pub(super) fn sweep(&self, limits: &Limits) {
         let now = self.now();
-        let older = |since: u64, limit: std::time::Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
+        let older = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
         let (head, stuck) = (self.head_since.load(Ordering::Relaxed), self.stuck_since.load(Ordering::Relaxed));
         if (head > 0 && older(head, limits.header)) || (stuck > 0 && older(stuck, limits.send)) {
             return self.finish(End::Cut);
         }
         let new = self.requests.load(Ordering::Relaxed) == 0;
         let quiet = if new { limits.header } else { limits.idle };
-        let idle = self.in_flight.load(Ordering::Relaxed) == 0;
-        if idle && older(self.quiet_since.load(Ordering::Relaxed), quiet) {
+        if self.presence.quiet_since().is_some_and(|since| older(since, quiet)) {
             // First no new request is taken; at the next sweep the connection is cut.
             self.finish(if self.end() == End::Drain { End::Cut } else { End::Drain });
         }
@@ -228,9 +213,24 @@ impl Client {
     }
 }
 
-impl Abort for Client {
-    fn abort(&self) {
+/// Of HTTP/1, where there is one response at a time.
+impl Reader for Client {
+    fn cut(&self) {
         self.finish(End::Cut);
+    }
+
+    fn blocks(&self, blocks: bool) {
+        let now = self.now().max(1);
+        let since = self.blocks_since.swap(if blocks { now } else { 0 }, Ordering::Relaxed);
+        if since > 0 {
+            self.blocked_ms.fetch_add(now.saturating_sub(since), Ordering::Relaxed);
+        }
+    }
+
+    fn blocked(&self) -> Duration {
+        let since = self.blocks_since.load(Ordering::Relaxed);
+        let now = if since > 0 { self.now().saturating_sub(since) } else { 0 };
+        Duration::from_millis(self.blocked_ms.load(Ordering::Relaxed) + now)
     }
 }
 
@@ -252,13 +252,22 @@ pub(super) struct ClientStream<S> {
     /// Octets that were read already, and how many of them have been given out.
     ahead: Vec<u8>,
     given: usize,
-    /// Of HTTP/1 connections.
-    watch: Option<FramingWatch>,
+    watch: Watch,
+}
+
+/// Who looks at the octets that come in.
+#[derive(Debug)]
+pub(super) enum Watch {
+    Nobody,
+    /// Of HTTP/1.
+    Framing(FramingWatch),
+    /// Of HTTP/2.
+    Control(ControlWatch),
 }
 
 impl<S> ClientStream<S> {
-    pub(super) fn new(stream: S, client: Arc<Client>, ahead: Vec<u8>, http1: bool) -> ClientStream<S> {
-        ClientStream { stream, client, ahead, given: 0, watch: http1.then(FramingWatch::default) }
+    pub(super) fn new(stream: S, client: Arc<Client>, ahead: Vec<u8>, watch: Watch) -> ClientStream<S> {
+        ClientStream { stream, client, ahead, given: 0, watch }
     }
 
     pub(super) fn inner(&self) -> &S {
@@ -266,13 +275,24 @@ impl<S> ClientStream<S> {
     }
 
     fn note(&mut self, octets: &[u8]) {
-        let Some(watch) = &mut self.watch else { return };
-        watch.see(octets);
-        if watch.saw_both() {
-            self.client.both_lengths.store(true, Ordering::Relaxed);
+        match &mut self.watch {
+            Watch::Nobody => {}
+            Watch::Framing(watch) => {
+                watch.see(octets);
+                if watch.saw_both() {
+                    self.client.both_lengths.store(true, Ordering::Relaxed);
+                }
+                if watch.saw_long() {
+                    self.client.long_head.store(true, Ordering::Relaxed);
+                }
+                self.client.note_head(watch.in_head());
+            }
+            Watch::Control(watch) => {
+                if watch.see(octets, self.client.now()) == Flow::Flood && !self.client.origin.listed {
+                    self.client.finish(End::Cut);
+                }
+            }
         }
-        let in_head = watch.in_head();
-        self.client.note_head(in_head);
     }
 
     fn give_ahead(&mut self, buffer: &mut ReadBuf<'_>) {

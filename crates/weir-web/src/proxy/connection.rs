@@ -16,15 +16,18 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
+use weir_http1::framing_watch::FramingWatch;
 
-use super::client::{Accepted, Client, ClientStream, End};
+use super::client::{Accepted, Client, ClientStream, Watch};
 use super::connection_count::{ConnectionLimits, holder};
 use super::fast_path;
 use super::forward::serve;
+use super::http2_control::ControlWatch;
 use super::http2_stream::StreamExecutor;
 use super::limits::Limits;
 use super::listener::Listener;
 use super::origin::Origin;
+use super::presence::End;
 use super::socket::{Socket, Watchable};
 use super::thread::{Arriving, Thread};
 use crate::identity::proxy_protocol::{self, Outcome, Source};
@@ -80,13 +83,14 @@ pub(super) async fn run(
     match tls {
         Some(tls) => {
             let acceptor = TlsAcceptor::from(tls);
-            let stream = ClientStream::new(Socket::new(stream), Arc::clone(&client), ahead, false);
+            let stream = ClientStream::new(Socket::new(stream), Arc::clone(&client), ahead, Watch::Nobody);
             let limit = limits.tls_handshake;
             drop(limits);
             Box::pin(serve_tls(arriving, Arc::clone(&thread), client, acceptor, limit, stream)).await;
         }
         None => {
-            let Ok(Some(first)) = timeout(limits.header, sniff(&mut stream, ahead)).await else { return };
+            let sniffed = unless_cut(&client, timeout(limits.header, sniff(&mut stream, ahead))).await;
+            let Some(Ok(Some(first))) = sniffed else { return };
             drop(limits);
             Box::pin(serve_stream(arriving, Arc::clone(&thread), client, stream, first)).await;
         }
@@ -101,7 +105,8 @@ async fn serve_tls(
     limit: Duration,
     stream: ClientStream<Socket>,
 ) {
-    let Ok(Ok(stream)) = timeout(limit, acceptor.accept(stream)).await else { return };
+    let accepted = unless_cut(&client, timeout(limit, acceptor.accept(stream))).await;
+    let Some(Ok(Ok(stream))) = accepted else { return };
     let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     serve_stream(arriving, thread, client, stream, Sniffed { octets: Vec::new(), http2 }).await;
 }
@@ -181,7 +186,8 @@ async fn serve_http1(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: imp
     }
     let Some(rest) = rest else { return };
     let (stream, mut closed) = stream.watched();
-    let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(client), rest.into(), true));
+    let watch = Watch::Framing(FramingWatch::new(thread.site().limits.header_bytes));
+    let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(client), rest.into(), watch));
     let (shared, known) = (Arc::clone(thread), Arc::clone(client));
     let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
     // Boxed, so that a connection on the fast path does not reserve room for it.
@@ -189,10 +195,12 @@ async fn serve_http1(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: imp
         Box::pin(http1_server(&thread.site().limits).serve_connection(stream, service).with_upgrades());
     let mut draining = false;
     until_end(client, |cx, end| {
-        if end == End::Drain && !std::mem::replace(&mut draining, true) {
+        let mut over = connection.as_mut().poll(cx).is_ready();
+        // Only now: hyper closes a connection on which it has read nothing yet, and the first request may be on its way to it.
+        if !over && end == End::Drain && !std::mem::replace(&mut draining, true) {
             connection.as_mut().graceful_shutdown();
+            over = connection.as_mut().poll(cx).is_ready();
         }
-        let over = connection.as_mut().poll(cx).is_ready();
         // A client that closes while its request waits gives the request up.
         if over || (client.is_waiting() && closed.as_mut().poll(cx).is_ready()) {
             Poll::Ready(())
@@ -204,25 +212,37 @@ async fn serve_http1(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: imp
 }
 
 async fn serve_http2(thread: &Arc<Thread>, client: &Arc<Client>, stream: impl Watchable, ahead: Vec<u8>) {
-    let stream = TokioIo::new(ClientStream::new(stream, Arc::clone(client), ahead, false));
+    let stream =
+        TokioIo::new(ClientStream::new(stream, Arc::clone(client), ahead, Watch::Control(ControlWatch::default())));
     let (shared, known) = (Arc::clone(thread), Arc::clone(client));
     let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
     let mut connection = Box::pin(http2_server(&thread.site().limits).serve_connection(stream, service));
     let mut draining = false;
     until_end(client, |cx, end| {
+        if connection.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
         if end == End::Drain && !std::mem::replace(&mut draining, true) {
             connection.as_mut().graceful_shutdown();
+            return connection.as_mut().poll(cx).map(drop);
         }
-        connection.as_mut().poll(cx).map(drop)
+        Poll::Pending
     })
     .await;
+}
+
+/// Waits for something of a client that is not being served yet; None if the connection is to be closed before.
+async fn unless_cut<T>(client: &Client, wait: impl Future<Output = T>) -> Option<T> {
+    let (mut wait, mut done) = (pin!(wait), None);
+    until_end(client, |cx, _| wait.as_mut().poll(cx).map(|outcome| done = Some(outcome))).await;
+    done
 }
 
 async fn until_end(client: &Client, mut poll: impl FnMut(&mut std::task::Context<'_>, End) -> Poll<()>) {
     let mut known = false;
     std::future::poll_fn(|cx| {
         if !std::mem::replace(&mut known, true) {
-            client.polled_by(cx.waker());
+            client.presence.polled_by(cx.waker());
         }
         match client.end() {
             End::Cut => Poll::Ready(()),

@@ -1,14 +1,19 @@
 //! Client connections, counted in all, per address and per subnet.
 //!
 //! An IPv6 address counts by its /64. No subnet has more connections than are left for others: however many addresses one subnet has, the
-//! next subnet can still connect. One lock, taken when a connection comes and goes.
+//! next subnet can still connect. Where there is no room, a connection on which nothing is asked makes room: one of the largest subnet, and there the
+//! one that has been quiet for longest. A newcomer may push out only somebody of its own subnet, or of one that has more connections than its own, so
+//! whoever holds few cannot be driven out by who holds many. One lock, taken when a connection comes and goes.
 
+use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use weir_core::fair::SubnetKey;
 
 use super::limits::Limits;
+use super::presence::{End, Presence};
 use crate::identity::host;
 use crate::shares::{Holder, ShareLimits, Shares};
 
@@ -24,6 +29,20 @@ struct Count {
     clients: Shares<IpAddr>,
     accepted: u64,
     refused: u64,
+    pushed_out: u64,
+    /// Those that may have to make room, by number.
+    known: HashMap<u64, Known>,
+    next: u64,
+    /// Found by the last look at all of them, the first to go last; and when that look found nobody.
+    idle: Vec<u64>,
+    nobody_at: Option<Instant>,
+}
+
+/// A connection that may have to make room.
+#[derive(Debug)]
+struct Known {
+    holder: Holder<IpAddr>,
+    presence: Arc<Presence>,
 }
 
 /// The totals, for the status.
@@ -32,6 +51,7 @@ pub(super) struct ConnectionTotals {
     pub(super) open: u32,
     pub(super) accepted: u64,
     pub(super) refused: u64,
+    pub(super) pushed_out: u64,
 }
 
 /// Who a connection is counted for.
@@ -58,7 +78,14 @@ pub(super) struct CountedConnection {
     count: Arc<ConnectionCount>,
     /// None for a listed proxy, which is not counted by its own address.
     holder: Option<Holder<IpAddr>>,
+    /// Under which it is known, if it may have to make room.
+    number: Option<u64>,
 }
+
+/// After a look at all connections that found nobody idle, the next one is not before this.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How many are found by one look.
+const FOUND_MOST: usize = 256;
 
 impl ConnectionCount {
     /// Counts a connection if there may be one more. `holder` is None for a listed proxy, which speaks for many clients.
@@ -69,8 +96,8 @@ impl ConnectionCount {
     ) -> Option<CountedConnection> {
         let mut count = self.lock();
         let left = limits.total.saturating_sub(count.open);
-        let has_room = holder.is_none_or(|holder| count.has_room(holder, left, limits));
-        if left == 0 || !has_room {
+        let has_room = |count: &Count| left > 0 && holder.is_none_or(|holder| count.has_room(holder, left, limits));
+        if !has_room(&count) && !holder.is_some_and(|holder| count.make_room(holder, limits)) {
             count.refused += 1;
             return None;
         }
@@ -79,12 +106,21 @@ impl ConnectionCount {
         if let Some(holder) = holder {
             count.clients.add(holder);
         }
-        Some(CountedConnection { count: Arc::clone(self), holder })
+        Some(CountedConnection { count: Arc::clone(self), holder, number: None })
     }
 
     pub(super) fn totals(&self) -> ConnectionTotals {
-        let Count { open, accepted, refused, .. } = *self.lock();
-        ConnectionTotals { open, accepted, refused }
+        let Count { open, accepted, refused, pushed_out, .. } = *self.lock();
+        ConnectionTotals { open, accepted, refused, pushed_out }
+    }
+
+    /// From now on this connection makes room for others while it is idle. Returns the number under which it is known.
+    fn know(&self, holder: Holder<IpAddr>, presence: Arc<Presence>) -> u64 {
+        let mut count = self.lock();
+        let number = count.next;
+        count.next += 1;
+        count.known.insert(number, Known { holder, presence });
+        number
     }
 
     fn lock(&self) -> MutexGuard<'_, Count> {
@@ -96,6 +132,96 @@ impl Count {
     fn has_room(&self, holder: Holder<IpAddr>, left: u32, limits: ConnectionLimits) -> bool {
         self.clients.has_room(holder, ShareLimits { per_client: limits.per_address, per_subnet: left })
     }
+
+    /// Closes an idle connection for a newcomer, if there is one that has to go for it.
+    fn make_room(&mut self, newcomer: Holder<IpAddr>, limits: ConnectionLimits) -> bool {
+        let own = ShareLimits { per_client: limits.per_address, per_subnet: u32::MAX };
+        if !self.clients.has_room(newcomer, own) {
+            return false;
+        }
+        loop {
+            let Some(number) = self.next_idle() else { return false };
+            let idle = self.known.get(&number).filter(|known| known.presence.quiet_since().is_some());
+            let Some(Known { holder, presence }) = idle else { continue };
+            let larger = self.clients.of_subnet(holder.subnet) > self.clients.of_subnet(newcomer.subnet);
+            if holder.subnet != newcomer.subnet && !larger {
+                self.idle.push(number);
+                return false;
+            }
+            presence.finish(End::Cut);
+            self.pushed_out += 1;
+            self.forget(number);
+            return true;
+        }
+    }
+
+    /// The next that has to go. All connections are looked at only now and then.
+    fn next_idle(&mut self) -> Option<u64> {
+        if let Some(number) = self.idle.pop() {
+            return Some(number);
+        }
+        if self.nobody_at.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return None;
+        }
+        self.idle = self.look_for_idle();
+        self.nobody_at = self.idle.is_empty().then(Instant::now);
+        self.idle.pop()
+    }
+
+    /// Idle connections in the order in which they go, the first one last: always one of the subnet that is the largest then, and of it the one that
+    /// has been quiet for longest.
+    fn look_for_idle(&self) -> Vec<u64> {
+        let mut subnets: HashMap<SubnetKey, Vec<(u64, u64)>> = HashMap::new();
+        for (number, known) in &self.known {
+            if let Some(since) = known.presence.quiet_since() {
+                subnets.entry(known.holder.subnet).or_default().push((since, *number));
+            }
+        }
+        let mut largest: BinaryHeap<Largest> = BinaryHeap::new();
+        for (subnet, mut quiet) in subnets {
+            quiet.sort_unstable_by(|a, b| b.cmp(a));
+            largest.push(Largest { connections: self.clients.of_subnet(subnet), quiet });
+        }
+        let mut found = Vec::new();
+        while found.len() < FOUND_MOST
+            && let Some(mut subnet) = largest.pop()
+        {
+            let Some((_, number)) = subnet.quiet.pop() else { continue };
+            found.push(number);
+            subnet.connections -= 1;
+            largest.push(subnet);
+        }
+        found.reverse();
+        found
+    }
+
+    /// A connection has gone, or is about to.
+    fn forget(&mut self, number: u64) {
+        if let Some(known) = self.known.remove(&number) {
+            self.open -= 1;
+            self.clients.remove(known.holder);
+        }
+    }
+}
+
+/// A subnet with idle connections, the one that has been quiet for longest last.
+#[derive(PartialEq, Eq)]
+struct Largest {
+    connections: u32,
+    quiet: Vec<(u64, u64)>,
+}
+
+impl Ord for Largest {
+    fn cmp(&self, other: &Largest) -> std::cmp::Ordering {
+        // Among equals the one with the older connection.
+        self.connections.cmp(&other.connections).then_with(|| other.quiet.last().cmp(&self.quiet.last()))
+    }
+}
+
+impl PartialOrd for Largest {
+    fn partial_cmp(&self, other: &Largest) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl CountedConnection {
@@ -104,7 +230,7 @@ impl CountedConnection {
         let mut count = self.count.lock();
         // This connection is among the open ones already.
         let left = limits.total.saturating_sub(count.open - 1);
-        if !count.has_room(holder, left, limits) {
+        if !count.has_room(holder, left, limits) && !count.make_room(holder, limits) {
             count.refused += 1;
             count.accepted -= 1;
             drop(count);
@@ -115,14 +241,26 @@ impl CountedConnection {
         self.holder = Some(holder);
         Some(self)
     }
+
+    /// From now on it may have to make room for others.
+    pub(super) fn may_make_room(&mut self, presence: &Arc<Presence>) {
+        if let Some(holder) = self.holder {
+            self.number = Some(self.count.know(holder, Arc::clone(presence)));
+        }
+    }
 }
 
 impl Drop for CountedConnection {
     fn drop(&mut self) {
         let mut count = self.count.lock();
-        count.open -= 1;
-        if let Some(holder) = self.holder {
-            count.clients.remove(holder);
+        match (self.number, self.holder) {
+            (Some(number), _) => count.forget(number),
+            (None, holder) => {
+                count.open -= 1;
+                if let Some(holder) = holder {
+                    count.clients.remove(holder);
+                }
+            }
         }
     }
 }
@@ -141,7 +279,7 @@ mod tests {
     }
 
     fn totals(count: &ConnectionCount) -> (u32, u64, u64) {
-        let ConnectionTotals { open, accepted, refused } = count.totals();
+        let ConnectionTotals { open, accepted, refused, .. } = count.totals();
         (open, accepted, refused)
     }
 
@@ -192,5 +330,72 @@ mod tests {
         assert!(counted_for(at("198.51.100.1", 2)).is_some());
         drop(connection);
         assert!(count.admit(Some(client), limits(2, 1)).is_some() && count.lock().clients.is_empty());
+    }
+
+    struct Room {
+        count: Arc<ConnectionCount>,
+        limits: ConnectionLimits,
+    }
+
+    impl Room {
+        fn of(total: u32) -> Room {
+            Room { count: Arc::default(), limits: limits(total, 1_000) }
+        }
+
+        /// A connection that is idle since a moment, or busy.
+        fn open(&self, subnet: u64, since: Option<u64>) -> Option<(Arc<Presence>, CountedConnection)> {
+            let address = IpAddr::from([10, 0, subnet as u8, 1]);
+            let mut counted = self.count.admit(Some(holder(address, SubnetKey(subnet))), self.limits)?;
+            let presence = Arc::new(Presence::new(since.unwrap_or(0)));
+            if since.is_none() {
+                presence.begin();
+            }
+            counted.may_make_room(&presence);
+            Some((presence, counted))
+        }
+    }
+
+    fn gone(all: &[(Arc<Presence>, CountedConnection)]) -> Vec<usize> {
+        (0..all.len()).filter(|at| all[*at].0.end() == End::Cut).collect()
+    }
+
+    #[test]
+    fn who_is_new_finds_a_place_while_anything_idles() {
+        let room = Room::of(101);
+        let all: Vec<_> = (0..100).map(|number| room.open(number / 2, Some(number + 1)).unwrap()).collect();
+        let new: Vec<_> = (200..251).map(|subnet| room.open(subnet, None).unwrap()).collect();
+        assert_eq!(
+            gone(&all),
+            (0..100).step_by(2).collect::<Vec<_>>(),
+            "one of each pair, the one that was quiet for longer"
+        );
+        assert_eq!(room.count.totals(), ConnectionTotals { open: 101, accepted: 151, refused: 0, pushed_out: 50 });
+        assert!(room.open(200, None).is_none(), "nobody has more than its subnet");
+        drop((all, new));
+        assert_eq!(room.count.totals().open, 0);
+        assert!(room.count.lock().known.is_empty() && room.count.lock().clients.is_empty());
+    }
+
+    #[test]
+    fn the_largest_subnet_pays_and_the_busy_stay() {
+        let room = Room::of(10);
+        let mut all: Vec<_> = (0..4).map(|_| room.open(1, None).unwrap()).collect();
+        all.extend((0..3).map(|number| room.open(2, Some(number + 5)).unwrap()));
+        all.extend([room.open(3, Some(1)).unwrap(), room.open(4, Some(2)).unwrap(), room.open(5, Some(3)).unwrap()]);
+        let _new = room.open(6, None).unwrap();
+        assert_eq!(gone(&all), [4], "the busy subnet has more, but nothing idle");
+        assert!(room.open(1, None).is_none(), "a subnet that has many drives out nobody who has fewer");
+        let _more: Vec<_> = (7..10).map(|subnet| room.open(subnet, None).unwrap()).collect();
+        assert_eq!(gone(&all), [4, 5, 7, 8], "then, of subnets of the same size, by how long they were quiet");
+    }
+
+    #[test]
+    fn a_full_house_is_looked_through_now_and_then() {
+        let room = Room::of(50);
+        let _all: Vec<_> = (0..50).map(|subnet| room.open(subnet, None).unwrap()).collect();
+        for _ in 0..1_000 {
+            assert!(room.open(99, None).is_none());
+        }
+        assert_eq!(room.count.totals().refused, 1_000);
     }
 }

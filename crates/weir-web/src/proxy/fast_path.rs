@@ -5,7 +5,8 @@
 //! that request, and keeps it.
 //!
 //! If a client closes while its request waits or is answered, the request is given up. Memory: what was read ahead, at most the limit
-//! of heads, and the response's head; bodies pass piece by piece, and the next piece is asked for when the last has gone out.
+//! of heads, and the response's head; bodies pass piece by piece. While a piece cannot go out, the
+//! server is read on into a buffer ([`super::relay`]), so that it does not wait for a slow client.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -24,9 +25,11 @@ use weir_http1::head_end;
 use weir_http1::request_head::{FIELDS, Reading, read};
 use weir_http1::write::{LAST_CHUNK, ResponseFraming, write_chunk_size, write_status_line};
 
-use super::client::{Client, End};
+use super::client::Client;
 use super::forward::{ReadyRequest, prepare, send_and_receive};
-use super::response_body::{BodyBroken, ResponseBody};
+use super::presence::End;
+use super::relay::BodyBroken;
+use super::response_body::ResponseBody;
 use super::thread::Thread;
 use super::upstream_response::ClientResponse;
 use crate::log::http_date;
@@ -106,16 +109,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
                 return Poll::Ready(next);
             }
             self.client.note_head(!self.input.is_empty());
-            // A request that has begun to come is still answered.
-            if self.client.end() != End::Open && self.input.is_empty() {
-                return Poll::Ready(Next::End);
-            }
             if self.input.capacity() - self.input.len() < ROOM / 2 {
                 self.input.reserve(ROOM);
             }
-            match ready!(pin!(self.stream.read_buf(&mut self.input)).poll(cx)) {
-                Ok(octets) if octets > 0 => {}
-                _ => return Poll::Ready(Next::End),
+            match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
+                Poll::Ready(Ok(1..)) => {}
+                Poll::Ready(_) => return Poll::Ready(Next::End),
+                // A request that has begun to come is still answered.
+                Poll::Pending if self.client.end() != End::Open && self.input.is_empty() => {
+                    return Poll::Ready(Next::End);
+                }
+                Poll::Pending => return Poll::Pending,
             }
         }
     }
@@ -202,9 +206,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
         if framing == ResponseFraming::Nothing {
             return self.flush().await;
         }
-        if let ResponseBody::Whole(all) = &mut body {
-            let all = all.take().unwrap_or_default();
-            self.write_piece(&all, b"").await?;
+        if let ResponseBody::Whole(whole) = &mut body {
+            let all = whole.take().unwrap_or_default();
+            self.write_piece(&all, b"", &mut body).await?;
             return self.flush().await;
         }
         self.send_flow(body, framing).await
@@ -224,10 +228,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
             // Trailers go only to clients that asked for them, and hyper serves those.
             let Ok(data) = frame.into_data() else { continue };
             if framing == ResponseFraming::Length {
-                self.write_piece(&data, b"").await?;
+                self.write_piece(&data, b"", &mut body).await?;
             } else if !data.is_empty() {
                 write_chunk_size(&mut self.output, data.len());
-                self.write_piece(&data, b"\r\n").await?;
+                self.write_piece(&data, b"\r\n", &mut body).await?;
             }
         }
         if framing == ResponseFraming::Chunks {
@@ -250,13 +254,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
         .await
     }
 
-    /// Writes a piece and what follows it. A small piece is copied to what goes out next.
-    async fn write_piece(&mut self, piece: &[u8], tail: &[u8]) -> Result<(), Broken> {
+    /// Writes a piece of the body and what follows it. A small piece is copied to what goes out next. While the client takes nothing, the rest of the
+    /// body is read ahead.
+    async fn write_piece(&mut self, piece: &[u8], tail: &[u8], body: &mut ResponseBody) -> Result<(), Broken> {
         if piece.len() <= COPIED {
             self.output.extend_from_slice(piece);
             self.output.extend_from_slice(tail);
             // A client that takes nothing must not fill our memory with small pieces.
-            return if self.output.len() < OUTPUT_MOST { Ok(()) } else { self.flush().await };
+            if self.output.len() < OUTPUT_MOST {
+                return Ok(());
+            }
+            return poll_fn(|cx| {
+                let flushed = self.poll_flush(cx);
+                if flushed.is_pending() {
+                    body.read_ahead(cx);
+                }
+                flushed
+            })
+            .await;
         }
         let (mut piece, mut tail) = (piece, tail);
         poll_fn(|cx| {
@@ -270,6 +285,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
                 let slices = [before, piece, tail].map(IoSlice::new);
                 let outcome = Pin::new(&mut **stream).poll_write_vectored(cx, &slices);
                 client.note_write(&outcome);
+                if outcome.is_pending() {
+                    body.read_ahead(cx);
+                }
                 let octets = some(ready!(outcome))?;
                 let of_before = octets.min(before.len());
                 let of_piece = (octets - of_before).min(piece.len());

@@ -14,9 +14,10 @@ use hyper::upgrade::OnUpgrade;
 use weir_http1::request_head::RequestHead;
 use weir_http1::{Refused, request_check};
 
-use super::client::{Client, End};
+use super::client::Client;
 use super::headers::{self, Source};
 use super::http2_stream::SendWatch;
+use super::presence::End;
 use super::refusal::{Refusal, redirect, refuse, refuse_body};
 use super::request_body::{Outgoing, RequestBody, UploadWatch};
 use super::request_record::{RequestRecord, RequestSummary};
@@ -58,7 +59,9 @@ async fn answer(
     let context = RequestContext { thread: &thread, client: &client, site: &site };
     let close = before + 1 >= site.limits.requests;
     let mut response = match context.run(request, body, &mut record).await {
-        Ok(response) => response.into_client_response(&thread, &site, record).response,
+        Ok(response) => {
+            response.into_client_response(&thread, &site, record).response.map(ResponseBody::driven_by_task)
+        }
         Err(refusal) => refusal.into_response(&site, &client, record),
     };
     if close && client.end() == End::Open {
@@ -129,6 +132,7 @@ struct PreparedRequest {
     backend: Arc<ActiveBackend>,
     identity: Identity,
     class: Class,
+    unbuffered: bool,
     upgrade: Option<Upgrade>,
 }
 
@@ -145,6 +149,8 @@ struct Routed {
     backend: Arc<ActiveBackend>,
     identity: Identity,
     class: Class,
+    /// Whether bodies are passed on as they come, both ways.
+    unbuffered: bool,
 }
 
 impl RequestContext<'_> {
@@ -160,7 +166,7 @@ impl RequestContext<'_> {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let target = Target { host: host.to_str().unwrap_or_default(), target, path: parts.uri.path() };
         let routed = self.route_and_identify(&parts.method, &target, &parts.headers, record)?;
-        let Routed { backend, identity, class } = routed;
+        let Routed { backend, identity, class, unbuffered } = routed;
         let limits = &self.site.limits;
         let upgrade_to = headers::upgrade(parts, &limits.upgrades);
         if upgrade_to.is_none() && on_stream {
@@ -168,9 +174,11 @@ impl RequestContext<'_> {
         }
         let mut share = self.thread.shared.bodies.share(identity.subnet);
         if !body.is_end_stream() {
-            // Boxed, so that requests without a body do not reserve room for it while they wait.
+            let shared = &self.thread.shared;
+            let file = if unbuffered { None } else { shared.upload_buffer(identity.subnet) };
             let buffer = backend.settings.request_buffer;
-            let gathered = Box::pin(RequestBody::gather(body, buffer, limits, &mut share)).await;
+            // Boxed, so that requests without a body do not reserve room for it while they wait.
+            let gathered = Box::pin(RequestBody::gather(body, buffer, limits, &mut share, file)).await;
             request.body = gathered.map_err(|fault| refuse_body(&backend, fault))?;
         }
         let Outgoing { parts, body, .. } = &mut *request;
@@ -185,20 +193,20 @@ impl RequestContext<'_> {
         }
         if body.is_chunked() {
             parts.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-        } else if let RequestBody::Whole(Some(all)) = body {
-            parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(all.len()));
+        } else if let Some(octets @ 1..) = body.size_hint().exact() {
+            parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(octets));
         }
         let upgrade = upgrade.map(|upgrade| Upgrade { client: upgrade, on_stream });
-        self.send_and_receive(PreparedRequest { request, backend, identity, class, upgrade }, record).await
+        self.send_and_receive(PreparedRequest { request, backend, identity, class, unbuffered, upgrade }, record).await
     }
 
     fn prepare(&self, head: &RequestHead<'_>, record: &mut RequestRecord) -> Result<PreparedRequest, Refusal> {
         let target = Target { host: head.host, target: head.target, path: head.path() };
-        let Routed { backend, identity, class } =
+        let Routed { backend, identity, class, unbuffered } =
             self.route_and_identify(&head.method, &target, head.fields, record)?;
         let text = self.client.origin.plain_request(head, identity.client);
         let request = Outgoing::from_text(head.method.clone(), text, self.client);
-        Ok(PreparedRequest { request, backend, identity, class, upgrade: None })
+        Ok(PreparedRequest { request, backend, identity, class, unbuffered, upgrade: None })
     }
 
     /// Where a request goes, and who sends it.
@@ -218,7 +226,8 @@ impl RequestContext<'_> {
         let backend = Arc::clone(&self.site.backends[route.backend]);
         let identity = self.identify(fields);
         record.identified(&identity, backend.admission.name());
-        Ok(Routed { backend, identity, class: Class::new(route.number, method) })
+        let unbuffered = route.unbuffered || backend.settings.unbuffered;
+        Ok(Routed { backend, identity, class: Class::new(route.number, method), unbuffered })
     }
 
     async fn send_and_receive(
@@ -226,12 +235,12 @@ impl RequestContext<'_> {
         task: PreparedRequest,
         record: &mut RequestRecord,
     ) -> Result<UpstreamResponse, Refusal> {
-        let PreparedRequest { request, backend, mut identity, class, upgrade } = task;
+        let PreparedRequest { request, backend, mut identity, class, unbuffered, upgrade } = task;
         let new_cookie = identity.new_cookie.take();
         let outcome = self.admit_and_send(&backend, &identity, class, request).await;
         let answered = outcome.and_then(|sent| {
             record.waited(sent.wait);
-            UpstreamResponse::of(sent, &backend, upgrade)
+            UpstreamResponse::of(Received { unbuffered, subnet: identity.subnet, ..sent }, &backend, upgrade)
         });
         match answered {
             Ok(mut answer) => {
@@ -260,6 +269,9 @@ impl RequestContext<'_> {
         // If a request has both fields, hyper removes Content-Length; only the framing watch has seen that it was there.
         if self.client.saw_both_lengths() && parts.headers.contains_key(header::TRANSFER_ENCODING) {
             return Err(Refused::RequestLengths.into());
+        }
+        if self.client.saw_long_head() {
+            return Err(Refused::RequestTooLarge.into());
         }
         Ok(host)
     }
@@ -306,7 +318,8 @@ impl RequestContext<'_> {
         if let Some(tally) = &self.site.settings.tally
             && !backend.settings.admission.observe
         {
-            tally.note(identity.subnet, self.client.identities.network(identity.client));
+            let network = self.client.identities.network(identity.client);
+            tally.note(identity.subnet, identity.session, network, self.thread.wall_time());
         }
     }
 
@@ -337,7 +350,7 @@ impl RequestContext<'_> {
             let NoResponse { again, cause } = match outcome {
                 Some(Ok(response)) => {
                     backend.servers.worked(server);
-                    return Ok(Received { response, held, sender, server: server.number, wait: Duration::ZERO });
+                    return Ok(Received::new(response, held, sender, server.number));
                 }
                 None => {
                     backend.servers.failed(server, "no answer in time");

@@ -13,7 +13,7 @@ use hyper::rt::Executor;
 use tokio::time::Instant;
 
 use super::deadline::Deadline;
-use crate::admission::Abort;
+use crate::admission::Reader;
 
 tokio::task_local! {
     static SEND_WATCH: Arc<SendWatch>;
@@ -29,6 +29,9 @@ pub(super) struct SendWatch {
 struct State {
     /// Since when something is there for it to take.
     since: Option<Instant>,
+    /// Since when its response keeps a server waiting, and for how long it did before.
+    blocks_since: Option<Instant>,
+    blocked: Duration,
     cut: bool,
     waker: Option<Waker>,
 }
@@ -66,8 +69,19 @@ impl SendWatch {
     }
 }
 
-impl Abort for SendWatch {
-    fn abort(&self) {
+impl Reader for SendWatch {
+    fn blocks(&self, blocks: bool) {
+        let mut state = self.lock();
+        let before = std::mem::replace(&mut state.blocks_since, blocks.then(Instant::now));
+        state.blocked += before.map_or(Duration::ZERO, |since| since.elapsed());
+    }
+
+    fn blocked(&self) -> Duration {
+        let state = self.lock();
+        state.blocked + state.blocks_since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn cut(&self) {
         let mut state = self.lock();
         state.cut = true;
         if let Some(waker) = state.waker.take() {

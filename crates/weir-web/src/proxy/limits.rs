@@ -19,6 +19,14 @@ settings! {
         pub body_bytes as "body_size": u64 = size("1GiB", "0"..="1048576GiB"),
         /// Memory for all request bodies that are read before their requests ask for a slot
         pub body_buffers: u64 = size("256MiB", "1MiB"..="1024GiB"),
+        /// Disk for all request bodies that are larger than request_buffer and are read before their requests ask for a slot
+        pub body_files: u64 = size("2GiB", "0"..="1048576GiB"),
+        /// Memory for all responses that their servers gave faster than the clients took them
+        pub response_buffers: u64 = size("256MiB", "1MiB"..="1024GiB"),
+        /// Disk for all responses that are larger than response_buffer and that their clients take slowly
+        pub response_files: u64 = size("2GiB", "0"..="1048576GiB"),
+        /// What a client must take of its response in a second once the buffers for responses are full
+        pub response_rate: u32 = size("4KiB", "1"..="1GiB"),
         /// What a request body must bring in a second
         pub body_rate: u32 = size("1KiB", "1"..="1GiB"),
         /// HTTP/2 streams at once on a connection

@@ -51,6 +51,7 @@ async fn mind(shared: &Arc<Shared>) {
 fn tick(shared: &Shared) {
     shared.site().backends.iter().for_each(|backend| backend.admission.tick());
     shared.retired().iter().for_each(|backend| backend.admission.tick());
+    shared.relieve_buffers();
 }
 
 /// Tasks that look after the servers of a site, until they are dropped.

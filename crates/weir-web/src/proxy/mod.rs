@@ -7,6 +7,7 @@
 
 mod backend;
 mod budget;
+mod buffer;
 mod client;
 mod connection;
 mod connection_count;
@@ -15,13 +16,17 @@ mod error;
 mod fast_path;
 mod forward;
 mod headers;
+mod http2_control;
 mod http2_stream;
 mod interim_responses;
 mod limits;
 mod listener;
 mod maintenance;
 mod origin;
+mod presence;
+mod readers;
 mod refusal;
+mod relay;
 mod request_body;
 mod request_record;
 mod response_body;
@@ -62,7 +67,7 @@ use crate::exchange::{self, Exchange, ExchangeError};
 use crate::health::Server;
 use crate::log::{AccessLog, LogBuffer};
 use crate::view::{BackendView, ListenerView, ServerView, Status};
-use client::End;
+use presence::End;
 use site::{ActiveBackend, Site};
 use thread::{Shared, Thread};
 
@@ -206,9 +211,13 @@ impl Gate {
             connections: connections.open,
             connections_accepted: connections.accepted,
             connections_refused: connections.refused,
+            connections_pushed_out: connections.pushed_out,
             idle_connections: self.threads.iter().map(|thread| thread.idle_connections()).sum(),
             responses: [class(1), class(2), class(3), class(4), class(5)],
             given_up: sum(&|thread: &Thread| thread.given_up.load(Ordering::Relaxed)),
+            buffered_bytes: self.shared.bodies.held() + self.shared.responses.held(),
+            buffered_file_bytes: self.shared.body_files.held() + self.shared.response_files.held(),
+            readers_cut: self.shared.readers.cut(),
             log_lines_dropped: self.log.as_ref().map_or(0, |log| log.dropped()),
             backends: site.backends.iter().map(|backend| backend_view(backend)).collect(),
             exchange: self.shared.exchange.get().map(Exchange::status),

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use http::HeaderValue;
 use weir_http1::Field;
 use weir_http1::field_lines::{is, write_line};
-use weir_http1::hop_by_hop::{describes_client, is_x_forwarded};
+use weir_http1::hop_by_hop::{describes_client, is_disguised, is_x_forwarded};
 use weir_http1::request_head::RequestHead;
 
 use crate::identity::forwarded::Trail;
@@ -37,14 +37,16 @@ impl Origin {
         Origin { peer, listed: trail.is_some(), trail: trail.unwrap_or(Trail::None), tls, lines }
     }
 
-    /// Whether a field describes the client and anybody may have written it: the peer is not known to use this field.
+    /// Whether a field is not passed on: it describes the client, and anybody may have written it because the peer is not known to use this field;
+    /// or it is one of framing in disguise.
     pub(super) fn is_untrusted(&self, name: &str) -> bool {
-        describes_client(name)
+        let describes = describes_client(name)
             && match self.trail {
                 Trail::XForwardedFor => !is_x_forwarded(name),
                 Trail::Forwarded => !is(name, "forwarded"),
                 Trail::None => true,
-            }
+            };
+        describes || is_disguised(name)
     }
 
     /// The client that the peer names in `Forwarded`, to be put before the peer in `X-Forwarded-For`.
@@ -76,7 +78,7 @@ impl Origin {
     /// The fields of a peer that is not listed, without what it says of who it is.
     fn write_as_seen(&self, text: &mut Vec<u8>, head: &RequestHead<'_>) {
         for Field { name, value } in head.fields {
-            if !is(name, "connection") && !describes_client(name) {
+            if !is(name, "connection") && !describes_client(name) && !is_disguised(name) {
                 write_line(text, name, value);
             }
         }
@@ -158,14 +160,14 @@ mod tests {
     #[test]
     fn only_listed_peers_say_who_the_client_is() {
         let text = "HEAD / HTTP/1.1\r\nhost: a\r\nX-Forwarded-For: 1\r\nx-forwarded-for: 2\r\nX_Forwarded_For: 3\r\n\
-                    X-Forwarded-Proto: gopher\r\nX-Real-Ip: 4\r\nForwarded: for=5\r\n\r\n";
+                    X-Forwarded-Proto: gopher\r\nX-Real-Ip: 4\r\nForwarded: for=5\r\nContent_Length: 9\r\ntransfer_encoding: x\r\n\r\n";
         assert_eq!(for_server(text, false).unwrap(), format!("HEAD / HTTP/1.1\r\nhost: a\r\n{ADDED}"));
         let told = for_server(text, true).unwrap();
         assert!(
             told.contains("X-Forwarded-For: 1, 2, 192.0.2.1\r\n") && told.contains("X-Forwarded-Proto: gopher\r\n")
         );
         assert!(told.contains("X-Forwarded-Host: a\r\n") && !told.contains("https"), "{told}");
-        for hearsay in ["X_Forwarded_For", "X-Real-Ip", "Forwarded:"] {
+        for hearsay in ["X_Forwarded_For", "X-Real-Ip", "Forwarded:", "_"] {
             assert!(!told.contains(hearsay), "{told}");
         }
         let told = for_server_by(text, Some(Trail::Forwarded)).unwrap();

@@ -6,7 +6,8 @@ use http::header::{self, HeaderValue};
 use http::{Method, Response, StatusCode};
 use weir_http1::refused::{self, Rule};
 
-use super::client::{Client, End};
+use super::client::Client;
+use super::presence::End;
 use super::request_body::BodyFault;
 use super::request_record::RequestRecord;
 use super::response_body::ResponseBody;
@@ -89,7 +90,7 @@ pub(super) fn refuse(backend: &ActiveBackend, refused: Refused) -> Refusal {
 /// The request's body came to no good.
 pub(super) fn refuse_body(backend: &ActiveBackend, fault: BodyFault) -> Refusal {
     let refusal = Refusal::closing(fault.status());
-    let again = matches!(fault, BodyFault::NoRoom | BodyFault::Cut);
+    let again = matches!(fault, BodyFault::NoRoom | BodyFault::Cut | BodyFault::Lost);
     Refusal { retry_after: again.then(|| backend.admission.retry_after()), ..refusal }
 }
 

@@ -1,13 +1,14 @@
 //! A request's body on its way to the backend.
 //!
-//! The beginning of every body, up to the backend's buffer, is read before a slot is asked for: most bodies are whole by then, and no client holds a
-//! slot with words alone. What is larger streams. It must keep its pace, a piece now and then and the configured rate on the whole, and the clock of
-//! that runs only while its client is waited for. All of it is bounded in size, and what is read ahead in memory ([`super::budget`]).
+//! Every body is read before a slot is asked for, up to the backend's buffer into memory and the rest into a file ([`super::buffer`]): a client that sends
+//! slowly makes nobody wait but itself. Only where there is no room for the rest does it stream, and then the slot waits for its client. A body
+//! must keep its pace, a piece now and then and the configured rate on the whole, and the clock of that runs only while its client is
+//! waited for. All of it is bounded in size, and what is read ahead in memory and on the disk ([`super::budget`]).
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -17,6 +18,7 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::budget::Share;
+use super::buffer::{Buffer, Room};
 use super::client::Client;
 use super::deadline::Deadline;
 use super::limits::Limits;
@@ -81,8 +83,9 @@ pub(super) enum RequestBody {
 /// A body that still comes in, or has trailers.
 #[derive(Debug)]
 pub(super) struct Upload {
-    /// What was read ahead.
+    /// What was read ahead, and what came behind it.
     first: Bytes,
+    behind: Option<Buffer>,
     trailers: Option<HeaderMap>,
     rest: Incoming,
     /// The rest has said that it is at its end.
@@ -105,11 +108,19 @@ pub(super) enum BodyFault {
     NoRoom = 4,
     #[error("the request body comes too slowly while others wait")]
     Cut = 5,
+    #[error("what was buffered of the request body is lost")]
+    Lost = 6,
 }
 
 impl BodyFault {
-    const ALL: [BodyFault; 5] =
-        [BodyFault::TooLarge, BodyFault::TooSlow, BodyFault::Broken, BodyFault::NoRoom, BodyFault::Cut];
+    const ALL: [BodyFault; 6] = [
+        BodyFault::TooLarge,
+        BodyFault::TooSlow,
+        BodyFault::Broken,
+        BodyFault::NoRoom,
+        BodyFault::Cut,
+        BodyFault::Lost,
+    ];
 
     /// What the client hears.
     pub(super) fn status(self) -> StatusCode {
@@ -117,7 +128,7 @@ impl BodyFault {
             BodyFault::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             BodyFault::TooSlow => StatusCode::REQUEST_TIMEOUT,
             BodyFault::Broken => StatusCode::BAD_REQUEST,
-            BodyFault::NoRoom | BodyFault::Cut => StatusCode::SERVICE_UNAVAILABLE,
+            BodyFault::NoRoom | BodyFault::Cut | BodyFault::Lost => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -140,12 +151,13 @@ impl UploadWatch {
 }
 
 impl RequestBody {
-    /// Reads up to `buffer` octets of it.
+    /// Reads up to `buffer` octets of it into memory, and the rest into `file` as long as there is room.
     pub(super) async fn gather(
         body: Incoming,
         buffer: u64,
         limits: &Limits,
-        share: &mut Share<'_>,
+        share: &mut Share,
+        file: Option<Buffer>,
     ) -> Result<RequestBody, BodyFault> {
         if body.is_end_stream() {
             return Ok(RequestBody::Whole(None));
@@ -155,6 +167,10 @@ impl RequestBody {
         }
         let mut upload = Upload::new(body, limits);
         upload.read_ahead(buffer, share).await?;
+        if let Some(file) = file.filter(|_| !upload.has_ended()) {
+            upload.behind = Some(file);
+            upload.read_behind().await?;
+        }
         Ok(upload.whole_if_ended())
     }
 
@@ -197,11 +213,12 @@ impl RequestBody {
 impl Upload {
     fn new(rest: Incoming, limits: &Limits) -> Upload {
         let (clock, fault) = (Arc::default(), Arc::default());
-        Upload { first: Bytes::new(), trailers: None, rest, over: false, pace: Pace::new(limits), clock, fault }
+        let (first, behind, pace) = (Bytes::new(), None, Pace::new(limits));
+        Upload { first, behind, trailers: None, rest, over: false, pace, clock, fault }
     }
 
     /// Into one piece: many small ones would take far more than they hold.
-    async fn read_ahead(&mut self, buffer: u64, share: &mut Share<'_>) -> Result<(), BodyFault> {
+    async fn read_ahead(&mut self, buffer: u64, share: &mut Share) -> Result<(), BodyFault> {
         let mut first = BytesMut::new();
         while first.len() as u64 <= buffer && !self.has_ended() {
             let Some(frame) = std::future::poll_fn(|cx| self.poll_next(cx)).await.transpose()? else { break };
@@ -215,13 +232,40 @@ impl Upload {
         Ok(())
     }
 
+    /// Into the file, until all is here or there is no more room.
+    async fn read_behind(&mut self) -> Result<(), BodyFault> {
+        while !self.has_ended() {
+            let Some(behind) = &mut self.behind else { return Ok(()) };
+            match behind.room() {
+                Room::Enough => {}
+                Room::Soon => {
+                    let written = std::future::poll_fn(|cx| behind.poll_disk(cx)).await;
+                    written.map_err(|_| self.failed(BodyFault::Lost))?;
+                    continue;
+                }
+                Room::None => return Ok(()),
+            }
+            let Some(frame) = std::future::poll_fn(|cx| self.poll_next(cx)).await.transpose()? else { break };
+            match (frame.into_data(), &mut self.behind) {
+                (Ok(data), Some(behind)) => behind.push(data),
+                (Ok(_), None) => {}
+                (Err(frame), _) => self.trailers = frame.into_trailers().ok(),
+            }
+        }
+        Ok(())
+    }
+
+    fn behind_bytes(&self) -> u64 {
+        self.behind.as_ref().map_or(0, Buffer::len)
+    }
+
     fn has_ended(&self) -> bool {
         self.over || self.trailers.is_some() || self.rest.is_end_stream()
     }
 
     /// A body that is complete and has no trailers is sent with its length.
     fn whole_if_ended(mut self) -> RequestBody {
-        if !self.has_ended() || self.trailers.is_some() {
+        if !self.has_ended() || self.trailers.is_some() || self.behind_bytes() > 0 {
             return RequestBody::Stream(Box::new(self));
         }
         RequestBody::Whole((!self.first.is_empty()).then(|| std::mem::take(&mut self.first)))
@@ -232,6 +276,20 @@ impl Upload {
         if !self.first.is_empty() {
             self.clock.moves();
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.first)))));
+        }
+        if let Some(behind) = &mut self.behind {
+            // The disk is waited for, not the client.
+            match ready!(behind.poll_pop(cx)) {
+                Ok(Some(piece)) => {
+                    self.clock.moves();
+                    return Poll::Ready(Some(Ok(Frame::data(piece))));
+                }
+                Ok(None) => self.behind = None,
+                Err(error) => {
+                    tracing::warn!(%error, "a buffer file of the web gate cannot be read");
+                    return Poll::Ready(Some(Err(self.failed(BodyFault::Lost))));
+                }
+            }
         }
         if let Some(trailers) = self.trailers.take() {
             self.over = true;
@@ -289,18 +347,26 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             RequestBody::Whole(all) => all.is_none(),
-            RequestBody::Stream(upload) => upload.first.is_empty() && upload.trailers.is_none() && upload.has_ended(),
+            RequestBody::Stream(upload) => {
+                let given = upload.first.is_empty() && upload.behind_bytes() == 0;
+                given && upload.trailers.is_none() && upload.has_ended()
+            }
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             RequestBody::Whole(all) => SizeHint::with_exact(all.as_ref().map_or(0, |all| all.len() as u64)),
-            RequestBody::Stream(upload) => match upload.rest.size_hint().exact() {
-                // An ended body of chunks has a known length of nothing, but may have trailers.
-                Some(rest) if !upload.has_ended() => SizeHint::with_exact(upload.first.len() as u64 + rest),
-                _ => SizeHint::default(),
-            },
+            RequestBody::Stream(upload) => {
+                let here = upload.first.len() as u64 + upload.behind_bytes();
+                match upload.rest.size_hint().exact() {
+                    // Trailers need chunks.
+                    _ if upload.trailers.is_some() => SizeHint::default(),
+                    _ if upload.has_ended() => SizeHint::with_exact(here),
+                    Some(rest) => SizeHint::with_exact(here + rest),
+                    None => SizeHint::default(),
+                }
+            }
         }
     }
 }

@@ -1,24 +1,18 @@
 //! A response's body on its way to the client.
 //!
-//! Small bodies that came together with their head are passed on whole. All others flow: the slot is held until the backend has
-//! said everything, also if the client goes meanwhile, unless the backend is known to stop then.
+//! Small bodies that came together with their head are passed on whole. All others flow through a [`Relay`]: the server is read as fast as it
+//! gives, whatever the client takes, so that the slot is held for as long as the server works and no longer. What the client has not taken yet is buffered, in
+//! memory and then in a file. The slot is also held if the client goes meanwhile, unless the backend is known to stop then.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use tokio::time::Instant;
 
-use super::deadline::Deadline;
 use super::http2_stream::SendWatch;
-use super::request_record::RequestRecord;
-use super::thread::Thread;
-use super::upstream::{HeldSlot, Sender, UpstreamBody, drain};
-use crate::admission::Stream;
-use crate::health::Busy;
+use super::relay::{BodyBroken, Relay};
 
 /// What the client is sent.
 pub(super) enum ResponseBody {
@@ -30,85 +24,39 @@ pub(super) enum ResponseBody {
 
 /// A body that still comes in.
 pub(super) struct StreamedBody {
-    pub(super) first: Option<Frame<Bytes>>,
-    pub(super) rest: Option<UpstreamBody>,
-    pub(super) hold: Holding,
-    /// The server's number, and the connection if hyper has it: to be kept when the body has ended.
-    pub(super) server: usize,
-    pub(super) sender: Option<Sender>,
-    pub(super) thread: Arc<Thread>,
-    pub(super) record: RequestRecord,
+    relay: Driven,
     /// Of an HTTP/2 stream.
-    pub(super) send_watch: Option<Arc<SendWatch>>,
-    pub(super) timing: StreamTiming,
+    send_watch: Option<Arc<SendWatch>>,
 }
 
-/// What the flow occupies at the backend.
-#[derive(Debug)]
-pub(super) enum Holding {
-    Slot(HeldSlot),
-    #[expect(dead_code, reason = "held for their drop")]
-    Stream(Stream, Busy),
-    Nothing,
+/// Who reads the server while the client takes nothing.
+enum Driven {
+    /// Whoever sends to the client, by [`ResponseBody::read_ahead`].
+    BySender(Relay),
+    /// A task of its own, because hyper does not look at a body that it cannot send.
+    ByTask(Handle),
 }
 
-/// How long pieces may take.
-#[derive(Debug)]
-pub(super) struct StreamTiming {
-    piece: Duration,
-    last: Instant,
-    deadline: Deadline,
-    stream_after: Duration,
-    stops_early: bool,
-    idle_connections: u32,
-}
-
-impl StreamTiming {
-    pub(super) fn new(backend: &super::backend::Backend) -> StreamTiming {
-        StreamTiming {
-            piece: backend.piece,
-            last: Instant::now(),
-            deadline: Deadline::default(),
-            stream_after: backend.admission.stream_after,
-            stops_early: backend.stops_early,
-            idle_connections: backend.idle_connections,
-        }
-    }
-
-    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.deadline.poll(self.last + self.piece, cx)
-    }
-}
+/// The sender's end of a shared relay. Dropped, the client has gone.
+struct Handle(Arc<Shared>);
 
 impl StreamedBody {
+    pub(super) fn new(relay: Relay, send_watch: Option<Arc<SendWatch>>) -> StreamedBody {
+        StreamedBody { relay: Driven::BySender(relay), send_watch }
+    }
+
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyBroken>>> {
-        if let Some(frame) = self.first.take() {
-            return Poll::Ready(Some(Ok(frame)));
-        }
-        let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
-        match Pin::new(rest).poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => {
-                self.timing.last = Instant::now();
-                self.record.sent(frame.data_ref().map_or(0, Bytes::len));
-                if self.rest.as_ref().is_some_and(Body::is_end_stream) {
-                    self.end();
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(Some(Err(_))) => Poll::Ready(Some(Err(self.broken(BodyBroken::Broken)))),
-            Poll::Ready(None) => {
-                self.end();
-                Poll::Ready(None)
-            }
-            Poll::Pending => self.timing.poll_late(cx).map(|()| Some(Err(self.broken(BodyBroken::Late)))),
+        match &mut self.relay {
+            Driven::BySender(relay) => relay.poll_next(cx),
+            Driven::ByTask(handle) => handle.0.poll_next(cx),
         }
     }
 
-    /// Nothing more comes, and that is not the client's doing.
-    fn broken(&mut self, how: BodyBroken) -> BodyBroken {
-        self.rest = None;
-        self.record.complete();
-        how
+    fn with<T>(&self, look: impl FnOnce(&Relay) -> T) -> Option<T> {
+        match &self.relay {
+            Driven::BySender(relay) => Some(look(relay)),
+            Driven::ByTask(handle) => handle.0.lock().relay.as_ref().map(look),
+        }
     }
 
     /// Notes whether the client has something to take.
@@ -119,14 +67,85 @@ impl StreamedBody {
             None => {}
         }
     }
+}
 
-    /// The backend has said everything.
-    fn end(&mut self) {
-        self.hold = Holding::Nothing;
-        self.record.complete();
-        if let Some(body) = self.rest.take() {
-            self.thread.keep_connection(self.server, body, self.sender.take(), self.timing.idle_connections);
+impl ResponseBody {
+    /// Reads what the server gives while nothing can be sent to the client.
+    pub(super) fn read_ahead(&mut self, cx: &mut Context<'_>) {
+        if let ResponseBody::Streamed(flow) = self
+            && let Driven::BySender(relay) = &mut flow.relay
+        {
+            let _ = relay.poll_ahead(cx);
         }
+    }
+
+    /// From now on a task of its own reads the server.
+    pub(super) fn driven_by_task(self) -> ResponseBody {
+        let ResponseBody::Streamed(flow) = self else { return self };
+        let (relay, send_watch) = match *flow {
+            StreamedBody { relay: Driven::BySender(relay), send_watch } => (relay, send_watch),
+            driven => return ResponseBody::Streamed(Box::new(driven)),
+        };
+        let shared = Arc::new(Shared(Mutex::new(State { relay: Some(relay), sender: None, driver: None })));
+        let driver = Arc::clone(&shared);
+        tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_ahead(cx)).await });
+        ResponseBody::Streamed(Box::new(StreamedBody { relay: Driven::ByTask(Handle(shared)), send_watch }))
+    }
+}
+
+/// A relay between the task that reads the server and the one that sends to the client.
+struct Shared(Mutex<State>);
+
+struct State {
+    /// None when the client has gone.
+    relay: Option<Relay>,
+    /// Who sends to the client, if it waits for the server; and who reads the server, if it waits for the client.
+    sender: Option<Waker>,
+    driver: Option<Waker>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyBroken>>> {
+        let mut state = self.lock();
+        let Some(relay) = &mut state.relay else { return Poll::Ready(None) };
+        let next = relay.poll_kept(cx);
+        let waker = match next.is_ready() {
+            true => state.driver.take(),
+            false => {
+                state.sender = Some(cx.waker().clone());
+                None
+            }
+        };
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+        next
+    }
+
+    fn poll_ahead(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        let Some(relay) = &mut state.relay else { return Poll::Ready(()) };
+        let over = relay.poll_ahead(cx);
+        if over.is_pending() {
+            state.driver = Some(cx.waker().clone());
+        }
+        let sender = state.sender.take();
+        drop(state);
+        sender.into_iter().for_each(Waker::wake);
+        over
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        let (relay, driver) = (state.relay.take(), state.driver.take());
+        drop(state);
+        drop(relay);
+        driver.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -148,7 +167,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             ResponseBody::Whole(all) => all.is_none(),
-            ResponseBody::Streamed(flow) => flow.first.is_none() && flow.rest.as_ref().is_none_or(Body::is_end_stream),
+            ResponseBody::Streamed(flow) => flow.with(Relay::is_over).unwrap_or(true),
         }
     }
 
@@ -156,36 +175,8 @@ impl Body for ResponseBody {
         match self {
             ResponseBody::Whole(all) => SizeHint::with_exact(all.as_ref().map_or(0, |all| all.len() as u64)),
             ResponseBody::Streamed(flow) => {
-                let first = flow.first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
-                match flow.rest.as_ref().map(Body::size_hint).and_then(|hint| hint.exact()) {
-                    Some(rest) => SizeHint::with_exact(first + rest),
-                    None => SizeHint::default(),
-                }
+                flow.with(Relay::left).flatten().map_or_else(SizeHint::default, SizeHint::with_exact)
             }
         }
     }
-}
-
-impl Drop for StreamedBody {
-    fn drop(&mut self) {
-        let (Some(rest), Holding::Slot(held)) = (self.rest.take(), std::mem::replace(&mut self.hold, Holding::Nothing))
-        else {
-            return;
-        };
-        // The client has gone and the backend works on.
-        if !self.timing.stops_early
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(drain(rest, held, self.timing.stream_after));
-        }
-    }
-}
-
-/// Why a response did not come to its end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub(super) enum BodyBroken {
-    #[error("the backend broke off its response")]
-    Broken,
-    #[error("the backend has stopped in the middle of its response")]
-    Late,
 }

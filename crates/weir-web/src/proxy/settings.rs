@@ -1,5 +1,6 @@
 //! How the proxy is set up.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use weir_tls::Tls;
@@ -29,4 +30,6 @@ pub struct Settings {
     pub rules: Vec<Rule>,
     /// Counts requests that found nobody waiting, for the history profile.
     pub tally: Option<Arc<Tally>>,
+    /// Where bodies are buffered that are too large for memory; None if they may only be in memory.
+    pub buffers: Option<PathBuf>,
 }

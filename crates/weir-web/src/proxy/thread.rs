@@ -6,22 +6,34 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::budget::Budget;
-use super::client::{Client, End};
+use super::buffer::{Buffer, Folder};
+use super::client::Client;
 use super::connection_count::ConnectionCount;
 use super::error::GateError;
+use super::limits::Limits;
+use super::presence::End;
+use super::readers::Readers;
 use super::settings::Settings;
 use super::site::{ActiveBackend, Site};
 use super::upstream::{Pool, Sender, UpstreamBody};
 use super::upstream_connection::UpstreamConnection;
 use crate::exchange::{Exchange, SharedQueue};
 use crate::log::LogBuffer;
+use weir_core::fair::SubnetKey;
 
 /// Shared by all threads.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) connections: Arc<ConnectionCount>,
     /// What bodies hold that are read before their request asks for a slot.
-    pub(super) bodies: Budget,
+    pub(super) bodies: Arc<Budget>,
+    pub(super) body_files: Arc<Budget>,
+    /// What responses hold that their clients take slowly.
+    pub(super) responses: Arc<Budget>,
+    pub(super) response_files: Arc<Budget>,
+    pub(super) readers: Arc<Readers>,
+    /// Where the files of both are.
+    pub(super) folder: Folder,
     pub(super) draining: AtomicBool,
     /// The number of the next server. No number is given twice, because idle connections are kept by it.
     pub(super) numbers: AtomicUsize,
@@ -34,11 +46,17 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(settings: Settings) -> Result<Shared, GateError> {
         let numbers = AtomicUsize::new(0);
-        let bodies = Budget::new(settings.limits.body_buffers);
+        let folder = settings.buffers.as_deref().map(Arc::from);
+        let Limits { body_buffers, body_files, response_buffers, response_files, .. } = settings.limits;
         let site = Arc::new(Site::after(|_| None, settings, &numbers)?);
         Ok(Shared {
             connections: Arc::default(),
-            bodies,
+            bodies: Budget::new(body_buffers),
+            body_files: Budget::new(body_files),
+            responses: Budget::new(response_buffers),
+            response_files: Budget::new(response_files),
+            readers: Arc::default(),
+            folder,
             draining: AtomicBool::new(false),
             numbers,
             exchange: OnceLock::new(),
@@ -57,11 +75,29 @@ impl Shared {
         let before =
             std::mem::replace(&mut *self.site.lock().unwrap_or_else(PoisonError::into_inner), Arc::clone(site));
         self.bodies.change(site.limits.body_buffers);
+        self.body_files.change(site.limits.body_files);
+        self.responses.change(site.limits.response_buffers);
+        self.response_files.change(site.limits.response_files);
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         retired.extend(before.backends.iter().cloned());
         retired.retain(|backend| site.backend_of(&backend.admission).is_none());
         drop(retired);
         self.share_queues();
+    }
+
+    /// Where a request body goes that is larger than what is kept in memory, if there may be files.
+    pub(super) fn upload_buffer(&self, subnet: SubnetKey) -> Option<Buffer> {
+        self.folder.as_ref()?;
+        Some(Buffer::new(0, self.bodies.share(subnet), self.body_files.share(subnet), self.folder.clone()))
+    }
+
+    /// Cuts off clients that take their responses too slowly, if somebody finds no room in the buffers for them.
+    pub(super) fn relieve_buffers(&self) {
+        if self.readers.want_room() {
+            let limits = &self.site().limits;
+            let most = if self.folder.is_some() { limits.response_files } else { limits.response_buffers };
+            self.readers.make_room((most / 16).max(1), limits.response_rate.into());
+        }
     }
 
     /// A backend by its name, also one that is draining.
@@ -278,8 +314,9 @@ mod tests {
             identities: Identities::new(&identity::Settings::default(), &secret).unwrap(),
             limits: Limits::default(),
             backends: vec![Backend { admission, servers: vec!["127.0.0.1:9".to_owned()], ..Backend::default() }],
-            rules: vec![Rule { host: String::new(), path: "/".to_owned(), backend: backend.to_owned() }],
+            rules: vec![Rule::all_to(backend)],
             tally: None,
+            buffers: None,
         }
     }
 

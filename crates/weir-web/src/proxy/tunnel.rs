@@ -8,8 +8,8 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep_until};
 
+use super::relay::Holding;
 use super::request_record::RequestRecord;
-use super::response_body::Holding;
 
 /// Joins the two sides once both have switched.
 pub(super) async fn run(

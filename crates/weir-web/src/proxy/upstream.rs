@@ -25,6 +25,7 @@ use weir_http1::Refused;
 use weir_http1::field_lines::FieldLines;
 
 use super::deadline::Deadline;
+use super::relay::Drain;
 use super::request_body::{Outgoing, RequestBody};
 use super::server_stream::ServerStream;
 use super::upstream_connection::{ConnectionBody, UpstreamConnection};
@@ -267,7 +268,7 @@ pub(super) struct InFlight {
     /// The admission's tick wakes us when the backend takes too long, so no timer is needed. In observe mode there is one, because the request may
     /// have left the queue's table.
     timer: Option<Deadline>,
-    stream_after: Duration,
+    drain: Drain,
     stops_early: bool,
     /// The first poll does not look at the time.
     polled: bool,
@@ -289,7 +290,7 @@ impl InFlight {
             response: backend.response,
             upload,
             timer: backend.admission.observe.then(Deadline::default),
-            stream_after: backend.admission.stream_after,
+            drain: Drain::of(backend),
             stops_early: backend.stops_early,
             polled: false,
         }
@@ -336,15 +337,15 @@ impl Drop for InFlight {
         }
         let left = self.limit().saturating_duration_since(Instant::now());
         if let (Some((sending, held)), Ok(runtime)) = (self.inner.take(), tokio::runtime::Handle::try_current()) {
-            runtime.spawn(finish_unattended(sending, held, left, self.stream_after));
+            runtime.spawn(finish_unattended(sending, held, left, self.drain));
         }
     }
 }
 
 /// Nobody waits for the response any more, but the backend works on it.
-async fn finish_unattended(mut sending: Sending, held: HeldSlot, left: Duration, stream_after: Duration) {
+async fn finish_unattended(mut sending: Sending, held: HeldSlot, left: Duration, limits: Drain) {
     match timeout(left, std::future::poll_fn(|cx| sending.poll(cx))).await {
-        Ok(Ok(response)) => drain(response.into_body(), held, stream_after).await,
+        Ok(Ok(response)) => drain(response.into_body(), held, limits).await,
         // The upload broke off with its client. The backend may have begun, so the slot is kept for as long as usual.
         Ok(Err(_)) => {
             let rest = held.permit.usual_cost().saturating_sub(held.permit.held()).min(left);
@@ -355,8 +356,13 @@ async fn finish_unattended(mut sending: Sending, held: HeldSlot, left: Duration,
 }
 
 /// Reads the rest of a response for nobody, holding its slot.
-pub(super) async fn drain(mut body: UpstreamBody, held: HeldSlot, limit: Duration) {
-    let all = async { while let Some(Ok(_)) = body.frame().await {} };
-    let _ = timeout(limit, all).await;
+pub(super) async fn drain(mut body: UpstreamBody, held: HeldSlot, limits: Drain) {
+    let until = Instant::now() + limits.sending;
+    while let Ok(Some(Ok(_))) = timeout(limits.silent, body.frame()).await {
+        // A server that sends will notice that nobody listens any more; one that is silent would not.
+        if Instant::now() >= until {
+            break;
+        }
+    }
     drop(held);
 }

@@ -10,19 +10,21 @@ use http::header::{self, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::{Body, Frame};
 use hyper::upgrade::OnUpgrade;
+use weir_core::fair::SubnetKey;
 use weir_http1::Refused;
-use weir_http1::field_lines::{FieldLines, is_event_stream, is_for_shared_caches};
+use weir_http1::field_lines::{FieldLines, is_event_stream, is_for_shared_caches, is_unbuffered};
 use weir_http1::hop_by_hop;
 
 use super::http2_stream::SendWatch;
 use super::refusal::{Refusal, refuse};
+use super::relay::{Begun, Holding, Relay};
 use super::request_record::RequestRecord;
-use super::response_body::{Holding, ResponseBody, StreamTiming, StreamedBody};
+use super::response_body::{ResponseBody, StreamedBody};
 use super::site::{ActiveBackend, Site};
 use super::thread::Thread;
 use super::tunnel;
 use super::upstream::{HeldSlot, Sender, UpstreamBody};
-use crate::admission::Abort;
+use crate::admission::Reader;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -34,6 +36,21 @@ pub(super) struct Received {
     pub(super) sender: Option<Sender>,
     pub(super) server: usize,
     pub(super) wait: Duration,
+    pub(super) subnet: SubnetKey,
+    /// Whether the route wants it passed on as it comes.
+    pub(super) unbuffered: bool,
+}
+
+impl Received {
+    /// Of a request that did not wait, for nobody in particular.
+    pub(super) fn new(
+        response: Response<UpstreamBody>,
+        held: Option<HeldSlot>,
+        sender: Option<Sender>,
+        server: usize,
+    ) -> Received {
+        Received { response, held, sender, server, wait: Duration::ZERO, subnet: SubnetKey(0), unbuffered: false }
+    }
 }
 
 /// A client that wants to change to another protocol.
@@ -54,6 +71,8 @@ pub(super) struct UpstreamResponse {
     sender: Option<Sender>,
     server: usize,
     wait: Duration,
+    subnet: SubnetKey,
+    unbuffered: bool,
     backend: Arc<ActiveBackend>,
     upgrade: Option<Upgrade>,
     pub(super) new_cookie: Option<HeaderValue>,
@@ -75,7 +94,7 @@ impl UpstreamResponse {
         backend: &Arc<ActiveBackend>,
         upgrade: Option<Upgrade>,
     ) -> Result<UpstreamResponse, Refusal> {
-        let Received { mut response, held, sender, server, wait } = sent;
+        let Received { mut response, held, sender, server, wait, subnet, unbuffered } = sent;
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if switches && upgrade.is_none() {
             return Err(Refused::Switched.into());
@@ -87,16 +106,32 @@ impl UpstreamResponse {
         let lines = response.body_mut().take_lines();
         let first = here(response.body_mut())?;
         let whole = is_whole(response.body(), first.as_ref());
-        let events = || lines.as_ref().map_or_else(|| is_event_stream(response.headers()), |lines| lines.events);
+        let headers = response.headers();
+        let events = !whole && lines.as_ref().map_or_else(|| is_event_stream(headers), |lines| lines.events);
+        let at_once = || lines.as_ref().map_or_else(|| is_unbuffered(headers), |lines| lines.unbuffered);
+        let unbuffered = unbuffered || events || (!whole && at_once());
         let hold = match held {
-            Some(HeldSlot { permit, busy }) if switches || (!whole && events()) => {
+            Some(HeldSlot { permit, busy }) if (switches || events) && !backend.settings.streams_hold_slots => {
                 Holding::Stream(permit.into_stream().map_err(|refused| refuse(backend, refused))?, busy)
             }
             Some(held) => Holding::Slot(held),
             None => Holding::Nothing,
         };
-        let backend = Arc::clone(backend);
-        Ok(UpstreamResponse { response, lines, first, hold, sender, server, wait, backend, upgrade, new_cookie: None })
+        let (backend, new_cookie) = (Arc::clone(backend), None);
+        Ok(UpstreamResponse {
+            response,
+            lines,
+            first,
+            hold,
+            sender,
+            server,
+            wait,
+            subnet,
+            unbuffered,
+            backend,
+            upgrade,
+            new_cookie,
+        })
     }
 
     /// Makes it ready for the client.
@@ -169,29 +204,34 @@ impl UpstreamResponse {
     fn stream_body(self, thread: &Arc<Thread>, mut record: RequestRecord) -> Response<ResponseBody> {
         let (parts, body) = self.response.into_parts();
         let first = self.first;
-        record.sent(first.as_ref().and_then(Frame::data_ref).map_or(0, Bytes::len));
         if is_whole(&body, first.as_ref()) {
             let all = first.and_then(|frame| frame.into_data().ok());
+            record.sent(all.as_ref().map_or(0, Bytes::len));
             thread.keep_connection(self.server, body, self.sender, self.backend.settings.idle_connections);
             record.complete();
             return Response::from_parts(parts, ResponseBody::Whole(all));
         }
         let send_watch = SendWatch::current();
+        let reader = match &send_watch {
+            Some(send_watch) => Arc::clone(send_watch) as Arc<dyn Reader>,
+            None => record.client(),
+        };
         if let Holding::Slot(held) = &self.hold {
-            let stream = send_watch.as_ref().map(|send_watch| Arc::clone(send_watch) as Arc<dyn Abort>);
-            held.permit.flows(stream.unwrap_or_else(|| record.client()));
+            held.permit.flows(Arc::clone(&reader));
         }
-        let flow = StreamedBody {
+        let begun = Begun {
             first,
-            rest: Some(body),
+            body,
             hold: self.hold,
             server: self.server,
             sender: self.sender,
             thread: Arc::clone(thread),
             record,
-            send_watch,
-            timing: StreamTiming::new(&self.backend.settings),
+            reader,
+            subnet: self.subnet,
+            unbuffered: self.unbuffered,
         };
+        let flow = StreamedBody::new(Relay::new(begun, &self.backend.settings), send_watch);
         Response::from_parts(parts, ResponseBody::Streamed(Box::new(flow)))
     }
 }

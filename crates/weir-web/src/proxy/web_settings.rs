@@ -32,13 +32,13 @@ settings! {
         /// Threads that carry traffic; 0 is one for each processor
         pub threads: usize = count(0, 0..=256),
         /// Who does the work: a name, servers, and what differs from below, such as "app 10.0.0.1:8080 10.0.0.2:8080 slots=8
-        /// health=/alive"; https://host:port is spoken to over TLS (sni=NAME for another name than the host's, unverified for any
+        /// health=/alive"; unbuffered passes bodies on as they come, streams=slots lets WebSockets and event streams hold a slot; https://host:port is spoken to over TLS (sni=NAME for another name than the host's, unverified for any
         /// certificate); `weir up --demo` has a small one of its own if there is none
         pub backends: Vec<BackendRule> = list([], 256, "backends"),
         /// Certificates of authorities to trust for servers with https://, as PEM; empty for those that the machine trusts
         pub server_ca_file: Option<PathBuf> = path().optional(),
         /// Which requests go where, by host and path: "example.org/api app", "*.example.org app", "* site"; none is all to the first
-        /// backend
+        /// backend; "example.org/live app unbuffered" passes bodies on as they come
         pub routes: Vec<Rule> = list([], 10_000, "routes"),
         /// None for none.
         pub log: Option<LogSettings> = part_by(log),
@@ -95,7 +95,7 @@ impl WebSettings {
     pub fn rules(&self, backends: &[Backend]) -> Vec<Rule> {
         match (self.routes.is_empty(), backends.first()) {
             (true, Some(first)) => {
-                vec![Rule { host: String::new(), path: "/".to_owned(), backend: first.admission.name.clone() }]
+                vec![Rule::all_to(&first.admission.name)]
             }
             _ => self.routes.clone(),
         }

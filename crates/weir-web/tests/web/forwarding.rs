@@ -146,11 +146,8 @@ async fn a_redirecting_listener_sends_to_https() {
 async fn routes_errors_and_dead_servers_have_their_status() {
     let world = World::with(|settings| {
         settings.rules[0].host = "known.example".into();
-        settings.rules.push(weir_web::route::Rule {
-            host: "dead.example".into(),
-            path: "/".into(),
-            backend: "dead".into(),
-        });
+        let to_dead = weir_web::route::Rule::all_to("dead");
+        settings.rules.push(weir_web::route::Rule { host: "dead.example".into(), ..to_dead });
         let mut dead = settings.backends[0].clone();
         dead.admission.name = "dead".into();
         // A port that nothing listens on.

@@ -40,8 +40,9 @@ pub(crate) fn settings(backend: SocketAddr) -> Settings {
         identities: identities(&identity::Settings::default()),
         limits: Limits::default(),
         backends: vec![Backend { admission, servers: vec![backend.to_string()], ..Backend::default() }],
-        rules: vec![Rule { host: String::new(), path: "/".into(), backend: "default".into() }],
+        rules: vec![Rule::all_to("default")],
         tally: None,
+        buffers: Some(std::env::temp_dir()),
     }
 }
 

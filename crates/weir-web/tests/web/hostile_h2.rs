@@ -185,6 +185,21 @@ async fn endless_header_blocks_and_floods_of_frames_end_the_connection() {
         assert!(rounds < 4_000, "68 MB of frames were taken, and their answers kept");
     }
     drop(stream);
+    // To a client that reads all answers, frames that ask for nothing are a flood too.
+    for kind in [PING, SETTINGS] {
+        let (mut from, mut to) = world.connect().await.into_split();
+        let reading =
+            tokio::spawn(async move { while from.read(&mut [0; 65_536]).await.is_ok_and(|octets| octets > 0) {} });
+        let payload = if kind == PING { &[0; 8][..] } else { &[] };
+        let flood = frame(kind, 0, 0, payload).repeat(100);
+        let _ = to.write_all(&opening()).await;
+        let mut sent = 0;
+        while sent < 100_000 && to.write_all(&flood).await.is_ok() {
+            sent += 100;
+            tokio::task::yield_now().await;
+        }
+        tokio::time::timeout(PATIENCE, reading).await.expect("the connection is closed").unwrap();
+    }
     world.settle().await;
 }
 
@@ -219,6 +234,8 @@ async fn slow_and_silent_clients_are_cut_off_and_hold_no_slot() {
     let world = World::with(|settings| {
         settings.limits = impatient();
         settings.backends[0].request_buffer = 16 << 10;
+        // Without files, so that large bodies stream.
+        settings.buffers = None;
     })
     .await;
     // Nothing at all; half a header block; a request and then silence.

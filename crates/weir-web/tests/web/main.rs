@@ -1,7 +1,9 @@
 //! The web gate over real sockets: one test binary, a harness, one file a subject.
 
 mod bad_servers;
+mod buffers;
 mod capacity;
+mod crowd;
 mod forwarding;
 mod harness;
 mod hostile;

@@ -13,7 +13,7 @@ use weir_web::proxy::{Backend, GateError, Settings, Trust};
 use weir_web::route::Rule;
 
 fn rule(path: &str, backend: &str) -> Rule {
-    Rule { host: String::new(), path: path.into(), backend: backend.into() }
+    Rule { path: path.into(), ..Rule::all_to(backend) }
 }
 
 /// Another backend of this name.

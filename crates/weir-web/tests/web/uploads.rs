@@ -46,8 +46,12 @@ async fn announced_uploads_that_do_not_come_hold_no_slot() {
 }
 
 #[tokio::test]
-async fn an_upload_that_stalls_gives_its_slot_to_who_waits() {
-    let world = World::with(|settings| settings.backends[0].admission.slots = Slots::Fixed(1)).await;
+async fn where_uploads_stream_one_that_stalls_gives_its_slot_to_who_waits() {
+    let world = World::with(|settings| {
+        settings.backends[0].admission.slots = Slots::Fixed(1);
+        settings.buffers = None;
+    })
+    .await;
     let mut stalled = world.connect().await;
     stalled.write_all(post("/echo", LARGE).as_bytes()).await.unwrap();
     stalled.write_all(&[b'x'; LARGE / 2]).await.unwrap();
@@ -64,7 +68,11 @@ async fn an_upload_that_stalls_gives_its_slot_to_who_waits() {
 /// Where hyper serves: it reads no more behind what it has, and sees no end there.
 #[tokio::test]
 async fn a_client_that_leaves_the_queue_behind_unread_octets_is_forgotten() {
-    let world = World::with(|settings| settings.backends[0].admission.slots = Slots::Fixed(1)).await;
+    let world = World::with(|settings| {
+        settings.backends[0].admission.slots = Slots::Fixed(1);
+        settings.buffers = None;
+    })
+    .await;
     let mut busy = world.connect().await;
     // Longer than the slowest machine needs for the three below: whoever is given the slot has not left the queue.
     busy.write_all(b"GET /slow?ms=600000 HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
@@ -117,6 +125,7 @@ async fn the_clock_of_an_upload_stands_still_while_the_gate_makes_it_wait() {
         settings.limits.body_piece = Duration::from_secs(1);
         settings.limits.body_grace = Duration::from_secs(1);
         settings.limits.body_rate = 10_000_000;
+        settings.buffers = None;
     })
     .await;
     let mut busy = world.http1().await;

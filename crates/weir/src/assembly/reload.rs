@@ -187,7 +187,7 @@ fn reload_web(gate: &Gate, config: &Config, data: &std::path::Path) -> anyhow::R
         (false, _) => backends,
     };
     let identities = identities(&config.web_identity, data)?;
-    let reloaded = gate.reload(settings(config, (tls.clone(), identities), backends))?;
+    let reloaded = gate.reload(settings(config, (tls.clone(), identities), backends, data)?)?;
     if same && let Some(tls) = tls {
         // It was read a moment ago. Sessions that can be resumed stay so.
         tls.reload().context("the web gate's certificate")?;

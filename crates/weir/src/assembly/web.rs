@@ -32,7 +32,7 @@ pub(crate) async fn web_gate(config: &Config, data: &DataFolder, demo: bool) -> 
     let tls = certificate(web, data.path())?;
     let backends = backends(config).await?;
     let identities = identities(&config.web_identity, data.path())?;
-    let settings = settings(config, (tls, identities), backends);
+    let settings = settings(config, (tls, identities), backends, data.path())?;
     let gate = Gate::start(settings).context("the web gate cannot start")?;
     join(config, data, &gate).context("the exchange of the web gate cannot start")?;
     let gate = Arc::new(gate);
@@ -66,9 +66,12 @@ pub(super) fn settings(
     config: &Config,
     (tls, identities): (Option<Arc<Tls>>, Identities),
     backends: Vec<Backend>,
-) -> Settings {
+    data: &Path,
+) -> anyhow::Result<Settings> {
     let web = config.web.clone();
-    Settings {
+    let buffers = data.join("web").join("buffers");
+    std::fs::create_dir_all(&buffers).with_context(|| format!("{} cannot be made", buffers.display()))?;
+    Ok(Settings {
         listeners: web.listeners(config.web_identity.proxy_protocol),
         rules: web.rules(&backends),
         web,
@@ -77,7 +80,8 @@ pub(super) fn settings(
         limits: config.web_limits.clone(),
         backends,
         tally: config.web_history.learn.then(Arc::default),
-    }
+        buffers: Some(buffers),
+    })
 }
 
 /// The certificate, if one is needed.

@@ -65,7 +65,7 @@ impl Args {
         let span = span.map_or(String::new(), |days| format!(" of {days:.1} days"));
         writeln!(
             out,
-            "{} requests{span}, from {} subnets; {:.1} on average.",
+            "{} requests{span}, from {} subnets; {:.1} visits on average (an address counts once an hour).",
             lesson.requests, document.seen, document.average
         )?;
         if lesson.turned_away > 0 {
@@ -73,7 +73,7 @@ impl Args {
         }
         let above = document.above_average();
         writeln!(out, "{above} subnets are above the average; all others weigh as much as one average subnet.\n")?;
-        let mut table = Table::new(&["subnet", ">requests", ">times the average"]);
+        let mut table = Table::new(&["subnet", ">visits", ">times the average"]);
         for (network, count) in largest(document).into_iter().take(self.top) {
             table.row([network, format!("{count:.0}"), format!("{:.2}", count / document.average)]);
         }
@@ -92,7 +92,7 @@ impl Args {
             .iter()
             .map(|(log, line, reason)| serde_json::json!({ "log": log, "line": line, "problem": reason.to_string() }));
         let top = largest(document).into_iter().take(self.top).map(|(subnet, count)| {
-            serde_json::json!({ "subnet": subnet, "requests": count, "ratio": count / document.average })
+            serde_json::json!({ "subnet": subnet, "visits": count, "ratio": count / document.average })
         });
         serde_json::json!({
             "version": document.version,

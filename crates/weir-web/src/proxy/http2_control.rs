@@ -1,0 +1,124 @@
+//! Counts the frames of an HTTP/2 connection that ask for nothing.
+//!
+//! Every SETTINGS and every PING wants an answer, PRIORITY and unknown frames want to be read, and none of them is part of a request: a client can keep a
+//! processor busy with them for ever (CVE-2019-9512, -9515). The watch follows the frames by their lengths and looks at nothing else of them. What
+//! it cannot follow, h2 refuses as well.
+
+/// Follows one connection.
+#[derive(Debug)]
+pub(super) struct ControlWatch {
+    /// Octets to skip before the next frame's head: those of the preface, or of a payload.
+    skip: u64,
+    /// The beginning of a head.
+    head: [u8; HEAD],
+    kept: usize,
+    /// In this period: when it began, frames that ask for nothing, and requests.
+    since: u64,
+    idle: u32,
+    requests: u32,
+}
+
+/// What the watch thinks of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Flow {
+    Usual,
+    /// Far more frames than requests could explain.
+    Flood,
+}
+
+/// The head of a frame, and what every connection begins with.
+const HEAD: usize = 9;
+const PREFACE: u64 = 24;
+
+const PERIOD_MS: u64 = 10_000;
+/// Frames without a request that a connection may send within a period, and how many more with every request.
+const FREE: u32 = 1_000;
+const WITH_REQUEST: u32 = 20;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
+impl Default for ControlWatch {
+    fn default() -> ControlWatch {
+        ControlWatch { skip: PREFACE, head: [0; HEAD], kept: 0, since: 0, idle: 0, requests: 0 }
+    }
+}
+
+impl ControlWatch {
+    /// Octets that came in, and when.
+    pub(super) fn see(&mut self, mut octets: &[u8], now_ms: u64) -> Flow {
+        if now_ms.saturating_sub(self.since) > PERIOD_MS {
+            (self.since, self.idle, self.requests) = (now_ms, 0, 0);
+        }
+        while !octets.is_empty() {
+            let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX).min(octets.len());
+            self.skip -= skipped as u64;
+            octets = &octets[skipped..];
+            let taken = (HEAD - self.kept).min(octets.len());
+            self.head[self.kept..self.kept + taken].copy_from_slice(&octets[..taken]);
+            self.kept += taken;
+            octets = &octets[taken..];
+            if self.kept == HEAD {
+                self.frame();
+            }
+        }
+        let most = FREE.saturating_add(self.requests.saturating_mul(WITH_REQUEST));
+        if self.idle > most { Flow::Flood } else { Flow::Usual }
+    }
+
+    fn frame(&mut self) {
+        let [a, b, c, kind, ..] = self.head;
+        let length = u32::from_be_bytes([0, a, b, c]);
+        (self.skip, self.kept) = (length.into(), 0);
+        match kind {
+            HEADERS => self.requests = self.requests.saturating_add(1),
+            // Octets of bodies are bounded by windows, resets and continuations by h2; but a frame without octets does nothing.
+            DATA | CONTINUATION if length > 0 => {}
+            RST_STREAM | WINDOW_UPDATE => {}
+            _ => self.idle = self.idle.saturating_add(1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(kind: u8, length: u8) -> Vec<u8> {
+        [vec![0, 0, length, kind, 0, 0, 0, 0, 1], vec![7; length.into()]].concat()
+    }
+
+    fn watch(frames: &[u8], piece: usize) -> Flow {
+        let mut watch = ControlWatch::default();
+        let all = [&[0; PREFACE as usize][..], frames].concat();
+        all.chunks(piece).map(|octets| watch.see(octets, 1)).last().unwrap()
+    }
+
+    #[test]
+    fn only_floods_are_floods() {
+        for piece in [1, 7, 9, 100, 1 << 20] {
+            for (kind, length) in [(4, 0), (4, 6), (6, 8), (2, 5), (0, 0), (99, 3)] {
+                let most = FREE as usize;
+                assert_eq!(watch(&frame(kind, length).repeat(most), piece), Flow::Usual, "{kind} {piece}");
+                assert_eq!(watch(&frame(kind, length).repeat(most + 1), piece), Flow::Flood, "{kind} {piece}");
+            }
+            for (kind, length) in [(0, 9), (1, 9), (8, 4), (3, 4)] {
+                assert_eq!(watch(&frame(kind, length).repeat(5_000), piece), Flow::Usual, "{kind} {piece}");
+            }
+        }
+        let with_requests = [frame(1, 30), frame(6, 8).repeat(15)].concat().repeat(500);
+        assert_eq!(watch(&with_requests, 64), Flow::Usual);
+    }
+
+    #[test]
+    fn what_was_long_ago_is_forgotten() {
+        let mut watch = ControlWatch::default();
+        watch.see(&[0; PREFACE as usize], 1);
+        for round in 0..20 {
+            assert_eq!(watch.see(&frame(6, 8).repeat(900), round * (PERIOD_MS + 1)), Flow::Usual);
+        }
+    }
+}

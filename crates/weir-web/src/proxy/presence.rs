@@ -1,0 +1,72 @@
+//! Whether a client asks for something on its connection, and how the connection is to end.
+//!
+//! Apart from the rest of what is known of a client, because the count of connections ([`super::connection_count`]) looks at it too.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::Waker;
+
+#[derive(Debug)]
+pub(super) struct Presence {
+    /// Since when nothing was asked, in milliseconds of the thread's clock.
+    quiet_since: AtomicU64,
+    in_flight: AtomicU32,
+    end: AtomicU8,
+    waker: Mutex<Option<Waker>>,
+}
+
+/// How a connection is to end: Open → Drain → Cut, or Open → Cut.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
+pub(super) enum End {
+    Open = 0,
+    Drain = 1,
+    Cut = 2,
+}
+
+impl Presence {
+    /// Of a connection that comes now.
+    pub(super) fn new(now: u64) -> Presence {
+        let (in_flight, end) = (AtomicU32::new(0), AtomicU8::new(End::Open as u8));
+        Presence { quiet_since: AtomicU64::new(now), in_flight, end, waker: Mutex::new(None) }
+    }
+
+    /// A request has begun.
+    pub(super) fn begin(&self) {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request is over.
+    pub(super) fn over(&self, now: u64) {
+        self.quiet_since.store(now, Ordering::Relaxed);
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Since when nothing is asked; None while something is.
+    pub(super) fn quiet_since(&self) -> Option<u64> {
+        (self.in_flight.load(Ordering::Relaxed) == 0).then(|| self.quiet_since.load(Ordering::Relaxed))
+    }
+
+    /// The task that polls the connection.
+    pub(super) fn polled_by(&self, waker: &Waker) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+    }
+
+    /// How the connection is to end.
+    pub(super) fn end(&self) -> End {
+        match self.end.load(Ordering::Relaxed) {
+            0 => End::Open,
+            1 => End::Drain,
+            _ => End::Cut,
+        }
+    }
+
+    pub(super) fn finish(&self, end: End) {
+        if self.end() >= end {
+            return;
+        }
+        self.end.store(end as u8, Ordering::Relaxed);
+        if let Some(waker) = &*self.waker.lock().unwrap_or_else(PoisonError::into_inner) {
+            waker.wake_by_ref();
+        }
+    }
+}

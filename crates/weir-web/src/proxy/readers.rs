@@ -1,0 +1,189 @@
+//! Clients that take their responses more slowly than the servers give them, and what is buffered for them.
+//!
+//! As long as there is room, they may be as slow as they like. When somebody finds no room, those who take less than the configured rate
+//! are cut off: in the subnet that holds the most, the slowest first, until a part of the room is free again.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_core::fair::SubnetKey;
+
+use crate::admission::Reader;
+
+/// All for whom something is buffered.
+#[derive(Debug, Default)]
+pub(super) struct Readers {
+    entries: Mutex<HashMap<u64, Entry>>,
+    next: AtomicU64,
+    cut: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    reader: Arc<dyn Reader>,
+    subnet: SubnetKey,
+    progress: Arc<Progress>,
+}
+
+/// How one of them gets on.
+#[derive(Debug)]
+pub(super) struct Progress {
+    held: AtomicU64,
+    taken: AtomicU64,
+    /// Its server waits, because there is no room for the rest.
+    wants_room: AtomicBool,
+    since: Instant,
+}
+
+impl Progress {
+    /// Octets that it took, and what is held for it now.
+    pub(super) fn note(&self, taken: usize, held: u64) {
+        self.taken.fetch_add(taken as u64, Ordering::Relaxed);
+        self.held.store(held, Ordering::Relaxed);
+    }
+
+    /// Whether there is no room for what its server has.
+    pub(super) fn want_room(&self, wants: bool) {
+        self.wants_room.store(wants, Ordering::Relaxed);
+    }
+
+    fn rate(&self, age: Duration) -> u64 {
+        let taken = self.taken.load(Ordering::Relaxed) as f64;
+        (taken / age.as_secs_f64().max(1e-3)) as u64
+    }
+}
+
+/// One of them, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Registered {
+    readers: Arc<Readers>,
+    number: u64,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.readers.lock().remove(&self.number);
+    }
+}
+
+/// Nobody is judged by less time than this.
+const LEAST_AGE: Duration = Duration::from_secs(1);
+
+impl Readers {
+    pub(super) fn register(self: &Arc<Readers>, reader: Arc<dyn Reader>, subnet: SubnetKey) -> Registered {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let [held, taken] = [AtomicU64::new(0), AtomicU64::new(0)];
+        let progress = Arc::new(Progress { held, taken, wants_room: AtomicBool::new(false), since: Instant::now() });
+        self.lock().insert(number, Entry { reader, subnet, progress: Arc::clone(&progress) });
+        Registered { readers: Arc::clone(self), number, progress }
+    }
+
+    /// Whether somebody finds no room.
+    pub(super) fn want_room(&self) -> bool {
+        self.lock().values().any(|entry| entry.progress.wants_room.load(Ordering::Relaxed))
+    }
+
+    /// Cuts off the slowest of the subnets that hold the most, until `wanted` octets are free or nobody is slower than `rate`.
+    pub(super) fn make_room(&self, wanted: u64, rate: u64) {
+        let mut slow = self.slow(rate);
+        let mut freed = 0;
+        while freed < wanted
+            && let Some(victim) = slow.pop()
+        {
+            victim.reader.cut();
+            freed += victim.held;
+            self.cut.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many were cut off.
+    pub(super) fn cut(&self) -> u64 {
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    /// Those below a rate, the worst last.
+    fn slow(&self, rate: u64) -> Vec<Slow> {
+        let entries = self.lock();
+        let mut held: HashMap<SubnetKey, u64> = HashMap::new();
+        for entry in entries.values() {
+            *held.entry(entry.subnet).or_default() += entry.progress.held.load(Ordering::Relaxed);
+        }
+        let slow = entries.values().filter_map(|entry| {
+            let age = entry.progress.since.elapsed();
+            let own = entry.progress.rate(age);
+            (age >= LEAST_AGE && own < rate).then(|| Slow {
+                subnet_held: held.get(&entry.subnet).copied().unwrap_or(0),
+                subnet: entry.subnet,
+                rate: own,
+                held: entry.progress.held.load(Ordering::Relaxed),
+                reader: Arc::clone(&entry.reader),
+            })
+        });
+        let mut slow: Vec<Slow> = slow.filter(|slow| slow.held > 0).collect();
+        drop(entries);
+        slow.sort_by_key(|slow| (slow.subnet_held, slow.subnet, std::cmp::Reverse(slow.rate)));
+        slow
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Slow {
+    subnet_held: u64,
+    subnet: SubnetKey,
+    rate: u64,
+    held: u64,
+    reader: Arc<dyn Reader>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Noted(std::sync::atomic::AtomicBool);
+
+    impl Reader for Noted {
+        fn cut(&self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+
+        fn blocks(&self, _: bool) {}
+
+        fn blocked(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_slowest_of_the_largest_subnet_pays_first() {
+        let readers = Arc::new(Readers::default());
+        // Subnet, octets held, octets taken.
+        let who = [(1, 500, 10), (1, 500, 5), (2, 600, 0), (1, 500, 100_000), (3, 10_000, 50_000)];
+        let all = who.map(|(subnet, held, taken)| {
+            let noted = Arc::new(Noted::default());
+            let registered = readers.register(Arc::clone(&noted) as Arc<dyn Reader>, SubnetKey(subnet));
+            registered.progress.note(taken, held);
+            (noted, registered)
+        });
+        let cut = || all.iter().map(|(noted, _)| noted.0.load(Ordering::Relaxed)).collect::<Vec<_>>();
+        assert!(!readers.want_room());
+        all[4].1.progress.want_room(true);
+        assert!(readers.want_room());
+        readers.make_room(1, 1_000);
+        assert_eq!(cut(), [false; 5], "too early to tell");
+        tokio::time::advance(Duration::from_secs(2)).await;
+        readers.make_room(1, 1_000);
+        assert_eq!(cut(), [false, true, false, false, false]);
+        readers.make_room(5_000, 1_000);
+        assert_eq!(cut(), [true, true, true, false, false], "who reads is left alone, whatever it holds");
+        drop(all);
+        assert!(readers.lock().is_empty());
+    }
+}

@@ -1,0 +1,48 @@
+//! A private gunicorn with workers that do one thing at a time, as most sites in Python have it.
+
+use crate::spawn_bound;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The server with its application.
+#[derive(Debug)]
+pub struct Gunicorn {
+    _folder: tempfile::TempDir,
+    server: Child,
+    address: SocketAddr,
+}
+
+impl Gunicorn {
+    /// Starts one with an application, whose text in Python defines `app`, and waits until it accepts.
+    pub fn start(app: &str, workers: u32) -> Gunicorn {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(folder.path().join("site_app.py"), app).expect("an application");
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig=TERM", "gunicorn", "--worker-class=sync", "--keep-alive=2", "--timeout=120"]);
+        command.arg(format!("--workers={workers}")).arg(format!("--bind={address}"));
+        command.arg("--chdir").arg(folder.path()).arg("site_app:app");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let gunicorn = Gunicorn { server: spawn_bound(command), address, _folder: folder };
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while TcpStream::connect(address).is_err() {
+            assert!(Instant::now() < deadline, "gunicorn did not start: is it installed? Run `make setup`");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        gunicorn
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Gunicorn {
+    fn drop(&mut self) {
+        // Asked politely, it ends its workers; killed, it would leave them. One that is stuck in a write does not listen.
+        let _ = Command::new("kill").args(["-QUIT", &self.server.id().to_string()]).status();
+        let _ = self.server.wait();
+    }
+}
