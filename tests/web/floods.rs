@@ -3,6 +3,8 @@
 
 use super::{PATIENCE, Up};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -24,7 +26,10 @@ def app(environ, start):
     else:
         time.sleep(int(query or 20) / 1000)
         body = b"page"
-    start("200 OK", [("Content-Length", str(len(body)))])
+    fields = [("Content-Length", str(len(body)))]
+    if path == "/login":
+        fields.append(("Set-Cookie", "sessionid=it-is-me; HttpOnly"))
+    start("200 OK", fields)
     return [body]
 "#;
 
@@ -37,8 +42,11 @@ struct Site {
 
 impl Site {
     fn new(more: &str) -> Site {
-        let gunicorn = Gunicorn::start(APP, WORKERS);
-        let up = Up::new(&format!("backends = [\"app {} slots={WORKERS}\"]\nthreads = 1\n{more}", gunicorn.address()));
+        Site::before(Gunicorn::start(APP, WORKERS), more)
+    }
+
+    fn before(gunicorn: Gunicorn, more: &str) -> Site {
+        let up = Up::new(&format!("backends = [\"app {} slots={WORKERS}\"]\nthreads = 1\n{more}", gunicorn.place()));
         Site { up, _gunicorn: gunicorn }
     }
 
@@ -73,6 +81,20 @@ async fn rest_of(stream: &mut TcpStream) -> String {
 
 fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap().block_on(test);
+}
+
+#[test]
+fn a_server_may_be_behind_a_unix_socket() {
+    run(async {
+        let site = Site::before(Gunicorn::start_on_socket(APP, WORKERS), "");
+        for _ in 0..3 {
+            let said = site.ask([127, 1, 1, 1], "/page?1").await;
+            assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("page"), "{said}");
+        }
+        let status = super::json(site.up.weir(&["web", "status", "--json"]));
+        let server = &status["backends"][0]["servers"][0];
+        assert!(server["up"] == true && server["address"].as_str().unwrap().starts_with("unix:/"), "{status}");
+    });
 }
 
 /// Eight read a large answer at 256 octets a second. Twenty polite visitors ask for pages of 20 ms.
@@ -111,10 +133,10 @@ fn slow_readers_do_not_keep_the_workers() {
 #[test]
 fn a_slow_upload_is_taken_under_load() {
     run(async {
-        let site = std::sync::Arc::new(Site::new(""));
+        let site = Arc::new(Site::new(""));
         let flood: Vec<_> = (0..16)
             .map(|number| {
-                let site = std::sync::Arc::clone(&site);
+                let site = Arc::clone(&site);
                 tokio::spawn(async move {
                     loop {
                         site.ask([127, 2, number, 1], "/page?200").await;
@@ -158,28 +180,90 @@ fn idle_connections_lock_nobody_out() {
     });
 }
 
+/// Visitors who were here before do not wait for a flood of new networks.
+#[test]
+fn a_flood_of_new_networks_does_not_crowd_out_who_is_known() {
+    run(async {
+        let site = Arc::new(Site::new("standing_after = \"1s\"\n"));
+        let cookies = visit_all(&site, "/page?1").await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        play_new_networks(site, &cookies).await;
+    });
+}
+
+/// Nor does who has just signed in to the application.
+#[test]
+fn a_flood_of_new_networks_does_not_crowd_out_who_is_signed_in() {
+    run(async {
+        let site = Arc::new(Site::new("sign_in_cookie = \"sessionid\"\n"));
+        let cookies = visit_all(&site, "/login?1").await;
+        play_new_networks(site, &cookies).await;
+    });
+}
+
+/// Six visitors ask for a page; their cookies.
+async fn visit_all(site: &Site, page: &str) -> Vec<String> {
+    let mut cookies = Vec::new();
+    for number in 0..6 {
+        let said = site.ask([127, 1, number, 1], page).await;
+        let cookie = said.split("set-cookie: weir=").nth(1).and_then(|rest| rest.split(';').next());
+        cookies.push(format!("weir={}", cookie.unwrap_or_else(|| panic!("no cookie: {said}"))));
+    }
+    cookies
+}
+
+/// A new network for every request, far more than the workers can do, while the visitors ask again.
+async fn play_new_networks(site: Arc<Site>, cookies: &[String]) {
+    let (answered, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let attack = |_| {
+        let (site, answered, next) = (Arc::clone(&site), Arc::clone(&answered), Arc::clone(&next));
+        tokio::spawn(async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                site.ask([127, 20 + (number / 250) as u8, (number % 250) as u8, 1], "/page?100").await;
+                answered.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    };
+    let flood: Vec<_> = (0..100).map(attack).collect();
+    while answered.load(Ordering::Relaxed) < 8 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for (number, cookie) in (0..6).zip(cookies) {
+        let before = answered.load(Ordering::Relaxed);
+        let mut stream = site.connect([127, 1, number, 1]).await;
+        let ask = format!("GET /page?1 HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n");
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        let said = rest_of(&mut stream).await;
+        assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+        let went = answered.load(Ordering::Relaxed) - before;
+        assert!(went <= 16, "{went} of the flood went before visitor {number}");
+    }
+    flood.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
 /// Pages were cheap when eighty connections of eight subnets came; now each of them asks for pages of 300 ms, again and again. A polite visitor waits for a
 /// slot, and not for all of them.
 #[test]
 fn dear_pages_at_a_cheap_price_do_not_go_first() {
     run(async {
-        let site = std::sync::Arc::new(Site::new(""));
+        let site = Arc::new(Site::new(""));
         for _ in 0..40 {
             site.ask([127, 1, 0, 1], "/page?1").await;
         }
-        let answered = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let answered = Arc::new(AtomicUsize::new(0));
         let flood: Vec<_> = (0..80_u8)
             .map(|number| {
-                let (site, answered) = (std::sync::Arc::clone(&site), std::sync::Arc::clone(&answered));
+                let (site, answered) = (Arc::clone(&site), Arc::clone(&answered));
                 tokio::spawn(async move {
                     loop {
                         site.ask([127, 2, number % 8, 1 + number / 8], "/page?300").await;
-                        answered.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        answered.fetch_add(1, Ordering::Relaxed);
                     }
                 })
             })
             .collect();
-        let count = || answered.load(std::sync::atomic::Ordering::Relaxed);
+        let count = || answered.load(Ordering::Relaxed);
         while count() < 4 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -155,7 +155,7 @@ fn configuration(plan: &Plan, listen: SocketAddr, backend: SocketAddr, key: &Pat
     let (observe, cap_ms) = (plan.discipline == Discipline::Fifo, 20 * plan.cost.as_millis());
     format!(
         "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n\
-         [web]\nlisten = [\"{listen}\"]\nthreads = 1\nbackends = [\"app {backend} slots=1\"]\nobserve = {observe}\n\
+         [web]\nlisten = [\"{listen}\"]\nthreads = 1\nbackends = [\"app {backend} slots=1\"]\nobserve = {observe}\nstrangers = 0.0\n\
          debt_cap = \"{cap_ms}ms\"\nqueue_timeout = \"1h\"\n\
          [web.identity]\nsecret_file = \"{}\"\n\
          [web.history]\nlearn = false\n\

@@ -14,8 +14,8 @@ pub struct FieldLines {
     pub sized: bool,
     /// It is a stream of events.
     pub events: bool,
-    /// Shared caches may keep it.
-    pub shared: bool,
+    /// What it says of caches.
+    cached: Cached,
     /// The server wants it passed on as it comes.
     pub unbuffered: bool,
 }
@@ -40,7 +40,8 @@ impl FieldLines {
     #[inline]
     pub fn clear(&mut self) {
         self.text.clear();
-        (self.dated, self.sized, self.events, self.shared, self.unbuffered) = (false, false, false, false, false);
+        (self.dated, self.sized, self.events, self.unbuffered) = (false, false, false, false);
+        self.cached = Cached::default();
     }
 
     /// All lines, each with its end.
@@ -49,13 +50,29 @@ impl FieldLines {
         &self.text
     }
 
+    /// Whether shared caches may keep it, and give it to others.
+    #[inline]
+    pub fn is_for_shared_caches(&self) -> bool {
+        self.cached.is_shared()
+    }
+
+    /// Whether it gives the client a cookie of this name.
+    pub fn sets_cookie(&self, name: &str) -> bool {
+        let lines = self.text.split(|octet| *octet == b'\n');
+        let mut cookies = lines.filter_map(|line| line.split_at_checked(SET_COOKIE.len()));
+        cookies.any(|(field, value)| field.eq_ignore_ascii_case(SET_COOKIE) && gives_cookie(value, name))
+    }
+
     /// Adds a field.
     #[inline]
     pub fn add(&mut self, name: &str, value: &[u8]) {
         self.dated |= is(name, "date");
         self.sized |= is(name, "content-length");
         self.events |= is(name, "content-type") && is_of_events(value);
-        self.shared |= is(name, "cache-control") && is_shared(value);
+        if is(name, "cache-control") {
+            self.cached.see(value);
+        }
+        self.cached.expires |= is(name, "expires") && is_late(value);
         self.unbuffered |= is(name, BUFFERING) && value.eq_ignore_ascii_case(b"no");
         write_line(&mut self.text, name, value);
     }
@@ -100,18 +117,61 @@ pub fn is_unbuffered(headers: &HeaderMap) -> bool {
     headers.get(BUFFERING).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"no"))
 }
 
-/// Whether this `Cache-Control` lets a shared cache keep the response (RFC 9111 section 5.2.2).
-fn is_shared(control: &[u8]) -> bool {
-    let mut words = control.split(|octet| *octet == b',').map(<[u8]>::trim_ascii);
-    words.any(|word| {
-        word.eq_ignore_ascii_case(b"public")
-            || word.get(..9).is_some_and(|word| word.eq_ignore_ascii_case(b"s-maxage="))
-    })
+/// What a response says of caches (RFC 9111 section 5.2.2). One that says nothing of them is not taken to be for them, though they might guess.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cached {
+    /// It is for one client, or to be kept by nobody.
+    private: bool,
+    public: bool,
+    expires: bool,
+}
+
+impl Cached {
+    fn see(&mut self, control: &[u8]) {
+        for word in control.split(|octet| *octet == b',').map(<[u8]>::trim_ascii) {
+            let (name, value) = match word.iter().position(|octet| *octet == b'=') {
+                Some(at) => (&word[..at], word[at + 1..].trim_ascii()),
+                None => (word, &b""[..]),
+            };
+            let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
+            let lasts = value.iter().any(|octet| (b'1'..=b'9').contains(octet));
+            self.private |= is(b"private") || is(b"no-store");
+            self.public |= is(b"public") || is(b"immutable") || ((is(b"max-age") || is(b"s-maxage")) && lasts);
+        }
+    }
+
+    fn is_shared(self) -> bool {
+        (self.public || self.expires) && !self.private
+    }
+}
+
+/// Whether an `Expires` may lie ahead: servers that want nothing kept write 0, -1 or a date of the last century.
+fn is_late(date: &[u8]) -> bool {
+    date.get(12..16).is_some_and(|year| year.starts_with(b"20") && year.iter().all(u8::is_ascii_digit))
+}
+
+const SET_COOKIE: &[u8] = b"set-cookie:";
+
+/// Whether this value of `Set-Cookie` gives a cookie of this name, and does not take it away.
+fn gives_cookie(value: &[u8], name: &str) -> bool {
+    let given = value.trim_ascii().strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+    let Some(given) = given else { return false };
+    let content = given.split(|octet| *octet == b';').next().unwrap_or_default().trim_ascii();
+    let ends = given.to_ascii_lowercase().windows(9).any(|word| word == b"max-age=0");
+    !content.is_empty() && content != b"\"\"" && !ends
+}
+
+/// Whether a response with these headers gives the client a cookie of this name.
+pub fn sets_cookie(headers: &HeaderMap, name: &str) -> bool {
+    headers.get_all(header::SET_COOKIE).iter().any(|value| gives_cookie(value.as_bytes(), name))
 }
 
 /// Whether a shared cache may keep a response with these headers.
 pub fn is_for_shared_caches(headers: &HeaderMap) -> bool {
-    headers.get_all(header::CACHE_CONTROL).iter().any(|control| is_shared(control.as_bytes()))
+    let expires = headers.get(header::EXPIRES).is_some_and(|date| is_late(date.as_bytes()));
+    let mut cached = Cached { expires, ..Cached::default() };
+    headers.get_all(header::CACHE_CONTROL).iter().for_each(|control| cached.see(control.as_bytes()));
+    cached.is_shared()
 }
 
 #[cfg(test)]
@@ -123,16 +183,47 @@ mod tests {
         for (control, shared) in [
             ("public, max-age=3", true),
             ("max-age=3, S-MaxAge=9", true),
-            ("max-age=3", false),
+            ("max-age=3", true),
+            ("Max-Age=\"30\"", true),
+            ("max-age=0, must-revalidate", false),
+            ("immutable", true),
+            ("private, max-age=3", false),
+            ("max-age=3, no-store", false),
+            ("no-cache", false),
             ("private, x-public", false),
             ("s-maxage", false),
         ] {
             let mut lines = FieldLines::new();
             lines.add("Cache-Control", control.as_bytes());
             let headers = HeaderMap::from_iter([(header::CACHE_CONTROL, HeaderValue::from_static(control))]);
-            assert_eq!((lines.shared, is_for_shared_caches(&headers)), (shared, shared), "{control}");
+            assert_eq!((lines.is_for_shared_caches(), is_for_shared_caches(&headers)), (shared, shared), "{control}");
+            lines.add("Cache-Control", b"private");
+            assert!(!lines.is_for_shared_caches(), "{control}, and private");
             lines.clear();
-            assert!(!lines.shared);
+            lines.add("Expires", b"-1");
+            lines.add("Expires", b"Thu, 19 Nov 1981 08:52:00 GMT");
+            assert!(!lines.is_for_shared_caches());
+            lines.add("Expires", b"Thu, 01 Jan 2099 00:00:00 GMT");
+            assert!(lines.is_for_shared_caches());
+        }
+    }
+
+    #[test]
+    fn cookies_that_are_given_are_known_from_those_that_are_taken_away() {
+        for (value, given) in [
+            ("sid=abc; Path=/", true),
+            ("sid=abc", true),
+            ("sid=; Path=/", false),
+            ("sid=\"\"; expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=0", false),
+            ("xsid=abc", false),
+            ("sid2=abc", false),
+            ("other=sid=abc", false),
+        ] {
+            let mut lines = FieldLines::new();
+            lines.add("X", b"sid=abc");
+            lines.add("SET-cookie", value.as_bytes());
+            let headers = HeaderMap::from_iter([(header::SET_COOKIE, HeaderValue::from_static(value))]);
+            assert_eq!((lines.sets_cookie("sid"), sets_cookie(&headers, "sid")), (given, given), "{value}");
         }
     }
 

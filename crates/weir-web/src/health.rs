@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub struct Server {
     /// Its number among all servers of the gate.
     pub number: usize,
-    /// Where it is, as `host:port`, or `https://host:port` for TLS.
+    /// Where it is, as `host:port`, `https://host:port` for TLS, or `unix:/path`.
     pub address: String,
     failures: AtomicU32,
     /// Until when it is left alone, in milliseconds since the start; 0 if it lives.
@@ -22,8 +22,9 @@ pub struct Server {
     trouble: Mutex<String>,
 }
 
-/// What an address over TLS begins with.
+/// What an address over TLS, and that of a Unix socket, begins with.
 const SECURE: &str = "https://";
+const SOCKET: &str = "unix:";
 
 /// From here time is counted: a server's rest does not begin anew when its backend is set up anew.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -119,8 +120,16 @@ impl Server {
         self.address.starts_with(SECURE)
     }
 
-    /// Where to connect, as `host:port`.
+    /// The path of its Unix socket, if it has one.
+    pub fn socket(&self) -> Option<&str> {
+        self.address.strip_prefix(SOCKET)
+    }
+
+    /// Where to connect, as `host:port`, and what it is called in a request that names no host.
     pub fn authority(&self) -> &str {
+        if self.socket().is_some() {
+            return "localhost";
+        }
         self.address.strip_prefix(SECURE).unwrap_or(&self.address)
     }
 
@@ -185,6 +194,8 @@ mod tests {
         let (plain, secure) = (server("app.example:80"), server("https://[::1]:8443"));
         assert_eq!((plain.is_secure(), plain.authority(), plain.host()), (false, "app.example:80", "app.example"));
         assert_eq!((secure.is_secure(), secure.authority(), secure.host()), (true, "[::1]:8443", "::1"));
+        let socket = Server::new(2, "unix:/run/app.sock".into());
+        assert_eq!((socket.socket(), socket.authority()), (Some("/run/app.sock"), "localhost"));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A private gunicorn with workers that do one thing at a time, as most sites in Python have it.
 
 use crate::spawn_bound;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,32 +11,49 @@ use std::time::{Duration, Instant};
 pub struct Gunicorn {
     _folder: tempfile::TempDir,
     server: Child,
-    address: SocketAddr,
+    place: String,
 }
 
 impl Gunicorn {
     /// Starts one with an application, whose text in Python defines `app`, and waits until it accepts.
     pub fn start(app: &str, workers: u32) -> Gunicorn {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        Gunicorn::start_at(app, workers, tempfile::tempdir().expect("a temporary folder"), free.to_string())
+    }
+
+    /// The same on a Unix socket.
+    pub fn start_on_socket(app: &str, workers: u32) -> Gunicorn {
         let folder = tempfile::tempdir().expect("a temporary folder");
+        let place = format!("unix:{}", folder.path().join("app.sock").display());
+        Gunicorn::start_at(app, workers, folder, place)
+    }
+
+    fn start_at(app: &str, workers: u32, folder: tempfile::TempDir, place: String) -> Gunicorn {
         std::fs::write(folder.path().join("site_app.py"), app).expect("an application");
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig=TERM", "gunicorn", "--worker-class=sync", "--keep-alive=2", "--timeout=120"]);
-        command.arg(format!("--workers={workers}")).arg(format!("--bind={address}"));
+        command.arg(format!("--workers={workers}")).arg(format!("--bind={place}"));
         command.arg("--chdir").arg(folder.path()).arg("site_app:app");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let gunicorn = Gunicorn { server: spawn_bound(command), address, _folder: folder };
+        let gunicorn = Gunicorn { server: spawn_bound(command), place, _folder: folder };
         let deadline = Instant::now() + Duration::from_secs(120);
-        while TcpStream::connect(address).is_err() {
+        while !gunicorn.accepts() {
             assert!(Instant::now() < deadline, "gunicorn did not start: is it installed? Run `make setup`");
             std::thread::sleep(Duration::from_millis(20));
         }
         gunicorn
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Where it listens: `host:port`, or `unix:/path`.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    fn accepts(&self) -> bool {
+        match self.place.strip_prefix("unix:") {
+            Some(path) => UnixStream::connect(path).is_ok(),
+            None => TcpStream::connect(&self.place).is_ok(),
+        }
     }
 }
 

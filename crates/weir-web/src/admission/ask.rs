@@ -15,6 +15,8 @@ pub struct Ask {
     /// The session that pays.
     pub session: SessionKey,
     pub subnet: SubnetKey,
+    /// Whether it is known.
+    pub standing: Standing,
     /// Shown in views.
     pub client: IpAddr,
     /// What it is expected to cost.
@@ -27,6 +29,16 @@ impl Ask {
     pub(super) fn owner(&self) -> Owner {
         Owner { session: self.session, subnet: self.subnet }
     }
+}
+
+/// What a client has to show for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// A cookie that is old enough, or nobody is asked for it.
+    Known,
+    /// A cookie that is too young.
+    New,
+    Stranger,
 }
 
 /// Who takes a response.

@@ -11,7 +11,8 @@
 //! away as soon as anybody else needs it.
 //!
 //! Invariants: every ticket is ended exactly once; a waiting request that is dropped leaves nothing behind and is charged
-//! nothing; bytes and requests that wait are bounded, and no subnet keeps another out by filling the queue ([`fair::Backlog`]). In observe
+//! nothing; bytes and requests that wait are bounded, and no subnet keeps another out by filling the queue ([`fair::Backlog`]). Strangers
+//! are queued as one subnet (`standing`). In observe
 //! mode nobody waits, and the same scheduler computes who would have (`observe`).
 
 mod ask;
@@ -21,17 +22,19 @@ mod incarnations;
 mod limit;
 mod observe;
 mod permit;
+mod places;
 mod queue;
 mod request_table;
 mod settings;
 mod shadow;
 mod shared_queue;
+mod standing;
 mod streams;
 mod upload;
 mod view;
 mod waiting;
 
-pub use ask::{Ask, Reader, Refused};
+pub use ask::{Ask, Reader, Refused, Standing};
 pub use counters::{CounterValues, History, WAIT_BOUNDS_MS};
 pub use estimate::Class;
 pub use permit::{Permit, Stream};
@@ -43,6 +46,7 @@ pub use waiting::Waiting;
 
 use counters::Counters;
 use estimate::Estimates;
+use places::Places;
 use queue::{Inner, slots_of, wake};
 use request_table::{RequestTable, State};
 use shadow::Shadow;
@@ -51,7 +55,7 @@ use std::task::Waker;
 use std::time::Duration;
 use streams::Streams;
 use tokio::time::Instant;
-use weir_core::fair::{self, Backlog, Fair, Profile, SubnetKey, Weight};
+use weir_core::fair::{self, Fair, Profile, SubnetKey, Weight};
 
 /// The answer to an [`Ask`].
 #[derive(Debug)]
@@ -72,13 +76,16 @@ impl Admission {
         let (name, queue_id, observe) = (settings.name.clone(), settings.queue_id, settings.observe);
         let incarnations = incarnations::first();
         let inner = Inner {
-            fair: Fair::new(fair::Settings { first_life: incarnations, ..settings.fair(slots) }, Profile::default()),
+            fair: Fair::new(
+                fair::Settings { first_life: incarnations, ..settings.fair(slots) },
+                standing::with_strangers(Profile::default(), &settings),
+            ),
             requests: RequestTable::default(),
             estimates: Estimates::new(settings.routes, settings.first_estimate, settings.debt_cap),
             limit,
             slots,
             waiting_ns: 0,
-            backlog: Backlog::default(),
+            backlog: Places::default(),
             streams: Streams::default(),
             shadow: settings.observe.then(Shadow::default),
             counters: Counters::default(),

@@ -7,17 +7,19 @@ use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_core::fair::{Backlog, Fair, Profile, QueueBounds, Refusal, Room, Scarce, Ticket, Work};
+use weir_core::fair::{Fair, Profile, QueueBounds, Refusal, Room, Scarce, Ticket, Work};
 
 use super::ask::{Ask, Refused};
 use super::counters::{Counters, History};
 use super::estimate::{Estimates, Moved};
 use super::incarnations;
 use super::limit::Limit;
+use super::places::Places;
 use super::request_table::{Arrival, RequestEntry, RequestTable, State};
 use super::settings::{Settings, Slots};
 use super::shadow::Shadow;
-use super::streams::Streams;
+use super::standing;
+use super::streams::{Owner, Streams};
 use crate::exchange::QueueId;
 
 /// The fair queue of one backend.
@@ -42,7 +44,7 @@ pub(super) struct Inner {
     pub(super) slots: u32,
     /// Estimated cost of all that waits.
     pub(super) waiting_ns: u64,
-    pub(super) backlog: Backlog,
+    pub(super) backlog: Places,
     pub(super) streams: Streams,
     pub(super) shadow: Option<Shadow>,
     pub(super) counters: Counters,
@@ -88,17 +90,21 @@ impl Inner {
         let moved = Moved::new(routes);
         self.requests.iter_mut().for_each(|request| request.class = request.class.after(&moved));
         self.fair.change(settings.fair(self.slots));
+        if settings.strangers != self.settings.strangers {
+            self.fair.set_profile(standing::with_strangers(Profile::clone(&self.profile), &settings));
+        }
         self.settings = Arc::new(settings);
     }
 
     pub(super) fn arrive(&mut self, ask: &Ask, now_ns: u64, wakers: &mut Vec<Waker>) -> Result<Ticket, Refused> {
         self.counters.asked += 1;
-        if let Err(refused) = self.find_room(ask, wakers) {
+        let lane = standing::lane(ask, &self.profile, &self.settings);
+        if let Err(refused) = self.find_room(lane, ask, wakers) {
             self.counters.refuse(refused);
             return Err(refused);
         }
         let cost_ns = self.estimates.cost_ns(ask.class);
-        let ticket = self.fair.arrive(ask.session, ask.subnet, Work(cost_ns)).map_err(|refusal| {
+        let ticket = self.fair.arrive(lane.session, lane.subnet, Work(cost_ns)).map_err(|refusal| {
             let refused = match refusal {
                 Refusal::TooManyRequests => Refused::QueueFull,
                 Refusal::TooManySessions | Refusal::TooManyPeers => Refused::Sessions,
@@ -107,19 +113,19 @@ impl Inner {
             refused
         })?;
         let fcfs_ns = self.waiting_ns / u64::from(self.slots.max(1));
-        self.requests.take(RequestEntry::waiting(ticket, ask, Arrival { now_ns, cost_ns, fcfs_ns }));
+        self.requests.take(RequestEntry::waiting(ticket, ask, lane, Arrival { now_ns, cost_ns, fcfs_ns }));
         self.waiting_ns = self.waiting_ns.saturating_add(cost_ns);
         Ok(ticket)
     }
 
     /// Makes sure that one more request may wait. If there is no room, the subnet with the longest backlog loses a request.
-    pub(super) fn find_room(&mut self, ask: &Ask, wakers: &mut Vec<Waker>) -> Result<(), Refused> {
+    pub(super) fn find_room(&mut self, lane: Owner, ask: &Ask, wakers: &mut Vec<Waker>) -> Result<(), Refused> {
         if self.fair.running() < self.slots as usize {
             return Ok(());
         }
         let bounds = QueueBounds { requests: self.settings.queue.into(), bytes: self.settings.queue_bytes };
         loop {
-            match self.backlog.room(ask.subnet, ask.bytes, bounds) {
+            match self.backlog.room(lane, ask.subnet, ask.bytes, bounds) {
                 Room::Enough => return Ok(()),
                 Room::After(ticket) => self.evict(ticket, wakers),
                 Room::None(Scarce::Bytes) => return Err(Refused::QueueBytes),
@@ -144,7 +150,7 @@ impl Inner {
     pub(super) fn begin_waiting(&mut self, ticket: Ticket) {
         let request = self.requests.at(ticket);
         if request.dispatched_ns == 0 {
-            self.backlog.join(ticket, request.owner.subnet, request.bytes);
+            self.backlog.join(ticket, request.lane, request.owner.subnet, request.bytes);
         }
     }
 

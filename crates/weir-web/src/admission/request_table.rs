@@ -28,6 +28,8 @@ pub(super) struct RequestEntry {
     pub(super) ticket: Ticket,
     pub(super) state: State,
     pub(super) owner: Owner,
+    /// As whom it is queued.
+    pub(super) lane: Owner,
     pub(super) client: IpAddr,
     pub(super) class: Class,
     pub(super) bytes: u32,
@@ -62,11 +64,12 @@ pub(super) struct Arrival {
 }
 
 impl RequestEntry {
-    pub(super) fn waiting(ticket: Ticket, ask: &Ask, arrival: Arrival) -> RequestEntry {
+    pub(super) fn waiting(ticket: Ticket, ask: &Ask, lane: Owner, arrival: Arrival) -> RequestEntry {
         RequestEntry {
             ticket,
             state: State::Waiting,
             owner: ask.owner(),
+            lane,
             client: ask.client,
             class: ask.class,
             bytes: ask.bytes,

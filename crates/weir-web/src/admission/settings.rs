@@ -41,6 +41,10 @@ settings! {
         pub sessions: u32 = number(1 << 20, 16..=1 << 24),
         /// The history of a subnet without one, in multiples of the average
         pub stranger_weight: f64 = number(1.0, 0.001..=1_000_000.0),
+        /// What all strangers together weigh while a backend is saturated, in visitors; 0.0 makes no difference between strangers and others
+        pub strangers: f64 = number(8.0, 0.0..=1_000_000.0),
+        /// How old a visitor's cookie must be for the visitor to be no stranger any more
+        pub standing_after: Duration = duration("5m", "0s"..="30d"),
         /// The cost of a request before any was measured.
         pub first_estimate: Duration = fixed(Duration::from_millis(50)),
         /// When the task of a request that has no response yet is woken to look at the time.

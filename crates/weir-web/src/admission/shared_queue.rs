@@ -5,6 +5,7 @@ use std::sync::Arc;
 use weir_core::fair::{PeerId, Profile, Report};
 
 use super::queue::Admission;
+use super::standing::with_strangers;
 use crate::exchange::{QueueId, SharedQueue};
 
 impl SharedQueue for Admission {
@@ -39,7 +40,8 @@ impl SharedQueue for Admission {
 
     fn adopt(&self, profile: &Arc<Profile>) {
         let mut inner = self.lock();
-        inner.fair.set_profile(Profile::clone(profile));
+        let settings = Arc::clone(&inner.settings);
+        inner.fair.set_profile(with_strangers(Profile::clone(profile), &settings));
         inner.profile = Arc::clone(profile);
     }
 }

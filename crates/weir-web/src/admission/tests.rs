@@ -18,6 +18,7 @@ pub(super) fn settings(slots: u32) -> Settings {
 
 pub(super) fn ask(session: u64, subnet: u64) -> Ask {
     Ask {
+        standing: Standing::Known,
         session: SessionKey(session),
         subnet: SubnetKey(subnet),
         client: Ipv4Addr::LOCALHOST.into(),

@@ -92,7 +92,7 @@ impl Admission {
         let mut found: HashMap<SessionKey, SessionView> = HashMap::new();
         for request in inner.requests.iter() {
             let view = found.entry(request.owner.session).or_insert_with(|| {
-                let standing = inner.fair.standing(request.owner.session);
+                let standing = inner.fair.standing(request.lane.session);
                 SessionView {
                     backend: self.name.clone(),
                     session: format!("{:016x}", request.owner.session.0),
@@ -101,7 +101,7 @@ impl Admission {
                     waiting: 0,
                     running: 0,
                     oldest_wait_s: 0.0,
-                    weight: inner.fair.weight(request.owner.subnet).map_or(0.0, |weight| weight.ratio()),
+                    weight: inner.fair.weight(request.lane.subnet).map_or(0.0, |weight| weight.ratio()),
                     debt_s: standing.map_or(0.0, |standing| standing.debt.0 as f64 / 1e9),
                     served_s: standing.map_or(0.0, |standing| standing.served.0 as f64 / 1e9),
                     active_at: standing.map_or(0, |standing| standing.active_at),

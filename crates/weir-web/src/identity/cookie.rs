@@ -27,6 +27,8 @@ pub struct Cookie {
     pub id: u64,
     /// Whether it should be renewed: half its life is over, or the previous key signed it.
     pub stale: bool,
+    /// Since it was issued, or its predecessors were, as far as that is known.
+    pub age: Duration,
 }
 
 /// Makes and checks cookies.
@@ -95,11 +97,22 @@ impl Cookies {
     /// A new cookie as a `Set-Cookie` value.
     pub fn make(&self, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
-        self.renew(siphash::hash(self.ids, &[&number.to_le_bytes()]), subnet, now, tls)
+        self.issue(siphash::hash(self.ids, &[&number.to_le_bytes()]), subnet, now, tls)
     }
 
-    /// A cookie of the same id, issued now.
-    pub fn renew(&self, id: u64, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
+    /// A new cookie that counts as so old.
+    pub fn make_old(&self, subnet: SubnetKey, age: Duration, now: SystemTime, tls: bool) -> HeaderValue {
+        let age = age.min(Duration::from_secs(self.lifetime_s / 3));
+        self.make(subnet, now.checked_sub(age).unwrap_or(now), tls)
+    }
+
+    /// A cookie of the same id. It is written as issued a while ago, if its predecessor was: who is known stays known.
+    pub fn renew(&self, cookie: Cookie, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
+        let kept = cookie.age.min(Duration::from_secs(self.lifetime_s / 8));
+        self.issue(cookie.id, subnet, now.checked_sub(kept).unwrap_or(now), tls)
+    }
+
+    fn issue(&self, id: u64, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
         let mut bytes = [0; COOKIE_BYTES];
         let (body, tag) = bytes.split_at_mut(BODY_BYTES);
         let issued = u32::try_from(seconds(now)).unwrap_or(u32::MAX);
@@ -128,18 +141,19 @@ impl Cookies {
         if body[0] != VERSION || issued > now_s + SKEW_S || now_s.saturating_sub(issued) > self.lifetime_s {
             return None;
         }
-        let aging = now_s.saturating_sub(issued) > self.lifetime_s / 2;
+        let age = Duration::from_secs(now_s.saturating_sub(issued));
+        let aging = age.as_secs() > self.lifetime_s / 2;
         let fingerprint = self.seen.fingerprint(text, subnet.0);
         if self.seen.has(fingerprint) {
-            return Some(Cookie { id, stale: aging });
+            return Some(Cookie { id, stale: aging, age });
         }
         // Comparing 128 bits at once takes the same time wherever they differ.
         if signature(&self.key, &body, subnet) == tag {
             self.seen.add(fingerprint);
-            return Some(Cookie { id, stale: aging });
+            return Some(Cookie { id, stale: aging, age });
         }
         let previous = self.previous.as_ref()?;
-        (signature(previous, &body, subnet) == tag).then_some(Cookie { id, stale: true })
+        (signature(previous, &body, subnet) == tag).then_some(Cookie { id, stale: true, age })
     }
 }
 
@@ -196,11 +210,14 @@ mod tests {
         let good = find(&cookies, &line, HOME, at(0)).unwrap();
         assert!(!good.stale);
         assert_eq!(find(&cookies, &line, SubnetKey(8), at(0)), None);
-        assert_eq!(find(&cookies, &line, HOME, at(16)), Some(Cookie { stale: true, ..good }));
+        let old = find(&cookies, &line, HOME, at(16)).unwrap();
+        assert_eq!(old, Cookie { stale: true, age: Duration::from_secs(16 * DAY), ..good });
         assert_eq!(find(&cookies, &line, HOME, at(31)), None);
         assert_eq!(find(&cookies, &line, HOME, at(0) - Duration::from_secs(301)), None, "from the future");
-        let renewed = pair(&cookies.renew(good.id, HOME, at(16), false));
-        assert_eq!(find(&cookies, &renewed, HOME, at(31)), Some(good));
+        let renewed = pair(&cookies.renew(old, HOME, at(16), false));
+        let again = find(&cookies, &renewed, HOME, at(20)).unwrap();
+        assert!(again.id == good.id && !again.stale, "{again:?}");
+        assert!(again.age > Duration::from_secs(7 * DAY), "who was known stays known: {again:?}");
     }
 
     #[test]
@@ -225,7 +242,7 @@ mod tests {
         let found = find(&turned, &line, HOME, at(0)).unwrap();
         assert!(found.stale, "to be signed anew");
         assert_eq!(find(&turned, &line, HOME, at(0)), Some(found), "also the second time");
-        let renewed = pair(&turned.renew(found.id, HOME, at(0), false));
+        let renewed = pair(&turned.renew(found, HOME, at(0), false));
         let third = with("the third key of them", secret("the second key of them"));
         assert_eq!(find(&third, &line, HOME, at(0)), None);
         assert_eq!(find(&third, &renewed, HOME, at(0)).map(|cookie| cookie.id), Some(found.id));

@@ -34,7 +34,7 @@ use forwarded::Trail;
 use http::{HeaderMap, HeaderValue, header};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use weir_core::fair::{SessionKey, SubnetKey};
 
 #[derive(Clone, Debug)]
@@ -44,6 +44,8 @@ pub struct Identity {
     pub session: SessionKey,
     /// Its subnet or group.
     pub subnet: SubnetKey,
+    /// How old the session's cookie is, if it brought one.
+    pub cookie_age: Option<Duration>,
     /// A `Set-Cookie` value to answer with.
     pub new_cookie: Option<HeaderValue>,
 }
@@ -127,19 +129,26 @@ impl Identities {
         let PeerKeys { peer: client, subnet, session, .. } =
             if peer_keys.listed { self.peer_keys(self.client(peer_keys.peer, headers)) } else { *peer_keys };
         let Some(cookies) = &rules.cookies else {
-            return Identity { client, subnet, session, new_cookie: None };
+            return Identity { client, subnet, session, cookie_age: None, new_cookie: None };
         };
         match cookies.find(headers.lines(&header::COOKIE), subnet, now) {
             Some(cookie) => Identity {
                 client,
                 subnet,
                 session: rules.cookie_session(cookie.id, subnet),
-                new_cookie: cookie.stale.then(|| cookies.renew(cookie.id, subnet, now, self.tls)),
+                cookie_age: Some(cookie.age),
+                new_cookie: cookie.stale.then(|| cookies.renew(cookie, subnet, now, self.tls)),
             },
             None => {
-                Identity { client, subnet, session, new_cookie: offer.then(|| cookies.make(subnet, now, self.tls)) }
+                let new_cookie = offer.then(|| cookies.make(subnet, now, self.tls));
+                Identity { client, subnet, session, cookie_age: None, new_cookie }
             }
         }
+    }
+
+    /// A cookie for a client of this subnet whom the application vouches for: it is old at once.
+    pub fn vouched_cookie(&self, subnet: SubnetKey, age: Duration, now: SystemTime) -> Option<HeaderValue> {
+        self.rules.cookies.as_ref().map(|cookies| cookies.make_old(subnet, age, now, self.tls))
     }
 
     /// The client's address alone.

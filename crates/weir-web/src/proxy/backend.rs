@@ -35,7 +35,7 @@ settings! {
         pub failures: u32 = number(3, 1..=1_000),
         /// How long a server that is down is left alone
         pub rest: Duration = duration("5s", "100ms"..="1d"),
-        /// Its servers, as `host:port`, or `https://host:port` for TLS.
+        /// Its servers, as `host:port`, `https://host:port` for TLS, or `unix:/path`.
         pub servers: Vec<String> = fixed(Vec::new()),
         /// Whom those with TLS have to be.
         pub trust: Trust = fixed(Trust::default()),
@@ -82,6 +82,9 @@ text_value!(BackendRule: "\"app 10.0.0.1:8080\"");
 
 /// What a server with TLS begins with.
 const SECURE: &str = "https://";
+/// What one with a Unix socket begins with, and how long the system lets its path be.
+const SOCKET: &str = "unix:";
+const SOCKET_PATH_BYTES: usize = 108;
 
 /// A server list is no longer.
 const SERVERS_MAX: usize = 64;
@@ -181,8 +184,12 @@ impl fmt::Display for BackendRule {
     }
 }
 
-/// A server as it is called: `host:port`, or `https://host:port`, where 443 may be left out.
+/// A server as it is called: `host:port`, `https://host:port`, where 443 may be left out, or `unix:/path`.
 fn server(word: &str) -> Result<String, String> {
+    if let Some(path) = word.strip_prefix(SOCKET) {
+        let good = path.starts_with('/') && path.len() < SOCKET_PATH_BYTES;
+        return good.then(|| word.to_owned()).ok_or_else(|| format!("{word:?} is no socket: write unix:/run/app.sock"));
+    }
     let (scheme, place) = match word.strip_prefix(SECURE) {
         Some(place) => (SECURE, place.strip_suffix('/').unwrap_or(place)),
         None => ("", word.strip_prefix("http://").unwrap_or(word)),
@@ -214,6 +221,7 @@ mod tests {
             "a [::1]:8080 b.example:81 slots=8 health=/x stops_early",
             "a h:1 slots=auto",
             "a h:1 streams=slots unbuffered",
+            "a unix:/run/app.sock unix:/run/b slots=4",
             "a https://[::1]:8443 h:80 sni=b.example unverified",
         ] {
             assert_eq!(text.parse::<BackendRule>().unwrap().to_string(), text);
@@ -235,7 +243,8 @@ mod tests {
             "app h:1 slots=0",
             "app h:1 colour=red",
             "app h:1 health=x",
-            "app unix:/x",
+            "app unix:x",
+            "app unix:",
             "app h:1 streams=9",
             "app h:1 sni=x",
             "app h:1 unverified",

@@ -28,7 +28,7 @@ use super::thread::Thread;
 use super::upstream::{HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Sending, hyper_handshake};
 use super::upstream_connection::UpstreamConnection;
 use super::upstream_response::{ClientResponse, Received, Upgrade, UpstreamResponse};
-use crate::admission::{Ask, Class, Grant, Permit};
+use crate::admission::{Ask, Class, Grant, Permit, Standing};
 use crate::health::Server;
 use crate::identity::{Fields, Identity};
 
@@ -286,6 +286,7 @@ impl RequestContext<'_> {
         let ask = Ask {
             session: identity.session,
             subnet: identity.subnet,
+            standing: standing(identity, backend.settings.admission.standing_after),
             client: identity.client,
             class,
             bytes: REQUEST_BYTES + u32::try_from(request.body.held() + request.head_bytes()).unwrap_or(u32::MAX >> 1),
@@ -415,6 +416,15 @@ impl RequestContext<'_> {
                 Refusal::new(StatusCode::BAD_GATEWAY)
             }
         }
+    }
+}
+
+/// What a client has to show for itself: how old the cookie is that it brings.
+fn standing(identity: &Identity, after: Duration) -> Standing {
+    match identity.cookie_age {
+        Some(age) if age >= after => Standing::Known,
+        Some(_) => Standing::New,
+        None => Standing::Stranger,
     }
 }
 

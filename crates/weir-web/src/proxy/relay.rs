@@ -20,7 +20,7 @@ use super::deadline::Deadline;
 use super::readers::Registered;
 use super::request_record::RequestRecord;
 use super::thread::Thread;
-use super::upstream::{HeldSlot, Sender, UpstreamBody, drain};
+use super::upstream::{Drain, HeldSlot, Sender, UpstreamBody, drain};
 use crate::admission::{Reader, Stream};
 use crate::health::Busy;
 
@@ -86,21 +86,6 @@ struct Timing {
     idle_connections: u32,
     buffer_bytes: usize,
     unbuffered: bool,
-}
-
-/// How long a response is read for a client that has gone.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Drain {
-    /// A server that sends is left after this: it notices that nobody listens.
-    pub(super) sending: Duration,
-    /// A server that is silent works, and is waited for.
-    pub(super) silent: Duration,
-}
-
-impl Drain {
-    pub(super) fn of(backend: &Backend) -> Drain {
-        Drain { sending: backend.admission.stream_after, silent: backend.response }
-    }
 }
 
 impl Relay {

@@ -1,4 +1,4 @@
-//! The octets between us and a server: plain, or inside TLS.
+//! The octets between us and a server: plain, over a Unix socket, or inside TLS.
 //!
 //! A server that is written as `https://host:port` is spoken to over TLS, and must prove its name with a certificate that leads to a trusted authority,
 //! unless the backend says that it need not. Errors say which server, and what was wrong with it.
@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -25,6 +25,7 @@ use crate::health::Server;
 #[derive(Debug)]
 pub(super) enum ServerStream {
     Plain(TcpStream),
+    Unix(UnixStream),
     /// Boxed, because it is large and few connections use it.
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -37,6 +38,9 @@ impl ServerStream {
         limit: Duration,
     ) -> io::Result<ServerStream> {
         let open = async {
+            if let Some(path) = server.socket() {
+                return UnixStream::connect(path).await.map(ServerStream::Unix);
+            }
             let stream = TcpStream::connect(server.authority()).await?;
             let _ = stream.set_nodelay(true);
             match secure.filter(|_| server.is_secure()) {
@@ -54,6 +58,9 @@ impl ServerStream {
             ServerStream::Plain(stream) => {
                 matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
             }
+            ServerStream::Unix(stream) => {
+                matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+            }
             // This reads TLS messages such as session tickets, which are no response.
             ServerStream::Tls(stream) => {
                 let mut room = [0; 1];
@@ -68,6 +75,7 @@ impl AsyncRead for ServerStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
             ServerStream::Plain(stream) => Pin::new(stream).poll_read(cx, room),
+            ServerStream::Unix(stream) => Pin::new(stream).poll_read(cx, room),
             ServerStream::Tls(stream) => Pin::new(stream).poll_read(cx, room),
         }
     }
@@ -77,6 +85,7 @@ impl AsyncWrite for ServerStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
         match &mut *self {
             ServerStream::Plain(stream) => Pin::new(stream).poll_write(cx, octets),
+            ServerStream::Unix(stream) => Pin::new(stream).poll_write(cx, octets),
             ServerStream::Tls(stream) => Pin::new(stream).poll_write(cx, octets),
         }
     }
@@ -88,6 +97,7 @@ impl AsyncWrite for ServerStream {
     ) -> Poll<io::Result<usize>> {
         match &mut *self {
             ServerStream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
+            ServerStream::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
             ServerStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, pieces),
         }
     }
@@ -95,6 +105,7 @@ impl AsyncWrite for ServerStream {
     fn is_write_vectored(&self) -> bool {
         match self {
             ServerStream::Plain(stream) => stream.is_write_vectored(),
+            ServerStream::Unix(stream) => stream.is_write_vectored(),
             ServerStream::Tls(stream) => stream.is_write_vectored(),
         }
     }
@@ -102,6 +113,7 @@ impl AsyncWrite for ServerStream {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
             ServerStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            ServerStream::Unix(stream) => Pin::new(stream).poll_flush(cx),
             ServerStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
@@ -109,6 +121,7 @@ impl AsyncWrite for ServerStream {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
             ServerStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            ServerStream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             ServerStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }

@@ -327,6 +327,7 @@ mod tests {
         let ask = Ask {
             session: SessionKey(1),
             subnet: SubnetKey(1),
+            standing: admission::Standing::Known,
             client: Ipv4Addr::LOCALHOST.into(),
             class: Class::new(0, &Method::GET),
             bytes: 100,

@@ -25,7 +25,6 @@ use weir_http1::Refused;
 use weir_http1::field_lines::FieldLines;
 
 use super::deadline::Deadline;
-use super::relay::Drain;
 use super::request_body::{Outgoing, RequestBody};
 use super::server_stream::ServerStream;
 use super::upstream_connection::{ConnectionBody, UpstreamConnection};
@@ -352,6 +351,21 @@ async fn finish_unattended(mut sending: Sending, held: HeldSlot, left: Duration,
             tokio::time::sleep(rest).await;
         }
         Err(_) => {}
+    }
+}
+
+/// How long a response is read for a client that has gone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drain {
+    /// A server that sends is left after this: it notices that nobody listens.
+    pub(super) sending: Duration,
+    /// A server that is silent works, and is waited for.
+    pub(super) silent: Duration,
+}
+
+impl Drain {
+    pub(super) fn of(backend: &super::backend::Backend) -> Drain {
+        Drain { sending: backend.admission.stream_after, silent: backend.response }
     }
 }
 

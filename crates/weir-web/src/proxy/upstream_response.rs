@@ -12,7 +12,7 @@ use http_body::{Body, Frame};
 use hyper::upgrade::OnUpgrade;
 use weir_core::fair::SubnetKey;
 use weir_http1::Refused;
-use weir_http1::field_lines::{FieldLines, is_event_stream, is_for_shared_caches, is_unbuffered};
+use weir_http1::field_lines::{FieldLines, is_event_stream, is_for_shared_caches, is_unbuffered, sets_cookie};
 use weir_http1::hop_by_hop;
 
 use super::http2_stream::SendWatch;
@@ -146,6 +146,10 @@ impl UpstreamResponse {
         let switched = (status == StatusCode::SWITCHING_PROTOCOLS).then(|| self.upgrade.take()).flatten();
         let protocol = switched.as_ref().and_then(|_| self.response.headers().get(header::UPGRADE).cloned());
         hop_by_hop::strip(self.response.headers_mut());
+        if self.signs_in(&site.settings.web.sign_in_cookie) {
+            let (client, age) = (record.client(), self.backend.settings.admission.standing_after);
+            self.new_cookie = client.identities.vouched_cookie(self.subnet, age, thread.wall_time());
+        }
         if let Some(cookie) = self.new_cookie.take()
             && !self.is_for_many()
         {
@@ -168,7 +172,13 @@ impl UpstreamResponse {
     /// Whether a cache may give it to others: one client's cookie must not be in it.
     fn is_for_many(&self) -> bool {
         let in_map = || is_for_shared_caches(self.response.headers());
-        self.lines.as_ref().map_or_else(in_map, |lines| lines.shared)
+        self.lines.as_ref().map_or_else(in_map, FieldLines::is_for_shared_caches)
+    }
+
+    /// Whether the application signs the client in, by this cookie. What the client brings in a cookie of that name proves nothing.
+    fn signs_in(&self, cookie: &str) -> bool {
+        let in_map = || sets_cookie(self.response.headers(), cookie);
+        !cookie.is_empty() && self.lines.as_ref().map_or_else(in_map, |lines| lines.sets_cookie(cookie))
     }
 
     fn add(&mut self, name: HeaderName, value: HeaderValue) {

@@ -32,7 +32,7 @@ settings! {
         /// Threads that carry traffic; 0 is one for each processor
         pub threads: usize = count(0, 0..=256),
         /// Who does the work: a name, servers, and what differs from below, such as "app 10.0.0.1:8080 10.0.0.2:8080 slots=8
-        /// health=/alive"; unbuffered passes bodies on as they come, streams=slots lets WebSockets and event streams hold a slot; https://host:port is spoken to over TLS (sni=NAME for another name than the host's, unverified for any
+        /// health=/alive"; unbuffered passes bodies on as they come, streams=slots lets WebSockets and event streams hold a slot; unix:/path is a Unix socket; https://host:port is spoken to over TLS (sni=NAME for another name than the host's, unverified for any
         /// certificate); `weir up --demo` has a small one of its own if there is none
         pub backends: Vec<BackendRule> = list([], 256, "backends"),
         /// Certificates of authorities to trust for servers with https://, as PEM; empty for those that the machine trusts
@@ -40,6 +40,11 @@ settings! {
         /// Which requests go where, by host and path: "example.org/api app", "*.example.org app", "* site"; none is all to the first
         /// backend; "example.org/live app unbuffered" passes bodies on as they come
         pub routes: Vec<Rule> = list([], 10_000, "routes"),
+        /// A cookie that the application sets when somebody signs in; whom it is set for is no stranger any more; empty for none
+        pub sign_in_cookie: String = text("", "a cookie name").valid(|name| {
+            let known = |octet: u8| octet.is_ascii_alphanumeric() || b"_-.".contains(&octet);
+            if name.bytes().all(known) { Ok(()) } else { Err(format!("{name:?} is no name of a cookie")) }
+        }),
         /// None for none.
         pub log: Option<LogSettings> = part_by(log),
         /// A folder with pages such as 503.html; empty for the built-in ones
