@@ -1,9 +1,10 @@
 //! What happens to a message inside a worker: the walk, with YARA, the attachment policy and the list of blocked contents looking at
 //! everything it finds.
 
+use crate::attachments::Judgement;
 use crate::attachments::policy::Policy;
-use crate::attachments::{Judgement, name};
 use crate::budget::{Budget, Exceeded, Limits};
+use crate::file_name;
 use crate::made::{Blocked, Blocklist};
 use crate::plain::shown;
 use crate::samples::{self, Candidate, Picker, SamplePolicy};
@@ -228,7 +229,7 @@ impl Visit for Look<'_> {
             note(&mut self.blocked, outcome.clone(), place);
         }
         let name = file.names.first().map_or("", String::as_str);
-        let extension = name::extension(name).unwrap_or_default();
+        let extension = file_name::extension(name).unwrap_or_default();
         let known = Known {
             name,
             extension: &extension,

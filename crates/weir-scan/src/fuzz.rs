@@ -90,6 +90,6 @@ pub fn clamd(data: &[u8]) {
     }
     if let Ok(text) = std::str::from_utf8(data) {
         let _ = name::fault(text, &Policy::default());
-        let _ = name::extension(text);
+        let _ = crate::file_name::extension(text);
     }
 }

@@ -5,8 +5,8 @@
 //! hostile mail. A file in an archive is a candidate itself. It costs one SHA-256 a candidate, and one a file that may turn out
 //! to be one while it is open, such as a document with macros.
 
-use crate::attachments::name;
 use crate::budget::{Budget, Exceeded, Limits};
+use crate::file_name;
 use crate::plain::shown;
 use crate::walk::kind::Kind;
 use crate::walk::{self, File, Oddity, Place, Visit, header};
@@ -148,7 +148,7 @@ fn is_attachment(file: &File<'_>) -> bool {
 }
 
 fn is_script(file: &File<'_>) -> bool {
-    let by_name = |name: &String| name::extension(name).is_some_and(|found| SCRIPTS.contains(&found.as_str()));
+    let by_name = |name: &String| file_name::extension(name).is_some_and(|found| SCRIPTS.contains(&found.as_str()));
     let text = matches!(file.kind, Kind::Unknown | Kind::Html | Kind::Xml);
     file.kind == Kind::Script || (text && file.names.iter().any(by_name))
 }

@@ -14,7 +14,7 @@ use crate::made::Made;
 use crate::memory_bounds::Bounds;
 use crate::samples::Candidate;
 use crate::verdict::{Finding, Outcome};
-use crate::yara::ruleset_error::RulesetError;
+use crate::yara::RulesetError;
 use std::any::Any;
 use std::fmt;
 use std::pin::Pin;

@@ -1,7 +1,8 @@
-//! File names as an attacker writes them and as a desktop reads them.
+//! What is wrong with a file name under a policy, and which names are a disguise.
 
 use super::policy::Policy;
-use crate::plain::{is_plain, shown};
+use crate::file_name::{bare, extension, readings};
+use crate::plain::shown;
 use crate::walk::kind::Kind;
 
 /// A name inside a sentence.
@@ -26,44 +27,6 @@ pub fn fault(name: &str, policy: &Policy) -> Option<String> {
         }
         (second && policy.forbidden_second.contains(&last)).then(|| format!("a second extension .{last}: {shown}"))
     })
-}
-
-/// The ways to read the last part of a path. Windows ends a name at a NUL or a colon, other systems do not, and programs that
-/// save attachments cut at either side: each piece counts, and the whole.
-fn readings(name: &str) -> impl Iterator<Item = &str> {
-    let base = base(name);
-    base.split(['\0', ':']).chain([base]).map(trimmed)
-}
-
-/// The last part of a path.
-fn base(name: &str) -> &str {
-    name.rsplit(['/', '\\']).find(|part| !part.trim().is_empty()).unwrap_or(name)
-}
-
-/// Without what Windows takes away: dots and spaces at the end, and what nobody sees.
-fn trimmed(name: &str) -> &str {
-    name.trim_end_matches(|c: char| c == '.' || c.is_whitespace() || !is_plain(c))
-}
-
-/// An extension in small letters, without what nobody sees.
-fn bare(extension: &str) -> String {
-    extension.trim().chars().filter(|c| is_plain(*c)).collect::<String>().to_lowercase()
-}
-
-/// The extension that a desktop would go by, in small letters.
-pub fn extension(name: &str) -> Option<String> {
-    extensions(name).next()
-}
-
-/// Every extension that some desktop would go by.
-pub(crate) fn extensions(name: &str) -> impl Iterator<Item = String> {
-    readings(name).filter_map(|reading| reading.rsplit_once('.')).map(|(_, extension)| bare(extension))
-}
-
-/// Whether an extension promises an archive.
-pub(crate) fn is_archive(extension: &str) -> bool {
-    const KNOWN: &str = "7z ace arj bz2 cab gz jar lha lz lzh lzma rar tar taz tbz tbz2 tgz txz tzst xz z zip zipx zst";
-    KNOWN.split(' ').any(|known| known == extension)
 }
 
 /// Marks that turn the direction of writing (the trick of `exe.fdp` shown as `pdf.exe`).

@@ -1,10 +1,9 @@
 //! One scanner of the panel: its deadline is kept, its answers are remembered, and what it says becomes findings.
 
-use super::Bounds;
-use super::memo::{Asked, Key, Memo, Remembered};
 use crate::content::Content;
 use crate::examine::Report;
 use crate::inspect::About;
+use crate::memo::{Asked, Bounds, Key, Memo, Remembered};
 use crate::samples::Candidate;
 use crate::scanner::{Answer, MemoKey, Scanner};
 use crate::verdict::{Finding, Outcome};

@@ -172,7 +172,7 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
         let class = data.get(6..8).is_some_and(|version| u16::from_be_bytes([version[0], version[1]]) >= 45);
         return Some(if class { Kind::JavaClass } else { Kind::MachO });
     }
-    if at(257, b"ustar") || super::archive::is_tar_header(data) {
+    if at(257, b"ustar") || super::tar_header::is_header(data) {
         return Some(Kind::Tar);
     }
     if (at(2, b"-lh") && at(6, b"-")) || at(7, b"**ACE**") {

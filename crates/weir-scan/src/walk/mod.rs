@@ -10,12 +10,13 @@ mod encoded_word;
 pub mod header;
 pub mod kind;
 pub mod structure;
+mod tar_header;
 pub mod transfer;
 
 pub use archive::{vba, zip_cipher};
 
-use crate::attachments::name;
 use crate::budget::{Budget, End, Exceeded, Unpacked};
+use crate::file_name;
 use crate::plain::shown;
 use kind::Kind;
 use std::io::Read;
@@ -237,7 +238,7 @@ impl Walk<'_> {
 
     fn open(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
         let by_name =
-            |name: &String| name::extension(name).is_some_and(|e| matches!(e.as_str(), "eml" | "mht" | "mhtml"));
+            |name: &String| file_name::extension(name).is_some_and(|e| matches!(e.as_str(), "eml" | "mht" | "mhtml"));
         let mail = header::is_message(file.declared) || file.names.iter().any(by_name);
         if mail && !file.data.is_empty() {
             if level + 1 > self.budget.limits().levels {

@@ -6,8 +6,8 @@
 
 use super::header::PartHeader;
 use super::kind::Kind;
-use crate::attachments::name;
 use crate::budget::{Budget, Exceeded};
+use crate::file_name;
 use std::ops::Range;
 
 /// A part whose body is no multipart.
@@ -196,11 +196,11 @@ impl Pass<'_, '_> {
 /// Whether what is called a message is something else to whoever saves it: then it is a file, and a message in that.
 fn is_file(header: &PartHeader, body: &[u8]) -> bool {
     let kind = Kind::of(body);
-    let mut promised = header.names.iter().flat_map(|name| name::extensions(name));
+    let mut promised = header.names.iter().flat_map(|name| file_name::extensions(name));
     kind.is_archive()
         || kind.is_program()
         || kind == Kind::Ole
-        || promised.any(|extension| name::is_archive(&extension))
+        || promised.any(|extension| file_name::is_archive(&extension))
 }
 
 fn is_empty(line: &[u8]) -> bool {

@@ -4,13 +4,12 @@
 //! A folder that changes is read again within seconds. Rules that people add are in use when [`Ruleset::adopt`] returns. If new rules
 //! do not compile, the old ones stay in use, and the problem is reported until it is solved.
 
-use super::scanner::Workers;
+use super::settings::Workers;
 use crate::examine::Setup;
 use crate::made::Made;
 use crate::worker::pool::Pool;
 use crate::yara::folder::{self, Stamp};
-use crate::yara::ruleset_error::RulesetError;
-use crate::yara::{self, RuleFile, Rules};
+use crate::yara::{self, RuleFile, Rules, RulesetError};
 use sha2::{Digest, Sha256};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -3,34 +3,20 @@
 use super::pool::{self, Pool};
 use super::rules::Ruleset;
 use super::settings;
+pub use super::settings::Workers;
 use crate::attachments::policy::Choice;
 use crate::content::Content;
-use crate::examine::Setup;
 use crate::health::Health;
 use crate::inspect::About;
 use crate::made::Made;
 use crate::samples::Candidate;
 use crate::scanner::{Answer, Common, Configured, Kind, Later, MemoKey, Opener, Others, Scanner, StartError};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use weir_settings::Reader;
 
 /// Its row in the registry.
 pub(crate) const KIND: Kind = Kind { name: "workers", read };
-
-/// What workers do.
-#[derive(Debug, Clone, Default)]
-pub struct Workers {
-    /// The processes.
-    pub pool: pool::Settings,
-    /// Policy, limits, and the rules that are always in force.
-    pub setup: Setup,
-    /// A folder of more rules, read again when it changes.
-    pub folder: Option<PathBuf>,
-    /// Whether archives that are not opened here are left to a scanner that opens them, if there is one.
-    pub leave_closed_archives: bool,
-}
 
 fn read(reader: &mut Reader<'_>, common: &mut Common) -> Option<Box<dyn Configured>> {
     let (workers, memory) = settings::read(reader);

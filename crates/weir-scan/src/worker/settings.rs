@@ -2,7 +2,6 @@
 
 use super::pool;
 use super::process::Program;
-use super::scanner::Workers;
 use crate::attachments::policy::{Choice, Policy};
 use crate::budget::Limits;
 use crate::examine::Setup;
@@ -32,6 +31,19 @@ settings! {
         /// A folder of .yar and .yara files, read again when it changes; empty for none
         folder: Option<PathBuf> = path().optional(),
     }
+}
+
+/// What workers do.
+#[derive(Debug, Clone, Default)]
+pub struct Workers {
+    /// The processes.
+    pub pool: pool::Settings,
+    /// Policy, limits, and the rules that are always in force.
+    pub setup: Setup,
+    /// A folder of more rules, read again when it changes.
+    pub folder: Option<PathBuf>,
+    /// Whether archives that are not opened here are left to a scanner that opens them, if there is one.
+    pub leave_closed_archives: bool,
 }
 
 /// Reads all three, and how much every scanner's memory holds.

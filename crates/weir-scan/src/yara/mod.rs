@@ -4,7 +4,6 @@
 //! `infected`. Private and global rules work as everywhere. Each scan has a time; the number of matches reported is bounded.
 
 pub mod folder;
-pub mod ruleset_error;
 
 use boreal::compiler::{Compiler, CompilerParams};
 use boreal::scanner::ScanParams;
@@ -172,6 +171,23 @@ pub struct RulesError {
     pub file: String,
     /// What is wrong, with its place.
     pub problem: String,
+}
+
+/// Rules that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesetError {
+    /// The folder.
+    #[error("the folder of rules: {0}")]
+    Folder(#[from] folder::FolderError),
+    /// The rules.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// The setup in force.
+    #[error("the rules in force cannot be changed: {0}")]
+    System(#[from] std::io::Error),
+    /// The compiler itself.
+    #[error("the compiler of rules crashed")]
+    Crashed,
 }
 
 #[cfg(test)]

@@ -12,8 +12,8 @@ mod zip_crypt;
 
 use super::kind::Kind;
 use super::{File, Oddity, Walk, header};
-use crate::attachments::name;
 use crate::budget::Exceeded;
+use crate::file_name;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Whether we open files of this kind.
@@ -39,8 +39,8 @@ const APPLE: [&[u8]; 2] = [b"\0\x05\x16\x07", b"\0\x05\x16\0"];
 
 /// Why a file that is called an archive may be one that is not seen here; none if it is seen, or cannot be one.
 pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
-    let promised: Vec<String> = file.names.iter().flat_map(|name| name::extensions(name)).collect();
-    if !promised.iter().any(|extension| name::is_archive(extension)) || file.data.iter().all(|byte| *byte == 0) {
+    let promised: Vec<String> = file.names.iter().flat_map(|name| file_name::extensions(name)).collect();
+    if !promised.iter().any(|extension| file_name::is_archive(extension)) || file.data.iter().all(|byte| *byte == 0) {
         return None;
     }
     let marked = |mark: &[u8]| memchr::memmem::find(file.data, mark).is_some();
@@ -56,11 +56,6 @@ pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
     let another = header::is_message(file.declared) || APPLE.iter().any(|magic| file.data.starts_with(magic));
     let holds = || FOUND_ANYWHERE.iter().any(|(_, _, mark)| marked(mark)) || marked(b"PK\x03\x04");
     (!another || holds()).then_some("the name of an archive, and none that we know")
-}
-
-/// Whether this block is the header of a tar member: it has a checksum, which old archives have instead of a mark.
-pub(super) fn is_tar_header(block: &[u8]) -> bool {
-    tar::is_header(block)
 }
 
 /// Opens a file and walks what is in it.

@@ -3,10 +3,10 @@
 //! Readers of tar differ in what they do about damage, about members that are no files and about what stands behind the end;
 //! where two would read two archives, that is told. Sources: POSIX.1 (pax), the manual of GNU tar.
 
+use super::super::tar_header::{BLOCK, is_header, number};
 use super::super::{Oddity, Walk, bounded_name};
 use crate::budget::Exceeded;
 
-const BLOCK: usize = 512;
 /// The field of a header that has the name.
 const NAME: usize = 100;
 /// Names that one extended header may give.
@@ -16,16 +16,6 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     let mut reading = Reading { rest: data, next: Said::default(), all: Said::default(), told: Vec::new() };
     while reading.member(walk, level)? {}
     Ok(())
-}
-
-/// Whether this block is the header of a member: its sum is right. Old systems added signed octets.
-pub(super) fn is_header(block: &[u8]) -> bool {
-    let Some(block) = block.get(..BLOCK).filter(|block| block[0] != 0) else { return false };
-    let Some(told) = number(&block[148..156]) else { return false };
-    let blanked = || block.iter().enumerate().map(|(at, byte)| if (148..156).contains(&at) { b' ' } else { *byte });
-    let unsigned: usize = blanked().map(usize::from).sum();
-    let signed: i64 = blanked().map(|byte| i64::from(byte as i8)).sum();
-    told == unsigned || i64::try_from(told) == Ok(signed)
 }
 
 /// What headers say about the member behind them, or about all.
@@ -177,22 +167,6 @@ fn behind_map<'d>(header: &[u8], mut behind: &'d [u8]) -> &'d [u8] {
 /// Long names and extended headers have a size of their own.
 fn is_about_another(flag: u8) -> bool {
     matches!(flag, b'L' | b'K' | b'x' | b'X' | b'g')
-}
-
-/// Octal digits, or GNU's base 256 if the first bit is set.
-fn number(field: &[u8]) -> Option<usize> {
-    if field.first()? & 0x80 != 0 {
-        let (high, low) = field.split_at(field.len() - 8);
-        let fits = high.iter().skip(1).all(|byte| *byte == 0) && high.first() == Some(&0x80);
-        return usize::try_from(u64::from_be_bytes(low.try_into().ok()?)).ok().filter(|_| fits);
-    }
-    let digits = field.iter().map(|byte| if *byte == 0 { b' ' } else { *byte }).collect::<Vec<u8>>();
-    let digits = std::str::from_utf8(digits.trim_ascii()).ok()?;
-    // Some write "123 \0 1" and mean the first of them.
-    match digits.split(' ').next() {
-        None | Some("") => Some(0),
-        Some(digits) => usize::from_str_radix(digits, 8).ok(),
-    }
 }
 
 fn name(header: &[u8]) -> String {

@@ -13,13 +13,13 @@ use tokio::sync::watch;
 
 /// Content and version.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) hash: [u8; 32],
-    pub(super) version: Arc<str>,
+pub(crate) struct Key {
+    pub(crate) hash: [u8; 32],
+    pub(crate) version: Arc<str>,
 }
 
 /// What is remembered: any answer with outcomes.
-pub(super) trait Remembered: Clone + Send + Sync + 'static {
+pub(crate) trait Remembered: Clone + Send + Sync + 'static {
     /// Its outcomes.
     fn outcomes(&self) -> impl Iterator<Item = &Outcome>;
     /// What it takes in memory, about.
@@ -30,7 +30,7 @@ pub(super) trait Remembered: Clone + Send + Sync + 'static {
 const FLIGHTS_MAX: usize = 10_000;
 
 #[derive(Debug)]
-pub(super) struct Memo<T> {
+pub(crate) struct Memo<T> {
     bounds: Bounds,
     inner: Mutex<Inner<T>>,
 }
@@ -58,7 +58,7 @@ struct Known<T> {
 
 /// What came of asking.
 #[derive(Debug, PartialEq)]
-pub(super) enum Asked<T> {
+pub(crate) enum Asked<T> {
     /// It was known.
     Known(T),
     /// It was found out.
@@ -70,14 +70,14 @@ pub(super) enum Asked<T> {
 }
 
 impl<T: Remembered> Memo<T> {
-    pub(super) fn new(bounds: Bounds) -> Arc<Memo<T>> {
+    pub(crate) fn new(bounds: Bounds) -> Arc<Memo<T>> {
         let inner =
             Inner { known: HashMap::new(), order: BTreeMap::new(), count: 0, bytes: 0, flights: HashMap::new() };
         Arc::new(Memo { bounds, inner: Mutex::new(inner) })
     }
 
     /// Asks: what is known, else the scan under way, else `scan`. An answer is kept for `keep`, at most the bound's age.
-    pub(super) async fn ask<F>(
+    pub(crate) async fn ask<F>(
         self: &Arc<Self>,
         key: Key,
         keep: Duration,
