@@ -124,6 +124,8 @@ fn odd_told(odd: &[(String, Oddity)], findings: &mut Findings<'_>) -> Vec<Value>
             Oddity::Macros => "has macros".into(),
             Oddity::EmbeddedObject => "has a file in it that runs when clicked".into(),
             Oddity::Installer => "a Windows installer".into(),
+            Oddity::Sealed => "a message that only its reader can open".into(),
+            Oddity::PasswordInMail => "opened with a password that is known".into(),
         };
         match oddity {
             Oddity::Inconsistent(_) => findings.suspicious("inconsistent", &*what),
@@ -186,6 +188,10 @@ impl Visit for Opening<'_, '_> {
     }
 
     fn odd(&mut self, place: &Place, oddity: Oddity) {
+        // Here the password is ours, and told by itself.
+        if oddity == Oddity::PasswordInMail {
+            return;
+        }
         if self.odd.len() < ODD_MAX && !self.odd.iter().any(|(_, known)| *known == oddity) {
             self.odd.push((place.to_string(), oddity));
         }

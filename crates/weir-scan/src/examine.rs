@@ -7,7 +7,8 @@ use crate::budget::{Budget, Exceeded, Limits};
 use crate::file_name;
 use crate::made::{Blocked, Blocklist};
 use crate::plain::shown;
-use crate::samples::{self, Candidate, Picker, SamplePolicy};
+use crate::samples::{self, Candidate, Picker, SamplePolicy, Sort};
+use crate::suspicion::{self, Action};
 use crate::verdict::{Finding, Outcome};
 use crate::walk::{self, File, Oddity, Place, Visit};
 use crate::yara::{Known, RuleFile, Rules, RulesError, Severity};
@@ -157,7 +158,7 @@ impl Look<'_> {
                 Severity::Infected => Outcome::Infected { name: found.rule },
                 Severity::Forbidden => Outcome::Forbidden { reason: format!("{} ({})", found.description, found.rule) },
                 Severity::Suspicious => {
-                    self.suspect(place, &found.rule);
+                    self.suspect(place, &found.rule, &found.rule, Action::Header);
                     if let Some(file) = file {
                         self.picker.suspicious(&self.examiner.samples, file, &found.rule);
                     }
@@ -172,11 +173,22 @@ impl Look<'_> {
     fn judged(&mut self, place: &Place, judgement: Judgement) {
         match judgement {
             Judgement::Finding(outcome) => note(&mut self.attachments, outcome, place),
-            Judgement::Suspicious(why) => self.suspect(place, &why),
+            Judgement::Suspicious(why) => self.suspect(place, &why, &why, Action::Header),
         }
     }
 
-    fn suspect(&mut self, place: &Place, why: &str) {
+    /// Something is suspicious by a rule: kept or told, as the site says, unless a lab looks at it.
+    fn suspect(&mut self, place: &Place, rule: &str, why: &str, usual: Action) {
+        let policy = &self.examiner.policy;
+        match policy.suspicion.action(rule, usual) {
+            Action::Pass => return,
+            Action::Quarantine if policy.enabled && !self.examiner.samples.sorts.contains(&Sort::Suspicious) => {
+                let reason =
+                    if rule == why { format!("suspicious: {why}") } else { format!("suspicious: {why} ({rule})") };
+                note(&mut self.attachments, Outcome::Forbidden { reason }, place);
+            }
+            Action::Quarantine | Action::Header => {}
+        }
         let place = place.to_string();
         let text = shown(&if place.is_empty() { why.to_owned() } else { format!("{place}: {why}") }, WHY_MAX);
         if self.suspicious.len() < SUSPICIOUS_MAX && !self.suspicious.contains(&text) {
@@ -224,6 +236,10 @@ impl Visit for Look<'_> {
         }
         if file.data.is_empty() {
             return Ok(());
+        }
+        for rule in suspicion::find(file) {
+            self.suspect(place, rule.name, rule.about, rule.action);
+            self.picker.suspicious(&self.examiner.samples, file, rule.name);
         }
         if let Some(outcome) = self.examiner.blocklist.find(file.data) {
             note(&mut self.blocked, outcome.clone(), place);

@@ -27,6 +27,8 @@ pub mod samples;
 pub mod scanner;
 pub mod spam;
 pub mod spamd;
+pub mod suspicion;
+pub mod test_files;
 pub mod verdict;
 pub mod walk;
 pub mod worker;

@@ -135,6 +135,9 @@ impl SamplePolicy {
             Oddity::Installer if self.has(Sort::Programs) => Some("a Windows installer"),
             Oddity::Closed(kind) if self.has(Sort::Archives) => Some(kind.words()),
             Oddity::Encrypted if self.has(Sort::Archives) => Some("a file with a password"),
+            Oddity::PasswordInMail if self.has(Sort::Suspicious) => {
+                Some("an archive whose password stands in the message")
+            }
             _ => None,
         }
     }

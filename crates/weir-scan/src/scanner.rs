@@ -56,23 +56,6 @@ pub trait Configured: Any + fmt::Debug + Send + Sync {
     fn own_feeds(&self) -> Vec<usize> {
         Vec::new()
     }
-
-    /// Whether it opens archives, such as RAR, that our own workers do not open.
-    fn opens_closed_archives(&self) -> bool {
-        false
-    }
-
-    /// All settings are read: what depends on other scanners is settled here.
-    fn settle(&mut self, others: Others) {
-        let _ = others;
-    }
-}
-
-/// What a scanner may know about those beside it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Others {
-    /// Some scanner opens archives that our own workers do not open.
-    pub open_closed_archives: bool,
 }
 
 /// What a scanner is shown of a message.

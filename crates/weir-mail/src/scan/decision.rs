@@ -69,7 +69,7 @@ pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> D
     let Some(gravest) = verdict.gravest() else { return Decision::Retry("no scanner looked at it".to_owned()) };
     let scanners = scanners(verdict);
     match &gravest.outcome {
-        Outcome::Clean => Decision::Pass(Passed { clean: true, spam: false, words: format!("clean ({scanners})") }),
+        Outcome::Clean => Decision::Pass(passed(verdict, &scanners)),
         Outcome::Spam { score, threshold } => match on_spam {
             OnSpam::Quarantine => Decision::Quarantine(QuarantineQueue::Spam, said(gravest)),
             OnSpam::Tag => {
@@ -93,6 +93,17 @@ pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> D
         Outcome::Failed { problem } => Decision::Retry(format!("{}: {problem}", gravest.scanner)),
         Outcome::Forbidden { .. } => Decision::Quarantine(QuarantineQueue::Ext, said(gravest)),
         Outcome::Infected { .. } => Decision::Quarantine(QuarantineQueue::Virus, said(gravest)),
+    }
+}
+
+/// Nothing that decides was found. What is suspicious is told, and not called clean.
+fn passed(verdict: &Verdict, scanners: &str) -> Passed {
+    match verdict.suspicious.as_slice() {
+        [] => Passed { clean: true, spam: false, words: format!("clean ({scanners})") },
+        [why, more @ ..] => {
+            let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            Passed { clean: false, spam: false, words: format!("suspicious; {why}{more} ({scanners})") }
+        }
     }
 }
 
@@ -167,6 +178,15 @@ mod tests {
         assert!(matches!(usual(std::slice::from_ref(&limit)), Decision::Quarantine(QuarantineQueue::Limit, _)));
         let passed = decide(&verdict(&[limit]), OnSpam::Quarantine, OnLimit::Pass);
         assert!(matches!(passed, Decision::Pass(why) if !why.clean && why.words.contains("25 MB")));
+    }
+
+    #[test]
+    fn suspicious_mail_goes_on_and_is_not_called_clean() {
+        let suspicious = vec!["a.pdf: a PDF with a script".to_owned(), "b".to_owned()];
+        let verdict = Verdict { suspicious, ..verdict(&[Outcome::Clean]) };
+        let words = "suspicious; a.pdf: a PDF with a script and 1 more (yara)".to_owned();
+        let passed = Passed { clean: false, spam: false, words };
+        assert_eq!(decide(&verdict, OnSpam::Quarantine, OnLimit::Quarantine), Decision::Pass(passed));
     }
 
     #[test]

@@ -38,6 +38,10 @@ impl Policy {
             Oddity::Unreadable(why) => chosen(self.unreadable, format!("it cannot be read: {why}")),
             Oddity::Inconsistent(why) => chosen(self.inconsistent, why.clone()),
             Oddity::Closed(kind) => chosen(self.closed, format!("{} is not opened here", kind.words())),
+            Oddity::Sealed => chosen(self.sealed, "a message that only its reader can open".into()),
+            Oddity::PasswordInMail => {
+                Some(Judgement::Suspicious("an archive whose password stands in the message".into()))
+            }
             Oddity::Macros => chosen(self.macros, "a document with macros".into()),
             Oddity::EmbeddedObject => chosen(self.macros, "a document with a file inside".into()),
             Oddity::Installer => chosen(self.programs, "a Windows installer".into()),

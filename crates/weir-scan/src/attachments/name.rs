@@ -61,9 +61,8 @@ pub fn is_disguise(name: &str, kind: Kind) -> bool {
         _ => return false,
     };
     // A picture that is another picture, or a PDF that is text, happens; a picture that is an archive does not.
-    let dangerous = kind.is_program()
-        || kind.is_archive()
-        || matches!(kind, Kind::Ole | Kind::DiskImage | Kind::OneNote | Kind::Html);
+    let dangerous =
+        kind.is_program() || kind.is_archive() || matches!(kind, Kind::Ole | Kind::Disc | Kind::OneNote | Kind::Html);
     dangerous && kind != promised && !(promised == Kind::Unknown && kind == Kind::Html)
 }
 

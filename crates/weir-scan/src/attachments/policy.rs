@@ -1,5 +1,6 @@
 //! What may be attached: the operator's choices.
 
+use crate::suspicion::SuspicionPolicy;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -38,15 +39,25 @@ pub struct Policy {
     pub inconsistent: Choice,
     /// RAR and other archives that we do not open.
     pub closed: Choice,
+    /// Messages that are encrypted for their reader.
+    #[serde(default = "suspicious")]
+    pub sealed: Choice,
     /// Documents with macros.
     pub macros: Choice,
+    /// What becomes of mail that is suspicious.
+    #[serde(default)]
+    pub suspicion: SuspicionPolicy,
+}
+
+fn suspicious() -> Choice {
+    Choice::Suspicious
 }
 
 /// What runs when it is opened, on some system that people use, and what carries such things past a warning.
-pub const FORBIDDEN: &str = "ade adp apk app appinstaller application appref-ms appx appxbundle bat chm cmd cnt com cpl \
+pub const FORBIDDEN: &str = "ade adp apk app appcontent-ms appinstaller application appref-ms appx appxbundle asp aspx bat cer chm cmd cnt com cpl \
      desktop diagcab dll dmg drv exe gadget grp hlp hta htc img inf ins iqy iso isp jar jnlp job js jse library-ms lnk mad maf mag mam maq mar mas \
      mau mav maw mcf mda mde mdt mdw mdz msc msh msh1 msh1xml msh2 msh2xml mshxml msi msix msixbundle msp mst msu ocx ops pcd pif plg \
-     prf prg printerexport ps1 ps1xml ps2 ps2xml psc1 psc2 psd1 psdm1 psm1 reg scf scr sct search-ms settingcontent-ms shb shs sys \
+     prf prg printerexport ps1 ps1xml ps2 ps2xml psc1 psc2 psd1 psdm1 psm1 py pyc pyo pyw pyz pyzw reg scf scr sct search-ms settingcontent-ms shb shs sys \
      terminal theme themepack udl url vb vbe vbp vbs vhd vhdx vsmacros vsw webpnp website ws wsb wsc wsf wsh xbap xll xnk";
 
 /// Pages that run scripts: usual by themselves, a disguise behind `.pdf`.
@@ -65,7 +76,9 @@ impl Default for Policy {
             unreadable: Choice::NotScanned,
             inconsistent: Choice::Forbid,
             closed: Choice::NotScanned,
+            sealed: Choice::Suspicious,
             macros: Choice::Suspicious,
+            suspicion: SuspicionPolicy::default(),
         }
     }
 }

@@ -10,9 +10,9 @@ use super::reply::{Scanned, Version, threads};
 use crate::address::Address;
 use crate::content::Content;
 use crate::eicar::eicar;
-use std::io::Write;
-use std::sync::Arc;
+use crate::test_files::{self, gzipped};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::timeout;
@@ -37,6 +37,8 @@ pub struct Condition {
     pub state: State,
     /// Whether it calls clean what is deeper than it goes, and says nothing.
     pub silent: bool,
+    /// Formats in which it does not find the test file.
+    pub closed: Vec<&'static str>,
 }
 
 /// One clamd.
@@ -48,6 +50,7 @@ pub(super) struct Endpoint {
     width: AtomicUsize,
     pub(super) state: watch::Sender<State>,
     silent: AtomicBool,
+    closed: Mutex<Vec<&'static str>>,
     doubt: Notify,
 }
 
@@ -65,6 +68,7 @@ impl Endpoint {
             width: AtomicUsize::new(width),
             state: watch::channel(State::Unknown).0,
             silent: AtomicBool::new(false),
+            closed: Mutex::default(),
             doubt: Notify::new(),
         }
     }
@@ -77,7 +81,8 @@ impl Endpoint {
     /// How it is.
     pub(super) fn condition(&self) -> Condition {
         let (state, silent) = (self.state.borrow().clone(), self.silent.load(Ordering::Relaxed));
-        Condition { address: self.address.clone(), state, silent }
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Condition { address: self.address.clone(), state, silent, closed }
     }
 
     /// How many scans it takes at once.
@@ -138,6 +143,25 @@ impl Endpoint {
             tracing::warn!(address = %self.address, "clamd calls clean what it has not opened: AlertExceedsMax is off");
         }
         self.silent.store(silent, Ordering::Relaxed);
+        self.ask_what_it_opens(patience).await
+    }
+
+    /// Shows it a small archive of each format. What it does not find in one it could not open.
+    async fn ask_what_it_opens(&self, patience: Duration) -> Result<(), String> {
+        let mut closed = Vec::new();
+        for (format, archive) in test_files::all().map_err(|error| error.to_string())? {
+            match self.scan(&archive, patience).await {
+                Ok(Scanned::Found(_)) => {}
+                Ok(_) => closed.push(format),
+                // It has found the test file itself; whether it goes on like this is seen at the next look.
+                Err(_) => break,
+            }
+        }
+        let mut known = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != closed && !closed.is_empty() {
+            tracing::info!(address = %self.address, formats = closed.join(", "), "clamd cannot open these");
+        }
+        *known = closed;
         Ok(())
     }
 
@@ -188,9 +212,7 @@ const DEEP: u32 = 40;
 fn nested(data: &[u8], times: u32) -> std::io::Result<Vec<u8>> {
     let mut data = data.to_vec();
     for _ in 0..times {
-        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        packer.write_all(&data)?;
-        data = packer.finish()?;
+        data = gzipped(&data)?;
     }
     Ok(data)
 }

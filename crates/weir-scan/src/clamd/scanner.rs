@@ -51,10 +51,6 @@ impl Configured for Settings {
         let feeds = self.feeds.iter().enumerate();
         feeds.filter(|(_, own)| !own.is_empty()).map(|(feed, _)| feed).collect()
     }
-
-    fn opens_closed_archives(&self) -> bool {
-        true
-    }
 }
 
 impl Scanner for Clamd {
@@ -113,7 +109,7 @@ fn answer(outcome: Outcome) -> Answer {
     }
 }
 
-fn clamd_health(Condition { address, state, silent }: Condition, most: Duration, now: SystemTime) -> Health {
+fn clamd_health(Condition { address, state, silent, closed }: Condition, most: Duration, now: SystemTime) -> Health {
     let mut health = Health {
         scanner: "clamav".to_owned(),
         address: address.to_string(),
@@ -134,9 +130,14 @@ fn clamd_health(Condition { address, state, silent }: Condition, most: Duration,
             if let Some(age) = age.filter(|age| *age > most) {
                 health.problem = format!("its signatures are {} days old", age.as_secs() / 86_400);
             }
+            let mut advice = Vec::new();
             if silent {
-                health.advice = "it calls clean what it has not opened: set AlertExceedsMax".into();
+                advice.push("it calls clean what it has not opened: set AlertExceedsMax".to_owned());
             }
+            if !closed.is_empty() {
+                advice.push(format!("this clamd cannot open {}", closed.join(", ")));
+            }
+            health.advice = advice.join("; ");
         }
     }
     health
@@ -156,6 +157,7 @@ mod tests {
             address: Address::Host("scan.example".into(), 3310),
             state: State::Up(version.clone()),
             silent,
+            closed: if silent { vec!["RAR", "TNEF"] } else { Vec::new() },
         };
         let young = clamd_health(condition(false), 7 * day, made + 3 * day);
         assert_eq!((young.up, young.problem.as_str(), young.signature_age_s), (true, "", Some(3 * 86_400)));
@@ -163,5 +165,6 @@ mod tests {
         assert_eq!((old.up, old.problem.as_str()), (true, "its signatures are 9 days old"));
         let silent = clamd_health(condition(true), 7 * day, made);
         assert!(silent.problem.is_empty() && silent.advice.contains("AlertExceedsMax"), "{silent:?}");
+        assert!(silent.advice.ends_with("this clamd cannot open RAR, TNEF"), "{silent:?}");
     }
 }

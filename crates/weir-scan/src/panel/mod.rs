@@ -31,6 +31,8 @@ use std::time::Duration;
 pub struct Panel {
     seats: Arc<[Seat]>,
     memory: Bounds,
+    /// Whether mail beyond a limit is kept, whatever scanners say.
+    limits_decide: bool,
 }
 
 /// A scanner, and those of the same kind that are asked where it fails.
@@ -45,19 +47,19 @@ impl Panel {
     /// Starts all of it. Must be called inside a runtime. Rules that do not compile are an error here; later, when the folder
     /// changes, the old ones stay in force.
     pub async fn start(settings: Settings) -> Result<Panel, StartError> {
-        let memory = settings.memory;
+        let Settings { memory, limits_decide, .. } = settings;
         let mut seats = Vec::new();
         for configured in settings.scanners() {
             let scanner = configured.start().await?;
             seats.push(Seat { wants: configured.wants(), members: vec![Member::new(scanner, memory)] });
         }
-        Ok(Panel { seats: seats.into(), memory })
+        Ok(Panel { seats: seats.into(), memory, limits_decide })
     }
 
     /// The same panel for one feed, counted from 0: with scanners of its own if it is bound to some.
     pub fn for_feed(&self, feed: usize) -> Panel {
         let seats = self.seats.iter().map(|seat| seat.for_feed(feed, self.memory)).collect();
-        Panel { seats, memory: self.memory }
+        Panel { seats, ..self.clone() }
     }
 
     /// Which rules, policy and signatures are in force.
@@ -77,12 +79,19 @@ impl Panel {
 
     async fn verdict(&self, content: &Content, about: &Arc<About>) -> Verdict {
         let mut verdict = Verdict { version: self.version(), ..Verdict::default() };
-        let asked = self.seats.iter().map(|seat| Box::pin(self.ask(seat, content, about)) as Asking<'_>);
-        for report in all(asked.collect()).await.into_iter().flatten() {
-            verdict.findings.extend(report.findings);
-            verdict.suspicious.extend(report.suspicious);
-            verdict.samples.extend(report.samples);
-            verdict.samples_left_out += report.samples_left_out;
+        // Our own walk first: what it condemns needs nobody else, and a bomb never comes to a scanner that would be busy with it for minutes.
+        let (own, others): (Vec<&Seat>, Vec<&Seat>) = self.seats.iter().partition(|seat| seat.opens());
+        for seats in [own, others] {
+            if self.is_condemned(&verdict) {
+                break;
+            }
+            let asked = seats.into_iter().map(|seat| Box::pin(self.ask(seat, content, about)) as Asking<'_>);
+            for report in all(asked.collect()).await.into_iter().flatten() {
+                verdict.findings.extend(report.findings);
+                verdict.suspicious.extend(report.suspicious);
+                verdict.samples.extend(report.samples);
+                verdict.samples_left_out += report.samples_left_out;
+            }
         }
         if verdict.findings.is_empty() {
             let outcome = Outcome::NotScanned { limit: "no scanner looks at a message of this size".into() };
@@ -90,6 +99,16 @@ impl Panel {
             verdict.findings.push(Finding { scanner, outcome, place, took: Duration::ZERO });
         }
         verdict
+    }
+
+    /// Whether nothing that others find would change what becomes of the message.
+    fn is_condemned(&self, verdict: &Verdict) -> bool {
+        verdict.findings.iter().any(|finding| match &finding.outcome {
+            Outcome::Infected { .. } | Outcome::Forbidden { .. } => true,
+            // A bound of the whole message was met.
+            Outcome::NotScanned { .. } => self.limits_decide && finding.place.is_empty(),
+            _ => false,
+        })
     }
 
     /// The feed's own scanner, and the common one where this fails: a feed whose machine is gone goes on slowly.
@@ -142,6 +161,11 @@ impl Inspect for Panel {
 }
 
 impl Seat {
+    /// Whether it is our own, which walks through the message.
+    fn opens(&self) -> bool {
+        self.scanners().any(|scanner| scanner.opener().is_some())
+    }
+
     fn scanners(&self) -> impl Iterator<Item = &dyn Scanner> {
         self.members.iter().map(|member| &*member.scanner)
     }

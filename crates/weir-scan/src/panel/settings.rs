@@ -2,7 +2,7 @@
 
 use super::Bounds;
 use crate::registry::REGISTRY;
-use crate::scanner::{Common, Configured, Kind, Others, Wants};
+use crate::scanner::{Common, Configured, Kind, Wants};
 use std::any::Any;
 use std::sync::Arc;
 use weir_settings::Reader;
@@ -13,6 +13,8 @@ pub struct Settings {
     scanners: Vec<Arc<dyn Configured>>,
     /// What is remembered of each scanner's answers.
     pub memory: Bounds,
+    /// Whether mail beyond a limit of our own walk is kept, whatever other scanners say: then they are not asked about it.
+    pub limits_decide: bool,
 }
 
 impl Settings {
@@ -24,11 +26,8 @@ impl Settings {
     /// The same for a list of one's own.
     pub fn read_kinds(kinds: &[&Kind], reader: &mut Reader<'_>, feeds: usize) -> Settings {
         let mut common = Common { feeds, memory: Bounds::default() };
-        let mut on: Vec<Box<dyn Configured>> =
-            kinds.iter().filter_map(|kind| (kind.read)(reader, &mut common)).collect();
-        let others = Others { open_closed_archives: on.iter().any(|scanner| scanner.opens_closed_archives()) };
-        on.iter_mut().for_each(|scanner| scanner.settle(others));
-        Settings { scanners: on.into_iter().map(Arc::from).collect(), memory: common.memory }
+        let on: Vec<Box<dyn Configured>> = kinds.iter().filter_map(|kind| (kind.read)(reader, &mut common)).collect();
+        Settings { scanners: on.into_iter().map(Arc::from).collect(), memory: common.memory, limits_decide: false }
     }
 
     /// With one more scanner, or with other settings for the one of this type.

@@ -12,9 +12,11 @@ use super::transfer::{Encoding, Padding};
 pub struct PartHeader {
     /// The first type that was named, in small letters: `multipart/mixed`. Empty if none.
     pub media_type: String,
-    /// The boundary of a multipart.
-    pub boundary: Vec<u8>,
-    /// The encodings that were named, each once.
+    /// Other types that some program would read instead.
+    pub other_types: Vec<String>,
+    /// The boundaries of a multipart: one, unless programs differ.
+    pub boundaries: Vec<Vec<u8>>,
+    /// The encodings that were named, each once, and what programs make of them that read a name to the letter.
     pub encodings: Vec<Encoding>,
     /// Every name that some mail program could take for the file name.
     pub names: Vec<String>,
@@ -31,44 +33,94 @@ const NAMES_MAX: usize = 16;
 const PARAMETERS_MAX: usize = 128;
 /// A type is two words.
 const MEDIA_TYPE_MAX: usize = 200;
+/// Types and boundaries beyond the first that are followed.
+const TYPES_MAX: usize = 4;
 
 impl PartHeader {
     /// Reads the lines of a header, without the empty line.
     pub fn read(lines: &[u8]) -> PartHeader {
+        PartHeader::read_with(lines, false)
+    }
+
+    /// The same, as those read who end a line also at a return alone.
+    pub(super) fn read_with(lines: &[u8], returns: bool) -> PartHeader {
         let mut header = PartHeader::default();
-        for (name, value) in Fields(lines) {
-            if name.eq_ignore_ascii_case(b"content-type") {
-                let field = header.field(value);
-                header.content_type(&field);
-            } else if name.eq_ignore_ascii_case(b"content-transfer-encoding") {
-                let field = header.field(value);
-                header.transfer_encoding(&field);
-            } else if name.eq_ignore_ascii_case(b"content-disposition") {
-                let field = header.field(value);
-                header.name(&field.parameters, "filename");
-                header.name(&field.parameters, "name");
+        match returns && memchr::memchr(b'\r', lines).is_some() {
+            true => {
+                header.fields(&lines.iter().map(|byte| if *byte == b'\r' { b'\n' } else { *byte }).collect::<Vec<u8>>())
+            }
+            false => header.fields(lines),
+        }
+        if memchr::memchr(0, lines).is_some() {
+            // Some programs leave it out, some end a text there.
+            let before = (header.media_type.clone(), header.boundaries.clone(), header.encodings.clone());
+            header.fields(&lines.iter().filter(|byte| **byte != 0).copied().collect::<Vec<u8>>());
+            if before != (header.media_type.clone(), header.boundaries.clone(), header.encodings.clone()) {
+                header.doubt("a NUL in its header");
             }
         }
-        if header.media_type.starts_with("multipart/") && header.boundary.is_empty() {
+        if header.types().any(is_multipart) && header.boundaries.is_empty() {
             header.doubt("a multipart type and no boundary");
         }
         header
     }
 
+    fn fields(&mut self, lines: &[u8]) {
+        for (name, value) in Fields(lines) {
+            let is = |wanted: &[u8]| is_name(name, wanted);
+            if is(b"content-type") {
+                let field = self.field(value);
+                self.content_type(&field);
+            } else if is(b"content-transfer-encoding") {
+                let field = self.field(value);
+                self.transfer_encoding(&field);
+            } else if is(b"content-disposition") {
+                let field = self.field(value);
+                self.name(&field.parameters, "filename");
+                self.name(&field.parameters, "name");
+            }
+        }
+    }
+
     /// What it takes in memory, about.
     pub fn weight(&self) -> usize {
-        let names: usize = self.names.iter().map(String::len).sum();
-        size_of::<PartHeader>() + self.media_type.len() + self.boundary.len() + names
+        let texts: usize = self.names.iter().chain(&self.other_types).map(String::len).sum();
+        let boundaries: usize = self.boundaries.iter().map(Vec::len).sum();
+        size_of::<PartHeader>() + self.media_type.len() + boundaries + texts
     }
 
-    /// Whether its body is made of parts.
+    /// Every type that some program reads.
+    fn types(&self) -> impl Iterator<Item = &str> {
+        [&self.media_type].into_iter().chain(&self.other_types).map(String::as_str)
+    }
+
+    /// Whether its body is made of parts, at least to some.
     pub fn is_multipart(&self) -> bool {
-        self.media_type.starts_with("multipart/") && !self.boundary.is_empty()
+        !self.boundaries.is_empty() && self.types().any(is_multipart)
     }
 
-    /// Whether its body is a message as it stands.
+    /// Whether its body is a message as it stands, at least to some: Python reads all of `message` so.
     pub fn is_message(&self) -> bool {
-        is_message(&self.media_type)
+        self.types().any(|kind| kind.starts_with("message/") && kind != "message/delivery-status")
+    }
+
+    /// Whether parts of it that do not say what they are are messages.
+    pub(super) fn is_digest(&self) -> bool {
+        self.types().any(|kind| kind == "multipart/digest")
+    }
+
+    /// It stands in a digest and does not say what it is: a message then (RFC 2046, section 5.1.5).
+    pub(super) fn is_in_digest(&mut self) {
+        self.media_type = "message/rfc822".into();
+    }
+
+    /// Whether some program would show the body of a multipart or message as one file.
+    pub(super) fn is_also_file(&self) -> bool {
+        let usual = match self.is_multipart() {
+            true => self.types().all(is_multipart) && self.names.is_empty(),
+            false => self.types().all(is_message),
+        };
+        !usual || !self.is_plain() || self.ambiguous.is_some()
     }
 
     /// Whether its body is written as it is.
@@ -96,44 +148,77 @@ impl PartHeader {
     }
 
     fn content_type(&mut self, field: &Field) {
-        let word = &field.word[..field.word.len().min(MEDIA_TYPE_MAX)];
-        let media_type = String::from_utf8_lossy(word).to_ascii_lowercase();
-        if self.media_type.is_empty() {
-            self.media_type = media_type;
-        } else if self.media_type != media_type {
-            self.doubt("two content types");
+        for word in &field.words {
+            for kind in media_types(word) {
+                self.content_type_named(kind);
+            }
+        }
+        let container = |kind: &str| is_multipart(kind) || kind.starts_with("message");
+        if field.is_odd_type && self.types().any(container) {
+            self.doubt("a type that not all programs read");
         }
         self.boundaries(&field.parameters);
         self.name(&field.parameters, "name");
         self.name(&field.parameters, "filename");
     }
 
+    fn content_type_named(&mut self, kind: String) {
+        if self.media_type.is_empty() {
+            self.media_type = kind;
+        } else if !self.types().any(|known| known == kind) {
+            self.doubt("two content types");
+            if self.other_types.len() < TYPES_MAX {
+                self.other_types.push(kind);
+            }
+        }
+    }
+
     fn boundaries(&mut self, parameters: &[Parameter]) {
         let written = || parameters.iter().filter(|parameter| parameter.name == "boundary");
         let whole = written().filter(|parameter| parameter.section.is_none());
-        let mut found: Vec<Vec<u8>> = whole.map(|parameter| parameter.octets().1).collect();
+        let mut found: Vec<Vec<u8>> = whole.clone().map(|parameter| parameter.octets().1).collect();
         found.extend(Joined::of(parameters, "boundary").map(|joined| joined.octets));
         if written().any(|parameter| parameter.extended || parameter.section.is_some()) {
             self.doubt("a boundary in a form that few programs read");
         }
+        found.extend(whole.flat_map(|parameter| parameter.otherwise()));
         for boundary in found {
             let plain = boundary.trim_ascii_end();
             if plain.len() < boundary.len() {
                 self.doubt("a boundary that ends with a blank");
             }
-            if self.boundary.is_empty() {
-                self.boundary = plain.to_vec();
-            } else if self.boundary != plain {
-                self.doubt("two boundaries");
-            }
+            self.boundary(plain);
+        }
+    }
+
+    fn boundary(&mut self, boundary: &[u8]) {
+        if boundary.is_empty() || self.boundaries.iter().any(|known| known == boundary) {
+            return;
+        }
+        if !self.boundaries.is_empty() {
+            self.doubt("two boundaries");
+        }
+        if self.boundaries.len() < TYPES_MAX {
+            self.boundaries.push(boundary.to_vec());
         }
     }
 
     fn transfer_encoding(&mut self, field: &Field) {
-        let encoding = Encoding::named(&field.word).unwrap_or_else(|| {
-            self.doubt("an encoding that nobody knows");
-            Encoding::Plain
-        });
+        for word in &field.words {
+            let decoded = decoded_words(word, Padding::EndsGroup);
+            let encoding = Encoding::named(decoded.as_bytes()).unwrap_or_else(|| {
+                self.doubt("an encoding that nobody knows");
+                Encoding::Plain
+            });
+            self.encoding(encoding);
+            // Who compares to the letter finds no encoding in `base64 (so to speak)`.
+            if encoding != Encoding::Plain && Encoding::named(field.raw.trim_ascii_start()) != Some(encoding) {
+                self.encoding(Encoding::Plain);
+            }
+        }
+    }
+
+    fn encoding(&mut self, encoding: Encoding) {
         if !self.encodings.contains(&encoding) {
             self.encodings.push(encoding);
         }
@@ -141,9 +226,11 @@ impl PartHeader {
 
     fn name(&mut self, parameters: &[Parameter], wanted: &str) {
         let whole = parameters.iter().filter(|p| p.name == wanted && p.section.is_none());
-        let mut found: Vec<String> = whole.flat_map(Parameter::texts).collect();
+        let mut found: Vec<String> = whole.clone().flat_map(Parameter::texts).collect();
+        found.extend(whole.flat_map(|parameter| parameter.otherwise()).flat_map(|octets| shown(b"", &octets)));
         if let Some(joined) = Joined::of(parameters, wanted) {
             found.extend(joined.texts());
+            found.extend(shown(joined.charset, &joined.up_to_gap));
             if joined.twice {
                 self.doubt("two beginnings of one name");
             }
@@ -162,6 +249,44 @@ impl PartHeader {
             }
         }
     }
+}
+
+fn is_multipart(media_type: &str) -> bool {
+    media_type.strip_prefix("multipart").is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
+}
+
+/// The names of fields that we read, also with blanks in them, which some programs leave out.
+fn is_name(name: &[u8], wanted: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(wanted)
+        || (name.len() > wanted.len()
+            && name
+                .iter()
+                .filter(|byte| !byte.is_ascii_whitespace())
+                .map(u8::to_ascii_lowercase)
+                .eq(wanted.iter().copied()))
+}
+
+/// The types that a word is: blanks around the slash do not count, and what stands behind the subtype does not either.
+fn media_types(word: &[u8]) -> Vec<String> {
+    let text = decoded_words(&word[..word.len().min(MEDIA_TYPE_MAX)], Padding::EndsGroup).to_ascii_lowercase();
+    let (main, sub) = text.split_once('/').map_or((text.trim(), None), |(main, sub)| (main.trim(), Some(sub.trim())));
+    let token = |text: &str| text.split([' ', '\t']).next().unwrap_or("").to_owned();
+    match sub {
+        None => vec![token(main)],
+        Some(sub) => vec![format!("{}/{}", token(main), token(sub))],
+    }
+}
+
+/// Whether a type stands there as every program reads it: two words with nothing but a slash between them.
+fn is_plain_type(raw: &[u8]) -> bool {
+    let word = |text: &[u8]| {
+        text.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_.+!#$&^".contains(byte)).count()
+    };
+    let raw = raw.trim_ascii();
+    let main = word(raw);
+    let Some((b'/', rest)) = raw[main..].split_first() else { return raw.is_empty() };
+    let sub = word(rest);
+    main > 0 && sub > 0 && rest.get(sub).is_none_or(|byte| byte.is_ascii_whitespace() || b";(".contains(byte))
 }
 
 /// Whether what is of this type is a message.
@@ -223,13 +348,19 @@ struct Parameter {
     section: Option<u32>,
     extended: bool,
     value: Vec<u8>,
+    /// As it stands, with quotes and comments.
+    raw: Vec<u8>,
 }
 
 /// A structured field: the word at its start, its parameters, and what is wrong with how it is written.
 struct Field {
-    word: Vec<u8>,
+    /// One, or two where programs differ.
+    words: Vec<Vec<u8>>,
     parameters: Vec<Parameter>,
     fault: Option<&'static str>,
+    /// The value as it stands.
+    raw: Vec<u8>,
+    is_odd_type: bool,
 }
 
 impl Field {
@@ -238,8 +369,8 @@ impl Field {
         if field.fault.is_some() {
             // Some programs read on behind a quote or comment that has no end: what they see counts too.
             let open: Vec<u8> = value.iter().filter(|byte| !b"\"()".contains(byte)).copied().collect();
-            let Field { word, parameters, .. } = Field::read_once(&open);
-            field.word = word;
+            let Field { words, parameters, .. } = Field::read_once(&open);
+            field.words = words;
             field.parameters.extend(parameters);
         }
         field
@@ -248,7 +379,8 @@ impl Field {
     fn read_once(value: &[u8]) -> Field {
         let mut scanner = Scanner { rest: value, unclosed: false };
         let word = scanner.until(b";");
-        let mut parameters = Vec::new();
+        // A semicolon that is missing, or nothing before the first parameter.
+        let mut parameters: Vec<Parameter> = word.split(u8::is_ascii_whitespace).filter_map(misplaced).collect();
         while !scanner.rest.is_empty() && parameters.len() < PARAMETERS_MAX {
             scanner.skip(1);
             let name = scanner.until(b"=;");
@@ -256,20 +388,27 @@ impl Field {
                 continue;
             }
             scanner.skip(1);
+            let before = scanner.rest;
             let value = scanner.until(b";");
-            parameters.push(parameter(&name, value));
+            parameters.push(parameter(&name, value, &before[..before.len() - scanner.rest.len()]));
         }
         let fault = if scanner.unclosed {
             Some("a quote or comment that does not end")
         } else {
             (!scanner.rest.is_empty()).then_some("more than 128 parameters")
         };
-        Field { word, parameters, fault }
+        Field { words: vec![word], parameters, fault, raw: value.to_vec(), is_odd_type: !is_plain_type(value) }
     }
 }
 
+/// A parameter that stands where the word should.
+fn misplaced(text: &[u8]) -> Option<Parameter> {
+    let at = memchr::memchr(b'=', text).filter(|at| *at > 0)?;
+    Some(parameter(&text[..at], text[at + 1..].to_vec(), &text[at + 1..]))
+}
+
 /// `name`, `name*`, `name*3`, `name*3*`.
-fn parameter(name: &[u8], value: Vec<u8>) -> Parameter {
+fn parameter(name: &[u8], value: Vec<u8>, raw: &[u8]) -> Parameter {
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
     let mut pieces = name.split('*');
     let (base, second, third) = (pieces.next().unwrap_or("").to_owned(), pieces.next(), pieces.next());
@@ -278,7 +417,7 @@ fn parameter(name: &[u8], value: Vec<u8>) -> Parameter {
         (Some(""), _) => (None, true),
         (Some(number), third) => (Some(number.parse().unwrap_or(0)), third.is_some()),
     };
-    Parameter { name: base, section, extended, value }
+    Parameter { name: base, section, extended, value, raw: raw.to_vec() }
 }
 
 impl Parameter {
@@ -289,6 +428,23 @@ impl Parameter {
         }
         let (charset, value) = charset(&self.value);
         (charset, percent_decoded(value))
+    }
+
+    /// What programs make of it that know no comments, no quoted pairs, or end a value at a blank or behind the first quote.
+    fn otherwise(&self) -> Vec<Vec<u8>> {
+        let raw = self.raw.trim_ascii();
+        if self.extended || raw.is_empty() {
+            return Vec::new();
+        }
+        let first = match raw.strip_prefix(b"\"") {
+            Some(inside) => &inside[..memchr::memchr(b'"', inside).unwrap_or(inside.len())],
+            None => raw.split(|byte| byte.is_ascii_whitespace() || b"\"(,;".contains(byte)).next().unwrap_or(raw),
+        };
+        let bare = raw.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(raw);
+        let mut found = vec![first.to_vec(), bare.to_vec()];
+        found.retain(|other| *other != self.value && !other.is_empty());
+        found.dedup();
+        found
     }
 
     /// A value that is whole, as it is shown here and there.
@@ -362,6 +518,8 @@ impl Scanner<'_> {
 struct Joined<'p> {
     charset: &'p [u8],
     octets: Vec<u8>,
+    /// The same up to the first number that is missing.
+    up_to_gap: Vec<u8>,
     /// Whether one of the sections is there twice, differently.
     twice: bool,
 }
@@ -376,11 +534,17 @@ impl<'p> Joined<'p> {
         sections.dedup_by_key(|p| p.section);
         let (first, others) = sections.split_first()?;
         let (charset, mut octets) = first.octets();
+        let (mut gap, mut next) = (None, first.section.map(|section| section.saturating_add(1)));
         for section in others {
+            if gap.is_none() && section.section != next {
+                gap = Some(octets.len());
+            }
+            next = section.section.map(|section| section.saturating_add(1));
             let value = section.value.as_slice();
             octets.extend(if section.extended { percent_decoded(value) } else { value.to_vec() });
         }
-        Some(Joined { charset, octets, twice })
+        let up_to_gap = octets[..gap.unwrap_or(octets.len())].to_vec();
+        Some(Joined { charset, octets, up_to_gap, twice })
     }
 
     fn texts(&self) -> Vec<String> {
@@ -408,9 +572,9 @@ mod tests {
     #[test]
     fn a_plain_header() {
         let header = PartHeader::read(
-            b"Content-Type: multipart/MIXED (a comment; boundary=no);\r\n boundary=\"a b\\\"c\"\r\nContent-Transfer-Encoding: Base64\r\n",
+            b"Content-Type: multipart/MIXED (a comment; boundary=no);\r\n boundary=\"a b'c\"\r\nContent-Transfer-Encoding: Base64\r\n",
         );
-        assert_eq!((header.media_type.as_str(), header.boundary.as_slice()), ("multipart/mixed", &b"a b\"c"[..]));
+        assert_eq!((header.media_type.as_str(), header.boundaries[0].as_slice()), ("multipart/mixed", &b"a b'c"[..]));
         assert_eq!(header.encodings, [Encoding::Base64]);
         assert!(header.is_multipart() && !header.is_plain() && header.ambiguous.is_none());
     }
@@ -444,7 +608,7 @@ mod tests {
         for value in ["name=\"a; boundary=x", "(a; boundary=x", "name=\"a\\\"; boundary=x"] {
             let header = PartHeader::read(format!("Content-Type: multipart/mixed; {value}\r\n").as_bytes());
             assert_eq!(header.ambiguous, Some("a quote or comment that does not end"), "{value}");
-            assert_eq!(header.boundary, b"x", "{value}");
+            assert_eq!(header.boundaries[0], b"x", "{value}");
         }
     }
 
@@ -494,7 +658,7 @@ mod tests {
             ("boundary=\"abc \"", "a boundary that ends with a blank"),
         ] {
             let header = PartHeader::read(format!("Content-Type: multipart/x; {value}\r\n").as_bytes());
-            assert_eq!((header.boundary.as_slice(), header.ambiguous), (&b"abc"[..], Some(said)), "{value}");
+            assert_eq!((header.boundaries[0].as_slice(), header.ambiguous), (&b"abc"[..], Some(said)), "{value}");
         }
         let none = PartHeader::read(b"Content-Type: multipart/mixed\r\n");
         assert_eq!(none.ambiguous, Some("a multipart type and no boundary"));

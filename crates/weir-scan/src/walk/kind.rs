@@ -43,8 +43,30 @@ pub enum Kind {
     Ole,
     /// RAR.
     Rar,
-    /// Other packed formats that we cannot open: ACE, ARJ, LZH, zstd, lzip, TNEF (`winmail.dat`).
+    /// ARJ.
+    Arj,
+    /// LHA.
+    Lzh,
+    /// Zstandard.
+    Zstd,
+    /// Lzip.
+    Lzip,
+    /// TNEF, Outlook's `winmail.dat`.
+    Tnef,
+    /// LZO, which we do not open.
+    Lzo,
+    /// Windows' images of file systems, which we do not open.
+    Wim,
+    /// ACE, which we do not open.
+    Ace,
+    /// Other packed formats that we do not open: cpio, BinHex, what old installers are packed with.
     OtherArchive,
+    /// Image of a disc.
+    Disc,
+    /// PKCS #7: signed or sealed mail.
+    Pkcs7,
+    /// Calendar.
+    Calendar,
     /// PDF.
     Pdf,
     /// RTF.
@@ -82,10 +104,18 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::Cab, b"MSCF\0\0\0\0"),
     (Kind::Ole, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
     (Kind::Rar, b"Rar!\x1a\x07"),
-    (Kind::OtherArchive, b"\x60\xea"),
-    (Kind::OtherArchive, b"\x28\xb5\x2f\xfd"),
-    (Kind::OtherArchive, b"LZIP\x01"),
-    (Kind::OtherArchive, b"\x78\x9f\x3e\x22"),
+    (Kind::Arj, b"\x60\xea"),
+    (Kind::Zstd, b"\x28\xb5\x2f\xfd"),
+    (Kind::Lzip, b"LZIP\x01"),
+    (Kind::Tnef, b"\x78\x9f\x3e\x22"),
+    (Kind::Lzo, b"\x89LZO\0\r\n\x1a\n"),
+    (Kind::Wim, b"MSWIM\0\0\0"),
+    (Kind::OtherArchive, b"070701"),
+    (Kind::OtherArchive, b"070702"),
+    (Kind::OtherArchive, b"070707"),
+    (Kind::OtherArchive, b"SZDD\x88\xf0\x27\x33"),
+    (Kind::OtherArchive, b"KWAJ\x88\xf0\x27\xd1"),
+    (Kind::OtherArchive, b"(This file must be converted with BinHex"),
     (Kind::Rtf, b"{\\rt"),
     (Kind::Picture, b"\x89PNG\r\n\x1a\n"),
     (Kind::Picture, b"\xff\xd8\xff"),
@@ -113,8 +143,14 @@ impl Kind {
 
     /// Whether it holds other files.
     pub fn is_archive(self) -> bool {
-        use Kind::{Bzip2, Cab, Gzip, OtherArchive, Rar, SevenZip, Tar, Xz, Zip};
-        matches!(self, Zip | Gzip | Bzip2 | Xz | Tar | SevenZip | Cab | Rar | OtherArchive)
+        use Kind::{Arj, Bzip2, Cab, Gzip, Lzh, Lzip, SevenZip, Tar, Tnef, Xz, Zip, Zstd};
+        matches!(self, Zip | Gzip | Bzip2 | Xz | Zstd | Lzip | Tar | SevenZip | Cab | Arj | Lzh | Tnef)
+            || self.is_closed()
+    }
+
+    /// Whether it holds other files and we do not open it.
+    pub fn is_closed(self) -> bool {
+        matches!(self, Kind::Rar | Kind::Lzo | Kind::Wim | Kind::Ace | Kind::OtherArchive | Kind::DiskImage)
     }
 
     /// In words, with its article.
@@ -140,7 +176,18 @@ impl Kind {
             Kind::Cab => "a cabinet",
             Kind::Ole => "a compound file",
             Kind::Rar => "a RAR archive",
+            Kind::Arj => "an ARJ archive",
+            Kind::Lzh => "an LHA archive",
+            Kind::Zstd => "a Zstandard file",
+            Kind::Lzip => "an lzip file",
+            Kind::Tnef => "a TNEF file",
+            Kind::Lzo => "an LZO file",
+            Kind::Wim => "a WIM image",
+            Kind::Ace => "an ACE archive",
             Kind::OtherArchive => "an archive",
+            Kind::Disc => "a disc image",
+            Kind::Pkcs7 => "a signed message",
+            Kind::Calendar => "a calendar",
             Kind::Pdf => "a PDF",
             Kind::Rtf => "an RTF document",
             Kind::Picture => "a picture",
@@ -175,11 +222,20 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     if at(257, b"ustar") || super::tar_header::is_header(data) {
         return Some(Kind::Tar);
     }
-    if (at(2, b"-lh") && at(6, b"-")) || at(7, b"**ACE**") {
-        return Some(Kind::OtherArchive);
+    if (at(2, b"-lh") || at(2, b"-lz") || at(2, b"-pm")) && at(6, b"-") {
+        return Some(Kind::Lzh);
     }
-    if at(0x8001, b"CD001") || at(0x8801, b"CD001") || at(0x8001, b"BEA01") {
+    if at(7, b"**ACE**") {
+        return Some(Kind::Ace);
+    }
+    if at(0x8001, b"CD001") {
+        return Some(Kind::Disc);
+    }
+    if at(0x8801, b"CD001") || at(0x8001, b"BEA01") {
         return Some(Kind::DiskImage);
+    }
+    if at(0, b"\x30") && super::pkcs7::is_pkcs7(data) {
+        return Some(Kind::Pkcs7);
     }
     if at(4, b"ftyp") || (at(0, b"RIFF") && !at(8, b"WEBP")) {
         return Some(Kind::Media);
@@ -193,6 +249,9 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     }
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     let tag = |name: &str| text.len() > name.len() && text[..name.len()].eq_ignore_ascii_case(name.as_bytes());
+    if tag("begin:vcalendar") {
+        return Some(Kind::Calendar);
+    }
     let page = ["<!doctype html", "<html", "<head", "<body", "<script", "<hta:"].iter().any(|name| tag(name));
     page.then_some(Kind::Html)
 }
@@ -210,7 +269,7 @@ mod tests {
         assert_eq!(Kind::of(b"\xca\xfe\xba\xbe\0\0\0\x34"), Kind::JavaClass);
         assert_eq!(Kind::of(b"\xca\xfe\xba\xbe\0\0\0\x02"), Kind::MachO);
         assert_eq!(Kind::of(b"  <HTML>"), Kind::Html);
-        assert_eq!(Kind::of(b"\x78\x9f\x3e\x22\x01\0"), Kind::OtherArchive);
+        assert_eq!(Kind::of(b"\x78\x9f\x3e\x22\x01\0"), Kind::Tnef);
         assert_eq!(Kind::of(b"hello"), Kind::Unknown);
         assert_eq!(Kind::of(b""), Kind::Unknown);
         assert_eq!(Kind::Shortcut.word(), "Windows shortcut");

@@ -6,13 +6,18 @@
 //! The walk judges nothing: what is odd is told to the visitor, who has the policy.
 
 mod archive;
+mod dialect;
 mod encoded_word;
 pub mod header;
 pub mod kind;
+mod passwords;
+mod pkcs7;
 pub mod structure;
 mod tar_header;
 pub mod transfer;
+pub mod unfold;
 
+pub(crate) use archive::{pdf, pdf_text};
 pub use archive::{vba, zip_cipher};
 
 use crate::budget::{Budget, End, Exceeded, Unpacked};
@@ -55,12 +60,16 @@ pub enum Oddity {
     EmbeddedObject,
     /// A Windows installer, whatever its name.
     Installer,
+    /// A message that is encrypted for its reader (S/MIME, PGP).
+    Sealed,
+    /// Its password stood in the message, and opened it.
+    PasswordInMail,
 }
 
 impl Oddity {
     /// Whether something is in it that nobody here has looked at.
     pub(crate) fn hides(&self) -> bool {
-        matches!(self, Oddity::Encrypted | Oddity::Unreadable(_) | Oddity::Closed(_))
+        matches!(self, Oddity::Encrypted | Oddity::Unreadable(_) | Oddity::Closed(_) | Oddity::Sealed)
     }
 }
 
@@ -133,6 +142,7 @@ pub fn walk_sample(
     budget: &mut Budget,
     visitor: &mut dyn Visit,
 ) -> Result<(), Exceeded> {
+    let passwords = passwords.iter().map(|&password| password.to_owned()).collect();
     Walk { passwords, ..Walk::new(budget, visitor) }.file(names, "", data, 0)
 }
 
@@ -146,24 +156,48 @@ struct Walk<'w> {
     /// Whether the visitor is looking: a panic is then not that of a reader.
     visiting: bool,
     /// What is tried where a member has a password.
-    passwords: &'w [&'w str],
+    passwords: Vec<String>,
+    /// What is called a message here was read as one already.
+    opened: bool,
 }
 
 impl<'w> Walk<'w> {
     fn new(budget: &'w mut Budget, visitor: &'w mut dyn Visit) -> Walk<'w> {
-        Walk { budget, visitor, place: Place::default(), depth: 0, visiting: false, passwords: &[] }
+        Walk {
+            budget,
+            visitor,
+            place: Place::default(),
+            depth: 0,
+            visiting: false,
+            passwords: Vec::new(),
+            opened: false,
+        }
     }
 }
 
 impl Walk<'_> {
     fn message(&mut self, message: &[u8], level: u32) -> Result<(), Exceeded> {
         let parts = structure::parts(message, level, self.budget)?;
+        self.gather_passwords(message, &parts);
         for part in &parts {
             self.budget.time()?;
             self.part(part, &message[part.body.clone()])?;
         }
         self.budget.release(parts.iter().map(|part| part.header.weight()).sum());
         Ok(())
+    }
+
+    /// Words of the text that may be the password of an archive beside it.
+    fn gather_passwords(&mut self, message: &[u8], parts: &[Part]) {
+        let text = |part: &&Part| part.header.media_type.is_empty() || part.header.media_type.starts_with("text/");
+        if parts.len() < 2 || parts.iter().all(|part| text(&part)) {
+            return;
+        }
+        for part in parts.iter().filter(text).filter(|part| part.body.len() <= passwords::TEXT_MAX) {
+            let body = &message[part.body.clone()];
+            let decoded = part.header.encodings.first().and_then(|encoding| encoding.decode(body));
+            passwords::gather(decoded.as_deref().unwrap_or(body), &mut self.passwords);
+        }
     }
 
     fn part(&mut self, part: &Part, body: &[u8]) -> Result<(), Exceeded> {
@@ -186,7 +220,15 @@ impl Walk<'_> {
         if header.media_type == "message/partial" {
             self.odd(&header.names, Oddity::Unreadable("a piece of a message, whose other pieces come apart".into()));
         }
-        // Mail programs differ in which of two encodings they believe: both are looked at.
+        self.opened = part.opened && header.is_plain();
+        let looked = self.decoded(part, body);
+        self.opened = false;
+        looked
+    }
+
+    /// A part in each encoding that it may have: mail programs differ in which of two they believe.
+    fn decoded(&mut self, part: &Part, body: &[u8]) -> Result<(), Exceeded> {
+        let header = &part.header;
         let encodings = if header.encodings.is_empty() { &[Encoding::Plain][..] } else { &header.encodings };
         for encoding in encodings {
             self.budget.room(body.len())?;
@@ -211,7 +253,7 @@ impl Walk<'_> {
         if !text && encoding != Encoding::Uuencode {
             return Ok(());
         }
-        for (name, decoded) in transfer::uuencoded(data) {
+        for (name, decoded) in transfer::uuencoded(data).chain(transfer::yencoded(data)) {
             self.budget.part()?;
             let names: Vec<String> = std::iter::once(name).chain(header.names.iter().cloned()).collect();
             self.holding(&decoded, |walk, decoded| walk.file(&names, "", decoded, part.level))?;
@@ -240,7 +282,7 @@ impl Walk<'_> {
         let by_name =
             |name: &String| file_name::extension(name).is_some_and(|e| matches!(e.as_str(), "eml" | "mht" | "mhtml"));
         let mail = header::is_message(file.declared) || file.names.iter().any(by_name);
-        if mail && !file.data.is_empty() {
+        if mail && !std::mem::take(&mut self.opened) && !file.data.is_empty() {
             if level + 1 > self.budget.limits().levels {
                 return Err(Exceeded::Levels(self.budget.limits().levels));
             }
@@ -251,15 +293,20 @@ impl Walk<'_> {
             self.odd_here(Oddity::Unreadable(why.into()));
         }
         if !archive::opens(file.kind) && !archive::is_hidden_zip(file.data) {
-            if matches!(file.kind, Kind::Rar | Kind::OtherArchive) {
+            if file.kind.is_closed() {
                 self.odd_here(Oddity::Closed(file.kind));
             }
             return Ok(());
         }
-        self.depth += 1;
+        // A text or page is no archive, though somebody may have written a file into it.
+        let deeper = u32::from(
+            !matches!(file.kind, Kind::Html | Kind::Xml | Kind::Script | Kind::Unknown)
+                || archive::is_hidden_zip(file.data),
+        );
+        self.depth += deeper;
         self.budget.depth(self.depth)?;
         archive::open(self, file, level)?;
-        self.depth -= 1;
+        self.depth -= deeper;
         Ok(())
     }
 

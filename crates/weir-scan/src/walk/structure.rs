@@ -1,49 +1,98 @@
-//! Where the parts of a message are: one pass over its lines, without recursion.
+//! Where the parts of a message are: one pass over its lines, without recursion, and a further one for each way in which some
+//! reader would find others ([`super::dialect`]).
 //!
 //! The pass keeps a stack of the multiparts and messages that are open, at most `levels`, and a list of the parts that
 //! it met, at most `parts` in all. Nothing is decoded before the whole message has been counted. Cost: one look at each line, and one
 //! comparison a level for lines that begin with two dashes.
 
+use super::dialect::{Dialect, Noticed, is_header_line};
 use super::header::PartHeader;
 use super::kind::Kind;
 use crate::budget::{Budget, Exceeded};
 use crate::file_name;
+use std::collections::HashMap;
 use std::ops::Range;
 
-/// A part whose body is no multipart.
+/// A part of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     /// What its header says.
     pub header: PartHeader,
-    /// Its body in the message, still encoded.
+    /// Its body in the message, still encoded. Empty for a multipart or message whose parts follow as parts of their own, unless
+    /// some reader would show the body itself.
     pub body: Range<usize>,
     /// How many multiparts and messages it is in.
     pub level: u32,
+    /// Its body was read as a message, whose parts follow.
+    pub opened: bool,
 }
 
-/// Finds the parts of a message that begins at level `outside`. The budget holds the weight of their headers.
+impl Part {
+    /// Whether more than a few lines of text would be hidden from who does not see it.
+    fn matters(&self) -> bool {
+        let PartHeader { media_type, names, .. } = &self.header;
+        let text = media_type.is_empty() || media_type == "text/plain";
+        !self.body.is_empty() && (!text || !names.is_empty() || !self.header.is_plain())
+    }
+
+    fn is_same(&self, other: &Part) -> bool {
+        let header = |part: &Part| PartHeader { ambiguous: None, ..part.header.clone() };
+        self.body == other.body && self.opened == other.opened && header(self) == header(other)
+    }
+}
+
+/// Finds the parts of a message that begins at level `outside`: those that any reader would show. The budget holds the weight of their headers.
 pub fn parts(message: &[u8], outside: u32, budget: &mut Budget) -> Result<Vec<Part>, Exceeded> {
-    let pass = Pass { message, outside, budget, open: Vec::new(), found: Vec::new() };
-    pass.run()
+    let (mut found, noticed) = Pass::new(message, outside, Dialect::default(), budget).run()?;
+    for dialect in noticed.dialects() {
+        let (more, _) = Pass::new(message, outside, dialect, budget).run()?;
+        add(&mut found, more, budget);
+    }
+    Ok(found)
+}
+
+/// Adds what another reading shows besides.
+fn add(found: &mut Vec<Part>, more: Vec<Part>, budget: &mut Budget) {
+    let mut known: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
+    for (at, part) in found.iter().enumerate() {
+        known.entry((part.body.start, part.body.end)).or_default().push(at);
+    }
+    for mut part in more {
+        let same = known.get(&(part.body.start, part.body.end));
+        if same.is_some_and(|places| places.iter().any(|at| found[*at].is_same(&part))) {
+            budget.release(part.header.weight());
+            continue;
+        }
+        if part.matters() {
+            part.header.doubt("a body that not all programs see");
+        }
+        found.push(part);
+    }
 }
 
 /// What is open around the line that is being read.
 struct Frame {
     /// Of a multipart; none for a message, which ends with what is around it.
-    boundary: Option<Vec<u8>>,
+    boundaries: Vec<Vec<u8>>,
+    /// What parts are that do not say it: messages.
+    digest: bool,
     /// Its own place among the parts that were found.
     part: usize,
     /// Whether its boundary has come.
     begun: bool,
     /// Whether the last one has. It stays open to who goes on all the same, until something around it goes on.
     ended: bool,
+    /// Whether its body is also looked at as a file.
+    leaf: bool,
 }
 
-/// A boundary of one of the frames that are open.
+/// A boundary of one of the frames that are open, and where in the line it stands.
 #[derive(Clone, Copy)]
 struct Boundary {
     frame: usize,
     last: bool,
+    from: usize,
+    to: usize,
 }
 
 /// Header (from here) → Body (of this part, from here) or Between (before the first boundary, or after the last).
@@ -53,62 +102,129 @@ enum State {
     Between,
 }
 
+/// So often a boundary is looked for in the whole rest of a message.
+const SEARCHES_MAX: u32 = 64;
+
 struct Pass<'m, 'b> {
     message: &'m [u8],
     outside: u32,
+    dialect: Dialect,
+    noticed: Noticed,
+    searches: u32,
     budget: &'b mut Budget,
     open: Vec<Frame>,
     found: Vec<Part>,
 }
 
+impl<'m, 'b> Pass<'m, 'b> {
+    fn new(message: &'m [u8], outside: u32, dialect: Dialect, budget: &'b mut Budget) -> Pass<'m, 'b> {
+        let (open, found) = (Vec::new(), Vec::new());
+        Pass { message, outside, dialect, noticed: Noticed::default(), searches: 0, budget, open, found }
+    }
+}
+
 impl Pass<'_, '_> {
-    fn run(mut self) -> Result<Vec<Part>, Exceeded> {
+    fn run(mut self) -> Result<(Vec<Part>, Noticed), Exceeded> {
         let (mut state, mut at) = (State::Header(0), 0);
         self.budget.part()?;
         while at < self.message.len() {
-            let end = memchr::memchr(b'\n', &self.message[at..]).map_or(self.message.len(), |end| at + end + 1);
+            let mut end = at + self.dialect.line_length(&self.message[at..]);
             let line = &self.message[at..end];
+            self.notice(line);
             state = match (self.boundary(line), state) {
                 (Some(boundary), state) => {
                     self.begins(&boundary);
-                    self.close(state, at)?;
-                    self.pass(boundary, end)?
+                    self.close(state, at + boundary.from)?;
+                    end = at + boundary.to;
+                    self.pass(boundary, at + boundary.from, end)?
                 }
-                (None, State::Header(from)) if is_empty(line) => self.body(from..at, end)?,
-                (None, State::Header(from)) if (end - from) as u64 > self.budget.limits().header_bytes => {
-                    return Err(Exceeded::Header(self.budget.limits().header_bytes));
+                (None, State::Header(from)) if self.dialect.is_empty(line) => self.body(from..at, end)?,
+                (None, State::Header(from)) if !is_header_line(line) => {
+                    self.noticed.odd_header_line = true;
+                    if self.dialect.short_headers {
+                        // The line is read once more, as what follows the header: it may be a boundary.
+                        end = at;
+                        self.body(from..at, at)?
+                    } else {
+                        self.longer(from, end)?
+                    }
                 }
+                (None, State::Header(from)) => self.longer(from, end)?,
                 (None, state) => state,
             };
             at = end;
         }
         self.close(state, self.message.len())?;
-        Ok(self.found)
+        self.close_frames(0, self.message.len());
+        Ok((self.found, self.noticed))
+    }
+
+    /// A header goes on, up to a bound.
+    fn longer(&self, from: usize, end: usize) -> Result<State, Exceeded> {
+        let most = self.budget.limits().header_bytes;
+        if (end - from) as u64 > most { Err(Exceeded::Header(most)) } else { Ok(State::Header(from)) }
+    }
+
+    /// What would be another line, or another boundary, to some reader.
+    fn notice(&mut self, line: &[u8]) {
+        if self.dialect != Dialect::default() {
+            return;
+        }
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        self.noticed.bare_return |= memchr::memchr(b'\r', text).is_some();
+        if !self.open.is_empty() && !self.noticed.unusual_end {
+            let inside = |at: usize| at > 0 && self.open.iter().any(|frame| frame.begins(&text[at + 2..]).is_some());
+            self.noticed.unusual_end = dashes(text).any(inside);
+        }
+    }
+
+    fn boundary(&mut self, line: &[u8]) -> Option<Boundary> {
+        if self.dialect.innermost { self.innermost_boundary(line) } else { self.boundary_of_line(line) }
     }
 
     /// Whether this line is a boundary of something open. One that only begins like a boundary is none here, but is one to
     /// programs that compare no further: unless it is that of something further out, there is a doubt. So there is about a part
     /// behind the last boundary, which is a part only to some.
-    fn boundary(&mut self, line: &[u8]) -> Option<Boundary> {
+    fn boundary_of_line(&mut self, line: &[u8]) -> Option<Boundary> {
         let rest = line.strip_prefix(b"--")?;
         let (mut nearly, mut again) = (None, None);
-        for (frame, Frame { boundary, part, ended, .. }) in self.open.iter().enumerate().rev() {
-            let Some(behind) = boundary.as_deref().and_then(|boundary| rest.strip_prefix(boundary)) else { continue };
+        for (frame, open) in self.open.iter().enumerate().rev() {
+            let Some(behind) = open.begins(rest) else { continue };
             let last = behind.strip_prefix(b"--");
+            let found = Boundary { frame, last: last.is_some(), from: 0, to: line.len() };
             match last.unwrap_or(behind).trim_ascii().is_empty() {
-                true if *ended => _ = again.get_or_insert((*part, Boundary { frame, last: last.is_some() })),
-                true => return Some(Boundary { frame, last: last.is_some() }),
-                false if *ended => {}
-                false => _ = nearly.get_or_insert(*part),
+                true if open.ended => _ = again.get_or_insert((open.part, found)),
+                true => return Some(found),
+                false if open.ended => {}
+                false => _ = nearly.get_or_insert((open.part, found)),
             }
+        }
+        if nearly.is_some() {
+            self.noticed.nearly = true;
+        }
+        if self.dialect.prefixes && again.is_none() {
+            return nearly.map(|(_, boundary)| boundary);
         }
         let (part, what) = match (again, nearly) {
             (Some((part, boundary)), _) if !boundary.last => (part, "a part behind its last boundary"),
             (Some((_, boundary)), _) => return Some(boundary),
-            (None, nearly) => (nearly?, "a line that begins like its boundary"),
+            (None, nearly) => (nearly?.0, "a line that begins like its boundary"),
         };
         self.found.get_mut(part)?.header.doubt(what);
         again.map(|(_, boundary)| boundary)
+    }
+
+    /// The boundary of the innermost multipart, wherever it stands in the line.
+    fn innermost_boundary(&self, line: &[u8]) -> Option<Boundary> {
+        let (frame, open) = self.open.iter().enumerate().rev().find(|(_, open)| !open.boundaries.is_empty())?;
+        let (from, behind) = dashes(line).find_map(|at| Some((at, open.begins(&line[at + 2..])?)))?;
+        let last = behind.strip_prefix(b"--");
+        let rest = last.unwrap_or(behind);
+        let blank = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
+        let blank = if rest.get(blank) == Some(&b'\n') { blank + 1 } else { blank };
+        let to = line.len() - rest.len() + if last.is_some() { 0 } else { blank };
+        Some(Boundary { frame, last: last.is_some(), from, to })
     }
 
     /// The multipart of this boundary has one: what stands before it is its preamble.
@@ -119,9 +235,11 @@ impl Pass<'_, '_> {
     }
 
     /// Behind a boundary: what was opened inside is closed.
-    fn pass(&mut self, boundary: Boundary, at: usize) -> Result<State, Exceeded> {
-        let Boundary { frame, last } = boundary;
-        self.open.truncate(frame + 1);
+    fn pass(&mut self, boundary: Boundary, from: usize, at: usize) -> Result<State, Exceeded> {
+        let Boundary { frame, last, .. } = boundary;
+        let inner = self.open.get(frame + 1..).unwrap_or_default();
+        self.noticed.unusual_end |= inner.iter().any(|open| !open.boundaries.is_empty() && !open.ended);
+        self.close_frames(if last && self.dialect.innermost { frame } else { frame + 1 }, from);
         if last {
             return Ok(State::Between);
         }
@@ -129,20 +247,36 @@ impl Pass<'_, '_> {
         Ok(State::Header(at))
     }
 
+    /// Closes all frames from this one on. What some reader takes for one body ends here.
+    fn close_frames(&mut self, from: usize, at: usize) {
+        for frame in self.open.drain(from.min(self.open.len())..).filter(|frame| frame.leaf) {
+            if let Some(part) = self.found.get_mut(frame.part) {
+                part.body.end = at.max(part.body.start);
+            }
+        }
+    }
+
     /// A header is complete: what follows it?
     fn body(&mut self, header: Range<usize>, at: usize) -> Result<State, Exceeded> {
-        let header = self.header(header)?;
-        let part = self.found.len();
-        let frame = if header.is_multipart() {
-            Frame { boundary: Some(header.boundary.clone()), part, begun: false, ended: false }
-        } else if header.is_message() && header.is_plain() && !is_file(&header, &self.message[at..]) {
-            Frame { boundary: None, part, begun: true, ended: false }
+        let mut header = self.header(header)?;
+        let in_digest = header.media_type.is_empty() && self.open.last().is_some_and(|frame| frame.digest);
+        if in_digest {
+            header.is_in_digest();
+        }
+        // Not every program knows what parts of a digest are.
+        let (part, leaf, is_message) = (self.found.len(), in_digest || header.is_also_file(), header.is_message());
+        let digest = header.is_digest();
+        let frame = if header.is_multipart() && self.comes(&header, at) {
+            Frame { boundaries: header.boundaries.clone(), digest, part, begun: false, ended: false, leaf }
+        } else if is_message && !is_file(&header, &self.message[at..]) {
+            Frame { boundaries: Vec::new(), digest: false, part, begun: true, ended: false, leaf }
         } else {
             return Ok(State::Body(header, at));
         };
         // An empty body, so that what its header says is seen.
-        self.found.push(Part { header, body: at..at, level: self.level() });
-        let next = if frame.boundary.is_some() { State::Between } else { State::Header(at) };
+        let opened = frame.boundaries.is_empty();
+        self.found.push(Part { header, body: at..at, level: self.level(), opened });
+        let next = if opened { State::Header(at) } else { State::Between };
         self.open.push(frame);
         if self.level() > self.budget.limits().levels {
             return Err(Exceeded::Levels(self.budget.limits().levels));
@@ -153,6 +287,18 @@ impl Pass<'_, '_> {
         Ok(next)
     }
 
+    /// Whether a boundary of this multipart comes at all. Most readers find out at the end; one looks ahead, and takes the body for text.
+    fn comes(&mut self, header: &PartHeader, at: usize) -> bool {
+        if !self.dialect.innermost || self.searches >= SEARCHES_MAX {
+            return true;
+        }
+        self.searches += 1;
+        header
+            .boundaries
+            .iter()
+            .any(|boundary| memchr::memmem::find(&self.message[at..], &[b"--", boundary.as_slice()].concat()).is_some())
+    }
+
     fn close(&mut self, state: State, at: usize) -> Result<(), Exceeded> {
         let level = self.level();
         match state {
@@ -161,9 +307,11 @@ impl Pass<'_, '_> {
             // A header without a body, or text that never was a header: it is looked at as it stands.
             State::Header(from) => {
                 let header = self.header(from..at)?;
-                self.found.push(Part { header, body: from..at, level });
+                self.found.push(Part { header, body: from..at, level, opened: false });
             }
-            State::Body(header, from) => self.found.push(Part { header, body: from..at.max(from), level }),
+            State::Body(header, from) => {
+                self.found.push(Part { header, body: from..at.max(from), level, opened: false });
+            }
         }
         Ok(())
     }
@@ -183,7 +331,7 @@ impl Pass<'_, '_> {
     /// Reads a header, which stays in memory until its message has been looked at.
     fn header(&mut self, lines: Range<usize>) -> Result<PartHeader, Exceeded> {
         self.budget.time()?;
-        let header = PartHeader::read(&self.message[lines]);
+        let header = PartHeader::read_with(&self.message[lines], self.dialect.returns);
         self.budget.hold(header.weight())?;
         Ok(header)
     }
@@ -191,6 +339,22 @@ impl Pass<'_, '_> {
     fn level(&self) -> u32 {
         self.outside + self.open.len() as u32
     }
+}
+
+impl Frame {
+    /// What follows one of its boundaries at the start of a text.
+    fn begins<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
+        // The longest first: one may be the beginning of another.
+        self.boundaries
+            .iter()
+            .filter_map(|boundary| text.strip_prefix(boundary.as_slice()))
+            .min_by_key(|rest| rest.len())
+    }
+}
+
+/// Where two dashes stand beside each other.
+fn dashes(line: &[u8]) -> impl Iterator<Item = usize> {
+    memchr::memchr_iter(b'-', line).filter(|at| line.get(at + 1) == Some(&b'-'))
 }
 
 /// Whether what is called a message is something else to whoever saves it: then it is a file, and a message in that.
@@ -201,10 +365,6 @@ fn is_file(header: &PartHeader, body: &[u8]) -> bool {
         || kind.is_program()
         || kind == Kind::Ole
         || promised.any(|extension| file_name::is_archive(&extension))
-}
-
-fn is_empty(line: &[u8]) -> bool {
-    matches!(line, b"\r\n" | b"\n")
 }
 
 #[cfg(test)]
@@ -233,7 +393,8 @@ mod tests {
     #[test]
     fn an_outer_boundary_ends_what_is_open_inside() {
         let message = "Content-Type: multipart/x; boundary=out\n\n--out\nContent-Type: multipart/x; boundary=in\n\n--in\n\none\n--out\n\ntwo\n";
-        assert_eq!(texts(message), ["one", "two"]);
+        // One reader goes on until the inner boundary comes.
+        assert_eq!(texts(message), ["one", "two", "one\n--out\n\ntwo"]);
     }
 
     /// What is doubted of the first part.
@@ -247,7 +408,9 @@ mod tests {
         let message =
             |line: &str| format!("Content-Type: multipart/x; boundary=b\n\n--b\n\none\n{line}\n--b\n\ntwo\n--b--\n");
         for line in ["--b--x", "--bx", "--b x", "--b-", "--b--x--"] {
-            assert_eq!(texts(&message(line)), [format!("one\n{line}"), "two".into()]);
+            let texts = texts(&message(line));
+            assert_eq!(texts[..2], [format!("one\n{line}"), "two".into()]);
+            assert!(texts.contains(&"one".to_owned()), "to some it ends there: {texts:?}");
             assert_eq!(doubt(&message(line)), Some("a line that begins like its boundary"), "{line}");
         }
         for line in ["--c", "-b", "b--", " --b"] {
@@ -278,7 +441,7 @@ mod tests {
 
     #[test]
     fn a_longer_boundary_further_in_or_out_is_no_doubt() {
-        let message = "Content-Type: multipart/x; boundary=ab\n\n--ab\nContent-Type: multipart/x; boundary=a\n\n--a\n\none\n\
+        let message = "Content-Type: multipart/x; boundary=ab\n\n--ab\nContent-Type: multipart/x; boundary=a\n\n--a\n\none\n--a--\n\
             --ab\nContent-Type: multipart/x; boundary=abc\n\n--abc\n\ntwo\n--abc--\n--ab--\n";
         assert_eq!(texts(message), ["one", "two"]);
         let mut budget = Budget::new(&Limits::default());

@@ -222,33 +222,37 @@ impl Iterator for Uuencoded<'_> {
     type Item = (String, Vec<u8>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (name, body) = self.begin()?;
+        let (name, in_base64, body) = self.begin()?;
         (self.rest, self.fresh) = (body, true);
         let mut out = Vec::new();
         while let Some((line, behind)) = self.rest.split_at_checked(line_length(self.rest)) {
             let line = line.strip_suffix(b"\n").unwrap_or(line);
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let length = line.first().map_or(0, |first| usize::from(first.wrapping_sub(32) & 63));
-            if length == 0 || line == b"end" || name_of(line).is_some() {
+            let ends = if in_base64 { line.is_empty() || line == b"====" } else { length == 0 || line == b"end" };
+            if ends || name_of(line).is_some() {
                 break;
             }
-            decode_line(&line[1..], length, &mut out);
+            match in_base64 {
+                true => out.extend_from_slice(line),
+                false => decode_line(&line[1..], length, &mut out),
+            }
             self.rest = behind;
         }
-        Some((name, out))
+        Some((name, if in_base64 { base64(&out, Padding::EndsGroup) } else { out }))
     }
 }
 
 impl<'t> Uuencoded<'t> {
     /// The name in the next line that begins a file, and what follows.
-    fn begin(&mut self) -> Option<(String, &'t [u8])> {
-        memchr::memmem::find_iter(self.rest, b"begin ").find_map(|at| {
+    fn begin(&mut self) -> Option<(String, bool, &'t [u8])> {
+        memchr::memmem::find_iter(self.rest, b"begin").find_map(|at| {
             let fresh = if at == 0 { self.fresh } else { self.rest[at - 1] == b'\n' };
             if !fresh {
                 return None;
             }
             let (line, behind) = self.rest[at..].split_at(line_length(&self.rest[at..]));
-            Some((name_of(line)?, behind))
+            Some((name_of(line)?, line.starts_with(b"begin-base64"), behind))
         })
     }
 }
@@ -258,11 +262,39 @@ fn line_length(text: &[u8]) -> usize {
     memchr::memchr(b'\n', text).map_or(text.len(), |end| end + 1)
 }
 
-/// `begin 644 NAME`.
+/// `begin 644 NAME`, `begin-base64 0644 NAME`.
 fn name_of(line: &[u8]) -> Option<String> {
-    let (mode, name) = line.strip_prefix(b"begin ")?.trim_ascii().split_at_checked(3)?;
-    let real = mode.iter().all(|c| matches!(c, b'0'..=b'7')) && name.first() == Some(&b' ');
-    real.then(|| super::bounded_name(name.trim_ascii()))
+    let rest = line.strip_prefix(b"begin ").or_else(|| line.strip_prefix(b"begin-base64 "))?.trim_ascii();
+    let mode = rest.iter().take_while(|c| matches!(c, b'0'..=b'7')).count();
+    let real = (3..=4).contains(&mode) && rest.get(mode) == Some(&b' ');
+    real.then(|| super::bounded_name(rest[mode..].trim_ascii()))
+}
+
+/// The files in a text that are written in yEnc: their names and what is in them.
+pub fn yencoded(text: &[u8]) -> impl Iterator<Item = (String, Vec<u8>)> + '_ {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let at = memchr::memmem::find_iter(rest, b"=ybegin ").find(|at| *at == 0 || rest[at - 1] == b'\n')?;
+        let (line, body) = rest[at..].split_at(line_length(&rest[at..]));
+        let name = memchr::memmem::find(line, b" name=").map_or(&b""[..], |at| line[at + 6..].trim_ascii());
+        let end = memchr::memmem::find(body, b"\n=yend").unwrap_or(body.len());
+        rest = &body[end..];
+        Some((super::bounded_name(name), ydecoded(&body[..end])))
+    })
+}
+
+fn ydecoded(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(body.len());
+    for line in body.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"=ypart")) {
+        let mut octets = line.iter().filter(|byte| **byte != b'\r');
+        while let Some(octet) = octets.next() {
+            match (octet, octet == &b'=') {
+                (_, true) => out.extend(octets.next().map(|octet| octet.wrapping_sub(64 + 42))),
+                (octet, false) => out.push(octet.wrapping_sub(42)),
+            }
+        }
+    }
+    out
 }
 
 fn decode_line(sextets: &[u8], length: usize, out: &mut Vec<u8>) {
@@ -332,6 +364,17 @@ mod tests {
         assert_eq!(files(b"begin 644 cat.txt\n#0V%T\nbegin 644 b.exe\n#0V%T\n"), [cat, second]);
         assert_eq!(files(b"we begin 644 things"), []);
         assert_eq!(files(b"begin 64"), []);
+    }
+
+    #[test]
+    fn other_ways_to_put_files_into_text() {
+        let files: Vec<_> = uuencoded(b"hello\nbegin-base64 644 a.exe\nQ2F0\nQ2F0\n====\nrest").collect();
+        assert_eq!(files, [("a.exe".to_owned(), b"CatCat".to_vec())]);
+        let text =
+            b"hi\r\n=ybegin line=128 size=4 name=b c.exe\r\n=ypart begin=1 end=4\r\nm\x8b\x9e=}\r\n=yend size=4\r\n";
+        assert_eq!(yencoded(text).collect::<Vec<_>>(), [("b c.exe".to_owned(), b"Cat\x13".to_vec())]);
+        assert_eq!(yencoded(b"say =ybegin name=x").count(), 0);
+        assert_eq!(yencoded(&b"=ybegin \n".repeat(1 << 16)).count(), 1);
     }
 
     #[test]

@@ -4,13 +4,12 @@ use super::pool::{self, Pool};
 use super::rules::Ruleset;
 use super::settings;
 pub use super::settings::Workers;
-use crate::attachments::policy::Choice;
 use crate::content::Content;
 use crate::health::Health;
 use crate::inspect::About;
 use crate::made::Made;
 use crate::samples::Candidate;
-use crate::scanner::{Answer, Common, Configured, Kind, Later, MemoKey, Opener, Others, Scanner, StartError};
+use crate::scanner::{Answer, Common, Configured, Kind, Later, MemoKey, Opener, Scanner, StartError};
 use std::sync::Arc;
 use std::time::Duration;
 use weir_settings::Reader;
@@ -33,13 +32,6 @@ impl Configured for Workers {
             let rules = rules.watch(pool.clone());
             Ok(Arc::new(Examination { patience: self.pool.clone(), pool, rules }) as Arc<dyn Scanner>)
         })
-    }
-
-    fn settle(&mut self, others: Others) {
-        if self.leave_closed_archives {
-            let opened = others.open_closed_archives;
-            self.setup.policy.closed = if opened { Choice::Allow } else { Choice::NotScanned };
-        }
     }
 }
 

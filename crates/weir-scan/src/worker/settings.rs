@@ -6,7 +6,9 @@ use crate::attachments::policy::{Choice, Policy};
 use crate::budget::Limits;
 use crate::examine::Setup;
 use crate::memory_bounds::Bounds;
+use crate::suspicion::{Action, SuspicionPolicy};
 use crate::yara::RuleFile;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use weir_settings::{Reader, Section, kinds, settings};
 
@@ -42,8 +44,6 @@ pub struct Workers {
     pub setup: Setup,
     /// A folder of more rules, read again when it changes.
     pub folder: Option<PathBuf>,
-    /// Whether archives that are not opened here are left to a scanner that opens them, if there is one.
-    pub leave_closed_archives: bool,
 }
 
 /// Reads all three, and how much every scanner's memory holds.
@@ -51,11 +51,11 @@ pub(super) fn read(reader: &mut Reader<'_>) -> (Workers, Bounds) {
     let WorkersSettings { pool, limits, memory } = reader.read();
     let YaraSettings { embedded, folder } = reader.read();
     let about = "Which attachments do not pass, at any depth of archives";
-    let (policy, leave_closed_archives) = reader.section("scan.attachments", about, read_attachments);
+    let policy = reader.section("scan.attachments", about, read_attachments);
     let rules = if embedded { vec![RuleFile::embedded()] } else { Vec::new() };
     let setup = Setup { rules, policy, limits, ..Setup::default() };
     let pool = pool::Settings { program: Program::itself(pool.memory), ..pool };
-    (Workers { pool, setup, folder, leave_closed_archives }, memory)
+    (Workers { pool, setup, folder }, memory)
 }
 
 impl WorkersSettings {
@@ -67,8 +67,7 @@ impl WorkersSettings {
     }
 }
 
-/// The policy, and whether archives that are not opened here are left to who opens them.
-fn read_attachments(s: &mut Section<'_, '_>) -> (Policy, bool) {
+fn read_attachments(s: &mut Section<'_, '_>) -> Policy {
     let mut policy = Policy {
         enabled: s.key("enabled", "Whether names and types are looked at", kinds::flag(true)),
         ..Policy::default()
@@ -88,16 +87,51 @@ fn read_attachments(s: &mut Section<'_, '_>) -> (Policy, bool) {
     policy.unreadable = not_scanning(s, "unreadable", "Archives that are damaged or packed in an unknown way");
     let suspecting = [("suspicious", Choice::Suspicious), ("forbid", Choice::Forbid), ("allow", Choice::Allow)];
     policy.macros = s.key("macros", "Documents with macros or with files inside", kinds::choice(suspecting));
+    let about =
+        "RAR and other archives that Weir does not open, whoever else looks at them; auto is the same as not-scanned";
     let closed = [
-        ("auto", None),
-        ("not-scanned", Some(Choice::NotScanned)),
-        ("forbid", Some(Choice::Forbid)),
-        ("allow", Some(Choice::Allow)),
+        ("not-scanned", Choice::NotScanned),
+        ("forbid", Choice::Forbid),
+        ("allow", Choice::Allow),
+        ("auto", Choice::NotScanned),
     ];
-    let about = "RAR and other archives that Weir does not open; auto leaves them to ClamAV if it is there";
-    let closed = s.key("rar", about, kinds::choice(closed));
-    policy.closed = closed.unwrap_or(Choice::NotScanned);
-    (policy, closed.is_none())
+    policy.closed = s.key("rar", about, kinds::choice(closed));
+    let sealed = [
+        ("suspicious", Choice::Suspicious),
+        ("not-scanned", Choice::NotScanned),
+        ("forbid", Choice::Forbid),
+        ("allow", Choice::Allow),
+    ];
+    policy.sealed =
+        s.key("sealed", "Messages that are encrypted for their reader (S/MIME, PGP)", kinds::choice(sealed));
+    policy.suspicion = suspicion(s);
+    policy
+}
+
+fn suspicion(s: &mut Section<'_, '_>) -> SuspicionPolicy {
+    let words = [
+        ("rules", None),
+        ("quarantine", Some(Action::Quarantine)),
+        ("header", Some(Action::Header)),
+        ("pass", Some(Action::Pass)),
+    ];
+    let about = "What becomes of suspicious mail that no lab looks at: what each rule says, or kept, sent on with a header, sent on";
+    let all = s.key("suspicious", about, kinds::choice(words));
+    let about = "The same for single rules, such as \"pdf-javascript=quarantine\" or \"dde=header\"";
+    let single = s.key("suspicious_rules", about, kinds::list(Vec::<String>::new(), 200, "rules with their actions"));
+    let mut rules = BTreeMap::new();
+    for text in &single {
+        let action = text.split_once('=').and_then(|(rule, action)| Some((rule.trim(), Action::named(action.trim())?)));
+        match action {
+            Some((rule, action)) => _ = rules.insert(rule.to_owned(), action),
+            None => s.blame(
+                "suspicious_rules",
+                format!("{text:?} is no rule with its action"),
+                "write rule=quarantine, rule=header or rule=pass",
+            ),
+        }
+    }
+    SuspicionPolicy { all, rules }
 }
 
 fn forbidding(s: &mut Section<'_, '_>, key: &'static str, about: &'static str) -> Choice {

@@ -112,6 +112,43 @@ async fn what_clamd_does_not_open_is_never_clean() {
 }
 
 #[tokio::test]
+async fn what_our_own_walk_condemns_is_not_shown_to_clamd() {
+    // Nobody listens there: whoever asks it hears that it is down.
+    let nobody = quick(vec![Address::Host("127.0.0.1".into(), 1)]);
+    let workers = Workers { pool: crate::workers::settings(&[]), ..Workers::default() };
+    let mut settings = panel::Settings::default().with(workers).with(nobody);
+    settings.limits_decide = true;
+    let panel = Panel::start(settings).await.unwrap();
+    let bomb = (0..12).fold(b"deeper than archives are opened".to_vec(), |inner, _| crate::mail::gzipped(&inner));
+    let closed = b"Rar!\x1a\x07\x01\0rest".to_vec();
+    for (name, data, asked) in [
+        ("bomb.gz", bomb, false),
+        ("evil.exe", b"MZ".to_vec(), false),
+        ("a.rar", closed, true),
+        ("a.txt", b"hi".to_vec(), true),
+    ] {
+        let content = Content::of(&attached(name, &data)).unwrap();
+        let verdict = panel.inspect(&content, &Arc::new(About::default())).await;
+        let said = verdict.findings.iter().any(|finding| finding.scanner == "clamav");
+        assert_eq!(said, asked, "{name}: {verdict:?}");
+        assert!(!verdict.is_clean(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_clamd_is_asked_what_it_opens() {
+    let clamd = Clamd::start();
+    let panel = panel(quick(vec![socket(&clamd)])).await;
+    assert_eq!(outcome(&panel, &message(7)).await, Outcome::Clean);
+    let advice = panel.health()[0].advice.clone();
+    assert!(
+        advice.contains("this clamd cannot open") && advice.contains("RAR"),
+        "Debian's has no reader of RAR: {advice:?}"
+    );
+    assert!(!advice.contains("zip") && !advice.contains("tar"), "{advice:?}");
+}
+
+#[tokio::test]
 async fn a_feed_asks_its_own_and_the_common_ones_if_these_fail() {
     let (common, mut own) = (Clamd::start(), Clamd::start());
     common.learn("Common", "a text that only the common one knows");

@@ -292,9 +292,32 @@ fn no_boundary_hides_a_part() {
 }
 
 #[test]
-fn what_outlook_packs_its_files_into_is_not_opened_and_says_so() {
-    let said = found(&examined(&attached("winmail.dat", b"\x78\x9f\x3e\x22\x01\0rest")));
-    assert_eq!(said, ["not scanned an archive is not opened here @ winmail.dat"]);
+fn what_is_not_opened_says_so() {
+    let said = found(&examined(&attached("a.dat", b"Rar!\x1a\x07\x01\0rest")));
+    assert_eq!(said, ["not scanned a RAR archive is not opened here @ a.dat"]);
+    let said = found(&examined(&attached("winmail.dat", b"\x78\x9f\x3e\x22\x01\0\x02\x0f\x80\x06\0\xff\0\0\0rest")));
+    assert_eq!(said, ["not scanned it cannot be read: a TNEF file that breaks off @ winmail.dat"]);
+}
+
+#[test]
+fn the_program_in_the_test_files_of_clamav_is_found_without_clamav() {
+    for name in [
+        "clam.7z",
+        "clam.arj",
+        "clam.bz2.zip",
+        "clam.cab",
+        "clam.exe.bz2",
+        "clam.exe.rtf",
+        "clam.ole.doc",
+        "clam.pdf",
+        "clam.tar.gz",
+        "clam.tnef",
+        "clam.zip",
+    ] {
+        let path = Path::new(weir_peers::TEST_FILES).join(name);
+        let said = found(&examined(&attached("a.dat", &std::fs::read(&path).unwrap()))).join("; ");
+        assert!(said.contains("forbidden") && (said.contains("program") || said.contains(".exe")), "{name}: {said}");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod bombs;
 mod clamd;
+mod corpus;
 mod files;
 mod fuzz;
 mod mail;

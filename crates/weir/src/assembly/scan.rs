@@ -5,7 +5,7 @@ use super::together::{self, CurrentLab};
 use crate::config::Config;
 use std::sync::Arc;
 use weir_foundation::Foundation;
-use weir_mail::scan::{Inspector, LabSettings, Settings, Setup, Site, adopt_rules, stored_limits};
+use weir_mail::scan::{Inspector, LabSettings, OnLimit, Settings, Setup, Site, adopt_rules, stored_limits};
 use weir_scan::content::Content;
 use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::{Panel, StartError};
@@ -81,6 +81,7 @@ async fn inspectors(config: &Config) -> Result<Vec<Arc<dyn Inspector>>, StartErr
         return Ok(vec![Arc::new(Nobody)]);
     }
     let mut scanners = config.scanners.clone();
+    scanners.limits_decide = config.scan.stage.on_limit == OnLimit::Quarantine;
     if let Some(mut workers) = scanners.find::<Workers>().cloned().filter(|_| together::is_on(config)) {
         workers.setup.samples = config.scan_lab.policy.clone();
         scanners = scanners.with(workers);

@@ -341,7 +341,11 @@ mod tests {
         let scanners = Loaded::from_text(text, None).unwrap().config.scanners;
         let policy = &scanners.find::<Workers>().unwrap().setup.policy;
         assert!(policy.forbidden.contains("zip") && !policy.forbidden.contains("iso"));
-        assert_eq!(policy.closed, weir_scan::attachments::policy::Choice::Allow, "RAR is left to ClamAV");
+        assert_eq!(
+            policy.closed,
+            weir_scan::attachments::policy::Choice::NotScanned,
+            "RAR stays closed, whoever else looks"
+        );
         let said =
             problems("[scan.clamav]\naddresses = [\"here\"]\n[scan.workers]\nmemory = \"300MiB\"\n[scan.clam]\n");
         for part in ["\"here\" is not an address", "scan.workers.memory: less than", "scan.clam: unknown key"] {

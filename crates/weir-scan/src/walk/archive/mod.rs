@@ -1,10 +1,20 @@
 //! Files that hold other files. Each format is one file here; all hand their members to [`Walk::member`] or [`Walk::stored`].
 
+mod arj;
 mod cab;
+mod carriers;
+mod iso;
+mod lh;
+mod lzh;
 mod ole;
+mod page;
+pub(crate) mod pdf;
+mod pdf_lock;
+pub(crate) mod pdf_text;
 mod sevenz;
 mod stream;
 mod tar;
+mod tnef;
 pub mod vba;
 mod zip;
 pub mod zip_cipher;
@@ -18,8 +28,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Whether we open files of this kind.
 pub(super) fn opens(kind: Kind) -> bool {
-    use Kind::{Bzip2, Cab, Gzip, Ole, SevenZip, Tar, Xz, Zip};
-    matches!(kind, Zip | Gzip | Bzip2 | Xz | Tar | SevenZip | Cab | Ole)
+    use Kind::{Calendar, Disc, Html, Ole, OneNote, Pdf, Pkcs7, Rtf, Script, Unknown, Xml};
+    (kind.is_archive() && !kind.is_closed())
+        || matches!(kind, Ole | Disc | OneNote | Pdf | Pkcs7 | Calendar | Rtf | Html | Xml | Script | Unknown)
 }
 
 /// Whether a zip archive ends where something else begins: readers of zip begin at the end.
@@ -61,7 +72,19 @@ pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
 /// Opens a file and walks what is in it.
 pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
     match file.kind {
-        Kind::Gzip | Kind::Bzip2 | Kind::Xz => guarded(walk, |walk| stream::open(walk, file, level))?,
+        Kind::Gzip | Kind::Bzip2 | Kind::Xz | Kind::Zstd | Kind::Lzip => {
+            guarded(walk, |walk| stream::open(walk, file, level))?;
+        }
+        Kind::Arj => guarded(walk, |walk| arj::open(walk, file.data, level))?,
+        Kind::Lzh => guarded(walk, |walk| lzh::open(walk, file.data, level))?,
+        Kind::Tnef => guarded(walk, |walk| tnef::open(walk, file.data, level))?,
+        Kind::Disc => guarded(walk, |walk| iso::open(walk, file.data, level))?,
+        Kind::Pdf => guarded(walk, |walk| pdf::open(walk, file.data, level))?,
+        Kind::OneNote => guarded(walk, |walk| carriers::notes(walk, file.data, level))?,
+        Kind::Pkcs7 => guarded(walk, |walk| carriers::pkcs7(walk, file.data, level))?,
+        Kind::Calendar => guarded(walk, |walk| carriers::calendar(walk, file.data, level))?,
+        Kind::Rtf => guarded(walk, |walk| carriers::rtf(walk, file.data, level))?,
+        Kind::Html | Kind::Xml | Kind::Script | Kind::Unknown => guarded(walk, |walk| page::open(walk, file, level))?,
         Kind::Tar => guarded(walk, |walk| tar::open(walk, file.data, level))?,
         Kind::SevenZip => guarded(walk, |walk| sevenz::open(walk, file.data, level))?,
         Kind::Cab => guarded(walk, |walk| cab::open(walk, file.data, level))?,

@@ -107,7 +107,7 @@ fn look(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> Resul
 }
 
 /// What Packager wrote: size, flags, label, path, flags, path of a copy, and then the file. Some programs go by the label, some by a path.
-fn packaged(data: &[u8]) -> Option<(Vec<String>, &[u8])> {
+pub(super) fn packaged(data: &[u8]) -> Option<(Vec<String>, &[u8])> {
     let text = |from: usize| {
         let rest = data.get(from..)?;
         let end = memchr::memchr(0, &rest[..rest.len().min(NAME_MAX)])?;

@@ -3,10 +3,15 @@
 use super::super::{Oddity, Walk};
 use crate::budget::Exceeded;
 use sevenz_rust2::{Archive, ArchiveReader, Error, Password};
-use std::io::Cursor;
+use std::io::{Cursor, Read};
 
 /// What a dictionary may take.
 const DICTIONARY_MAX: u64 = 192 << 20;
+/// Passwords are tried on archives up to this size.
+const TRIED_MAX: usize = 32 << 20;
+/// So many of them, if a try costs no more than 7-Zip itself makes it cost: half a million hashes.
+const PASSWORDS_MAX: usize = 4;
+const ROUNDS_MAX: u8 = 19;
 const AES: &[u8] = &[0x06, 0xf1, 0x07, 0x01];
 const LZMA: &[u8] = &[0x03, 0x01, 0x01];
 const LZMA2: &[u8] = &[0x21];
@@ -20,21 +25,56 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         }
     };
     let coders = || archive.blocks.iter().flat_map(|block| &block.coders);
-    if coders().any(|coder| coder.encoder_method_id() == AES) {
-        for file in archive.files.iter().filter(|file| !file.is_directory()) {
-            walk.locked(&[file.name().to_owned()], Oddity::Encrypted, level)?;
-        }
-        return Ok(());
-    }
     let dictionary = coders().map(|coder| dictionary(coder.encoder_method_id(), coder.properties())).max();
     if let Some(size) = dictionary.filter(|size| *size > DICTIONARY_MAX) {
         return Err(Exceeded::Dictionary(size));
     }
-    members(walk, archive, data, level)
+    let mut locks = coders().filter(|coder| coder.encoder_method_id() == AES).peekable();
+    if locks.peek().is_none() {
+        return members(walk, archive, data, "", level);
+    }
+    let cheap = data.len() <= TRIED_MAX && locks.all(|coder| rounds(coder.properties()) <= ROUNDS_MAX);
+    let fits = if cheap { fitting(walk, data)? } else { None };
+    match fits {
+        Some(password) => {
+            walk.odd_here(Oddity::PasswordInMail);
+            members(walk, archive, data, &password, level)
+        }
+        None => {
+            let files = archive.files.iter().filter(|file| !file.is_directory());
+            files.into_iter().try_for_each(|file| walk.locked(&[file.name().to_owned()], Oddity::Encrypted, level))
+        }
+    }
 }
 
-fn members(walk: &mut Walk<'_>, archive: Archive, data: &[u8], level: u32) -> Result<(), Exceeded> {
-    let mut reader = ArchiveReader::from_archive(archive, Cursor::new(data), Password::empty());
+/// How often the key is hashed, as a power of two.
+fn rounds(properties: &[u8]) -> u8 {
+    properties.first().map_or(u8::MAX, |first| first & 0x3f)
+}
+
+/// The password with which the first file opens.
+fn fitting(walk: &mut Walk<'_>, data: &[u8]) -> Result<Option<String>, Exceeded> {
+    for password in walk.passwords.iter().take(PASSWORDS_MAX).cloned().collect::<Vec<_>>() {
+        walk.budget.time()?;
+        let Ok(mut reader) = ArchiveReader::new(Cursor::new(data), Password::from(password.as_str())) else { continue };
+        reader.set_thread_count(1);
+        let mut whole = true;
+        // A few octets of a file come out of any password; its sum is right only with the right one.
+        let read = reader.for_each_entries(|entry, from| {
+            let most = walk.budget.limits().held_bytes / 4;
+            whole = entry.is_directory() || std::io::copy(&mut from.take(most), &mut std::io::sink()).is_ok();
+            Ok(whole && entry.is_directory())
+        });
+        if whole && read.is_ok() {
+            return Ok(Some(password));
+        }
+    }
+    Ok(None)
+}
+
+fn members(walk: &mut Walk<'_>, archive: Archive, data: &[u8], password: &str, level: u32) -> Result<(), Exceeded> {
+    let password = if password.is_empty() { Password::empty() } else { Password::from(password) };
+    let mut reader = ArchiveReader::from_archive(archive, Cursor::new(data), password);
     reader.set_thread_count(1);
     let mut exceeded = None;
     let walked = reader.for_each_entries(|entry, from| {
@@ -84,5 +124,6 @@ mod tests {
         assert_eq!(dictionary(LZMA, &[0x5d, 0, 0, 0x80, 0]), 8 << 20);
         assert_eq!(dictionary(LZMA2, &[24]), 16 << 20);
         assert!(dictionary(LZMA2, &[40]) > DICTIONARY_MAX);
+        assert!(rounds(&[0x53, 7]) <= ROUNDS_MAX && rounds(&[0x58]) > ROUNDS_MAX && rounds(&[]) > ROUNDS_MAX);
     }
 }

@@ -1,19 +1,24 @@
-//! Gzip, bzip2 and xz: one packed file, often a tar archive.
+//! Gzip, bzip2, xz, lzip and Zstandard: one packed file, often a tar archive.
 
 use super::super::kind::Kind;
 use super::super::{File, Walk};
 use crate::budget::Exceeded;
-use crate::little_endian::u16_at;
-use std::io::Read;
+use crate::little_endian::{u16_at, u32_at};
+use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+use std::io::{self, Read};
 
 /// What xz may take for its dictionary.
 const XZ_MEMORY_KIB: u32 = 192 << 10;
+/// What Zstandard may look back.
+const ZSTD_WINDOW: u64 = 128 << 20;
 
 pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
     let data = file.data;
     let mut reader: Box<dyn Read + '_> = match file.kind {
         Kind::Gzip => Box::new(flate2::read::MultiGzDecoder::new(data)),
         Kind::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(data)),
+        Kind::Lzip => Box::new(lzma_rust2::LzipReader::new(data)),
+        Kind::Zstd => Box::new(Zstd { rest: data, frame: None }),
         _ => Box::new(lzma_rust2::XzReader::new_mem_limit(data, true, XZ_MEMORY_KIB)),
     };
     let outer = file.names.first().map_or("", String::as_str);
@@ -22,6 +27,43 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     let names: Vec<String> = inside.into_iter().chain([without_extension(outer)]).collect();
     walk.member(&names, data.len() as u64, &mut reader, level)?;
     Ok(())
+}
+
+/// One frame of Zstandard behind the other.
+struct Zstd<'d> {
+    rest: &'d [u8],
+    frame: Option<StreamingDecoder<&'d [u8], FrameDecoder>>,
+}
+
+impl Read for Zstd<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(frame) = &mut self.frame {
+                let read = frame.read(into)?;
+                if read > 0 || into.is_empty() {
+                    return Ok(read);
+                }
+                self.rest = self.frame.take().map_or(&[], StreamingDecoder::into_inner);
+            }
+            if self.rest.is_empty() {
+                return Ok(0);
+            }
+            match skippable(self.rest) {
+                Some(behind) => self.rest = behind,
+                None => {
+                    let frame = StreamingDecoder::new_with_max_window_size(self.rest, ZSTD_WINDOW);
+                    self.frame = Some(frame.map_err(|error| io::Error::other(error.to_string()))?);
+                }
+            }
+        }
+    }
+}
+
+/// What is behind a frame that holds nothing.
+fn skippable(data: &[u8]) -> Option<&[u8]> {
+    let is = u32_at(data, 0).is_some_and(|mark| mark & 0xffff_fff0 == 0x184d_2a50);
+    let length = u32_at(data, 4).filter(|_| is)? as usize;
+    Some(data.get(8 + length..).unwrap_or_default())
 }
 
 /// As long as a name may be that somebody made long to hide its end.
@@ -43,7 +85,7 @@ fn name_inside(data: &[u8]) -> Option<String> {
 fn without_extension(name: &str) -> String {
     let Some((stem, extension)) = name.rsplit_once('.') else { return String::new() };
     match extension.to_ascii_lowercase().as_str() {
-        "tgz" | "tbz" | "tbz2" | "txz" => format!("{stem}.tar"),
+        "tgz" | "tbz" | "tbz2" | "txz" | "tzst" | "tlz" => format!("{stem}.tar"),
         "svgz" => format!("{stem}.svg"),
         _ => stem.to_owned(),
     }

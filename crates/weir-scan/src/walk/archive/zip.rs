@@ -347,13 +347,14 @@ impl Entry {
             (AES_METHOD, None) => None,
             (method, _) => Some((Lock::Traditional(self.check), method)),
         };
-        for password in walk.passwords {
+        for password in walk.passwords.clone() {
             walk.budget.time()?;
             walk.budget.room(packed.len())?;
             let Some((lock, method)) = lock else { break };
             if let Some(opened) = lock.opened(packed, password.as_bytes()) {
                 let flags = self.flags & !ENCRYPTED;
                 let entry = Entry { flags, method, name: self.name.clone(), unicode: self.unicode.clone(), ..*self };
+                walk.odd_here(Oddity::PasswordInMail);
                 return walk.holding(&opened, |walk, opened| entry.unlocked(walk, opened, level).map(drop));
             }
         }

@@ -1,0 +1,89 @@
+//! Images of discs after ISO 9660, and Joliet's second set of names.
+//!
+//! Both directories are walked: programs differ in which they show. An image with nothing but UDF is not opened.
+
+use super::super::{Oddity, Walk, bounded_name};
+use crate::budget::Exceeded;
+use crate::little_endian::u32_at;
+
+const SECTOR: usize = 2048;
+/// Where descriptors begin.
+const DESCRIPTORS: usize = 16;
+const FOLDERS_MAX: usize = 10_000;
+
+pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    for descriptor in data.chunks(SECTOR).skip(DESCRIPTORS).take(32) {
+        match (descriptor.first(), descriptor.get(1..6)) {
+            (Some(kind @ (1 | 2)), Some(b"CD001")) => {
+                let joliet = *kind == 2;
+                if let Some((from, length)) = extent(descriptor.get(156..).unwrap_or_default()) {
+                    directory(walk, data, (from, length), joliet, level)?;
+                }
+            }
+            (Some(255), Some(b"CD001")) | (None, _) => break,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where a directory record says that its file is.
+fn extent(record: &[u8]) -> Option<(usize, usize)> {
+    Some(((u32_at(record, 2)? as usize).checked_mul(SECTOR)?, u32_at(record, 10)? as usize))
+}
+
+/// Walks a directory and those below it, without recursion.
+fn directory(walk: &mut Walk<'_>, data: &[u8], root: (usize, usize), joliet: bool, level: u32) -> Result<(), Exceeded> {
+    let (mut todo, mut seen) = (vec![root], vec![root.0]);
+    while let Some((from, length)) = todo.pop() {
+        let Some(records) = data.get(from..from.saturating_add(length).min(data.len())) else {
+            walk.odd_here(Oddity::Unreadable("a disc image that breaks off".into()));
+            continue;
+        };
+        for sector in records.chunks(SECTOR) {
+            let mut rest = sector;
+            while let Some((record, next)) = rest.first().and_then(|size| rest.split_at_checked(usize::from(*size))) {
+                let (Some((from, length)), Some(flags)) = (extent(record), record.get(25)) else { break };
+                rest = next;
+                let name = record.get(33..33 + usize::from(*record.get(32).unwrap_or(&0))).unwrap_or_default();
+                if flags & 2 != 0 {
+                    // The first two are the directory itself and the one above it.
+                    if name.len() > 1 && !seen.contains(&from) && seen.len() < FOLDERS_MAX {
+                        seen.push(from);
+                        todo.push((from, length));
+                    }
+                    continue;
+                }
+                member(walk, data, (from, length), &named(name, joliet), level)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn member(
+    walk: &mut Walk<'_>,
+    data: &[u8],
+    (from, length): (usize, usize),
+    name: &str,
+    level: u32,
+) -> Result<(), Exceeded> {
+    let end = from.saturating_add(length).min(data.len());
+    let names = [name.to_owned()];
+    walk.stored(&names, data.get(from..end).unwrap_or_default(), level)?;
+    if end - from.min(end) < length {
+        walk.odd(&names, Oddity::Unreadable("a disc image that breaks off".into()));
+    }
+    Ok(())
+}
+
+/// A name without its version.
+fn named(name: &[u8], joliet: bool) -> String {
+    let text = if joliet {
+        let units: Vec<u16> = name.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
+        String::from_utf16_lossy(&units)
+    } else {
+        bounded_name(name)
+    };
+    text.rsplit_once(';').map_or(text.as_str(), |(name, _)| name).trim_end_matches('.').to_owned()
+}

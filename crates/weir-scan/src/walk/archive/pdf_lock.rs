@@ -1,0 +1,214 @@
+//! Whether a PDF opens without a password.
+//!
+//! Many have a lock whose password is empty: it says what may be printed or copied, and every reader opens it. Only one that wants a
+//! password from people counts as encrypted. Sources: ISO 32000-1, section 7.6; ISO 32000-2, section 7.6.4.
+
+use super::pdf_text::string;
+use aes::Aes128;
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use md5::{Digest, Md5};
+use sha2::{Sha256, Sha384, Sha512};
+
+/// What an empty password is filled up with.
+const PADDING: [u8; 32] = [
+    0x28, 0xbf, 0x4e, 0x5e, 0x4e, 0x75, 0x8a, 0x41, 0x64, 0x00, 0x4e, 0x56, 0xff, 0xfa, 0x01, 0x08, 0x2e, 0x2e, 0x00,
+    0xb6, 0xd0, 0x68, 0x3e, 0x80, 0x2f, 0x0c, 0xa9, 0xfe, 0x64, 0x53, 0x69, 0x7a,
+];
+
+/// Whether its strings and streams are encrypted, with or without a password.
+pub(super) fn is_locked(data: &[u8]) -> bool {
+    memchr::memmem::find_iter(data, b"/Encrypt").any(|at| !data[at + 8..].starts_with(b"Metadata"))
+}
+
+/// Whether only who has the password can read it. A lock that we cannot make out counts as one.
+pub(super) fn needs_password(data: &[u8]) -> bool {
+    is_locked(data) && !Lock::read(data).is_some_and(|lock| lock.opens_empty())
+}
+
+struct Lock {
+    revision: i64,
+    owner: Vec<u8>,
+    user: Vec<u8>,
+    permissions: i64,
+    lengths: Vec<usize>,
+    metadata: bool,
+    id: Vec<u8>,
+}
+
+impl Lock {
+    fn read(data: &[u8]) -> Option<Lock> {
+        let at = memchr::memmem::rfind_iter(data, b"/Encrypt").find(|at| !data[at + 8..].starts_with(b"Metadata"))?;
+        let dictionary = dictionary(data, data[at + 8..].trim_ascii_start())?;
+        let text = |key: &str| string(value(dictionary, key)?);
+        let mut lengths = vec![5, 16];
+        lengths.extend(
+            number(dictionary, "/Length")
+                .and_then(|bits| usize::try_from(bits / 8).ok())
+                .filter(|length| (5..=16).contains(length)),
+        );
+        let id =
+            value(data, "/ID").and_then(|list| string(list.strip_prefix(b"[")?.trim_ascii_start())).unwrap_or_default();
+        let metadata = !value(dictionary, "/EncryptMetadata").is_some_and(|value| value.starts_with(b"false"));
+        Some(Lock {
+            revision: number(dictionary, "/R")?,
+            owner: text("/O")?,
+            user: text("/U")?,
+            permissions: number(dictionary, "/P")?,
+            lengths,
+            metadata,
+            id,
+        })
+    }
+
+    fn opens_empty(&self) -> bool {
+        match self.revision {
+            2..=4 => self.lengths.iter().any(|length| self.fits(*length)),
+            5 => self.user.get(32..40).is_some_and(|salt| Sha256::digest(salt)[..] == self.user[..32]),
+            6 => self.user.get(32..40).is_some_and(|salt| hardened(salt) == self.user[..32]),
+            _ => false,
+        }
+    }
+
+    /// Revisions 2 to 4: whether the empty password makes the key that the document was locked with.
+    fn fits(&self, length: usize) -> bool {
+        let mut hash = Md5::new();
+        hash.update(PADDING);
+        hash.update(self.owner.get(..32).unwrap_or(&self.owner));
+        hash.update((self.permissions as i32).to_le_bytes());
+        hash.update(&self.id);
+        if self.revision == 4 && !self.metadata {
+            hash.update([0xff; 4]);
+        }
+        let mut key = hash.finalize().to_vec();
+        if self.revision >= 3 {
+            for _ in 0..50 {
+                key = Md5::digest(&key[..length]).to_vec();
+            }
+        }
+        key.truncate(length);
+        if self.revision == 2 {
+            return rc4(&key, &PADDING) == self.user;
+        }
+        let mut check = Md5::digest([&PADDING[..], &self.id].concat()).to_vec();
+        for round in 0..20u8 {
+            let turned: Vec<u8> = key.iter().map(|octet| octet ^ round).collect();
+            check = rc4(&turned, &check);
+        }
+        self.user.starts_with(&check)
+    }
+}
+
+fn rc4(key: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut state: Vec<u8> = (0..=255).collect();
+    let mut j = 0u8;
+    for i in 0..256 {
+        j = j.wrapping_add(state[i]).wrapping_add(key[i % key.len()]);
+        state.swap(i, usize::from(j));
+    }
+    let (mut i, mut j) = (0u8, 0u8);
+    let next = |octet: &u8| {
+        i = i.wrapping_add(1);
+        j = j.wrapping_add(state[usize::from(i)]);
+        state.swap(usize::from(i), usize::from(j));
+        octet ^ state[usize::from(state[usize::from(i)].wrapping_add(state[usize::from(j)]))]
+    };
+    data.iter().map(next).collect()
+}
+
+/// The hash of revision 6 for an empty password.
+fn hardened(salt: &[u8]) -> Vec<u8> {
+    let mut key = Sha256::digest(salt).to_vec();
+    for round in 0..1024u32 {
+        let mut text = key.repeat(64);
+        let Ok(cipher) = Aes128::new_from_slice(&key[..16]) else { return Vec::new() };
+        let mut before: [u8; 16] = std::array::from_fn(|at| key[16 + at]);
+        for chunk in text.chunks_exact_mut(16) {
+            let mut block = aes::Block::from(std::array::from_fn::<u8, 16, _>(|at| chunk[at] ^ before[at]));
+            cipher.encrypt_block(&mut block);
+            chunk.copy_from_slice(&block);
+            before.copy_from_slice(&block);
+        }
+        let last = text.last().copied().unwrap_or_default();
+        key = match text[..16].iter().map(|octet| u32::from(*octet)).sum::<u32>() % 3 {
+            0 => Sha256::digest(&text).to_vec(),
+            1 => Sha384::digest(&text).to_vec(),
+            _ => Sha512::digest(&text).to_vec(),
+        };
+        if round >= 63 && u32::from(last) + 32 <= round {
+            break;
+        }
+    }
+    key.truncate(32);
+    key
+}
+
+/// The dictionary that stands here, or that a reference (`12 0 R`) points to.
+fn dictionary<'d>(data: &'d [u8], text: &'d [u8]) -> Option<&'d [u8]> {
+    let end = |from: &'d [u8]| &from[..memchr::memmem::find(from, b"endobj").unwrap_or(from.len()).min(8192)];
+    if text.starts_with(b"<<") {
+        return Some(end(text));
+    }
+    let number: Vec<u8> = text.iter().take_while(|byte| byte.is_ascii_digit()).copied().collect();
+    let mark = [number.as_slice(), b" 0 obj"].concat();
+    let starts = |at: &usize| *at == 0 || !data[at - 1].is_ascii_digit();
+    memchr::memmem::find_iter(data, &mark).find(starts).map(|at| end(&data[at + mark.len()..]))
+}
+
+/// What stands behind a key.
+fn value<'d>(dictionary: &'d [u8], key: &str) -> Option<&'d [u8]> {
+    let ends = |at: &usize| !dictionary.get(at + key.len()).is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let at = memchr::memmem::find_iter(dictionary, key.as_bytes()).find(ends)?;
+    Some(dictionary[at + key.len()..].trim_ascii_start())
+}
+
+fn number(dictionary: &[u8], key: &str) -> Option<i64> {
+    let text = value(dictionary, key)?;
+    let length = text.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'-').count();
+    std::str::from_utf8(&text[..length]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A document locked by revision 3 with this password for its reader.
+    fn locked(password: &[u8]) -> Vec<u8> {
+        let filled: Vec<u8> = password.iter().chain(&PADDING).take(32).copied().collect();
+        let (owner, id) = ([7u8; 32], b"0123456789abcdef");
+        let mut hash = Md5::new();
+        hash.update(&filled);
+        hash.update(owner);
+        hash.update((-44i32).to_le_bytes());
+        hash.update(id);
+        let mut key = hash.finalize().to_vec();
+        for _ in 0..50 {
+            key = Md5::digest(&key).to_vec();
+        }
+        let mut check = Md5::digest([&PADDING[..], id].concat()).to_vec();
+        for round in 0..20u8 {
+            check = rc4(&key.iter().map(|octet| octet ^ round).collect::<Vec<u8>>(), &check);
+        }
+        check.resize(32, 0);
+        let hex = |octets: &[u8]| octets.iter().map(|octet| format!("{octet:02x}")).collect::<String>();
+        format!(
+            "%PDF-1.4\n5 0 obj <</Filter/Standard/V 2/R 3/Length 128/P -44/O<{}>/U<{}>>> endobj trailer <</Encrypt 5 0 R/ID[<{}><00>]>>",
+            hex(&owner),
+            hex(&check),
+            hex(id)
+        )
+        .into_bytes()
+    }
+
+    #[test]
+    fn a_lock_with_an_empty_password_is_none() {
+        assert!(!needs_password(&locked(b"")));
+        assert!(needs_password(&locked(b"secret")));
+        assert!(!needs_password(b"%PDF-1.4 /EncryptMetadata false"));
+        assert!(needs_password(b"%PDF-1.4 trailer <</Encrypt 5 0 R>>"), "what we cannot make out counts");
+    }
+
+    #[test]
+    fn the_cipher_is_that_of_its_test_vectors() {
+        assert_eq!(rc4(b"Key", b"Plaintext"), b"\xbb\xf3\x16\xe8\xd9\x40\xaf\x0a\xd3");
+    }
+}

@@ -1,0 +1,94 @@
+//! Strings and names as PDF writes them (ISO 32000-1, sections 7.3.4 and 7.3.5).
+
+use super::super::transfer::nibble;
+
+/// No name of a file, and no key, is longer.
+const STRING_MAX: usize = 4096;
+
+/// Names may have their letters as `#` and two digits.
+pub(crate) fn plain_names(text: &[u8]) -> Vec<u8> {
+    if memchr::memchr(b'#', text).is_none() {
+        return text.to_vec();
+    }
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some(at) = memchr::memchr(b'#', rest) {
+        out.extend_from_slice(&rest[..at]);
+        rest = match &rest[at + 1..] {
+            [high, low, behind @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                out.push(nibble(*high) << 4 | nibble(*low));
+                behind
+            }
+            behind => {
+                out.push(b'#');
+                behind
+            }
+        };
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+/// A string at the start: in parentheses or as digits.
+pub(super) fn string(text: &[u8]) -> Option<Vec<u8>> {
+    match text.first()? {
+        b'<' if text.get(1) != Some(&b'<') => Some(hex(&text[1..memchr::memchr(b'>', text)?])),
+        b'(' => literal(&text[1..]),
+        _ => None,
+    }
+}
+
+fn literal(text: &[u8]) -> Option<Vec<u8>> {
+    let (mut out, mut depth, mut rest) = (Vec::new(), 0, text);
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        match first {
+            b')' if depth == 0 => return Some(out),
+            b'\\' => rest = escaped(behind, &mut out),
+            byte => {
+                depth += i32::from(*byte == b'(') - i32::from(*byte == b')');
+                out.push(*byte);
+            }
+        }
+        if out.len() > STRING_MAX {
+            break;
+        }
+    }
+    None
+}
+
+fn escaped<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
+    let digits = text.iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
+    if digits > 0 {
+        out.push(text[..digits].iter().fold(0u32, |sum, digit| sum * 8 + u32::from(digit - b'0')) as u8);
+        return &text[digits..];
+    }
+    let Some((first, rest)) = text.split_first() else { return text };
+    match first {
+        b'n' => out.push(b'\n'),
+        b'r' => out.push(b'\r'),
+        b't' => out.push(b'\t'),
+        b'b' => out.push(8),
+        b'f' => out.push(12),
+        b'\r' | b'\n' => {}
+        other => out.push(*other),
+    }
+    rest
+}
+
+pub(super) fn hex(text: &[u8]) -> Vec<u8> {
+    let digits: Vec<u8> = text.iter().filter(|byte| byte.is_ascii_hexdigit()).map(|byte| nibble(*byte)).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).unwrap_or(&0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_and_names() {
+        assert_eq!(string(b"(a\\(b\\)\\101(c))x").as_deref(), Some(&b"a(b)A(c)"[..]));
+        assert_eq!(string(b"<4d 5A9>").as_deref(), Some(&b"MZ\x90"[..]));
+        assert_eq!(string(b"<< /x >>"), None);
+        assert_eq!(plain_names(b"/Embedded#46ile #"), b"/EmbeddedFile #");
+    }
+}

@@ -1,0 +1,122 @@
+//! TNEF, the `winmail.dat` of Outlook: attachments with the names that they have, short and long.
+//!
+//! Source: Microsoft, *[MS-OXTNEF]*. Members are not packed.
+
+use super::super::{Oddity, Walk, bounded_name};
+use crate::budget::Exceeded;
+use crate::little_endian::{u16_at, u32_at};
+
+const BEGINS_ATTACHMENT: u32 = 0x0006_9002;
+const TITLE: u32 = 0x0001_8010;
+const DATA: u32 = 0x0006_800f;
+const PROPERTIES: u32 = 0x0006_9005;
+const BODY: u32 = 0x0002_800c;
+
+/// Names of an attachment among its properties, and its content where that is an object.
+const NAMES: [u16; 3] = [0x3707, 0x3704, 0x3001];
+const OBJECT: u16 = 0x3701;
+
+#[derive(Default)]
+struct Attachment<'d> {
+    names: Vec<String>,
+    contents: Vec<&'d [u8]>,
+}
+
+pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    let (mut at, mut attachment) = (6, Attachment::default());
+    while at < data.len() {
+        let (Some(id), Some(length)) = (u32_at(data, at + 1), u32_at(data, at + 5)) else { break };
+        let Some(value) = data.get(at + 9..at.saturating_add(9).saturating_add(length as usize)) else {
+            walk.odd_here(Oddity::Unreadable("a TNEF file that breaks off".into()));
+            break;
+        };
+        match id {
+            BEGINS_ATTACHMENT => std::mem::take(&mut attachment).show(walk, level)?,
+            TITLE => attachment.named(value),
+            DATA => attachment.contents.push(value),
+            PROPERTIES if attachment.properties(value).is_none() => {
+                walk.odd_here(Oddity::Unreadable("a damaged TNEF file".into()));
+            }
+            BODY => walk.stored(&["body.txt".into()], value, level)?,
+            _ => {}
+        }
+        at += 9 + value.len() + 2;
+    }
+    attachment.show(walk, level)
+}
+
+impl<'d> Attachment<'d> {
+    fn named(&mut self, name: &[u8]) {
+        let name = bounded_name(&name[..memchr::memchr(0, name).unwrap_or(name.len())]);
+        if !name.is_empty() && !self.names.contains(&name) && self.names.len() < 8 {
+            self.names.push(name);
+        }
+    }
+
+    fn show(self, walk: &mut Walk<'_>, level: u32) -> Result<(), Exceeded> {
+        self.contents.iter().try_for_each(|content| walk.stored(&self.names, content, level))
+    }
+
+    /// A list of MAPI properties.
+    fn properties(&mut self, list: &'d [u8]) -> Option<()> {
+        let (count, mut at) = (u32_at(list, 0)?, 4);
+        for _ in 0..count {
+            let (kind, id) = (u16_at(list, at)?, u16_at(list, at + 2)?);
+            at += 4;
+            if id >= 0x8000 {
+                at = behind_name(list, at)?;
+            }
+            let values = if is_variable(kind) || kind & 0x1000 != 0 { u32_at(list, at)? } else { 1 };
+            if is_variable(kind) || kind & 0x1000 != 0 {
+                at += 4;
+            }
+            for _ in 0..values {
+                let length = if is_variable(kind) { u32_at(list, at)? as usize } else { fixed(kind)? };
+                at += if is_variable(kind) { 4 } else { 0 };
+                let value = list.get(at..at.checked_add(length)?)?;
+                self.property(kind, id, value);
+                at += length.next_multiple_of(4);
+            }
+        }
+        Some(())
+    }
+
+    fn property(&mut self, kind: u16, id: u16, value: &'d [u8]) {
+        match (id, kind & 0xfff) {
+            // An object begins with the sixteen octets of its interface.
+            (OBJECT, 0x0d) => self.contents.push(value.get(16..).unwrap_or_default()),
+            (OBJECT, 0x102) => self.contents.push(value),
+            (id, 0x1e) if NAMES.contains(&id) => self.named(value),
+            (id, 0x1f) if NAMES.contains(&id) => {
+                let units: Vec<u16> =
+                    value.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+                self.named(String::from_utf16_lossy(&units).trim_end_matches('\0').as_bytes());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_variable(kind: u16) -> bool {
+    matches!(kind & 0xfff, 0x1e | 0x1f | 0x102 | 0x0d)
+}
+
+/// How many octets a value of a fixed kind takes.
+fn fixed(kind: u16) -> Option<usize> {
+    Some(match kind & 0xfff {
+        0x00 | 0x01 => 0,
+        0x02 | 0x03 | 0x04 | 0x0a | 0x0b => 4,
+        0x05 | 0x06 | 0x07 | 0x14 | 0x40 => 8,
+        0x48 => 16,
+        _ => return None,
+    })
+}
+
+/// Some properties have a name: a number or a text behind sixteen octets.
+fn behind_name(list: &[u8], at: usize) -> Option<usize> {
+    let kind = u32_at(list, at + 16)?;
+    match kind {
+        0 => Some(at + 24),
+        _ => (at + 24).checked_add((u32_at(list, at + 20)? as usize).next_multiple_of(4)),
+    }
+}
