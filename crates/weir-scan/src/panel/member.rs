@@ -3,7 +3,8 @@
 use crate::content::Content;
 use crate::examine::Report;
 use crate::inspect::About;
-use crate::memo::{Asked, Bounds, Key, Memo, Remembered};
+use crate::memo::{Asked, Key, Memo, Remembered};
+use crate::memory_bounds::Bounds;
 use crate::samples::Candidate;
 use crate::scanner::{Answer, MemoKey, Scanner};
 use crate::verdict::{Finding, Outcome};
