@@ -84,6 +84,10 @@ struct FastPath<'a, S> {
     written: usize,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would be an allocation for each request"
+)]
 enum Next {
     Request(ReadyRequest, Method),
     Other,

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default)]
-    struct Noted(std::sync::atomic::AtomicBool);
+    struct Noted(AtomicBool);
 
     impl Reader for Noted {
         fn cut(&self) {

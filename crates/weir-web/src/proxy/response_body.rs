@@ -30,6 +30,10 @@ pub(super) struct StreamedBody {
 }
 
 /// Who reads the server while the client takes nothing.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the body is in a box already, and on the fast path all are of the larger kind"
+)]
 enum Driven {
     /// Whoever sends to the client, by [`ResponseBody::read_ahead`].
     BySender(Relay),

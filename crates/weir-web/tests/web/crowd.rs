@@ -6,8 +6,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-
 async fn until(what: &str, met: impl Fn() -> bool) {
     let waiting = async {
         while !met() {

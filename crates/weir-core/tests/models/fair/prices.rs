@@ -140,7 +140,8 @@ fn an_order_that_believes_prices_is_found() {
 fn neighbours_share_by_what_they_spend() {
     let mut fair = Fair::new(Settings { slots: 1, ..Settings::default() }, Profile::default());
     let costs = [10 * MS, 200 * MS];
-    let mut waiting: VecDeque<u64> = VecDeque::from([0, 1]);
+    // Two requests each, so that both always wait: who pauses saves nothing up.
+    let mut waiting: VecDeque<u64> = VecDeque::from([0, 1, 0, 1]);
     let mut served = [0_u64; 2];
     let mut owners = BTreeMap::new();
     for _ in 0..2_000 {
