@@ -45,11 +45,12 @@ impl PartHeader {
     /// The same, as those read who end a line also at a return alone.
     pub(super) fn read_with(lines: &[u8], returns: bool) -> PartHeader {
         let mut header = PartHeader::default();
-        match returns && memchr::memchr(b'\r', lines).is_some() {
-            true => {
-                header.fields(&lines.iter().map(|byte| if *byte == b'\r' { b'\n' } else { *byte }).collect::<Vec<u8>>())
-            }
-            false => header.fields(lines),
+        if returns && memchr::memchr(b'\r', lines).is_some() {
+            let alone = |at: usize| lines[at] == b'\r' && lines.get(at + 1) != Some(&b'\n');
+            let newlines = (0..lines.len()).map(|at| if alone(at) { b'\n' } else { lines[at] });
+            header.fields(&newlines.collect::<Vec<u8>>());
+        } else {
+            header.fields(lines);
         }
         if memchr::memchr(0, lines).is_some() {
             // Some programs leave it out, some end a text there.
@@ -380,7 +381,9 @@ impl Field {
         let mut scanner = Scanner { rest: value, unclosed: false };
         let word = scanner.until(b";");
         // A semicolon that is missing, or nothing before the first parameter.
-        let mut parameters: Vec<Parameter> = word.split(u8::is_ascii_whitespace).filter_map(misplaced).collect();
+        let pieces = word.split(u8::is_ascii_whitespace).chain([word.as_slice()]);
+        let mut parameters: Vec<Parameter> = pieces.filter_map(misplaced).collect();
+        let is_misplaced = !parameters.is_empty();
         while !scanner.rest.is_empty() && parameters.len() < PARAMETERS_MAX {
             scanner.skip(1);
             let name = scanner.until(b"=;");
@@ -397,7 +400,13 @@ impl Field {
         } else {
             (!scanner.rest.is_empty()).then_some("more than 128 parameters")
         };
-        Field { words: vec![word], parameters, fault, raw: value.to_vec(), is_odd_type: !is_plain_type(value) }
+        Field {
+            words: vec![word],
+            parameters,
+            fault,
+            raw: value.to_vec(),
+            is_odd_type: is_misplaced || !is_plain_type(value),
+        }
     }
 }
 
@@ -640,6 +649,13 @@ mod tests {
             PartHeader::read(format!("Content-Type: x; name={value}\r\n").repeat(10).as_bytes());
         }
         assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+
+    #[test]
+    fn a_return_alone_ends_a_field_to_some() {
+        let lines = b"X: y\rContent-Type: multipart/mixed;\r\n boundary=b\r\n";
+        assert!(PartHeader::read(lines).boundaries.is_empty());
+        assert_eq!(PartHeader::read_with(lines, true).boundaries, [b"b"]);
     }
 
     #[test]

@@ -131,9 +131,12 @@ impl Pass<'_, '_> {
             let mut end = at + self.dialect.line_length(&self.message[at..]);
             let line = &self.message[at..end];
             self.notice(line);
-            state = match (self.boundary(line), state) {
+            // To this reader a header goes on until an empty line comes.
+            let in_header = self.dialect.innermost && matches!(state, State::Header(_));
+            let boundary = if in_header { None } else { self.boundary(line) };
+            state = match (boundary, state) {
                 (Some(boundary), state) => {
-                    self.begins(&boundary);
+                    self.begins(&boundary, at + boundary.from);
                     self.close(state, at + boundary.from)?;
                     end = at + boundary.to;
                     self.pass(boundary, at + boundary.from, end)?
@@ -219,7 +222,8 @@ impl Pass<'_, '_> {
     fn innermost_boundary(&self, line: &[u8]) -> Option<Boundary> {
         let (frame, open) = self.open.iter().enumerate().rev().find(|(_, open)| !open.boundaries.is_empty())?;
         let (from, behind) = dashes(line).find_map(|at| Some((at, open.begins(&line[at + 2..])?)))?;
-        let last = behind.strip_prefix(b"--");
+        // This reader does not ask whether the first boundary is the last one.
+        let last = behind.strip_prefix(b"--").filter(|_| open.begun);
         let rest = last.unwrap_or(behind);
         let blank = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
         let blank = if rest.get(blank) == Some(&b'\n') { blank + 1 } else { blank };
@@ -227,8 +231,25 @@ impl Pass<'_, '_> {
         Some(Boundary { frame, last: last.is_some(), from, to })
     }
 
-    /// The multipart of this boundary has one: what stands before it is its preamble.
-    fn begins(&mut self, boundary: &Boundary) {
+    /// The multipart of this boundary has one: what stands before it is its preamble. Where something around it has the same boundary,
+    /// that is all that some see of it.
+    fn begins(&mut self, boundary: &Boundary, at: usize) {
+        // A last boundary that is the first, and one that comes behind the last.
+        let odd = self.open.get(boundary.frame).is_some_and(|frame| frame.ended || (boundary.last && !frame.begun));
+        self.noticed.unusual_end |= odd;
+        let Some((Frame { boundaries, part, begun: false, .. }, outer)) =
+            self.open.get(..=boundary.frame).and_then(<[Frame]>::split_last)
+        else {
+            if let Some(frame) = self.open.get_mut(boundary.frame) {
+                frame.ended = boundary.last;
+            }
+            return;
+        };
+        if outer.iter().any(|frame| frame.boundaries.iter().any(|known| boundaries.contains(known)))
+            && let Some(part) = self.found.get_mut(*part)
+        {
+            part.body.end = at.max(part.body.start);
+        }
         if let Some(frame) = self.open.get_mut(boundary.frame) {
             (frame.begun, frame.ended) = (true, boundary.last);
         }
@@ -249,8 +270,11 @@ impl Pass<'_, '_> {
 
     /// Closes all frames from this one on. What some reader takes for one body ends here.
     fn close_frames(&mut self, from: usize, at: usize) {
-        for frame in self.open.drain(from.min(self.open.len())..).filter(|frame| frame.leaf) {
-            if let Some(part) = self.found.get_mut(frame.part) {
+        let found = self.found.len();
+        for frame in self.open.drain(from.min(self.open.len())..) {
+            // A message in which nothing was found is shown as it stands.
+            let empty = frame.boundaries.is_empty() && found == frame.part + 1;
+            if let Some(part) = self.found.get_mut(frame.part).filter(|_| frame.leaf || empty) {
                 part.body.end = at.max(part.body.start);
             }
         }
@@ -306,6 +330,7 @@ impl Pass<'_, '_> {
             State::Header(from) if from >= at => {}
             // A header without a body, or text that never was a header: it is looked at as it stands.
             State::Header(from) => {
+                self.noticed.unusual_end = true;
                 let header = self.header(from..at)?;
                 self.found.push(Part { header, body: from..at, level, opened: false });
             }
@@ -387,7 +412,8 @@ mod tests {
         let message = "Content-Type: multipart/mixed; boundary=a\r\n\r\npreamble\r\n--a\r\n\r\none\r\n--a\r\n\
             Content-Type: multipart/x; boundary=\"a b\"\r\n\r\n--a b\r\n\r\ntwo\r\n--a b--\r\nepilogue\r\n--a\r\n\
             Content-Type: message/rfc822\r\n\r\nSubject: x\r\n\r\nthree\r\n--a\r\nheader: only\r\n--a--\r\n";
-        assert_eq!(texts(message), ["one", "two", "three", "header: only"]);
+        // To one reader the last header goes on behind the boundary.
+        assert_eq!(texts(message)[..4], ["one", "two", "three", "header: only"]);
     }
 
     #[test]

@@ -313,7 +313,7 @@ fn joined(tokens: &[Token<'_>], names: &HashMap<&[u8], Vec<u8>>) -> (Vec<u8>, us
         match tokens.get(at) {
             Some(Token::Text(text)) => out.extend_from_slice(text),
             Some(Token::Name(name)) if names.contains_key(name) && !followed(&tokens[at..]) => {
-                out.extend_from_slice(&names[name])
+                out.extend_from_slice(&names[name]);
             }
             _ => return (out, taken),
         }

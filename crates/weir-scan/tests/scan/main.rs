@@ -1,5 +1,5 @@
 //! The scanners against hostile messages, real workers and a real clamd.
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::print_stdout)]
 
 mod bombs;
 mod clamd;
@@ -8,5 +8,6 @@ mod files;
 mod fuzz;
 mod mail;
 mod new_scanner;
+mod readers;
 mod spam;
 mod workers;

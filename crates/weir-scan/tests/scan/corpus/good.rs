@@ -171,7 +171,7 @@ fn outlook_document(n: usize) -> String {
 }
 
 fn outlook_tnef(n: usize) -> String {
-    let inside = if n % 2 == 0 {
+    let inside = if n.is_multiple_of(2) {
         test_files::tnef("Report.docx", &usual_document(n))
     } else {
         test_files::tnef("photo.png", PNG)
@@ -255,7 +255,7 @@ fn digest(n: usize) -> String {
 }
 
 fn dsn(n: usize) -> String {
-    let returned = if n % 2 == 0 {
+    let returned = if n.is_multiple_of(2) {
         format!("Content-Type: message/rfc822\r\n\r\n{}", gmail(n))
     } else {
         format!("Content-Type: text/rfc822-headers\r\n\r\n{}", head(n))
@@ -323,8 +323,11 @@ fn smime(n: usize) -> String {
 }
 
 fn smime_opaque(n: usize) -> String {
-    let entity =
-        if n % 2 == 0 { format!("Content-Type: text/plain\r\n\r\n{}", text(n)) } else { alternative(n, "inner") };
+    let entity = if n.is_multiple_of(2) {
+        format!("Content-Type: text/plain\r\n\r\n{}", text(n))
+    } else {
+        alternative(n, "inner")
+    };
     let signed = encoded(&opaque_signed(entity.as_bytes()));
     format!(
         "{}Content-Type: application/pkcs7-mime; smime-type=signed-data; name=\"smime.p7m\"\r\nContent-Disposition: attachment; filename=\"smime.p7m\"\r\nContent-Transfer-Encoding: base64\r\n\r\n{signed}",
