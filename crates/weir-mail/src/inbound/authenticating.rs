@@ -151,13 +151,7 @@ mod tests {
         let (spool, _) = Spool::open(folder.path().join("spool"), options).unwrap();
         let patience = Duration::from_secs(1);
         let dns = Dns::Server("127.0.0.1:9".parse().unwrap(), patience);
-        let settings = AuthenticitySettings {
-            hostname: "mx.example".into(),
-            dns,
-            patience,
-            at_once: 1,
-            ..AuthenticitySettings::default()
-        };
+        let settings = AuthenticitySettings { hostname: "mx.example".into(), dns, patience, at_once: 1 };
         let (came, mut coming) = mpsc::unbounded_channel();
         let stage = Authenticating::new(
             Arc::new(Evaluator::new(&EvaluatorSettings { authenticity: settings, ..Default::default() }).unwrap()),
