@@ -2,10 +2,10 @@
 //!
 //! A network has to be owned, so it is charged for every message that it begins, before the text is sent: /24 of IPv4, /56 of IPv6.
 //! Whoever holds a whole IPv6 allocation could bring a new /56 with each message, so the /32 has slack too, as much as
-//! [`ALLOCATION`] networks. A sender's domain is a claim. It is charged when it is known whether SPF confirms the claim, and a claim that
+//! `ALLOCATION` networks. A sender's domain is a claim. It is charged when it is known whether SPF confirms the claim, and a claim that
 //! is not confirmed has slack of its own: forging a domain's name uses up nothing of that domain's.
 //!
-//! A message to many costs as much as several: one for every [`RECIPIENTS_A_MESSAGE`] recipients. Nothing survives a restart.
+//! A message to many costs as much as several: one for every `RECIPIENTS_A_MESSAGE` recipients. Nothing survives a restart.
 
 use super::owner::prefix_of;
 use std::hash::{BuildHasher, RandomState};

@@ -1,5 +1,5 @@
 //! Where the parts of a message are: one pass over its lines, without recursion, and a further one for each way in which some
-//! reader would find others ([`super::dialect`]).
+//! reader would find others (`dialect`).
 //!
 //! The pass keeps a stack of the multiparts and messages that are open, at most `levels`, and a list of the parts that
 //! it met, at most `parts` in all. Nothing is decoded before the whole message has been counted. Cost: one look at each line, and one
