@@ -211,7 +211,7 @@ pub(super) async fn apply(State(site): State<Site>, Extension(visit): Asking, Ex
     let words = site.mail.feeds.tune(true, &visit.actor()).await.map(|tune| {
         let limits: Vec<String> = tune.proposed.classes.iter().filter_map(|class| class.up_to).map(size).collect();
         match limits.is_empty() {
-            true => "The feeds have no limits now.".to_owned(),
+            true => "The limits are now none: every feed takes every size.".to_owned(),
             false => format!("The limits are now {}; the other feeds take every size.", limits.join(", ")),
         }
     });
