@@ -8,6 +8,7 @@
 mod archive;
 mod dialect;
 mod encoded_word;
+mod field;
 pub mod header;
 pub mod kind;
 mod passwords;
