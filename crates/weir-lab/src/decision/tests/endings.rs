@@ -1,0 +1,184 @@
+//! How samples end: verdicts, the files that they bring, twins, and guests that they bring down.
+
+use super::*;
+
+#[test]
+fn a_verdict_is_written_with_the_end_and_a_failure_makes_nothing_clean() {
+    let (mut lab, machine) = lab(&[&["strings", "yara"]]);
+    let verdicts = |work: &Work| -> Vec<(i64, String)> {
+        work.batch.changes.iter().map(|change| (change.verdict, change.reasons.clone())).collect()
+    };
+    lab.admit(at(1), &sample(11, &["strings", "yara"])).unwrap();
+    let attempt = assigned(&lab.take())[0].attempt;
+    let with = |name: &str, level| PluginResult {
+        brief: Brief { findings: vec![finding(level)], ..Brief::default() },
+        ..brought(attempt, name, true)
+    };
+    lab.result(at(2), machine, with("strings", Level::Safe));
+    lab.result(at(2), machine, with("yara", Level::Malicious));
+    assert_eq!(verdicts(&lab.take()), [(3, r#"["Malicious"]"#.to_owned())]);
+    // A twin that is known, and one of which only half is.
+    let safe = Brief { findings: vec![finding(Level::Safe)], ..Brief::default() };
+    let twin = OpenSample { cached: results(&["strings"], &safe), ..sample(12, &["strings"]) };
+    lab.admit(at(3), &twin).unwrap();
+    assert_eq!(verdicts(&lab.take()), [(1, r#"["Safe"]"#.to_owned())]);
+    let half = OpenSample { have: results(&["strings"], &safe), ..sample(13, &["strings", "yara"]) };
+    lab.admit(at(3), &half).unwrap();
+    assert!(lab.cancel(at(4), 13));
+    let (verdict, reasons) = verdicts(&lab.take()).remove(0);
+    assert_eq!((verdict, reasons.contains("did not end well")), (0, true), "{reasons}");
+    // That a scanner has no signature is not enough for what runs.
+    let scanned = crate::verdict::Finding { level: Level::Safe, text: "clamav: clean: OK".into() };
+    let scanned = Brief { findings: vec![scanned], ..Brief::default() };
+    for (number, file_type, expected) in [(14, "application/x-executable", 0), (15, "text/plain", 1)] {
+        let mut open = OpenSample { cached: results(&["strings"], &scanned), ..sample(number, &["strings"]) };
+        (open.sample.given.file_type, open.sample.given.name) = (file_type.into(), "letter".into());
+        lab.admit(at(5), &open).unwrap();
+        let (verdict, reasons) = verdicts(&lab.take()).remove(0);
+        assert_eq!(verdict, expected, "{file_type}: {reasons}");
+    }
+}
+
+#[test]
+fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
+    let (mut lab, machine) = lab(&[&["unpack"]]);
+    let mut open = sample(11, &["unpack"]);
+    open.sample.given.directory = 3;
+    lab.admit(at(1), &open).unwrap();
+    let assignment = assigned(&lab.take()).remove(0);
+    assert_eq!(assignment.children, ChildLimits { count: 100, bytes: 256 << 20 });
+    let brief = Brief {
+        children: vec![child(1, "../a\n.txt", "text/plain"), child(2, "b.zip", "application/zip")],
+        ..Brief::default()
+    };
+    lab.result(at(2), machine, PluginResult { brief: brief.clone(), ..brought(assignment.attempt, "unpack", true) });
+    let work = lab.take();
+    let [text, zip] = &work.batch.children[..] else { panic!("{work:?}") };
+    assert_eq!(
+        (text.parent, text.root, text.depth, text.directory, text.submitter.as_str()),
+        (Some(11), Some(11), 1, 3, "ann")
+    );
+    assert_eq!((text.name.as_str(), text.needs.as_str()), ("../a\u{fffd}.txt", r#"[["strings","1"],["late","1"]]"#));
+    assert_eq!(zip.needs, r#"[["unpack","1"],["strings","1"]]"#);
+    assert_eq!((ended(&work), work.batch.children_max), (vec![(11, "done")], 100));
+    // A machine outside the lab brings none: nobody could fetch them from there.
+    lab.set_outside(machine, true);
+    lab.admit(at(2), &sample(21, &["unpack"])).unwrap();
+    lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+    let outside = assigned(&lab.take()).remove(0);
+    assert_eq!(outside.children.count, 0);
+    lab.set_outside(machine, false);
+    lab.result(at(2), machine, brought(outside.attempt, "unpack", true));
+    lab.take();
+    // One that is known brings the same children; one that is as deep as may be brings none.
+    let twin = OpenSample { cached: results(&["unpack"], &brief), ..sample(12, &["unpack"]) };
+    lab.admit(at(3), &twin).unwrap();
+    let children = lab.take().batch.children;
+    assert_eq!(children.iter().map(|child| child.parent).collect::<Vec<_>>(), [Some(12), Some(12)]);
+    let mut deep = sample(13, &["unpack"]);
+    (deep.sample.given.depth, deep.sample.given.root) = (2, Some(11));
+    lab.admit(at(4), &deep).unwrap();
+    lab.vm_status(at(4), machine, "vm_0", wire::VmStatus::default());
+    let assignment = assigned(&lab.take()).remove(0);
+    assert_eq!(assignment.children.count, 0);
+    lab.result(at(5), machine, PluginResult { brief, ..brought(assignment.attempt, "unpack", true) });
+    assert!(lab.take().batch.children.is_empty());
+}
+
+#[test]
+fn why_names_what_is_missing_and_what_goes_first() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    lab.admit(at(1_000), &sample(1, &["strings"])).unwrap();
+    lab.admit(at(1_000), &sample(2, &["strings", "absent"])).unwrap();
+    lab.admit(at(1_000), &sample(3, &["absent"])).unwrap();
+    let mut tagged = sample(4, &["strings"]);
+    tagged.sample.given.tags = r#"["windows"]"#.into();
+    lab.admit(at(1_000), &tagged).unwrap();
+    let why = |lab: &Decision, sample| lab.why_in_words(at(3_000), sample);
+    assert!(why(&lab, 1).starts_with("it runs on n1 vm_0 since 2.0 s ago"), "{}", why(&lab, 1));
+    let busy = why(&lab, 2);
+    assert!(busy.starts_with("all 1 VMs that could run it are in use (0 on revert) until about"), "{busy}");
+    assert!(busy.ends_with("no machine has the plugin absent 1"), "{busy}");
+    assert!(why(&lab, 3).starts_with("no machine has the plugin absent 1; it is given up in"), "{}", why(&lab, 3));
+    assert!(why(&lab, 4).starts_with("no VM with its plugins has the tag windows;"), "{}", why(&lab, 4));
+    assert_eq!(why(&lab, 99), "the leader has not read it from the database yet");
+}
+
+#[test]
+fn twins_that_wait_end_with_the_first_of_them() {
+    let (mut lab, machine) = lab(&[&["unpack"], &["strings"]]);
+    let twin = |id, plugins: &[&str]| {
+        let mut twin = sample(id, plugins);
+        twin.sample.given.hash = SampleHash([9; 32]).to_string();
+        twin
+    };
+    for id in 1..=40 {
+        lab.admit(at(1), &twin(id, &["unpack"])).unwrap();
+    }
+    let mut forced = twin(41, &["unpack"]);
+    forced.sample.given.forced = 1;
+    lab.admit(at(1), &forced).unwrap();
+    lab.admit(at(1), &twin(42, &["unpack", "strings"])).unwrap();
+    let on = |work: &Work, vm: &str| assigned(work).into_iter().find(|assignment| assignment.vm == vm);
+    let work = lab.take();
+    let (first, other) = (on(&work, "vm_0").unwrap(), on(&work, "vm_1").unwrap());
+    let brief = Brief { children: vec![child(1, "a", "text/plain")], ..Brief::default() };
+    lab.result(at(2), machine, PluginResult { brief, ..brought(first.attempt, "unpack", true) });
+    lab.ended(at(2), machine, first.attempt.cast_signed());
+    lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+    let work = lab.take();
+    assert_eq!(ended(&work).iter().filter(|(id, state)| *id <= 40 && *state == "done").count(), 40);
+    assert_eq!(work.batch.children.len(), 40, "each has what was found in it");
+    assert_eq!(assigned(&work).len(), 1, "only the one that is to be analysed again");
+    let forced = on(&work, "vm_0").unwrap();
+    lab.result(at(3), machine, brought(forced.attempt, "unpack", true));
+    assert_eq!(ended(&lab.take()), [(41, "done")]);
+    lab.vm_status(at(3), machine, "vm_0", wire::VmStatus::default());
+    // One that wants something else besides has only that analysed.
+    lab.result(at(4), machine, brought(other.attempt, "strings", true));
+    lab.ended(at(4), machine, other.attempt.cast_signed());
+    let work = lab.take();
+    assert_eq!((ended(&work), assigned(&work).len()), (vec![(42, "done")], 0));
+    assert_eq!(lab.open(), 0);
+}
+
+#[test]
+fn submitters_without_a_sample_are_forgotten() {
+    let (mut lab, _) = lab(&[&["strings"]]);
+    for id in 1..=3_000 {
+        let mut one = sample(id, &["unpack"]);
+        one.sample.given.submitter = format!("person {id}");
+        lab.admit(at(1), &one).unwrap();
+        assert!(lab.cancel(at(1), id));
+        lab.take();
+    }
+    assert_eq!(lab.open(), 0);
+    assert!(lab.people.len() <= PEOPLE_MAX + 1, "{}", lab.people.len());
+}
+
+#[test]
+fn a_sample_that_brings_its_guest_down_is_suspicious_unless_a_later_attempt_goes_well() {
+    for (works_at_last, expected) in [(false, 2), (true, 0)] {
+        let (mut lab, machine) = lab(&[&["run"]]);
+        lab.admit(at(1), &sample(11, &["run"])).unwrap();
+        let mut verdict = None;
+        for attempts in 1..10 {
+            let work = lab.take();
+            if let Some(change) = work.batch.changes.first() {
+                verdict = Some((change.verdict, change.reasons.clone()));
+                break;
+            }
+            let attempt = assigned(&work)[0].attempt;
+            let brief = Brief { findings: vec![finding(Level::Suspicious)], ..Brief::default() };
+            let works = works_at_last && attempts > 1;
+            let result =
+                PluginResult { brief: if works { Brief::default() } else { brief }, ..brought(attempt, "run", works) };
+            lab.result(at(2), machine, result);
+            lab.ended(at(2), machine, attempt.cast_signed());
+            lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
+        }
+        let (verdict, reasons) = verdict.unwrap();
+        assert_eq!(verdict, expected, "{reasons}");
+        assert!(reasons.contains("Suspicious"), "{reasons}");
+    }
+}
