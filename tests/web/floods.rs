@@ -186,6 +186,7 @@ fn a_flood_of_new_networks_does_not_crowd_out_who_is_known() {
     run(async {
         let site = Arc::new(Site::new("standing_after = \"1s\"\n"));
         let cookies = visit_all(&site, "/page?1").await;
+        // Nothing but time makes a cookie older than `standing_after`.
         tokio::time::sleep(Duration::from_secs(2)).await;
         play_new_networks(site, &cookies).await;
     });

@@ -49,6 +49,15 @@ const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// A request that hyper serves.
 const BY_HYPER: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\n\r\n";
 
+/// A gate before this server, which does one request at a time.
+async fn one_slot(server: String) -> World {
+    World::with(|settings| {
+        settings.backends[0].servers = vec![server];
+        settings.backends[0].admission.slots = Slots::Fixed(1);
+    })
+    .await
+}
+
 async fn until(what: &str, met: impl Fn() -> bool) {
     let waiting = async {
         while !met() {
@@ -61,11 +70,7 @@ async fn until(what: &str, met: impl Fn() -> bool) {
 #[tokio::test]
 async fn the_slot_is_free_when_the_server_has_finished_however_slowly_its_client_reads() {
     let (server, sent) = large_server("").await;
-    let world = World::with(|settings| {
-        settings.backends[0].servers = vec![server];
-        settings.backends[0].admission.slots = Slots::Fixed(1);
-    })
-    .await;
+    let world = one_slot(server).await;
     for (round, request) in [GET, BY_HYPER].into_iter().enumerate() {
         let mut slow = world.connect().await;
         slow.write_all(request).await.unwrap();
@@ -99,11 +104,7 @@ async fn the_slot_is_free_when_the_server_has_finished_however_slowly_its_client
 #[tokio::test]
 async fn on_a_stream_of_http2_the_server_is_read_on_too() {
     let (server, _sent) = large_server("").await;
-    let world = World::with(|settings| {
-        settings.backends[0].servers = vec![server];
-        settings.backends[0].admission.slots = Slots::Fixed(1);
-    })
-    .await;
+    let world = one_slot(server).await;
     let mut client = world.http2().await;
     // The window is full at once, since nothing is read yet.
     let response = client.send_request(get(world.at, "/")).await.unwrap();
@@ -135,11 +136,7 @@ async fn a_client_that_goes_leaves_no_buffer_behind() {
 #[tokio::test]
 async fn what_must_not_be_buffered_holds_its_slot_until_somebody_needs_it() {
     let (server, sent) = large_server("X-Accel-Buffering: no\r\n").await;
-    let world = World::with(|settings| {
-        settings.backends[0].servers = vec![server];
-        settings.backends[0].admission.slots = Slots::Fixed(1);
-    })
-    .await;
+    let world = one_slot(server).await;
     for (round, request) in [GET, BY_HYPER].into_iter().enumerate() {
         let mut slow = world.connect().await;
         slow.write_all(request).await.unwrap();
