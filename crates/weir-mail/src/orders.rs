@@ -8,18 +8,16 @@
 
 use crate::held::HeldMail;
 use crate::notices::crafted::{self, Action, Order};
-use crate::notices::{Evidence, OwnMail, post};
+use crate::notices::evidence::{self, Evidence};
+use crate::notices::{OwnMail, post};
 use crate::pipeline::Pipeline;
 use crate::throttle::{NotDone, Shown, ThrottleCommand, Throttling};
 use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, RcptTo};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::session::Verdict;
-use weir_store::records::{AuditLine, Fate, HeldFilter, Records};
+use weir_store::records::{AuditLine, Fate, Records};
 use weir_store::spool::Spool;
-
-/// Held recipients that are looked at before somebody is asked again.
-const EVIDENCE_MAX: i64 = 1_000;
 
 /// Who carries out orders, as they stand now.
 pub(crate) struct Orders<'a> {
@@ -101,10 +99,10 @@ impl Orders<'_> {
     /// Asks whoever was told whether a stopped user's mail shall really go, with what there is to know about it.
     async fn ask_back(&self, order: &Order) -> Result<Reply, Reply> {
         let confirm = Order { action: Action::Confirm, ..order.clone() };
-        let address = self.address_for(&confirm).await?;
-        let filter = HeldFilter { identity: order.identity.clone(), ..HeldFilter::default() };
-        let mut rows = self.records.held().list(&filter, EVIDENCE_MAX).await.map_err(|_| not_now())?;
-        rows.retain(|row| row.entry <= order.up_to);
+        let made = crafted::offer(&self.records.tokens(), &confirm, self.hostname, self.now).await;
+        let address = made.ok_or_else(not_now)?;
+        let rows =
+            evidence::waiting(&self.records.held(), &order.identity, order.up_to).await.map_err(|_| not_now())?;
         let who = &order.identity;
         let body = format!(
             "Somebody who has the notice about {who} asked for everything to be sent that waits. {who} is stopped, because this is \
@@ -112,21 +110,12 @@ impl Orders<'_> {
              mail to {address}\n  and it goes out at once. Otherwise do nothing: it keeps waiting.\n",
             Evidence::of(&rows).text()
         );
-        let subject = format!("Shall the mail of {who} really be sent? {} recipients wait", rows.len());
+        let subject = format!("Shall the mail of {who} really be sent?");
         let mail = OwnMail { to: &order.told, subject: &subject, body: &body };
         post(self.spool, self.pipeline, self.hostname, self.now, mail).await.map_err(|_| not_now())?;
         self.audit(order, "held.ask", format!("whether it shall go, at {}", order.told)).await;
         let said = format!("{who} is stopped: nothing has been sent, and {} is asked whether it shall be", order.told);
         Ok(Reply::new(250, Status(2, 0, 0), said))
-    }
-
-    /// An address that asks for this once.
-    async fn address_for(&self, order: &Order) -> Result<String, Reply> {
-        let token = crafted::new_token().ok_or_else(not_now)?;
-        let now = self.now.0 as i64;
-        let expires = now.saturating_add(crafted::GOOD_FOR_NS);
-        let kept = self.records.tokens().add(&crafted::digest(&token), &order.purpose(), expires, now).await;
-        kept.map(|()| order.action.address(&token, self.hostname)).map_err(|_| not_now())
     }
 
     async fn audit(&self, order: &Order, action: &str, detail: String) {

@@ -9,8 +9,10 @@
 //! harmless delay has not allowed the worm that came afterwards.
 
 use serde::{Deserialize, Serialize};
+use weir_core::time::Instant;
 pub use weir_foundation::secret::digest;
 use weir_foundation::secret::{BASE32, base32};
+use weir_store::records::TokenRecords;
 
 /// How long a token is good, in nanoseconds: seven days.
 pub const GOOD_FOR_NS: i64 = 7 * 86_400 * 1_000_000_000;
@@ -80,6 +82,14 @@ pub fn parse<'a>(local: &'a str, domain: &str, hostname: &str) -> Option<(Action
     let action = [Action::Release, Action::Delete].into_iter().find(|action| action.word() == word)?;
     let plausible = token.len() == 26 && token.bytes().all(|b| BASE32.contains(&b));
     plausible.then_some((action, token))
+}
+
+/// An address that asks for this once; none if the records do not take it.
+pub(crate) async fn offer(tokens: &TokenRecords, order: &Order, hostname: &str, now: Instant) -> Option<String> {
+    let (token, now) = (new_token()?, now.0 as i64);
+    let expires = now.saturating_add(GOOD_FOR_NS);
+    tokens.add(&digest(&token), &order.purpose(), expires, now).await.ok()?;
+    Some(order.action.address(&token, hostname))
 }
 
 /// A fresh token; none if the machine gives no randomness.

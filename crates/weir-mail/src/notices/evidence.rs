@@ -5,14 +5,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use weir_store::records::HeldRow;
+use weir_store::records::{HeldFilter, HeldRecords, HeldRow, RecordsError};
 
 /// So many held mails are named one by one.
 pub(super) const NAMED_MAX: usize = 10;
 /// So many are counted; a notice about more says that it is at least so many.
-pub(super) const COUNTED_MAX: usize = 1_000;
+const COUNTED_MAX: usize = 1_000;
 /// So many client addresses are named.
 const SOURCES_MAX: usize = 5;
+
+/// Somebody's held recipients up to this entry of the delay queue, oldest first.
+pub(crate) async fn waiting(held: &HeldRecords, identity: &str, up_to: i64) -> Result<Vec<HeldRow>, RecordsError> {
+    let filter = HeldFilter { identity: identity.to_owned(), ..HeldFilter::default() };
+    let mut rows = held.list(&filter, COUNTED_MAX as i64).await?;
+    rows.retain(|row| row.entry <= up_to);
+    Ok(rows)
+}
 
 /// What the rows of a delay queue have in common.
 #[derive(Debug, Clone, Copy)]

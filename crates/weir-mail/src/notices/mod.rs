@@ -11,12 +11,10 @@
 mod alarm;
 pub mod crafted;
 pub(crate) mod digest;
-mod evidence;
+pub(crate) mod evidence;
 mod settings;
 
 pub use settings::Settings;
-
-pub(crate) use evidence::Evidence;
 
 use crate::letter::{Letter, LetterOrigin, LetterTo};
 use crate::own_link::{self, Owner};
@@ -24,7 +22,7 @@ use crate::pipeline::{Pipeline, Transit};
 use crate::throttle::{self, NoticeKind};
 use alarm::Bells;
 use crafted::{Action, Order};
-use evidence::{COUNTED_MAX, NAMED_MAX};
+use evidence::{Evidence, NAMED_MAX};
 use std::fmt::Write;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -35,7 +33,7 @@ use weir_foundation::supervision;
 use weir_foundation::webhook::Calls;
 use weir_smtp::envelope::{Envelope, MailFrom};
 use weir_smtp::reception::Alarm;
-use weir_store::records::{HeldFilter, HeldRow, Records};
+use weir_store::records::{HeldRow, Records};
 use weir_store::spool::{Spool, SpoolError};
 
 /// Notices that may wait to be written, about ten megabytes; more are dropped, and the log says so. When half of them wait,
@@ -119,9 +117,8 @@ impl NoticeWriter {
     /// Returns when the mails are in the spool.
     async fn tell(&self, event: &NoticeEvent) {
         let seen = self.situation_of(&event.identity).await;
-        let filter = HeldFilter { identity: event.identity.clone(), ..HeldFilter::default() };
-        let mut held = self.records.held().list(&filter, COUNTED_MAX as i64).await.unwrap_or_default();
-        held.retain(|row| seen.as_ref().is_none_or(|seen| row.entry <= seen.up_to));
+        let up_to = seen.as_ref().map_or(i64::MAX, |seen| seen.up_to);
+        let held = evidence::waiting(&self.records.held(), &event.identity, up_to).await.unwrap_or_default();
         let count = seen.as_ref().map_or(held.len(), |seen| seen.waiting);
         let words = Words { event, seen, held: &held, count, now: Date::new((self.clock)()) };
         if let Some(calls) = &self.calls {
@@ -198,11 +195,7 @@ impl NoticeWriter {
     async fn address(&self, action: Action, words: &Words<'_>, told: &str) -> Option<String> {
         let Seen { situation, up_to, .. } = *words.seen.as_ref()?;
         let order = Order { action, identity: words.event.identity.clone(), up_to, situation, told: told.to_owned() };
-        let now = (self.clock)().0 as i64;
-        let token = crafted::new_token()?;
-        let expires = now.saturating_add(crafted::GOOD_FOR_NS);
-        let kept = self.records.tokens().add(&crafted::digest(&token), &order.purpose(), expires, now).await;
-        kept.is_ok().then(|| action.address(&token, &self.settings.hostname))
+        crafted::offer(&self.records.tokens(), &order, &self.settings.hostname, (self.clock)()).await
     }
 }
 
