@@ -40,7 +40,7 @@ settings! {
         pub implicit_tls: bool = flag(false),
         /// The login at the smarthost; empty for none
         pub login: String = text("", "a name"),
-        /// Send the login also over a connection on which nobody proved to be the smarthost: whoever takes its place gets the password
+        /// Send the login even if the server has not proved to be the smarthost; whoever takes its place then gets the password
         pub login_unverified: bool = flag(false),
         /// A file with the password of that login in its first line
         pub password_file: PathBuf = path(),

@@ -28,10 +28,10 @@ settings! {
         pub overrides as "dmarc_overrides": Vec<DmarcOverride> = list([], 10_000, "domains"),
         /// Mail of strangers in the name of our own domains: refused unless SPF or DKIM confirms it, in the envelope and in From; only in
         /// the envelope; or not looked at
-        pub own_domains: OwnDomains = choice([
-            ("authenticated", OwnDomains::Authenticated),
-            ("envelope", OwnDomains::Envelope),
-            ("any", OwnDomains::Any),
+        pub own_senders: OwnSenders = choice([
+            ("authenticated", OwnSenders::Authenticated),
+            ("envelope", OwnSenders::Envelope),
+            ("any", OwnSenders::Any),
         ]),
         /// Our own domains.
         pub ours: Domains = fixed(Domains::default()),
@@ -51,7 +51,7 @@ pub enum DmarcMode {
 
 /// Which names of ours strangers must not use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OwnDomains {
+pub enum OwnSenders {
     /// Neither in the envelope nor in From.
     Authenticated,
     /// Not in the envelope.
@@ -165,9 +165,9 @@ impl EnforcementSettings {
     /// A name of ours that is used and that nobody confirms; whether that is only because the DNS did not tell.
     fn own_names<'a>(&self, case: Case<'a>) -> Option<(&'a str, bool)> {
         let envelope = case.sender.rsplit_once('@').map(|(_, domain)| domain);
-        let envelope = envelope.filter(|_| self.own_domains != OwnDomains::Any);
+        let envelope = envelope.filter(|_| self.own_senders != OwnSenders::Any);
         let authors = case.evaluation.dmarc.iter().map(|finding| finding.domain.as_str());
-        let authors = authors.filter(|_| self.own_domains == OwnDomains::Authenticated);
+        let authors = authors.filter(|_| self.own_senders == OwnSenders::Authenticated);
         let used = envelope.into_iter().chain(authors).find(|domain| self.ours.contain(domain))?;
         let mut ours = case.evaluation.confirmed.iter().filter(|one| self.ours.contain(&one.domain));
         if ours.clone().any(|one| one.passed) {
@@ -315,14 +315,14 @@ mod tests {
 
     #[test]
     fn names_of_ours_are_for_those_whom_something_confirms() {
-        let judged = |own_domains, sender, authors: &[&str], confirmed| {
+        let judged = |own_senders, sender, authors: &[&str], confirmed| {
             let ours = Domains::new(["example.org", ".example.org"]);
-            let settings = EnforcementSettings { own_domains, ours, ..EnforcementSettings::default() };
+            let settings = EnforcementSettings { own_senders, ours, ..EnforcementSettings::default() };
             let dmarc = authors.iter().map(|name| finding(name, DmarcResult::None, Wish::None, 100)).collect();
             let evaluation = evaluation(dmarc, confirmed);
             code(&settings.judge(Case { sender, evaluation: &evaluation, number: 0 }))
         };
-        use OwnDomains::{Any, Authenticated, Envelope};
+        use OwnSenders::{Any, Authenticated, Envelope};
         assert_eq!(judged(Authenticated, "boss@Example.ORG", &["x.example"], &[("x.example", true)]), 550);
         assert_eq!(judged(Authenticated, "boss@example.org", &["x.example"], &[("example.org", true)]), 250);
         assert_eq!(judged(Authenticated, "boss@example.org", &[], &[("example.org", false)]), 451);

@@ -145,7 +145,7 @@ impl InboundSettings {
                 "list the server in trusted",
             );
         }
-        let follows = ["dmarc", "dmarc_overrides", "own_domains"];
+        let follows = ["dmarc", "dmarc_overrides", "own_senders"];
         if let Some(idle) = follows.into_iter().find(|key| !self.authenticate && section.is_given(key)) {
             let what = format!("{idle} does nothing while nothing is evaluated");
             section.blame(idle, what, "set authenticate = true, or leave this out");

@@ -25,7 +25,7 @@ pub struct Settings {
     pub relay: String,
     /// Whose throttle a mail counts against.
     pub identity: Identity,
-    /// Where clients may be that nobody logs in for; empty for this machine alone.
+    /// Where clients may be that need no login; empty for this machine alone.
     pub clients: Vec<IpNetwork>,
     /// How much of an IPv6 address says who a client is.
     pub ipv6_prefix_bits: u8,
@@ -45,7 +45,7 @@ pub struct Settings {
     pub recipient_secret: [u8; 32],
     /// The console's address as users reach it, for those whose mail is held; empty for none.
     pub link: String,
-    /// How long the last of a user's mail must have to wait before the user is told of a delay.
+    /// The user is told of a delay if the last of the mail has to wait this long.
     pub tell_delays_over: Duration,
     /// Tells people; gets the kind, the identity and the contact address. Must not block.
     pub notify: Notify,

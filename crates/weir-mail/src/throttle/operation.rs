@@ -24,7 +24,7 @@ pub struct Submission {
     pub places: Vec<usize>,
     /// Only learn what would have happened: everything goes at once.
     pub learn_only: bool,
-    /// How long the last of it must have to wait before somebody is told of a delay.
+    /// Somebody is told of a delay if the last of it has to wait this long.
     pub tell_delays_over: Duration,
     /// It may have been acknowledged before a kill: if the user is stopped, it waits for a decision like the rest.
     pub taken_before: bool,

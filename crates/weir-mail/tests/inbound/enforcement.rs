@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_mail::delivery::resolver::Dns;
 use weir_mail::inbound::authenticity::AuthenticitySettings;
 use weir_mail::inbound::dnsbl::DnsblSettings;
-use weir_mail::inbound::enforcement::{DmarcMode, EnforcementSettings, OwnDomains};
+use weir_mail::inbound::enforcement::{DmarcMode, EnforcementSettings, OwnSenders};
 use weir_mail::inbound::rates::RateSettings;
 use weir_mail::inbound::{Domains, EvaluatorSettings};
 use weir_peers::Knot;
@@ -144,7 +144,7 @@ async fn strangers_do_not_use_our_names() {
     }
     assert!(send(&gate, GOOD, "boss@example.org", "boss@example.org").await.starts_with("250"));
     assert!(send(&gate, BAD, "x@evil.example", "me@evil.example").await.starts_with("250"));
-    let lax = gate_with(&dns, |enforcement, _| enforcement.own_domains = OwnDomains::Envelope).await;
+    let lax = gate_with(&dns, |enforcement, _| enforcement.own_senders = OwnSenders::Envelope).await;
     assert!(send(&lax, BAD, "x@evil.example", "boss@example.org").await.starts_with("250"));
     assert!(send(&lax, BAD, "boss@example.org", "me@evil.example").await.starts_with("550 5.7.1"));
 }
