@@ -34,7 +34,7 @@ const STACK: usize = 256 * 1024;
 /// The internet.
 #[derive(Debug)]
 pub(crate) struct Internet {
-    server: Server,
+    server: InnerServer,
     served: Mutex<BTreeSet<(bool, SocketAddr)>>,
     connections: Arc<AtomicUsize>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Internet {
 impl Internet {
     /// With what nearly every sample calls.
     pub(crate) fn start() -> Internet {
-        let server = Server { record: Arc::default(), tls: Arc::new(Tls::start()), stages: Arc::default() };
+        let server = InnerServer { record: Arc::default(), tls: Arc::new(Tls::start()), stages: Arc::default() };
         let internet = Internet { server, served: Mutex::default(), connections: Arc::default() };
         internet.expect(SocketAddr::from(([192, 0, 2, 53], 53)));
         for port in [80, 443, 8080] {
@@ -120,19 +120,19 @@ fn start(work: impl FnOnce() + Send + 'static) {
 
 /// What a server needs to know.
 #[derive(Debug, Clone)]
-struct Server {
+struct InnerServer {
     record: Arc<Record>,
     tls: Arc<Option<Tls>>,
     stages: Arc<Mutex<Vec<String>>>,
 }
 
-impl Server {
+impl InnerServer {
     /// Serves one connection.
     fn converse(&self, stream: TcpStream) {
         let Ok(at) = stream.local_addr() else { return };
         let at = SocketAddr::new(at.ip().to_canonical(), at.port());
         let conversation = Conversation::new(at.port());
-        let _ = stream.set_read_timeout(Some(Server::patience(&conversation, at)));
+        let _ = stream.set_read_timeout(Some(InnerServer::patience(&conversation, at)));
         if let Some(greeting) = conversation.greeting() {
             let _ = (&stream).write_all(greeting.as_bytes());
         }
@@ -162,7 +162,7 @@ impl Server {
                 Ok(length @ 1..) => length,
                 // It waits, and so it is told something, once.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let told = orders.take().filter(|_| Server::patience(&conversation, at) == SILENCE);
+                    let told = orders.take().filter(|_| InnerServer::patience(&conversation, at) == SILENCE);
                     if told.is_none_or(|orders| stream.write_all(orders.as_bytes()).is_err()) {
                         break;
                     }
@@ -201,7 +201,7 @@ impl Server {
     }
 
     /// The answer to a request: a page, or a second stage.
-    fn respond(&self, at: SocketAddr, request: &Request, scheme: &str) -> Vec<u8> {
+    fn respond(&self, at: SocketAddr, request: &HttpRequest, scheme: &str) -> Vec<u8> {
         self.record.requests(at, request.line(scheme), request.host.clone());
         let host = if request.host.is_empty() { at.to_string() } else { request.host.clone() };
         let number = {
@@ -245,7 +245,7 @@ fn begins_like_a_request(heard: &[u8]) -> bool {
 
 /// A request whose whole head, and as much of its body as anybody reads, has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Request {
+struct HttpRequest {
     method: String,
     path: String,
     host: String,
@@ -253,7 +253,7 @@ struct Request {
     body: String,
 }
 
-impl Request {
+impl HttpRequest {
     /// As it is told: what was asked, and what was handed over.
     fn line(&self, scheme: &str) -> String {
         let secure = if scheme == "https" { " (TLS)" } else { "" };
@@ -264,7 +264,7 @@ impl Request {
 }
 
 /// The request, once it is there.
-fn request(heard: &[u8]) -> Option<Request> {
+fn request(heard: &[u8]) -> Option<HttpRequest> {
     let find = |end: &[u8]| heard.windows(end.len()).position(|window| window == end).map(|at| (at, end.len()));
     let (end, gap) = find(b"\r\n\r\n").or_else(|| find(b"\n\n"))?;
     let head = String::from_utf8_lossy(&heard[..end]);
@@ -280,7 +280,7 @@ fn request(heard: &[u8]) -> Option<Request> {
     };
     let body = &heard[end + gap..];
     let wanted = field("content-length").parse::<usize>().unwrap_or(0).min(BODY_MAX);
-    (body.len() >= wanted).then(|| Request {
+    (body.len() >= wanted).then(|| HttpRequest {
         method: method.to_owned(),
         path: path.chars().take(TEXT_MAX).collect(),
         host: field("host"),

@@ -37,7 +37,7 @@ pub(crate) struct Memo<T> {
 
 #[derive(Debug)]
 struct Inner<T> {
-    known: HashMap<Key, Known<T>>,
+    known: HashMap<Key, StoredAnswer<T>>,
     /// In the order in which they came.
     order: BTreeMap<u64, Key>,
     /// Answers that ever came.
@@ -48,7 +48,7 @@ struct Inner<T> {
 
 /// An answer that is kept.
 #[derive(Debug)]
-struct Known<T> {
+struct StoredAnswer<T> {
     answer: T,
     came: Instant,
     until: Instant,
@@ -132,7 +132,7 @@ impl<T: Remembered> Memo<T> {
         if keep.is_zero() || self.bounds.entries == 0 {
             return;
         }
-        let bytes = answer.weight() + size_of::<Known<T>>() + 2 * (size_of::<Key>() + key.version.len());
+        let bytes = answer.weight() + size_of::<StoredAnswer<T>>() + 2 * (size_of::<Key>() + key.version.len());
         if bytes > self.bounds.bytes {
             return;
         }
@@ -142,7 +142,7 @@ impl<T: Remembered> Memo<T> {
         inner.bytes += bytes;
         let number = inner.count;
         inner.order.insert(number, key.clone());
-        inner.known.insert(key, Known { answer, came: now, until: now + keep, number, bytes });
+        inner.known.insert(key, StoredAnswer { answer, came: now, until: now + keep, number, bytes });
         while let Some((_, oldest)) = inner.order.first_key_value() {
             let oldest = oldest.clone();
             let old = inner.known.get(&oldest).is_none_or(|known| now.duration_since(known.came) > self.bounds.age);

@@ -55,7 +55,7 @@ const NONSENSE_SHOWN: usize = 200;
 const RECIPIENTS_MAX: usize = 100;
 
 #[derive(Deserialize)]
-struct Reply {
+struct RspamdReply {
     score: f64,
     #[serde(default)]
     required_score: f64,
@@ -155,7 +155,7 @@ fn request(
 /// Reads the JSON of an answer.
 pub(crate) fn read(body: &[u8]) -> Result<Opinion, String> {
     let nonsense = |error: serde_json::Error| shown(&format!("answered nonsense: {error}"), NONSENSE_SHOWN);
-    let reply: Reply = serde_json::from_slice(body).map_err(nonsense)?;
+    let reply: RspamdReply = serde_json::from_slice(body).map_err(nonsense)?;
     let threshold = reply.required_score;
     // To mark, to reject, to quarantine, to discard, and whatever a site has defined for itself.
     let marked = !matches!(reply.action.as_str(), "" | "no action" | "greylist" | "soft reject");

@@ -56,7 +56,7 @@ pub struct Backlog {
     subnets: KeyMap<SubnetBacklog>,
     all: Load,
     /// None while there is room.
-    orders: [Option<Order>; 2],
+    orders: [Option<ServiceOrder>; 2],
 }
 
 /// A request that waits, between the older and the newer one of its subnet.
@@ -78,7 +78,7 @@ struct SubnetBacklog {
 
 /// Subnets by what they hold of one thing.
 #[derive(Clone, Debug)]
-struct Order {
+struct ServiceOrder {
     subnets: BTreeSet<(u64, SubnetKey)>,
     /// Given up when no more than this is held in all.
     until: u64,
@@ -154,7 +154,7 @@ impl Backlog {
     /// The newest request of who holds the most, if that is still more than what `subnet` has with so much added.
     fn victim(&mut self, scarce: Scarce, subnet: SubnetKey, added: u64) -> Option<Ticket> {
         let at = scarce as usize;
-        let order = self.orders[at].get_or_insert_with(|| Order {
+        let order = self.orders[at].get_or_insert_with(|| ServiceOrder {
             subnets: self.subnets.iter().map(|(subnet, part)| (part.load[at], SubnetKey(*subnet))).collect(),
             until: self.all[at] / 2,
         });
@@ -195,7 +195,7 @@ impl Backlog {
     fn check_invariants(&self) {
         debug_assert!(self.subnets.len() as u64 <= self.requests(), "a subnet is remembered of which nothing waits");
         debug_assert!(self.requests() > 0 || self.bytes() == 0, "nothing waits, and it holds memory");
-        let complete = |order: &Order| order.subnets.len() == self.subnets.len();
+        let complete = |order: &ServiceOrder| order.subnets.len() == self.subnets.len();
         debug_assert!(self.orders.iter().flatten().all(complete), "a subnet is missing in the order");
     }
 }

@@ -67,10 +67,10 @@ pub enum GateState {
 
 /// How all gates stand. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
-pub struct GateStates(Arc<Mutex<BTreeMap<GateName, Standing>>>);
+pub struct GateStates(Arc<Mutex<BTreeMap<GateName, GateStanding>>>);
 
 #[derive(Clone, Debug, Default)]
-struct Standing {
+struct GateStanding {
     state: GateState,
     since: Instant,
     /// Whether it has been up before: then a start is a restart.
@@ -155,12 +155,12 @@ impl GateStates {
         self.lock().values().all(|standing| matches!(standing.state, GateState::Up | GateState::Off))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<GateName, Standing>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<GateName, GateStanding>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn view(gate: GateName, standing: Standing, now: Instant) -> GateView {
+fn view(gate: GateName, standing: GateStanding, now: Instant) -> GateView {
     let (state, next_try_s) = match &standing.state {
         GateState::Off => ("off", None),
         GateState::Starting => ("starting", None),

@@ -26,14 +26,14 @@ const ANSWER: Duration = Duration::from_secs(2);
 pub(crate) struct Registry {
     /// None outside the lab.
     records: Option<Records>,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<KnownMachines>>,
     /// Counts the times that the database was read, or that somebody showed a new certificate outside the lab.
     reads: Arc<watch::Sender<u64>>,
     pub(crate) reports: Reports,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownMachines {
     machines: HashMap<NodeId, Machine>,
     heard: HashMap<NodeId, IpAddr>,
     /// Those who called, outside the lab.
@@ -66,7 +66,7 @@ impl Registry {
             Ok(rows) => {
                 let mut known = self.known();
                 let now: HashMap<NodeId, Machine> = rows.iter().filter_map(machine).collect();
-                let Known { machines, heard, .. } = &mut *known;
+                let KnownMachines { machines, heard, .. } = &mut *known;
                 // Where a machine was heard says nothing about another that has its name now.
                 let same = |id: &NodeId, now: &Machine| machines.get(id).is_none_or(|before| before.key == now.key);
                 heard.retain(|id, _| now.get(id).is_some_and(|now| same(id, now)));
@@ -210,7 +210,7 @@ impl Registry {
         self.known().read_at.is_none_or(|at| at.elapsed() >= STRANGERS)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownMachines> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

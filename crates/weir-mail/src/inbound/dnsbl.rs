@@ -90,7 +90,7 @@ pub(super) struct Listed {
 pub(super) struct Dnsbl {
     settings: DnsblSettings,
     names: Names,
-    known: Mutex<Known>,
+    known: Mutex<CachedAnswers>,
     places: Semaphore,
 }
 
@@ -155,7 +155,7 @@ impl Dnsbl {
         Some(Reply::new(554, Status(5, 7, 1), text))
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, CachedAnswers> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -193,12 +193,12 @@ fn is_listing(answer: &IpAddr) -> bool {
 
 /// What is known of clients, for a while; the oldest go first.
 #[derive(Debug, Default)]
-struct Known {
+struct CachedAnswers {
     clients: HashMap<IpAddr, (Arc<Listed>, Instant)>,
     order: VecDeque<IpAddr>,
 }
 
-impl Known {
+impl CachedAnswers {
     fn find(&self, client: IpAddr, now: Instant) -> Option<Arc<Listed>> {
         self.clients.get(&client).filter(|(_, until)| *until > now).map(|(listed, _)| Arc::clone(listed))
     }
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn what_is_known_is_bounded() {
-        let (mut known, until) = (Known::default(), Instant::now() + Duration::from_secs(60));
+        let (mut known, until) = (CachedAnswers::default(), Instant::now() + Duration::from_secs(60));
         for number in 0..CLIENTS_MAX as u32 * 2 {
             known.learn(Ipv4Addr::from_bits(number).into(), &Arc::default(), until);
         }

@@ -46,7 +46,7 @@ pub(super) struct Recovery {
 
 /// What a sidecar says of one message.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct MessageProgress {
     pub(super) marks: Marks,
     finished: bool,
     void: bool,
@@ -116,7 +116,7 @@ impl Recovery {
     }
 
     /// Reads a sidecar and makes it fit for appending; nothing if there is none.
-    fn sidecar(&mut self, number: u32) -> Result<Option<HashMap<MessageId, Progress>>, SpoolError> {
+    fn sidecar(&mut self, number: u32) -> Result<Option<HashMap<MessageId, MessageProgress>>, SpoolError> {
         let path = SpoolFile::Sidecar.path(&self.folder, number);
         let fail = |source| SpoolError::io("recover", &path, source);
         let there = path.exists();
@@ -142,7 +142,7 @@ impl Recovery {
         (segment, at): (u32, u64),
         header: &RecordHeader,
         payload: &[u8],
-        progress: &HashMap<MessageId, Progress>,
+        progress: &HashMap<MessageId, MessageProgress>,
     ) {
         let Ok(at) = u32::try_from(at) else { return };
         match header.kind {
@@ -171,7 +171,7 @@ impl Recovery {
         id: MessageId,
         (at, commit): (ChunkPlace, &Commit<'_>),
         chunks: &[ChunkPlace],
-        progress: Option<&Progress>,
+        progress: Option<&MessageProgress>,
     ) {
         if progress.is_some_and(|progress| progress.void) {
             return;
@@ -264,17 +264,17 @@ pub(super) fn read_progress(
     file: &File,
     marker: Marker,
     harm: &mut dyn FnMut(u64, u64),
-) -> io::Result<(HashMap<MessageId, Progress>, Ending)> {
-    let mut all: HashMap<MessageId, Progress> = HashMap::new();
+) -> io::Result<(HashMap<MessageId, MessageProgress>, Ending)> {
+    let mut all: HashMap<MessageId, MessageProgress> = HashMap::new();
     let ending = scan(file, marker, &mut |sight| match sight {
         Sight::Damage { at, length } => harm(at, length),
         Sight::Record { header, payload, .. } => {
             let progress = all.entry(header.id).or_default();
             match header.kind {
                 RecordKind::Mark => progress.marks.push(payload),
-                RecordKind::Finish => *progress = Progress { finished: true, ..Progress::default() },
-                RecordKind::Void => *progress = Progress { void: true, ..Progress::default() },
-                RecordKind::Reset => *progress = Progress::default(),
+                RecordKind::Finish => *progress = MessageProgress { finished: true, ..MessageProgress::default() },
+                RecordKind::Void => *progress = MessageProgress { void: true, ..MessageProgress::default() },
+                RecordKind::Reset => *progress = MessageProgress::default(),
                 RecordKind::Chunk | RecordKind::Commit => {}
             }
         }

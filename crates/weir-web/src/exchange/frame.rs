@@ -132,7 +132,7 @@ impl Frame {
         if !proves(key, signed, tag) {
             return Err(FrameError::Forged);
         }
-        let mut reader = Reader { frame, place: HEADER_BYTES, end };
+        let mut reader = FrameReader { frame, place: HEADER_BYTES, end };
         let body = Body::decode(frame[MAGIC.len()], &mut reader).ok_or(FrameError::Malformed)?;
         if reader.place == end { Ok(Frame { header, body }) } else { Err(FrameError::Malformed) }
     }
@@ -153,7 +153,7 @@ impl Header {
         if !frame.starts_with(&MAGIC) {
             return Err(FrameError::Version);
         }
-        let mut reader = Reader { frame, place: 4, end: HEADER_BYTES };
+        let mut reader = FrameReader { frame, place: 4, end: HEADER_BYTES };
         let mut word = || reader.u64().ok_or(FrameError::Malformed);
         let origin = Origin { front_end: word()?, incarnation: word()? };
         Ok(Header { origin, number: word()?, sent_us: word()? })
@@ -222,7 +222,7 @@ impl Body {
         }
     }
 
-    fn decode(kind: u8, from: &mut Reader<'_, Bytes>) -> Option<Body> {
+    fn decode(kind: u8, from: &mut FrameReader<'_, Bytes>) -> Option<Body> {
         Some(match kind {
             NEWS => {
                 let (queue, count) = (QueueId(from.u64()?), usize::from(from.u8()?));
@@ -264,7 +264,7 @@ fn encode_report(report: &Report, out: &mut Vec<u8>) {
     out.push(u8::from(report.active));
 }
 
-fn decode_report(from: &mut Reader<'_, Bytes>) -> Option<Report> {
+fn decode_report(from: &mut FrameReader<'_, Bytes>) -> Option<Report> {
     Some(Report {
         session: SessionKey(from.u64()?),
         subnet: SubnetKey(from.u64()?),
@@ -280,19 +280,19 @@ impl DocumentId {
         out.extend(self.digest.to_le_bytes());
     }
 
-    fn decode(from: &mut Reader<'_, Bytes>) -> Option<DocumentId> {
+    fn decode(from: &mut FrameReader<'_, Bytes>) -> Option<DocumentId> {
         Some(DocumentId { version: from.u64()?, digest: u128::from_le_bytes(from.array()?) })
     }
 }
 
 /// Takes integers off the front of a frame.
-struct Reader<'a, F: ?Sized> {
+struct FrameReader<'a, F: ?Sized> {
     frame: &'a F,
     place: usize,
     end: usize,
 }
 
-impl<F: AsRef<[u8]> + ?Sized> Reader<'_, F> {
+impl<F: AsRef<[u8]> + ?Sized> FrameReader<'_, F> {
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let array = *self.frame.as_ref().get(self.place..self.end)?.first_chunk()?;
         self.place += N;
@@ -316,7 +316,7 @@ impl<F: AsRef<[u8]> + ?Sized> Reader<'_, F> {
     }
 }
 
-impl Reader<'_, Bytes> {
+impl FrameReader<'_, Bytes> {
     fn rest(&mut self) -> Option<Bytes> {
         let rest = (self.place <= self.end).then(|| self.frame.slice(self.place..self.end));
         self.place = self.end;

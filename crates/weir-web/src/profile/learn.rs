@@ -20,14 +20,14 @@ use std::net::IpAddr;
 pub struct Learner {
     ipv4_prefix: u8,
     ipv6_prefix: u8,
-    counts: HashMap<Network, Known>,
+    counts: HashMap<Network, SubnetHistory>,
     left_out: Remainder,
     lesson: Lesson,
 }
 
 /// A subnet of the logs.
 #[derive(Debug, Default)]
-struct Known {
+struct SubnetHistory {
     visits: f64,
     hour: Hour<4>,
     /// The day of the last visit, and what there was before it.
@@ -35,7 +35,7 @@ struct Known {
     before: f64,
 }
 
-impl Known {
+impl SubnetHistory {
     /// Counts a request, if it is a visit and the day has room for one more.
     fn note(&mut self, client: IpAddr, unix_s: i64) {
         if !self.hour.is_visit(key(client), hour_of(unix_s)) {

@@ -31,7 +31,7 @@ struct Count {
     refused: u64,
     pushed_out: u64,
     /// Those that may have to make room, by number.
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, OpenConnection>,
     next: u64,
     /// Found by the last look at all of them, the first to go last; and when that look found nobody.
     idle: Vec<u64>,
@@ -40,7 +40,7 @@ struct Count {
 
 /// A connection that may have to make room.
 #[derive(Debug)]
-struct Known {
+struct OpenConnection {
     holder: Holder<IpAddr>,
     presence: Arc<Presence>,
 }
@@ -119,7 +119,7 @@ impl ConnectionCount {
         let mut count = self.lock();
         let number = count.next;
         count.next += 1;
-        count.known.insert(number, Known { holder, presence });
+        count.known.insert(number, OpenConnection { holder, presence });
         number
     }
 
@@ -142,7 +142,7 @@ impl Count {
         loop {
             let Some(number) = self.next_idle() else { return false };
             let idle = self.known.get(&number).filter(|known| known.presence.quiet_since().is_some());
-            let Some(Known { holder, presence }) = idle else { continue };
+            let Some(OpenConnection { holder, presence }) = idle else { continue };
             let larger = self.clients.of_subnet(holder.subnet) > self.clients.of_subnet(newcomer.subnet);
             if holder.subnet != newcomer.subnet && !larger {
                 self.idle.push(number);

@@ -140,7 +140,7 @@ impl Authenticity {
     /// SPF of HELO and of the envelope sender.
     async fn spf(&self, client: &Client, sender: &str, deadline: Instant) -> Spf {
         let (helo, sender) = (canonical(&client.helo), canonical_sender(sender));
-        let asked = |local, domain| spf::Identity { client: client.address, helo: &helo, local, domain };
+        let asked = |local, domain| spf::SpfIdentity { client: client.address, helo: &helo, local, domain };
         let hello = self.check(asked("", &helo), deadline).await;
         let from = match sender.rsplit_once('@') {
             Some((local, domain)) => Some(self.check(asked(local, domain), deadline).await),
@@ -150,7 +150,7 @@ impl Authenticity {
         Spf { hello, from, domain }
     }
 
-    async fn check(&self, identity: spf::Identity<'_>, deadline: Instant) -> SpfOutput {
+    async fn check(&self, identity: spf::SpfIdentity<'_>, deadline: Instant) -> SpfOutput {
         let output = SpfOutput::new(identity.domain.to_owned());
         if !is_domain(identity.domain) {
             return output;

@@ -8,7 +8,7 @@ use crate::little_endian::{u16_at, u32_at};
 /// Up to the level, which says how the rest is written.
 const FIXED: usize = 21;
 
-struct Header<'d> {
+struct LzhHeader<'d> {
     method: &'d [u8],
     packed: usize,
     size: u64,
@@ -20,7 +20,7 @@ struct Header<'d> {
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     let mut rest = data;
     while rest.first().is_some_and(|first| *first != 0) {
-        let Some(header) = Header::read(rest) else {
+        let Some(header) = LzhHeader::read(rest) else {
             walk.odd_here(Oddity::Unreadable("a damaged LHA archive".into()));
             return Ok(());
         };
@@ -35,11 +35,11 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     Ok(())
 }
 
-impl Header<'_> {
-    fn read(data: &[u8]) -> Option<Header<'_>> {
+impl LzhHeader<'_> {
+    fn read(data: &[u8]) -> Option<LzhHeader<'_>> {
         let fixed = data.get(..FIXED)?;
         let (method, packed, size) = (&fixed[2..7], u32_at(data, 7)? as usize, u32_at(data, 11)?.into());
-        let mut header = Header { method, packed, size, name: String::new(), length: 0 };
+        let mut header = LzhHeader { method, packed, size, name: String::new(), length: 0 };
         match fixed[20] {
             0 | 1 => {
                 header.length = usize::from(fixed[0]) + 2;

@@ -49,7 +49,7 @@ fn unlisted(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded
     let mut from = 0;
     while let Some(at) = memchr::memmem::find(data.get(from..).unwrap_or(&[]), LOCAL).map(|at| from + at) {
         from = at + LOCAL.len();
-        let Some((entry, body)) = Entry::local(data, at) else { continue };
+        let Some((entry, body)) = ZipEntry::local(data, at) else { continue };
         let rest = data.get(body..).unwrap_or(&[]);
         let known = usize::try_from(entry.packed).ok().filter(|packed| *packed > 0 || !entry.sizes_behind());
         let packed = match known {
@@ -165,7 +165,7 @@ impl Directory {
         let (mut at, mut taken, mut read) = (self.at, Vec::new(), 0);
         // Some readers go by the number, some to the end of the directory: we as far as either.
         while read < self.count || at < self.end {
-            let Some((entry, next)) = Entry::central(data, at) else {
+            let Some((entry, next)) = ZipEntry::central(data, at) else {
                 if read < self.count {
                     walk.odd_here(Oddity::Unreadable("a damaged zip directory".into()));
                 }
@@ -203,7 +203,7 @@ impl Wide {
 }
 
 /// A member, as the directory or its own header describes it.
-struct Entry {
+struct ZipEntry {
     name: Vec<u8>,
     /// The same name in Unicode, or another one that some programs believe.
     unicode: Option<Vec<u8>>,
@@ -226,16 +226,16 @@ const UNICODE_PATH: u16 = 0x7075;
 const AES_METHOD: u16 = 99;
 const AES_FIELD: u16 = 0x9901;
 
-impl Entry {
+impl ZipEntry {
     /// From the directory, and where the next one begins.
-    fn central(data: &[u8], at: usize) -> Option<(Entry, usize)> {
+    fn central(data: &[u8], at: usize) -> Option<(ZipEntry, usize)> {
         let head = data.get(at..)?;
         if !head.starts_with(CENTRAL) {
             return None;
         }
         let lengths = [28, 30, 32].map(|at| u16_at(head, at).map(usize::from));
         let [name, extra, comment] = [lengths[0]?, lengths[1]?, lengths[2]?];
-        let mut entry = Entry {
+        let mut entry = ZipEntry {
             name: head.get(46..46 + name)?.to_vec(),
             unicode: None,
             flags: u16_at(head, 8)?,
@@ -251,13 +251,13 @@ impl Entry {
     }
 
     /// From the header before the member, and where its bytes begin.
-    fn local(data: &[u8], at: usize) -> Option<(Entry, usize)> {
+    fn local(data: &[u8], at: usize) -> Option<(ZipEntry, usize)> {
         let head = data.get(at..)?;
         if !head.starts_with(LOCAL) {
             return None;
         }
         let (name, extra) = (usize::from(u16_at(head, 26)?), usize::from(u16_at(head, 28)?));
-        let mut entry = Entry {
+        let mut entry = ZipEntry {
             name: head.get(30..30 + name)?.to_vec(),
             unicode: None,
             flags: u16_at(head, 6)?,
@@ -297,7 +297,7 @@ impl Entry {
     fn open(&self, walk: &mut Walk<'_>, data: &[u8], shift: i64, level: u32) -> Result<Option<Range<usize>>, Exceeded> {
         let start = i64::try_from(self.offset).ok().and_then(|offset| offset.checked_add(shift));
         let start = start.and_then(|start| usize::try_from(start).ok());
-        let Some((start, (local, body))) = start.and_then(|start| Some((start, Entry::local(data, start)?))) else {
+        let Some((start, (local, body))) = start.and_then(|start| Some((start, ZipEntry::local(data, start)?))) else {
             let why = Oddity::Unreadable("a zip member that is not where it should be".into());
             walk.locked(&self.names(), why, level)?;
             return Ok(None);
@@ -318,7 +318,7 @@ impl Entry {
         Ok(Some(start..end))
     }
 
-    fn disagrees(&self, local: &Entry) -> Option<String> {
+    fn disagrees(&self, local: &ZipEntry) -> Option<String> {
         let slashed = |name: &[u8]| name.iter().map(|c| if *c == b'\\' { b'/' } else { *c }).collect::<Vec<u8>>();
         if slashed(&self.name) != slashed(&local.name) {
             let [one, other] = [self, local].map(|entry| shown(&String::from_utf8_lossy(&entry.name), NAME_SHOWN));
@@ -353,7 +353,7 @@ impl Entry {
             let Some((lock, method)) = lock else { break };
             if let Some(opened) = lock.opened(packed, password.as_bytes()) {
                 let flags = self.flags & !ENCRYPTED;
-                let entry = Entry { flags, method, name: self.name.clone(), unicode: self.unicode.clone(), ..*self };
+                let entry = ZipEntry { flags, method, name: self.name.clone(), unicode: self.unicode.clone(), ..*self };
                 walk.odd_here(Oddity::PasswordInMail);
                 return walk.holding(&opened, |walk, opened| entry.unlocked(walk, opened, level).map(drop));
             }

@@ -23,7 +23,7 @@ const NAMES_MAX: usize = 10;
 
 /// Who is checked.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Identity<'a> {
+pub(super) struct SpfIdentity<'a> {
     pub(super) client: IpAddr,
     pub(super) helo: &'a str,
     /// The part before the `@`; empty for none.
@@ -32,16 +32,16 @@ pub(super) struct Identity<'a> {
 }
 
 /// Whether this client may send for the domain of this sender.
-pub(super) async fn check(names: &Names, identity: Identity<'_>) -> SpfResult {
+pub(super) async fn check(names: &Names, identity: SpfIdentity<'_>) -> SpfResult {
     let local = if identity.local.is_empty() { "postmaster" } else { identity.local };
-    let identity = Identity { client: identity.client.to_canonical(), local, ..identity };
+    let identity = SpfIdentity { client: identity.client.to_canonical(), local, ..identity };
     let mut check = Check { names, identity, lookups: 0, void: 0, confirmed_name: None };
     check.host(identity.domain.to_owned()).await
 }
 
 struct Check<'a> {
     names: &'a Names,
-    identity: Identity<'a>,
+    identity: SpfIdentity<'a>,
     lookups: u32,
     void: u32,
     confirmed_name: Option<String>,
