@@ -5,7 +5,7 @@ WEIR  := target/quick/weir
 DIST  := target/dist/weir
 OUT   := out
 
-.PHONY: help run guest tour test soak bench bench-core bench-lab bench-mail bench-scan bench-web bench-vm lint setup docs man deb try-deb clean
+.PHONY: help run guest tour test soak bench bench-core bench-lab bench-mail bench-scan bench-web bench-vm lint style warnings setup docs man deb try-deb clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ tour: $(WEIR) ## the papers' experiments, recomputed, with plots in out/
 
 # What only one build will read would fill the disk: incremental state is half of the target folder.
 test: export CARGO_INCREMENTAL = 0
-test: setup lint guest ## install what the tests need and run all of them
+test: setup style guest ## install what the tests need and run all of them
 	tools/test
 
 soak: target/release/weir ## the long counts: thousands of seeds, many more random cases
@@ -52,10 +52,15 @@ bench-web: $(DIST) ## the web gate beside nginx and HAProxy: speed, an attack, s
 bench-vm: guest ## samples in VMs: time to revert, time from sample to report, samples a minute; three minutes
 	cargo run --release --locked --quiet -p weir-bench --bin bench-vm
 
-lint: ## formatting, licences and known vulnerabilities of what we build on, import circles, clippy and documentation; warnings are refused
+lint: style warnings ## everything that can be said of the code without running it; warnings are refused
+
+style: ## formatting, licences and known vulnerabilities of what we build on, import circles: seconds
 	tools/deny
 	tools/module-graph
 	cargo fmt --all --check
+
+# `make test` runs this beside the tests, which mostly wait (tools/test).
+warnings: ## clippy and rustdoc: minutes
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --exclude weir --no-deps --locked --quiet
 

@@ -1,6 +1,6 @@
 //! How fast letters pass the scan stage with a scanner that costs nothing, and what waiting letters take in memory.
 //!
-//! `cargo run --release -p weir-mail --example scan_speed -- [MESSAGES] [OCTETS]`. Spooling is done before the clock starts;
+//! `cargo run --release -p weir-mail --example scan_stage_speed -- [MESSAGES] [OCTETS]`. Spooling is done before the clock starts;
 //! reading, hashing, marks, passing on and finishing count.
 #![allow(clippy::print_stdout, missing_docs)]
 
