@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod attachment;
+mod audit;
 mod console;
 mod control;
 mod dovecot;

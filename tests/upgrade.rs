@@ -3,6 +3,7 @@
 //! The folders are in `fixtures/release-0.1.0`, beside the script that made them. Whoever changes a format keeps these tests green.
 
 use crate::control::gate::{Client, Site, Up, wait_for};
+use crate::harness::weir;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,6 +31,45 @@ fn a_folder_of_release_0_1_0_with_postgresql_is_taken_over_whole() {
     let site = unpacked("postgresql", &url);
     everything_is_there(&site);
     everything_goes_on(&site);
+}
+
+#[test]
+fn a_backup_holds_what_every_gate_has_and_a_changed_octet_is_found() {
+    let site = unpacked("sqlite", "");
+    let (backup, other) = (site.home().join("backup"), Site::new(""));
+    for file in ["weir.toml", "token"] {
+        std::fs::copy(site.home().join(file), other.home().join(file)).expect("a file of the fixture");
+    }
+    let to = backup.to_str().expect("a plain path");
+    site.weir(&["backup", to]).ok();
+    assert!(weir(&["backup", "verify", to]).ok().contains("is as it was written"));
+
+    let secret = backup.join("web/secret");
+    let right = std::fs::read(&secret).expect("the web gate's secret is in the backup");
+    let mut wrong = right.clone();
+    wrong[0] ^= 1;
+    std::fs::write(&secret, wrong).expect("it is ours");
+    weir(&["backup", "verify", to]).refused(&["1 difference"]);
+    other.weir(&["restore", to]).refused(&["web/secret has changed", "take another backup"]);
+    std::fs::write(&secret, right).expect("it is ours");
+
+    other.weir(&["restore", to]).ok();
+    everything_is_there(&other);
+    for folder in ["held", "quarantine", "keys", "tls", "lab/samples", "lab/analysis"] {
+        same(&site.data().join(folder), &other.data().join(folder));
+    }
+    for file in ["web/secret", "web/history.json"] {
+        let read = |site: &Site| std::fs::read(site.data().join(file)).expect("a file");
+        assert_eq!(read(&site), read(&other), "{file}");
+    }
+    everything_goes_on(&other);
+}
+
+/// Both folders hold the same files, except for what was being written.
+fn same(one: &Path, other: &Path) {
+    let differs =
+        Command::new("diff").args(["-r", "--exclude=incoming"]).args([one, other]).output().expect("diff runs");
+    assert!(differs.status.success(), "{}", String::from_utf8_lossy(&differs.stdout));
 }
 
 fn fixture(name: &str) -> PathBuf {

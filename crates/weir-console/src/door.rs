@@ -13,6 +13,7 @@
 use crate::api::{PREFIX, Problem, Rank, scope_of};
 use crate::form::Form;
 use crate::html::Piece;
+use crate::noted_change::noted;
 use crate::session::{TOKEN_FIELD, Visit, Way, same};
 use crate::site::Site;
 use crate::trouble::{Trouble, with_troubles};
@@ -54,7 +55,7 @@ pub(crate) async fn door(State(site): State<Site>, request: Request, next: Next)
         Called::Stranger => wrong_name(),
         _ => match admit(&site, request).await {
             Ok((request, visit)) => {
-                let answer = next.run(request).await;
+                let answer = pass(&site, visit.as_ref(), request, next).await;
                 with_troubles(&site, visit.as_ref(), answer)
             }
             Err(refused) => *refused,
@@ -62,6 +63,17 @@ pub(crate) async fn door(State(site): State<Site>, request: Request, next: Next)
     };
     protect(answer.headers_mut());
     answer
+}
+
+/// A change by a page is noted first; the API does so itself.
+async fn pass(site: &Site, visit: Option<&Visit>, request: Request, next: Next) -> Response {
+    match visit.filter(|_| !request.method().is_safe() && !is_api(request.uri().path())) {
+        Some(visit) => {
+            let answer = noted(&site.administration.audit, &visit.actor(), request, next).await;
+            answer.unwrap_or_else(|error| Trouble::from(error).page(site, Some(visit)))
+        }
+        None => next.run(request).await,
+    }
 }
 
 /// How a browser called us.

@@ -19,6 +19,7 @@ pub mod listener;
 pub mod logins;
 mod looks;
 mod metrics;
+mod noted_change;
 mod pages;
 mod preview;
 mod process_tree;

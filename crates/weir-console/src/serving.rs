@@ -2,7 +2,9 @@
 
 use axum::Router;
 use axum::extract::Request;
+use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -10,7 +12,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 const HEADER_WITHIN: Duration = Duration::from_secs(10);
 /// How long to wait when the machine has no more file descriptors.
@@ -35,10 +37,7 @@ pub(crate) async fn serve(door: &impl Accepts, router: Router, most: usize) {
         match door.accept().await {
             Ok(Some((stream, who))) => {
                 let router = router.clone();
-                tokio::spawn(async move {
-                    converse(stream, who, router).await;
-                    drop(place);
-                });
+                tokio::spawn(converse(stream, who, router, Arc::new(place)));
             }
             Ok(None) => {}
             Err(error) => {
@@ -53,14 +52,33 @@ async fn converse<W: Clone + Send + Sync + 'static>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     who: W,
     router: Router,
+    place: Arc<OwnedSemaphorePermit>,
 ) {
     let router = router.layer(from_fn(move |mut request: Request, next: Next| {
         request.extensions_mut().insert(who.clone());
-        next.run(request)
+        to_its_end(request, next, Arc::clone(&place))
     }));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEADER_WITHIN).max_buf_size(64 * 1024);
     if let Err(error) = server.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await {
         tracing::debug!(%error, "a conversation ended early");
     }
+}
+
+/// Answers a request. A change goes on when the client hangs up: hyper drops what it was doing for a connection that is gone, and
+/// then something would be done that stands in no audit trail. It keeps the connection's place until it has ended, so that
+/// whoever hangs up again and again has no more changes under way than connections.
+async fn to_its_end(request: Request, next: Next, place: Arc<OwnedSemaphorePermit>) -> Response {
+    if request.method().is_safe() {
+        return next.run(request).await;
+    }
+    let change = tokio::spawn(async move {
+        let answer = next.run(request).await;
+        drop(place);
+        answer
+    });
+    change.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a change ended in a panic");
+        StatusCode::INTERNAL_SERVER_ERROR.into_response()
+    })
 }

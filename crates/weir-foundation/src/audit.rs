@@ -1,4 +1,8 @@
 //! The audit trail: who did what, when. Every change of an operation is written here.
+//!
+//! A change that is asked for over the API, a page or the command line is noted before it begins ([`AuditTrail::begin`]), and
+//! refused if that cannot be written. If Weir ends in the middle of it, the next start adds a line that says so: a change may
+//! stay half done, but never without a trace.
 
 use crate::clock::Clock;
 use crate::date::rfc3339;
@@ -6,7 +10,7 @@ use crate::{Actor, Foundation, OperationError, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use weir_store::records::{AuditLine, AuditRecords};
+use weir_store::records::{AuditLine, AuditRecords, BegunChange};
 
 /// Most lines shown at once.
 const LINES_MAX: i64 = 10_000;
@@ -40,17 +44,39 @@ impl From<AuditLine> for AuditView {
     }
 }
 
+/// What the seals of the trail say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditCheckView {
+    /// Whether every line is as it was written, and none is missing.
+    pub whole: bool,
+    /// Lines whose seal is right.
+    pub sealed: i64,
+    /// Lines of a version that wrote no seals; nothing can be said of them.
+    pub older: i64,
+    /// The newest seal that is right. Note it elsewhere: a trail that is whole later has it among its seals.
+    pub seal: String,
+    /// What is wrong, in words; empty if nothing is.
+    pub problem: String,
+}
+
+/// The number of a change that has begun.
+#[derive(Debug)]
+#[must_use = "a change that is not ended is reported as interrupted"]
+pub struct Begun(i64);
+
 /// The audit trail of the site. Cheap to clone.
 #[derive(Clone)]
 pub struct AuditTrail {
     lines: AuditRecords,
     clock: Clock,
+    relay: String,
 }
 
 impl AuditTrail {
     /// The trail in these records.
     pub fn new(foundation: &Foundation) -> AuditTrail {
-        AuditTrail { lines: foundation.records.audit(), clock: foundation.clock.clone() }
+        let relay = foundation.relay.clone();
+        AuditTrail { lines: foundation.records.audit(), clock: foundation.clock.clone(), relay }
     }
 
     /// Writes a line.
@@ -72,6 +98,44 @@ impl AuditTrail {
         let detail = detail.chars().filter(|c| !c.is_control()).take(1_000).collect();
         let subject: String = subject.chars().filter(|c| !c.is_control()).take(255).collect();
         self.write(actor, action, &subject, detail).await
+    }
+
+    /// A change begins. Without this it must not.
+    pub async fn begin(&self, actor: &Actor, what: &str) -> Result<Begun, OperationError> {
+        let what = what.chars().filter(|c| !c.is_control()).take(255).collect();
+        let begun = BegunChange { at: (self.clock)().0 as i64, actor: actor.as_str().to_owned(), what };
+        Ok(Begun(self.lines.begun(&self.relay, &begun).await?))
+    }
+
+    /// A change has ended, with whatever lines it wrote.
+    pub async fn end(&self, begun: Begun) {
+        if let Err(error) = self.lines.ended(begun.0).await {
+            tracing::warn!(%error, "the end of a change could not be written down; the next start will call it interrupted");
+        }
+    }
+
+    /// Writes a line for every change that this relay had begun when it was killed.
+    pub async fn report_interrupted(&self) -> Result<(), OperationError> {
+        for (number, begun) in self.lines.interrupted(&self.relay).await? {
+            let detail =
+                format!("begun at {}; Weir ended before it had ended: see what became of it", rfc3339(begun.at));
+            self.write(&Actor::new(&begun.actor), "interrupted", &begun.what, detail).await?;
+            self.lines.ended(number).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads the whole trail and compares every seal.
+    pub async fn check(&self) -> Result<AuditCheckView, OperationError> {
+        let check = self.lines.check().await?;
+        let problem = |(number, what): (i64, &str)| format!("line {number}: {what}");
+        Ok(AuditCheckView {
+            whole: check.broken.is_none(),
+            sealed: check.sealed,
+            older: check.older,
+            seal: check.seal,
+            problem: check.broken.map(problem).unwrap_or_default(),
+        })
     }
 
     /// The newest lines about `subject`, or about everything if it is empty; newest first.

@@ -7,11 +7,17 @@
 //! taken in and settled while the backup ran; the gate strikes them out after a restore. Files are linked instead of copied where
 //! the target is on the same file system: these files are never changed in place.
 //!
+//! In it is what every gate needs: the records, mail that is held, quarantined or in transit, keys and certificates, the lab's samples
+//! and who this machine is in its lab, the web gate's secret and history. `SHA256SUMS` says what every file was, the manifest says
+//! what that file was, and [`verify`] compares; a restore does so first.
+//!
 //! Records in PostgreSQL are left to `pg_dump`, which should run *before*. Delivered mail is not part of a backup.
 
 mod files;
+mod sums;
 
 use crate::audit::AuditTrail;
+use crate::clock::wall_clock;
 use crate::date::rfc3339;
 use crate::{Actor, Foundation, OperationError, OperationFuture};
 pub use files::cannot_write;
@@ -25,10 +31,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_store::folder::DataFolder;
-use weir_store::records::RecordsError;
+use weir_store::records::{AuditLine, Records, RecordsError};
 
 const MANIFEST: &str = "backup.json";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// The first form had no sums, and neither lab nor web.
+const WITHOUT_SUMS: u32 = 1;
 
 /// What a gate copies by itself, because it writes to these files while the backup runs.
 pub trait GateBackup: Send + Sync {
@@ -52,6 +60,23 @@ pub struct BackupManifest {
     pub records: bool,
     /// The relay it was made of.
     pub relay: String,
+    /// The SHA-256 sum of its file SHA256SUMS; empty in backups of the first form.
+    #[serde(default)]
+    pub sums: String,
+}
+
+/// What a look at a backup found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupCheck {
+    /// Its manifest.
+    #[serde(flatten)]
+    pub manifest: BackupManifest,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// What is not as it was written, a sentence each.
+    pub problems: Vec<String>,
+    /// What cannot be said of it.
+    pub note: String,
 }
 
 /// What a backup holds.
@@ -128,6 +153,7 @@ impl Backup {
             at: rfc3339((self.foundation.clock)().0 as i64),
             records: !self.foundation.records.is_shared(),
             relay: self.foundation.relay.clone(),
+            sums: String::new(),
         };
         make_empty(to)?;
         self.copy(to).await?;
@@ -136,12 +162,15 @@ impl Backup {
         if let Some(gate) = &self.gate {
             gate.copy_last(to).await?;
         }
-        let (text, folder) = (serde_json::to_vec_pretty(&manifest).unwrap_or_default(), to.to_owned());
-        let (held_files, bytes) = blocking(to, move || {
+        let (folder, unsealed) = (to.to_owned(), manifest);
+        let (manifest, held_files, bytes) = blocking(to, move || {
             let counted = (count_files(&folder.join("held"))?, total_bytes(&folder)?);
-            write_file(&folder.join(MANIFEST), &text)?;
+            let sums = sums::of_folder(&folder)?;
+            write_file(&folder.join(sums::SUMS), &sums)?;
+            let manifest = BackupManifest { sums: sums::of_bytes(&sums), ..unsealed };
+            write_file(&folder.join(MANIFEST), &serde_json::to_vec_pretty(&manifest)?)?;
             sync_all(&folder)?;
-            Ok(counted)
+            Ok((manifest, counted.0, counted.1))
         })
         .await?;
         self.audit.write(actor, "backup", &to.display().to_string(), format!("{bytes} bytes")).await?;
@@ -179,7 +208,11 @@ pub async fn restore(
     folder: &DataFolder,
     settle: impl AsyncFnOnce(&DataFolder, &BackupManifest) -> Result<RestoredMail, OperationError>,
 ) -> Result<RestoreDone, OperationError> {
-    let manifest = read_manifest(from)?;
+    let BackupCheck { manifest, problems, .. } = verify(from).await?;
+    if let Some(first) = problems.first() {
+        let what = format!("{} is not as it was written: {first}", from.display());
+        return Err(OperationError::conflict(what, "`weir backup verify` lists everything; take another backup"));
+    }
     if folder.records().exists() || fs::read_dir(folder.held()).is_ok_and(|mut files| files.next().is_some()) {
         let hint = "restore into a new folder, then move it where you want it";
         return Err(OperationError::conflict(format!("{} is in use already", folder.path().display()), hint));
@@ -187,7 +220,57 @@ pub async fn restore(
     let (source, target) = (from.to_owned(), folder.path().to_owned());
     blocking(folder.path(), move || copy_back(&source, &target)).await?;
     let mail = settle(folder, &manifest).await?;
+    if manifest.records {
+        note_restore(folder, &manifest).await?;
+    }
     Ok(RestoreDone { data: folder.path().to_owned(), mail, note: note(&manifest), manifest })
+}
+
+/// What had begun when the copy was made did not end in it, the backup itself first of all; and who reads the trail should know
+/// why it goes back in time.
+async fn note_restore(folder: &DataFolder, manifest: &BackupManifest) -> Result<(), OperationError> {
+    let records = Records::sqlite(&folder.records()).await?;
+    let trail = records.audit();
+    for (number, _) in trail.interrupted(&manifest.relay).await? {
+        trail.ended(number).await?;
+    }
+    let text = |text: &str| text.to_owned();
+    trail
+        .write(&AuditLine {
+            at: wall_clock().0 as i64,
+            actor: text("weir"),
+            action: text("restore"),
+            subject: manifest.relay.clone(),
+            detail: format!("the data folder is the backup of {}", manifest.at),
+        })
+        .await?;
+    records.close().await;
+    Ok(())
+}
+
+/// Compares a backup with what was written down when it was made.
+pub async fn verify(from: &Path) -> Result<BackupCheck, OperationError> {
+    let manifest = read_manifest(from)?;
+    let (folder, known) = (from.to_owned(), manifest.clone());
+    let (problems, bytes) = blocking(from, move || {
+        let problems = if known.format == WITHOUT_SUMS { Vec::new() } else { compare(&folder, &known)? };
+        Ok((problems, total_bytes(&folder)?))
+    })
+    .await?;
+    let note = match manifest.format {
+        WITHOUT_SUMS => "it has no sums, because an older version made it: only that it is complete can be said",
+        _ => "",
+    };
+    Ok(BackupCheck { manifest, bytes, problems, note: note.to_owned() })
+}
+
+fn compare(folder: &Path, manifest: &BackupManifest) -> io::Result<Vec<String>> {
+    let sums = match fs::read(folder.join(sums::SUMS)) {
+        Err(error) => return Ok(vec![format!("{}: {error}", sums::SUMS)]),
+        Ok(sums) if sums::of_bytes(&sums) != manifest.sums => return Ok(vec![format!("{} has changed", sums::SUMS)]),
+        Ok(sums) => sums,
+    };
+    sums::differences(folder, &sums)
 }
 
 fn note(manifest: &BackupManifest) -> String {
@@ -204,8 +287,8 @@ fn read_manifest(from: &Path) -> Result<BackupManifest, OperationError> {
     let bad = |why: String| OperationError::invalid(format!("{} is no backup: {why}", from.display()), hint);
     let text = fs::read(from.join(MANIFEST)).map_err(|error| bad(format!("{MANIFEST}: {error}")))?;
     let manifest: BackupManifest = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
-    if manifest.format != FORMAT {
-        return Err(bad(format!("it has form {}, this Weir knows {FORMAT}", manifest.format)));
+    if !(WITHOUT_SUMS..=FORMAT).contains(&manifest.format) {
+        return Err(bad(format!("it has form {}, this Weir knows forms up to {FORMAT}", manifest.format)));
     }
     Ok(manifest)
 }

@@ -27,16 +27,18 @@ pub use operation::{Answer, Operation, administer, change, look, operate};
 pub use problem::Problem;
 
 use crate::gates::Gates;
+use crate::noted_change::noted;
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::middleware::{Next, from_fn};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use table::{Row, Table};
-use weir_foundation::Actor;
 use weir_foundation::api_tokens::Scope;
+use weir_foundation::audit::AuditTrail;
 use weir_foundation::console_accounts::Role;
+use weir_foundation::{Actor, OperationError};
 
 /// Where the API begins.
 pub const PREFIX: &str = "/api/v1";
@@ -90,6 +92,7 @@ pub fn router(gates: &Gates) -> Router {
         .nest(PREFIX, api)
         .fallback(async || Problem::not_found())
         .method_not_allowed_fallback(async || Problem::method())
+        .layer(from_fn_with_state(gates.administration.audit.clone(), note_changes))
         .layer(from_fn(patience))
         .layer(from_fn(known))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -106,12 +109,26 @@ pub(crate) fn scopes() -> impl Iterator<Item = (&'static str, String, Scope)> {
     ROWS.iter().map(|row| (row.verb.word(), format!("{PREFIX}{}", row.path), row.scope))
 }
 
-/// Nobody waits for ever.
+/// Nobody waits for ever. What was looked for is given up then; a change goes on, because half of one would be worse.
 async fn patience(request: Request, next: Next) -> Response {
     let patience = if request.uri().path().ends_with("/backup") { PATIENCE_FOR_BACKUP } else { PATIENCE };
-    match tokio::time::timeout(patience, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => Problem::too_slow().into_response(),
+    if request.method().is_safe() {
+        let answer = tokio::time::timeout(patience, next.run(request)).await;
+        return answer.unwrap_or_else(|_| Problem::too_slow().into_response());
+    }
+    match tokio::time::timeout(patience, tokio::spawn(next.run(request))).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(panic)) => Problem::from(OperationError::Failed(panic.to_string())).into_response(),
+        Err(_) => Problem::goes_on().into_response(),
+    }
+}
+
+async fn note_changes(State(trail): State<AuditTrail>, request: Request, next: Next) -> Response {
+    match request.extensions().get::<Actor>().cloned().filter(|_| !request.method().is_safe()) {
+        Some(actor) => {
+            noted(&trail, &actor, request, next).await.unwrap_or_else(|error| Problem::from(error).into_response())
+        }
+        None => next.run(request).await,
     }
 }
 

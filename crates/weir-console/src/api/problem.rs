@@ -46,8 +46,13 @@ impl Problem {
     }
 
     pub(super) fn too_slow() -> Problem {
-        let hint = "it may have been done all the same: look before you try again";
+        let hint = "look at Weir's log, then try again";
         Problem::new(StatusCode::GATEWAY_TIMEOUT, "too slow", "the gate did not answer in time", hint)
+    }
+
+    pub(super) fn goes_on() -> Problem {
+        let hint = "look at what became of it before you ask again; the audit trail has a line when it is done";
+        Problem::new(StatusCode::GATEWAY_TIMEOUT, "too slow", "the change is still under way", hint)
     }
 
     pub(crate) fn refused(detail: impl Into<String>, hint: impl Into<String>) -> Problem {

@@ -8,7 +8,7 @@ use crate::gates::Gates;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use weir_foundation::audit::AuditView;
+use weir_foundation::audit::{AuditCheckView, AuditView};
 use weir_foundation::backup::BackupDone;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::supervision::GateView;
@@ -20,6 +20,9 @@ pub const ALIVE: Operation<(), Alive> = look("/alive", "Whether somebody is ther
 pub const STATUS: Operation<(), WholeStatus> = look("/status", "How the whole is doing");
 /// Who did what.
 pub const AUDIT: Operation<Trail, Vec<AuditView>> = look("/audit", "Who did what, the newest first");
+/// Whether the audit trail is as it was written.
+pub const CHECK_AUDIT: Operation<(), AuditCheckView> =
+    look("/audit/check", "Whether every line of the audit trail is as it was written, and none is missing");
 /// Copies the data folder.
 pub const BACKUP: Operation<BackupTo, BackupDone> =
     administer("/backup", "Copies the data folder; only over the control socket");
@@ -33,6 +36,7 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
         .with(ALIVE, alive)
         .with(STATUS, status)
         .with(AUDIT, audit)
+        .with(CHECK_AUDIT, check_audit)
         .with(BACKUP, backup)
         .with(KEYS, keys)
         .with(ADD_KEY, add_key)
@@ -94,6 +98,10 @@ async fn status(call: Call<Gates>, (): ()) -> Result<WholeStatus, Problem> {
 
 async fn audit(call: Call<Gates>, trail: Trail) -> Result<Vec<AuditView>, Problem> {
     Ok(call.state.administration.audit.newest(&trail.subject, trail.lines).await?)
+}
+
+async fn check_audit(call: Call<Gates>, (): ()) -> Result<AuditCheckView, Problem> {
+    Ok(call.state.administration.audit.check().await?)
 }
 
 async fn backup(call: Call<Gates>, to: BackupTo) -> Result<BackupDone, Problem> {

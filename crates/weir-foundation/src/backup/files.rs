@@ -4,11 +4,16 @@ use crate::OperationError;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weir_store::unless_gone;
 
 /// Folders of the data folder with plain files, which are never changed in place.
-const PLAIN: [&str; 4] = ["held", "quarantine", "keys", "tls"];
+const PLAIN: [&str; 5] = ["held", "quarantine", "keys", "tls", "lab/samples"];
+/// Folders with files that somebody may write to: who the machine is in its lab, samples that wait in numbered directories, and
+/// the secret and the history of the web gate.
+const CHANGED: [&str; 3] = ["lab/node", "lab/analysis", "web"];
+/// What is only of use to the process that runs now, below those folders.
+const LEFT_OUT: [&str; 3] = ["lab/samples/incoming", "web/buffers", "web/life"];
 /// Folders that a gate has copied by itself. Backups of older versions have no diary.
 const BY_GATE: [&str; 2] = ["spool", "diary"];
 
@@ -33,8 +38,12 @@ pub(super) async fn blocking<T: Send + 'static>(
 
 /// Links what is not there yet; files that vanish meanwhile are settled.
 pub(super) fn link_plain(from: &Path, to: &Path) -> io::Result<()> {
+    let left_out = LEFT_OUT.map(|path| from.join(path));
     for folder in PLAIN {
-        link_folder(&from.join(folder), &to.join(folder))?;
+        bring_folder(&from.join(folder), &to.join(folder), &left_out, bring)?;
+    }
+    for folder in CHANGED {
+        bring_folder(&from.join(folder), &to.join(folder), &left_out, copy)?;
     }
     for file in ["format", "relay"] {
         bring(&from.join(file), &to.join(file))?;
@@ -42,18 +51,29 @@ pub(super) fn link_plain(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn link_folder(from: &Path, to: &Path) -> io::Result<()> {
+fn bring_folder(
+    from: &Path,
+    to: &Path,
+    left_out: &[PathBuf],
+    file: fn(&Path, &Path) -> io::Result<()>,
+) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(to)?;
     for entry in entries(from)? {
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         let unfinished = source.extension().is_some_and(|end| end == "tmp" || end == "new");
         match entry.file_type()? {
-            kind if kind.is_dir() => link_folder(&source, &target)?,
-            kind if kind.is_file() && !unfinished => bring(&source, &target)?,
+            _ if left_out.contains(&source) => {}
+            kind if kind.is_dir() => bring_folder(&source, &target, left_out, file)?,
+            kind if kind.is_file() && !unfinished => file(&source, &target)?,
             _ => {}
         }
     }
     Ok(())
+}
+
+/// The newest content; nothing if the source is gone.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    unless_gone(fs::copy(from, to)).map(drop)
 }
 
 /// A link, or a copy onto another file system. Nothing if the source is gone or the target is there.
@@ -67,7 +87,7 @@ fn bring(from: &Path, to: &Path) -> io::Result<()> {
 
 /// A restore copies: the backup must stay whole whatever becomes of the data folder.
 pub(super) fn copy_back(from: &Path, to: &Path) -> io::Result<()> {
-    for folder in PLAIN.iter().chain(&BY_GATE) {
+    for folder in PLAIN.iter().chain(&CHANGED).chain(&BY_GATE) {
         copy_folder(&from.join(folder), &to.join(folder))?;
     }
     for file in ["relay", "records.db"] {

@@ -1,7 +1,16 @@
 //! The audit trail: who did what to whom, and when. Only ever added to.
+//!
+//! Each line carries a seal: a hash of the line and of the seal before it. The newest seal and the number of lines stand in a
+//! table of their own, written in the same transaction. So a line that somebody removes, changes or puts in between shows, the
+//! last one too ([`AuditRecords::check`]). It does not stop whoever may write to the database and knows how the seals are made;
+//! for that, compare the newest seal with one that was noted elsewhere.
+//!
+//! A change that begins is noted before anything is done, and struck out when its lines are written. What is still noted when
+//! Weir starts was interrupted.
 
-use super::{Database, RecordsError, read, write};
-use sqlx::Row;
+use super::{Database, RecordsError, in_time, read, write};
+use sha2::{Digest, Sha256};
+use sqlx::{Connection, Row};
 
 /// One line of the trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +27,104 @@ pub struct AuditLine {
     pub detail: String,
 }
 
+/// A change that has begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BegunChange {
+    /// When.
+    pub at: i64,
+    /// Who wants it.
+    pub actor: String,
+    /// What was asked for, such as `POST /api/v1/held/release`.
+    pub what: String,
+}
+
+/// What the seals of the trail say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditCheck {
+    /// Lines from before there were seals.
+    pub older: i64,
+    /// Lines with a seal that is right.
+    pub sealed: i64,
+    /// The newest seal.
+    pub seal: String,
+    /// The number of the first line that is not as it was written, and what is wrong.
+    pub broken: Option<(i64, &'static str)>,
+}
+
+impl AuditCheck {
+    fn take(&mut self, number: i64, line: &AuditLine, found: Option<String>) {
+        let wrong = match found {
+            _ if self.broken.is_some() => return,
+            None if self.sealed == 0 => {
+                self.older += 1;
+                return;
+            }
+            None => "it has no seal: it was not written by Weir",
+            Some(found) if found == seal(&self.seal, line) => {
+                (self.sealed, self.seal) = (self.sealed + 1, found);
+                return;
+            }
+            Some(_) => "its seal does not fit: it was changed, or a line before it is missing",
+        };
+        self.broken = Some((number, wrong));
+    }
+}
+
+const INSERT_SQLITE: &str = "insert into audit (at, actor, action, subject, detail, seal) select value ->> 'at',
+ value ->> 'actor', value ->> 'action', value ->> 'subject', value ->> 'detail', value ->> 'seal' from json_each($1)";
+const INSERT_POSTGRES: &str = "insert into audit (at, actor, action, subject, detail, seal)
+ select x.at, x.actor, x.action, x.subject, x.detail, x.seal from
+ jsonb_to_recordset($1::jsonb) as x(at bigint, actor text, action text, subject text, detail text, seal text)";
+
+/// Adds sealed lines inside a transaction.
+macro_rules! append {
+    ($tx:ident, $lines:ident, $head:expr, $insert:expr) => {
+        let head = sqlx::query($head).fetch_one(&mut *$tx).await?;
+        let (count, seal): (i64, String) = (head.try_get(0)?, head.try_get(1)?);
+        let (json, seal) = sealed_json($lines, seal);
+        sqlx::query($insert).bind(&json).execute(&mut *$tx).await?;
+        sqlx::query("update audit_head set lines = $1, seal = $2")
+            .bind(count + $lines.len() as i64)
+            .bind(&seal)
+            .execute(&mut *$tx)
+            .await?;
+    };
+}
+
+fn sealed_json(lines: &[AuditLine], mut last: String) -> (String, String) {
+    let mut rows = Vec::with_capacity(lines.len());
+    for line in lines {
+        let line = &storable(line);
+        last = seal(&last, line);
+        rows.push(serde_json::json!({ "at": line.at, "actor": line.actor, "action": line.action,
+            "subject": line.subject, "detail": line.detail, "seal": last }));
+    }
+    (serde_json::Value::Array(rows).to_string(), last)
+}
+
+/// Neither database keeps a NUL in a text; the seal must be that of what is kept.
+fn storable(line: &AuditLine) -> AuditLine {
+    let text = |text: &str| text.replace('\0', "\u{fffd}");
+    AuditLine {
+        at: line.at,
+        actor: text(&line.actor),
+        action: text(&line.action),
+        subject: text(&line.subject),
+        detail: text(&line.detail),
+    }
+}
+
+/// The seal of a line that follows the one with the seal `before`. Every field goes in with its length, so that no two lines
+/// make the same text.
+fn seal(before: &str, line: &AuditLine) -> String {
+    let mut hash = Sha256::new();
+    for field in [before, &line.at.to_string(), &line.actor, &line.action, &line.subject, &line.detail] {
+        hash.update((field.len() as u64).to_be_bytes());
+        hash.update(field);
+    }
+    crate::hex(&hash.finalize())
+}
+
 /// The audit trail. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct AuditRecords {
@@ -27,27 +134,80 @@ pub struct AuditRecords {
 impl AuditRecords {
     /// Adds a line.
     pub async fn write(&self, line: &AuditLine) -> Result<(), RecordsError> {
-        write!(self, pool => sqlx::query("insert into audit (at, actor, action, subject, detail) values ($1, $2, $3, $4, $5)")
-            .bind(line.at).bind(&line.actor).bind(&line.action).bind(&line.subject).bind(&line.detail)
-            .execute(pool).await.map(drop)?);
-        Ok(())
+        self.write_all(std::slice::from_ref(line)).await
     }
 
     /// Adds many lines, all or nothing.
     pub async fn write_all(&self, lines: &[AuditLine]) -> Result<(), RecordsError> {
-        let line = |line: &AuditLine| {
-            serde_json::json!({ "at": line.at, "actor": line.actor, "action": line.action,
-            "subject": line.subject, "detail": line.detail })
-        };
-        let json = serde_json::json!(lines.iter().map(line).collect::<Vec<_>>()).to_string();
-        let sql = self.db.either(
-            "insert into audit (at, actor, action, subject, detail) select value ->> 'at', value ->> 'actor', value ->> 'action',
-             value ->> 'subject', value ->> 'detail' from json_each($1)",
-            "insert into audit (at, actor, action, subject, detail) select x.at, x.actor, x.action, x.subject, x.detail from
-             jsonb_to_recordset($1::jsonb) as x(at bigint, actor text, action text, subject text, detail text)",
-        );
-        write!(self, pool => sqlx::query(sql).bind(&json).execute(pool).await.map(drop)?);
+        match &self.db {
+            Database::Sqlite { write, .. } => {
+                let mut connection = write.lock().await?;
+                let mut tx = connection.begin_with("begin immediate").await?;
+                append!(tx, lines, "select lines, seal from audit_head", INSERT_SQLITE);
+                Ok(tx.commit().await?)
+            }
+            Database::Postgres(pool) => {
+                in_time(async {
+                    let mut tx = pool.begin().await?;
+                    // Relays that share the records write one after the other: a seal needs the one before it.
+                    append!(tx, lines, "select lines, seal from audit_head for update", INSERT_POSTGRES);
+                    Ok(tx.commit().await?)
+                })
+                .await
+            }
+        }
+    }
+
+    /// Notes that a change begins; the answer is what [`AuditRecords::ended`] wants.
+    pub async fn begun(&self, relay: &str, begun: &BegunChange) -> Result<i64, RecordsError> {
+        Ok(write!(self, pool => sqlx::query_scalar(
+            "insert into audit_begun (relay, at, actor, what) values ($1, $2, $3, $4) returning id")
+            .bind(relay).bind(begun.at).bind(&begun.actor).bind(&begun.what).fetch_one(pool).await?))
+    }
+
+    /// The change has ended, and its lines are written.
+    pub async fn ended(&self, number: i64) -> Result<(), RecordsError> {
+        write!(self, pool => sqlx::query("delete from audit_begun where id = $1").bind(number).execute(pool).await.map(drop)?);
         Ok(())
+    }
+
+    /// Changes that this relay began and did not end.
+    pub async fn interrupted(&self, relay: &str) -> Result<Vec<(i64, BegunChange)>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query("select id, at, actor, what from audit_begun where relay = $1 order by id")
+            .bind(relay).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>((row.try_get(0)?, BegunChange {
+                at: row.try_get(1)?, actor: row.try_get(2)?, what: row.try_get(3)?,
+            }))).collect::<Result<_, _>>()?))
+    }
+
+    /// Reads the whole trail and compares every seal.
+    pub async fn check(&self) -> Result<AuditCheck, RecordsError> {
+        let (mut check, mut after) = (AuditCheck::default(), 0);
+        // Read first: lines that are added meanwhile come after it.
+        let (lines, seal): (i64, String) = read!(self, pool => sqlx::query("select lines, seal from audit_head")
+            .fetch_one(pool).await.and_then(|row| Ok((row.try_get(0)?, row.try_get(1)?)))?);
+        while check.broken.is_none() {
+            let page = self.sealed(after).await?;
+            let Some(last) = page.last() else { break };
+            after = last.0;
+            for (number, line, found) in page {
+                check.take(number, &line, found);
+                if check.sealed == lines && check.seal != seal {
+                    check.broken.get_or_insert((number, "the newest seal that was written down is another one"));
+                }
+            }
+        }
+        if check.sealed < lines && check.broken.is_none() {
+            check.broken = Some((after, "the lines that followed this one are missing"));
+        }
+        Ok(check)
+    }
+
+    async fn sealed(&self, after: i64) -> Result<Vec<(i64, AuditLine, Option<String>)>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select id, at, actor, action, subject, detail, seal from audit where id > $1 order by id limit 1000")
+            .bind(after).fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>((row.try_get(0)?, AuditLine {
+                at: row.try_get(1)?, actor: row.try_get(2)?, action: row.try_get(3)?, subject: row.try_get(4)?, detail: row.try_get(5)?,
+            }, row.try_get(6)?))).collect::<Result<_, _>>()?))
     }
 
     /// Lines after the one with this number, oldest first, each with its number.

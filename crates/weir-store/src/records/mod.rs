@@ -20,7 +20,7 @@ mod users;
 mod values;
 mod writer;
 
-pub use audit::{AuditLine, AuditRecords};
+pub use audit::{AuditCheck, AuditLine, AuditRecords, BegunChange};
 pub use held::{Fate, HeldFilter, HeldRecords, HeldRow};
 pub use lab::*;
 pub use quarantine::{QuarantineFilter, QuarantineRecords, QuarantineRow, QuarantineTotal, Quarantined};

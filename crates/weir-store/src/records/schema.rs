@@ -10,7 +10,8 @@ use sqlx::{Connection, PgPool, SqliteConnection};
 const SQLITE: &str = include_str!("sql/sqlite.sql");
 const POSTGRES: &str = include_str!("sql/postgres.sql");
 /// 2 and on: what both understand.
-const LATER: [&str; 9] = [SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES, RULES, LOOKED_FOR];
+const LATER: [&str; 10] =
+    [SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES, RULES, LOOKED_FOR, AUDIT_CHAIN];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
@@ -32,6 +33,8 @@ const RULES: &str = include_str!("sql/rules.sql");
 /// 10: what a relay has held lately, which every start asks for, without reading all that is held; quarantined mail by its sender.
 const LOOKED_FOR: &str = "create index held_since on held (relay, held_at, message);
 create index quarantine_sender on quarantine (sender);";
+/// 11: every line of the audit trail seals those before it, the newest seal stands apart, and so do changes that have begun.
+const AUDIT_CHAIN: &str = include_str!("sql/audit_chain.sql");
 
 /// A migration in the words of one database.
 fn worded(statements: &str, identity: &str) -> sqlx::AssertSqlSafe<String> {

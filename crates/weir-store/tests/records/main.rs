@@ -229,6 +229,20 @@ async fn audit(records: Records) {
     assert_eq!(records.audit().trail("", 2).await.unwrap().len(), 2);
     records.audit().write_all(&[line(4, "eve"), line(5, "eve")]).await.unwrap();
     assert_eq!(records.audit().trail("eve", 9).await.unwrap(), [line(5, "eve"), line(4, "eve")]);
+    let odd = AuditLine { detail: "a\0b \u{1f4e7} '; drop".to_owned(), ..line(6, "odd") };
+    let writers: Vec<_> = (0..8).map(|_| (records.audit(), odd.clone())).collect();
+    let writers = writers.into_iter().map(|(trail, odd)| tokio::spawn(async move { trail.write(&odd).await }));
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap().unwrap();
+    }
+    let check = records.audit().check().await.unwrap();
+    assert_eq!((check.sealed, check.older, check.broken), (13, 0, None));
+    let begun = BegunChange { at: 7, actor: "ann".to_owned(), what: "POST /x".to_owned() };
+    let number = records.audit().begun("relay", &begun).await.unwrap();
+    assert_eq!(records.audit().interrupted("another").await.unwrap(), []);
+    assert_eq!(records.audit().interrupted("relay").await.unwrap(), [(number, begun)]);
+    records.audit().ended(number).await.unwrap();
+    assert_eq!(records.audit().interrupted("relay").await.unwrap(), []);
 }
 
 async fn relays(records: Records) {

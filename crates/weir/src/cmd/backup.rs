@@ -3,24 +3,44 @@
 use crate::answer::{bytes, count, print_answer, time};
 use crate::control::{Asking, refuse_other_owner};
 use crate::folder_args::FolderArgs;
+use anyhow::Context;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use weir_console::api::whole::{BACKUP, BackupTo};
-use weir_foundation::backup::restore;
+use weir_foundation::backup::{restore, verify};
 use weir_mail::operations::settle_restored;
 use weir_store::folder::DataFolder;
 
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct BackupArgs {
+    #[command(subcommand)]
+    verb: Option<BackupVerb>,
     /// A new or empty folder; Weir itself writes there. Mail that was delivered into DATA/mail is not part of it
-    folder: PathBuf,
+    #[arg(required = true)]
+    folder: Option<PathBuf>,
     #[command(flatten)]
     asking: Asking,
 }
 
+#[derive(clap::Subcommand)]
+enum BackupVerb {
+    /// Compare every file of a backup with what was written down when it was made
+    Verify {
+        /// A folder that `weir backup` has written
+        folder: PathBuf,
+        /// Print what was found as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 impl BackupArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let folder = std::path::absolute(&self.folder)?;
+        if let Some(BackupVerb::Verify { folder, json }) = &self.verb {
+            return check(out, folder, *json);
+        }
+        let folder = std::path::absolute(self.folder.as_deref().context("name a folder")?)?;
         let done = self.asking.reach()?.ask(&BACKUP, &BackupTo { folder })?;
         if self.asking.json {
             return print_answer(out, &done);
@@ -30,6 +50,24 @@ impl BackupArgs {
         writeln!(out, "A backup of {at} is in {folder} ({size}, {held}).")?;
         note(out, &done.note)
     }
+}
+
+fn check(out: &mut dyn Write, folder: &Path, json: bool) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let found = runtime.block_on(verify(folder));
+    let found = found.map_err(|error| anyhow::anyhow!("{error}\n  hint: {}", error.hint()))?;
+    match json {
+        true => print_answer(out, &found)?,
+        false => found.problems.iter().try_for_each(|problem| writeln!(out, "{problem}"))?,
+    }
+    let many = found.problems.len();
+    anyhow::ensure!(many == 0, "{} is not as it was written: {}", folder.display(), count(many, "difference"));
+    if json {
+        return Ok(());
+    }
+    let (at, size) = (time(&found.manifest.at), bytes(found.bytes));
+    writeln!(out, "The backup of {at} is as it was written ({size}).")?;
+    note(out, &found.note)
 }
 
 #[derive(clap::Args)]

@@ -5,7 +5,7 @@ use crate::control::Asking;
 use crate::table::Table;
 use std::collections::BTreeMap;
 use std::io::Write;
-use weir_console::api::whole::{AUDIT, STATUS, Trail, WholeStatus};
+use weir_console::api::whole::{AUDIT, CHECK_AUDIT, STATUS, Trail, WholeStatus};
 use weir_mail::operations::{MailStatus, Vital};
 
 #[derive(clap::Args)]
@@ -97,7 +97,10 @@ fn facts(status: &MailStatus) -> [(&'static str, String); 4] {
 }
 
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AuditArgs {
+    #[command(subcommand)]
+    verb: Option<AuditVerb>,
     /// Only what was done to this user
     #[arg(default_value = "")]
     subject: String,
@@ -108,8 +111,20 @@ pub(crate) struct AuditArgs {
     asking: Asking,
 }
 
+#[derive(clap::Subcommand)]
+enum AuditVerb {
+    /// Read the whole trail, and say whether a line was changed or is missing
+    Verify {
+        #[command(flatten)]
+        asking: Asking,
+    },
+}
+
 impl AuditArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        if let Some(AuditVerb::Verify { asking }) = &self.verb {
+            return verify(out, asking);
+        }
         let trail = Trail { subject: self.subject.clone(), lines: self.lines.into() };
         let lines = self.asking.reach()?.ask(&AUDIT, &trail)?;
         if self.asking.json {
@@ -126,4 +141,23 @@ impl AuditArgs {
         table.write(out)?;
         Ok(())
     }
+}
+
+fn verify(out: &mut dyn Write, asking: &Asking) -> anyhow::Result<()> {
+    let check = asking.reach()?.ask(&CHECK_AUDIT, &())?;
+    match asking.json {
+        true => print_answer(out, &check)?,
+        false => {
+            writeln!(out, "{} sealed, the newest seal is {}", count(check.sealed, "line"), check.seal)?;
+            if check.older > 0 {
+                writeln!(
+                    out,
+                    "{} from before there were seals: nothing can be said of these",
+                    count(check.older, "line")
+                )?;
+            }
+        }
+    }
+    anyhow::ensure!(check.whole, "the audit trail is not as it was written: {}", check.problem);
+    Ok(())
 }

@@ -1,0 +1,20 @@
+//! A request that changes something: noted in the audit trail before anything is done, and struck out there when it has ended.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use weir_foundation::audit::AuditTrail;
+use weir_foundation::{Actor, OperationError};
+
+/// Carries out what `actor` asks for. An error means that the trail cannot be written, and that nothing was done.
+pub(crate) async fn noted(
+    trail: &AuditTrail,
+    actor: &Actor,
+    request: Request,
+    next: Next,
+) -> Result<Response, OperationError> {
+    let begun = trail.begin(actor, &format!("{} {}", request.method(), request.uri().path())).await?;
+    let answer = next.run(request).await;
+    trail.end(begun).await;
+    Ok(answer)
+}

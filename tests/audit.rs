@@ -1,0 +1,103 @@
+//! The audit trail: no change without a line, whoever hangs up and whenever Weir is killed, and no line without its seal.
+
+use crate::control::gate::{Site, wait_for};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+/// Asks the API over the control socket, and hangs up without waiting for the answer.
+fn ask_and_hang_up(site: &Site, method: &str, path: &str, body: &str) {
+    let mut stream = UnixStream::connect(site.data().join("control.sock")).expect("it listens");
+    let length = body.len();
+    let head = format!("{method} /api/v1{path} HTTP/1.1\r\nHost: weir\r\nContent-Type: application/json\r\n");
+    stream.write_all(format!("{head}Content-Length: {length}\r\n\r\n{body}").as_bytes()).expect("it reads");
+}
+
+fn user(number: u32) -> String {
+    let (name, password) = (format!("u{number}"), "correct horse");
+    serde_json::json!({ "name": name, "password": password, "addresses": [format!("{name}@localhost")] }).to_string()
+}
+
+fn subjects(lines: &Value, action: &str) -> BTreeSet<String> {
+    let lines = lines.as_array().into_iter().flatten().filter(|line| line["action"] == action);
+    lines.map(|line| line["subject"].as_str().expect("a text").to_owned()).collect()
+}
+
+fn names(list: &Value) -> BTreeSet<String> {
+    list.as_array().into_iter().flatten().map(|entry| entry["name"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn a_client_that_hangs_up_leaves_no_change_without_a_line() {
+    let site = Site::new("");
+    let _up = site.up();
+    for number in 0..100 {
+        let token = format!(r#"{{"name":"t{number}","scope":"admin","days":1}}"#);
+        ask_and_hang_up(&site, "POST", "/console/tokens", &token);
+    }
+    (0..10).for_each(|number| ask_and_hang_up(&site, "POST", "/users", &user(number)));
+    // A client may be gone before anybody has read what it wants; that much is not done.
+    let done = || {
+        let (tokens, users) = (site.json(&["console", "token", "list"]), site.json(&["user", "list"]));
+        (names(&tokens), names(&users))
+    };
+    let told = || {
+        let audit = site.json(&["audit", "-n", "10000"]);
+        (subjects(&audit, "token.add"), subjects(&audit, "user.add"))
+    };
+    wait_for("changes, with a line for each", || {
+        (done().0.len() > 20 && !done().1.is_empty() && done() == told()).then_some(())
+    });
+    let checked = site.json(&["audit", "verify"]);
+    assert!(checked["whole"] == true && checked["sealed"].as_u64() > Some(20), "{checked}");
+}
+
+#[test]
+fn a_change_that_a_kill_interrupts_has_a_line_after_the_next_start() {
+    let site = Site::new("");
+    let up = site.up();
+    // Hashing is slow enough to be under way when the kill comes.
+    (0..8).for_each(|number| ask_and_hang_up(&site, "POST", "/users", &user(number)));
+    wait_for("the first user", || (names(&site.json(&["user", "list"])).len() > 1).then_some(()));
+    up.kill();
+    let _up = site.up();
+    let audit = site.json(&["audit", "-n", "1000"]);
+    let made: BTreeSet<String> =
+        names(&site.json(&["user", "list"])).into_iter().filter(|name| name != "demo").collect();
+    let told = subjects(&audit, "user.add");
+    let interrupted = audit.as_array().expect("lines").iter().filter(|line| line["action"] == "interrupted").count();
+    let silent = made.difference(&told).count();
+    assert!(silent <= interrupted, "made {made:?}, told {told:?}, {interrupted} interrupted");
+    assert!(made.len() + interrupted >= 8, "made {made:?}, {interrupted} interrupted: {audit}");
+}
+
+#[test]
+fn a_line_that_somebody_takes_out_is_missed() {
+    let site = Site::new("");
+    drop(site.up());
+    for name in ["one", "two", "three"] {
+        site.weir(&["console", "token", "add", name, "--scope", "read"]).ok();
+    }
+    assert_eq!(site.json(&["audit", "verify"])["whole"], true);
+    let sql = |statements: &str| {
+        let program = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
+        let mut python = Command::new("python3");
+        python.args(["-c", program]).arg(site.data().join("records.db")).arg(statements);
+        assert!(python.status().expect("python3 is not installed: run `make setup`").success());
+    };
+    sql("create table audit_before as select * from audit");
+    let cases = [
+        ("delete from audit where subject = 'two'", "does not fit"),
+        ("update audit set actor = 'nobody' where subject = 'two'", "does not fit"),
+        ("delete from audit where subject = 'three'", "missing"),
+        ("insert into audit (at, actor, action, subject, detail) values (1, 'x', 'x', 'x', 'x')", "no seal"),
+    ];
+    for (tampering, found) in cases {
+        sql(tampering);
+        site.weir(&["audit", "verify"]).refused(&["is not as it was written", found]);
+        sql("delete from audit; insert into audit select * from audit_before");
+        site.weir(&["audit", "verify"]).ok();
+    }
+}
