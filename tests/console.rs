@@ -86,11 +86,6 @@ fn album() -> PathBuf {
     folder
 }
 
-fn admin_password(up: &Up) -> String {
-    let (_, rest) = up.said.split_once("log in as admin; the password is shown only once: ").expect("an administrator");
-    rest.split_whitespace().next().expect("a password").to_owned()
-}
-
 /// A browser that is logged in.
 fn logged_in(up: &Up, name: &str, password: &str) -> (Browser, String) {
     let browser = Browser::start();
@@ -201,7 +196,7 @@ fn the_main_jobs_are_done_in_a_browser() {
     let up = site.up_with(&["--demo"]);
     outbreak(&up);
     attacks_by_mail(&site, &up);
-    let (browser, console) = logged_in(&up, "admin", &admin_password(&up));
+    let (browser, console) = logged_in(&up, "admin", &up.admin_password());
 
     // The first page says what is wrong, and leads there.
     browser.says("One account is stopped");
@@ -324,7 +319,7 @@ fn accounts_and_tokens_are_managed_on_the_command_line() {
 fn a_token_and_an_authenticator_are_set_up_in_a_browser() {
     let site = Site::new(INBOUND);
     let up = site.up_with(&["--demo"]);
-    let password = admin_password(&up);
+    let password = up.admin_password();
     let (browser, console) = logged_in(&up, "admin", &password);
     // A token is made, shown once, good for its scope, and revoked.
     browser.goto(&format!("{console}/settings"));
@@ -394,7 +389,7 @@ fn authenticator(secret: &str) -> String {
 fn limits_are_tuned_in_a_browser() {
     let site = Site::new(INBOUND);
     let up = site.up_with(&["--demo"]);
-    let (browser, console) = logged_in(&up, "admin", &admin_password(&up));
+    let (browser, console) = logged_in(&up, "admin", &up.admin_password());
     browser.goto(&format!("{console}/feeds"));
     browser.find("button[name=propose]").click();
     browser.says("messages have come since the start");
@@ -422,7 +417,7 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
     quiet.looks(1280, false);
     quiet.picture(&album().join("login-light.png"));
     drop(quiet);
-    let (browser, console) = logged_in(&up, "admin", &admin_password(&up));
+    let (browser, console) = logged_in(&up, "admin", &up.admin_password());
     browser.says("Nothing needs you");
     browser.picture(&album().join("overview-quiet-light.png"));
     for name in ["ann@example.org", "bob@example.org", "<img/src=x/onerror=window.ran=40>"] {

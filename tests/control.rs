@@ -318,6 +318,13 @@ fn a_backup_under_load_holds_everything_that_was_acknowledged() {
 }
 
 #[test]
+fn the_demonstration_attacks_only_a_weir_that_was_started_for_it() {
+    let site = Site::new("");
+    let _up = site.up();
+    site.weir(&["demo"]).refused(&["was not started to be tried out", "weir up --demo"]);
+}
+
+#[test]
 fn two_relays_on_one_postgresql_are_one_throttle() {
     let url = Postgres::shared().database();
     let records = format!("[store]\nrecords = \"{url}\"\n");

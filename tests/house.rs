@@ -2,6 +2,18 @@
 
 use crate::harness::weir;
 use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[test]
+fn whoever_stops_reading_early_sees_no_panic() {
+    for what in [&["completions", "bash"][..], &["man"], &["config", "show", "--markdown"]] {
+        let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut child = weir.args(what).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        drop(child.stdout.take());
+        let said = child.wait_with_output().expect("it ends").stderr;
+        assert!(!String::from_utf8_lossy(&said).contains("panicked"), "{what:?}: {}", String::from_utf8_lossy(&said));
+    }
+}
 
 #[test]
 fn help_names_every_verb_and_nothing_panics_without_arguments() {

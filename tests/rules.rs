@@ -47,11 +47,6 @@ fn quarantined(site: &Site) -> usize {
     site.json(&["quarantine", "list"])["entries"].as_array().expect("a list").len()
 }
 
-fn admin_password(up: &Up) -> String {
-    let (_, rest) = up.said.split_once("the password is shown only once: ").expect("an administrator");
-    rest.split_whitespace().next().expect("a password").to_owned()
-}
-
 #[test]
 fn a_file_is_blocked_in_mail_at_a_click_and_passes_again_when_the_rule_is_removed() {
     let (site, _plugins) = site();
@@ -68,7 +63,7 @@ fn a_file_is_blocked_in_mail_at_a_click_and_passes_again_when_the_rule_is_remove
 
     // The page says what it is, and has the button.
     let console = format!("http://{}", up.listener("console"));
-    let admin = Visitor::log_in(&console, &[], ("admin", &admin_password(&up)));
+    let admin = Visitor::log_in(&console, &[], ("admin", &up.admin_password()));
     let here = format!("/lab/samples/{sample}");
     let page = admin.get(&here);
     for part in
@@ -130,7 +125,7 @@ fn what_a_sample_reaches_becomes_a_rule_of_yara_that_is_shown_before_it_is_saved
     let refused = operator.post(&here, "/rules/add", &[("what", "yara"), ("yara", "rule x { condition: true }")]);
     assert!(refused.contains("made and removed by administrators"), "{refused}");
     // An administrator sees the text, and what does not compile is not saved.
-    let admin = Visitor::log_in(&console, &[], ("admin", &admin_password(&up)));
+    let admin = Visitor::log_in(&console, &[], ("admin", &up.admin_password()));
     let page = admin.get(&here);
     let (_, text) = page.split_once("<textarea").expect("a text");
     let text = text.split_once('>').and_then(|(_, text)| text.split_once("</textarea>")).expect("a text").0;

@@ -71,7 +71,10 @@ fn quarantined_mail_is_listed_shown_released_and_deleted() {
     site.weir(&["quarantine", "show", "38exdmxn6hex5qydvvez"]).refused(&["not in quarantine"]);
     let deleted = site.weir(&["quarantine", "delete", "--queue", "ext", "--yes"]).ok();
     assert!(deleted.contains("1 message for 1 recipient are deleted"), "{deleted}");
-    let released = site.weir(&["quarantine", "release", IDS[0]]).ok();
+    site.weir(&["quarantine", "release", IDS[0]]).refused(&["is infected: say why", "--reason"]);
+    site.weir(&["quarantine", "release", "--all", "--yes", "--reason", "all is well"])
+        .refused(&["a message at a time"]);
+    let released = site.weir(&["quarantine", "release", IDS[0], "--reason", "the test file, as agreed"]).ok();
     assert!(released.contains("1 message for 2 recipients go when Weir runs"), "{released}");
     let _up = site.up();
     for to in ["ann@localhost", "bob@localhost"] {
@@ -80,8 +83,8 @@ fn quarantined_mail_is_listed_shown_released_and_deleted() {
         assert!(mail.contains(line) && mail.contains("\nX-Before: kept\n") && mail.contains("an invoice"), "{mail}");
     }
     wait_for("the files to go", || (!site.data().join(format!("quarantine/{}.eml", IDS[0])).exists()).then_some(()));
-    let trail = site.weir(&["audit", IDS[0]]).ok();
-    assert!(trail.contains("quarantine.release"), "{trail}");
+    let trail = site.json(&["audit", IDS[0]]).to_string();
+    assert!(trail.contains("quarantine.release") && trail.contains("the test file, as agreed"), "{trail}");
     assert_eq!(site.json(&["quarantine", "list"])["entries"].as_array().map(Vec::len), Some(1));
 }
 

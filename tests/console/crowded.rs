@@ -2,7 +2,7 @@
 //! fills a store with 100 000 held mails and a million samples.
 
 use super::visitor::Visitor;
-use super::{INBOUND, admin_password, outbreak};
+use super::{INBOUND, outbreak};
 use crate::control::gate::{Site, Up, wait_for};
 use sqlx::{Connection, SqliteConnection};
 use std::time::{Duration, Instant};
@@ -101,7 +101,7 @@ fn a_full_store_is_shown_at_once() {
     let start = begun.elapsed();
     eprintln!("from start to ready: {:.0} ms", start.as_secs_f64() * 1e3);
     let console = format!("http://{}", up.listener("console"));
-    let visitor = Visitor::log_in(&console, &[], ("admin", &admin_password(&up)));
+    let visitor = Visitor::log_in(&console, &[], ("admin", &up.admin_password()));
     wait_for("the first look", || visitor.get("/").contains("accounts are stopped").then_some(()));
     let mut slowest = 0.0_f64;
     for page in [

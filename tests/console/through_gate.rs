@@ -1,7 +1,7 @@
 //! The console behind the web gate, under TLS and by a name, as somebody elsewhere reaches it.
 
+use super::INBOUND;
 use super::visitor::Visitor;
-use super::{INBOUND, admin_password};
 use crate::control::gate::{Site, wait_for};
 use std::net::TcpListener;
 use std::process::Command;
@@ -29,7 +29,7 @@ fn the_console_works_through_the_web_gate() {
     let base = format!("https://{NAME}:{port}");
     let resolved = format!("{NAME}:{port}:127.0.0.1");
     let curl = ["-k", "--resolve", resolved.as_str()];
-    let password = admin_password(&up);
+    let password = up.admin_password();
     let visitor = Visitor::log_in(&base, &curl, ("admin", &password));
     assert!(visitor.get("/").contains("Nothing needs you"));
 

@@ -5,6 +5,7 @@ use base64::Engine;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -155,6 +156,18 @@ impl Up {
     pub(crate) fn password(&self) -> String {
         let (_, rest) = self.said.split_once(", password ").expect("a demo user");
         rest.chars().take_while(|c| *c != ',').collect()
+    }
+
+    /// The first administrator's password: shown with `--demo`, in a file otherwise.
+    pub(crate) fn admin_password(&self) -> String {
+        if let Some((_, shown)) = self.said.split_once("log in as admin; the password is shown only once: ") {
+            return shown.split_whitespace().next().expect("a password").to_owned();
+        }
+        let (_, file) = self.said.split_once("log in as admin; the password is in ").expect("an administrator");
+        let file = file.lines().next().expect("a path");
+        let mode = std::fs::metadata(file).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+        std::fs::read_to_string(file).expect("a password").trim().to_owned()
     }
 
     /// Where something of this name listens, such as `inbound`.

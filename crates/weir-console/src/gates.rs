@@ -20,4 +20,6 @@ pub struct Gates {
     pub lab: Option<Node>,
     /// How each gate stands, also those that do not run.
     pub states: GateStates,
+    /// Whether this Weir was started to be tried out (`weir up --demo`).
+    pub demo: bool,
 }

@@ -227,7 +227,7 @@ mod tests {
         };
         assert_eq!(of_line(7, &line("quarantine.virus")).unwrap()["queue"], "virus");
         assert_eq!(of_line(7, &line("quarantine.release")).unwrap()["event"], "quarantine.released");
-        for action in ["console.login", "token.add", "quarantine.reason", "held.release", "user.passwd"] {
+        for action in ["console.login", "token.add", "held.release", "user.passwd"] {
             assert_eq!(of_line(7, &line(action)), None, "{action}");
         }
         assert_eq!((read_mark("12 3"), read_mark("x")), (Some((12, 3)), None));

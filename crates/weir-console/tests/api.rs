@@ -27,7 +27,7 @@ async fn api() -> (tempfile::TempDir, Router) {
     let passwords = Passwords::new(1, [7; 32]).unwrap();
     let mail = operations_at_rest(&foundation, passwords.clone(), &Settings::default());
     let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()));
-    (home, router(&Gates { administration, mail, web: None, lab: None, states: GateStates::default() }))
+    (home, router(&Gates { administration, mail, web: None, lab: None, states: GateStates::default(), demo: false }))
 }
 
 async fn ask(router: &Router, method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, String, Value) {

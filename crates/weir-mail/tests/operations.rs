@@ -84,11 +84,18 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(fixture: Fi
         row(MESSAGES[0], 0, "virus", "ann@example.org"),
         row(MESSAGES[1], 0, "spam", "Ann+x@Example.org"),
         row(MESSAGES[1], 1, "spam", "bob@example.org"),
+        row(MESSAGES[1], 2, "spam", "postmaster"),
     ];
     fixture.records.quarantine().add(&rows).await.unwrap();
     let list = fixture.operations.quarantine.list(&QuarantineSelection::default()).await.unwrap();
     let entries: Vec<_> = list.entries.iter().map(|e| (e.message.as_str(), e.recipients.len())).collect();
-    assert_eq!(entries, [(MESSAGES[0], 1), (MESSAGES[1], 2)], "one entry a message");
+    assert_eq!(entries, [(MESSAGES[0], 1), (MESSAGES[1], 3)], "one entry a message");
+    // Neither has a canonical address, which does not make them the same.
+    let of_domain = Authority::User { addresses: vec!["@example.org".into()] };
+    let bare = QuarantineSelection { recipient: "postmaster".into(), ..Default::default() };
+    let bare =
+        fixture.operations.quarantine.decide(&bare, QuarantineDecision::Release, &of_domain, &Actor::new("ann")).await;
+    assert!(bare.is_err(), "{bare:?}");
     let user = Authority::User { addresses: vec!["Ann@example.org".into()] };
     let actor = Actor::new("ann");
     let of = |message: &str| QuarantineSelection { messages: vec![message.to_owned()], ..Default::default() };
@@ -108,14 +115,24 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(fixture: Fi
     let found = fixture.operations.quarantine.list(&found).await.unwrap();
     assert_eq!(found.entries.iter().map(|e| e.message.as_str()).collect::<Vec<_>>(), [MESSAGES[1]]);
     let nothing = QuarantineSelection::default();
-    let admin = Authority::Administrator;
+    let admin = Authority::Administrator { reason: String::new() };
+    let reasoned = Authority::Administrator { reason: "the sender rang".into() };
+    for (selection, who, said) in
+        [(of(MESSAGES[0]), &admin, "say why"), (all.clone(), &reasoned, "a message at a time")]
+    {
+        let refused = fixture.operations.quarantine.decide(&selection, release, who, &actor).await.unwrap_err();
+        assert!(refused.to_string().contains(said), "{refused}");
+    }
     assert!(fixture.operations.quarantine.decide(&nothing, release, &admin, &Actor::new("cli:root")).await.is_err());
     let deleted =
         fixture.operations.quarantine.decide(&all, QuarantineDecision::Delete, &admin, &Actor::new("cli:root")).await;
-    assert_eq!(deleted.unwrap().recipients, 2);
+    assert_eq!(deleted.unwrap().recipients, 3);
     let decided = fixture.records.quarantine().decided("here", "", 9).await.unwrap();
     let fates: Vec<_> = decided.iter().map(|row| (row.place, row.fate, row.decided_by.as_str())).collect();
-    assert_eq!(fates, [(0, Fate::Drop, "cli:root"), (0, Fate::Go, "ann"), (1, Fate::Drop, "cli:root")]);
+    assert_eq!(
+        fates,
+        [(0, Fate::Drop, "cli:root"), (0, Fate::Go, "ann"), (1, Fate::Drop, "cli:root"), (2, Fate::Drop, "cli:root")]
+    );
     let trail = fixture.audit.newest(MESSAGES[1], 9).await.unwrap();
     let who: Vec<_> = trail.iter().map(|line| (line.actor.as_str(), line.action.as_str())).collect();
     assert_eq!(who, [("cli:root", "quarantine.delete"), ("ann", "quarantine.release")]);

@@ -14,6 +14,7 @@ use crate::assembly::{self, Console, CurrentLab, web_gate};
 use crate::config::{Config, Loaded};
 use axum::Router;
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
@@ -162,6 +163,16 @@ impl Orchestrator {
     /// The kind of database, if it is open.
     pub(crate) fn database(&self) -> &'static str {
         self.foundation.as_ref().map_or("a database that is not open", Foundation::database)
+    }
+
+    /// Whether everything was started to be tried out.
+    pub(crate) fn is_demo(&self) -> bool {
+        self.demo
+    }
+
+    /// The data folder.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// Opens the records, unless they are.
@@ -365,6 +376,7 @@ impl Orchestrator {
             web: self.web.gate().cloned(),
             lab: self.lab.gate().map(|(node, _)| node.clone()),
             states: self.states().clone(),
+            demo: self.demo,
         }
     }
 }

@@ -54,6 +54,9 @@ pub struct Which {
     /// This mail.
     #[serde(default)]
     pub selection: QuarantineSelection,
+    /// Why, in a few words: needed to release infected mail, which goes a message at a time.
+    #[serde(default)]
+    pub reason: String,
 }
 
 async fn list(call: Call<Gates>, filter: Filter) -> Result<QuarantineList, Problem> {
@@ -78,7 +81,7 @@ async fn delete(call: Call<Gates>, which: Which) -> Result<QuarantineDone, Probl
 async fn decide(call: &Call<Gates>, which: &Which, decision: QuarantineDecision) -> Result<QuarantineDone, Problem> {
     // Whoever owns the data folder is an administrator.
     let authority = match call.rank {
-        None | Some(Role::Admin) => Authority::Administrator,
+        None | Some(Role::Admin) => Authority::Administrator { reason: which.reason.clone() },
         Some(Role::Operator | Role::User) => Authority::Operator,
     };
     Ok(call.state.mail.quarantine.decide(&which.selection, decision, &authority, &call.actor).await?)

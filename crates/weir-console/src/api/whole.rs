@@ -84,6 +84,9 @@ pub struct WholeStatus {
     pub status: MailStatus,
     /// None where nothing runs.
     pub gates: Vec<GateView>,
+    /// Whether it was started to be tried out (`weir up --demo`).
+    #[serde(default)]
+    pub demo: bool,
 }
 
 /// Answers at once, whatever the store is doing.
@@ -93,7 +96,7 @@ async fn alive(_: Call<Gates>, (): ()) -> Result<Alive, Problem> {
 
 async fn status(call: Call<Gates>, (): ()) -> Result<WholeStatus, Problem> {
     let gates = call.state.states.view(wall_clock()).into_iter().filter(GateView::is_wanted).collect();
-    Ok(WholeStatus { status: call.state.mail.status.show().await?, gates })
+    Ok(WholeStatus { status: call.state.mail.status.show().await?, gates, demo: call.state.demo })
 }
 
 async fn audit(call: Call<Gates>, trail: Trail) -> Result<Vec<AuditView>, Problem> {

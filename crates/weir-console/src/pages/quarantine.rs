@@ -277,7 +277,10 @@ pub(super) async fn decide(
         return Ok(refused(&site, &visit, &sent, ("/quarantine", problem)));
     }
     // What was looked at above may have changed since: it is decided row by row.
-    let authority = if visit.may(Role::Admin) { Authority::Administrator } else { Authority::Operator };
+    let authority = match visit.may(Role::Admin) {
+        true => Authority::Administrator { reason: sent.value("reason").to_owned() },
+        false => Authority::Operator,
+    };
     let decided = site.mail.quarantine.decide(&selection, decision, &authority, &visit.actor()).await;
     let words = decided.map(|result| {
         let (mails, to) = (count(result.messages.len() as u64, "mail"), count(result.recipients as u64, "recipient"));
@@ -300,7 +303,7 @@ pub(super) fn chosen(sent: &Form) -> Result<(QuarantineDecision, QuarantineSelec
     if selection.messages.is_empty() { Err(NOT_SAID_WHICH) } else { Ok((decision, selection)) }
 }
 
-/// Why infected mail may not be released like this; the reason is written down where it may.
+/// Why infected mail may not be released like this.
 async fn danger(
     site: &Site,
     visit: &Visit,
@@ -315,7 +318,7 @@ async fn danger(
         return Ok(Some("These are too many to look at before they go. Choose fewer at once.".to_owned()));
     }
     let infected: Vec<&QuarantineEntry> = entries.iter().filter(|entry| entry.queue == "virus").collect();
-    let [entry] = infected.as_slice() else {
+    let [_] = infected.as_slice() else {
         let many = "Infected mail is released one by one, on its own page, with a reason.";
         return Ok((!infected.is_empty()).then(|| many.to_owned()));
     };
@@ -328,6 +331,5 @@ async fn danger(
             "Infected mail is released one by one, on its own page, with a reason of five letters or more.".to_owned(),
         ));
     }
-    site.administration.audit.note(&visit.actor(), "quarantine.reason", &entry.message, reason).await?;
     Ok(None)
 }

@@ -88,6 +88,7 @@ pub(crate) async fn house() -> House {
         web: None,
         lab: None,
         states: GateStates::default(),
+        demo: false,
     };
     let configuration = Configuration {
         settings: vec![setting],

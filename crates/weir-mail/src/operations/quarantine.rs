@@ -33,6 +33,10 @@ const TEXT_MAX: usize = 200;
 /// Verdicts that we wrote are shorter than this.
 const VERDICT_MAX: u64 = 64 << 10;
 
+/// How long the reason must be for which infected mail is released, and how much of it is written down.
+const REASON_MIN: usize = 5;
+const REASON_MAX: usize = 500;
+
 /// Which quarantined mail. An empty field selects everything; a decision needs at least one that is not empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -56,8 +60,11 @@ pub struct QuarantineSelection {
 /// Who decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authority {
-    /// About everything.
-    Administrator,
+    /// About everything. Infected mail is released a message at a time, and only for a reason, which is written down.
+    Administrator {
+        /// Why infected mail is released; empty where none is.
+        reason: String,
+    },
     /// About everything, but infected mail is not released.
     Operator,
     /// About spam to these addresses.
@@ -235,6 +242,11 @@ impl QuarantineOperations {
             let hint = "name messages, a queue, a sender or a recipient, or say that you mean all";
             return Err(OperationError::invalid("which quarantined mail is meant?", hint));
         }
+        if decision == QuarantineDecision::Release
+            && let Authority::Administrator { reason } = authority
+        {
+            self.refuse_infected(selection, reason).await?;
+        }
         let mut done = QuarantineDone::default();
         loop {
             let mut rows = self.rows(selection, MESSAGES_MAX).await?.rows;
@@ -246,7 +258,7 @@ impl QuarantineOperations {
             if rows.is_empty() {
                 break;
             }
-            self.decide_rows(&rows, decision, actor, &mut done).await?;
+            self.decide_rows(&rows, (decision, authority), actor, &mut done).await?;
         }
         if done.recipients == 0 {
             return Err(nothing_there(selection));
@@ -255,10 +267,31 @@ impl QuarantineOperations {
         Ok(done)
     }
 
+    /// Whoever releases infected mail names that one message and says why.
+    async fn refuse_infected(&self, selection: &QuarantineSelection, reason: &str) -> Result<(), OperationError> {
+        let virus = QuarantineQueue::Virus.as_str();
+        if !selection.queue.is_empty() && selection.queue != virus {
+            return Ok(());
+        }
+        let among = QuarantineSelection { queue: virus.to_owned(), ..selection.clone() };
+        let infected = self.rows(&among, 1).await?.rows;
+        if infected.is_empty() || selection.messages.len() == 1 && reason.trim().chars().count() >= REASON_MIN {
+            return Ok(());
+        }
+        let what = match selection.messages.as_slice() {
+            [message] => format!("message {message} is infected: say why it is released"),
+            _ => "there is infected mail among these: it is released a message at a time, with a reason".to_owned(),
+        };
+        let hint = format!(
+            "give a reason of {REASON_MIN} letters or more (`--reason`), or choose another quarantine with --queue"
+        );
+        Err(OperationError::conflict(what, hint))
+    }
+
     async fn decide_rows(
         &self,
         rows: &[QuarantineRow],
-        decision: QuarantineDecision,
+        (decision, authority): (QuarantineDecision, &Authority),
         actor: &Actor,
         done: &mut QuarantineDone,
     ) -> Result<(), OperationError> {
@@ -276,11 +309,12 @@ impl QuarantineOperations {
                 action: action.to_owned(),
                 subject: row.message.clone(),
                 detail: format!(
-                    "{} from <{}> for {count} recipient{}: {}",
+                    "{} from <{}> for {count} recipient{}: {}{}",
                     row.queue,
                     row.sender,
                     plural(count),
-                    row.reason
+                    row.reason,
+                    authority.reason()
                 ),
             })
             .collect();
@@ -333,14 +367,27 @@ impl QuarantineOperations {
 }
 
 impl Authority {
+    /// The reason that was given, for the audit trail.
+    fn reason(&self) -> String {
+        match self {
+            Authority::Administrator { reason } if !reason.trim().is_empty() => {
+                let plain: String = reason.chars().filter(|c| !c.is_control()).take(REASON_MAX).collect();
+                format!("; reason given: {plain}")
+            }
+            _ => String::new(),
+        }
+    }
+
     fn may(&self, row: &QuarantineRow, decision: QuarantineDecision) -> bool {
         match self {
-            Authority::Administrator => true,
+            Authority::Administrator { .. } => true,
             Authority::Operator => {
                 decision == QuarantineDecision::Delete || row.queue != QuarantineQueue::Virus.as_str()
             }
             Authority::User { addresses } => {
-                let own = |address: &String| canonical(address).ok() == canonical(&row.recipient).ok();
+                // A recipient such as `postmaster` has no canonical address, and neither has `@example.org`: these are nobody's.
+                let Ok(recipient) = canonical(&row.recipient) else { return false };
+                let own = |address: &String| canonical(address).is_ok_and(|address| address == recipient);
                 row.queue == QuarantineQueue::Spam.as_str() && addresses.iter().any(own)
             }
         }
@@ -392,7 +439,7 @@ fn choices(entry: &QuarantineEntry) -> Vec<String> {
 
 fn not_yours(authority: &Authority) -> OperationError {
     let hint = match authority {
-        Authority::Operator | Authority::Administrator => "an operator releases everything but infected mail",
+        Authority::Operator | Authority::Administrator { .. } => "an operator releases everything but infected mail",
         Authority::User { .. } => {
             "users may release and delete spam to their own addresses; ask the administrator about the rest"
         }

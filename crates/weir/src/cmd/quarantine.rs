@@ -224,7 +224,7 @@ impl ReleaseOrDelete {
 }
 
 impl QuarantineSelectionArgs {
-    fn decide(&self, out: &mut dyn Write, decision: ReleaseOrDelete) -> anyhow::Result<()> {
+    fn decide(&self, out: &mut dyn Write, decision: ReleaseOrDelete, reason: &str) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         let selection = self.filter.selection(&self.messages, self.all);
         let bulk = self.messages.is_empty() && selection != QuarantineSelection::default();
@@ -232,7 +232,7 @@ impl QuarantineSelectionArgs {
             writeln!(out, "Nothing was decided.")?;
             return Ok(());
         }
-        let done = control.ask(decision.operation(), &quarantine::Which { selection })?;
+        let done = control.ask(decision.operation(), &quarantine::Which { selection, reason: reason.to_owned() })?;
         if self.asking.json {
             return print_answer(out, &done);
         }
@@ -261,11 +261,14 @@ impl QuarantineSelectionArgs {
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     which: QuarantineSelectionArgs,
+    /// Why; infected mail is not released without it, and goes a message at a time
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    reason: String,
 }
 
 impl ReleaseArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.which.decide(out, ReleaseOrDelete::Release)
+        self.which.decide(out, ReleaseOrDelete::Release, &self.reason)
     }
 }
 
@@ -277,6 +280,6 @@ pub(crate) struct DeleteArgs {
 
 impl DeleteArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.which.decide(out, ReleaseOrDelete::Delete)
+        self.which.decide(out, ReleaseOrDelete::Delete, "")
     }
 }

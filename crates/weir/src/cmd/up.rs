@@ -13,6 +13,7 @@ use axum::http::StatusCode;
 use axum::{Json, Router};
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -408,13 +409,33 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
     Ok(())
 }
 
+/// Where the first administrator's password is, if nobody saw it on a terminal.
+const FIRST_PASSWORD: &str = "first-password";
+
+/// Writes a file that only the owner of the data folder can read.
+fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
+    let mut options = std::fs::OpenOptions::new();
+    let mut open = options.write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    writeln!(open, "{secret}")?;
+    open.sync_all()
+}
+
 /// Where the pages are, and how to log in.
 fn greet_console(out: &mut dyn Write, gates: &Orchestrator, password: Option<&str>) -> io::Result<()> {
     let Some(Console { address, .. }) = gates.console.gate() else { return Ok(()) };
     writeln!(out, "\nTo see and decide everything, open http://{address}")?;
     let name = assembly::ADMIN;
     match password {
-        Some(password) => writeln!(out, "  log in as {name}; the password is shown only once: {password}")?,
+        Some(password) if gates.is_demo() || io::stdout().is_terminal() => {
+            writeln!(out, "  log in as {name}; the password is shown only once: {password}")?;
+        }
+        // What is printed goes into a journal or a log then, where many can read it, and for long.
+        Some(password) => {
+            let file = gates.folder().join(FIRST_PASSWORD);
+            write_secret(&file, password)?;
+            writeln!(out, "  log in as {name}; the password is in {}", file.display())?;
+            writeln!(out, "  only its owner can read that file: set a password of your own, and remove it")?;
+        }
         None => writeln!(out, "  a lost password: {} console passwd {name}", own_name())?,
     }
     out.flush()

@@ -30,7 +30,13 @@ impl Stage {
             control.is_running(),
             "nothing runs on this data folder\n  hint: start `make run` or `weir up --demo` first"
         );
-        let gate = control.ask(&whole::STATUS, &())?.status.gate;
+        let whole = control.ask(&whole::STATUS, &())?;
+        ensure!(
+            whole.demo,
+            "this Weir was not started to be tried out, and the demonstration would attack it in earnest\n  hint: start \
+             another one with `weir up --demo` and a data folder of its own"
+        );
+        let gate = whole.status.gate;
         let listeners = gate.map(|gate| gate.listeners).unwrap_or_default();
         let named = |name: &str| listeners.iter().find(|listener| listener.name == name);
         let submission = named("submission").context("it takes no mail from users")?;
