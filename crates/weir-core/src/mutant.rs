@@ -45,6 +45,8 @@ pub enum Mutant {
     FairBelievesPrices,
     /// `fair`: a full queue drops a request of a subnet that holds no more than the newcomer's would.
     FairDropsOfAnEqual,
+    /// The line of newcomers: a network that has had its turn stands where it stood.
+    LineForgetsTurns,
 }
 
 /// Whether this thread runs with `mutant` planted.

@@ -1,0 +1,422 @@
+//! The line in which newcomers wait: who of those that came back is let in next.
+//!
+//! Everybody in it has come back with a cookie of ours. Networks take turns, whatever the number of visitors that each of them has; in a network the
+//! visitors take turns, whatever the number of requests that each of them has; and where two have had as many turns, the one that asked first
+//! goes first. These are start-time fair queues, one above the other, in which every turn counts alike. So a network with
+//! a thousand obedient programs makes its own visitors wait, and nobody else's.
+//!
+//! A *visitor* is somebody who waits: *present* with a request that is held, or away until the time at which it was told to come back. Only who is present can be
+//! let in. Who is away keeps its place, and is forgotten when its time is over.
+//!
+//! Each call is O(log N), except [`Line::ahead`], which counts up to [`COUNTED`] neighbours. Memory: about 250 bytes for each visitor, and as much for each
+//! network; there are at most `visitors_max` of both.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use super::keys::{KeyMap, SessionKey, SubnetKey};
+use crate::mutant::{Mutant, planted};
+
+/// Neighbours that are counted to tell somebody its place.
+const COUNTED: usize = 4_096;
+
+/// The line before one backend.
+#[derive(Clone, Debug)]
+pub struct Line {
+    visitors: KeyMap<Visitor>,
+    networks: KeyMap<Network>,
+    /// Networks of which somebody is present: turns they had, when the first of them asked, which.
+    ready: BTreeSet<(u64, u64, u64)>,
+    /// Networks that are remembered only for the turn that they have just had.
+    served: BTreeSet<(u64, u64)>,
+    /// When those who are away are forgotten.
+    until: BTreeSet<(u64, u64)>,
+    /// At `n`: how many networks have more than `n` visitors.
+    sizes: Vec<u32>,
+    /// The turn that is being given out.
+    turn: u64,
+    present: usize,
+    visitors_max: usize,
+}
+
+/// The rank of a visitor in its network: turns that it had, when it first asked, its key.
+type Rank = (u64, u64, u64);
+
+#[derive(Clone, Debug)]
+struct Visitor {
+    subnet: u64,
+    turn: u64,
+    since: u64,
+    /// Its requests that are held, the oldest first.
+    requests: VecDeque<u64>,
+    /// If it is away: when it is forgotten.
+    until: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Network {
+    turn: u64,
+    /// The turn that its visitors are given now.
+    inner_turn: u64,
+    all: BTreeSet<Rank>,
+    present: BTreeSet<Rank>,
+    /// Requests that are held.
+    requests: usize,
+    /// Visitors that have had a turn and are not in the line.
+    had: BTreeMap<u64, u64>,
+}
+
+/// Visitors of a network whose last turn is remembered.
+const HAD_MAX: usize = 4_096;
+
+impl Network {
+    /// The rank of a network is that of its first visitor who is present.
+    fn rank(&self, key: u64) -> Option<(u64, u64, u64)> {
+        self.present.first().map(|first| (self.turn, first.1, key))
+    }
+
+    fn note_turn(&mut self, session: u64, turn: u64) {
+        self.inner_turn = self.inner_turn.max(turn);
+        let now = self.inner_turn;
+        if self.had.len() >= HAD_MAX {
+            self.had.retain(|_, had| *had >= now);
+        }
+        if self.had.len() >= HAD_MAX {
+            self.had.clear();
+        }
+        self.had.insert(session, turn);
+    }
+}
+
+impl Line {
+    /// An empty line with room for so many visitors.
+    pub fn new(visitors_max: usize) -> Line {
+        Line {
+            visitors: KeyMap::default(),
+            networks: KeyMap::default(),
+            ready: BTreeSet::new(),
+            served: BTreeSet::new(),
+            until: BTreeSet::new(),
+            sizes: Vec::new(),
+            turn: 0,
+            present: 0,
+            visitors_max: visitors_max.max(1),
+        }
+    }
+
+    /// A visitor is here with a request, which it calls `number`. A visitor who is not in the line yet has waited since `since`. Returns whether there is room for it.
+    pub fn arrive(&mut self, session: SessionKey, subnet: SubnetKey, since: u64, number: u64) -> bool {
+        if !self.visitors.contains_key(&session.0) && !self.join(session, subnet, since) {
+            return false;
+        }
+        let Some(visitor) = self.visitors.get_mut(&session.0) else { return false };
+        if let Some(until) = visitor.until.take() {
+            self.until.remove(&(until, session.0));
+        }
+        let (key, before, turn) = (visitor.subnet, (visitor.turn, visitor.since, session.0), self.turn);
+        // Turns that went by while nobody was here are not made up for.
+        if visitor.requests.is_empty() {
+            let inner_turn = self.networks.get(&key).map_or(0, |network| network.inner_turn);
+            visitor.turn = visitor.turn.max(inner_turn);
+        }
+        visitor.requests.push_back(number);
+        let rank = (visitor.turn, visitor.since, session.0);
+        self.present += 1;
+        self.change(key, |network| {
+            if network.present.is_empty() {
+                network.turn = network.turn.max(turn);
+            }
+            network.requests += 1;
+            network.all.remove(&before);
+            network.all.insert(rank);
+            network.present.insert(rank);
+        });
+        true
+    }
+
+    /// A request of a visitor leaves without having been let in. If it was the last one, the visitor is away until `until`, or gone.
+    pub fn leave(&mut self, session: SessionKey, number: u64, until: Option<u64>) {
+        let Some(visitor) = self.visitors.get_mut(&session.0) else { return };
+        let Some(at) = visitor.requests.iter().position(|held| *held == number) else { return };
+        visitor.requests.remove(at);
+        let (key, rank, last) = (visitor.subnet, (visitor.turn, visitor.since, session.0), visitor.requests.is_empty());
+        if last {
+            visitor.until = until;
+        }
+        self.present -= 1;
+        self.change(key, |network| {
+            network.requests -= 1;
+            if last {
+                network.present.remove(&rank);
+            }
+        });
+        match until {
+            _ if !last => {}
+            Some(until) => {
+                self.until.insert((until, session.0));
+            }
+            None => self.forget(session.0),
+        }
+    }
+
+    /// Lets the next one in: the number of its request.
+    pub fn next(&mut self) -> Option<u64> {
+        let (turn, _, key) = *self.ready.first()?;
+        let network = self.networks.get_mut(&key)?;
+        let rank = *network.present.first()?;
+        let session = rank.2;
+        let visitor = self.visitors.get_mut(&session)?;
+        let number = visitor.requests.pop_front()?;
+        let more = !visitor.requests.is_empty();
+        self.turn = self.turn.max(turn);
+        self.present -= 1;
+        let next_turn = if planted(Mutant::LineForgetsTurns) { turn } else { self.turn + 1 };
+        visitor.turn = rank.0 + 1;
+        let behind = (visitor.turn, visitor.since, session);
+        self.change(key, |network| {
+            network.turn = next_turn;
+            network.requests -= 1;
+            network.note_turn(session, rank.0);
+            network.all.remove(&rank);
+            network.all.insert(behind);
+            network.present.remove(&rank);
+            if more {
+                network.present.insert(behind);
+            }
+        });
+        if !more {
+            self.forget(session);
+        }
+        self.forget_turns();
+        Some(number)
+    }
+
+    /// Forgets visitors who did not come back in time.
+    pub fn expire(&mut self, now: u64) {
+        while let Some((until, session)) = self.until.first().copied().filter(|(until, _)| *until <= now) {
+            self.until.remove(&(until, session));
+            self.forget(session);
+        }
+    }
+
+    /// How many visitors will be let in before this one, if all come back when they are told to; `session` need not be in the line.
+    pub fn ahead(&self, session: SessionKey, subnet: SubnetKey) -> u64 {
+        let Some(network) = self.networks.get(&subnet.0) else { return self.first_of_each(0) };
+        let before = match self.visitors.get(&session.0) {
+            Some(visitor) => network.all.range(..(visitor.turn, visitor.since, session.0)).take(COUNTED).count(),
+            None => network.all.len().min(COUNTED),
+        };
+        let own = u64::from(self.visitors.contains_key(&session.0));
+        self.first_of_each(before).saturating_sub(own)
+    }
+
+    /// Visitors who are among the first `before + 1` of their network.
+    fn first_of_each(&self, before: usize) -> u64 {
+        self.sizes.iter().take(before + 1).map(|networks| u64::from(*networks)).sum()
+    }
+
+    /// Requests that are held.
+    pub fn present(&self) -> usize {
+        self.present
+    }
+
+    /// Requests of this network that are held.
+    pub fn present_of(&self, subnet: SubnetKey) -> usize {
+        self.networks.get(&subnet.0).map_or(0, |network| network.requests)
+    }
+
+    /// Visitors who wait, here or away.
+    pub fn visitors(&self) -> usize {
+        self.visitors.len()
+    }
+
+    /// Networks that they come from.
+    pub fn networks(&self) -> usize {
+        self.sizes.first().map_or(0, |count| *count as usize)
+    }
+
+    /// Whether this visitor is in the line.
+    pub fn holds(&self, session: SessionKey) -> bool {
+        self.visitors.contains_key(&session.0)
+    }
+
+    fn join(&mut self, session: SessionKey, subnet: SubnetKey, since: u64) -> bool {
+        if self.visitors.len() >= self.visitors_max && !self.make_room() {
+            return false;
+        }
+        let turn = self.turn;
+        let network = self.networks.entry(subnet.0).or_insert_with(|| Network { turn, ..Network::default() });
+        self.served.remove(&(network.turn, subnet.0));
+        network.turn = network.turn.max(turn);
+        let had = network.had.remove(&session.0).map_or(0, |had| had + 1);
+        let inner = had.max(network.inner_turn);
+        network.all.insert((inner, since, session.0));
+        let at = network.all.len() - 1;
+        if self.sizes.len() <= at {
+            self.sizes.resize(at + 1, 0);
+        }
+        self.sizes[at] += 1;
+        let visitor = Visitor { subnet: subnet.0, turn: inner, since, requests: VecDeque::new(), until: None };
+        self.visitors.insert(session.0, visitor);
+        true
+    }
+
+    /// Forgets the one who would be forgotten next: whoever is present stays.
+    fn make_room(&mut self) -> bool {
+        let Some((until, session)) = self.until.pop_first() else { return false };
+        debug_assert!(until > 0);
+        self.forget(session);
+        true
+    }
+
+    fn forget(&mut self, session: u64) {
+        let Some(visitor) = self.visitors.remove(&session) else { return };
+        if let Some(until) = visitor.until {
+            self.until.remove(&(until, session));
+        }
+        let Some(network) = self.networks.get_mut(&visitor.subnet) else { return };
+        let rank = (visitor.turn, visitor.since, session);
+        network.present.remove(&rank);
+        if network.all.remove(&rank) {
+            let at = network.all.len();
+            if let Some(count) = self.sizes.get_mut(at) {
+                *count -= 1;
+            }
+            while self.sizes.last() == Some(&0) {
+                self.sizes.pop();
+            }
+        }
+        let (empty, turn) = (network.all.is_empty(), network.turn);
+        if empty {
+            self.served.insert((turn, visitor.subnet));
+            self.forget_turns();
+        }
+    }
+
+    /// A network that has had no turn more than others starts anew.
+    fn forget_turns(&mut self) {
+        while let Some((turn, key)) = self.served.first().copied() {
+            if turn > self.turn && self.served.len() <= self.visitors_max {
+                return;
+            }
+            self.served.remove(&(turn, key));
+            self.networks.remove(&key);
+        }
+    }
+
+    /// Changes a network and ranks it anew.
+    fn change(&mut self, key: u64, with: impl FnOnce(&mut Network)) {
+        let Some(network) = self.networks.get_mut(&key) else { return };
+        let before = network.rank(key);
+        with(network);
+        let after = network.rank(key);
+        if before != after {
+            before.map(|rank| self.ready.remove(&rank));
+            after.map(|rank| self.ready.insert(rank));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    /// A line with requests numbered by `network * 100 + visitor`.
+    fn line(present: &[(u64, u64, u64)]) -> Line {
+        let mut line = Line::new(1_000);
+        for (network, visitor, since) in present {
+            assert!(line.arrive(
+                SessionKey(network * 100 + visitor),
+                SubnetKey(*network),
+                *since,
+                network * 100 + visitor
+            ));
+        }
+        line
+    }
+
+    fn all(line: &mut Line) -> Vec<u64> {
+        core::iter::from_fn(|| line.next()).collect()
+    }
+
+    #[test]
+    fn who_asked_first_is_let_in_first() {
+        let mut line = line(&[(1, 1, 30), (2, 1, 10), (3, 1, 20)]);
+        assert_eq!(all(&mut line), [201, 301, 101]);
+        assert_eq!((line.present(), line.visitors(), line.networks()), (0, 0, 0));
+    }
+
+    #[test]
+    fn networks_take_turns_however_many_visitors_they_have() {
+        let mut line = line(&[(1, 1, 1), (1, 2, 2), (1, 3, 3), (2, 1, 9), (3, 1, 10), (3, 2, 11)]);
+        assert_eq!(all(&mut line), [101, 201, 301, 102, 302, 103]);
+    }
+
+    #[test]
+    fn visitors_of_a_network_take_turns_however_much_they_ask() {
+        let mut line = Line::new(10);
+        for number in 1..=3 {
+            line.arrive(SessionKey(1), SubnetKey(1), 1, number);
+        }
+        line.arrive(SessionKey(2), SubnetKey(1), 5, 10);
+        assert_eq!(line.next(), Some(1));
+        // It asks again and again, with the oldest cookie of all.
+        line.arrive(SessionKey(1), SubnetKey(1), 1, 4);
+        line.arrive(SessionKey(3), SubnetKey(1), 9, 20);
+        assert_eq!(all(&mut line), [10, 20, 2, 3, 4]);
+    }
+
+    #[test]
+    fn who_has_had_a_turn_and_comes_back_stands_behind_who_has_not() {
+        let mut line = line(&[(1, 1, 1), (1, 2, 2)]);
+        assert_eq!(line.next(), Some(101));
+        line.arrive(SessionKey(101), SubnetKey(1), 1, 900);
+        line.arrive(SessionKey(103), SubnetKey(1), 3, 103);
+        assert_eq!(all(&mut line), [102, 103, 900]);
+    }
+
+    #[test]
+    fn who_is_away_keeps_its_place_until_its_time_is_over() {
+        let mut line = line(&[(1, 1, 1), (1, 2, 2), (2, 1, 3)]);
+        line.leave(SessionKey(101), 101, Some(50));
+        assert_eq!((line.present(), line.visitors()), (2, 3));
+        assert_eq!(line.next(), Some(102), "the next who is here");
+        assert!(line.arrive(SessionKey(101), SubnetKey(1), 40, 7), "it is back");
+        assert_eq!(all(&mut line), [201, 7], "its network has had a turn");
+        line.arrive(SessionKey(5), SubnetKey(5), 1, 1);
+        line.leave(SessionKey(5), 1, Some(50));
+        line.expire(49);
+        assert!(line.holds(SessionKey(5)));
+        line.expire(50);
+        assert!(!line.holds(SessionKey(5)));
+        assert_eq!((line.visitors(), line.sizes.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_place_is_how_many_go_before() {
+        let line = line(&[(1, 1, 1), (1, 2, 2), (1, 3, 3), (2, 1, 4), (3, 1, 5)]);
+        let ahead = |session: u64| line.ahead(SessionKey(session), SubnetKey(session / 100));
+        // 101, 201, 301, then 102, then 103.
+        assert_eq!((ahead(102), ahead(103)), (3, 4));
+        assert!(ahead(101) <= 2 && ahead(301) <= 2);
+        assert_eq!(line.ahead(SessionKey(999), SubnetKey(9)), 3, "somebody new is in the first round");
+        assert_eq!(line.ahead(SessionKey(999), SubnetKey(1)), 5);
+    }
+
+    #[test]
+    fn there_is_room_for_who_is_present_before_who_is_away() {
+        let mut line = Line::new(2);
+        assert!(line.arrive(SessionKey(1), SubnetKey(1), 1, 1));
+        assert!(line.arrive(SessionKey(2), SubnetKey(2), 1, 2));
+        assert!(!line.arrive(SessionKey(3), SubnetKey(3), 1, 3));
+        line.leave(SessionKey(1), 1, Some(9));
+        assert!(line.arrive(SessionKey(3), SubnetKey(3), 1, 3));
+        assert!(!line.holds(SessionKey(1)));
+        line.leave(SessionKey(2), 2, None);
+        assert_eq!(line.visitors(), 1);
+        line.leave(SessionKey(2), 2, None);
+        line.leave(SessionKey(3), 9, None);
+        assert_eq!(all(&mut line), vec![3]);
+    }
+}
