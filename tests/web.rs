@@ -1,8 +1,14 @@
 //! The web gate end to end: `weir up` serves its small backend, or a real nginx, and says how it is doing.
 
 mod floods;
+mod large;
+mod observing;
+mod owners;
 mod recipes;
 mod reload;
+mod sharing;
+mod signing_in;
+mod waiting;
 
 use crate::harness::Run;
 use serde_json::Value;

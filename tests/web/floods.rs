@@ -35,33 +35,38 @@ def app(environ, start):
 
 const WORKERS: u32 = 4;
 
-struct Site {
-    up: Up,
-    _gunicorn: Gunicorn,
+pub(super) struct Site {
+    pub(super) up: Up,
+    _gunicorn: Option<Gunicorn>,
 }
 
 impl Site {
-    fn new(more: &str) -> Site {
+    pub(super) fn new(more: &str) -> Site {
         Site::before(Gunicorn::start(APP, WORKERS), more)
     }
 
-    fn before(gunicorn: Gunicorn, more: &str) -> Site {
-        let up = Up::new(&format!("backends = [\"app {} slots={WORKERS}\"]\nthreads = 1\n{more}", gunicorn.place()));
-        Site { up, _gunicorn: gunicorn }
+    pub(super) fn before(gunicorn: Gunicorn, more: &str) -> Site {
+        let site = Site::with_servers(gunicorn.place(), more);
+        Site { _gunicorn: Some(gunicorn), ..site }
+    }
+
+    pub(super) fn with_servers(servers: &str, more: &str) -> Site {
+        let up = Up::new(&format!("backends = [\"app {servers} slots={WORKERS}\"]\nthreads = 1\n{more}"));
+        Site { up, _gunicorn: None }
     }
 
     fn at(&self) -> SocketAddr {
         self.up.at[0]
     }
 
-    async fn connect(&self, from: [u8; 4]) -> TcpStream {
+    pub(super) async fn connect(&self, from: [u8; 4]) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(SocketAddr::from((from, 0))).unwrap();
         socket.connect(self.at()).await.unwrap()
     }
 
     /// Asks from an address of its own and reads the answer to its end.
-    async fn ask(&self, from: [u8; 4], path: &str) -> String {
+    pub(super) async fn ask(&self, from: [u8; 4], path: &str) -> String {
         let mut stream = self.connect(from).await;
         stream.write_all(get(path).as_bytes()).await.unwrap();
         rest_of(&mut stream).await
@@ -72,14 +77,14 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 }
 
-async fn rest_of(stream: &mut TcpStream) -> String {
+pub(super) async fn rest_of(stream: &mut TcpStream) -> String {
     let mut said = Vec::new();
     let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await;
     assert!(read.is_ok(), "no whole answer: {}", String::from_utf8_lossy(&said));
     String::from_utf8_lossy(&said).into_owned()
 }
 
-fn run(test: impl Future<Output = ()>) {
+pub(super) fn run(test: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap().block_on(test);
 }
 
@@ -214,7 +219,7 @@ async fn visit_all(site: &Site, page: &str) -> Vec<String> {
 }
 
 /// A new network for every request, far more than the workers can do, while the visitors ask again.
-async fn play_new_networks(site: Arc<Site>, cookies: &[String]) {
+pub(super) async fn play_new_networks(site: Arc<Site>, cookies: &[String]) {
     let (answered, next) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let attack = |_| {
         let (site, answered, next) = (Arc::clone(&site), Arc::clone(&answered), Arc::clone(&next));

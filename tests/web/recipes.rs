@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A process that ends with the test.
-struct Process(Child);
+pub(super) struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
@@ -18,16 +18,16 @@ impl Drop for Process {
     }
 }
 
-fn start(name: &str, command: &mut Command) -> Process {
+pub(super) fn start(name: &str, command: &mut Command) -> Process {
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     Process(child.unwrap_or_else(|error| panic!("{name} does not start ({error}): run `make setup`")))
 }
 
-fn free_address() -> SocketAddr {
+pub(super) fn free_address() -> SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn until(what: &str, mut met: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut met: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !met() {
         assert!(begun.elapsed() < PATIENCE, "never came: {what}");
@@ -79,7 +79,7 @@ fn haproxy_says_who_the_client_is_by_the_proxy_protocol_and_by_the_header() {
     assert!(said.contains("x-forwarded-for: 127.0.5.6, 127.0.0.1"), "{said}");
 }
 
-fn key(folder: &Path) -> std::path::PathBuf {
+pub(super) fn key(folder: &Path) -> std::path::PathBuf {
     use std::os::unix::fs::OpenOptionsExt;
     let path = folder.join("key");
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).unwrap();
@@ -94,7 +94,7 @@ fn front_end(name: &str, key: &Path, carrier: &str) -> Up {
     ))
 }
 
-fn peers(up: &Up) -> usize {
+pub(super) fn peers(up: &Up) -> usize {
     let status: Value = json(up.weir(&["web", "status", "--json"]));
     let peers = status["exchange"]["peers"].as_array().map_or(&[][..], Vec::as_slice);
     peers.iter().filter(|peer| peer["whole"] == true).count()

@@ -4,9 +4,14 @@
 //! ask every server in turn, and a success brings it back at once. If all are down, the one that was left alone longest is tried,
 //! which is better than refusing everybody. Among those that are up, the one with the fewest requests is asked.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use weir_core::fair::SubnetKey;
+
+use crate::breaker::Breaker;
 
 #[derive(Debug)]
 pub struct Server {
@@ -18,6 +23,11 @@ pub struct Server {
     /// Until when it is left alone, in milliseconds since the start; 0 if it lives.
     down_until: AtomicU64,
     in_flight: AtomicU32,
+    /// Whether it gets no new requests, because somebody wants to take it away.
+    draining: AtomicBool,
+    breaker: Breaker,
+    /// Until when others are preferred to it, because it answers with errors.
+    broken_until: AtomicU64,
     /// What was wrong with it when it last failed.
     trouble: Mutex<String>,
 }
@@ -36,6 +46,8 @@ pub struct Servers {
     next: AtomicUsize,
     failures_max: u32,
     rest: Duration,
+    /// The part of bad buckets at which a server is left alone.
+    breaking: f64,
 }
 
 /// A request at a server, until it is dropped.
@@ -45,7 +57,13 @@ pub struct Busy(Arc<Server>);
 impl Servers {
     /// Servers that are all taken to live.
     pub fn new(list: Vec<Arc<Server>>, failures_max: u32, rest: Duration) -> Servers {
-        Servers { list, next: AtomicUsize::new(0), failures_max: failures_max.max(1), rest }
+        Servers { list, next: AtomicUsize::new(0), failures_max: failures_max.max(1), rest, breaking: 0.0 }
+    }
+
+    /// The same, where a server is left alone that answers with errors to this part of all networks; 0 is never.
+    #[must_use]
+    pub fn breaking_at(self, part: f64) -> Servers {
+        Servers { breaking: part, ..self }
     }
 
     pub fn all(&self) -> &[Arc<Server>] {
@@ -62,10 +80,21 @@ impl Servers {
         let left = turn.filter(|server| !tried.contains(&server.number));
         let now = now_ms();
         left.min_by_key(|server| {
-            let down = server.down_until.load(Ordering::Relaxed);
+            let down = server.down_until.load(Ordering::Relaxed).max(server.broken_until.load(Ordering::Relaxed));
             let down = if down > now { down } else { 0 };
-            (down, server.in_flight.load(Ordering::Relaxed))
+            (server.is_draining(), down, server.in_flight.load(Ordering::Relaxed))
         })
+    }
+
+    /// A server has answered a client of this subnet.
+    pub fn answered(&self, server: &Server, subnet: SubnetKey, status: StatusCode) {
+        self.worked(server);
+        let (now, error) = (now_ms(), status.is_server_error());
+        if server.breaker.heard(subnet, error, self.breaking, now) {
+            server.breaker.clear(now);
+            server.broken_until.store(now + millis(self.rest), Ordering::Relaxed);
+            tracing::warn!(server = %server.address, %status, "server answers with errors to most networks; others are preferred to it");
+        }
     }
 
     /// A server has answered, or passed a check.
@@ -85,7 +114,7 @@ impl Servers {
         let failures = server.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         why.clone_into(&mut server.trouble.lock().unwrap_or_else(PoisonError::into_inner));
         if failures >= self.failures_max {
-            let until = now_ms() + u64::try_from(self.rest.as_millis()).unwrap_or(u64::MAX >> 1);
+            let until = now_ms() + millis(self.rest);
             if server.down_until.swap(until.max(1), Ordering::Relaxed) == 0 {
                 tracing::warn!(server = %server.address, failures, why, "server is down");
             }
@@ -96,6 +125,10 @@ impl Servers {
     pub fn is_up(&self, server: &Server) -> bool {
         server.down_until.load(Ordering::Relaxed) <= now_ms()
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX >> 1)
 }
 
 fn now_ms() -> u64 {
@@ -111,6 +144,9 @@ impl Server {
             failures: AtomicU32::new(0),
             down_until: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
+            draining: AtomicBool::new(false),
+            breaker: Breaker::default(),
+            broken_until: AtomicU64::new(0),
             trouble: Mutex::default(),
         })
     }
@@ -137,6 +173,21 @@ impl Server {
     pub fn host(&self) -> &str {
         let host = self.authority().rsplit_once(':').map_or(self.authority(), |(host, _)| host);
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    }
+
+    /// From now on it gets no new requests while there is another server, or gets them again.
+    pub fn drain(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Relaxed);
+        tracing::info!(server = %self.address, draining, "server is drained, or no longer");
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Whether others are preferred to it, because it answers with errors.
+    pub fn is_broken(&self) -> bool {
+        self.broken_until.load(Ordering::Relaxed) > now_ms()
     }
 
     /// What was wrong with it when it last failed, if it has not worked since.
@@ -186,6 +237,22 @@ mod tests {
         servers.worked(&servers.all()[1]);
         assert_eq!(servers.all()[1].trouble(), None);
         assert_eq!(servers.pick(&[]).unwrap().number, 1);
+    }
+
+    #[test]
+    fn who_drains_or_answers_with_errors_is_asked_last() {
+        let servers = servers(2).breaking_at(0.5);
+        let first = &servers.all()[0];
+        first.drain(true);
+        assert!((0..10).all(|_| servers.pick(&[]).unwrap().number == 1));
+        servers.all()[1].drain(true);
+        assert!(servers.pick(&[]).is_some(), "all drain: better than nothing");
+        servers.all().iter().for_each(|server| server.drain(false));
+        for subnet in 0..8 {
+            servers.answered(first, SubnetKey(subnet), StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        assert!(first.is_broken() && servers.is_up(first), "it lives, and is not well");
+        assert!((0..10).all(|_| servers.pick(&[]).unwrap().number == 1));
     }
 
     #[test]

@@ -6,16 +6,20 @@
 #![allow(missing_docs)]
 
 pub mod admission;
+mod breaker;
 pub mod builtin;
 pub mod exchange;
 pub mod health;
 pub mod identity;
+pub mod keys;
 mod label;
 pub mod log;
 mod metrics;
+pub mod network_lists;
 pub mod pages;
 pub mod profile;
 pub mod proxy;
 pub mod route;
 mod shares;
 pub mod view;
+pub mod waiting_page;

@@ -70,6 +70,12 @@ pub struct ServerView {
     pub trouble: Option<String>,
     /// Requests that are there now.
     pub in_flight: u32,
+    /// Whether it gets no new requests, because somebody wants to take it away.
+    #[serde(default)]
+    pub draining: bool,
+    /// Whether others are preferred to it, because it answers with errors to most networks.
+    #[serde(default)]
+    pub broken: bool,
 }
 
 /// A name, what it means, and how it is read from a queue.
@@ -112,13 +118,16 @@ impl Status {
     }
 
     fn gauges(&self, page: &mut Page) {
-        let gauges: [Metric; 7] = [
+        let gauges: [Metric; 8] = [
             ("weir_web_waiting_requests", "Requests that wait for a slot", |view| view.waiting as f64),
             ("weir_web_waiting_bytes", "Memory that waiting requests hold", |view| view.waiting_bytes as f64),
             ("weir_web_running_requests", "Requests that the backend works on", |view| view.running as f64),
             ("weir_web_slots", "Slots of the backend", |view| f64::from(view.slots)),
             ("weir_web_streams", "Open streams", |view| f64::from(view.streams)),
             ("weir_web_sessions", "Sessions that are remembered", |view| view.sessions as f64),
+            ("weir_web_newcomers", "Newcomers who wait to be let in, here or away with the waiting page", |view| {
+                view.room.visitors as f64
+            }),
             ("weir_web_cost_seconds", "Mean cost of a request in slot time", |view| view.mean_cost_ms / 1e3),
         ];
         for (name, help, value) in gauges {
@@ -128,7 +137,11 @@ impl Status {
     }
 
     fn counters(&self, page: &mut Page) {
-        let counters: [Metric; 6] = [
+        let counters: [Metric; 8] = [
+            ("weir_web_newcomers_let_in_total", "Newcomers who were let in", |view| view.room.let_in as f64),
+            ("weir_web_waiting_pages_total", "Places told to newcomers who have to wait", |view| {
+                view.room.pages as f64
+            }),
             ("weir_web_asked_total", "Requests that asked for a slot", |view| view.counters.asked as f64),
             ("weir_web_dispatched_total", "Requests that got a slot", |view| view.counters.dispatched as f64),
             ("weir_web_left_total", "Requests whose client left the queue", |view| view.counters.left as f64),
@@ -212,7 +225,14 @@ mod tests {
     #[test]
     fn metrics_are_complete_and_well_formed() {
         let queue = Admission::new(Settings { name: "a\"b".into(), ..Settings::default() }).view();
-        let server = ServerView { address: "127.0.0.1:80".into(), up: true, trouble: None, in_flight: 0 };
+        let server = ServerView {
+            address: "127.0.0.1:80".into(),
+            up: true,
+            trouble: None,
+            in_flight: 0,
+            draining: false,
+            broken: false,
+        };
         let status = Status {
             listeners: Vec::new(),
             threads: 1,

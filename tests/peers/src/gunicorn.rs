@@ -18,20 +18,27 @@ impl Gunicorn {
     /// Starts one with an application, whose text in Python defines `app`, and waits until it accepts.
     pub fn start(app: &str, workers: u32) -> Gunicorn {
         let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
-        Gunicorn::start_at(app, workers, tempfile::tempdir().expect("a temporary folder"), free.to_string())
+        Gunicorn::start_at("gunicorn", app, workers, tempfile::tempdir().expect("a temporary folder"), free.to_string())
+    }
+
+    /// The same with the Flask that `tools/setup` has put into `target/flask`.
+    pub fn start_flask(app: &str, workers: u32) -> Gunicorn {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/flask/bin/gunicorn");
+        Gunicorn::start_at(program, app, workers, tempfile::tempdir().expect("a temporary folder"), free.to_string())
     }
 
     /// The same on a Unix socket.
     pub fn start_on_socket(app: &str, workers: u32) -> Gunicorn {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let place = format!("unix:{}", folder.path().join("app.sock").display());
-        Gunicorn::start_at(app, workers, folder, place)
+        Gunicorn::start_at("gunicorn", app, workers, folder, place)
     }
 
-    fn start_at(app: &str, workers: u32, folder: tempfile::TempDir, place: String) -> Gunicorn {
+    fn start_at(program: &str, app: &str, workers: u32, folder: tempfile::TempDir, place: String) -> Gunicorn {
         std::fs::write(folder.path().join("site_app.py"), app).expect("an application");
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig=TERM", "gunicorn", "--worker-class=sync", "--keep-alive=2", "--timeout=120"]);
+        command.args(["--pdeathsig=TERM", program, "--worker-class=sync", "--keep-alive=2", "--timeout=120"]);
         command.arg(format!("--workers={workers}")).arg(format!("--bind={place}"));
         command.arg("--chdir").arg(folder.path()).arg("site_app:app");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

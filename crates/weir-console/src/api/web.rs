@@ -1,7 +1,7 @@
 //! The web gate: its state, the sessions that wait, and metrics.
 
 use super::call::Call;
-use super::operation::{Answer, Operation, look};
+use super::operation::{Answer, Operation, look, operate};
 use super::problem::Problem;
 use super::table::Table;
 use axum::http::header;
@@ -21,8 +21,12 @@ pub const SESSIONS: Operation<Most, Vec<SessionView>> =
 /// The web gate as Prometheus reads it.
 pub const METRICS: Operation<(), Metrics> = look("/web/metrics", "The web gate as Prometheus reads it");
 
+/// A server gets no new requests, or gets some again.
+pub const DRAIN: Operation<Drain, Status> =
+    operate("/web/drain", "Gives a server no new requests, or gives it some again; what is under way ends");
+
 pub(super) fn operations() -> Table<Arc<Gate>> {
-    Table::new().with(STATUS, status).with(SESSIONS, sessions).with(METRICS, metrics)
+    Table::new().with(STATUS, status).with(SESSIONS, sessions).with(METRICS, metrics).with(DRAIN, drain)
 }
 
 /// How many are listed.
@@ -36,6 +40,21 @@ pub struct Most {
 
 fn hundred() -> usize {
     100
+}
+
+/// Which server, and what becomes of it.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Drain {
+    /// The server as it is written in `backends`.
+    pub server: String,
+    /// Whether it is drained; otherwise it gets requests again.
+    #[serde(default = "yes")]
+    pub draining: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A longer list would be of no use to a person.
@@ -64,6 +83,15 @@ async fn status(call: Call<Arc<Gate>>, (): ()) -> Result<Status, Problem> {
 
 async fn sessions(call: Call<Arc<Gate>>, asked: Most) -> Result<Vec<SessionView>, Problem> {
     Ok(call.state.sessions(asked.most.min(SESSIONS_MAX)))
+}
+
+async fn drain(call: Call<Arc<Gate>>, asked: Drain) -> Result<Status, Problem> {
+    tracing::info!(server = %asked.server, draining = asked.draining, by = call.actor.as_str(), "a server is to be drained, or no longer");
+    if call.state.drain(&asked.server, asked.draining) == 0 {
+        let detail = format!("no backend has the server {}", asked.server);
+        return Err(Problem::invalid(detail, "GET /web lists the servers as they are written"));
+    }
+    Ok(call.state.status())
 }
 
 async fn metrics(call: Call<Arc<Gate>>, (): ()) -> Result<Metrics, Problem> {

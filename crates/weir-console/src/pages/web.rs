@@ -39,8 +39,9 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
         .steps("waiting", history.gauge(|reading| reading.web_waiting, now))
         .when_empty("a flood would fill this");
     let body = html!(
-        "<h1>Web</h1><p class=\"lead\">{}</p>{}<div class=\"two\">{}{}</div>{}{}{}",
+        "<h1>Web</h1><p class=\"lead\">{}</p>{}{}<div class=\"two\">{}{}</div>{}{}{}",
         lead(&pulse),
+        web.backends.iter().map(pressure).collect::<Html>(),
         numbers(&[
             ("served", rate(history.rate_now(|reading| reading.served, now))),
             ("connections", grouped(web.connections.into())),
@@ -73,6 +74,33 @@ fn lead(pulse: &Pulse) -> String {
             count(asking as u64, "session")
         ),
     }
+}
+
+/// Where most of what is asked comes from, who has to wait for it, and what could be set differently.
+fn pressure(backend: &BackendView) -> Html {
+    let queue = &backend.queue;
+    let mut said = queue.pressure.sentences();
+    if queue.room.visitors > 0 {
+        said.push(format!(
+            "{} from {} in the waiting room; who comes now waits about {}.",
+            count(queue.room.visitors as u64, "newcomer"),
+            count(queue.room.networks as u64, "network"),
+            seconds(queue.room.wait_s)
+        ));
+    }
+    said.extend(queue.pressure.advice.iter().map(|advice| format!("{advice}.")));
+    if said.is_empty() {
+        return Html::none();
+    }
+    let mark = if queue.pressure.attack { "down" } else { "waiting" };
+    let word = if queue.pressure.attack { "attack" } else { "busy" };
+    let line = |line: String| html!("<li>{}</li>", line);
+    html!(
+        "<section class=\"pressure\"><h2>{} {}</h2><ul class=\"bare\">{}</ul></section>",
+        status(mark, word),
+        queue.backend,
+        said.into_iter().map(line).collect::<Html>()
+    )
 }
 
 /// Each session's ideal part: its weight among those that ask.
@@ -177,10 +205,15 @@ fn subnets(sessions: &[SessionView], shares: &HashMap<String, f64>) -> Html {
 fn backend(backend: &BackendView) -> Html {
     let queue = &backend.queue;
     let server = |server: &weir_web::view::ServerView| {
-        let word = if server.up { "up" } else { "down" };
+        let (kind, word) = match server {
+            server if !server.up => ("down", "down"),
+            server if server.draining => ("waiting", "draining"),
+            server if server.broken => ("failed", "answers with errors"),
+            _ => ("up", "up"),
+        };
         html!(
             "<li>{} {} <span class=\"faint\">{} there now</span></li>",
-            status(word, word),
+            status(kind, word),
             server.address,
             count(server.in_flight, "request")
         )

@@ -23,6 +23,8 @@ pub struct Ask {
     pub class: Class,
     /// What it keeps in memory while it waits.
     pub bytes: u32,
+    /// How long it waits at most; the queue's own bound holds, too.
+    pub patience: Duration,
 }
 
 impl Ask {

@@ -12,7 +12,7 @@
 //!
 //! Invariants: every ticket is ended exactly once; a waiting request that is dropped leaves nothing behind and is charged
 //! nothing; bytes and requests that wait are bounded, and no subnet keeps another out by filling the queue ([`fair::Backlog`]). Strangers
-//! are queued as one subnet (`standing`). In observe
+//! are queued as one subnet (`standing`), and newcomers among them are let in one after the other ([`WaitingRoom`]). In observe
 //! mode nobody waits, and the same scheduler computes who would have (`observe`).
 
 mod ask;
@@ -23,36 +23,45 @@ mod limit;
 mod observe;
 mod permit;
 mod places;
+mod pressure;
 mod queue;
+mod rate;
 mod request_table;
+mod server_model;
 mod settings;
 mod shadow;
 mod shared_queue;
 mod standing;
+mod strain;
 mod streams;
 mod upload;
 mod view;
 mod waiting;
+mod waiting_room;
 
 pub use ask::{Ask, Reader, Refused, Standing};
 pub use counters::{CounterValues, History, WAIT_BOUNDS_MS};
 pub use estimate::Class;
 pub use permit::{Permit, Stream};
+pub use pressure::{Crowd, Pressure};
 pub use queue::Admission;
 pub use settings::{Settings, Slots};
 pub use upload::UploadClock;
 pub use view::{SessionView, View};
 pub use waiting::Waiting;
+pub use waiting_room::{Entered, Entering, Inside, Promise, RoomView, Visit, WaitingRoom};
 
 use counters::Counters;
 use estimate::Estimates;
 use places::Places;
 use queue::{Inner, slots_of, wake};
+use rate::Rate;
 use request_table::{RequestTable, State};
 use shadow::Shadow;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
+use strain::Strain;
 use streams::Streams;
 use tokio::time::Instant;
 use weir_core::fair::{self, Fair, Profile, SubnetKey, Weight};
@@ -65,6 +74,11 @@ pub enum Grant {
     /// The request waits for one.
     Wait(Waiting),
 }
+
+/// Nobody is told to stay away for longer.
+const RETRY_MAX: Duration = Duration::from_secs(120);
+/// As many newcomers may be in the queue, however few slots there are.
+const ROOM_LEAST: u32 = 4;
 
 /// How often [`Admission::tick`] wants to be called.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -89,18 +103,23 @@ impl Admission {
             streams: Streams::default(),
             shadow: settings.observe.then(Shadow::default),
             counters: Counters::default(),
+            strangers_rate: Rate::default(),
+            strain: Strain::default(),
             profile: Arc::default(),
             incarnations,
             settings: Arc::new(settings),
         };
-        Arc::new(Admission { name, queue_id, observe, start: Instant::now(), inner: Mutex::new(inner) })
+        let room = WaitingRoom::new(inner.settings.queue);
+        let admission = Admission { name, queue_id, observe, start: Instant::now(), room, inner: Mutex::new(inner) };
+        admission.size_room();
+        Arc::new(admission)
     }
 
     /// Changes how the queue is set up; whoever waits or runs keeps its place. `routes` says for each route from now on which number it had
     /// before, so that what was measured of it stays with it. Name and observe mode cannot be changed.
     pub fn change(&self, settings: &Settings, routes: &[Option<u16>]) {
         let settings =
-            Settings { name: self.name.clone(), queue_id: self.queue_id, observe: self.observe, ..*settings };
+            Settings { name: self.name.clone(), queue_id: self.queue_id, observe: self.observe, ..settings.clone() };
         let now_ns = self.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.lock();
@@ -118,7 +137,9 @@ impl Admission {
     /// Whether nothing waits, runs or streams.
     pub fn is_idle(&self) -> bool {
         let inner = self.lock();
-        inner.fair.waiting() == 0 && inner.fair.running() == 0 && inner.streams.open() == 0
+        let idle = inner.fair.waiting() == 0 && inner.fair.running() == 0 && inner.streams.open() == 0;
+        drop(inner);
+        idle && self.room.is_empty()
     }
 
     /// Whether other front-ends are still to hear of something.
@@ -132,27 +153,29 @@ impl Admission {
         let now_ns = self.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.lock();
+        let visit = inner.begin_observed(now_ns);
         let ticket = match inner.arrive(ask, now_ns, &mut wakers) {
             Ok(ticket) => ticket,
             Err(refused) => {
                 drop(inner);
                 wake(wakers);
                 // Counted, and served all the same.
-                let served = self.observe.then(|| Permit::new(Arc::clone(self), None, ask.owner(), now_ns));
+                let served = visit.map(|_| Permit::new(Arc::clone(self), None, ask.owner(), now_ns).at(visit));
                 return served.map(Grant::Now).ok_or(refused);
             }
         };
+        inner.requests.at_mut(ticket).visit = visit;
         inner.pump(now_ns, &mut wakers);
         inner.begin_waiting(ticket);
         let running = inner.requests.state(ticket) == State::Granted;
         if running || inner.shadow.is_some() {
             inner.requests.start(ticket, waker);
         }
-        let timeout = inner.settings.queue_timeout;
+        let timeout = inner.settings.queue_timeout.min(ask.patience);
         drop(inner);
         wake(wakers);
         if running || self.observe {
-            return Ok(Grant::Now(Permit::new(Arc::clone(self), Some(ticket), ask.owner(), now_ns)));
+            return Ok(Grant::Now(Permit::new(Arc::clone(self), Some(ticket), ask.owner(), now_ns).at(visit)));
         }
         let deadline = Instant::now() + timeout;
         Ok(Grant::Wait(Waiting::new(Arc::clone(self), ticket, ask.owner(), deadline)))
@@ -176,6 +199,27 @@ impl Admission {
         inner.pump(now_ns, &mut wakers);
         drop(inner);
         wake(wakers);
+        self.size_room();
+    }
+
+    /// Where newcomers wait until it is their turn to ask.
+    pub fn room(&self) -> &Arc<WaitingRoom> {
+        &self.room
+    }
+
+    /// What somebody counts for here who has this to show: in a subnet with a history everybody is known.
+    pub fn standing_in(&self, subnet: SubnetKey, shown: Standing) -> Standing {
+        let inner = self.lock();
+        let known = inner.settings.strangers <= 0.0 || inner.profile.history(subnet).is_some();
+        if known { Standing::Known } else { shown }
+    }
+
+    /// So many newcomers may ask for slots that no slot is free while one waits, and hardly more, since in the queue nobody can be overtaken.
+    fn size_room(&self) {
+        let inner = self.lock();
+        let (slots, queue) = (inner.slots, inner.settings.queue);
+        drop(inner);
+        self.room.set_size((2 * slots).max(ROOM_LEAST), queue);
     }
 
     pub fn name(&self) -> &str {
@@ -187,11 +231,17 @@ impl Admission {
         Arc::clone(&self.lock().settings)
     }
 
-    /// How long a client that is refused now should stay away.
-    pub fn retry_after(&self) -> Duration {
+    /// How long a client that is refused now should stay away: what those before it need, as fast as they are served.
+    pub fn retry_after(&self, standing: Standing) -> Duration {
         let inner = self.lock();
         let drain_ns = inner.waiting_ns / u64::from(inner.slots.max(1));
-        Duration::from_nanos(drain_ns).clamp(Duration::from_secs(1), Duration::from_secs(120))
+        let drain = Duration::from_nanos(drain_ns);
+        let strangers = inner
+            .strangers_rate
+            .per_second()
+            .map(|rate| Duration::try_from_secs_f64(inner.backlog.strangers() as f64 / rate).unwrap_or(RETRY_MAX));
+        let wait = if standing == Standing::Known { drain } else { strangers.unwrap_or(drain) };
+        wait.clamp(Duration::from_secs(1), RETRY_MAX)
     }
 
     /// The weight of each session of a subnet, if one is remembered.

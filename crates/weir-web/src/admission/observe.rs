@@ -1,6 +1,6 @@
 //! Observe mode: everybody passes at once, and a shadow of the queue computes who would have waited.
 //!
-//! In the shadow a request takes as long as it really took, but begins when the scheduler would have let it begin. So its
+//! In the shadow a request takes as long as the server really worked on it ([`super::server_model`]), but begins when the scheduler would have let it begin. So its
 //! end in the shadow may come after its real end; those ends are kept in order of time and played when anything happens.
 //! A request that would have waited for longer than the queue's timeout, or been pushed out of it, is counted and taken out.
 
@@ -12,6 +12,7 @@ use super::ask::Refused;
 use super::counters::History;
 use super::queue::Inner;
 use super::request_table::State;
+use super::server_model::Visit;
 use super::settings::Settings;
 
 impl Inner {
@@ -36,11 +37,25 @@ impl Inner {
         ends.pop().map(|Reverse(end)| end)
     }
 
-    /// A request has really ended; in the shadow it ends as long after its dispatch there.
-    pub(super) fn end_observed(&mut self, ticket: Ticket, now_ns: u64) -> bool {
+    /// A request goes to the server.
+    pub(super) fn begin_observed(&mut self, now_ns: u64) -> Option<Visit> {
+        let slots = self.slots;
+        self.shadow.as_mut().map(|shadow| shadow.server.arrive(slots, now_ns))
+    }
+
+    /// A request has really ended, whatever became of it in the shadow.
+    pub(super) fn leave_server(&mut self, ticket: Option<Ticket>, visit: Visit, now_ns: u64) {
+        let slots = self.slots;
+        let Some(took_ns) = self.shadow.as_mut().map(|shadow| shadow.server.end(visit, slots, now_ns)) else { return };
+        if let Some(ticket) = ticket.filter(|ticket| self.requests.holds(*ticket)) {
+            self.end_observed(ticket, took_ns);
+        }
+    }
+
+    /// In the shadow a request ends as long after its dispatch there as the server worked on it.
+    fn end_observed(&mut self, ticket: Ticket, took_ns: u64) {
         let dispatched = self.is_dispatched(ticket);
         let request = self.requests.at_mut(ticket);
-        let took_ns = now_ns.saturating_sub(request.asked_ns);
         request.took_ns = Some(took_ns);
         let (class, subnet, at_ns) =
             (request.class, request.owner.subnet, request.dispatched_ns.saturating_add(took_ns));
@@ -49,7 +64,6 @@ impl Inner {
         if let (true, Some(shadow)) = (dispatched, &mut self.shadow) {
             shadow.ends.push(Reverse((at_ns, ticket)));
         }
-        true
     }
 
     fn is_dispatched(&self, ticket: Ticket) -> bool {
@@ -61,8 +75,10 @@ impl Inner {
         if self.shadow.is_none() {
             return;
         }
-        let late = |asked_ns: u64| u128::from(now_ns.saturating_sub(asked_ns)) > settings.queue_timeout.as_nanos();
-        let waiting = self.requests.iter().filter(|request| request.dispatched_ns == 0 && late(request.asked_ns));
+        let waiting = self.requests.iter().filter(|request| {
+            let patience = request.patience.min(settings.queue_timeout);
+            request.dispatched_ns == 0 && u128::from(now_ns.saturating_sub(request.asked_ns)) > patience.as_nanos()
+        });
         let expired: Vec<Ticket> = waiting.map(|request| request.ticket).collect();
         for ticket in expired {
             debug_assert_eq!(self.requests.state(ticket), State::Running);

@@ -8,6 +8,7 @@ use weir_core::fair::Ticket;
 
 use super::ask::{Reader, Refused};
 use super::queue::{Admission, wake};
+use super::server_model::Visit;
 use super::streams::Owner;
 use super::upload::UploadClock;
 
@@ -19,11 +20,19 @@ pub struct Permit {
     ticket: Option<Ticket>,
     owner: Owner,
     since_ns: u64,
+    /// In observe mode: where it is at the server.
+    visit: Option<Visit>,
 }
 
 impl Permit {
     pub(super) fn new(admission: Arc<Admission>, ticket: Option<Ticket>, owner: Owner, since_ns: u64) -> Permit {
-        Permit { admission, ticket, owner, since_ns }
+        Permit { admission, ticket, owner, since_ns, visit: None }
+    }
+
+    /// The same of a request that is only observed.
+    pub(super) fn at(mut self, visit: Option<Visit>) -> Permit {
+        self.visit = visit;
+        self
     }
 
     /// The request's body still comes in, as this clock tells.
@@ -79,8 +88,8 @@ impl Permit {
                 return Err(Refused::Streams);
             }
             inner.make_stream(ticket, now_ns);
-        } else if let Some(ticket) = held {
-            inner.end(ticket, now_ns);
+        } else if let Some(visit) = self.visit.take() {
+            inner.leave_server(held, visit, now_ns);
         }
         inner.pump(now_ns, &mut wakers);
         drop(inner);
@@ -92,11 +101,19 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket else { return };
+        if self.ticket.is_none() && self.visit.is_none() {
+            return;
+        }
         let now_ns = self.admission.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.admission.lock();
-        inner.end(ticket, now_ns);
+        match (self.visit, self.ticket) {
+            (Some(visit), ticket) => inner.leave_server(ticket, visit, now_ns),
+            (None, Some(ticket)) => {
+                inner.end(ticket, now_ns);
+            }
+            (None, None) => {}
+        }
         inner.pump(now_ns, &mut wakers);
         drop(inner);
         wake(wakers);

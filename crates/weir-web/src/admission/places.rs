@@ -55,6 +55,11 @@ impl Places {
         self.strangers.leave(ticket);
     }
 
+    /// How many strangers wait.
+    pub(super) fn strangers(&self) -> u64 {
+        self.strangers.requests()
+    }
+
     /// What they hold in memory.
     pub(super) fn bytes(&self) -> u64 {
         self.lanes.bytes()

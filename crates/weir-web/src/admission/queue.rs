@@ -15,11 +15,14 @@ use super::estimate::{Estimates, Moved};
 use super::incarnations;
 use super::limit::Limit;
 use super::places::Places;
+use super::rate::Rate;
 use super::request_table::{Arrival, RequestEntry, RequestTable, State};
 use super::settings::{Settings, Slots};
 use super::shadow::Shadow;
 use super::standing;
+use super::strain::Strain;
 use super::streams::{Owner, Streams};
+use super::waiting_room::WaitingRoom;
 use crate::exchange::QueueId;
 
 /// The fair queue of one backend.
@@ -29,6 +32,8 @@ pub struct Admission {
     pub(super) queue_id: QueueId,
     pub(super) observe: bool,
     pub(super) start: Instant,
+    /// Where newcomers wait until it is their turn to ask.
+    pub(super) room: Arc<WaitingRoom>,
     pub(super) inner: Mutex<Inner>,
 }
 
@@ -48,6 +53,9 @@ pub(super) struct Inner {
     pub(super) streams: Streams,
     pub(super) shadow: Option<Shadow>,
     pub(super) counters: Counters,
+    /// How fast strangers are served while some wait.
+    pub(super) strangers_rate: Rate,
+    pub(super) strain: Strain,
     pub(super) profile: Arc<Profile>,
     /// As far as other queues of this process know them.
     pub(super) incarnations: u32,
@@ -90,7 +98,7 @@ impl Inner {
         let moved = Moved::new(routes);
         self.requests.iter_mut().for_each(|request| request.class = request.class.after(&moved));
         self.fair.change(settings.fair(self.slots));
-        if settings.strangers != self.settings.strangers {
+        if settings.strangers != self.settings.strangers || settings.weights != self.settings.weights {
             self.fair.set_profile(standing::with_strangers(Profile::clone(&self.profile), &settings));
         }
         self.settings = Arc::new(settings);
@@ -165,17 +173,24 @@ impl Inner {
     pub(super) fn pump(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) {
         self.end_shadows(now_ns);
         while self.grant_next(now_ns, wakers) {}
+        self.strangers_rate.set_busy(self.backlog.strangers() > 0, now_ns);
     }
 
     pub(super) fn grant_next(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) -> bool {
         let running = self.fair.running() as u32;
         let Some(ticket) = self.fair.dispatch() else { return false };
-        let unloaded = self.limit.as_ref().is_some_and(|limit| limit.is_unloaded(running));
+        let unloaded = match &self.limit {
+            Some(limit) => limit.is_unloaded(running),
+            None => 2 * (running + 1) <= self.slots,
+        };
         self.end_waiting(ticket);
         let request = self.requests.at_mut(ticket);
         (request.dispatched_ns, request.unloaded) = (now_ns, unloaded);
         let wait_ns = now_ns.saturating_sub(request.asked_ns);
         self.counters.dispatch(wait_ns, request.fcfs_ns);
+        if standing::is_stranger(request.lane) {
+            self.strangers_rate.count(now_ns);
+        }
         // In observe mode it runs already.
         if request.state == State::Waiting {
             wakers.extend(request.waker.take());
@@ -213,8 +228,14 @@ impl Inner {
             return;
         }
         let (class, subnet, unloaded) = (request.class, request.owner.subnet, request.unloaded);
-        let Some(limit) = &mut self.limit else { return };
-        let took_ns = request.worked_ns(now_ns);
+        let (took_ns, full) = (request.worked_ns(now_ns), self.fair.running() as u32 >= self.slots);
+        let Some(limit) = &mut self.limit else {
+            if unloaded || full {
+                let usual_ns = self.estimates.cost_ns(class).max(1);
+                self.strain.note(took_ns as f64 / usual_ns as f64, !unloaded);
+            }
+            return;
+        };
         if unloaded {
             self.estimates.answered_unloaded(class, subnet, now_ns, took_ns);
             limit.answered_unloaded();
@@ -228,9 +249,6 @@ impl Inner {
         if !self.requests.holds(ticket) {
             return false;
         }
-        if self.shadow.is_some() {
-            return self.end_observed(ticket, now_ns);
-        }
         self.answered(ticket, now_ns);
         let request = self.requests.leave(ticket);
         let took_ns = now_ns.saturating_sub(request.dispatched_ns);
@@ -242,7 +260,11 @@ impl Inner {
 
     pub(super) fn charge_overrun(&mut self, ticket: Ticket, now_ns: u64) {
         let request = self.requests.at_mut(ticket);
-        let extra_ns = now_ns.saturating_sub(request.dispatched_ns).saturating_sub(request.charged_ns);
+        let running_ns = match (&self.shadow, request.visit) {
+            (Some(shadow), Some(visit)) => shadow.server.worked_ns(visit, now_ns),
+            _ => now_ns.saturating_sub(request.dispatched_ns),
+        };
+        let extra_ns = running_ns.saturating_sub(request.charged_ns);
         if extra_ns > 0 && request.took_ns.is_none() {
             request.charged_ns += extra_ns;
             self.fair.overrun(ticket, Work(extra_ns));

@@ -12,6 +12,7 @@ use weir_core::fair::Ticket;
 
 use super::ask::{Ask, Reader};
 use super::estimate::Class;
+use super::server_model::Visit;
 use super::streams::Owner;
 use super::upload::UploadClock;
 
@@ -33,6 +34,7 @@ pub(super) struct RequestEntry {
     pub(super) client: IpAddr,
     pub(super) class: Class,
     pub(super) bytes: u32,
+    pub(super) patience: Duration,
     pub(super) asked_ns: u64,
     /// What has been charged, or will be at dispatch.
     pub(super) charged_ns: u64,
@@ -42,8 +44,9 @@ pub(super) struct RequestEntry {
     pub(super) first_byte_ns: Option<u64>,
     /// Whether few others ran when it was dispatched.
     pub(super) unloaded: bool,
-    /// In observe mode: how long it really took.
+    /// In observe mode: how long the server worked on it, and where it is there.
     pub(super) took_ns: Option<u64>,
+    pub(super) visit: Option<Visit>,
     /// Whom to wake: who waits for the slot, then who waits for the response.
     pub(super) waker: Option<Waker>,
     /// While its body still comes in.
@@ -73,6 +76,7 @@ impl RequestEntry {
             client: ask.client,
             class: ask.class,
             bytes: ask.bytes,
+            patience: ask.patience,
             asked_ns: arrival.now_ns,
             charged_ns: arrival.cost_ns,
             fcfs_ns: arrival.fcfs_ns,
@@ -80,6 +84,7 @@ impl RequestEntry {
             first_byte_ns: None,
             unloaded: false,
             took_ns: None,
+            visit: None,
             waker: None,
             upload: None,
             reader: None,

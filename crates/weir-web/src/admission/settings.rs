@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use weir_core::fair::{self, Weight, Work};
+use weir_core::fair::{self, SubnetKey, Weight, Work};
 use weir_settings::settings;
 
 use crate::exchange::QueueId;
@@ -45,6 +45,8 @@ settings! {
         pub strangers: f64 = number(8.0, 0.0..=1_000_000.0),
         /// How old a visitor's cookie must be for the visitor to be no stranger any more
         pub standing_after: Duration = duration("5m", "0s"..="30d"),
+        /// What clients with a key weigh, in visitors.
+        pub weights: Vec<(SubnetKey, u32)> = fixed(Vec::new()),
         /// The cost of a request before any was measured.
         pub first_estimate: Duration = fixed(Duration::from_millis(50)),
         /// When the task of a request that has no response yet is woken to look at the time.

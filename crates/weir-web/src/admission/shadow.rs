@@ -1,4 +1,4 @@
-//! When requests end in the shadow of the queue that observe mode computes ([`super::observe`]).
+//! The shadow of the queue that observe mode computes ([`super::observe`]): what the server does, and when requests end in the shadow.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,11 +6,14 @@ use std::collections::BinaryHeap;
 use weir_core::fair::Ticket;
 
 use super::request_table::RequestTable;
+use super::server_model::ServerModel;
 
-/// The ends that are still to come.
+/// What really happens, and the ends that are still to come.
 #[derive(Debug, Default)]
 pub(super) struct Shadow {
     pub(super) ends: BinaryHeap<Reverse<(u64, Ticket)>>,
+    /// What is really at the server.
+    pub(super) server: ServerModel,
 }
 
 impl Shadow {

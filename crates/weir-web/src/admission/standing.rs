@@ -2,7 +2,8 @@
 //!
 //! A flood of today comes from a hundred thousand networks and asks a few times from each: to a queue that is fair between subnets each of them is as good as any
 //! visitor. So strangers are one subnet together, with a history of their own (`strangers`): when the backend is saturated they share that,
-//! and in it a whole network is one session until it brings a cookie back. Standing moves a visitor out of there, into its own subnet.
+//! and in it a whole network is one session. Newcomers who bring a cookie back that is still young have three quarters of it for themselves, in the order of the waiting
+//! room ([`super::waiting_room`]): who waits as it was told does not stand behind those who never come back. Standing moves a visitor out of there, into its own subnet.
 //!
 //! Standing is a cookie of ours that is old enough, or a subnet with a history. Neither can be bought in a minute. Below saturation none of it matters.
 
@@ -15,8 +16,11 @@ use super::streams::Owner;
 /// The subnet of all strangers. Others have hashed keys, which do not meet it.
 const STRANGERS: SubnetKey = SubnetKey(0x7374_7261_6e67_6572);
 
-/// Visitors of one network with young cookies are so many sessions at most: cookies are free.
-const NEW_PER_NETWORK: u64 = 4;
+/// The subnet of those who came back with a young cookie.
+const NEWCOMERS: SubnetKey = SubnetKey(0x6e65_7763_6f6d_6572);
+
+/// Their part of what strangers weigh.
+const NEWCOMERS_PART: f64 = 0.75;
 
 /// As whom a request is queued.
 pub(super) fn lane(ask: &Ask, profile: &Profile, settings: &Settings) -> Owner {
@@ -25,11 +29,14 @@ pub(super) fn lane(ask: &Ask, profile: &Profile, settings: &Settings) -> Owner {
     if known || profile.history(ask.subnet).is_some() {
         return own;
     }
-    let number = match ask.standing {
-        Standing::New => 1 + own.session.0 % NEW_PER_NETWORK,
-        _ => 0,
-    };
-    Owner { session: SessionKey((own.subnet.0 ^ STRANGERS.0).wrapping_add(number)), subnet: STRANGERS }
+    // However many cookies a network has, it is one session: cookies are free.
+    let subnet = if ask.standing == Standing::New { NEWCOMERS } else { STRANGERS };
+    Owner { session: SessionKey(own.subnet.0 ^ subnet.0), subnet }
+}
+
+/// Whether it is queued among the newcomers.
+pub(super) fn is_newcomer(lane: Owner) -> bool {
+    lane.subnet == NEWCOMERS
 }
 
 /// Whether it is queued as a stranger.
@@ -37,9 +44,17 @@ pub(super) fn is_stranger(lane: Owner) -> bool {
     lane.subnet == STRANGERS
 }
 
-/// A profile in which strangers have their part.
+/// A profile in which strangers have their part, and clients with a key what they weigh.
 pub(super) fn with_strangers(profile: Profile, settings: &Settings) -> Profile {
-    if settings.strangers > 0.0 { profile.with(STRANGERS, Weight::from_ratio(settings.strangers)) } else { profile }
+    let profile = settings
+        .weights
+        .iter()
+        .fold(profile, |profile, (subnet, weight)| profile.with(*subnet, Weight::from_ratio(f64::from(*weight))));
+    if settings.strangers <= 0.0 {
+        return profile;
+    }
+    let part = |part: f64| Weight::from_ratio(settings.strangers * part);
+    profile.with(STRANGERS, part(1.0 - NEWCOMERS_PART)).with(NEWCOMERS, part(NEWCOMERS_PART))
 }
 
 #[cfg(test)]
@@ -134,6 +149,7 @@ mod tests {
             (0..1_000).map(|session| lane(&new(session), &none, &settings).session).collect();
         lanes.sort_unstable();
         lanes.dedup();
-        assert_eq!(lanes.len() as u64, NEW_PER_NETWORK);
+        assert_eq!(lanes.len(), 1);
+        assert_eq!(lane(&new(1), &none, &settings).subnet, NEWCOMERS);
     }
 }

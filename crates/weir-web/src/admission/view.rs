@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use weir_core::fair::SessionKey;
 
 use super::counters::CounterValues;
+use super::pressure::Pressure;
 use super::queue::Admission;
 use super::settings::Slots;
+use super::waiting_room::RoomView;
 
 /// The state of one queue.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -35,6 +37,12 @@ pub struct View {
     pub subnets: usize,
     /// What a request costs on average, in milliseconds of slot time.
     pub mean_cost_ms: f64,
+    /// Newcomers who wait to be let in.
+    #[serde(default)]
+    pub room: RoomView,
+    /// What weighs on it, in words.
+    #[serde(default)]
+    pub pressure: Pressure,
     /// Totals since the start.
     pub counters: CounterValues,
 }
@@ -67,6 +75,7 @@ pub struct SessionView {
 impl Admission {
     /// The state of this queue.
     pub fn view(&self) -> View {
+        let (room, now_ns) = (self.room.view(), self.now_ns());
         let inner = self.lock();
         let (sessions, subnets) = inner.fair.remembered();
         View {
@@ -81,6 +90,8 @@ impl Admission {
             sessions,
             subnets,
             mean_cost_ms: inner.estimates.mean_ns() as f64 / 1e6,
+            room,
+            pressure: Pressure::of(&inner, now_ns),
             counters: inner.counters.values(),
         }
     }

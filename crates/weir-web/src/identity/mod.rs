@@ -46,6 +46,8 @@ pub struct Identity {
     pub subnet: SubnetKey,
     /// How old the session's cookie is, if it brought one.
     pub cookie_age: Option<Duration>,
+    /// Whether a list or a key says that it is known.
+    pub known: bool,
     /// A `Set-Cookie` value to answer with.
     pub new_cookie: Option<HeaderValue>,
 }
@@ -129,7 +131,7 @@ impl Identities {
         let PeerKeys { peer: client, subnet, session, .. } =
             if peer_keys.listed { self.peer_keys(self.client(peer_keys.peer, headers)) } else { *peer_keys };
         let Some(cookies) = &rules.cookies else {
-            return Identity { client, subnet, session, cookie_age: None, new_cookie: None };
+            return Identity { client, subnet, session, cookie_age: None, known: false, new_cookie: None };
         };
         match cookies.find(headers.lines(&header::COOKIE), subnet, now) {
             Some(cookie) => Identity {
@@ -137,11 +139,12 @@ impl Identities {
                 subnet,
                 session: rules.cookie_session(cookie.id, subnet),
                 cookie_age: Some(cookie.age),
+                known: false,
                 new_cookie: cookie.stale.then(|| cookies.renew(cookie, subnet, now, self.tls)),
             },
             None => {
                 let new_cookie = offer.then(|| cookies.make(subnet, now, self.tls));
-                Identity { client, subnet, session, cookie_age: None, new_cookie }
+                Identity { client, subnet, session, cookie_age: None, known: false, new_cookie }
             }
         }
     }
@@ -181,6 +184,16 @@ impl Identities {
         Network::new(address, self.rules.prefix(address))
     }
 
+    /// The subnet that stands for a client with a key, wherever it comes from.
+    pub fn key_subnet(&self, name: &str) -> SubnetKey {
+        SubnetKey(siphash::hash(self.rules.keys, &[&[KIND_KEY], name.as_bytes()]))
+    }
+
+    /// One of the sessions of a client with a key. It has as many as it weighs, since no session weighs more than one visitor.
+    pub fn key_session(&self, name: &str, number: u32) -> SessionKey {
+        SessionKey(siphash::hash(self.rules.keys, &[&[KIND_KEY], &number.to_le_bytes(), name.as_bytes()]))
+    }
+
     /// A number for a name, the same at every front-end and of no meaning to anybody else.
     pub fn name_key(&self, name: &str) -> u64 {
         siphash::hash(self.rules.keys, &[&[KIND_NAME], name.as_bytes()])
@@ -196,6 +209,7 @@ const KIND_GROUP: u8 = 2;
 const KIND_ADDRESS: u8 = 3;
 const KIND_COOKIE: u8 = 4;
 const KIND_NAME: u8 = 5;
+const KIND_KEY: u8 = 6;
 
 impl Rules {
     fn prefix(&self, address: IpAddr) -> u8 {

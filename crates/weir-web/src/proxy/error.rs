@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::server_stream::TrustError;
+use crate::keys::KeyError;
+use crate::network_lists::ListError;
 use crate::route::RouteError;
 
 /// Why the gate cannot start.
@@ -25,6 +27,12 @@ pub enum GateError {
     /// The routes lead nowhere.
     #[error(transparent)]
     Route(#[from] RouteError),
+    /// A list of networks cannot be used.
+    #[error(transparent)]
+    List(#[from] ListError),
+    /// The keys of clients cannot be used.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
     /// A backend's servers cannot be spoken to over TLS.
     #[error("backend {backend}: {source}")]
     Trust { backend: String, source: TrustError },

@@ -3,22 +3,23 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version, request};
 use http_body::Body;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
+use weir_core::fair::SubnetKey;
 use weir_http1::request_head::RequestHead;
 use weir_http1::{Refused, request_check};
 
+use super::admit::{Asker, admit};
 use super::client::Client;
 use super::headers::{self, Source};
 use super::http2_stream::SendWatch;
 use super::presence::End;
-use super::refusal::{Refusal, redirect, refuse, refuse_body};
+use super::refusal::{Refusal, redirect, refuse_body};
 use super::request_body::{Outgoing, RequestBody, UploadWatch};
 use super::request_record::{RequestRecord, RequestSummary};
 use super::response_body::ResponseBody;
@@ -28,9 +29,11 @@ use super::thread::Thread;
 use super::upstream::{HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Sending, hyper_handshake};
 use super::upstream_connection::UpstreamConnection;
 use super::upstream_response::{ClientResponse, Received, Upgrade, UpstreamResponse};
-use crate::admission::{Ask, Class, Grant, Permit, Standing};
+use crate::admission::{Class, Permit};
 use crate::health::Server;
 use crate::identity::{Fields, Identity};
+use crate::network_lists::Listed;
+use crate::waiting_page::is_for_browser;
 
 pub(super) fn serve(
     thread: Arc<Thread>,
@@ -133,6 +136,8 @@ struct PreparedRequest {
     identity: Identity,
     class: Class,
     unbuffered: bool,
+    /// Whether a browser asks for a page to show.
+    browser: bool,
     upgrade: Option<Upgrade>,
 }
 
@@ -151,6 +156,8 @@ struct Routed {
     class: Class,
     /// Whether bodies are passed on as they come, both ways.
     unbuffered: bool,
+    /// Whether a browser asks for a page to show.
+    browser: bool,
 }
 
 impl RequestContext<'_> {
@@ -166,7 +173,7 @@ impl RequestContext<'_> {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let target = Target { host: host.to_str().unwrap_or_default(), target, path: parts.uri.path() };
         let routed = self.route_and_identify(&parts.method, &target, &parts.headers, record)?;
-        let Routed { backend, identity, class, unbuffered } = routed;
+        let Routed { backend, identity, class, unbuffered, browser } = routed;
         let limits = &self.site.limits;
         let upgrade_to = headers::upgrade(parts, &limits.upgrades);
         if upgrade_to.is_none() && on_stream {
@@ -197,16 +204,17 @@ impl RequestContext<'_> {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(octets));
         }
         let upgrade = upgrade.map(|upgrade| Upgrade { client: upgrade, on_stream });
-        self.send_and_receive(PreparedRequest { request, backend, identity, class, unbuffered, upgrade }, record).await
+        let prepared = PreparedRequest { request, backend, identity, class, unbuffered, browser, upgrade };
+        self.send_and_receive(prepared, record).await
     }
 
     fn prepare(&self, head: &RequestHead<'_>, record: &mut RequestRecord) -> Result<PreparedRequest, Refusal> {
         let target = Target { host: head.host, target: head.target, path: head.path() };
-        let Routed { backend, identity, class, unbuffered } =
+        let Routed { backend, identity, class, unbuffered, browser } =
             self.route_and_identify(&head.method, &target, head.fields, record)?;
         let text = self.client.origin.plain_request(head, identity.client);
         let request = Outgoing::from_text(head.method.clone(), text, self.client);
-        Ok(PreparedRequest { request, backend, identity, class, unbuffered, upgrade: None })
+        Ok(PreparedRequest { request, backend, identity, class, unbuffered, browser, upgrade: None })
     }
 
     /// Where a request goes, and who sends it.
@@ -226,8 +234,10 @@ impl RequestContext<'_> {
         let backend = Arc::clone(&self.site.backends[route.backend]);
         let identity = self.identify(fields);
         record.identified(&identity, backend.admission.name());
+        let identity = self.vouch(identity, fields)?;
         let unbuffered = route.unbuffered || backend.settings.unbuffered;
-        Ok(Routed { backend, identity, class: Class::new(route.number, method), unbuffered })
+        let browser = self.site.settings.web.waiting.enabled && is_for_browser(method, fields);
+        Ok(Routed { backend, identity, class: Class::new(route.number, method), unbuffered, browser })
     }
 
     async fn send_and_receive(
@@ -235,9 +245,10 @@ impl RequestContext<'_> {
         task: PreparedRequest,
         record: &mut RequestRecord,
     ) -> Result<UpstreamResponse, Refusal> {
-        let PreparedRequest { request, backend, mut identity, class, unbuffered, upgrade } = task;
+        let PreparedRequest { request, backend, mut identity, class, unbuffered, browser, upgrade } = task;
         let new_cookie = identity.new_cookie.take();
-        let outcome = self.admit_and_send(&backend, &identity, class, request).await;
+        let asker = Asker { identity: &identity, class, browser };
+        let outcome = self.admit_and_send(&backend, &asker, request).await;
         let answered = outcome.and_then(|sent| {
             record.waited(sent.wait);
             UpstreamResponse::of(Received { unbuffered, subnet: identity.subnet, ..sent }, &backend, upgrade)
@@ -249,6 +260,12 @@ impl RequestContext<'_> {
             }
             Err(mut refusal) => {
                 refusal.new_cookie = new_cookie;
+                // The place is kept in the cookie, so whoever is told of a place gets one.
+                if refusal.is_waiting_page() && refusal.new_cookie.is_none() && identity.cookie_age.is_none() {
+                    let identities = &self.client.identities;
+                    refusal.new_cookie =
+                        identities.vouched_cookie(identity.subnet, Duration::ZERO, self.thread.wall_time());
+                }
                 Err(refusal)
             }
         }
@@ -262,6 +279,25 @@ impl RequestContext<'_> {
             client.was_offered();
         }
         identity
+    }
+
+    /// What the owner of the site has said of this client: it is refused, or known by its network or its key.
+    fn vouch(&self, mut identity: Identity, fields: &(impl Fields + ?Sized)) -> Result<Identity, Refusal> {
+        match self.site.lists.find(identity.client) {
+            Some(Listed::Denied) => return Err(Refusal::new(StatusCode::FORBIDDEN)),
+            Some(Listed::Known) => identity.known = true,
+            None => {}
+        }
+        let Some(keys) = &self.site.keys else { return Ok(identity) };
+        if let Some(holder) = keys.find(fields, self.thread.wall_time()) {
+            let identities = &self.client.identities;
+            let number = keys.next_turn() % holder.weight;
+            identity.session = identities.key_session(&holder.name, number);
+            identity.subnet = identities.key_subnet(&holder.name);
+            identity.known = true;
+            identity.new_cookie = None;
+        }
+        Ok(identity)
     }
 
     fn check(&self, parts: &request::Parts) -> Result<HeaderValue, Refusal> {
@@ -279,32 +315,18 @@ impl RequestContext<'_> {
     async fn admit_and_send(
         &self,
         backend: &Arc<ActiveBackend>,
-        identity: &Identity,
-        class: Class,
+        asker: &Asker<'_>,
         request: Box<Outgoing>,
     ) -> Result<Received, Refusal> {
-        let ask = Ask {
-            session: identity.session,
-            subnet: identity.subnet,
-            standing: standing(identity, backend.settings.admission.standing_after),
-            client: identity.client,
-            class,
-            bytes: REQUEST_BYTES + u32::try_from(request.body.held() + request.head_bytes()).unwrap_or(u32::MAX >> 1),
-        };
-        let asked = std::future::poll_fn(|cx| Poll::Ready(backend.admission.ask(&ask, cx.waker()))).await;
-        let (permit, wait) = match asked {
-            Ok(Grant::Now(permit)) => {
-                self.tally(backend, identity);
-                (permit, Duration::ZERO)
-            }
-            Ok(Grant::Wait(waiting)) => {
-                let (begun, _waits) = (Instant::now(), self.client.waits());
-                (waiting.await.map_err(|refused| refuse(backend, refused))?, begun.elapsed())
-            }
-            Err(refused) => return Err(refuse(backend, refused)),
-        };
+        let bytes = REQUEST_BYTES + u32::try_from(request.body.held() + request.head_bytes()).unwrap_or(u32::MAX >> 1);
+        let page_after = self.site.settings.web.waiting.after;
+        let (permit, wait) = admit(self.client, backend, asker, page_after, bytes).await?;
+        if wait.is_zero() {
+            self.tally(backend, asker.identity);
+        }
         let newest = if wait.is_zero() { None } else { self.newest(backend) };
-        let sent = self.send(newest.as_ref().unwrap_or(backend), permit, request).await?;
+        let subnet = asker.identity.subnet;
+        let sent = self.send(newest.as_ref().unwrap_or(backend), subnet, permit, request).await?;
         Ok(Received { wait, ..sent })
     }
 
@@ -328,6 +350,7 @@ impl RequestContext<'_> {
     async fn send(
         &self,
         backend: &ActiveBackend,
+        subnet: SubnetKey,
         mut permit: Permit,
         mut request: Box<Outgoing>,
     ) -> Result<Received, Refusal> {
@@ -350,7 +373,7 @@ impl RequestContext<'_> {
             let (outcome, held) = InFlight::start(sending, held, clock, &backend.settings).await;
             let NoResponse { again, cause } = match outcome {
                 Some(Ok(response)) => {
-                    backend.servers.worked(server);
+                    backend.servers.answered(server, subnet, response.status());
                     return Ok(Received::new(response, held, sender, server.number));
                 }
                 None => {
@@ -416,15 +439,6 @@ impl RequestContext<'_> {
                 Refusal::new(StatusCode::BAD_GATEWAY)
             }
         }
-    }
-}
-
-/// What a client has to show for itself: how old the cookie is that it brings.
-fn standing(identity: &Identity, after: Duration) -> Standing {
-    match identity.cookie_age {
-        Some(age) if age >= after => Standing::Known,
-        Some(_) => Standing::New,
-        None => Standing::Stranger,
     }
 }
 

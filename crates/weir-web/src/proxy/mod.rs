@@ -5,6 +5,7 @@
 //! servers' health. Every bound is in [`Limits`]. What goes wrong with one client ends that client's request or
 //! connection and nothing else.
 
+mod admit;
 mod backend;
 mod budget;
 mod buffer;
@@ -65,6 +66,7 @@ use weir_foundation::{sockets, supervision};
 use crate::admission::{Admission, SessionView};
 use crate::exchange::{self, Exchange, ExchangeError};
 use crate::health::Server;
+use crate::identity::Identities;
 use crate::log::{AccessLog, LogBuffer};
 use crate::view::{BackendView, ListenerView, ServerView, Status};
 use presence::End;
@@ -219,7 +221,7 @@ impl Gate {
             buffered_file_bytes: self.shared.body_files.held() + self.shared.response_files.held(),
             readers_cut: self.shared.readers.cut(),
             log_lines_dropped: self.log.as_ref().map_or(0, |log| log.dropped()),
-            backends: site.backends.iter().map(|backend| backend_view(backend)).collect(),
+            backends: site.backends.iter().map(|backend| backend_view(backend, &site.settings.identities)).collect(),
             exchange: self.shared.exchange.get().map(Exchange::status),
         }
     }
@@ -227,6 +229,13 @@ impl Gate {
     /// Sessions that have requests at a backend, those with the most first, at most `most` of each.
     pub fn sessions(&self, most: usize) -> Vec<SessionView> {
         self.admissions().iter().flat_map(|admission| admission.session_views(most)).collect()
+    }
+
+    /// Gives a server no new requests from now on, or gives it some again. Returns in how many backends it is.
+    pub fn drain(&self, address: &str, draining: bool) -> usize {
+        let site = self.shared.site();
+        let servers = site.backends.iter().flat_map(|backend| backend.servers.all());
+        servers.filter(|server| server.address == address).map(|server| server.drain(draining)).count()
     }
 
     /// Opens the access log anew, as it may have been renamed.
@@ -309,14 +318,20 @@ fn listener_view(listener: &Listener, address: &SocketAddr) -> ListenerView {
     ListenerView { address: address.to_string(), about }
 }
 
-fn backend_view(backend: &ActiveBackend) -> BackendView {
+fn backend_view(backend: &ActiveBackend, identities: &Identities) -> BackendView {
     let server = |server: &Arc<Server>| ServerView {
         address: server.address.clone(),
         up: backend.servers.is_up(server),
         trouble: server.trouble(),
         in_flight: server.in_flight(),
+        draining: server.is_draining(),
+        broken: server.is_broken(),
     };
-    BackendView { queue: backend.admission.view(), servers: backend.servers.all().iter().map(server).collect() }
+    let mut queue = backend.admission.view();
+    for crowd in &mut queue.pressure.from {
+        crowd.network = identities.network(crowd.client).to_string();
+    }
+    BackendView { queue, servers: backend.servers.all().iter().map(server).collect() }
 }
 
 /// A socket from which one thread accepts.

@@ -12,8 +12,9 @@ use super::request_body::BodyFault;
 use super::request_record::RequestRecord;
 use super::response_body::ResponseBody;
 use super::site::{ActiveBackend, Site};
-use crate::admission::Refused;
+use crate::admission::{Promise, Refused, Standing};
 use crate::route::without_port;
+use crate::waiting_page::{Notice, whole_seconds};
 
 /// An answer of our own.
 pub(super) struct Refusal {
@@ -23,15 +24,36 @@ pub(super) struct Refusal {
     /// Whether the connection can be used again.
     close: bool,
     pub(super) new_cookie: Option<HeaderValue>,
+    /// Told to a browser that has to wait.
+    notice: Option<Notice>,
 }
 
 impl Refusal {
     pub(super) fn new(status: StatusCode) -> Refusal {
-        Refusal { status, retry_after: None, location: None, close: false, new_cookie: None }
+        Refusal { status, retry_after: None, location: None, close: false, new_cookie: None, notice: None }
     }
 
     pub(super) fn closing(status: StatusCode) -> Refusal {
         Refusal { close: true, ..Refusal::new(status) }
+    }
+
+    /// It is not this one's turn; a browser is told where it stands.
+    pub(super) fn later(promise: Promise, browser: bool) -> Refusal {
+        let Promise { ahead, wait } = promise;
+        let notice = browser.then(|| Notice { ahead: Some(ahead), wait, again: promise.again() });
+        let retry_after = Some(notice.map_or(wait, |notice| notice.again));
+        Refusal { retry_after, notice, ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE) }
+    }
+
+    /// The same for somebody who is in no line: the queue is too long, even for those who are known.
+    pub(super) fn for_browser(self) -> Refusal {
+        let wait = self.retry_after.unwrap_or_default();
+        Refusal { notice: Some(Notice { ahead: None, wait, again: wait }), ..self }
+    }
+
+    /// Whether a browser is told to wait.
+    pub(super) fn is_waiting_page(&self) -> bool {
+        self.notice.is_some()
     }
 
     pub(super) fn into_response(
@@ -40,7 +62,10 @@ impl Refusal {
         client: &Client,
         mut record: RequestRecord,
     ) -> Response<ResponseBody> {
-        let page = site.pages.page(self.status);
+        let page = match &self.notice {
+            Some(notice) => site.settings.web.waiting.write(notice),
+            None => site.pages.page(self.status),
+        };
         record.answered(self.status);
         record.sent(page.len());
         record.complete();
@@ -50,7 +75,7 @@ impl Refusal {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(after) = self.retry_after {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs_f64().ceil() as u64));
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
         }
         if let Some(location) = self.location {
             headers.insert(header::LOCATION, location);
@@ -79,19 +104,19 @@ impl From<refused::Refused> for Refusal {
 }
 
 /// There is no slot.
-pub(super) fn refuse(backend: &ActiveBackend, refused: Refused) -> Refusal {
+pub(super) fn refuse(backend: &ActiveBackend, refused: Refused, standing: Standing) -> Refusal {
     let status = match refused {
         Refused::Streams => StatusCode::TOO_MANY_REQUESTS,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    Refusal { retry_after: Some(backend.admission.retry_after()), ..Refusal::new(status) }
+    Refusal { retry_after: Some(backend.admission.retry_after(standing)), ..Refusal::new(status) }
 }
 
 /// The request's body came to no good.
 pub(super) fn refuse_body(backend: &ActiveBackend, fault: BodyFault) -> Refusal {
     let refusal = Refusal::closing(fault.status());
     let again = matches!(fault, BodyFault::NoRoom | BodyFault::Cut | BodyFault::Lost);
-    Refusal { retry_after: again.then(|| backend.admission.retry_after()), ..refusal }
+    Refusal { retry_after: again.then(|| backend.admission.retry_after(Standing::Known)), ..refusal }
 }
 
 /// The same is at https.

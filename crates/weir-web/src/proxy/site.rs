@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::HeaderValue;
+use weir_core::fair::SubnetKey;
 
 use super::backend::Backend;
 use super::error::GateError;
@@ -16,6 +17,8 @@ use super::settings::Settings;
 use crate::admission::Admission;
 use crate::exchange::QueueId;
 use crate::health::{Server, Servers};
+use crate::keys::Keys;
+use crate::network_lists::NetworkLists;
 use crate::pages::Pages;
 use crate::route::{Routes, Rule};
 
@@ -28,6 +31,8 @@ pub(super) struct Site {
     pub(super) routes: Routes,
     pub(super) backends: Vec<Arc<ActiveBackend>>,
     pub(super) pages: Pages,
+    pub(super) lists: NetworkLists,
+    pub(super) keys: Option<Keys>,
 }
 
 /// One backend at work.
@@ -55,18 +60,28 @@ impl Site {
             }
             None => Pages::default(),
         };
+        let web = &settings.web;
+        let lists = NetworkLists::read(
+            (&web.known_networks, &web.known_network_files),
+            (&web.denied_networks, &web.denied_network_files),
+        )?;
+        let keys = Keys::read(&web.keys)?;
+        let holders = keys.as_ref().map_or(&[][..], Keys::holders);
+        let weights: Vec<(SubnetKey, u32)> =
+            holders.iter().map(|holder| (settings.identities.key_subnet(&holder.name), holder.weight)).collect();
         let names: Vec<&str> = settings.backends.iter().map(|backend| backend.admission.name.as_str()).collect();
         let routes = Routes::new(&settings.rules, &names)?;
         let backends = settings.backends.iter().zip(routes.counts()).map(|(backend, count)| {
             let mut backend = backend.clone();
             backend.admission.routes = *count;
+            backend.admission.weights.clone_from(&weights);
             backend.admission.answer_within = backend.response;
             backend.admission.queue_id = QueueId(settings.identities.name_key(&backend.admission.name));
             ActiveBackend::after(known(&backend.admission.name).as_deref(), backend, numbers).map(Arc::new)
         });
         let backends = backends.collect::<Result<_, _>>()?;
         let limits = Arc::new(settings.limits.clone());
-        Ok(Site { settings, limits, routes, backends, pages })
+        Ok(Site { settings, limits, routes, backends, pages, lists, keys })
     }
 
     /// Applies this site's settings to the queues that stay.
@@ -123,7 +138,7 @@ impl ActiveBackend {
         Ok(ActiveBackend {
             admission: admission.unwrap_or_else(|| Admission::new(settings.admission.clone())),
             default_host: default_host(&list),
-            servers: Servers::new(list, settings.failures, settings.rest),
+            servers: Servers::new(list, settings.failures, settings.rest).breaking_at(settings.breaker),
             secure: secure.map_err(|source| GateError::Trust { backend: name.clone(), source })?,
             settings,
         })

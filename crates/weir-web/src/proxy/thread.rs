@@ -331,6 +331,7 @@ mod tests {
             client: Ipv4Addr::LOCALHOST.into(),
             class: Class::new(0, &Method::GET),
             bytes: 100,
+            patience: Duration::MAX,
         };
         drop(queue.ask(&ask, Waker::noop()).unwrap());
         let site = Arc::new(Site::after(|_| None, settings("new"), &shared.numbers).unwrap());

@@ -24,7 +24,7 @@ use super::site::{ActiveBackend, Site};
 use super::thread::Thread;
 use super::tunnel;
 use super::upstream::{HeldSlot, Sender, UpstreamBody};
-use crate::admission::Reader;
+use crate::admission::{Reader, Standing};
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -112,7 +112,10 @@ impl UpstreamResponse {
         let unbuffered = unbuffered || events || (!whole && at_once());
         let hold = match held {
             Some(HeldSlot { permit, busy }) if (switches || events) && !backend.settings.streams_hold_slots => {
-                Holding::Stream(permit.into_stream().map_err(|refused| refuse(backend, refused))?, busy)
+                Holding::Stream(
+                    permit.into_stream().map_err(|refused| refuse(backend, refused, Standing::Known))?,
+                    busy,
+                )
             }
             Some(held) => Holding::Slot(held),
             None => Holding::Nothing,

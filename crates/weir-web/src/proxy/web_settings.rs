@@ -8,8 +8,11 @@ use weir_tls::CertificateFiles;
 
 use super::backend::{Backend, BackendRule, Trust};
 use super::listener::Listener;
+use crate::identity::Network;
+use crate::keys::KeySettings;
 use crate::log::LogSettings;
 use crate::route::Rule;
+use crate::waiting_page::WaitingPage;
 
 settings! {
     /// The web gate: HTTP servers and who may use them next
@@ -45,8 +48,20 @@ settings! {
             let known = |octet: u8| octet.is_ascii_alphanumeric() || b"_-.".contains(&octet);
             if name.bytes().all(known) { Ok(()) } else { Err(format!("{name:?} is no name of a cookie")) }
         }),
+        /// Networks that are served as known visitors, such as those of search engines that may look at the site
+        pub known_networks: Vec<Network> = networks(10_000),
+        /// Files of such networks: a network a line, or the JSON that search engines publish
+        pub known_network_files: Vec<String> = list([], 64, "files"),
+        /// Networks that are refused with 403
+        pub denied_networks: Vec<Network> = networks(10_000),
+        /// Files of such networks
+        pub denied_network_files: Vec<String> = list([], 64, "files"),
+        /// Clients that are known by a key.
+        pub keys: KeySettings = part(),
         /// None for none.
         pub log: Option<LogSettings> = part_by(log),
+        /// What a browser sees that has to wait.
+        pub waiting: WaitingPage = part(),
         /// A folder with pages such as 503.html; empty for the built-in ones
         pub error_pages: Option<PathBuf> = path().optional(),
         /// Whether responses say how long the request waited

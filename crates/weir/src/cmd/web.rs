@@ -7,7 +7,7 @@ use crate::answer::{bytes, count};
 use crate::control::Asking;
 use crate::table::Table;
 use std::io::Write;
-use weir_console::api::web::{self, Most};
+use weir_console::api::web::{self, Drain, Most};
 use weir_web::admission::{SessionView, View};
 use weir_web::view::{BackendView, Status};
 
@@ -19,6 +19,8 @@ pub(crate) enum Web {
     Status(StatusArgs),
     /// The sessions that have requests at a backend now
     Sessions(SessionsArgs),
+    /// Give a server no new requests, so that it can be taken away once it is idle
+    Drain(DrainArgs),
 }
 
 impl Web {
@@ -27,6 +29,7 @@ impl Web {
             Web::Learn(args) => args.run(out),
             Web::Status(args) => args.run(out),
             Web::Sessions(args) => args.run(out),
+            Web::Drain(args) => args.run(out),
         }
     }
 }
@@ -44,6 +47,41 @@ pub(crate) struct SessionsArgs {
     most: u32,
     #[command(flatten)]
     asking: Asking,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DrainArgs {
+    /// The server as it is written in backends, such as 10.0.0.1:8080
+    server: String,
+    /// Give it requests again
+    #[arg(long)]
+    undo: bool,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl DrainArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let drain = Drain { server: self.server.clone(), draining: !self.undo };
+        let status = self.asking.reach_running("web gate")?.ask(&web::DRAIN, &drain)?;
+        self.asking.answer(out, &status, |out, status| self.print(out, status))
+    }
+
+    fn print(&self, out: &mut dyn Write, status: &Status) -> anyhow::Result<()> {
+        let servers = status.backends.iter().flat_map(|backend| &backend.servers);
+        let left = servers.filter(|server| server.address == self.server).map(|server| server.in_flight).max();
+        let left = count(left.unwrap_or(0), "request");
+        if self.undo {
+            writeln!(out, "{} gets requests again.", self.server)?;
+        } else {
+            writeln!(
+                out,
+                "{} gets no new requests; {left} still there. `weir web status` shows when it is idle.",
+                self.server
+            )?;
+        }
+        Ok(())
+    }
 }
 
 impl StatusArgs {
@@ -88,6 +126,7 @@ fn print_status(out: &mut dyn Write, status: &Status) -> anyhow::Result<()> {
     table.write(out)?;
     for backend in &status.backends {
         print_change(out, &backend.queue)?;
+        print_pressure(out, &backend.queue)?;
     }
     exchange::print(out, &status.exchange.clone().unwrap_or_default())
 }
@@ -97,6 +136,8 @@ fn backend_row(backend: &BackendView) -> [String; 12] {
     let mean_ms = if counters.waited == 0 { 0.0 } else { counters.wait_s * 1e3 / counters.waited as f64 };
     let servers = backend.servers.iter().map(|server| {
         let mark = match (server.up, server.trouble.as_deref()) {
+            (true, _) if server.draining => format!(" (draining, {} there)", server.in_flight),
+            (true, _) if server.broken => " (answers with errors)".to_owned(),
             (true, _) => String::new(),
             (false, Some(why)) if !why.is_empty() => format!(" (down: {why})"),
             (false, _) => " (down)".to_owned(),
@@ -118,6 +159,30 @@ fn backend_row(backend: &BackendView) -> [String; 12] {
         counters.refused.iter().sum::<u64>().to_string(),
         servers.collect::<Vec<_>>().join(" "),
     ]
+}
+
+/// Where most of what is asked comes from, who has to wait for it, and what could be set differently.
+fn print_pressure(out: &mut dyn Write, queue: &View) -> anyhow::Result<()> {
+    let said = queue.pressure.sentences();
+    if !said.is_empty() {
+        writeln!(out, "\n{}: {}", queue.backend, said.join(" "))?;
+    }
+    let room = &queue.room;
+    if room.visitors > 0 {
+        writeln!(
+            out,
+            "{}: {} of {} {} for their turn; who comes now waits about {:.0} s.",
+            queue.backend,
+            count(room.visitors as u64, "newcomer"),
+            count(room.networks as u64, "network"),
+            if room.visitors == 1 { "waits" } else { "wait" },
+            room.wait_s
+        )?;
+    }
+    for advice in &queue.pressure.advice {
+        writeln!(out, "{}: {advice}.", queue.backend)?;
+    }
+    Ok(())
 }
 
 /// What fairness changed against first come, first served.

@@ -1,0 +1,232 @@
+//! What weighs on a backend, in words: where most of it comes from, who has to wait for it, and what could be set differently.
+//!
+//! Computed when somebody looks, from the requests that are there.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_core::fair::SubnetKey;
+
+use super::queue::Inner;
+use super::request_table::RequestEntry;
+use super::settings::Slots;
+use super::standing::{is_newcomer, is_stranger};
+
+/// The pressure on a backend now.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WebPressure")]
+pub struct Pressure {
+    /// Whether far more is asked than can be served, by a few networks or by a crowd of strangers.
+    pub attack: bool,
+    /// Networks of which a request waits.
+    pub networks: u64,
+    /// The networks with the most waiting requests.
+    pub from: Vec<Crowd>,
+    /// Waiting requests of visitors who are known.
+    pub known: Line,
+    /// Of newcomers who have been let in.
+    pub newcomers: Line,
+    /// Of strangers.
+    pub strangers: Line,
+    /// What could be set differently, if anything could.
+    pub advice: Vec<String>,
+}
+
+/// Some of those who wait.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WebLine")]
+pub struct Line {
+    pub waiting: u64,
+    /// How long the oldest of them has waited, in seconds.
+    pub oldest_s: f64,
+}
+
+/// The waiting requests of one network.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WebCrowd")]
+pub struct Crowd {
+    /// The network.
+    pub network: String,
+    /// One of its addresses.
+    pub client: IpAddr,
+    pub waiting: u64,
+    pub running: u64,
+}
+
+/// Networks that are named.
+const NAMED: usize = 5;
+/// Fewer waiting requests for each slot are no attack.
+const ATTACK_PER_SLOT: u64 = 4;
+/// A network with this part of all that waits is named as the attacker.
+const LARGE_PART: f64 = 0.2;
+/// As many networks of strangers are a crowd.
+const CROWD_NETWORKS: u64 = 50;
+
+impl Pressure {
+    pub(super) fn of(inner: &Inner, now_ns: u64) -> Pressure {
+        let mut pressure = Pressure::default();
+        let mut found: HashMap<SubnetKey, Crowd> = HashMap::new();
+        for request in inner.requests.iter() {
+            let crowd = found.entry(request.owner.subnet).or_insert_with(|| Crowd {
+                network: request.client.to_string(),
+                client: request.client,
+                waiting: 0,
+                running: 0,
+            });
+            if request.dispatched_ns > 0 {
+                crowd.running += 1;
+            } else {
+                crowd.waiting += 1;
+                pressure.line_of(request).add(now_ns.saturating_sub(request.asked_ns));
+            }
+        }
+        let mut crowds: Vec<Crowd> = found.into_values().filter(|crowd| crowd.waiting > 0).collect();
+        crowds.sort_by_key(|crowd| (std::cmp::Reverse(crowd.waiting), crowd.client));
+        pressure.networks = crowds.len() as u64;
+        pressure.attack = pressure.is_attack(&crowds, u64::from(inner.slots));
+        crowds.truncate(NAMED);
+        pressure.from = crowds;
+        pressure.advice = advice(inner, &pressure);
+        pressure
+    }
+
+    fn line_of(&mut self, request: &RequestEntry) -> &mut Line {
+        match request.lane {
+            lane if is_stranger(lane) => &mut self.strangers,
+            lane if is_newcomer(lane) => &mut self.newcomers,
+            _ => &mut self.known,
+        }
+    }
+
+    fn is_attack(&self, crowds: &[Crowd], slots: u64) -> bool {
+        let waiting = self.waiting();
+        let large = crowds.first().is_some_and(|first| first.waiting as f64 >= waiting as f64 * LARGE_PART);
+        let crowd = self.strangers.waiting * 2 >= waiting && self.networks >= CROWD_NETWORKS;
+        waiting >= ATTACK_PER_SLOT * slots.max(1) && (large || crowd)
+    }
+
+    /// Requests that wait.
+    pub fn waiting(&self) -> u64 {
+        self.known.waiting + self.newcomers.waiting + self.strangers.waiting
+    }
+
+    /// Where it comes from and who has to wait for it, a sentence each; nothing if nobody waits.
+    pub fn sentences(&self) -> Vec<String> {
+        let waiting = self.waiting();
+        if waiting == 0 {
+            return Vec::new();
+        }
+        let large = |crowd: &&Crowd| crowd.waiting as f64 >= waiting as f64 * LARGE_PART;
+        let named: Vec<String> = self
+            .from
+            .iter()
+            .filter(large)
+            .map(|crowd| format!("{} ({} of {waiting} waiting requests)", crowd.network, crowd.waiting))
+            .collect();
+        let from = match (named.is_empty(), self.attack) {
+            (true, _) => format!("{} networks with a few requests each", self.networks),
+            (false, _) => named.join(", "),
+        };
+        let mut said = vec![if self.attack {
+            format!("Under attack from {from}.")
+        } else {
+            format!("Busy: most is asked by {from}.")
+        }];
+        let lines = [("known visitors", &self.known), ("newcomers", &self.newcomers), ("strangers", &self.strangers)];
+        let pays = lines
+            .iter()
+            .filter(|(_, line)| line.waiting > 0)
+            .map(|(who, line)| format!("{} of {who} wait (the oldest for {:.1} s)", line.waiting, line.oldest_s));
+        said.push(format!("Who waits for it: {}.", pays.collect::<Vec<_>>().join(", ")));
+        said
+    }
+}
+
+impl Line {
+    fn add(&mut self, waited_ns: u64) {
+        self.waiting += 1;
+        self.oldest_s = self.oldest_s.max(waited_ns as f64 / 1e9);
+    }
+}
+
+fn advice(inner: &Inner, pressure: &Pressure) -> Vec<String> {
+    let mut advice = Vec::new();
+    let settings = &inner.settings;
+    let fixed = matches!(settings.slots, Slots::Fixed(_));
+    if inner.shadow.is_some() && !fixed {
+        advice.push(format!(
+            "slots = \"auto\" is not measured while observe is on, and {} are assumed: set slots to the number of the server's workers",
+            inner.slots
+        ));
+    }
+    match inner.strain.ratio() {
+        Some(ratio) if fixed && ratio >= STRAINED && inner.slots > 1 => advice.push(format!(
+            "slots = {} may be too many: with all in use the server takes {ratio:.1} times as long to answer as with half of them; try {} or \"auto\"",
+            inner.slots,
+            ((f64::from(inner.slots) / ratio).round() as u32).max(1)
+        )),
+        Some(ratio) if fixed && ratio <= UNSTRAINED && pressure.waiting() > 0 => advice.push(format!(
+            "slots = {} may be too few: the server answers as fast with all in use as with half of them; try {} or \"auto\"",
+            inner.slots,
+            inner.slots.saturating_mul(2)
+        )),
+        _ => {}
+    }
+    if pressure.attack && settings.strangers <= 0.0 {
+        advice.push(
+            "strangers = 0.0 gives every new network as much as a known visitor: set strangers to 8.0".to_owned(),
+        );
+    }
+    advice
+}
+
+const STRAINED: f64 = 1.5;
+const UNSTRAINED: f64 = 1.1;
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{ask, settings};
+    use super::super::{Admission, Ask, Settings, Standing};
+    use super::*;
+    use std::net::Ipv4Addr;
+    use std::task::Waker;
+
+    fn from(network: u8, standing: Standing) -> Ask {
+        let client = Ipv4Addr::new(203, 0, network, 9).into();
+        Ask { client, standing, ..ask(u64::from(network), 1_000 + u64::from(network)) }
+    }
+
+    #[test]
+    fn a_network_with_most_of_what_waits_is_named() {
+        let queue = Admission::new(settings(2));
+        let all: Vec<_> =
+            (0..40).map(|at| queue.ask(&from(if at < 30 { 1 } else { at }, Standing::Known), Waker::noop())).collect();
+        let pressure = queue.view().pressure;
+        assert!(pressure.attack, "{pressure:?}");
+        let said = pressure.sentences();
+        assert!(said[0].starts_with("Under attack from 203.0.1.9 (28 of 38 waiting requests)"), "{said:?}");
+        assert!(said[1].contains("38 of known visitors wait"), "{said:?}");
+        drop(all);
+        assert!(queue.view().pressure.sentences().is_empty());
+    }
+
+    #[test]
+    fn a_crowd_of_strangers_is_an_attack_and_a_few_who_wait_are_not() {
+        let queue = Admission::new(settings(2));
+        let few: Vec<_> = (0..6).map(|at| queue.ask(&from(at, Standing::Known), Waker::noop())).collect();
+        assert!(!queue.view().pressure.attack);
+        let crowd: Vec<_> = (10..90).map(|at| queue.ask(&from(at, Standing::Stranger), Waker::noop())).collect();
+        let pressure = queue.view().pressure;
+        assert!(pressure.attack && pressure.strangers.waiting == 80, "{pressure:?}");
+        assert!(pressure.sentences()[0].contains("84 networks with a few requests each"), "{pressure:?}");
+        drop((few, crowd));
+    }
+
+    #[test]
+    fn advice_says_what_to_set() {
+        let observed = Admission::new(Settings { observe: true, slots: Slots::AUTO, ..settings(1) });
+        assert!(observed.view().pressure.advice[0].contains("number of the server's workers"));
+    }
+}

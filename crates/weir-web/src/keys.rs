@@ -1,0 +1,280 @@
+//! Clients that are known by a key: an API key, or a claim of a signed token (JWT), in a header of their requests.
+//!
+//! A key has a name and a weight. It is one client wherever it comes from, and while the backend is saturated it has as much as so many visitors. The keys are in a file that
+//! only the gate reads, `NAME WEIGHT KEY` a line, and are compared by their hash. A token counts if it is signed with the shared secret (HS256) and has not
+//! run out; its claim is the name, and the file may give it a weight (`NAME WEIGHT` without a key). A key that nobody knows, or a token with a wrong signature, is worth
+//! nothing: its request is served like any other.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::HeaderName;
+use ring::{digest, hmac};
+use weir_settings::settings;
+
+use crate::identity::Fields;
+use crate::label::is_label;
+
+settings! {
+    /// Clients that are known by a key.
+    #[derive(PartialEq, Eq)]
+    pub struct KeySettings {
+        /// The header in which clients bring an API key or a signed token, such as authorization or x-api-key; empty for none
+        pub header as "key_header": String = text("", "the name of a header").valid(header_name),
+        /// A file of keys, "NAME WEIGHT KEY" a line: the client has as much as WEIGHT (1 to 1000) visitors while a backend is saturated
+        pub file as "keys_file": Option<PathBuf> = path().optional(),
+        /// A file with the secret that tokens (JWT) are signed with by HS256; empty for none
+        pub token_secret_file: Option<PathBuf> = path().optional(),
+        /// The claim of a token that names the client
+        pub token_claim: String = text("sub", "the name of a claim").valid(claim),
+    }
+}
+
+fn header_name(text: &str) -> Result<(), String> {
+    if text.is_empty() || HeaderName::from_bytes(text.as_bytes()).is_ok() {
+        return Ok(());
+    }
+    Err(format!("{text:?} is not the name of a header"))
+}
+
+fn claim(text: &str) -> Result<(), String> {
+    if text.is_empty() { Err("a claim has a name".to_owned()) } else { Ok(()) }
+}
+
+/// All keys.
+#[derive(Debug)]
+pub struct Keys {
+    header: HeaderName,
+    /// By the hash of the key: its holder.
+    by_key: HashMap<[u8; digest::SHA256_OUTPUT_LEN], usize>,
+    by_name: HashMap<String, usize>,
+    holders: Vec<Holder>,
+    tokens: Option<Tokens>,
+    turn: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Tokens {
+    secret: hmac::Key,
+    claim: String,
+}
+
+/// Who has a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    pub name: String,
+    pub weight: u32,
+}
+
+/// Keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error("cannot read the keys in {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{}, line {line}: write NAME WEIGHT KEY, with a weight from 1 to 1000 and a key of at least 16 octets", path.display())]
+    Line { path: PathBuf, line: usize },
+    #[error("{}, line {line}: this name or key is there twice", path.display())]
+    Twice { path: PathBuf, line: usize },
+    #[error("{}: a secret of at least 32 octets is needed", path.display())]
+    Secret { path: PathBuf },
+}
+
+const WEIGHT_MAX: u32 = 1_000;
+const KEY_BYTES_MIN: usize = 16;
+const SECRET_BYTES_MIN: usize = 32;
+/// A longer key or token is none.
+const VALUE_BYTES_MAX: usize = 8 << 10;
+
+impl Keys {
+    /// The keys by these settings; None if no header is named.
+    pub fn read(settings: &KeySettings) -> Result<Option<Keys>, KeyError> {
+        let Ok(header) = HeaderName::from_bytes(settings.header.as_bytes()) else { return Ok(None) };
+        let (by_key, by_name, holders) = (HashMap::new(), HashMap::new(), Vec::new());
+        let mut keys = Keys { header, by_key, by_name, holders, tokens: None, turn: AtomicU32::new(0) };
+        if let Some(path) = &settings.file {
+            keys.add_all(path)?;
+        }
+        if let Some(path) = &settings.token_secret_file {
+            let secret = read(path)?;
+            let secret = secret.trim_ascii_end();
+            if secret.len() < SECRET_BYTES_MIN {
+                return Err(KeyError::Secret { path: path.clone() });
+            }
+            keys.tokens =
+                Some(Tokens { secret: hmac::Key::new(hmac::HMAC_SHA256, secret), claim: settings.token_claim.clone() });
+        }
+        Ok(Some(keys))
+    }
+
+    fn add_all(&mut self, path: &Path) -> Result<(), KeyError> {
+        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        for (at, line) in text.lines().enumerate() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if words.is_empty() || line.trim_start().starts_with('#') {
+                continue;
+            }
+            let wrong = || KeyError::Line { path: path.to_owned(), line: at + 1 };
+            let holder = holder(&words).ok_or_else(wrong)?;
+            let number = self.holders.len();
+            let twice = self.by_name.insert(holder.name.clone(), number).is_some()
+                || words.get(2).is_some_and(|key| self.by_key.insert(hashed(key.as_bytes()), number).is_some());
+            if twice {
+                return Err(KeyError::Twice { path: path.to_owned(), line: at + 1 });
+            }
+            self.holders.push(holder);
+        }
+        Ok(())
+    }
+
+    /// A number that moves on with each call, to spread a holder's requests over its sessions.
+    pub fn next_turn(&self) -> u32 {
+        self.turn.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Those whose weight the file names.
+    pub fn holders(&self) -> &[Holder] {
+        &self.holders
+    }
+
+    /// Whose key this request brings, if it brings a good one.
+    pub fn find(&self, fields: &(impl Fields + ?Sized), now: SystemTime) -> Option<Holder> {
+        let value = fields.lines(&self.header).next()?.trim_ascii();
+        let value = match value.split_at_checked(7) {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case(b"bearer ") => rest.trim_ascii(),
+            _ => value,
+        };
+        if value.len() > VALUE_BYTES_MAX {
+            return None;
+        }
+        if let Some(number) = self.by_key.get(&hashed(value)) {
+            return self.holders.get(*number).cloned();
+        }
+        let name = self.tokens.as_ref()?.claim(value, now)?;
+        let known = self.by_name.get(&name).and_then(|number| self.holders.get(*number));
+        Some(known.cloned().unwrap_or(Holder { name, weight: 1 }))
+    }
+}
+
+fn holder(words: &[&str]) -> Option<Holder> {
+    let (name, weight) = (words.first().filter(|name| is_label(name))?, words.get(1)?.parse().ok()?);
+    let good = words.len() <= 3 && words.get(2).is_none_or(|key| key.len() >= KEY_BYTES_MIN);
+    (good && (1..=WEIGHT_MAX).contains(&weight)).then(|| Holder { name: (*name).to_owned(), weight })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
+    std::fs::read(path).map_err(|source| KeyError::Read { path: path.to_owned(), source })
+}
+
+fn hashed(key: &[u8]) -> [u8; digest::SHA256_OUTPUT_LEN] {
+    let mut hash = [0; digest::SHA256_OUTPUT_LEN];
+    hash.copy_from_slice(digest::digest(&digest::SHA256, key).as_ref());
+    hash
+}
+
+impl Tokens {
+    /// The claim of a token that is signed with the secret and has not run out.
+    fn claim(&self, token: &[u8], now: SystemTime) -> Option<String> {
+        let mut parts = token.rsplitn(2, |octet| *octet == b'.');
+        let (signature, signed) = (parts.next()?, parts.next()?);
+        let (head, content) = signed.split_at(signed.iter().position(|octet| *octet == b'.')?);
+        let read = |part: &[u8]| -> Option<serde_json::Value> {
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
+        };
+        hmac::verify(&self.secret, signed, &URL_SAFE_NO_PAD.decode(signature).ok()?).ok()?;
+        // Another algorithm would be another key, whatever the signature says.
+        if read(head)?.get("alg")?.as_str()? != "HS256" {
+            return None;
+        }
+        let content = read(&content[1..])?;
+        let now_s = now.duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
+        let over = content.get("exp").is_some_and(|end| end.as_f64().is_none_or(|end| end <= now_s));
+        let early = content.get("nbf").is_some_and(|begin| begin.as_f64().is_none_or(|begin| begin > now_s));
+        let name = content.get(&self.claim)?.as_str()?;
+        (!over && !early && !name.is_empty()).then(|| name.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderMap, HeaderValue};
+    use std::time::Duration;
+
+    const SECRET: &str = "a secret of thirty-two octets, or more of them";
+
+    fn keys(folder: &Path, lines: &str) -> Result<Option<Keys>, KeyError> {
+        std::fs::write(folder.join("keys"), lines).unwrap();
+        std::fs::write(folder.join("secret"), format!("{SECRET}\n")).unwrap();
+        Keys::read(&KeySettings {
+            header: "Authorization".into(),
+            file: Some(folder.join("keys")),
+            token_secret_file: Some(folder.join("secret")),
+            ..KeySettings::default()
+        })
+    }
+
+    fn token(head: &str, content: &str, secret: &str) -> String {
+        let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(head), URL_SAFE_NO_PAD.encode(content));
+        let signature = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes());
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    fn found(keys: &Keys, value: &str) -> Option<Holder> {
+        let fields = HeaderMap::from_iter([(http::header::AUTHORIZATION, HeaderValue::try_from(value).unwrap())]);
+        keys.find(&fields, UNIX_EPOCH + Duration::from_secs(1_000))
+    }
+
+    #[test]
+    fn a_key_has_a_name_and_a_weight() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "# ours\nmobile 4 0123456789abcdef\nsmall 1 fedcba9876543210\nann 9\n";
+        let keys = keys(folder.path(), text).unwrap().unwrap();
+        let mobile = Holder { name: "mobile".into(), weight: 4 };
+        assert_eq!(found(&keys, "0123456789abcdef"), Some(mobile.clone()));
+        assert_eq!(found(&keys, "Bearer 0123456789abcdef"), Some(mobile));
+        assert_eq!(found(&keys, "0123456789abcdeF"), None);
+        assert_eq!(found(&keys, ""), None);
+        assert_eq!(keys.holders().len(), 3);
+    }
+
+    #[test]
+    fn a_token_counts_if_it_is_signed_and_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = keys(folder.path(), "ann 9\n").unwrap().unwrap();
+        let head = r#"{"alg":"HS256","typ":"JWT"}"#;
+        let good = token(head, r#"{"sub":"ann","exp":2000}"#, SECRET);
+        assert_eq!(found(&keys, &format!("Bearer {good}")), Some(Holder { name: "ann".into(), weight: 9 }));
+        let other = token(head, r#"{"sub":"bob"}"#, SECRET);
+        assert_eq!(found(&keys, &other), Some(Holder { name: "bob".into(), weight: 1 }));
+        for bad in [
+            token(head, r#"{"sub":"ann"}"#, "another secret of thirty-two octets"),
+            token(head, r#"{"sub":"ann","exp":1000}"#, SECRET),
+            token(head, r#"{"sub":"ann","exp":"soon"}"#, SECRET),
+            token(head, r#"{"sub":"ann","nbf":1001}"#, SECRET),
+            token(r#"{"alg":"none"}"#, r#"{"sub":"ann"}"#, SECRET),
+            token(head, r#"{"name":"ann"}"#, SECRET),
+            good.rsplit_once('.').unwrap().0.to_owned() + ".",
+            format!("{}x", good),
+            "..".into(),
+            ".".into(),
+        ] {
+            assert_eq!(found(&keys, &bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn lines_that_say_nothing_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        for line in ["a", "a x 0123456789abcdef", "a 0 0123456789abcdef", "a 1 short", "a 1001 0123456789abcdef"] {
+            assert!(matches!(keys(folder.path(), line), Err(KeyError::Line { line: 1, .. })), "{line}");
+        }
+        let twice = "a 1 0123456789abcdef\nb 1 0123456789abcdef\n";
+        assert!(matches!(keys(folder.path(), twice), Err(KeyError::Twice { line: 2, .. })));
+        assert!(Keys::read(&KeySettings::default()).unwrap().is_none(), "no header, no keys");
+    }
+}

@@ -1,0 +1,81 @@
+//! A real Flask application that signs people in with its own session cookie: who has signed in is not crowded out, and a made-up cookie is worth nothing.
+
+use super::floods::{Site, rest_of, run};
+use super::waiting::flood;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::AsyncWriteExt;
+use weir_peers::Gunicorn;
+
+const APP: &str = r#"
+import time
+from flask import Flask, request, session
+app = Flask(__name__)
+app.secret_key = "the application's own secret"
+
+@app.post("/login")
+def login():
+    if request.form["password"] != "right":
+        return "no", 403
+    session["user"] = "ann"
+    return "hello"
+
+@app.get("/page")
+def page():
+    time.sleep(int(request.query_string or 20) / 1000)
+    return "page for " + session.get("user", "nobody")
+"#;
+
+async fn send(site: &Site, from: [u8; 4], request: &str) -> String {
+    let mut stream = site.connect(from).await;
+    stream.write_all(request.as_bytes()).await.unwrap();
+    rest_of(&mut stream).await
+}
+
+fn login(password: &str) -> String {
+    let body = format!("password={password}");
+    format!(
+        "POST /login HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn page(cookie: &str) -> String {
+    format!("GET /page?1 HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n")
+}
+
+/// What the answer sets, as a browser sends it back.
+fn cookies(said: &str) -> String {
+    let set = said
+        .lines()
+        .filter_map(|line| line.split_once(": ").filter(|(name, _)| name.eq_ignore_ascii_case("set-cookie")));
+    set.filter_map(|(_, value)| value.split(';').next()).collect::<Vec<_>>().join("; ")
+}
+
+#[test]
+fn who_signed_in_to_flask_is_served_at_once_while_strangers_wait() {
+    run(async {
+        let site = Arc::new(Site::before(Gunicorn::start_flask(APP, 4), "sign_in_cookie = \"session\"\nqueue = 40\n"));
+        let refused = send(&site, [127, 1, 1, 1], &login("wrong")).await;
+        assert!(refused.starts_with("HTTP/1.1 403 ") && !cookies(&refused).contains("session="), "{refused}");
+        let said = send(&site, [127, 1, 1, 1], &login("right")).await;
+        let signed_in = cookies(&said);
+        assert!(signed_in.contains("session=") && signed_in.contains("weir="), "{said}");
+        let flood = flood(&site, 120, false, "*/*");
+        flood.begun().await;
+        for _ in 0..10 {
+            let said = send(&site, [127, 1, 1, 1], &page(&signed_in)).await;
+            assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("page for ann"), "{said}");
+        }
+        // A cookie of that name that the application has not set is a stranger's.
+        let begun = Instant::now();
+        loop {
+            let said = send(&site, [127, 1, 2, 1], &page("session=made-up")).await;
+            if said.starts_with("HTTP/1.1 503 ") {
+                break;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "a made-up cookie is always served");
+        }
+        drop(flood);
+    });
+}
