@@ -109,12 +109,18 @@ fn world_readable(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
 }
 
-/// nginx as a proxy; `extra` goes into the location, `zones` before the server.
-pub(crate) fn nginx_proxy(backend: SocketAddr, threads: usize, (zones, extra): (&str, &str)) -> io::Result<Peer> {
+/// nginx as a proxy; `extra` goes into the location, `zones` before the server. With `proxied`, clients begin with a PROXY header.
+pub(crate) fn nginx_proxy(
+    backend: SocketAddr,
+    threads: usize,
+    (zones, extra): (&str, &str),
+    proxied: bool,
+) -> io::Result<Peer> {
     let (folder, at) = (tempfile::tempdir()?, free_address()?);
+    let proxied = if proxied { " proxy_protocol" } else { "" };
     let text = format!(
         "{NGINX_HEAD}worker_processes {threads};\nevents {{ worker_connections 16384; }}\nhttp {{\n{NGINX_HTTP}  {zones}\n  upstream b \
-         {{ server {backend}; keepalive 1024; keepalive_requests 100000000; }}\n  server {{ listen {at} reuseport backlog=4096;\n    \
+         {{ server {backend}; keepalive 1024; keepalive_requests 100000000; }}\n  server {{ listen {at} reuseport backlog=4096{proxied};\n    \
          location / {{ {extra} proxy_pass http://b; proxy_http_version 1.1; proxy_set_header Connection ''; proxy_set_header Host \
          $host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }}\n  }}\n}}\n"
     );
@@ -122,12 +128,18 @@ pub(crate) fn nginx_proxy(backend: SocketAddr, threads: usize, (zones, extra): (
 }
 
 /// HAProxy; `frontend` and `server` are added to those parts.
-pub(crate) fn haproxy(backend: SocketAddr, threads: usize, (frontend, server): (&str, &str)) -> io::Result<Peer> {
+pub(crate) fn haproxy(
+    backend: SocketAddr,
+    threads: usize,
+    (frontend, server): (&str, &str),
+    proxied: bool,
+) -> io::Result<Peer> {
     let (folder, at) = (tempfile::tempdir()?, free_address()?);
+    let proxied = if proxied { " accept-proxy" } else { "" };
     let text = format!(
         "global\n  nbthread {threads}\n  maxconn 8192\ndefaults\n  mode http\n  option forwardfor\n  option http-keep-alive\n  \
          http-reuse always\n  timeout connect 5s\n  timeout client 300s\n  timeout server 300s\n  timeout queue 30s\nfrontend f\n  bind {at} \
-         backlog 4096\n{frontend}  default_backend b\nbackend b\n  server s {backend} {server}\n"
+         backlog 4096{proxied}\n{frontend}  default_backend b\nbackend b\n  server s {backend} {server}\n"
     );
     fs::write(folder.path().join("haproxy.cfg"), text)?;
     let mut command = Command::new("haproxy");
@@ -136,17 +148,32 @@ pub(crate) fn haproxy(backend: SocketAddr, threads: usize, (frontend, server): (
 }
 
 /// Weir, with everything on: fair queue, cookies, metrics.
-pub(crate) fn weir(weir: &Path, backend: SocketAddr, threads: usize, extra: &str) -> io::Result<Peer> {
+/// `extra` follows what is in `[web]`, and `limits` what is in `[web.limits]`.
+pub(crate) fn weir(weir: &Path, backend: SocketAddr, threads: usize, extra: &str, limits: &str) -> io::Result<Peer> {
     let (folder, at) = (tempfile::tempdir()?, free_address()?);
     let text = format!(
         "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[web]\nlisten = [\"{at}\"]\nthreads = {threads}\nbackends = [\"b \
-         {backend}\"]\n{extra}\n[web.limits]\nconnections_per_address = 16384\n"
+         {backend}\"]\n{extra}\n[web.limits]\nconnections_per_address = 16384\n{limits}"
     );
     let config = folder.path().join("weir.toml");
     fs::write(&config, text)?;
     let mut command = Command::new(absolute(weir)?);
     command.arg("up").arg("--config").arg(config).arg("--data").arg(folder.path().join("data"));
     start("Weir", at, folder, command)
+}
+
+/// The history that Weir learns from an access log; its file stays until the bench ends.
+pub(crate) fn learn(weir: &Path, log: &str) -> io::Result<PathBuf> {
+    let folder = tempfile::tempdir()?.keep();
+    fs::write(folder.join("access.log"), log)?;
+    let history = folder.join("history.json");
+    let mut command = Command::new(absolute(weir)?);
+    command.args(["web", "learn"]).arg(folder.join("access.log")).arg("--output").arg(&history);
+    let learnt = command.stdin(Stdio::null()).stdout(Stdio::null()).output()?;
+    if learnt.status.success() {
+        return Ok(history);
+    }
+    Err(io::Error::other(format!("weir web learn: {}", String::from_utf8_lossy(&learnt.stderr))))
 }
 
 fn absolute(path: &Path) -> io::Result<PathBuf> {

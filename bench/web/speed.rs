@@ -54,9 +54,9 @@ fn run_case(
 ) -> io::Result<[Results; 4]> {
     let behind = backend()?;
     let peers: [Peer; 3] = [
-        weir(&plan.weir, behind.at, threads, WEIR)?,
-        nginx_proxy(behind.at, threads, ("", ""))?,
-        haproxy(behind.at, threads, ("", ""))?,
+        weir(&plan.weir, behind.at, threads, WEIR, "")?,
+        nginx_proxy(behind.at, threads, ("", ""), false)?,
+        haproxy(behind.at, threads, ("", ""), false)?,
     ];
     let mut results: [Results; 4] = Default::default();
     for peer in peers.iter().chain([&behind]) {

@@ -1,0 +1,219 @@
+//! The attacks.
+
+use super::Round;
+use super::visitors::get_in;
+use crate::client::Connection;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinHandle;
+
+/// One way to attack a site.
+pub(super) struct Flood {
+    pub(super) name: &'static str,
+    pub(super) begin: fn(SocketAddr, &Arc<Round>) -> Vec<JoinHandle<()>>,
+    /// What Weir's limits are, if not the usual ones.
+    pub(super) limits: &'static str,
+    /// Whether the attackers read the waiting page and do as it says: then nobody can be served within a given time.
+    pub(super) obedient: bool,
+}
+
+/// The one whose figures have been printed for longest.
+pub(super) const EQUAL: &str = "2 000 of 8 subnets";
+
+const fn flood(name: &'static str, begin: fn(SocketAddr, &Arc<Round>) -> Vec<JoinHandle<()>>) -> Flood {
+    Flood { name, begin, limits: "", obedient: false }
+}
+
+pub(super) const FLOODS: [Flood; 11] = [
+    flood(EQUAL, |to, round| hammer(to, round, 2_000, |_| "/work/20".into(), false)),
+    flood("reads 50 MB at 256 B/s", |to, round| read_slowly(to, round, 8, "/big/50")),
+    flood("pages of 500 ms", |to, round| hammer(to, round, 800, |_| "/work/500".into(), false)),
+    flood("cheap first, then cookies", bought),
+    Flood { limits: "connections = 1000\n", ..flood("1 000 idle of 500 subnets", idle) },
+    flood("180 000 addresses", new_networks),
+    flood("keeps its cookies", |to, round| hammer(to, round, 800, |_| "/work/20".into(), true)),
+    flood("1 to 500 ms in turn", |to, round| {
+        hammer(to, round, 800, |number| format!("/work/{}", [1, 500, 20, 1, 250][number as usize % 5]), false)
+    }),
+    flood("slow POST", slow_post),
+    flood("reads small answers slowly", |to, round| read_slowly(to, round, 1_000, "/work/5")),
+    Flood { obedient: true, ..flood("obeys the page", obey) },
+];
+
+const SUBNETS: usize = 8;
+
+fn address(number: usize) -> [u8; 4] {
+    [127, 2, 1 + (number % SUBNETS) as u8, 1 + (number / SUBNETS % 250) as u8]
+}
+
+/// Asks as fast as it is answered, from hundreds of addresses in eight subnets, with the cookie that it was given or without one.
+fn hammer(
+    to: SocketAddr,
+    round: &Arc<Round>,
+    count: usize,
+    path: fn(u64) -> String,
+    cookies: bool,
+) -> Vec<JoinHandle<()>> {
+    let one = |number: usize| {
+        let round = Arc::clone(round);
+        tokio::spawn(async move {
+            let (mut cookie, mut asked) = (None::<String>, number as u64);
+            while !round.stop.load(Ordering::Relaxed) {
+                let Ok(mut connection) = Connection::open(address(number), to).await else {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                };
+                while let Ok(answer) = connection.ask(&path(asked), cookie.as_deref().filter(|_| cookies)).await {
+                    asked += 1;
+                    cookie = answer.cookie.or(cookie);
+                    if answer.status == 200 {
+                        round.attacked.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        // Refused at once; without a pause this would be a race of the client's processor.
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                }
+            }
+        })
+    };
+    (0..count).map(one).collect()
+}
+
+/// Asks, and takes the answer at 256 octets a second, or even slower; again when it has it.
+fn read_slowly(to: SocketAddr, round: &Arc<Round>, count: usize, path: &'static str) -> Vec<JoinHandle<()>> {
+    let one = |number: usize| {
+        let round = Arc::clone(round);
+        tokio::spawn(async move {
+            while !round.stop.load(Ordering::Relaxed) {
+                let Ok(mut connection) = Connection::open(address(number), to).await else {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                };
+                let ask = format!("GET {path} HTTP/1.1\r\nHost: bench.example\r\nConnection: close\r\n\r\n");
+                let stream = connection.stream.get_mut();
+                let _ = stream.write_all(ask.as_bytes()).await;
+                let mut some = [0; 64];
+                while stream.read(&mut some).await.is_ok_and(|octets| octets > 0) {
+                    tokio::time::sleep(Duration::from_millis(250)).await;
+                }
+                round.attacked.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    };
+    (0..count).map(one).collect()
+}
+
+/// One subnet makes cheap requests for two seconds, and then attacks with 400 cookies.
+fn bought(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
+    let one = |number: usize| {
+        let round = Arc::clone(round);
+        tokio::spawn(async move {
+            let (begun, mut cookie) = (std::time::Instant::now(), None::<String>);
+            let from = [127, 2, 1, 1 + (number % 250) as u8];
+            while !round.stop.load(Ordering::Relaxed) {
+                let Ok(mut connection) = Connection::open(from, to).await else {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                };
+                let path = || if begun.elapsed() < Duration::from_secs(2) { "/work/0" } else { "/work/20" };
+                while let Ok(answer) = connection.ask(path(), cookie.as_deref()).await {
+                    cookie = answer.cookie.or(cookie);
+                    if answer.status == 200 {
+                        round.attacked.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                    }
+                }
+            }
+        })
+    };
+    (0..400).map(one).collect()
+}
+
+/// Keeps connections open that ask once and then for nothing; opens others when they are closed.
+fn idle(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
+    let one = |number: usize| {
+        let round = Arc::clone(round);
+        tokio::spawn(async move {
+            let from = [127, 2 + (number / 2 / 250) as u8, (number / 2 % 250) as u8 + 1, 1 + (number % 2) as u8];
+            while !round.stop.load(Ordering::Relaxed) {
+                if let Ok(mut connection) = Connection::open(from, to).await {
+                    let _ = connection.ask("/work/0", None).await;
+                    let _ = connection.stream.read(&mut [0; 16]).await;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        })
+    };
+    (0..1_000).map(one).collect()
+}
+
+/// Four times what the server can do, at fixed times, each from the next of 180 000 addresses in 60 000 subnets; none comes back for its place.
+fn new_networks(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
+    const PER_SECOND: u64 = 800;
+    const ADDRESSES: u64 = 180_000;
+    let next = Arc::new(AtomicU64::new(0));
+    let round = Arc::clone(round);
+    let driver = tokio::spawn(async move {
+        let mut clock = tokio::time::interval(Duration::from_millis(10));
+        let mut asking = tokio::task::JoinSet::new();
+        while !round.stop.load(Ordering::Relaxed) {
+            clock.tick().await;
+            for _ in 0..PER_SECOND / 100 {
+                let number = next.fetch_add(1, Ordering::Relaxed) % ADDRESSES;
+                let (subnet, host) = (number % 60_000, 1 + (number / 60_000) as u8);
+                let from = [60 + (subnet / 62_500) as u8, (subnet / 250) as u8, (subnet % 250) as u8, host];
+                let round = Arc::clone(&round);
+                asking.spawn(async move {
+                    let asked = async { Connection::open(from, to).await?.ask("/work/20", None).await };
+                    let answer = tokio::time::timeout(Duration::from_secs(10), asked).await;
+                    if matches!(answer, Ok(Ok(answer)) if answer.status == 200) {
+                        round.attacked.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            while asking.try_join_next().is_some() {}
+        }
+    });
+    vec![driver]
+}
+
+/// Uploads that come at 200 octets a second, by many at once.
+fn slow_post(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
+    let one = |number: usize| {
+        let round = Arc::clone(round);
+        tokio::spawn(async move {
+            while !round.stop.load(Ordering::Relaxed) {
+                let Ok(mut connection) = Connection::open(address(number), to).await else {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                };
+                let stream = connection.stream.get_mut();
+                let head = "POST /work/20 HTTP/1.1\r\nHost: bench.example\r\nContent-Length: 100000\r\n\r\n";
+                let _ = stream.write_all(head.as_bytes()).await;
+                while stream.write_all(&[b'x'; 100]).await.is_ok() {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+            }
+        })
+    };
+    (0..400).map(one).collect()
+}
+
+/// Reads the waiting page, keeps its cookie and comes again when it is told, again and again.
+fn obey(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
+    let one = |number: usize| {
+        let round = Arc::clone(round);
+        tokio::spawn(async move {
+            while !round.stop.load(Ordering::Relaxed) {
+                if get_in(address(number), to).await.is_in {
+                    round.attacked.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        })
+    };
+    (0..1_000).map(one).collect()
+}

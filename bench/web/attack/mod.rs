@@ -1,0 +1,177 @@
+//! Part (b): known visitors and newcomers while a site is attacked in eleven ways, through Weir, nginx and HAProxy with their usual protections.
+//!
+//! The server works on 4 requests at a time; a page takes 20 ms, so 200 a second are possible. Twenty known visitors, one in each of 20 subnets (/24), ask twice a second
+//! each, at fixed times, and keep their cookies; Weir knows their networks from an access log (`weir web learn`). Newcomers come one after the other, half of them
+//! from the attackers' own subnets; they read the page that they get and come again when it says. Everybody's address is told in a PROXY header.
+
+mod floods;
+mod visitors;
+
+use crate::Plan;
+use crate::client::{Connection, slow_server};
+use crate::peers::{Peer, haproxy, learn, nginx_proxy, weir};
+use floods::{FLOODS, Flood};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+use visitors::{Known, Newcomers, known, newcomers};
+
+const SLOTS: usize = 4;
+const WORK: Duration = Duration::from_millis(20);
+
+/// What all clients of a round share.
+#[derive(Default)]
+pub(crate) struct Round {
+    stop: AtomicBool,
+    /// Requests of attackers that were answered with 200.
+    attacked: AtomicU64,
+}
+
+pub(crate) fn run(plan: &Plan) -> io::Result<Vec<String>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(all(plan))
+}
+
+/// One way of protection against one attack.
+struct Outcome {
+    known: Known,
+    newcomers: Newcomers,
+}
+
+async fn all(plan: &Plan) -> io::Result<Vec<String>> {
+    let (seconds, peer_seconds) = if plan.quick { (6, 3) } else { (12, 8) };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let behind = listener.local_addr()?;
+    tokio::spawn(slow_server(listener, SLOTS));
+    let history = learn(&plan.weir, &visitors::access_log())?;
+    println!(
+        "(b) 20 known visitors of 2 requests/s, and newcomers, while the site is attacked; a server of {SLOTS} slots and pages of {} ms;",
+        WORK.as_millis()
+    );
+    println!("    {seconds} s of each attack for Weir, {peer_seconds} s for the others, after 3 s in which it grows\n");
+    let mut alone = Vec::new();
+    for peer in 0..PROTECTIONS.len() {
+        let (_peer, at) = start(plan, peer, behind, "", &history)?;
+        alone.push(known(at, 4, &Arc::default()).await);
+    }
+    println!(
+        "{:<26} {:<8} {:>9} {:>8} {:>8} {:>11} {:>11} {:>9} {:>9}",
+        "attack", "through", "known %", "p95 ms", "x alone", "newcomers %", "theirs p90", "other p90", "attack/s"
+    );
+    let (mut worst_known, mut worst_newcomer, mut lines) = (1.0_f64, 0.0_f64, Vec::new());
+    for flood in FLOODS {
+        for (peer, name) in PROTECTIONS.iter().enumerate() {
+            let outcome =
+                play(plan, peer, behind, &flood, &history, if peer == 0 { seconds } else { peer_seconds }).await?;
+            let Outcome { known, newcomers } = &outcome.0;
+            let over = known.p95_ms / alone[peer].p95_ms;
+            println!(
+                "{:<26} {name:<8} {:>9.1} {:>8.0} {over:>8.1} {:>11.0} {:>11.1} {:>9.1} {:>9.1}",
+                flood.name,
+                100.0 * known.goodput,
+                known.p95_ms,
+                100.0 * newcomers.in_time,
+                newcomers.own_p90_s,
+                newcomers.other_p90_s,
+                outcome.1
+            );
+            if peer == 0 {
+                worst_known = worst_known.min(known.goodput);
+                if !flood.obedient {
+                    worst_newcomer = worst_newcomer.max(newcomers.own_p90_s.max(newcomers.other_p90_s));
+                }
+                if let Some((median, tenth)) = newcomers.promise {
+                    println!(
+                        "{:<26} {:<8} promised times: actual over promised {median:.2} in the middle, {tenth:.2} at the ninth tenth",
+                        "", ""
+                    );
+                }
+                if flood.name == floods::EQUAL {
+                    lines.push(format!("figure web_polite_p95_ms {:.1}", known.p95_ms));
+                    lines.push(format!("figure web_polite_p95_over_alone {over:.2}"));
+                    lines.push(format!("ratio web_polite_goodput {:.3}", known.goodput));
+                }
+            }
+        }
+    }
+    println!();
+    lines.push(format!("ratio web_known_worst {worst_known:.3}"));
+    lines.push(format!("figure web_newcomer_s {worst_newcomer:.1}"));
+    Ok(lines)
+}
+
+async fn play(
+    plan: &Plan,
+    peer: usize,
+    behind: SocketAddr,
+    flood: &Flood,
+    history: &std::path::Path,
+    seconds: u64,
+) -> io::Result<(Outcome, f64)> {
+    idle(behind).await?;
+    let (_peer, at) = start(plan, peer, behind, flood.limits, history)?;
+    let round = Arc::new(Round::default());
+    let attack = (flood.begin)(at, &round);
+    // The flood must stand before anybody comes.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let (before, begun) = (count(&round), Instant::now());
+    let coming = tokio::spawn(newcomers(at, seconds, Arc::clone(&round)));
+    let known = known(at, seconds, &round).await;
+    let newcomers = coming.await.map_err(io::Error::other)?;
+    let rate = (count(&round) - before) as f64 / begun.elapsed().as_secs_f64();
+    round.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    attack.iter().for_each(tokio::task::JoinHandle::abort);
+    for task in attack {
+        let _ = task.await;
+    }
+    Ok((Outcome { known, newcomers }, rate))
+}
+
+fn count(round: &Round) -> u64 {
+    round.attacked.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Waits until the server has done what the last attack has left it with.
+async fn idle(server: SocketAddr) -> io::Result<()> {
+    loop {
+        let begun = Instant::now();
+        Connection::direct(server).await?.ask("/work/20", None).await?;
+        if begun.elapsed() < 3 * WORK {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+const PROTECTIONS: [&str; 3] = ["Weir", "nginx", "HAProxy"];
+
+/// As nginx's and HAProxy's own guides advise: by address, somewhat above what a person asks for.
+fn start(
+    plan: &Plan,
+    peer: usize,
+    behind: SocketAddr,
+    limits: &str,
+    history: &std::path::Path,
+) -> io::Result<(Peer, SocketAddr)> {
+    let limit = "limit_req_zone $binary_remote_addr zone=l:10m rate=5r/s; limit_conn_zone $binary_remote_addr zone=c:10m; \
+                 set_real_ip_from 127.0.0.0/8; real_ip_header proxy_protocol;";
+    let limited = "limit_req zone=l burst=10 nodelay; limit_conn c 20;";
+    let table = "  stick-table type ip size 1m expire 30s store http_req_rate(10s)\n  http-request track-sc0 src\n  http-request deny \
+                 deny_status 429 if { sc_http_req_rate(0) gt 50 }\n";
+    let started = match peer {
+        0 => {
+            let settings = format!(
+                "slots = \"{SLOTS}\"\n[web.identity]\nproxy_protocol = true\ntrusted = [\"127.0.0.0/8\"]\n[web.history]\nfile = \"{}\"\n",
+                history.display()
+            );
+            weir(&plan.weir, behind, 1, &settings, limits)
+        }
+        1 => nginx_proxy(behind, 1, (limit, limited), true),
+        _ => haproxy(behind, 1, (table, &format!("maxconn {SLOTS}")), true),
+    }?;
+    let at = started.at;
+    Ok((started, at))
+}
