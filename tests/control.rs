@@ -1,5 +1,6 @@
 //! `weir up` and the verbs around it, as an operator uses them.
 
+mod family;
 pub(crate) mod gate;
 
 use crate::harness::weir;

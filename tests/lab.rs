@@ -61,6 +61,27 @@ fn files_are_handed_in_and_survive_a_kill() {
 }
 
 #[test]
+fn samples_that_are_alike_are_found() {
+    let site = site();
+    let _up = site.up();
+    let text: String = (0..300).map(|n| format!("line {n} of {}\n", n * 7919 % 997)).collect();
+    let other: String = (0..300_u64).map(|n| format!("{:x}{:x}", n * 104_729, n * n * 31)).collect();
+    for (name, content) in
+        [("first.txt", text.clone()), ("near.txt", text.replace("line 17 ", "LINE 17 ")), ("far.txt", other)]
+    {
+        let file = site.home().join(name);
+        fs::write(&file, content).unwrap();
+        site.weir(&["lab", "submit", file.to_str().unwrap()]).ok();
+        ended(&site, name);
+    }
+    let number = ended(&site, "first.txt")["sample"].to_string();
+    let relatives = site.json(&["lab", "relatives", &number]);
+    assert_eq!(relatives[0]["name"], "near.txt", "{relatives}");
+    assert!(relatives[0]["distance"].as_u64().unwrap() < 30, "{relatives}");
+    assert!(site.weir(&["lab", "relatives", &number]).ok().contains("near.txt"));
+}
+
+#[test]
 fn the_machine_of_a_lab_of_one_is_drained_through_a_kill_until_that_is_undone() {
     let site = site();
     let up = site.up();

@@ -58,13 +58,12 @@ fn no_imitation_of_malware_is_clean_and_no_honest_program_is_malicious() {
         names.sort();
         for name in names {
             let page = lab.ended(&lab.submit(&name, &fs::read(folder.join(&name)).unwrap()));
-            judged.push(told(name, is_bad, &page));
+            let one = told(name, is_bad, &page);
+            eprintln!("{:<24} {:<11} {}", one.name, one.verdict, one.reasons);
+            judged.push(one);
         }
     }
     assert!(judged.len() >= USUAL.len(), "{} of them", judged.len());
-    for Judged { name, verdict, reasons, .. } in &judged {
-        eprintln!("{name:<24} {verdict:<11} {reasons}");
-    }
     let names = |fits: &dyn Fn(&Judged) -> bool| -> Vec<String> {
         let list = judged.iter().filter(|one| fits(one));
         list.map(|one| format!("{} is {}: {}", one.name, one.verdict, one.reasons)).collect()

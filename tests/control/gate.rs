@@ -1,5 +1,6 @@
 //! A running `weir up` for a test, and a mail client of a few lines.
 
+use super::family::Family;
 use crate::harness::Run;
 use base64::Engine;
 use serde_json::Value;
@@ -200,9 +201,13 @@ impl Up {
 }
 
 impl Drop for Up {
+    /// However it ends, nothing that it started may outlive it.
     fn drop(&mut self) {
+        // One that has ended has no number any more that would be its own.
+        let family = matches!(self.child.try_wait(), Ok(None)).then(|| Family::of(self.child.id()));
         let _ = self.child.kill();
         let _ = self.child.wait();
+        family.inspect(Family::is_gone);
     }
 }
 

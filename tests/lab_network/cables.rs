@@ -78,6 +78,19 @@ impl Cables {
         cables
     }
 
+    /// Every machine gets an IPv6 address, too.
+    pub(super) fn add_ipv6(&self) {
+        for number in 1..=self.machines {
+            let (space, device) = (self.space(number), format!("{}i{number}", self.tag));
+            // Without waiting whether somebody else has it.
+            ip(&format!("-n {space} addr add {}/64 dev {device} nodad", self.address_ipv6(number)));
+        }
+    }
+
+    pub(super) fn address_ipv6(&self, number: usize) -> String {
+        format!("fd77:{:x}::{number}", self.net)
+    }
+
     fn router(&self) -> String {
         format!("{}r", self.tag)
     }

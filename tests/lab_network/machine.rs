@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Debug builds on a busy machine are slower than a lab: these timers are longer than the default ones.
 const PATIENT: &str = "reply_wait = \"500ms\"\nmissed_beats = 10\nabort_wait = \"2s\"\nlease = \"8s\"\n";
 /// For tests in which nobody is to lose the lead, however little processor time there is.
-const STEADY: &str = "reply_wait = \"1s\"\nmissed_beats = 20\nabort_wait = \"5s\"\nlease = \"30s\"\n";
+const STEADY: &str = "reply_wait = \"1s\"\nmissed_beats = 40\nabort_wait = \"5s\"\nlease = \"120s\"\n";
 
 /// How one machine of the lab is configured.
 #[derive(Clone, Copy)]
@@ -44,6 +44,12 @@ impl Machine {
         let Configured { index, steady, more } = configured;
         let timers = if steady { STEADY } else { PATIENT };
         let lab = format!("address = \"{}/24\"\nprocessing_index = {index}\n{timers}{more}", cables.address(number));
+        Machine::configured(cables.space(number), &format!("[store]\nrecords = \"{records}\"\n"), &lab)
+    }
+
+    /// A machine that the lab knows by its IPv6 address.
+    pub(super) fn in_ipv6(cables: &Cables, number: usize, records: &str) -> Machine {
+        let lab = format!("address = \"{}/64\"\nprocessing_index = 7\n{PATIENT}", cables.address_ipv6(number));
         Machine::configured(cables.space(number), &format!("[store]\nrecords = \"{records}\"\n"), &lab)
     }
 
@@ -168,6 +174,11 @@ impl Machine {
     /// Hands a sample in; its number.
     #[track_caller]
     pub(super) fn submit(&self, content: &str) -> String {
+        self.submit_bytes(content.as_bytes())
+    }
+
+    #[track_caller]
+    pub(super) fn submit_bytes(&self, content: &[u8]) -> String {
         let file = self.home.path().join("sample");
         fs::write(&file, content).expect("a file");
         self.json(&["lab", "submit", file.to_str().expect("text")])[0]["sample"].to_string()

@@ -5,6 +5,7 @@ use super::cables::Cables;
 use super::history;
 use super::machine::{Configured, Machine};
 use crate::control::gate::wait_for;
+use std::process::Command;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use weir_peers::Postgres;
@@ -15,6 +16,14 @@ fn lives() -> (&'static str, Duration) {
         Ok("full") => ("60s", Duration::from_secs(300)),
         _ => ("30s", Duration::from_secs(45)),
     }
+}
+
+/// A zip archive with one member, by Python.
+fn zipped(name: &str, content: &str) -> Vec<u8> {
+    let script = "import io,sys,zipfile\nb=io.BytesIO()\nz=zipfile.ZipFile(b,'w')\nz.writestr(sys.argv[1],sys.argv[2])\nz.close()\nsys.stdout.buffer.write(b.getvalue())";
+    let made = Command::new("python3").args(["-c", script, name, content]).output().expect("python3 runs");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    made.stdout
 }
 
 #[test]
@@ -48,6 +57,20 @@ fn a_machine_outside_follows_the_leader_and_certificates_end_without_anybody_not
     std::thread::sleep(Duration::from_secs(2));
     let page = n2.analysed("one");
     assert_eq!((&page["state"], &page["attempts"][0]["node"]), (&"done".into(), &"x1".into()), "{page}");
+    // What is in a sample that it analysed becomes samples: the leader asks it for the files, because it cannot be called.
+    let number = n2.submit_bytes(&zipped("inner.txt", "found outside\n"));
+    let page = n2.ended(&number);
+    assert_eq!(page["attempts"][0]["node"], "x1", "{page}");
+    let child = wait_for("what was found in it", || {
+        let listed = n2.json(&["lab", "list"]);
+        let listed = listed.as_array().expect("samples").clone();
+        listed.into_iter().find(|sample| sample["name"] == "inner.txt" && sample["state"] == "done")
+    });
+    assert_eq!(child["size"], "found outside\n".len(), "{child}");
+    // Nothing on it opens the database.
+    let told =
+        Command::new("grep").args(["-rlaE", "postgres(ql)?://"]).arg(far.home.path()).output().expect("grep runs");
+    assert_eq!(String::from_utf8_lossy(&told.stdout), "", "a password may be there");
     let file = far.home.path().join("mine");
     std::fs::write(&file, "x").expect("a file");
     far.weir(&["lab", "submit", file.to_str().expect("text")]).refused(&["outside the lab"]);

@@ -1,7 +1,8 @@
 //! The plugin `archive`: what is in zip, 7z, tar, gzip, bzip2, xz, cabinets and compound files.
 //!
-//! One level is opened; what comes out goes back to the queue, where this plugin meets it again. Zip members with the password
-//! `infected`, by which laboratories hand malware round, are opened too. All of it spends one budget. An archive that two programs would
+//! One level is opened; what comes out goes back to the queue, where this plugin meets it again. Where a zip or 7z has a password, those of the
+//! setting `passwords` are tried; without it a few that are common, of which `infected` is the one by which laboratories hand malware
+//! round. All of it spends one budget. An archive that two programs would
 //! read in two ways, or that unpacks to far more than it is, is `suspicious`; what cannot be opened is told and is `info`.
 
 use crate::findings::{Findings, Kept};
@@ -13,8 +14,10 @@ use weir_scan::plain::shown;
 use weir_scan::walk::kind::Kind;
 use weir_scan::walk::{self, File, Oddity, Place, Visit};
 
-/// What is tried where a member has a password.
-const PASSWORDS: &[&str] = &["infected"];
+/// What is tried where a member has a password, if the settings say nothing.
+pub const PASSWORDS: &[&str] = &["infected", "malware", "virus", "password", "1234", "12345", "123456"];
+/// No more than these are tried.
+const PASSWORDS_MAX: usize = 64;
 /// Members that a report names.
 const LISTED_MAX: usize = 500;
 const NAME_MAX: usize = 200;
@@ -46,13 +49,16 @@ pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, Strin
         count: 0,
         left: 0,
         odd: Vec::new(),
+        password: is_locked_zip(&sample.data),
         problem: None,
     };
-    let walked = walk::walk_sample(&[name(sample)], &sample.data, PASSWORDS, &mut budget, &mut opening);
+    let passwords = passwords(&sample.config);
+    let passwords: Vec<&str> = passwords.iter().map(String::as_str).collect();
+    let walked = walk::walk_sample(&[name(sample)], &sample.data, &passwords, &mut budget, &mut opening);
     if let Some(problem) = opening.problem {
         return Err(problem);
     }
-    let Opening { members, count, left, odd, .. } = opening;
+    let Opening { members, count, left, odd, password: opening_password, .. } = opening;
     if let Err(exceeded) = walked {
         judge_limit(exceeded, findings);
     }
@@ -63,15 +69,54 @@ pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, Strin
         findings.info("members", count.to_string());
     }
     let locked = odd.iter().any(|(_, oddity)| *oddity == Oddity::Encrypted);
-    let password = (is_locked_zip(&sample.data) && !locked && count > 0).then_some(PASSWORDS[0]);
+    let unlocked = opening_password && !locked && count > 0;
+    let password = unlocked.then(|| passwords.iter().find(|password| opens(sample, password))).flatten().copied();
     if let Some(password) = password {
-        findings.info("password", password);
+        findings.info("password", shown(password, NAME_MAX));
     }
     let odd = odd_told(&odd, findings);
     let limit = walked.err().map(|exceeded| exceeded.to_string());
     Ok(json!({
         "format": kind.words(), "members": members, "member_count": count, "password": password, "odd": odd, "limit": limit,
     }))
+}
+
+/// What is tried where a member has a password.
+pub(crate) fn passwords(config: &Value) -> Vec<String> {
+    let usual = || PASSWORDS.iter().map(|&password| password.to_owned()).collect();
+    let listed =
+        |list: &Vec<Value>| list.iter().filter_map(Value::as_str).take(PASSWORDS_MAX).map(str::to_owned).collect();
+    config["passwords"].as_array().map_or_else(usual, listed)
+}
+
+/// Whether this password alone opens the archive.
+fn opens(sample: &Sample, password: &str) -> bool {
+    let mut attempt = Attempt::default();
+    let walked =
+        walk::walk_sample(&[name(sample)], &sample.data, &[password], &mut Budget::new(&limits()), &mut attempt);
+    walked.is_ok() && attempt.members > 0 && !attempt.locked
+}
+
+/// What one password opens.
+#[derive(Default)]
+struct Attempt {
+    members: u64,
+    locked: bool,
+}
+
+impl Visit for Attempt {
+    fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+        self.members += u64::from(file.in_archive);
+        Ok(())
+    }
+
+    fn odd(&mut self, _: &Place, oddity: Oddity) {
+        self.locked |= oddity == Oddity::Encrypted;
+    }
+
+    fn enters(&mut self, _: &Place, file: &File<'_>) -> bool {
+        !file.in_archive
+    }
 }
 
 /// What an Office document is made of, besides what somebody put in. Nobody wants it as a hundred samples.
@@ -150,6 +195,8 @@ struct Opening<'a, 'k> {
     /// Members that found no room.
     left: u64,
     odd: Vec<(String, Oddity)>,
+    /// A password opened something.
+    password: bool,
     /// A disk that is full, say.
     problem: Option<String>,
 }
@@ -190,6 +237,7 @@ impl Visit for Opening<'_, '_> {
     fn odd(&mut self, place: &Place, oddity: Oddity) {
         // Here the password is ours, and told by itself.
         if oddity == Oddity::PasswordInMail {
+            self.password = true;
             return;
         }
         if self.odd.len() < ODD_MAX && !self.odd.iter().any(|(_, known)| *known == oddity) {
@@ -314,5 +362,25 @@ mod tests {
         let (children, lines, full) = opened("a.zip", &fixtures::zip(&members));
         assert_eq!((children.len(), &full["member_count"]), (crate::findings::CHILDREN_MAX, &1000.into()));
         assert!(lines.iter().any(|(_, text)| text.starts_with("left 800")), "{lines:?}");
+    }
+
+    #[test]
+    fn only_the_passwords_of_the_settings_are_tried() {
+        let told = |config: Value| {
+            let mut shelf = Memory::default();
+            let mut findings = Findings::new("archive", &mut shelf);
+            let sample = Sample { config, ..Sample::of_bytes("a.zip", &fixtures::eicar_in_locked_zip()) };
+            look(&sample, &mut findings).unwrap()
+        };
+        for (config, password) in [
+            (Value::Null, Some("infected")),
+            (json!({ "passwords": ["wrong", "infected"] }), Some("infected")),
+            (json!({ "passwords": ["wrong"] }), None),
+            (json!({ "passwords": [] }), None),
+        ] {
+            let full = told(config.clone());
+            assert_eq!(full["password"].as_str(), password, "{config}");
+            assert_eq!(full["odd"].to_string().contains("not known"), password.is_none(), "{config}: {full}");
+        }
     }
 }

@@ -41,7 +41,9 @@ pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, Strin
     let count = rules.count();
     let mut scan = Scan { rules: &mut rules, findings, matches: Vec::new(), unseen: None };
     let mut budget = Budget::new(&limits());
-    let walked = walk::walk_sample(&[shown(&sample.name, 200)], &sample.data, &["infected"], &mut budget, &mut scan);
+    let passwords = crate::archive::passwords(&sample.config);
+    let passwords: Vec<&str> = passwords.iter().map(String::as_str).collect();
+    let walked = walk::walk_sample(&[shown(&sample.name, 200)], &sample.data, &passwords, &mut budget, &mut scan);
     let Scan { matches, mut unseen, .. } = scan;
     if let Err(exceeded) = walked {
         unseen = Some(exceeded.to_string());

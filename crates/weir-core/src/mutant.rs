@@ -29,6 +29,8 @@ pub enum Mutant {
     ElectionActsOnExpiredLease,
     /// A dispatcher takes work of an epoch that is over.
     ElectionFenceForgets,
+    /// A leader whose priority was made worse goes on as if nothing had happened.
+    ElectionKeepsOffice,
     /// Feeds: of two feeds that will be empty at the same time, the higher gets the message.
     FeedsTiesToHighest,
     /// Feeds: limits stay in force when they cost more than they save.
@@ -37,6 +39,8 @@ pub enum Mutant {
     RunqNextBeforeCurrent,
     /// A machine's refusals count for ever, whatever good results it brings in between.
     RunqForgivesNoRefusal,
+    /// What machines say of their strain decides nothing.
+    RunqIgnoresStrain,
     /// `fair`: a subnet's weight changes, but its clock is not anchored anew.
     FairSkipsReanchor,
     /// `fair`: a session counts only while it waits, and not for what it was served ahead of its time.

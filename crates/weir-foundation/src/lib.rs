@@ -29,4 +29,4 @@ pub mod webhook;
 pub use actor::Actor;
 pub use foundation::{Foundation, FoundationError};
 pub use operation::{OperationError, OperationFuture};
-pub use store_settings::StoreSettings;
+pub use store_settings::{StoreSettings, postgres_url};

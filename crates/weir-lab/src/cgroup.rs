@@ -1,9 +1,9 @@
-//! Control groups: the kernel limits the memory and the number of all processes of a plugin together, and gives them one common
-//! share of the processor.
+//! Control groups: the kernel limits the memory and the number of all processes of a plugin, or of a VM, together, and gives them one
+//! common share of the processor.
 //!
 //! They are used where this process may make groups: with version 2 beside or below its own group (a service with
 //! `Delegate=cpu memory pids`, or root), with version 1 below the roots of the controllers (root). Elsewhere only the limits of
-//! single processes and the checks of [`watch`](super::watch) apply.
+//! single processes and the checks of the fence apply.
 //!
 //! The controllers for memory and processes are required; `cpu` is not, so a machine without it still gets groups. With it, a fork
 //! bomb of a thousand processes gets half the share of one of our threads, and the lab goes on working.
@@ -19,6 +19,12 @@ use std::time::Duration;
 const BURIALS: u32 = 40;
 const BURIAL: Duration = Duration::from_millis(25);
 
+/// How the names of our groups begin; the kind, the process that made it and a number follow.
+const NAMED: &str = "weir-";
+
+/// Enters as many groups as the first argument says, then becomes the program behind them.
+const JOIN: &str = "n=$1; shift; while [ $n -gt 0 ]; do echo $$ > \"$1/cgroup.procs\" || exit 125; shift; n=$((n-1)); done; exec \"$@\"";
+
 /// A family's share of the processors in version 2, where a group has 100 by default.
 const WEIGHT: &str = "50";
 /// The same in version 1, where a group and a thread have 1024 by default.
@@ -26,7 +32,7 @@ const SHARES: &str = "512";
 
 /// Where groups can be made on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::dispatcher) enum Hierarchy {
+pub(crate) enum Hierarchy {
     /// Version 2.
     Two(PathBuf),
     /// Version 1, where every controller has a hierarchy of its own.
@@ -40,7 +46,7 @@ pub(in crate::dispatcher) enum Hierarchy {
 
 /// The group of one family; gone when it is dropped.
 #[derive(Debug)]
-pub(in crate::dispatcher) struct Group {
+pub(crate) struct Group {
     folders: Vec<PathBuf>,
     /// Where the kernel writes down that it had to kill somebody.
     kills: PathBuf,
@@ -48,13 +54,13 @@ pub(in crate::dispatcher) struct Group {
 
 impl Hierarchy {
     /// That of this machine, if there is one; looked for once.
-    pub(in crate::dispatcher) fn of_this_machine() -> Option<&'static Hierarchy> {
+    pub(crate) fn of_this_machine() -> Option<&'static Hierarchy> {
         static FOUND: OnceLock<Option<Hierarchy>> = OnceLock::new();
         let find = || {
             let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
             Hierarchy::candidates(Path::new("/sys/fs/cgroup"), &own)
                 .into_iter()
-                .find(|hierarchy| hierarchy.group(64 << 20, 16).is_ok())
+                .find(|hierarchy| hierarchy.group("try", 64 << 20, 16).is_ok())
         };
         FOUND.get_or_init(find).as_ref()
     }
@@ -83,10 +89,11 @@ impl Hierarchy {
         all
     }
 
-    /// A new group.
-    pub(in crate::dispatcher) fn group(&self, memory: u64, processes: u32) -> io::Result<Group> {
+    /// A new group for a family of this kind, such as `plugin`.
+    pub(crate) fn group(&self, kind: &str, memory: u64, processes: u32) -> io::Result<Group> {
         static GROUPS: AtomicU64 = AtomicU64::new(0);
-        let name = format!("weir-plugin-{}-{}", std::process::id(), GROUPS.fetch_add(1, Ordering::Relaxed));
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{NAMED}{kind}-{}-{number}", std::process::id());
         // The fence has processes of its own.
         let (memory, processes) = (memory.to_string(), (u64::from(processes) + 4).to_string());
         match self {
@@ -120,6 +127,50 @@ impl Hierarchy {
     }
 }
 
+impl Hierarchy {
+    /// Removes what processes have left that were killed before they could: their groups, and whoever is still in them.
+    pub(crate) fn sweep(&self) {
+        for folder in self.folders().into_iter().flat_map(left_behind) {
+            tracing::warn!(folder = %folder.display(), "a control group of an earlier process is removed");
+            drop(Group { folders: vec![folder], kills: PathBuf::new() });
+        }
+    }
+
+    /// The folders that groups are made in.
+    fn folders(&self) -> Vec<PathBuf> {
+        match self {
+            Hierarchy::Two(above) => vec![above.clone()],
+            Hierarchy::One { memory, pids, cpu } => {
+                [memory.clone(), pids.clone()].into_iter().chain(cpu.clone()).collect()
+            }
+        }
+    }
+}
+
+/// Groups of ours in this folder whose maker lives no more.
+fn left_behind(folder: PathBuf) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let dead = names.filter(|name| maker(name).is_some_and(|pid| !is_alive(pid))).map(|name| folder.join(name));
+    dead.filter(|group| !has_strangers(group)).collect()
+}
+
+/// Whether somebody is in it whom we cannot see, as in a container: then its maker may live there, too.
+fn has_strangers(group: &Path) -> bool {
+    fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| pids.lines().any(|pid| pid == "0"))
+}
+
+/// The process that made the group of this name; none if the name is none of ours.
+fn maker(name: &str) -> Option<u32> {
+    let mut words = name.strip_prefix(NAMED)?.split('-');
+    let (_, maker, number) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
+    (number.parse::<u64>().is_ok() && words.next().is_none()).then_some(maker)
+}
+
+fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
 /// Writing must not make a plain file in a folder that is no group.
 fn existing(folder: &Path, name: &str) -> io::Result<PathBuf> {
     let path = folder.join(name);
@@ -136,25 +187,33 @@ impl Group {
         })
     }
 
-    pub(in crate::dispatcher) fn folders(&self) -> Vec<PathBuf> {
+    pub(crate) fn folders(&self) -> Vec<PathBuf> {
         self.folders.clone()
     }
 
+    /// The same command, in this group from its beginning.
+    pub(crate) fn with(&self, command: &tokio::process::Command) -> tokio::process::Command {
+        let mut joined = tokio::process::Command::new("sh");
+        joined.args(["-c", JOIN, "sh"]).arg(self.folders.len().to_string()).args(&self.folders);
+        joined.arg(command.as_std().get_program()).args(command.as_std().get_args());
+        joined
+    }
+
     /// Whether nobody of the family is left.
-    pub(in crate::dispatcher) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let left =
             |folder: &PathBuf| fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty());
         !self.folders.iter().any(left)
     }
 
     /// Where to look for [`ran_out`].
-    pub(in crate::dispatcher) fn kills(&self) -> PathBuf {
+    pub(crate) fn kills(&self) -> PathBuf {
         self.kills.clone()
     }
 }
 
 /// Whether the kernel ended one of the family for want of memory.
-pub(in crate::dispatcher) fn ran_out(kills: &Path) -> bool {
+pub(crate) fn ran_out(kills: &Path) -> bool {
     let text = fs::read_to_string(kills).unwrap_or_default();
     let count = |line: &str| line.strip_prefix("oom_kill ").and_then(|count| count.trim().parse::<u64>().ok());
     text.lines().filter_map(count).any(|count| count > 0)
@@ -163,9 +222,7 @@ pub(in crate::dispatcher) fn ran_out(kills: &Path) -> bool {
 impl Drop for Group {
     fn drop(&mut self) {
         let folders = std::mem::take(&mut self.folders);
-        for folder in &folders {
-            let _ = existing(folder, "cgroup.kill").and_then(|kill| fs::write(kill, "1"));
-        }
+        folders.iter().for_each(|folder| kill_all(folder));
         let left: Vec<PathBuf> = folders.into_iter().filter(|folder| fs::remove_dir(folder).is_err()).collect();
         if left.is_empty() {
             return;
@@ -183,6 +240,19 @@ impl Drop for Group {
                 }
             }
         });
+    }
+}
+
+/// Ends everybody in a group.
+fn kill_all(folder: &Path) {
+    if existing(folder, "cgroup.kill").and_then(|kill| fs::write(kill, "1")).is_ok() {
+        return;
+    }
+    // Version 1 has no such file.
+    let members = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+    let pids = members.lines().filter_map(|pid| pid.parse().ok()).filter_map(rustix::process::Pid::from_raw);
+    for pid in pids {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }
 
@@ -217,11 +287,33 @@ mod tests {
     }
 
     #[test]
+    fn groups_of_the_dead_are_removed_with_whoever_is_in_them() {
+        let Some(hierarchy) = Hierarchy::of_this_machine() else { return };
+        let mut dead = std::process::Command::new("true").spawn().unwrap();
+        dead.wait().unwrap();
+        let above = hierarchy.folders();
+        let left: Vec<PathBuf> =
+            above.iter().map(|folder| folder.join(format!("weir-plugin-{}-7", dead.id()))).collect();
+        left.iter().for_each(|folder| fs::create_dir(folder).unwrap());
+        let mut member = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        for folder in &left {
+            fs::write(folder.join("cgroup.procs"), member.id().to_string()).unwrap();
+        }
+        let own = hierarchy.group("plugin", 64 << 20, 16).unwrap();
+        hierarchy.sweep();
+        assert!(!member.wait().unwrap().success(), "it was killed");
+        while left.iter().any(|folder| folder.exists()) {
+            std::thread::sleep(BURIAL);
+        }
+        assert!(own.folders().iter().all(|folder| folder.exists()), "its maker lives");
+    }
+
+    #[test]
     fn a_folder_that_is_no_control_group_is_not_used() {
         let root = tempfile::tempdir().unwrap();
-        assert!(Hierarchy::Two(root.path().to_owned()).group(1 << 20, 4).is_err(), "no memory.max");
+        assert!(Hierarchy::Two(root.path().to_owned()).group("plugin", 1 << 20, 4).is_err(), "no memory.max");
         let one = Hierarchy::One { memory: root.path().join("a"), pids: root.path().join("b"), cpu: None };
-        assert!(one.group(1 << 20, 4).is_err());
+        assert!(one.group("plugin", 1 << 20, 4).is_err());
         let left: Vec<_> = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(left.iter().all(|name| name == "cgroup.subtree_control"), "{left:?}");
     }

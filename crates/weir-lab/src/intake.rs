@@ -10,11 +10,14 @@
 //! once and left alone for a while. A look ends after a bounded number of entries; the next begins anew, and since what
 //! was taken is gone it gets further.
 
+mod ignored;
 pub(crate) mod notices;
 mod numbered;
 
+pub use ignored::Ignored;
 pub use numbered::{DirectoryFile, NORMAL};
 
+use ignored::IgnoredFiles;
 use notices::FileNotices;
 use numbered::make;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -39,6 +42,8 @@ const NAME_MAX: usize = 255;
 const STUCK: Duration = Duration::from_secs(60);
 /// A file that was closed is complete when it has not changed for this long since.
 const CLOSED_SETTLE: Duration = Duration::from_millis(200);
+/// How the name begins of what was refused and cannot be moved away.
+const REFUSED_HERE: &str = ".refused-";
 /// Files that may be growing at once.
 const SIGHTS_MAX: usize = 65_536;
 
@@ -54,6 +59,7 @@ pub struct Intake {
     closed: HashMap<DirectoryFile, Sight>,
     /// Files that somebody writes to.
     written: HashSet<DirectoryFile>,
+    ignored: IgnoredFiles,
 }
 
 /// How files are taken.
@@ -90,6 +96,8 @@ pub struct Look {
     pub ready: Vec<Ready>,
     /// What was moved aside, and why.
     pub refused: Vec<(DirectoryFile, Unfit)>,
+    /// What is left where it is, and was not there at the look before.
+    pub ignored: Vec<Ignored>,
     /// Files that are not complete yet.
     pub growing: usize,
     /// One of these was closed: it will be complete in a moment.
@@ -149,7 +157,8 @@ impl Intake {
     pub fn open(root: &Path, settings: IntakeSettings) -> io::Result<Intake> {
         make(root)?;
         let (sights, stuck, closed, written) = (HashMap::new(), HashMap::new(), HashMap::new(), HashSet::new());
-        Ok(Intake { root: root.to_owned(), settings, sights, stuck, closed, written })
+        let ignored = IgnoredFiles::default();
+        Ok(Intake { root: root.to_owned(), settings, sights, stuck, closed, written, ignored })
     }
 
     /// What the file system told of files by `now`: a hint.
@@ -169,6 +178,7 @@ impl Intake {
     pub fn look(&mut self, now: Instant, wall: SystemTime) -> Look {
         let mut look = Look::default();
         let mut seen = HashMap::new();
+        self.ignored.look_at_root(&self.root);
         for number in 0..=127 {
             match self.look_into(number, (now, wall), &mut look, &mut seen) {
                 Ok(()) => {}
@@ -176,6 +186,7 @@ impl Intake {
                 Err(error) => look.troubles.push((number, error)),
             }
         }
+        look.ignored = self.ignored.news(!look.more);
         // What was not seen is gone, unless the look ended early.
         if !look.more {
             let ready: HashSet<&DirectoryFile> = look.ready.iter().map(|ready| &ready.place).collect();
@@ -207,6 +218,7 @@ impl Intake {
             }
             let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
             if is_left_alone(&name) {
+                self.ignored.half(number, &name);
                 continue;
             }
             let place = DirectoryFile { directory: number, name };
@@ -310,7 +322,7 @@ impl Intake {
         let aside = self.directory("refused")?;
         let begin = format!("{}-", place.directory);
         match rename_free((folder, &place.name), &aside, &begin) {
-            Err(rustix::io::Errno::XDEV) => Ok(rename_free((folder, &place.name), folder, ".refused-")?),
+            Err(rustix::io::Errno::XDEV) => Ok(rename_free((folder, &place.name), folder, REFUSED_HERE)?),
             other => Ok(other?),
         }
     }

@@ -7,6 +7,7 @@
 #![allow(missing_docs)]
 
 mod active;
+mod cgroup;
 pub mod cluster;
 pub mod decision;
 pub mod dispatcher;

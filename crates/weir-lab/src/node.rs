@@ -12,7 +12,7 @@ use crate::dispatcher::Dispatcher;
 use crate::display_name::display_name;
 use crate::file_type;
 use crate::intake::notices::Notices;
-use crate::intake::{DirectoryFile, Intake, IntakeSettings, Look, Ready};
+use crate::intake::{DirectoryFile, Ignored, Intake, IntakeSettings, Look, Ready};
 use crate::leader::{Leader, LeaderEnd, LeaderHandle, attend_here};
 use crate::plugin::Plugin;
 use crate::wire::ChildLimits;
@@ -61,6 +61,8 @@ pub struct NodeSettings {
     pub depth_max: u8,
     /// What may be found in one sample.
     pub children: ChildLimits,
+    /// A machine with less free memory gets no samples.
+    pub memory_free_min: u64,
 }
 
 /// How many samples are in each state, and until when that is good enough.
@@ -289,7 +291,7 @@ impl Node {
 
     /// One term of office after the other.
     async fn terms(&self, mut ends: Ends, dispatcher: Option<Dispatcher>) {
-        let mut over = None;
+        let (mut over, mut first) = (None, None);
         loop {
             let post = ends.post.borrow_and_update().clone();
             let Post::Acting(fence) = post.clone() else {
@@ -306,7 +308,8 @@ impl Node {
                 continue;
             }
             tracing::info!(epoch = fence.epoch, "this node leads the lab");
-            let end = self.hold_office(&fence, &mut ends, dispatcher.as_ref()).await;
+            let since = *first.get_or_insert(fence.epoch);
+            let end = self.hold_office((&fence, since), &mut ends, dispatcher.as_ref()).await;
             self.leader.send_replace(None);
             over = Some(fence.epoch);
             tracing::info!(epoch = fence.epoch, ?end, "this node leads no longer");
@@ -319,14 +322,19 @@ impl Node {
     }
 
     /// Why it ended by itself; none if the election ended it.
-    async fn hold_office(&self, fence: &Fence, ends: &mut Ends, dispatcher: Option<&Dispatcher>) -> Option<LeaderEnd> {
-        let NodeSettings { plugins, depth_max, children, scheduling, .. } = (*self.settings).clone();
-        let rules = Rules { plugins, depth_max, children };
+    async fn hold_office(
+        &self,
+        (fence, since): (&Fence, i64),
+        ends: &mut Ends,
+        dispatcher: Option<&Dispatcher>,
+    ) -> Option<LeaderEnd> {
+        let NodeSettings { plugins, depth_max, children, scheduling, memory_free_min, .. } = (*self.settings).clone();
+        let rules = Rules { plugins, depth_max, children, memory_free_min };
         let (leader, handle) = Leader::new(scheduling, rules, self.records.clone(), fence.clone());
         self.leader.send_replace(Some(handle.clone()));
         let term = fence.clone();
         tokio::select! {
-            end = leader.run() => end.err(),
+            end = leader.since(since).run() => end.err(),
             () = self.take_in(&handle) => None,
             () = self.prune(fence) => None,
             () = beside(&self.settings.node, fence, dispatcher, &handle) => None,
@@ -437,6 +445,9 @@ impl Node {
     async fn take_all(&self, look: Look, leader: &LeaderHandle) -> (bool, Vec<(DirectoryFile, std::io::Error)>) {
         for (place, why) in &look.refused {
             tracing::warn!(directory = place.directory, name = ?place.name, %why, "moved to refused");
+        }
+        for Ignored { path, why } in &look.ignored {
+            tracing::info!(?path, why, "ignored in the analysis directory");
         }
         for (directory, error) in &look.troubles {
             tracing::warn!(directory, %error, "a directory cannot be read");

@@ -1,8 +1,10 @@
 //! What people ask of the lab.
 
 mod machines;
+mod relatives;
 
 pub use machines::NodeLine;
+pub use relatives::Relative;
 
 use crate::decision::Figures;
 use crate::job::Report;
@@ -148,6 +150,9 @@ pub enum LabError {
     /// Whoever leads cannot be taken out.
     #[error("{0} leads the lab: it cannot be taken out of it now")]
     Leads(String),
+    /// Its priority cannot be changed.
+    #[error("the priority of {0} cannot be changed: {1}")]
+    NotPrioritised(String, String),
     /// No machine can be admitted.
     #[error("no machine can be admitted: {0}")]
     NotInvited(String),

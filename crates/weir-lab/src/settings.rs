@@ -7,11 +7,12 @@ use crate::plugin::Plugin;
 use crate::site::SiteSettings;
 use crate::vm::VmsSettings;
 use crate::wire::ChildLimits;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use weir_core::election::{self, AddressRange, ProcessingIndex, SettingProblem};
 use weir_core::runq::{self, PriorityRules};
+use weir_foundation::postgres_url;
 use weir_settings::{Section, kinds, settings};
 
 settings! {
@@ -28,6 +29,9 @@ settings! {
         pub plugins: Option<PathBuf> = path().optional(),
         /// Plugins of our own that this lab does without, such as strings or yara
         pub plugins_off: Vec<String> = list([], 64, "names of plugins"),
+        /// What is tried where an archive has a password
+        pub passwords: Vec<String> =
+            list(["infected", "malware", "virus", "password", "1234", "12345", "123456"].map(str::to_owned), 64, "passwords"),
         /// Samples that plugins of this machine look at at once; 0 for one a processor
         pub slots: u32 = number(0, 0..=128),
         /// THRESHOLD: how long one attempt at a sample may take
@@ -39,10 +43,14 @@ settings! {
         pub priority: PriorityRules = part_by(priority),
         /// The largest sample
         pub sample_bytes_max as "sample_max": u64 = size("256MiB", "1"..="4GiB"),
+        /// PostgreSQL of the lab alone, the same on all its machines: its password opens no mail and no accounts. Without it store.records
+        pub records: Option<String> = text("", "a postgres:// URL").valid(postgres_url).optional(),
         /// Where samples are kept by hash; may be a folder that all machines share. Without it lab/samples in the data folder
         pub samples: Option<PathBuf> = path().optional(),
         /// Tags of this machine: plugins that want others do not run here
         pub tags: Vec<String> = list([], 64, "words"),
+        /// A machine that says it has less free memory than this gets no samples until it has more; 0 never keeps any away
+        pub memory_free_min: u64 = size("128MiB", "0"..="1024GiB"),
         /// How deep files in files in files are analysed; 0 for not at all
         pub children_depth: u8 = count(4, 0..=16),
         pub children: ChildLimits = part_by(children),
@@ -56,8 +64,8 @@ settings! {
         pub leader_analyses: bool = flag(false),
         /// How long a certificate counts that this machine makes; each machine renews its own after two thirds
         pub certificate_life: Duration = duration("90d", "10s"..="3660d"),
-        /// IPv4 addresses of machines of the lab: a machine outside asks them who leads
-        pub entry: Vec<Ipv4Addr> = list([], 64, "addresses"),
+        /// Addresses of machines of the lab: a machine outside asks them who leads
+        pub entry: Vec<IpAddr> = list([], 64, "addresses"),
         pub vms: VmsSettings = part(),
         pub election: election::Settings = part_by(election),
     }
@@ -97,7 +105,7 @@ settings! {
 /// Where this machine is in the lab's network.
 #[derive(Debug, Clone, Copy)]
 pub struct LabAddress {
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// The port of the lab.
     pub port: u16,
     /// The length of the network's prefix.
@@ -135,8 +143,8 @@ fn network(section: &mut Section<'_, '_>) -> Option<LabAddress> {
     let known = |text: &str| if text.is_empty() { Ok(()) } else { in_network(text).map(drop) };
     let address: String = section.key(
         "address",
-        "This machine in the lab's network, such as 10.7.0.3/24; without it the lab has one machine",
-        kinds::text("", "an IPv4 address with its prefix").valid(known),
+        "This machine in the lab's network, such as 10.7.0.3/24 or fd07::3/64; without it the lab has one machine",
+        kinds::text("", "an address with its prefix").valid(known),
     );
     let about = "TCP and UDP port of the lab, the same on all machines";
     let port = section.key("port", about, kinds::count(7300, 1..=65_535));
@@ -149,7 +157,7 @@ fn network(section: &mut Section<'_, '_>) -> Option<LabAddress> {
     Some(LabAddress { address, port, prefix, wide })
 }
 
-fn in_network(text: &str) -> Result<(Ipv4Addr, u8), String> {
+fn in_network(text: &str) -> Result<(IpAddr, u8), String> {
     let expected = || format!("{text:?} is no address with its prefix, such as 10.7.0.3/24");
     let (address, prefix) = text.split_once('/').ok_or_else(expected)?;
     Ok((address.parse().map_err(|_| expected())?, prefix.parse().map_err(|_| expected())?))
@@ -202,6 +210,7 @@ impl LabSettings {
             keep: self.keep,
             depth_max: self.children_depth,
             children: self.children,
+            memory_free_min: self.memory_free_min,
         }
     }
 

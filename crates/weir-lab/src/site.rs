@@ -1,22 +1,24 @@
 //! One machine of a lab of several: its election over the network, its server, its dispatcher's calls.
 
-use crate::cluster::connection::Caller;
+use crate::cluster::connection::{Caller, SILENCE};
+use crate::cluster::credential_store::CredentialStore;
 use crate::cluster::credentials::{CredentialsError, next_boot};
 use crate::cluster::datagram::BeatKey;
 use crate::cluster::elector::{Elector, Ends, Order, now};
 use crate::cluster::epoch_file::EpochFile;
 use crate::cluster::leader_client::LeaderClient;
+use crate::cluster::local_net::LocalNet;
 use crate::cluster::membership::Membership;
-use crate::cluster::network::{self, LabNetwork, Local};
+use crate::cluster::network::{self, Doorkeeper, LabNetwork, Local};
 use crate::cluster::registry::{Registry, row};
 use crate::cluster::renewal::{self, Way};
-use crate::cluster::{call, entry};
+use crate::cluster::{call, entry, priority};
 use crate::dispatcher::{Dispatcher, Fetch};
 use crate::node::Node;
 use crate::server::{ElectionEnds, Server};
 use crate::tasks::Task;
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::{TcpListener, UdpSocket};
@@ -36,7 +38,7 @@ pub struct SiteSettings {
     /// The folder of its credentials.
     pub folder: PathBuf,
     /// Its address.
-    pub address: Ipv4Addr,
+    pub address: IpAddr,
     /// The port of the lab.
     pub port: u16,
     /// The length of the network's prefix.
@@ -52,13 +54,13 @@ pub struct SiteSettings {
     /// How long certificates count that this machine makes for others and for itself.
     pub life: Duration,
     /// Machines of the lab that one outside asks who leads.
-    pub entry: Vec<Ipv4Addr>,
+    pub entry: Vec<IpAddr>,
 }
 
 impl SiteSettings {
     /// Where it listens.
     pub fn at(&self) -> SocketAddr {
-        SocketAddr::new(self.address.into(), self.port)
+        SocketAddr::new(self.address, self.port)
     }
 }
 
@@ -83,7 +85,7 @@ pub enum SiteError {
     #[error("{0}")]
     Range(#[from] weir_core::election::RangeRefused),
     /// Samples of one machine are seen by one machine.
-    #[error("a lab of several machines needs PostgreSQL: set store.records")]
+    #[error("a lab of several machines needs PostgreSQL: set lab.records, or store.records")]
     NotShared,
 }
 
@@ -112,34 +114,37 @@ pub async fn tasks(
     let Parts { node, dispatcher, wanted } = parts;
     let listener = sockets::listen(settings.at()).and_then(TcpListener::from_std);
     let listener = listener.map_err(|error| SiteError::Network(settings.at(), error))?;
-    let caller = Caller { store: membership.store.clone(), from: settings.address, port: settings.port };
+    let silence = SILENCE.max(settings.election.silence());
+    let caller = Caller { store: membership.store.clone(), from: settings.address, port: settings.port, silence };
     let (identity, key) = membership.store.identity()?;
     let boot = next_boot(&settings.folder).map_err(SiteError::Boot)?;
     let (local, udp) = local(membership, &settings).await?.unzip();
+    let registry = if membership.is_outside() { Registry::outside() } else { Registry::new(records.clone()) };
+    registry.read().await;
     let network = LabNetwork {
         name: identity.name.clone(),
         boot,
         local,
         caller: caller.clone(),
+        registry: registry.clone(),
         patience: settings.election.reply_wait,
         lines: HashMap::new(),
     };
     let (role, priority) = (identity.role, identity.priority);
-    let me = Origin { id: identity.id(), key, role, priority, address: settings.address.into(), boot };
+    let me = Origin { id: identity.id(), key, role, priority, address: settings.address, boot };
     let seen = seen(membership, &settings, &records).await?;
     dispatcher.has_seen(seen.highest());
     let election = Election::new(me, settings.index, settings.election, seen.highest(), now());
     let (elector, ends) = Elector::new(election, records.clone(), &identity.name, settings.election, network);
     let elector = elector.keeping(seen.clone());
-    let registry = if membership.is_outside() { Registry::outside() } else { Registry::new(records.clone()) };
-    registry.read().await;
     let claim = Claim { priority, index: settings.index, stands: role == Role::Eligible };
     let election_ends = ElectionEnds { frames: ends.frames.clone(), post: ends.post.clone(), boot, claim };
     let server = Server::new(node.clone(), caller.clone(), registry.clone(), election_ends, settings.life);
     let mut tasks = vec![Task::new("lab server", server.run(listener))];
     if let (Some(udp), Some(beat_key)) = (udp, membership.store.active().credentials.beat_key) {
         let beat_key = BeatKey::new(&beat_key);
-        let hear = network::hear(udp, boot, beat_key, registry.clone(), ends.frames.clone());
+        let doorkeeper = Doorkeeper::new(records.clone(), membership.store.clone(), settings.at());
+        let hear = network::hear(udp, doorkeeper, (boot, beat_key), registry.clone(), ends.frames.clone());
         tasks.push(Task::new("lab datagrams", hear));
     }
     let fetch = call::fetch(wanted, ends.post.clone(), registry.clone(), caller.clone());
@@ -162,7 +167,9 @@ pub async fn tasks(
     let orders = ends.orders.clone();
     let index = Some(settings.index.0.into());
     let me = NodeRow { processing_index: index, ..row(&identity, key, &settings.address.to_string()) };
-    tasks.push(Task::new("lab presence", be_seen(records, me, every, orders.clone())));
+    let presence =
+        Presence { records, me, store: membership.store.clone(), life: settings.life, orders: orders.clone() };
+    tasks.push(Task::new("lab presence", presence.be_seen(every)));
     tasks.push(Task::new("lab registry", read_registry(registry, orders)));
     tasks.push(Task::new("lab node", node.serve(ends, settings.leader_analyses.then_some(dispatcher))));
     Ok(tasks)
@@ -176,6 +183,9 @@ async fn be_certified(membership: &Membership, settings: &SiteSettings, records:
         if let Err(problem) = renewal::renew(&membership.store, &way).await {
             tracing::warn!(%problem, "the certificate of this machine cannot be renewed");
         }
+    }
+    if let Err(problem) = priority::follow(records, &membership.store, settings.life).await {
+        tracing::warn!(%problem, "the priority of this machine is not changed");
     }
     if now < membership.store.active().until() { Ok(()) } else { Err(SiteError::Ended) }
 }
@@ -201,10 +211,10 @@ async fn local(membership: &Membership, settings: &SiteSettings) -> Result<Optio
     let beat_key = beat_key.ok_or_else(|| CredentialsError::Unusable("there is no secret for datagrams".into()))?;
     let fail = |error| SiteError::Network(settings.at(), error);
     let range = AddressRange::new(settings.address, settings.prefix, settings.wide)?;
-    let heard = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, settings.port)).await.map_err(fail)?;
-    let udp = UdpSocket::bind((settings.address, 0)).await.map_err(fail)?;
-    udp.set_broadcast(true).map_err(fail)?;
-    let broadcast = SocketAddr::new(broadcast(settings.address, settings.prefix).into(), settings.port);
+    let net = LocalNet { address: settings.address, prefix: settings.prefix, port: settings.port };
+    let heard = net.ear().await.map_err(fail)?;
+    let udp = net.mouth().await.map_err(fail)?;
+    let broadcast = net.all().map_err(fail)?;
     Ok(Some((Local { sequence: 0, beat_key: BeatKey::new(beat_key), udp, broadcast, range }, heard)))
 }
 
@@ -221,26 +231,51 @@ fn way(
     }
 }
 
-/// Says to the database that this machine is at work, for ever. One that was taken out of the lab does not stand, nor does one that is
-/// registered as something else: the others do not hear it.
-async fn be_seen(records: Records, me: NodeRow, every: Duration, orders: mpsc::Sender<Order>) {
-    let mut out = false;
-    loop {
-        match records.lab_nodes().seen(&me).await {
-            Ok(seen) if seen == out => {
-                out = !seen;
-                if out {
-                    tracing::warn!(
-                        name = me.node,
-                        "this machine is not registered in the lab with its key, role and priority"
-                    );
-                }
-                let _ = orders.send(if out { Order::Resign } else { Order::Rejoin }).await;
+/// How the database sees this machine.
+struct Presence {
+    records: Records,
+    me: NodeRow,
+    store: CredentialStore,
+    life: Duration,
+    orders: mpsc::Sender<Order>,
+}
+
+impl Presence {
+    /// Says to the database that this machine is at work, for ever, and carries out what was ordered there. One that was taken out of the
+    /// lab does not stand, nor does one that is registered as something else: the others do not hear it.
+    async fn be_seen(mut self, every: Duration) {
+        let (mut out, mut last_problem) = (false, String::new());
+        loop {
+            if let Err(problem) = self.follow_orders().await
+                && problem != last_problem
+            {
+                tracing::warn!(%problem, "the priority of this machine is not changed");
+                last_problem = problem;
             }
-            Ok(_) => {}
-            Err(error) => tracing::debug!(%error, "the database does not see this machine"),
+            match self.records.lab_nodes().seen(&self.me).await {
+                Ok(seen) if seen == out => {
+                    out = !seen;
+                    if out {
+                        tracing::warn!(
+                            name = self.me.node,
+                            "this machine is not registered in the lab with its key, role and priority"
+                        );
+                    }
+                    let _ = self.orders.send(if out { Order::Resign } else { Order::Rejoin }).await;
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, "the database does not see this machine"),
+            }
+            tokio::time::sleep(every).await;
         }
-        tokio::time::sleep(every).await;
+    }
+
+    async fn follow_orders(&mut self) -> Result<(), String> {
+        if let Some(priority) = priority::follow(&self.records, &self.store, self.life).await? {
+            self.me.priority = priority.0.into();
+            let _ = self.orders.send(Order::Priority(priority)).await;
+        }
+        Ok(())
     }
 }
 
@@ -253,10 +288,4 @@ async fn read_registry(registry: Registry, orders: mpsc::Sender<Order>) {
         tokio::time::sleep(REGISTRY_EVERY).await;
         registry.read().await;
     }
-}
-
-/// The last address of the network.
-fn broadcast(address: Ipv4Addr, prefix: u8) -> Ipv4Addr {
-    let hosts = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
-    Ipv4Addr::from(u32::from(address) | hosts)
 }

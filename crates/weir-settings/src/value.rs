@@ -2,7 +2,7 @@
 
 use crate::units::{Rate, Size, Span};
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use toml::de::DeValue;
 
@@ -130,9 +130,9 @@ impl Value for SocketAddr {
     }
 }
 
-impl Value for Ipv4Addr {
-    fn from_toml(value: &DeValue<'_>) -> Result<Ipv4Addr, String> {
-        parsed(value, "\"10.7.0.1\"", "an IPv4 address: write \"10.7.0.1\"")
+impl Value for IpAddr {
+    fn from_toml(value: &DeValue<'_>) -> Result<IpAddr, String> {
+        parsed(value, "\"10.7.0.1\"", "an address: write \"10.7.0.1\" or \"fd07::1\"")
     }
 
     fn to_toml(&self) -> String {

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_foundation::audit::AuditTrail;
+use weir_lab::cluster::enrolment::Invited;
 use weir_lab::node::Node;
 use weir_lab::operations::{LabStatus, NodeLine, PlaceLine};
 
@@ -25,6 +26,9 @@ pub const DRAIN: Operation<Drain, Vec<NodeLine>> =
 /// Takes a machine out of the lab.
 pub const REMOVE: Operation<Remove, Vec<NodeLine>> =
     administer("/lab/remove", "Takes a machine out of the lab: its certificate counts no more");
+/// Gives a machine another priority.
+pub const PRIORITY: Operation<SetPriority, Vec<NodeLine>> =
+    administer("/lab/priority", "Gives a machine another priority in elections; the best one leads from then on");
 /// Makes a token with which a machine joins.
 pub const INVITE: Operation<Invite, Invitation> = administer("/lab/invite", "Makes a token with which a machine joins");
 
@@ -49,6 +53,7 @@ pub(super) fn operations(table: Table<LabGates>) -> Table<LabGates> {
         .with(PLACES, places)
         .with(DRAIN, drain)
         .with(REMOVE, remove)
+        .with(PRIORITY, prioritise)
         .with(INVITE, invite)
 }
 
@@ -70,11 +75,21 @@ pub struct Remove {
     pub node: String,
 }
 
+/// Which machine gets which priority.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SetPriority {
+    /// Its name.
+    pub node: String,
+    /// In elections; the lowest number leads.
+    pub priority: u8,
+}
+
 /// What a new machine may be.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Invite {
-    /// `eligible`, `dispatcher` or `external`.
+    /// `eligible`, `dispatcher`, `worker` or `external`, which is the same.
     pub role: String,
     /// In elections; the lowest number leads.
     pub priority: u8,
@@ -85,8 +100,11 @@ pub struct Invite {
 /// What a new machine joins with.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Invitation {
-    /// For `weir lab join`.
+    /// For `weir lab join`, from anywhere.
     pub token: String,
+    /// The same, for people to type, on a machine in the lab's network.
+    #[serde(default)]
+    pub code: String,
 }
 
 async fn status(call: Call<LabGates>, (): ()) -> Result<LabStatus, Problem> {
@@ -114,9 +132,17 @@ async fn remove(call: Call<LabGates>, asked: Remove) -> Result<Vec<NodeLine>, Pr
     Ok(call.state.node.nodes().await?)
 }
 
+async fn prioritise(call: Call<LabGates>, asked: SetPriority) -> Result<Vec<NodeLine>, Problem> {
+    let detail = format!("priority {}", asked.priority);
+    call.state.audit().note(&call.actor, "lab.priority", &asked.node, &detail).await?;
+    call.state.node.prioritise(&asked.node, asked.priority).await?;
+    Ok(call.state.node.nodes().await?)
+}
+
 async fn invite(call: Call<LabGates>, asked: Invite) -> Result<Invitation, Problem> {
     let detail = format!("role {}, priority {}, good for {} s", asked.role, asked.priority, asked.valid_s);
     call.state.audit().note(&call.actor, "lab.invite", "lab", &detail).await?;
-    let token = call.state.node.invite(&asked.role, asked.priority, Duration::from_secs(asked.valid_s)).await?;
-    Ok(Invitation { token })
+    let valid = Duration::from_secs(asked.valid_s);
+    let Invited { token, code } = call.state.node.invite(&asked.role, asked.priority, valid).await?;
+    Ok(Invitation { token, code })
 }

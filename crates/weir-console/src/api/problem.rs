@@ -95,7 +95,7 @@ impl From<LabError> for Problem {
                 (StatusCode::UNPROCESSABLE_ENTITY, "not valid", "lab.tags and lab.vms say which tags a machine has")
             }
             LabError::NoMachine(_) => (StatusCode::NOT_FOUND, "not found", "`weir lab nodes` shows the machines"),
-            LabError::NotInvited(_) => {
+            LabError::NotInvited(_) | LabError::NotPrioritised(..) => {
                 (StatusCode::CONFLICT, "does not fit", "ask an eligible machine of a lab of several; docs/lab.md")
             }
             LabError::TooLate(_) => (StatusCode::CONFLICT, "does not fit", "`weir lab report` shows what came of it"),

@@ -13,7 +13,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use weir_foundation::OperationError;
-use weir_lab::operations::{HandedIn, QueuePage, SampleFilter, SampleLine, SamplePage, Wrapped};
+use weir_lab::operations::{HandedIn, QueuePage, Relative, SampleFilter, SampleLine, SamplePage, Wrapped};
 use weir_lab::report::{Merged, attack, misp, stix};
 use weir_lab::verdict::Verdict;
 
@@ -38,6 +38,9 @@ pub const CONTENT: Operation<(), Zip> =
 /// The rules for mail that a sample suggests.
 pub const RULE: Operation<(), Proposal> =
     look("/lab/samples/{sample}/rule", "The rules for mail that a sample suggests; nothing is saved");
+/// Samples that are like it.
+pub const RELATIVES: Operation<(), Vec<Relative>> =
+    look("/lab/samples/{sample}/relatives", "Samples that are like this one by their TLSH, the nearest first");
 /// Analyses a sample again.
 pub const RERUN: Operation<Which, HandedIn> = operate("/lab/rerun", "Analyses a sample again, whatever is known of it");
 /// What waits.
@@ -53,6 +56,7 @@ pub(super) fn operations(table: Table<LabGates>) -> Table<LabGates> {
         .with(REPORT, report)
         .with(CONTENT, content)
         .with(RULE, rule)
+        .with(RELATIVES, relatives)
         .with(RERUN, rerun)
         .with(QUEUE, queue)
         .with(CANCEL, cancel)
@@ -187,6 +191,10 @@ async fn content(call: Call<LabGates>, (): ()) -> Result<Zip, Problem> {
 async fn rule(call: Call<LabGates>, (): ()) -> Result<Proposal, Problem> {
     let merged = Merged::new(call.state.node.page(&call.name).await?, Vec::new());
     Ok(Proposal::of(&merged, call.state.gates.mail.rules.list().await?))
+}
+
+async fn relatives(call: Call<LabGates>, (): ()) -> Result<Vec<Relative>, Problem> {
+    Ok(call.state.node.relatives(&call.name).await?)
 }
 
 async fn rerun(call: Call<LabGates>, which: Which) -> Result<HandedIn, Problem> {

@@ -105,6 +105,14 @@ impl Election {
         true
     }
 
+    /// Says at once that it leads, and with which priority.
+    pub(super) fn beat_soon(&mut self, now: Instant) {
+        if let State::Elected(leadership) = &mut self.state {
+            leadership.beat_at = now;
+        }
+        self.on_timeout(now);
+    }
+
     fn beat(&mut self, now: Instant) {
         let epoch = self.acting(now);
         let message = Message::LeaderAlive { round: self.round(), epoch };

@@ -101,8 +101,17 @@ impl Members {
 
     /// The best of the local nodes that would lead.
     pub(crate) fn best_local(&self) -> Option<NodeId> {
+        self.best().map(|(id, _)| id)
+    }
+
+    /// Its rank.
+    pub(crate) fn best_local_rank(&self) -> Option<Rank> {
+        self.best().map(|(_, member)| member.rank)
+    }
+
+    fn best(&self) -> Option<(NodeId, &Member)> {
         let eligible = self.local().filter(|(_, m)| m.role == Role::Eligible && m.stands);
-        eligible.min_by_key(|(_, m)| m.rank).map(|(id, _)| id)
+        eligible.min_by_key(|(_, m)| m.rank)
     }
 }
 

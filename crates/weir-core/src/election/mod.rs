@@ -29,6 +29,7 @@ mod leadership;
 mod lease;
 mod members;
 mod message;
+mod priority;
 mod range;
 mod rank;
 mod settings;

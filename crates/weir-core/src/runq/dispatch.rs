@@ -5,7 +5,7 @@
 //! as long as some group has a free VM or room for them; and at last, where *current* and *next* are empty, *idle*
 //! runs. So a free VM never stands beside a sample that it could run.
 
-use super::group::{Group, GroupId, VmId};
+use super::group::{Group, GroupId, Strain, VmId};
 use super::list::List;
 use super::output::{Assignment, Output};
 use super::priority::PriorityClass;
@@ -80,7 +80,7 @@ impl Scheduler {
     }
 
     /// The group for a sample: one with a free VM for it rather than one with room; then one whose VM runs most
-    /// of it; then the least loaded; then the first.
+    /// of it; then the least strained, by its own word; then the least loaded; then the first.
     fn group_for(&self, index: u32, idle: bool) -> Option<u32> {
         let class = self.samples[index].class;
         let needs = &self.classes.at(class).needs;
@@ -89,7 +89,8 @@ impl Scheduler {
             let free = g.free_for(class);
             let vms = if free == 0 { g.able(class) } else { free };
             let runs = g.best(vms, needs).map_or(0, |vm| g.vms[usize::from(vm)].offer.runs(needs).len());
-            (free != 0, runs, Reverse(g.load() * 1_000_000 / g.vms.len()))
+            let strain = if planted(Mutant::RunqIgnoresStrain) { Strain::default() } else { g.strain };
+            (free != 0, runs, Reverse(strain), Reverse(g.load() * 1_000_000 / g.vms.len()))
         };
         let groups = self.groups.iter().filter(|(_, g)| takes(g));
         groups.max_by_key(|(key, g)| (fit(g), Reverse(key.index))).map(|(key, _)| key.index)

@@ -13,6 +13,7 @@ use super::needs_class::ClassId;
 use super::sample::{Sample, Waiting};
 use super::slab::{Key, Slab};
 use super::vm::{Run, Vm, VmState};
+use crate::mutant::{Mutant, planted};
 use alloc::vec::Vec;
 
 /// VMs that one machine may have.
@@ -21,6 +22,16 @@ pub const VMS_MAX: usize = 128;
 /// A machine that the scheduler knows. A machine that comes back is a new group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(pub Key);
+
+/// How strained a machine says that it is. A sample goes to the least strained of the machines that fit it equally well; one that
+/// is [`Strain::FULL`] gets none until it says something else.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Strain(pub u8);
+
+impl Strain {
+    /// It can take nothing more, as when its memory is used up.
+    pub const FULL: Strain = Strain(u8::MAX);
+}
 
 /// A VM that the scheduler knows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -40,6 +51,7 @@ pub(super) struct Group {
     /// How many samples *current* and *next* may hold.
     room: usize,
     waiting_per_vm: u32,
+    pub(super) strain: Strain,
     /// Bit i is set if VM i is free.
     free: u128,
     /// By class: the VMs that can run it, whatever they do now.
@@ -60,6 +72,7 @@ impl Group {
             idle: List::EMPTY,
             room: offers.len().saturating_mul(waiting_per_vm as usize),
             waiting_per_vm,
+            strain: Strain::default(),
             free: 0,
             able: Vec::new(),
             waiting: Vec::new(),
@@ -91,7 +104,12 @@ impl Group {
 
     /// The VMs that could run the class at once.
     pub(super) fn free_for(&self, class: ClassId) -> u128 {
-        self.able(class) & self.free
+        if self.is_full() { 0 } else { self.able(class) & self.free }
+    }
+
+    /// Whether it gets nothing for now.
+    pub(super) fn is_full(&self) -> bool {
+        self.strain == Strain::FULL && !planted(Mutant::RunqIgnoresStrain)
     }
 
     pub(super) fn is_free(&self, number: u8) -> bool {
@@ -99,14 +117,16 @@ impl Group {
     }
 
     pub(super) fn has_free(&self) -> bool {
-        self.free != 0
+        self.free != 0 && !self.is_full()
     }
 
     /// Whether *current* and *next* have room for one more of the class. Bounded a class too, by the VMs that
     /// can run it: else samples for the one VM of a kind would fill the room of all others.
     pub(super) fn has_room(&self, class: ClassId) -> bool {
         let of_class = self.waiting.get(class.index()).copied().unwrap_or(0);
-        self.len() < self.room && of_class < self.able(class).count_ones().saturating_mul(self.waiting_per_vm)
+        !self.is_full()
+            && self.len() < self.room
+            && of_class < self.able(class).count_ones().saturating_mul(self.waiting_per_vm)
     }
 
     /// Nothing more may wait here.
@@ -115,7 +135,7 @@ impl Group {
     }
 
     pub(super) fn idle_has_room(&self) -> bool {
-        self.idle.len() < self.room
+        !self.is_full() && self.idle.len() < self.room
     }
 
     /// Samples in *current* and *next*.

@@ -35,7 +35,7 @@ mod why;
 pub use attempts::Verdict;
 pub use class_set::ClassSet;
 pub use deferral::{Deferrals, Hindrance, Rest};
-pub use group::{GroupId, VMS_MAX, VmId};
+pub use group::{GroupId, Strain, VMS_MAX, VmId};
 pub use needs::{Needs, Offer, PluginId, Plugins, Tags};
 pub use needs_class::ClassId;
 pub use output::{Assignment, Output, StopReason};

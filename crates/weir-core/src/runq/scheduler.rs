@@ -9,7 +9,7 @@
 //! O(classes + machines), never O(samples).
 
 use super::demand::Demand;
-use super::group::{Group, GroupId, VMS_MAX, VmId};
+use super::group::{Group, GroupId, Strain, VMS_MAX, VmId};
 use super::list::List;
 use super::needs::{Needs, Offer};
 use super::needs_class::{ClassId, NeedsClass, NeedsClasses, Numbered};
@@ -207,6 +207,27 @@ impl Scheduler {
         self.give_back(index);
         self.settle(index);
         self.schedule();
+        true
+    }
+
+    /// A machine says how strained it is. Of one that is full, what waits there goes back to the run queues, and what runs goes on.
+    /// False if it is unknown.
+    pub fn set_strain(&mut self, now: Instant, group: GroupId, strain: Strain) -> bool {
+        self.advance(now);
+        let index = group.0.index;
+        if self.groups.get(group.0).is_none() {
+            return false;
+        }
+        let was_full = self.groups[index].is_full();
+        self.groups[index].strain = strain;
+        let is_full = self.groups[index].is_full();
+        if is_full && !was_full {
+            self.give_back(index);
+        }
+        if is_full != was_full {
+            self.settle(index);
+            self.schedule();
+        }
         true
     }
 

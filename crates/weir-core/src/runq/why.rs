@@ -114,8 +114,11 @@ impl Scheduler {
     fn able_states(&self, place: Place, needs: &Needs) -> impl Iterator<Item = VmState> + '_ {
         let needs = *needs;
         let here = move |index: u32| !matches!(place, Place::Waiting { group, .. } if group != index);
-        let vms = self.groups.iter().filter(move |(key, _)| here(key.index)).flat_map(|(_, group)| &group.vms);
-        vms.filter(move |vm| !vm.offer.runs(&needs).is_empty()).map(|vm| vm.state)
+        let groups = self.groups.iter().filter(move |(key, _)| here(key.index));
+        // A VM of a machine that is full is as little use as one that is not clean yet.
+        let vms = groups.flat_map(|(_, group)| group.vms.iter().map(move |vm| (vm, group.is_full())));
+        let able = vms.filter(move |(vm, _)| !vm.offer.runs(&needs).is_empty());
+        able.map(|(vm, full)| if full && vm.state == VmState::Free { VmState::OnRevert } else { vm.state })
     }
 
     fn free_about(&self, state: VmState) -> Instant {

@@ -79,6 +79,7 @@ fn the_checks_find_the_planted_bugs() {
         (Mutant::ElectionElectsAfterAbort, "in which it was aborted"),
         (Mutant::ElectionTrueLeaderYields, "lower rank"),
         (Mutant::ElectionActsOnExpiredLease, "without a live lease"),
+        (Mutant::ElectionKeepsOffice, "keeps its office"),
     ] {
         let found = finds(mutant, ops(), |ops| check(Role::Eligible, ops));
         assert!(found.as_ref().is_some_and(|found| found.contains(says)), "{mutant:?}: {found:?}");

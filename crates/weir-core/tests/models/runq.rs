@@ -11,7 +11,7 @@ use std::time::Duration;
 use weir_core::mutant::{Mutant, plant};
 use weir_core::runq::{
     Assignment, Directory, GroupId, Needs, Offer, Output, PluginId, Plugins, QUEUES, SampleId, Scheduler, Settings,
-    Submission, SubmitterId, Tags, VmId, Waiting, Whereabouts, Why,
+    Strain, Submission, SubmitterId, Tags, VmId, Waiting, Whereabouts, Why,
 };
 use weir_core::time::Instant;
 
@@ -31,6 +31,7 @@ enum Op {
     Pass(u16),
     Known { sample: u8, plugin: u8 },
     Resume(u8),
+    Strain { group: u8, strain: u8 },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -52,6 +53,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (0..8u8).prop_map(Op::Failed),
         1 => (0..8u8, 0..4u8).prop_map(|(sample, plugin)| Op::Known { sample, plugin }),
         1 => (0..8u8).prop_map(Op::Resume),
+        2 => (any::<u8>(), prop_oneof![0..3u8, Just(u8::MAX)]).prop_map(|(group, strain)| Op::Strain { group, strain }),
         1 => any::<u8>().prop_map(Op::Cancel),
         1 => any::<u8>().prop_map(Op::Forget),
         4 => (0..50u16).prop_map(Op::Pass),
@@ -126,6 +128,12 @@ impl Pair {
                 if let Some(group) = self.group(n) {
                     self.real.unplug(now, group);
                     self.model.unplug(now, group);
+                }
+            }
+            Op::Strain { group, strain } => {
+                if let Some(group) = self.group(group) {
+                    self.real.set_strain(now, group, Strain(strain));
+                    self.model.set_strain(now, group, Strain(strain));
                 }
             }
             Op::Ready(n) => {
@@ -313,10 +321,12 @@ proptest! {
 }
 
 #[test]
-fn next_before_current_is_found() {
+fn next_before_current_and_deafness_to_strain_are_found() {
     let mut runner = TestRunner::deterministic();
     let cases: Vec<_> = (0..300).map(|_| case().new_tree(&mut runner).unwrap().current()).collect();
     assert!(cases.iter().all(|(settings, ops)| check(settings, ops).is_ok()));
-    let _planted = plant(Mutant::RunqNextBeforeCurrent);
-    assert!(cases.iter().any(|(settings, ops)| check(settings, ops).is_err()), "the mutant survived");
+    for mutant in [Mutant::RunqNextBeforeCurrent, Mutant::RunqIgnoresStrain] {
+        let _planted = plant(mutant);
+        assert!(cases.iter().any(|(settings, ops)| check(settings, ops).is_err()), "{mutant:?} survived");
+    }
 }

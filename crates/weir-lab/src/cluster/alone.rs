@@ -1,12 +1,12 @@
 //! The election of a lab of one machine, which nobody can contest.
 //!
 //! The lease keeps two leaders apart. In a lab of one machine there is no second: only this process writes the embedded
-//! database, because it holds the lock of the data folder. So the lease need not run out quickly, and a machine that gets
-//! little processor time does not lose its term, and the attempts under way with it. What an earlier process left of its
-//! lease is ended at the start: nobody has to wait for it.
+//! database, because it holds the lock of the data folder. So the lease is as good as the process: it does not run out while
+//! that lives, however little processor time the machine gets, and the attempts under way are not lost with it. What an earlier
+//! process left of its lease is ended at the start: nobody has to wait for it.
 //!
-//! On PostgreSQL another machine may use the same database, if only by mistake. There an earlier lease is waited for, and
-//! lasts less long.
+//! On PostgreSQL another machine may use the same database, if only by mistake. There the lease of another name is waited for, and a
+//! lease lasts less long.
 
 use super::elector::{Elector, Ends, Network, now};
 use std::net::IpAddr;
@@ -16,10 +16,10 @@ use weir_core::election::{
 };
 use weir_store::records::{Records, RecordsError};
 
-/// The shortest lease on an embedded database.
-const LEASE_MIN: Duration = Duration::from_secs(60);
-/// The shortest lease on PostgreSQL, which is also the longest wait after a crash.
-const LEASE_MIN_SHARED: Duration = Duration::from_secs(15);
+/// The shortest lease on an embedded database: longer than any machine hangs.
+const LEASE_MIN: Duration = Duration::from_secs(24 * 3600);
+/// The shortest lease on PostgreSQL, which is also the longest wait for a machine of another name.
+const LEASE_MIN_SHARED: Duration = Duration::from_secs(60);
 
 /// The network of a lab of one machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,6 +29,7 @@ impl Network for Alone {
     fn broadcast(&mut self, _: Claim, _: Message) {}
     fn send(&mut self, _: IpAddr, _: Claim, _: Message) {}
     fn sweep(&mut self, _: Claim, _: Message) {}
+    fn hang_up(&mut self) {}
 }
 
 /// The election of a lab of one machine. The caller holds the lock of the data folder that the records are in.
@@ -38,8 +39,8 @@ pub async fn alone(
     settings: Settings,
     records: Records,
 ) -> Result<(Elector<Alone>, Ends), RecordsError> {
-    if !records.is_shared() {
-        let (earlier, _) = records.lab_leader().current().await?;
+    let (earlier, _) = records.lab_leader().current().await?;
+    if !records.is_shared() || earlier.holder == holder {
         records.lab_leader().release(&earlier).await?;
     }
     let lease_min = if records.is_shared() { LEASE_MIN_SHARED } else { LEASE_MIN };
@@ -83,10 +84,10 @@ mod tests {
                 alone(holder, ProcessingIndex(1), Settings::default(), records.clone()).await.unwrap();
             let task = tokio::spawn(elector.run());
             ends.post.wait_for(|post| matches!(post, Post::Acting(fence) if fence.epoch == epoch)).await.unwrap();
-            assert!(begun.elapsed() < LEASE_MIN, "{:?}", begun.elapsed());
+            assert!(begun.elapsed() < Duration::from_secs(600), "{:?}", begun.elapsed());
             let (fence, left_ms) = records.lab_leader().current().await.unwrap();
             assert_eq!(fence.holder, holder);
-            assert!(left_ms > 30_000, "{left_ms}");
+            assert!(left_ms > 3_600_000, "{left_ms}");
             // It ends as a process that is killed does, with its lease alive.
             task.abort();
         }

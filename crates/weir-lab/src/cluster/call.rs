@@ -52,7 +52,7 @@ pub(crate) async fn work(
         tokio::select! {
             end = work_for((&dispatcher, &seen), (leader, address), &registry, &caller) => {
                 tracing::debug!(?end, %address, "a connection to the leader ended");
-                if called.elapsed() >= SILENCE {
+                if called.elapsed() >= caller.silence {
                     useful = Instant::now();
                 }
                 tokio::time::sleep(if useful.elapsed() < IN_VAIN { AGAIN } else { AGAIN_IN_VAIN }).await;
@@ -97,7 +97,7 @@ async fn work_for(
         return Err(io::Error::other(format!("epoch {epoch} is over")));
     }
     let listen = async {
-        while let Some(line) = tokio::time::timeout(SILENCE, lines.line()).await.map_err(|_| silent())?? {
+        while let Some(line) = tokio::time::timeout(caller.silence, lines.line()).await.map_err(|_| silent())?? {
             match Message::parse(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))? {
                 Message::Bye(why) => return Err(io::Error::other(why)),
                 message => dispatcher.hear(&message),
@@ -173,7 +173,7 @@ pub(crate) async fn fetch_from_any(
 ) -> Result<(), NoSample> {
     let first = leader.and_then(|leader| registry.address(leader));
     let mut rest = registry.addresses(&[Role::Eligible, Role::Dispatcher]);
-    rest.retain(|address| Some(*address) != first && *address != IpAddr::from(caller.from));
+    rest.retain(|address| Some(*address) != first && *address != caller.from);
     let mut problem = String::from("no other machine is known");
     for address in first.into_iter().chain(rest) {
         match fetch_from(address, (hash, size), to, (registry, caller)).await {

@@ -5,7 +5,7 @@ use super::credentials::server_name;
 use super::identity::Shown;
 use crate::wire::{Inbox, LINE_MAX};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -13,7 +13,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use weir_core::election::Role;
 
-/// Whoever says nothing for so long on a connection between a leader and a dispatcher is gone.
+/// Whoever says nothing for so long on a connection between a leader and a dispatcher is gone, unless the election is more patient:
+/// a lab whose machines may be silent for longer must not lose what they run.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 
 /// A connection whose far end acknowledges nothing for this long is given up: the cable may be back long before TCP tries again.
@@ -26,17 +27,17 @@ const PIECE: usize = 16 * 1024;
 pub(crate) struct Caller {
     pub(crate) store: CredentialStore,
     /// Calls come from here: the others know this machine by it.
-    pub(crate) from: Ipv4Addr,
+    pub(crate) from: IpAddr,
     pub(crate) port: u16,
+    /// Whoever says nothing for so long at work is gone.
+    pub(crate) silence: Duration,
 }
 
 impl Caller {
     /// Calls a machine and names the context of the connection.
     pub(crate) async fn call(&self, to: IpAddr, context: &str, within: Duration) -> io::Result<TlsStream<TcpStream>> {
         let call = async {
-            let socket = TcpSocket::new_v4()?;
-            socket.bind(SocketAddr::new(self.from.into(), 0))?;
-            let stream = socket.connect(SocketAddr::new(to, self.port)).await?;
+            let stream = connect(self.from, SocketAddr::new(to, self.port)).await?;
             tune(&stream)?;
             let mut stream =
                 TlsConnector::from(self.store.active().client.clone()).connect(server_name(), stream).await?;
@@ -59,6 +60,13 @@ impl Caller {
             _ => Err(io::Error::other("what answers there may not lead")),
         }
     }
+}
+
+/// A connection from this address.
+pub(crate) async fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if from.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.bind(SocketAddr::new(from, 0))?;
+    socket.connect(to).await
 }
 
 /// Who answered a call, by its certificate.

@@ -50,15 +50,26 @@ impl CredentialStore {
         &self.folder
     }
 
-    /// Who this machine is: what no renewal changes.
+    /// Who this machine is. No renewal changes it; an order may change its priority.
     pub(crate) fn identity(&self) -> Result<(Identity, KeyId), CredentialsError> {
         self.active().credentials.identity()
     }
 
     /// Uses another certificate from now on, and these authorities.
     pub(crate) fn renew(&self, certificate: String, authority: String) -> Result<(), CredentialsError> {
+        self.renew_as(&self.identity()?.0, certificate, authority)
+    }
+
+    /// The same with a certificate that says this.
+    pub(crate) fn renew_as(
+        &self,
+        identity: &Identity,
+        certificate: String,
+        authority: String,
+    ) -> Result<(), CredentialsError> {
         let credentials = Credentials { certificate, authority, ..self.active().credentials.clone() };
-        if credentials.identity()? != self.identity()? {
+        let (certified, key) = credentials.identity()?;
+        if certified != *identity || key != self.identity()?.1 {
             return Err(CredentialsError::Unusable("the new certificate is about another machine".into()));
         }
         let active = ActiveCredentials::new(credentials, &self.clock)?;

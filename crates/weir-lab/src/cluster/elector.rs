@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use weir_core::election::{
-    Aside, Channel, Claim, Election, Epoch, Frame, LeaseAnswer, LeaseOrder, Message, NodeId, Output, Refusal, Role,
-    Settings, Standing,
+    Aside, Channel, Claim, Election, Epoch, Frame, LeaseAnswer, LeaseOrder, Message, NodeId, Output, Priority, Refusal,
+    Role, Settings, Standing,
 };
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
@@ -29,6 +29,8 @@ pub trait Network: Send + 'static {
     fn send(&mut self, to: IpAddr, claim: Claim, message: Message);
     /// To every address of the lab's range over streams.
     fn sweep(&mut self, claim: Claim, message: Message);
+    /// Ends all streams: the next message to each machine opens one that shows the present certificate.
+    fn hang_up(&mut self);
 }
 
 /// What this node is at the moment.
@@ -95,6 +97,8 @@ pub enum Order {
     FencedOut(i64),
     /// The database has seen no other machine of late: whoever hears nobody need not wait for them.
     Alone,
+    /// This machine has a certificate with another priority.
+    Priority(Priority),
     /// Where the machines outside the lab are, which hear of a victory.
     Externals(Vec<IpAddr>),
 }
@@ -239,6 +243,10 @@ impl<N: Network> Elector<N> {
             // One that hears somebody has to ask.
             Order::Alone if self.election.aside() == Some(Aside::HearsNobody) => self.election.alone(now()),
             Order::Alone => {}
+            Order::Priority(priority) => {
+                self.network.hang_up();
+                self.election.set_priority(now(), priority);
+            }
             Order::Externals(addresses) => self.election.set_externals(addresses),
         }
     }

@@ -7,9 +7,11 @@
 //! A machine that is in gets the same answer when it asks for a new certificate.
 
 use super::authority::{Authority, Issue};
-use super::connection::{Lines, tune};
+use super::code::{self, Code};
+use super::connection::{Lines, connect, tune};
 use super::credentials::{Credentials, CredentialsError, server_name};
 use super::identity::{Identity, hex, role_name, role_of, unhex};
+use super::local_net::LocalNet;
 use super::registry::row;
 use rcgen::{KeyPair, PKCS_ED25519, PublicKeyData};
 use ring::hmac;
@@ -19,11 +21,10 @@ use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
 use weir_core::election::{Priority, Role};
 use weir_store::records::{NodeRow, Records};
@@ -79,8 +80,20 @@ impl Welcome {
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// The token is none.
-    #[error("this is no token of a lab: it reads ADDRESS:PORT/FINGERPRINT/SECRET")]
+    #[error(
+        "this is no token of a lab: it reads ADDRESS:PORT/FINGERPRINT/SECRET; nor a code, which has 20 letters and digits"
+    )]
     Token,
+    /// The network cannot be asked.
+    #[error(
+        "the network cannot be asked for the lab: {0}\n  hint: lab.address is this machine's address in the lab's network"
+    )]
+    Seek(std::io::Error),
+    /// Nobody answers to the code.
+    #[error(
+        "no lab in this network answers to this code\n  hint: is it typed right, still good, and not used yet? From another network the token of `weir lab invite` is needed"
+    )]
+    NotFound,
     /// The lab cannot be reached, or is another one.
     #[error("{0} cannot be reached, or is not of the lab that the token names: {1}")]
     Call(SocketAddr, std::io::Error),
@@ -99,7 +112,7 @@ pub enum JoinError {
 pub async fn found(
     records: &Records,
     identity: &Identity,
-    address: Ipv4Addr,
+    address: IpAddr,
     issue: Issue,
 ) -> Result<Credentials, FoundError> {
     let (mut seal, mut beat_key) = ([0; 32], [0; 32]);
@@ -180,16 +193,25 @@ pub(crate) async fn invite(
     at: SocketAddr,
     (role, priority): (Role, Priority),
     valid: Duration,
-) -> Result<String, String> {
+) -> Result<Invited, String> {
     let seal = credentials.seal.ok_or("this machine cannot admit others: only eligible ones can")?;
-    let mut secret = [0; 24];
-    weir_store::random(&mut secret).map_err(|error| error.to_string())?;
-    let secret = hex(&secret);
+    let code = Code::random().map_err(|error| error.to_string())?;
+    let secret = code.secret();
     let until = now().saturating_add(i64::try_from(valid.as_nanos()).unwrap_or(i64::MAX));
-    let kept = Invitation { role, priority, until }.write(&seal, &digest(&secret));
-    records.tokens().add(&digest(&secret), &kept, until, now()).await.map_err(|error| error.to_string())?;
+    let kept = Invitation { role, priority, until }.write(&seal, &digest(secret));
+    records.tokens().add(&digest(secret), &kept, until, now()).await.map_err(|error| error.to_string())?;
+    code::publish(records, &code, until, now()).await?;
     let fingerprint = credentials.fingerprint().map_err(|error| error.to_string())?;
-    Ok(format!("{at}/{fingerprint}/{secret}"))
+    Ok(Invited { token: format!("{at}/{fingerprint}/{secret}"), code: code.shown() })
+}
+
+/// With what a machine may join: both say the same secret.
+#[derive(Debug, Clone)]
+pub struct Invited {
+    /// From anywhere: it says where the lab is.
+    pub token: String,
+    /// In the lab's network, for people to type.
+    pub code: String,
 }
 
 /// What a lab answers to `join SECRET NAME ADDRESS KEY`.
@@ -202,7 +224,7 @@ pub(crate) async fn admit(
     let words: Vec<&str> = line.split(' ').collect();
     let ["join", secret, name, address, key] = words[..] else { return Err("that is no request to join".into()) };
     let key: [u8; 32] = unhex(key).and_then(|key| key.try_into().ok()).ok_or("that is no key")?;
-    let address: Ipv4Addr = address.parse().map_err(|_| "that is no address")?;
+    let address: IpAddr = address.parse().map_err(|_| "that is no address")?;
     Identity::new(name, Role::Dispatcher, Priority(0)).ok_or("that is no name of a machine")?;
     let said = |error: weir_store::records::RecordsError| error.to_string();
     if records.lab_nodes().all().await.map_err(said)?.iter().any(|node| node.node == name) {
@@ -230,8 +252,15 @@ pub(crate) async fn admit(
     welcome.line()
 }
 
+/// Enters a lab by a token, or by a code if the lab is in the network of `net`.
+pub async fn join_by(typed: &str, name: &str, net: &LocalNet) -> Result<Credentials, JoinError> {
+    let Some(code) = Code::read(typed) else { return join(typed, name, net.address).await };
+    let sought = code::seek(&code, net).await.map_err(JoinError::Seek)?;
+    join(&sought.ok_or(JoinError::NotFound)?, name, net.address).await
+}
+
 /// Enters a lab by a token.
-pub async fn join(token: &str, name: &str, address: Ipv4Addr) -> Result<Credentials, JoinError> {
+pub async fn join(token: &str, name: &str, address: IpAddr) -> Result<Credentials, JoinError> {
     let parts: Vec<&str> = token.trim().split('/').collect();
     let [at, fingerprint, secret] = parts[..] else { return Err(JoinError::Token) };
     let at: SocketAddr = at.parse().map_err(|_| JoinError::Token)?;
@@ -253,10 +282,8 @@ pub async fn join(token: &str, name: &str, address: Ipv4Addr) -> Result<Credenti
     })
 }
 
-async fn talk(at: SocketAddr, from: Ipv4Addr, pinned: [u8; 32], request: &str) -> std::io::Result<String> {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind(SocketAddr::new(from.into(), 0))?;
-    let stream = socket.connect(at).await?;
+async fn talk(at: SocketAddr, from: IpAddr, pinned: [u8; 32], request: &str) -> std::io::Result<String> {
+    let stream = connect(from, at).await?;
     tune(&stream)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = pinned_to(pinned, &provider);
@@ -306,7 +333,7 @@ mod tests {
         let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
         let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
         let issue = Issue { now: SystemTime::now(), life: Duration::from_secs(3600) };
-        let own = found(&records, &first, Ipv4Addr::LOCALHOST, issue).await.unwrap();
+        let own = found(&records, &first, std::net::Ipv4Addr::LOCALHOST.into(), issue).await.unwrap();
         let clock = Clock::default();
         assert!(own.server(&clock).is_ok() && own.client(&clock).is_ok());
         own.write(&home.path().join("node")).unwrap();
@@ -315,7 +342,7 @@ mod tests {
         let at = "127.0.0.1:7300".parse().unwrap();
         let invited = async |role| {
             let token = invite(&records, &own, at, (role, Priority(9)), Duration::from_secs(60)).await.unwrap();
-            token.rsplit('/').next().unwrap().to_owned()
+            token.token.rsplit('/').next().unwrap().to_owned()
         };
         let key = |seed: u8| hex(&[seed; 32]);
         let secret = invited(Role::Dispatcher).await;
@@ -353,12 +380,12 @@ mod tests {
         let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
         let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
         let issue = Issue { now: SystemTime::now(), life: Duration::from_secs(3600) };
-        let own = found(&records, &first, Ipv4Addr::LOCALHOST, issue).await.unwrap();
+        let own = found(&records, &first, std::net::Ipv4Addr::LOCALHOST.into(), issue).await.unwrap();
         let authority = Authority::open(&records, &own.seal.unwrap(), issue).await.unwrap();
         let at = "127.0.0.1:7300".parse().unwrap();
         let invited = async |valid| {
             let token = invite(&records, &own, at, (Role::Dispatcher, Priority(9)), valid).await.unwrap();
-            token.rsplit('/').next().unwrap().to_owned()
+            token.token.rsplit('/').next().unwrap().to_owned()
         };
         let hour = Duration::from_secs(3600);
         let later = now() + 3_600_000_000_000;

@@ -8,7 +8,7 @@ use super::identity::Identity;
 use super::registry::Registry;
 use crate::wire::election::Said;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_core::election::{Channel, Frame, Message, Origin, Role};
@@ -19,10 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const EVERY: Duration = Duration::from_secs(2);
 
 /// Asks for ever.
-pub(crate) async fn ask(entries: Vec<Ipv4Addr>, caller: Caller, registry: Registry, frames: mpsc::Sender<Frame>) {
+pub(crate) async fn ask(entries: Vec<IpAddr>, caller: Caller, registry: Registry, frames: mpsc::Sender<Frame>) {
     loop {
         for entry in &entries {
-            match who_leads((*entry).into(), &caller, &registry).await {
+            match who_leads(*entry, &caller, &registry).await {
                 Ok(frame) => {
                     registry.heard(frame.from.id, frame.from.address);
                     if frames.send(frame).await.is_err() {

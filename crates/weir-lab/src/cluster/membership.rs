@@ -3,12 +3,13 @@
 use super::clock::Clock;
 use super::credential_store::CredentialStore;
 use super::credentials::{Credentials, CredentialsError};
-use super::enrolment;
+use super::enrolment::{self, Invited};
+use super::priority;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 use weir_core::election::{Priority, Role};
-use weir_store::records::Records;
+use weir_store::records::{NodeRow, Records};
 
 /// A machine's membership in a lab. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -34,13 +35,23 @@ impl Membership {
         self.role == Role::External
     }
 
+    /// Orders another priority for a machine of the lab.
+    pub(crate) async fn prioritise(
+        &self,
+        records: &Records,
+        machine: &NodeRow,
+        priority: Priority,
+    ) -> Result<(), String> {
+        priority::order(records, &self.store.active().credentials, machine, priority).await
+    }
+
     /// A token that admits one machine of this role and priority.
     pub(crate) async fn invite(
         &self,
         records: &Records,
         may: (Role, Priority),
         valid: Duration,
-    ) -> Result<String, String> {
+    ) -> Result<Invited, String> {
         enrolment::invite(records, &self.store.active().credentials, self.at, may, valid).await
     }
 }

@@ -3,7 +3,9 @@
 //! Each machine that is written to has a task with one connection, opened when there is something to say and kept while
 //! there is. What cannot be said within T is dropped: the election knows that messages are lost.
 
+use super::code;
 use super::connection::Caller;
+use super::credential_store::CredentialStore;
 use super::datagram::{BeatKey, DATAGRAM_MAX, Datagram};
 use super::elector::Network;
 use super::registry::Registry;
@@ -11,12 +13,13 @@ use crate::wire::election::Said;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_rustls::client::TlsStream;
-use weir_core::election::{AddressRange, Boot, Channel, Claim, Frame, Message, Origin};
+use weir_core::election::{AddressRange, Boot, Channel, Claim, Frame, Message, Origin, Role};
+use weir_store::records::Records;
 
 /// Messages that wait for one machine at most.
 const WAITING_MAX: usize = 32;
@@ -31,6 +34,8 @@ pub(crate) struct LabNetwork {
     /// None outside the lab.
     pub(crate) local: Option<Local>,
     pub(crate) caller: Caller,
+    /// Where the others are, if there are too many addresses to try them all.
+    pub(crate) registry: Registry,
     /// T.
     pub(crate) patience: Duration,
     pub(crate) lines: HashMap<IpAddr, mpsc::Sender<(Instant, String)>>,
@@ -43,6 +48,7 @@ pub(crate) struct Local {
     pub(crate) beat_key: BeatKey,
     /// Bound to this machine's address: the others know it by that.
     pub(crate) udp: UdpSocket,
+    /// Where all hear it.
     pub(crate) broadcast: SocketAddr,
     pub(crate) range: AddressRange,
 }
@@ -80,17 +86,25 @@ impl Network for LabNetwork {
         let _ = sender.try_send(line);
     }
 
+    fn hang_up(&mut self) {
+        self.lines.clear();
+    }
+
     fn sweep(&mut self, claim: Claim, message: Message) {
         let Some(local) = &self.local else { return };
         let (line, caller, patience) = (self.line(claim, message), self.caller.clone(), self.patience);
-        let hosts: Vec<_> = local.range.hosts().filter(|host| *host != caller.from).collect();
+        let known = match local.range.is_boundless() {
+            true => self.registry.addresses(&[Role::Eligible, Role::Dispatcher]),
+            false => Vec::new(),
+        };
+        let hosts: Vec<_> = local.range.hosts().chain(known).filter(|host| *host != caller.from).collect();
         tokio::spawn(async move {
             let calls = Arc::new(Semaphore::new(AddressRange::IN_FLIGHT));
             for host in hosts {
                 let Ok(permit) = calls.clone().acquire_owned().await else { return };
                 let (line, caller) = (line.clone(), caller.clone());
                 tokio::spawn(async move {
-                    if let Ok(mut stream) = caller.call(host.into(), "election", patience).await {
+                    if let Ok(mut stream) = caller.call(host, "election", patience).await {
                         let _ = stream.write_all(line.as_bytes()).await;
                         let _ = stream.shutdown().await;
                     }
@@ -128,8 +142,54 @@ async fn write_to(to: IpAddr, caller: Caller, patience: Duration, mut lines: mps
     }
 }
 
+/// Answers machines that seek the lab by a code. Anybody in the network can ask, so the database is asked so often at most.
+#[derive(Debug)]
+pub(crate) struct Doorkeeper {
+    records: Records,
+    store: CredentialStore,
+    at: SocketAddr,
+    answered_at: Option<Instant>,
+}
+
+impl Doorkeeper {
+    /// Between two answers.
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    pub(crate) fn new(records: Records, store: CredentialStore, at: SocketAddr) -> Doorkeeper {
+        Doorkeeper { records, store, at, answered_at: None }
+    }
+
+    /// Whether the datagram was a question of somebody who seeks a lab.
+    async fn heard(&mut self, udp: &UdpSocket, datagram: &[u8], from: SocketAddr) -> bool {
+        if code::read_seek(datagram).is_none() {
+            return false;
+        }
+        let active = self.store.active();
+        let credentials = &active.credentials;
+        let busy = self.answered_at.is_some_and(|at| at.elapsed() < Self::PAUSE);
+        // Only those who have the seal can admit anybody.
+        if busy || credentials.seal.is_none() {
+            return true;
+        }
+        self.answered_at = Some(Instant::now());
+        let Ok(fingerprint) = credentials.fingerprint() else { return true };
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX);
+        if let Some(answer) = code::answer(&self.records, (self.at, &fingerprint), datagram, now).await {
+            let _ = udp.send_to(answer.as_bytes(), from).await;
+        }
+        true
+    }
+}
+
 /// Hears datagrams for ever.
-pub(crate) async fn hear(udp: UdpSocket, me: Boot, key: BeatKey, registry: Registry, frames: mpsc::Sender<Frame>) {
+pub(crate) async fn hear(
+    udp: UdpSocket,
+    mut doorkeeper: Doorkeeper,
+    (me, key): (Boot, BeatKey),
+    registry: Registry,
+    frames: mpsc::Sender<Frame>,
+) {
     let mut piece = [0; DATAGRAM_MAX + 1];
     loop {
         let Ok((length, from)) = udp.recv_from(&mut piece).await else {
@@ -137,12 +197,17 @@ pub(crate) async fn hear(udp: UdpSocket, me: Boot, key: BeatKey, registry: Regis
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let Some(datagram) = piece.get(..length).and_then(|bytes| key.read(bytes)) else { continue };
+        let Some(bytes) = piece.get(..length) else { continue };
+        if doorkeeper.heard(&udp, bytes, from).await {
+            continue;
+        }
+        let Some(datagram) = key.read(bytes) else { continue };
         if datagram.said.boot == me {
             // Our own, come back.
             continue;
         }
-        let Some((identity, key)) = registry.by_name(&datagram.name).await else { continue };
+        let priority = datagram.said.claim.priority;
+        let Some((identity, key)) = registry.by_name(&datagram.name, priority).await else { continue };
         let Datagram { sequence, said, .. } = datagram;
         let (id, role, priority) = (identity.id(), identity.role, identity.priority);
         let from = Origin { id, key, role, priority, address: from.ip(), boot: said.boot };

@@ -147,9 +147,10 @@ impl Registry {
         }
     }
 
-    /// The machine of this name, as it is registered.
-    pub(crate) async fn by_name(&self, name: &str) -> Option<(Identity, KeyId)> {
-        if self.registered(id_of(name)).is_none() && self.is_stale() {
+    /// The machine of this name, as it is registered. One that says another priority may have been given it just now.
+    pub(crate) async fn by_name(&self, name: &str, says: Priority) -> Option<(Identity, KeyId)> {
+        let known = self.registered(id_of(name)).is_some_and(|(identity, _)| identity.priority == says);
+        if !known && self.is_stale() {
             self.read().await;
         }
         self.registered(id_of(name)).filter(|(identity, _)| identity.name == name)

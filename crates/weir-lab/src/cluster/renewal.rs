@@ -73,10 +73,31 @@ pub(crate) async fn renew(store: &CredentialStore, way: &Way) -> Result<(), Stri
     store.renew(welcome.certificate, welcome.authority).map_err(|error| error.to_string())
 }
 
+/// Gets a certificate as a machine that may lead and whose priority was changed, and uses it.
+pub(crate) async fn certify_as(
+    store: &CredentialStore,
+    records: &Records,
+    life: Duration,
+    identity: &Identity,
+) -> Result<(), String> {
+    let welcome = certified(store, records, life, identity).await?;
+    store.renew_as(identity, welcome.certificate, welcome.authority).map_err(|error| error.to_string())
+}
+
 async fn own(store: &CredentialStore, records: &Records, life: Duration) -> Result<Welcome, String> {
+    let (identity, _) = store.identity().map_err(|error| error.to_string())?;
+    certified(store, records, life, &identity).await
+}
+
+async fn certified(
+    store: &CredentialStore,
+    records: &Records,
+    life: Duration,
+    identity: &Identity,
+) -> Result<Welcome, String> {
     let active = store.active();
     let seal = active.credentials.seal.ok_or("this machine cannot open the lab's authority")?;
-    let (identity, fingerprint) = store.identity().map_err(|error| error.to_string())?;
+    let (_, fingerprint) = store.identity().map_err(|error| error.to_string())?;
     let nodes = records.lab_nodes().all().await.map_err(|error| error.to_string())?;
     let known = nodes.iter().find(|node| node.node == identity.name);
     if known.is_none_or(|node| node.fingerprint != super::identity::hex(&fingerprint.0)) {
@@ -86,7 +107,7 @@ async fn own(store: &CredentialStore, records: &Records, life: Duration) -> Resu
     let authority = Authority::open(records, &seal, issue).await.map_err(|error| error.to_string())?;
     let shown = CertificateDer::from_pem_slice(active.credentials.certificate.as_bytes()).ok();
     let key = shown.as_ref().and_then(Identity::public_key).ok_or("the certificate has no key")?;
-    Welcome::new(&authority, &active.credentials, &identity, key)
+    Welcome::new(&authority, &active.credentials, identity, key)
 }
 
 /// The leader first.

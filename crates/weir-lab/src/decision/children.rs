@@ -1,7 +1,7 @@
 //! Samples in samples: what a sample brings forth, and how much it may.
 
 use super::tracked_sample::TrackedSample;
-use super::{Decision, MachineId, Now};
+use super::{Decision, Now};
 use crate::display_name::display_name;
 use crate::verdict::Brief;
 use crate::wire::ChildLimits;
@@ -43,12 +43,11 @@ impl Decision {
         }
     }
 
-    /// What an attempt at this sample may bring forth on this machine.
-    pub(super) fn child_limits(&self, held: &TrackedSample, machine: MachineId) -> ChildLimits {
+    /// What an attempt at this sample may bring forth.
+    pub(super) fn child_limits(&self, held: &TrackedSample) -> ChildLimits {
         let made = self.families.get(&held.root).copied().unwrap_or(0);
         let most = self.rules.children;
-        let outside = self.machines.get(&machine).is_some_and(|machine| machine.outside);
-        let none = outside || held.depth >= self.rules.depth_max;
+        let none = held.depth >= self.rules.depth_max;
         let count = if none { 0 } else { most.count.saturating_sub(made) };
         ChildLimits { count, ..most }
     }

@@ -1,7 +1,7 @@
 //! A machine as the leader knows it: a group of VMs with names.
 
 use super::{Equipment, PluginName};
-use weir_core::runq::{GroupId, Rest, VmId};
+use weir_core::runq::{GroupId, Rest, Strain, VmId};
 use weir_core::time::Instant;
 
 /// What a VM offers.
@@ -21,13 +21,13 @@ pub(super) struct Machine {
     pub(super) group: GroupId,
     /// Gets no new samples, and is unplugged when nothing runs there.
     pub(super) draining: bool,
-    /// What it stores cannot be fetched from there.
-    pub(super) outside: bool,
     /// What it offers, in the core's order.
     pub(super) vms: Vec<VmOffer>,
     /// The memory of each, as far as it has said.
     pub(super) vm_memory: Vec<Option<u64>>,
     pub(super) equipment: Equipment,
+    /// As it follows from that.
+    pub(super) strain: Strain,
     /// Whether it rests because it refuses again and again.
     pub(super) rest: Rest,
 }
@@ -38,10 +38,10 @@ impl Machine {
             node: node.to_owned(),
             group,
             draining: false,
-            outside: false,
             vms: vms.to_vec(),
             vm_memory: vec![None; vms.len()],
             equipment: Equipment::default(),
+            strain: Strain::default(),
             rest: Rest::default(),
         }
     }

@@ -434,7 +434,7 @@ impl Decision {
                 .map(|(name, version)| PluginCall { name: name.clone(), version: version.clone() })
                 .collect(),
             threshold,
-            children: self.child_limits(held, machine),
+            children: self.child_limits(held),
         };
         self.work.batch.attempts.push(AttemptRow {
             id,

@@ -17,13 +17,6 @@ impl Decision {
         Ok(machine)
     }
 
-    /// Notes whether a machine is outside the lab: what it finds in samples cannot be fetched from there.
-    pub fn set_outside(&mut self, machine: MachineId, outside: bool) {
-        if let Some(machine) = self.machines.get_mut(&machine) {
-            machine.outside = outside;
-        }
-    }
-
     /// The machines of a node that are plugged in.
     pub fn machines_of(&self, node: &str) -> Vec<MachineId> {
         self.machines.iter().filter(|(_, machine)| machine.node == node).map(|(id, _)| *id).collect()

@@ -14,11 +14,14 @@ pub struct Rules {
     pub depth_max: u8,
     /// Samples that one that was handed in may bring forth, all together; and bytes that one plugin may bring.
     pub children: ChildLimits,
+    /// A machine with less free memory gets no samples.
+    pub memory_free_min: u64,
 }
 
 impl Default for Rules {
     fn default() -> Rules {
-        Rules { plugins: Arc::from([]), depth_max: 4, children: ChildLimits { count: 100, bytes: 256 << 20 } }
+        let children = ChildLimits { count: 100, bytes: 256 << 20 };
+        Rules { plugins: Arc::from([]), depth_max: 4, children, memory_free_min: 128 << 20 }
     }
 }
 

@@ -431,3 +431,28 @@ fn what_requires_a_plugin_that_failed_never_runs() {
     let work = lab.take();
     assert_eq!(ended(&work), [(11, "quarantined")]);
 }
+
+#[test]
+fn a_sample_goes_to_the_machine_that_is_least_strained_and_never_to_one_without_memory() {
+    let (mut lab, first) = lab(&[&["strings"]]);
+    let offer = VmOffer { name: "vm_0".into(), plugins: vec![plugin("strings")], tags: Vec::new() };
+    let second = lab.plug(at(0), "n2", &[offer]).unwrap();
+    lab.vm_status(at(0), second, "vm_0", wire::VmStatus::default());
+    let says = |lab: &mut Decision, machine, words: &[Message]| {
+        words.iter().for_each(|message| lab.has(at(1), machine, message));
+    };
+    let node = |lab: &mut Decision, id: i64| {
+        lab.admit(at(2), &sample(id, &["strings"])).unwrap();
+        lab.take().batch.attempts.first().map(|attempt| attempt.node.clone())
+    };
+    says(&mut lab, first, &[Message::Cores(2), Message::Load(900)]);
+    says(&mut lab, second, &[Message::Cores(2), Message::Load(100)]);
+    assert_eq!(node(&mut lab, 1).as_deref(), Some("n2"), "the other would be first");
+
+    let (mut lab, machine) = self::lab(&[&["strings"]]);
+    says(&mut lab, machine, &[Message::Memory(1 << 30), Message::MemoryFree(1 << 20)]);
+    assert_eq!(node(&mut lab, 1), None);
+    assert!(lab.why_in_words(at(3), 1).contains("n1 gets no samples because its memory is used up"));
+    says(&mut lab, machine, &[Message::MemoryFree(1 << 29)]);
+    assert_eq!(lab.take().batch.attempts.len(), 1, "it has memory again");
+}

@@ -26,7 +26,7 @@ impl Decision {
             }
             Why::Busy { vms, on_revert, until_about, behind, missing } => {
                 let until = until_words(now.clock, until_about);
-                let (first, missing) = (go_first(behind), self.missing(missing));
+                let (first, missing) = (go_first(behind), self.missing(missing) + &self.out_of_memory());
                 format!(
                     "all {vms} VMs that could run it are in use ({on_revert} on revert) until {until}; {first}{missing}"
                 )
@@ -50,6 +50,13 @@ impl Decision {
         match plugins.is_empty() {
             true => String::new(),
             false => format!("; no machine has the plugin {}", self.listed(plugins)),
+        }
+    }
+
+    fn out_of_memory(&self) -> String {
+        match &self.full()[..] {
+            [] => String::new(),
+            full => format!("; {} gets no samples because its memory is used up", full.join(" and ")),
         }
     }
 

@@ -1,9 +1,9 @@
 //! A plugin as a family of child processes behind the fence: its time, memory, processes and output are
 //! bounded, and nothing of it outlives it.
 
-use super::fence::cgroup::{Group, Hierarchy};
 use super::fence::watch::{Excess, Watch, family};
 use super::fence::{self, FenceSpec, Maker, NoFence};
+use crate::cgroup::{Group, Hierarchy};
 use crate::job::{BadReport, Job, Report};
 use crate::plugin::{Plugin, Run};
 use std::ffi::OsString;
@@ -126,7 +126,8 @@ impl Family {
     /// One that stays is told what to do over its standard input, and answers on its output.
     fn start(maker: Maker, command: &[String], plugin: &Plugin, job: &Path, stays: bool) -> std::io::Result<Family> {
         let limits = &plugin.limits;
-        let group = Hierarchy::of_this_machine().and_then(|all| all.group(limits.memory_bytes, limits.processes).ok());
+        let group = Hierarchy::of_this_machine()
+            .and_then(|all| all.group("plugin", limits.memory_bytes, limits.processes).ok());
         let groups = group.as_ref().map(Group::folders).unwrap_or_default();
         let spec = FenceSpec::of(plugin, job, maker)?.in_groups(groups);
         let mut command = Command::from(spec.command(&program(command, plugin, job)?));

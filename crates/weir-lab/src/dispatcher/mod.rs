@@ -15,6 +15,7 @@ mod slot;
 
 pub use sample::{Fetch, NoSample};
 
+use crate::cgroup::Hierarchy;
 use crate::plugin::{Plugin, Run};
 use crate::tasks::Task;
 use crate::vm::{Phase, Vm};
@@ -29,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use weir_core::election::{Epoch, Fence};
-use weir_store::samples::Samples;
+use weir_store::samples::{SampleHash, Samples};
 
 /// Results that wait to be stored at most; beyond that new work is refused.
 const UNSTORED_MAX: usize = 4096;
@@ -102,6 +103,9 @@ impl Dispatcher {
         fetch: Option<mpsc::Sender<Fetch>>,
     ) -> std::io::Result<Dispatcher> {
         leftovers::put_aside(&settings.jobs);
+        if let Some(groups) = Hierarchy::of_this_machine() {
+            groups.sweep();
+        }
         std::fs::create_dir_all(&settings.jobs)?;
         let slots = (1..=settings.slots.clamp(1, 128)).map(|number| Slot::new(format!("slot_{number}"))).collect();
         let state = State {
@@ -155,8 +159,25 @@ impl Dispatcher {
             Message::Cancel { attempt, epoch } => self.cancel(*attempt, Epoch(*epoch)),
             Message::Stored(attempt, plugin) => self.state().stored(*attempt, plugin),
             Message::Ping(number) => self.state().say(Message::Pong(*number)),
+            Message::Fetch(hash) => self.hand_over(*hash),
             _ => tracing::warn!(%message, "the main scheduler says what only a dispatcher says"),
         }
+    }
+
+    /// Gives the leader a file that a result names which is not stored yet: it cannot fetch it from a machine outside the lab.
+    fn hand_over(&self, hash: SampleHash) {
+        let this = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let named = this.state().names(hash);
+            let content = named.then(|| this.shared.source.read(hash)).flatten();
+            let answer = match content {
+                Some(content) => {
+                    Envelope { message: Message::Sample(hash, content.len() as u64), payload: content.into() }
+                }
+                None => Message::Missing(hash).into(),
+            };
+            this.state().send(answer);
+        });
     }
 
     fn answer(&self, ask: &Ask) {
@@ -191,6 +212,7 @@ impl Dispatcher {
                 let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
                 state.say(Message::Cores(cores as u32));
             }
+            Ask::Load => state.say(Message::Load(load())),
         }
     }
 
@@ -426,6 +448,13 @@ impl State {
         next.is_some_and(|((other, _), _)| *other == attempt)
     }
 
+    /// Whether a result that nobody has stored yet names this file.
+    fn names(&self, hash: SampleHash) -> bool {
+        let hash = hash.to_string();
+        let found = |payload: &[u8]| payload.windows(hash.len()).any(|text| text == hash.as_bytes());
+        self.unstored.values().any(|result| found(&result.payload))
+    }
+
     fn say(&mut self, message: Message) {
         self.send(message.into());
     }
@@ -485,6 +514,13 @@ async fn tell_when_free(machine: Weak<Shared>, name: String, mut phase: tokio::s
             return;
         }
     }
+}
+
+/// The load of the last minute, in hundredths.
+fn load() -> u32 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let mean: f64 = text.split(' ').next().and_then(|mean| mean.parse().ok()).unwrap_or_default();
+    (mean * 100.0) as u32
 }
 
 /// A line of /proc/meminfo, in bytes.

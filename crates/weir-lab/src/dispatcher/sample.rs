@@ -3,7 +3,7 @@
 //! A sample that was fetched is kept beside the jobs and is gone with its attempt: only machines that took it in store it.
 
 use std::fs::File;
-use std::io::Seek;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use tokio::sync::{mpsc, oneshot};
 use weir_store::samples::{SampleError, SampleHash, Samples};
@@ -60,6 +60,13 @@ impl SampleSource {
             (Err(error), None) if is_absent(&error) => Err(NoSample::Absent(unreadable(&error))),
             (Err(error), _) => Err(NoSample::Here(unreadable(&error))),
         }
+    }
+
+    /// Content of this machine's store; none if it is not there.
+    pub(super) fn read(&self, hash: SampleHash) -> Option<Vec<u8>> {
+        let mut content = Vec::new();
+        self.samples.open_verified(hash).ok()?.read_to_end(&mut content).ok()?;
+        Some(content)
     }
 
     async fn fetched(

@@ -250,3 +250,26 @@ fn nothing_is_moved_through_a_link() {
     assert!(lab.path("32/large.sh").exists());
     assert_eq!(fs::read_dir(lab.path("elsewhere")).unwrap().count(), 0);
 }
+
+#[test]
+fn what_is_ignored_is_told_once_and_again_if_it_comes_back() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path().join("analysis");
+    let mut intake = Intake::open(&root, IntakeSettings::default()).unwrap();
+    for folder in ["0", "127", "128", "032", "notes"] {
+        fs::create_dir_all(root.join(folder)).unwrap();
+    }
+    for file in ["loose.exe", "0/half.part", "0/.hidden", "0/.refused-before", "128/never", "0/whole"] {
+        fs::write(root.join(file), "x").unwrap();
+    }
+    let told = |intake: &mut Intake| -> Vec<String> {
+        let look = intake.look(START, SystemTime::now());
+        look.ignored.iter().map(|ignored| ignored.path.to_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(told(&mut intake), ["0/.hidden", "0/half.part", "032", "128", "loose.exe", "notes"]);
+    assert!(told(&mut intake).is_empty(), "once");
+    fs::remove_file(root.join("loose.exe")).unwrap();
+    assert!(told(&mut intake).is_empty());
+    fs::write(root.join("loose.exe"), "x").unwrap();
+    assert_eq!(told(&mut intake), ["loose.exe"]);
+}

@@ -4,11 +4,15 @@
 //! then sends. So a machine never hears of an attempt that the database does not know, and a result is acknowledged
 //! only when it is stored. A refused commit means that another leads: the leader ends, and everything it knew with it.
 
+mod outside;
+mod received;
 mod session;
 #[cfg(test)]
 mod tests;
 
-pub use session::{Link, Received, attend, attend_here};
+pub use outside::Outside;
+pub use received::Received;
+pub use session::{Link, attend, attend_here};
 
 use crate::decision::{
     Decision, Equipment, Figures, MachineId, Now, PlaceLine, PluginName, PluginResult, Rules, Unschedulable, VmOffer,
@@ -49,8 +53,7 @@ pub struct LeaderHandle {
 #[derive(Debug)]
 enum Input {
     Joined {
-        /// Its name, and whether it is outside the lab.
-        node: (String, bool),
+        node: String,
         vms: Vec<VmOffer>,
         out: mpsc::UnboundedSender<Message>,
         answer: oneshot::Sender<Option<MachineId>>,
@@ -79,6 +82,8 @@ pub struct Leader {
     decision: Decision,
     records: Records,
     fence: Fence,
+    /// The first term of this process.
+    own_since: i64,
     inputs: mpsc::Receiver<Input>,
     machines: HashMap<MachineId, mpsc::UnboundedSender<Message>>,
     /// Results to acknowledge once they are committed.
@@ -133,6 +138,7 @@ impl Leader {
         let leader = Leader {
             decision: Decision::new(settings, fence.epoch, rules),
             records,
+            own_since: fence.epoch,
             fence,
             inputs,
             machines: HashMap::new(),
@@ -151,11 +157,21 @@ impl Leader {
         (leader, LeaderHandle { inputs: sender, epoch })
     }
 
+    /// The same in a process that has led before, first in this epoch: what ran on this machine in these terms did not bring it down.
+    #[must_use]
+    pub fn since(self, own_since: i64) -> Leader {
+        Leader { own_since, ..self }
+    }
+
     /// Leads until the lease is lost. Begins with everything in the database that has not ended: what is read is given out while the
     /// rest is being read. What earlier leaders left running runs no more, as far as anybody can tell; its results count if they come.
     pub async fn run(mut self) -> Result<(), LeaderEnd> {
-        let abandoned =
-            self.records.lab_attempts().abandon(&self.fence).await?.ok_or(LeaderEnd::FencedOut(self.fence.epoch))?;
+        let abandoned = self
+            .records
+            .lab_attempts()
+            .abandon(&self.fence, self.own_since)
+            .await?
+            .ok_or(LeaderEnd::FencedOut(self.fence.epoch))?;
         if abandoned > 0 {
             tracing::info!(attempts = abandoned, "what earlier leaders left running is given out again");
         }
@@ -203,12 +219,11 @@ impl Leader {
     async fn take_in(&mut self, input: Input) -> bool {
         let now = self.now();
         match input {
-            Input::Joined { node: (node, outside), vms, out, answer } => {
+            Input::Joined { node, vms, out, answer } => {
                 self.let_go(now, &node);
                 let wanted = !self.drained.contains(&node);
                 let machine = wanted.then(|| self.decision.plug(now, &node, &vms).ok()).flatten();
                 if let Some(machine) = machine {
-                    self.decision.set_outside(machine, outside);
                     self.machines.insert(machine, out);
                 }
                 let _ = answer.send(machine);
@@ -218,7 +233,7 @@ impl Leader {
                 self.decision.unplug(now, machine);
             }
             Input::Status(machine, vm, status) => self.decision.vm_status(now, machine, &vm, status),
-            Input::Has(machine, message) => self.decision.has(machine, &message),
+            Input::Has(machine, message) => self.decision.has(now, machine, &message),
             Input::Result(machine, brought, share) => self.result(now, machine, brought, share).await,
             Input::Over(machine, attempt) => self.decision.ended(now, machine, attempt),
             Input::Refused(machine, attempt, why) => self.decision.refused(now, machine, attempt, &why),

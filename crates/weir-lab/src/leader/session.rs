@@ -1,5 +1,7 @@
 //! One machine as the main scheduler talks to it: what it has is asked first, then it works.
 
+use super::outside::Outside;
+use super::received::Received;
 use super::{Input, LeaderHandle};
 use crate::decision::{Equipment, MachineId, PluginResult, VmOffer};
 use crate::dispatcher::{Dispatcher, Envelope};
@@ -7,8 +9,9 @@ use crate::job::Report;
 use crate::json_text::readable;
 use crate::verdict::Brief;
 use crate::wire::{Ask, Message, PluginOutcome, one_line};
+use std::collections::VecDeque;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use weir_core::election::Epoch;
 use weir_store::records::Fence;
 
@@ -26,17 +29,8 @@ pub struct Link {
     pub out: mpsc::UnboundedSender<Message>,
     /// From the dispatcher.
     pub from: mpsc::Receiver<Received>,
-    /// Whether the machine is outside the lab: nobody can fetch what it stores, and files that it says it found are no samples.
-    pub outside: bool,
-}
-
-/// What a dispatcher said, and its share of the memory for reports, if it came from afar.
-#[derive(Debug)]
-pub struct Received {
-    /// The message.
-    pub envelope: Envelope,
-    /// Given back when the report is stored.
-    pub share: Option<OwnedSemaphorePermit>,
+    /// Of a machine outside the lab: nobody can call it for files that it found in samples, so it is asked for them here.
+    pub outside: Option<Outside>,
 }
 
 /// Attends a machine until it, or the leader, is gone.
@@ -47,7 +41,7 @@ pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
     };
     let names: Vec<String> = vms.iter().map(|vm| vm.name.clone()).collect();
     let (answer, joined) = oneshot::channel();
-    let (node, out) = ((node.to_owned(), link.outside), link.out.clone());
+    let (node, out) = (node.to_owned(), link.out.clone());
     let input = Input::Joined { node, vms, out, answer };
     if leader.inputs.send(input).await.is_err() {
         return;
@@ -63,18 +57,26 @@ pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
         let _ = link.out.send(Message::Get(Ask::VmMemory(name)));
     }
     let mut again = tokio::time::interval(EQUIPMENT_EVERY);
+    let mut later = VecDeque::new();
     loop {
-        let heard = tokio::select! {
-            heard = link.from.recv() => heard,
-            _ = again.tick() => {
-                Equipment::ASKED.into_iter().for_each(|ask| drop(link.out.send(Message::Get(ask))));
-                continue;
-            }
+        let heard = match later.pop_front() {
+            Some(heard) => Some(heard),
+            None => tokio::select! {
+                heard = link.from.recv() => heard,
+                _ = again.tick() => {
+                    Equipment::ASKED.into_iter().for_each(|ask| drop(link.out.send(Message::Get(ask))));
+                    continue;
+                }
+            },
         };
         let Some(heard) = heard else { break };
-        if let Some(input) = told(machine, link.outside, heard)
-            && leader.inputs.send(input).await.is_err()
+        let Some(mut input) = told(machine, heard) else { continue };
+        if let (Input::Result(_, brought, _), Some(outside)) = (&mut input, &link.outside)
+            && !brought.brief.children.is_empty()
         {
+            outside.fetch(&mut brought.brief.children, &link.out, (&mut link.from, &mut later)).await;
+        }
+        if leader.inputs.send(input).await.is_err() {
             return;
         }
     }
@@ -112,7 +114,7 @@ pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, lea
         // What the session hears from ends here, and so it tells the leader that the machine is gone.
         drop(to_leader);
     };
-    tokio::join!(talk, attend(node, Link { out, from, outside: false }, leader));
+    tokio::join!(talk, attend(node, Link { out, from, outside: None }, leader));
 }
 
 /// Asks for the VMs, and for what each has; none if the machine is gone or says too much. A dispatcher brings results only
@@ -159,16 +161,13 @@ async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
 }
 
 /// What the leader makes of a message; nothing of those that are no news.
-fn told(
-    machine: MachineId,
-    outside: bool,
-    Received { envelope: Envelope { message, payload }, share }: Received,
-) -> Option<Input> {
+fn told(machine: MachineId, Received { envelope: Envelope { message, payload }, share }: Received) -> Option<Input> {
     Some(match message {
         Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
         Message::Memory(_)
         | Message::MemoryFree(_)
         | Message::Cores(_)
+        | Message::Load(_)
         | Message::Index(_)
         | Message::Slots(_)
         | Message::VmMemory(..) => Input::Has(machine, message),
@@ -176,12 +175,7 @@ fn told(
         Message::Refused(attempt, why) => Input::Refused(machine, attempt.cast_signed(), one_line(&why)),
         Message::Lacks(attempt, why) => Input::Lacks(machine, attempt.cast_signed(), one_line(&why)),
         Message::Result { attempt, plugin, version, outcome, .. } => {
-            let mut brought = brought(attempt, (plugin, version), outcome, &payload);
-            if outside {
-                // It was told to bring none, and could name content that nobody has, or that it must not see.
-                brought.brief.children.clear();
-            }
-            Input::Result(machine, brought, share)
+            Input::Result(machine, brought(attempt, (plugin, version), outcome, &payload), share)
         }
         _ => return None,
     })
@@ -214,32 +208,10 @@ mod tests {
         let vm = VmOffer { name: "a".into(), ..VmOffer::default() };
         let machine = decision.plug(now, "n1", &[vm]).unwrap();
         for message in [Message::Refused(7, "\0 a\nb".into()), Message::Lacks(7, "\0 a\nb".into())] {
-            let input = told(machine, false, Received { envelope: message.into(), share: None });
+            let input = told(machine, Received { envelope: message.into(), share: None });
             let (Some(Input::Refused(_, 7, why)) | Some(Input::Lacks(_, 7, why))) = input else { panic!("{input:?}") };
             assert_eq!(why, "  a b");
         }
-    }
-
-    #[test]
-    fn a_machine_outside_brings_findings_but_no_files() {
-        let mut decision = crate::decision::Decision::new(Default::default(), 1, crate::decision::Rules::default());
-        let now = crate::decision::Now { clock: weir_core::time::Instant(0), wall: 0 };
-        let machine = decision.plug(now, "n1", &[VmOffer { name: "a".into(), ..VmOffer::default() }]).unwrap();
-        let hash = "ab".repeat(32);
-        let report = format!(
-            r#"{{"success":true,"summary":{{"taxonomies":[{{"level":"safe","namespace":"n","predicate":"p","value":"v"}}]}},
-            "artifacts":[{{"dataType":"file","file":"a","sha256":"{hash}","bytes":5,"contentType":"text/plain"}}]}}"#
-        );
-        let counts = |outside| {
-            let (plugin, version, length) = ("unpack".into(), "1".into(), report.len() as u64);
-            let message = Message::Result { attempt: 7, plugin, version, outcome: PluginOutcome::Done, length };
-            let envelope = Envelope { message, payload: report.as_bytes().into() };
-            let input = told(machine, outside, Received { envelope, share: None });
-            let Some(Input::Result(_, brought, _)) = input else { panic!("{input:?}") };
-            (brought.outcome, brought.brief.findings.len(), brought.brief.children.len())
-        };
-        assert_eq!(counts(false), (PluginOutcome::Done, 1, 1));
-        assert_eq!(counts(true), (PluginOutcome::Done, 1, 0));
     }
 
     #[test]

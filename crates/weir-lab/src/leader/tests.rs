@@ -265,7 +265,7 @@ async fn at_work(lab: &Lab) -> (LeaderHandle, MachineId, mpsc::UnboundedReceiver
     let (out, mut letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
-    leader.inputs.send(Input::Joined { node: ("n1".into(), false), vms, out, answer }).await.unwrap();
+    leader.inputs.send(Input::Joined { node: "n1".into(), vms, out, answer }).await.unwrap();
     let machine = joined.await.unwrap().unwrap();
     leader.inputs.send(Input::Status(machine, "a".into(), VmStatus::default())).await.unwrap();
     let Some(Message::Assign(assignment)) = letters.recv().await else { panic!("no assignment") };
@@ -300,7 +300,7 @@ async fn what_a_leader_left_running_is_ended_by_the_next_and_its_result_counts()
     let (out, mut letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
-    next.inputs.send(Input::Joined { node: ("n1".into(), false), vms, out, answer }).await.unwrap();
+    next.inputs.send(Input::Joined { node: "n1".into(), vms, out, answer }).await.unwrap();
     let machine = joined.await.unwrap().unwrap();
     next.inputs.send(Input::Result(machine, good(assignment.attempt), None)).await.unwrap();
     assert!(matches!(letters.recv().await, Some(Message::Stored(..))));
@@ -329,7 +329,7 @@ async fn a_machine_cannot_bring_the_result_of_another() {
     let (out, mut other_letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), ..VmOffer::default() }];
-    leader.inputs.send(Input::Joined { node: ("n2".into(), false), vms, out, answer }).await.unwrap();
+    leader.inputs.send(Input::Joined { node: "n2".into(), vms, out, answer }).await.unwrap();
     let other = joined.await.unwrap().unwrap();
     for attempt in [assignment.attempt, assignment.attempt + 1] {
         leader.inputs.send(Input::Result(other, good(attempt), None)).await.unwrap();
@@ -354,7 +354,7 @@ async fn a_machine_brings_only_what_was_asked_of_the_attempt() {
     let (out, mut letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
-    leader.inputs.send(Input::Joined { node: ("x1".into(), true), vms, out, answer }).await.unwrap();
+    leader.inputs.send(Input::Joined { node: "x1".into(), vms, out, answer }).await.unwrap();
     let machine = joined.await.unwrap().unwrap();
     leader.inputs.send(Input::Status(machine, "a".into(), VmStatus::default())).await.unwrap();
     let Some(Message::Assign(assignment)) = letters.recv().await else { panic!("no assignment") };
@@ -382,7 +382,7 @@ async fn a_result_that_a_machine_brings_after_it_called_again_counts() {
     let (out, mut new_letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
-    leader.inputs.send(Input::Joined { node: ("n1".into(), false), vms, out, answer }).await.unwrap();
+    leader.inputs.send(Input::Joined { node: "n1".into(), vms, out, answer }).await.unwrap();
     let again = joined.await.unwrap().unwrap();
     assert_ne!(again, machine);
     assert!(matches!(letters.recv().await, Some(Message::Bye(_))), "the old connection ends");

@@ -28,6 +28,7 @@ async fn node(home: &std::path::Path) -> (Node, Records) {
         plugins: vec![plugin(home)].into(),
         keep: None,
         depth_max: 4,
+        memory_free_min: 0,
         children: ChildLimits { count: 100, bytes: 1 << 20 },
     };
     (Node::new(settings, records.clone(), samples), records)

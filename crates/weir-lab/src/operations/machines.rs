@@ -1,17 +1,21 @@
 //! The machines of the lab: who belongs to it, who gets samples, who may come.
 
 use super::LabError;
-use crate::cluster::identity::role_of;
+use crate::cluster::enrolment::Invited;
+use crate::cluster::identity::{role_name, role_of};
 use crate::node::Node;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::time::Duration;
-use weir_core::election::Priority;
+use std::time::{Duration, Instant};
+use weir_core::election::{Priority, Role};
 use weir_store::records::NodeRow;
 
+/// A machine that is at work takes another priority within this.
+const PRIORITY_TAKES: Duration = Duration::from_secs(10);
+
 /// One machine of the lab.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "LabNode")]
 pub struct NodeLine {
     /// Its name.
@@ -30,6 +34,9 @@ pub struct NodeLine {
     pub drained: bool,
     /// Its processors, as it says; this and what follows only where the leader is, of machines that are at work.
     pub cores: Option<u32>,
+    /// Programs that run or wait for a processor, the mean of a minute.
+    #[serde(default)]
+    pub load: Option<f64>,
     /// Its memory in bytes.
     pub memory: Option<u64>,
     /// How much of it is free.
@@ -59,6 +66,7 @@ impl Node {
                 address: row.address,
                 drained: row.drained,
                 cores: has.cores,
+                load: has.load.map(|hundredths| f64::from(hundredths) / 100.0),
                 memory: has.memory,
                 memory_free: has.memory_free,
                 slots: has.slots,
@@ -87,10 +95,35 @@ impl Node {
         }
     }
 
-    /// A token that admits one machine.
-    pub async fn invite(&self, role: &str, priority: u8, valid: Duration) -> Result<String, LabError> {
+    /// A machine has another priority in elections from now on. Returns when it has taken it, or after a while: one that is off takes it
+    /// when it starts.
+    pub async fn prioritise(&self, name: &str, priority: u8) -> Result<(), LabError> {
+        let refused = |why: &str| LabError::NotPrioritised(name.to_owned(), why.to_owned());
+        let membership = self.membership().ok_or_else(|| refused("this is a lab of one machine"))?;
+        let machine = self.machine(name).await?;
+        if machine.role != role_name(Role::Eligible) {
+            return Err(refused("it never leads"));
+        }
+        let ordered = membership.prioritise(self.records(), &machine, Priority(priority)).await;
+        ordered.map_err(|why| refused(&why))?;
+        let begun = Instant::now();
+        while self.machine(name).await?.priority != i64::from(priority) && begun.elapsed() < PRIORITY_TAKES {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Ok(())
+    }
+
+    async fn machine(&self, name: &str) -> Result<NodeRow, LabError> {
+        let machine = self.records().lab_nodes().all().await?.into_iter().find(|machine| machine.node == name);
+        machine.ok_or_else(|| LabError::NoMachine(name.to_owned()))
+    }
+
+    /// A token, and a code, that admit one machine.
+    pub async fn invite(&self, role: &str, priority: u8, valid: Duration) -> Result<Invited, LabError> {
         let refused = |why: &str| LabError::NotInvited(why.to_owned());
-        let role = role_of(role).ok_or_else(|| refused("the role is eligible, dispatcher or external"))?;
+        // A worker is the same wherever it is: it has no database, and is told by the leader who leads.
+        let role = if role == "worker" { role_name(Role::External) } else { role };
+        let role = role_of(role).ok_or_else(|| refused("the role is eligible, dispatcher, worker or external"))?;
         let membership = self.membership().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;
         membership.invite(self.records(), (role, Priority(priority)), valid).await.map_err(LabError::NotInvited)
     }

@@ -8,20 +8,21 @@
 
 mod answer;
 mod connection_counts;
+mod passing;
 #[cfg(test)]
 mod tests;
 mod unknown_peers;
 
 use crate::cluster::authority::{Authority, Issue};
 use crate::cluster::call::fetch_from_any;
-use crate::cluster::connection::{Caller, Lines, SILENCE, tune};
+use crate::cluster::connection::{Caller, Lines, tune};
 use crate::cluster::elector::Post;
 use crate::cluster::enrolment::{self, Welcome};
 use crate::cluster::identity::{Identity, Shown};
 use crate::cluster::registry::{Registry, row};
 use crate::cluster::reports::MachineReport;
 use crate::dispatcher::Envelope;
-use crate::leader::{LeaderHandle, Link, Received, attend};
+use crate::leader::{LeaderHandle, Link, Outside, Received, attend};
 use crate::node::Node;
 use crate::wire::Message;
 use crate::wire::election::Said;
@@ -29,6 +30,7 @@ use connection_counts::{ConnectionCounts, ConnectionRefused};
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -84,7 +86,7 @@ pub(crate) struct ElectionEnds {
     pub(crate) post: watch::Receiver<Post>,
     /// Its life.
     pub(crate) boot: Boot,
-    /// What it says of itself.
+    /// What it says of itself; its priority is that of its certificate.
     pub(crate) claim: Claim,
 }
 
@@ -221,10 +223,12 @@ impl Server {
         write.flush().await?;
         let (out, letters) = mpsc::unbounded_channel();
         let (heard, from) = mpsc::channel(64);
-        let outside = peer.identity.role == Role::External;
+        let is_outside = peer.identity.role == Role::External;
+        let outside = is_outside.then(|| Outside::new(self.node.samples().clone(), self.node.settings().children));
+        let files = outside.clone().map(|outside| (outside, self.caller.store.folder().to_owned()));
         let talk = async {
             tokio::select! {
-                end = hear(lines, heard, self.reports.clone()) => end,
+                end = hear((lines, self.caller.silence), heard, self.reports.clone(), files) => end,
                 end = say(&mut write, letters) => end,
                 // The dispatcher calls again, whoever leads then.
                 () = leader.ended() => write.shutdown().await,
@@ -292,9 +296,7 @@ impl Server {
     }
 
     async fn sample_of_others(&self, hash: SampleHash, size: u64) -> Option<File> {
-        let mut random = [0; 8];
-        weir_store::random(&mut random).ok()?;
-        let path = self.caller.store.folder().join(format!("passing-{}", crate::cluster::identity::hex(&random)));
+        let path = passing::path(self.caller.store.folder()).ok()?;
         let fetched = fetch_from_any((hash, size), &path, None, (&self.registry, &self.caller)).await;
         let file = fetched.ok().and_then(|()| File::open(&path).ok());
         // It stays for as long as it is open.
@@ -335,7 +337,10 @@ impl Server {
             (Some(leader), _) => {
                 let round = Round { boot: *boot, number: 0 };
                 let epoch = Some(Epoch(leader.epoch().cast_unsigned()));
-                Said { boot: *boot, claim: *claim, message: election::Message::Victory { round, epoch } }.to_string()
+                let identity = self.caller.store.identity().ok();
+                let priority = identity.map_or(claim.priority, |(identity, _)| identity.priority);
+                let claim = Claim { priority, ..*claim };
+                Said { boot: *boot, claim, message: election::Message::Victory { round, epoch } }.to_string()
             }
             (None, Some(address)) => format!("leader {address}"),
             (None, None) => "bye nobody leads at the moment".into(),
@@ -376,20 +381,29 @@ impl Server {
     }
 }
 
-/// Hears a dispatcher until it is silent. A report waits until there is memory for it.
+/// Hears a dispatcher until it is silent. A report waits until there is memory for it. A file that it was asked for is kept on the way.
 async fn hear<R: AsyncRead + Unpin>(
-    mut lines: Lines<R>,
+    (mut lines, silence): (Lines<R>, Duration),
     heard: mpsc::Sender<Received>,
     reports: Arc<Semaphore>,
+    files: Option<(Outside, PathBuf)>,
 ) -> io::Result<()> {
     let silent = || io::Error::from(io::ErrorKind::TimedOut);
-    while let Some(line) = tokio::time::timeout(SILENCE, lines.line()).await.map_err(|_| silent())?? {
-        let message = Message::parse(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    while let Some(line) = tokio::time::timeout(silence, lines.line()).await.map_err(|_| silent())?? {
+        let mut message = Message::parse(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let (mut payload, mut share) = (Vec::new(), None);
-        if let Message::Result { length, .. } = message {
+        if let (Message::Sample(hash, length), Some((outside, folder))) = (&message, &files) {
+            let (hash, length) = (*hash, *length);
+            if !outside.expects(hash, length) {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            if !passing::keep(&mut lines, (hash, length), &outside.samples, folder).await? {
+                message = Message::Missing(hash);
+            }
+        } else if let Message::Result { length, .. } = message {
             let kib = u32::try_from(length / 1024 + 1).unwrap_or(u32::MAX);
             share = reports.clone().acquire_many_owned(kib).await.ok();
-            let patience = SILENCE + Duration::from_secs(length >> 16);
+            let patience = silence + Duration::from_secs(length >> 16);
             payload = tokio::time::timeout(patience, lines.payload(length)).await.map_err(|_| silent())??;
         } else if message.payload() > 0 {
             return Err(io::ErrorKind::InvalidData.into());

@@ -1,6 +1,6 @@
 use super::*;
 use crate::cluster::clock::Clock;
-use crate::cluster::connection::far_end;
+use crate::cluster::connection::{SILENCE, far_end};
 use crate::cluster::credential_store::CredentialStore;
 use crate::cluster::credentials::Credentials;
 use crate::cluster::enrolment::found;
@@ -13,7 +13,7 @@ use crate::site::{self, Parts, SiteSettings};
 use crate::tasks::Running;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 use tokio::io::AsyncReadExt;
@@ -22,7 +22,7 @@ use weir_core::runq;
 use weir_store::records::Records;
 use weir_store::samples::Samples;
 
-const HERE: Ipv4Addr = Ipv4Addr::LOCALHOST;
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const BEAT: &str = "7 3 5 stands leader alive 7.1 -\n";
 const LIFE: Duration = Duration::from_secs(60);
 
@@ -51,6 +51,7 @@ fn node(name: &str, home: &std::path::Path, records: &Records, samples: &Samples
         plugins: Vec::new().into(),
         keep: None,
         depth_max: 4,
+        memory_free_min: 0,
         children: crate::wire::ChildLimits::default(),
     };
     Node::new(settings, records.clone(), samples.clone())
@@ -72,7 +73,7 @@ async fn lab() -> Lab {
     let (heard, frames) = mpsc::channel(16);
     let listener = TcpListener::bind((HERE, 0)).await.unwrap();
     let at = listener.local_addr().unwrap();
-    let caller = Caller { store: store.clone(), from: HERE, port: at.port() };
+    let caller = Caller { store: store.clone(), from: HERE, port: at.port(), silence: SILENCE };
     let claim = Claim { priority: Priority(3), index: ProcessingIndex(5), stands: true };
     let election_ends =
         ElectionEnds { frames: heard, post: watch::Sender::new(Post::Leaderless).subscribe(), boot: Boot(1), claim };
@@ -96,12 +97,12 @@ impl Lab {
 
     fn caller(&self, credentials: &Credentials) -> Caller {
         let store = store(tempfile::tempdir().unwrap().path(), credentials, &self.now_s);
-        Caller { store, from: HERE, port: self.at.port() }
+        Caller { store, from: HERE, port: self.at.port(), silence: SILENCE }
     }
 
     /// What is answered to this, until the end.
     async fn answer(&self, credentials: &Credentials, context: &str, text: &[u8]) -> String {
-        let call = self.caller(credentials).call(HERE.into(), context, Duration::from_secs(5)).await;
+        let call = self.caller(credentials).call(HERE, context, Duration::from_secs(5)).await;
         let Ok(mut stream) = call else { return String::new() };
         let _ = stream.write_all(text).await;
         let _ = stream.shutdown().await;
@@ -151,14 +152,15 @@ async fn one_host_that_says_nothing_keeps_out_nobody() {
     }
     assert_eq!(lab.answer(&lab.credentials, "leader", b"").await, "bye nobody leads at the moment\n");
     let may = (Role::Dispatcher, Priority(9));
-    let token = enrolment::invite(&lab.records, &lab.credentials, lab.at, may, Duration::from_secs(60)).await.unwrap();
+    let token =
+        enrolment::invite(&lab.records, &lab.credentials, lab.at, may, Duration::from_secs(60)).await.unwrap().token;
     assert!(enrolment::join(&token, "n2", [127, 0, 0, 3].into()).await.is_ok(), "nor one that is not known yet");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_caller_knows_who_answers_and_who_leads() {
     let lab = lab().await;
-    let stream = lab.caller(&lab.credentials).call(HERE.into(), "fetch", Duration::from_secs(5)).await.unwrap();
+    let stream = lab.caller(&lab.credentials).call(HERE, "fetch", Duration::from_secs(5)).await.unwrap();
     let shown = far_end(&stream).unwrap();
     assert_eq!((shown.identity.clone(), shown.key), lab.credentials.identity().unwrap());
     let registry = Registry::new(lab.records.clone());
@@ -179,7 +181,8 @@ async fn samples_are_given_and_newcomers_admitted_by_a_token_only() {
     assert_eq!(lab.answer(&lab.credentials, "fetch", wanted.as_bytes()).await, format!("missing {hash}\n"));
 
     let may = (Role::Dispatcher, Priority(9));
-    let token = enrolment::invite(&lab.records, &lab.credentials, lab.at, may, Duration::from_secs(60)).await.unwrap();
+    let token =
+        enrolment::invite(&lab.records, &lab.credentials, lab.at, may, Duration::from_secs(60)).await.unwrap().token;
     let other = token.replace(&lab.credentials.fingerprint().unwrap(), &"ab".repeat(32));
     let refused = enrolment::join(&other, "n2", HERE).await.unwrap_err();
     assert!(matches!(refused, enrolment::JoinError::Call(..)), "another lab gets no secret: {refused}");
@@ -201,14 +204,15 @@ async fn samples_are_given_and_newcomers_admitted_by_a_token_only() {
 /// A machine that joins as this; its store and a way to renew it.
 async fn newcomer(lab: &Lab, name: &str, role: Role) -> (CredentialStore, Way) {
     let may = (role, Priority(3));
-    let token = enrolment::invite(&lab.records, &lab.credentials, lab.at, may, Duration::from_secs(60)).await.unwrap();
+    let token =
+        enrolment::invite(&lab.records, &lab.credentials, lab.at, may, Duration::from_secs(60)).await.unwrap().token;
     let credentials = enrolment::join(&token, name, HERE).await.unwrap();
     let store = store(&lab.home.path().join(name), &credentials, &lab.now_s);
-    let caller = Caller { store: store.clone(), from: HERE, port: lab.at.port() };
+    let caller = Caller { store: store.clone(), from: HERE, port: lab.at.port(), silence: SILENCE };
     let first = lab.store.identity().unwrap().0.id();
     let registry = if role == Role::External { Registry::outside() } else { Registry::new(lab.records.clone()) };
     registry.read().await;
-    registry.heard(first, HERE.into());
+    registry.heard(first, HERE);
     let post = watch::Sender::new(Post::Following(first)).subscribe();
     (store, Way::Ask { post, registry, caller })
 }
@@ -221,7 +225,7 @@ async fn certificates_and_authorities_follow_each_other_for_ten_lives_and_nobody
     let outside = newcomer(&lab, "n3", Role::External).await;
     let first = inside.0.active().credentials.clone();
     // A connection that is open all the time.
-    let mut open = lab.caller(&first).call(HERE.into(), "election", Duration::from_secs(5)).await.unwrap();
+    let mut open = lab.caller(&first).call(HERE, "election", Duration::from_secs(5)).await.unwrap();
     let hash = lab.samples.put(&mut &b"sample"[..], 100).unwrap().hash;
     let wanted = format!("{}\n", Message::Fetch(hash));
     let mut fingerprints = std::collections::BTreeSet::new();
@@ -275,7 +279,7 @@ async fn what_a_machine_outside_may_not_ask_is_not_answered_and_one_that_is_take
     assert_eq!(lab.answer(&inside, "ask", b"why 1\n").await, "bye this machine does not lead\n");
     assert_eq!(lab.answer(&outside, "leader", b"").await, "bye nobody leads at the moment\n");
 
-    let mut open = lab.caller(&outside).call(HERE.into(), "election", Duration::from_secs(5)).await.unwrap();
+    let mut open = lab.caller(&outside).call(HERE, "election", Duration::from_secs(5)).await.unwrap();
     open.write_all(b"7 3 5 aside present stray -\n").await.unwrap();
     open.flush().await.unwrap();
     lab.frames.recv().await.unwrap();

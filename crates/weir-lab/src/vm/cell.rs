@@ -44,22 +44,35 @@ impl Cell<'_> {
     /// A command that starts QEMU in it; its arguments follow.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(BUBBLEWRAP);
-        command.args(namespaces());
-        if rustix::process::geteuid().is_root() {
-            // Just enough to become another user.
-            command.args(["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]);
-        }
-        command.args(system()).args(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
-        for path in self.more() {
-            command.arg("--ro-bind").arg(&path).arg(&path);
-        }
-        if self.accelerator == Accelerator::Kvm {
-            command.args(["--dev-bind", "/dev/kvm", "/dev/kvm"]);
-        }
-        command.arg("--bind").arg(self.folder).args([INSIDE, "--chdir", INSIDE, "--"]);
-        command.args(["setpriv", "--no-new-privs"]).args(identity::words(self.settings, self.accelerator));
-        command.arg("--").arg(self.program);
+        command.args(self.words(rustix::process::geteuid().is_root()));
         command
+    }
+
+    /// The words behind `bwrap`, for root or for an ordinary user.
+    fn words(&self, root: bool) -> Vec<OsString> {
+        let mut words: Vec<OsString> = Vec::new();
+        let mut say = |more: &[&str]| words.extend(more.iter().map(OsString::from));
+        say(&namespaces());
+        if root {
+            // Just enough to become another user.
+            say(&["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]);
+        }
+        words.extend(system());
+        let mut say = |more: &[&str]| words.extend(more.iter().map(OsString::from));
+        say(&["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
+        if self.accelerator == Accelerator::Kvm {
+            say(&["--dev-bind", "/dev/kvm", "/dev/kvm"]);
+        }
+        for path in self.more() {
+            words.extend(["--ro-bind".into(), path.clone().into_os_string(), path.into_os_string()]);
+        }
+        words.extend([OsString::from("--bind"), self.folder.as_os_str().to_owned()]);
+        words.extend([INSIDE, "--chdir", INSIDE, "--", "setpriv", "--no-new-privs"].map(OsString::from));
+        if root {
+            words.extend(identity::words(self.settings, self.accelerator).into_iter().map(OsString::from));
+        }
+        words.extend([OsString::from("--"), self.program.as_os_str().to_owned()]);
+        words
     }
 
     /// Files that are elsewhere: an image, a QEMU of one's own.
@@ -107,9 +120,15 @@ pub(super) fn below(pid: u32) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::vm::Revert;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::SocketAddr;
 
-    /// A program that plays a QEMU that a sample has taken over.
-    fn drill(folder: &Path, script: &str) -> String {
+    /// Whoever is no root, as root can play it.
+    const ORDINARY: u32 = 65_534;
+
+    /// What a program says that plays a QEMU which a sample has taken over: in its cell, with its user, its folder and its namespaces.
+    fn drill(folder: &Path, root: bool, script: &str) -> String {
         let settings = VmSettings {
             name: "vm1".into(),
             boot: Boot::Kernel { kernel: "/x".into(), initrd: "/x".into() },
@@ -119,41 +138,84 @@ mod tests {
             revert: Revert::InPlace,
             root: false,
         };
-        let cell = Cell { settings: &settings, accelerator: Accelerator::Tcg, folder, program: Path::new("/bin/sh") };
-        let mut command = cell.command().into_std();
+        let program = Path::new("/usr/bin/python3");
+        let cell = Cell { settings: &settings, accelerator: Accelerator::Tcg, folder, program };
+        let mut command = std::process::Command::new("setpriv");
+        if !root && rustix::process::geteuid().is_root() {
+            let user = ORDINARY.to_string();
+            command.args(["--reuid", &user, "--regid", &user, "--clear-groups"]);
+        }
+        command.arg("--").arg(BUBBLEWRAP).args(cell.words(root));
         let output = command.args(["-c", script]).stdin(Stdio::null()).output().expect("bubblewrap is here");
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     }
+
+    /// What it finds, each in a line: of everything that it must not find, nothing.
+    const BURGLAR: &str = r#"
+import ctypes, os, socket, sys
+data, port, outer = DATA, PORT, OUTER
+def found(what, act):
+    try:
+        got = act()
+        print("FOUND " + what + ": " + str(got))
+    except Exception as error:
+        print("no " + what)
+def connect(kind, where):
+    s = socket.socket(kind, socket.SOCK_STREAM); s.settimeout(2); s.connect(where); return where
+found("data folder", lambda: os.listdir(data))
+found("mail", lambda: open(data + "/spool/mail").read())
+found("other VM", lambda: open(data + "/lab/vms/vm2/state.qcow2").read())
+found("control socket", lambda: connect(socket.AF_UNIX, data + "/control.sock"))
+found("abstract socket", lambda: connect(socket.AF_UNIX, "\0weir-drill-" + str(port)))
+found("network", lambda: connect(socket.AF_INET, ("127.0.0.1", port)))
+found("interface", lambda: [n for _, n in socket.if_nameindex() if n != "lo"] or 1/0)
+found("outer process", lambda: os.kill(outer, 0))
+found("its memory", lambda: open("/proc/%d/environ" % outer).read())
+found("capability", lambda: [l for l in open("/proc/self/status") if l.startswith("CapEff") and l.split()[1].strip("0")] or 1/0)
+found("mount", lambda: 1 if ctypes.CDLL(None).mount(b"none", b"/tmp", b"tmpfs", 0, None) == 0 else 1/0)
+found("home", lambda: [d for d in ("/home", "/root", "/var", "/run", "/srv", "/etc/shadow") if os.path.exists(d)] or 1/0)
+found("other process", lambda: [p for p in os.listdir("/proc") if p.isdigit() and int(p) > 20] or 1/0)
+found("written system", lambda: open("/usr/x", "w"))
+open("/vm/own", "w").write("x")
+print("own folder: " + ",".join(sorted(os.listdir("/vm"))), "user: %d" % os.getuid())
+"#;
 
     #[test]
     fn who_breaks_out_of_a_guest_finds_nothing() {
         assert!(is_possible(), "bubblewrap works here (tools/setup installs it)");
         let data = tempfile::tempdir().unwrap();
-        let folder = data.path().join("lab/vms/vm1");
+        // Even if everybody may go in.
+        std::fs::set_permissions(data.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         for part in ["lab/vms/vm1", "lab/vms/vm2", "spool"] {
             std::fs::create_dir_all(data.path().join(part)).unwrap();
         }
-        std::fs::write(data.path().join("spool/mail"), "secret").unwrap();
+        for (name, content) in [("spool/mail", "secret"), ("lab/vms/vm2/state.qcow2", "other disk")] {
+            std::fs::write(data.path().join(name), content).unwrap();
+        }
+        let folder = data.path().join("lab/vms/vm1");
         std::fs::write(folder.join("state.qcow2"), "disk").unwrap();
-        let user = if rustix::process::geteuid().is_root() { identity::of_qemu_named("vm1") } else { None };
-        if let Some(user) = user {
-            std::os::unix::fs::chown(&folder, Some(user), Some(user)).unwrap();
+        let _control = std::os::unix::net::UnixListener::bind(data.path().join("control.sock")).unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        let name = SocketAddr::from_abstract_name(format!("weir-drill-{port}")).unwrap();
+        let _abstract = std::os::unix::net::UnixListener::bind_addr(&name).unwrap();
+        let script = BURGLAR.replace("DATA", &format!("{:?}", data.path())).replace("PORT", &port.to_string());
+        let script = script.replace("OUTER", &std::process::id().to_string());
+
+        let is_root = rustix::process::geteuid().is_root();
+        for root in [true, false].into_iter().filter(|root| is_root || !root) {
+            let user = if root { identity::of_qemu_named("vm1").unwrap() } else { ORDINARY };
+            if is_root {
+                std::os::unix::fs::chown(&folder, Some(user), Some(user)).unwrap();
+            }
+            let seen = drill(&folder, root, &script);
+            eprintln!("as {}:\n{seen}", if root { "root" } else { "an ordinary user" });
+            assert!(!seen.contains("FOUND"), "{seen}");
+            assert_eq!(seen.lines().filter(|line| line.starts_with("no ")).count(), 14, "{seen}");
+            let own = seen.lines().last().unwrap_or_default();
+            assert!(own.starts_with("own folder: own,state.qcow2"), "{seen}");
+            assert!(!is_root || own.ends_with(&format!("user: {user}")), "{seen}");
+            std::fs::remove_file(folder.join("own")).unwrap();
         }
-        let data_folder = data.path().display();
-        // No data folder, nobody else's VM, no other process, no interface but its own loopback, no capability.
-        assert!(drill(&folder, &format!("ls {data_folder} || echo none")).contains("none"));
-        assert_eq!(drill(&folder, "ls /vm; ls /home /root /var /run /srv 2>/dev/null").trim(), "state.qcow2");
-        let seen = drill(
-            &folder,
-            "ls /proc | grep -c '^[0-9]'; tail -n +3 /proc/net/dev | cut -d: -f1; grep CapEff /proc/self/status; grep NoNewPrivs /proc/self/status; id -u",
-        );
-        let lines: Vec<&str> = seen.lines().map(str::trim).collect();
-        assert!(lines[0].parse::<u32>().unwrap() < 8, "{seen}");
-        assert_eq!(&lines[1..4], ["lo", "CapEff:\t0000000000000000", "NoNewPrivs:\t1"], "{seen}");
-        if let Some(user) = user {
-            assert_eq!(lines[4], user.to_string(), "{seen}");
-        }
-        assert!(drill(&folder, "echo x > /vm/own && echo written").contains("written"), "its own folder is its own");
-        assert!(drill(&folder, "echo x > /usr/x || echo refused").contains("refused"));
     }
 }

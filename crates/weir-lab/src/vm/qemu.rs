@@ -7,6 +7,7 @@ use super::agent_connection::AgentConnection;
 use super::cell::{self, Cell};
 use super::qmp::Qmp;
 use super::{Boot, DISK, VmSettings, identity, spawner};
+use crate::cgroup::{Group, Hierarchy};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io;
@@ -29,6 +30,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(4);
 const END_MAX: Duration = Duration::from_secs(2);
 /// Memory for translated code; more gains nothing for samples that run for seconds.
 const TRANSLATIONS_MIB: u32 = 48;
+/// What QEMU itself needs beside the guest's memory.
+const OWN_MIB: u32 = 256;
+/// Threads of a QEMU; it has one for the guest's processor, and some that read and write its disk.
+const TASKS_MAX: u32 = 128;
 /// The kernel says little, ends when it panics, and needs no mercy from itself.
 const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic mitigations=off nokaslr no_timer_check \
                            random.trust_cpu=on init_on_free=1 tsc=reliable";
@@ -41,6 +46,8 @@ pub(super) struct Qemu {
     folder: File,
     /// The agent, while somebody is connected with it.
     agent: Option<AgentConnection>,
+    /// Its memory, processes and share of the processors are bounded where control groups can be made. Gone after the child.
+    _group: Option<Group>,
 }
 
 /// How to start one.
@@ -64,13 +71,14 @@ impl Qemu {
             let _ = std::fs::remove_file(start.folder.join(socket));
         }
         let folder = File::open(&start.folder)?;
-        let mut child = spawner::spawn(command(&start)).await?;
+        let group = bounded(start.settings);
+        let mut child = spawner::spawn(command(&start, group.as_ref())).await?;
         let connected = tokio::select! {
             connected = connect(&folder) => connected,
             status = child.wait() => Err(io::Error::other(format!("QEMU ended at once with {}", status?))),
         };
         match connected {
-            Ok((qmp, agent)) => Ok(Qemu { child, qmp, folder, agent: Some(agent) }),
+            Ok((qmp, agent)) => Ok(Qemu { child, qmp, folder, agent: Some(agent), _group: group }),
             Err(error) => Err(io::Error::new(error.kind(), format!("{error}{}", said(&mut child).await))),
         }
     }
@@ -174,9 +182,20 @@ async fn said(child: &mut Child) -> String {
     text.trim().lines().last().map(|line| format!(": {line}")).unwrap_or_default()
 }
 
-fn command(start: &Start<'_>) -> Command {
+/// The control group of a QEMU; none where none can be made.
+fn bounded(settings: &VmSettings) -> Option<Group> {
+    let memory = u64::from(settings.memory_mib + TRANSLATIONS_MIB + OWN_MIB) << 20;
+    let group = Hierarchy::of_this_machine()?.group("vm", memory, TASKS_MAX);
+    group.inspect_err(|error| tracing::warn!(%error, "a VM gets no control group")).ok()
+}
+
+fn command(start: &Start<'_>, group: Option<&Group>) -> Command {
     let mut command = if start.unconfined && !cell::is_possible() { bare(start) } else { start.cell().command() };
-    command.args(arguments(start)).current_dir(&start.folder);
+    command.args(arguments(start));
+    if let Some(group) = group {
+        command = group.with(&command);
+    }
+    command.current_dir(&start.folder);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.process_group(0).kill_on_drop(true);
     command

@@ -33,6 +33,8 @@ pub enum Message {
     Slots(u32),
     /// `report machine cores N`.
     Cores(u32),
+    /// `report machine load N`: programs that run or wait for a processor, the mean of a minute, in hundredths.
+    Load(u32),
     /// `assign JSON`: main scheduler to dispatcher.
     Assign(Box<Assignment>),
     /// `assigned ATTEMPT`: the dispatcher has it and will report.
@@ -104,6 +106,8 @@ pub enum Ask {
     Slots,
     /// `machine cores`
     Cores,
+    /// `machine load`
+    Load,
 }
 
 /// The paper's two bits.
@@ -168,6 +172,7 @@ fn ask(words: &mut Words<'_>) -> Result<Ask, Malformed> {
         ("index", Ask::Index),
         ("slots", Ask::Slots),
         ("cores", Ask::Cores),
+        ("load", Ask::Load),
     ] {
         if words.take(word) {
             return Ok(ask);
@@ -205,6 +210,9 @@ fn report(words: &mut Words<'_>) -> Result<Message, Malformed> {
     }
     if words.take("cores") {
         return Ok(Message::Cores(words.next("the number of cores")?));
+    }
+    if words.take("load") {
+        return Ok(Message::Load(words.next("the load")?));
     }
     if words.take("vm list end") {
         return Ok(Message::VmListEnd(words.next("the number of VMs")?));
@@ -336,6 +344,7 @@ impl fmt::Display for Message {
             Message::Index(index) => write!(f, "report machine index {index}"),
             Message::Slots(slots) => write!(f, "report machine slots {slots}"),
             Message::Cores(cores) => write!(f, "report machine cores {cores}"),
+            Message::Load(load) => write!(f, "report machine load {load}"),
             Message::Assign(assignment) => write!(f, "assign {}", json(assignment)?),
             Message::Assigned(attempt) => write!(f, "assigned {attempt}"),
             Message::Refused(attempt, why) => write!(f, "refused {attempt} {}", one_line(why)),
@@ -370,6 +379,7 @@ impl fmt::Display for Ask {
             Ask::Index => f.write_str("index"),
             Ask::Slots => f.write_str("slots"),
             Ask::Cores => f.write_str("cores"),
+            Ask::Load => f.write_str("load"),
         }
     }
 }

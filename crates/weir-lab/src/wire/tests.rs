@@ -27,6 +27,7 @@ fn every_message() -> Vec<Message> {
         Ask::Index,
         Ask::Slots,
         Ask::Cores,
+        Ask::Load,
     ];
     let status = VmStatus { in_use: true, on_revert: true };
     let (plugin, version, outcome) = ("strings".to_owned(), "1.0".to_owned(), PluginOutcome::Failed);
@@ -43,6 +44,7 @@ fn every_message() -> Vec<Message> {
         Message::Index(12),
         Message::Slots(3),
         Message::Cores(2),
+        Message::Load(250),
         Message::Assign(Box::new(assignment)),
         Message::Assigned(7),
         Message::Refused(7, "epoch 3 is older than 4".into()),

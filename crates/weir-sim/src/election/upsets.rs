@@ -7,7 +7,7 @@ use super::lab::ElectionLab;
 use crate::rng::Rng;
 use crate::world::{Change, Episode, FaultKind, Power};
 use std::time::Duration;
-use weir_core::election::{Refusal, Role};
+use weir_core::election::{Priority, Refusal, Role};
 
 impl ElectionLab {
     pub(super) fn begin(&mut self, name: usize) -> Result<(), Broken> {
@@ -18,6 +18,7 @@ impl ElectionLab {
             FaultKind::Resign => return self.resign(&episode, leader),
             FaultKind::Forgery => return self.intrude(name),
             FaultKind::Clone => return self.start_clone(&episode),
+            FaultKind::Priority => return self.prioritise(&episode, leader),
             FaultKind::Jump => self.jumped_at = Some(self.world.now()),
             _ => {}
         }
@@ -62,6 +63,30 @@ impl ElectionLab {
             election.resign(now);
         }
         self.carry_out(host)
+    }
+
+    /// The operator gives a machine, mostly the leader, another priority. A copy of its disk is registered as the same machine.
+    fn prioritise(&mut self, episode: &Episode, leader: Option<usize>) -> Result<(), Broken> {
+        let mut rng = Rng::new(episode.seed);
+        let any = rng.below(self.real as u64) as usize;
+        let chosen = leader.filter(|host| *host < self.real && rng.chance(0.5)).unwrap_or(any);
+        let (id, priority) = (self.nodes[chosen].me.id, Priority(rng.below(4) as u8));
+        let same: Vec<usize> = (0..self.nodes.len()).filter(|host| self.nodes[*host].me.id == id).collect();
+        // One that stands still could not hear of it.
+        if same.iter().any(|host| self.nodes[*host].election.is_some() && self.world.host(*host).power() != Power::Up) {
+            return Ok(());
+        }
+        for host in same {
+            self.wake_if_due(host)?;
+            self.nodes[host].me.priority = priority;
+            let now = self.world.local_now(host);
+            // One that is down begins its next life with it.
+            if let Some(election) = &mut self.nodes[host].election {
+                election.set_priority(now, priority);
+                self.carry_out(host)?;
+            }
+        }
+        Ok(())
     }
 
     fn rejoin(&mut self, host: usize) -> Result<(), Broken> {

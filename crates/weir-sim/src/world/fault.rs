@@ -37,11 +37,13 @@ pub enum FaultKind {
     Forgery,
     /// A copy of a host with its identity comes up. For the experiment to carry out.
     Clone,
+    /// A host is given another priority for good. For the experiment to carry out.
+    Priority,
 }
 
 impl FaultKind {
     /// Every kind with its name.
-    pub const ALL: [(FaultKind, &'static str); 14] = [
+    pub const ALL: [(FaultKind, &'static str); 15] = [
         (FaultKind::Loss, "loss"),
         (FaultKind::Delay, "delay"),
         (FaultKind::Duplicate, "duplicate"),
@@ -56,6 +58,7 @@ impl FaultKind {
         (FaultKind::Resign, "resign"),
         (FaultKind::Forgery, "forgery"),
         (FaultKind::Clone, "clone"),
+        (FaultKind::Priority, "priority"),
     ];
 
     /// Its name on the command line.

@@ -170,17 +170,17 @@ pub(crate) async fn abandoned(records: Records) {
     assert!(records.lab_attempts().commit(&old, &LabBatch { attempts, ..LabBatch::default() }).await.unwrap());
     let ends = vec![AttemptEnd { id: 1, outcome: "done".into(), ended_at: 8 }];
     assert!(records.lab_attempts().commit(&old, &LabBatch { ends, ..LabBatch::default() }).await.unwrap());
-    assert_eq!(records.lab_attempts().abandon(&old).await.unwrap(), Some(0), "they are its own");
+    assert_eq!(records.lab_attempts().abandon(&old, 0).await.unwrap(), Some(0), "they are its own");
     let charged = records.lab_samples().open(0, 1).await.unwrap()[0].charged.clone();
     records.lab_leader().release(&old).await.unwrap();
-    assert_eq!(records.lab_attempts().abandon(&old).await.unwrap(), None, "its lease is over");
+    assert_eq!(records.lab_attempts().abandon(&old, 0).await.unwrap(), None, "its lease is over");
     let new = granted(&records, "n2", 60_000).await;
     let own = LabBatch { attempts: vec![attempt(3, ids[1], new.epoch)], ..LabBatch::default() };
     assert!(records.lab_attempts().commit(&new, &own).await.unwrap());
-    assert_eq!(records.lab_attempts().abandon(&old).await.unwrap(), None, "another leads");
+    assert_eq!(records.lab_attempts().abandon(&old, 0).await.unwrap(), None, "another leads");
     assert!(records.lab_nodes().works_on("n1", "ab01").await.unwrap().is_some());
-    assert_eq!(records.lab_attempts().abandon(&new).await.unwrap(), Some(1));
-    assert_eq!(records.lab_attempts().abandon(&new).await.unwrap(), Some(0));
+    assert_eq!(records.lab_attempts().abandon(&new, new.epoch).await.unwrap(), Some(1));
+    assert_eq!(records.lab_attempts().abandon(&new, new.epoch).await.unwrap(), Some(0));
     let outcome =
         |row: &AttemptRow| (row.outcome.clone(), row.ended_at.is_some_and(|at| at > 1_700_000_000_000_000_000));
     let first = records.lab_attempts().of_sample(ids[0]).await.unwrap();
@@ -190,6 +190,37 @@ pub(crate) async fn abandoned(records: Records) {
     assert_eq!(records.lab_nodes().works_on("n1", "ab01").await.unwrap(), None);
     assert_eq!(records.lab_samples().queue().await.unwrap()[0].running, 1);
     assert!(records.lab_attempts().place(2).await.unwrap().is_some(), "what it brings can be placed");
+}
+
+/// A sample is charged for a machine that it may have brought down, and for nothing else, but not without end.
+pub(crate) async fn interrupted(records: Records) {
+    let ids = records.lab_samples().submit(&[sample("t1", "ab01")]).await.unwrap();
+    let outcome = async |id: i64| {
+        let rows = records.lab_attempts().of_sample(ids[0]).await.unwrap();
+        rows.into_iter().find(|row| row.id == id).map(|row| row.outcome).unwrap()
+    };
+    let mut fence = granted(&records, "n1", 60_000).await;
+    let first = fence.epoch;
+    // Where it ran, whether this process led then, and what becomes of it.
+    for (id, (node, own_since, expected)) in (1..).zip([
+        ("n1", i64::MAX, "abandoned"),
+        ("n1", first, "interrupted"),
+        ("n2", i64::MAX, "interrupted"),
+        ("n2", i64::MAX, "interrupted"),
+        ("n2", i64::MAX, "abandoned"),
+        ("n1", first, "abandoned"),
+    ]) {
+        let under_way = AttemptRow { node: node.into(), ..attempt(id, ids[0], fence.epoch) };
+        let batch = LabBatch { attempts: vec![under_way], ..LabBatch::default() };
+        assert!(records.lab_attempts().commit(&fence, &batch).await.unwrap());
+        records.lab_leader().release(&fence).await.unwrap();
+        fence = granted(&records, "n1", 60_000).await;
+        assert_eq!(records.lab_attempts().abandon(&fence, own_since).await.unwrap(), Some(1));
+        assert_eq!(outcome(id).await, expected, "attempt {id} on {node}");
+    }
+    let charged = records.lab_samples().open(0, 1).await.unwrap()[0].charged.clone();
+    let charged: Vec<serde_json::Value> = serde_json::from_str(&charged).unwrap();
+    assert_eq!(charged.len(), 3, "{charged:?}");
 }
 
 pub(crate) async fn one_result(records: Records) {

@@ -7,8 +7,8 @@ use weir_peers::Postgres;
 use weir_store::records::*;
 
 use lab::{
-    abandoned, children, drained_alone, dropped, fenced, many_candidates, nodes, one_leader, one_result, opinions,
-    pruned, queue, samples,
+    abandoned, children, drained_alone, dropped, fenced, interrupted, many_candidates, nodes, one_leader, one_result,
+    opinions, pruned, queue, samples,
 };
 
 /// Runs a test on both databases.
@@ -51,6 +51,7 @@ on_both! {
     of_many_candidates_one_gets_the_lease => many_candidates,
     a_leader_whose_lease_is_over_writes_nothing => fenced,
     what_a_term_left_running_is_ended_by_the_next => abandoned,
+    a_sample_is_charged_only_for_what_it_may_have_done => interrupted,
     a_commit_that_nobody_waits_for_leaves_nothing_open => dropped,
     one_result_counts => one_result,
     samples_are_kept_and_found => samples,

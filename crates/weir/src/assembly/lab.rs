@@ -43,7 +43,10 @@ pub(crate) async fn lab(config: &Config, foundation: &Foundation) -> Result<Opti
     let samples = samples(lab, &home)?;
     let plugins = plugins::plugins(config).map_err(|error| LabStartError::Plugins(format!("{error:#}")))?;
     let plugins = vms::if_any(plugins, &lab.vms);
-    let records = foundation.records.clone();
+    let records = match &lab.records {
+        Some(url) => Records::postgres(url).await?,
+        None => foundation.records.clone(),
+    };
     let mut several = match lab.site(credentials(&home)) {
         Some(settings) => {
             let membership = Membership::open(&settings.folder, settings.at()).map_err(SiteError::from)?;

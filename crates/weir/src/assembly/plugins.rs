@@ -32,6 +32,7 @@ fn own(config: &Config) -> anyhow::Result<Vec<Plugin>> {
     for known in weir_analysis::PLUGINS.iter().filter(|known| !off.iter().any(|off| off == known.name)) {
         let plugin = Plugin::parse(known.manifest, Path::new(""))?;
         own.extend(match known.name {
+            "archive" => Some(Plugin { config: serde_json::json!({ "passwords": config.lab.passwords }), ..plugin }),
             "clamav" => clamav(plugin, config),
             "yara" => Some(yara(plugin, config)?),
             _ => Some(plugin),
@@ -64,8 +65,9 @@ fn yara(mut plugin: Plugin, config: &Config) -> anyhow::Result<Plugin> {
     let folder: Option<PathBuf> = folder.map(std::path::absolute).transpose()?;
     let version = weir_analysis::yara::rules_version(folder.as_deref()).map_err(anyhow::Error::msg)?;
     plugin.version = format!("{}-{version}", plugin.version);
+    plugin.config = serde_json::json!({ "passwords": config.lab.passwords });
     if let Some(folder) = folder {
-        plugin.config = serde_json::json!({ "rules": folder });
+        plugin.config["rules"] = serde_json::json!(folder);
         plugin.reads.push(folder);
     }
     Ok(plugin)

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use weir_console::api::lab;
 use weir_console::api::samples::{self, Filter, Given, Next, Which};
 use weir_lab::neutered::{self, Member};
-use weir_lab::operations::LabStatus;
+use weir_lab::operations::{LabStatus, Relative};
 
 /// What is taken out of one archive.
 const UNWRAPPED_MAX: u64 = 1 << 30;
@@ -31,6 +31,8 @@ pub(crate) enum LabVerb {
     Report(report::ReportArgs),
     /// Why a sample is not running, or why its verdict is what it is
     Why(SampleArgs),
+    /// Samples that are like one, the nearest first
+    Relatives(SampleArgs),
     /// Take a sample back
     Cancel(SampleArgs),
     /// Analyse a sample again, as if nothing were known of it
@@ -45,11 +47,13 @@ pub(crate) enum LabVerb {
     Drain(machines::DrainArgs),
     /// Take a machine out of the lab: its certificate counts no more
     Remove(machines::RemoveArgs),
+    /// Give a machine another priority in elections: the best one leads from then on
+    Priority(machines::PriorityArgs),
     /// Make a lab of several machines, and this machine its first
     Init(machines::InitArgs),
-    /// Make a token that admits one machine
+    /// Make a code and a token that admit one machine
     Invite(machines::InviteArgs),
-    /// Enter a lab with a token
+    /// Enter a lab with a code, or with a token
     Join(machines::JoinArgs),
 }
 
@@ -116,6 +120,7 @@ impl LabVerb {
             LabVerb::Download(args) => args.run(out),
             LabVerb::Queue(args) => args.run(out),
             LabVerb::Why(args) => args.why(out),
+            LabVerb::Relatives(args) => args.relatives(out),
             LabVerb::Rerun(args) => {
                 let again = reach(&args.asking)?.ask(&samples::RERUN, &args.which())?;
                 if args.asking.json {
@@ -129,6 +134,7 @@ impl LabVerb {
             }
             LabVerb::Drain(args) => args.run(out),
             LabVerb::Remove(args) => args.run(out),
+            LabVerb::Priority(args) => args.run(out),
             LabVerb::Init(args) => args.run(out),
             LabVerb::Invite(args) => args.run(out),
             LabVerb::Join(args) => args.run(out),
@@ -220,6 +226,24 @@ impl SampleArgs {
         }
         writeln!(out, "Sample {}: {}.", sample.sample, plain(&page.now))?;
         report::print_verdict(out, &page)
+    }
+}
+
+impl SampleArgs {
+    fn relatives(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let relatives = reach(&self.asking)?.ask_of(&samples::RELATIVES, &self.sample, &())?;
+        if self.asking.json {
+            return print_answer(out, &relatives);
+        }
+        if relatives.is_empty() {
+            return Ok(writeln!(out, "No sample that is like it, or it is too short or too uniform to say.")?);
+        }
+        let mut table = Table::new(&[">distance", ">sample", "verdict", "name", "sha256"]);
+        for Relative { distance, sample } in relatives {
+            let hash = sample.hash.chars().take(16).collect();
+            table.row([distance.to_string(), sample.sample.to_string(), sample.verdict, sample.name, hash]);
+        }
+        Ok(table.write(out)?)
     }
 }
 

@@ -86,6 +86,27 @@ fn a_dead_database_makes_it_stand_aside_and_resign() {
 }
 
 #[test]
+fn a_leader_whose_priority_is_made_worse_releases_names_the_best_and_stands_again() {
+    let mut model = acting_leader();
+    // Still better than the one that answers it: it goes on, and says so at once.
+    model.node.set_priority(model.now, Priority(0));
+    let outputs: Vec<Output> = std::iter::from_fn(|| model.node.poll_output()).collect();
+    assert!(matches!(outputs[..], [Output::Broadcast(Message::LeaderAlive { .. })]), "{outputs:?}");
+    assert_eq!(model.node.standing(model.now), Standing::Acting(Epoch(1)));
+    model.node.set_priority(model.now, Priority(9));
+    assert_eq!(model.node.standing(model.now), Standing::Leaving);
+    assert_eq!(model.drain().unwrap(), []);
+    let order = model.orders.pop_back().unwrap();
+    assert_eq!(order, LeaseOrder::Release { epoch: Epoch(1) });
+    let answer = model.execute(order).unwrap();
+    model.answer(order, answer);
+    let resigned = Message::Resigned { epoch: Some(Epoch(1)), successor: Some(NodeId(5)) };
+    assert_eq!(model.drain().unwrap(), [(address(5), resigned)]);
+    assert_eq!(model.node.standing(model.now), Standing::Candidate(Phase::Request));
+    assert_eq!(model.node.claim().priority, Priority(9));
+}
+
+#[test]
 fn a_resignation_releases_first_and_names_the_best_local_node() {
     let mut model = acting_leader();
     model.node.resign(model.now);

@@ -42,6 +42,8 @@ pub(super) struct Row {
 pub(super) struct Model {
     pub(super) node: Election,
     role: Role,
+    /// The priority that it was given last.
+    priority: u8,
     pub(super) now: Instant,
     pub(super) row: Row,
     pub(super) orders: std::collections::VecDeque<LeaseOrder>,
@@ -69,6 +71,7 @@ impl Model {
         Model {
             node,
             role,
+            priority: ME.0,
             now: Instant(1),
             row: Row::default(),
             orders: std::collections::VecDeque::new(),
@@ -116,8 +119,53 @@ impl Model {
             Op::Resign => self.node.resign(self.now),
             Op::Rejoin => self.node.rejoin(self.now),
             Op::Alone => self.alone()?,
+            Op::Prioritise { priority } => self.prioritise(priority)?,
         }
         self.drain().map(drop)
+    }
+
+    /// The node as the paper compares it.
+    fn me(&self) -> (u8, u16, u8) {
+        (self.priority, ME.1, ME.2)
+    }
+
+    /// Whether the paper prefers this node, by its id, to the one that is tried.
+    fn is_preferred(&self, id: NodeId) -> bool {
+        let peer = PEERS.iter().find(|(.., last)| NodeId(u64::from(*last)) == id);
+        peer.is_some_and(|(role, priority, index, last)| {
+            *role == Role::Eligible && paper_prefers((*priority, *index, *last), self.me())
+        })
+    }
+
+    /// Whoever should not lead by the new order gives up its office, whoever should stands; nobody else is moved.
+    fn prioritise(&mut self, priority: u8) -> Result<(), String> {
+        let (was, round, before) = (self.node.standing(self.now), self.node.round(), self.node.clone());
+        let stands = self.role == Role::Eligible && self.node.aside().is_none();
+        let (earlier, same) = (self.priority, priority == self.priority);
+        self.priority = priority;
+        let outranked = self.node.local_nodes().any(|id| self.is_preferred(id));
+        self.node.set_priority(self.now, Priority(priority));
+        let is = self.node.standing(self.now);
+        if same && self.node != before {
+            return Err("the priority that it has changes it".into());
+        }
+        let keeps = matches!(is, Standing::Acting(_) | Standing::Elected);
+        let begins = is == Standing::Candidate(Phase::Request) && self.node.round() != round;
+        match was {
+            _ if same => Ok(()),
+            _ if !stands && is != was => Err(format!("{was:?} may not stand, and is {is:?}")),
+            _ if !stands => Ok(()),
+            Standing::Acting(_) | Standing::Elected if outranked && keeps => {
+                Err(format!("{was:?} is outranked and keeps its office"))
+            }
+            Standing::Acting(_) if !outranked && is != was => Err(format!("the best node is {is:?}")),
+            Standing::Following(leader) if !self.is_preferred(leader) != begins => {
+                Err(format!("{was:?} is {is:?} with priority {priority}"))
+            }
+            Standing::Candidate(_) if !begins => Err(format!("{was:?} goes on with the round of another priority")),
+            Standing::Leaderless if (priority < earlier) != begins => Err(format!("without a leader it is {is:?}")),
+            _ => Ok(()),
+        }
     }
 
     /// One that hears nobody, may stand and has no leader wins at once; one that heard somebody has to ask, and nobody else is moved.
@@ -299,8 +347,8 @@ impl Model {
         }
         let (_, priority, index, last) =
             PEERS[(0..PEERS.len()).find(|i| address(PEERS[*i].3) == frame.from.address).unwrap()];
-        let better = frame.from.role == Role::Eligible && paper_prefers((priority, index, last), ME);
-        if frame.rank().beats(&before.rank()) != paper_prefers((priority, index, last), ME) {
+        let better = frame.from.role == Role::Eligible && paper_prefers((priority, index, last), self.me());
+        if frame.rank().beats(&before.rank()) != paper_prefers((priority, index, last), self.me()) {
             return Err("the rank is not the paper's".into());
         }
         // Any voice ends the solitude of a node that heard nobody.

@@ -29,6 +29,10 @@ pub(super) enum Op {
     Rejoin,
     /// The database knows of nobody else.
     Alone,
+    /// The operator gives the node another priority.
+    Prioritise {
+        priority: u8,
+    },
 }
 
 /// How a frame may be false.
@@ -59,6 +63,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Resign),
         2 => Just(Op::Rejoin),
         1 => Just(Op::Alone),
+        2 => (0u8..4).prop_map(|priority| Op::Prioritise { priority }),
     ]
 }
 

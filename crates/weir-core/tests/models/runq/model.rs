@@ -6,7 +6,7 @@ mod choice;
 use std::collections::BTreeMap;
 use weir_core::runq::{
     AttemptId, End, GroupId, Needs, Offer, Output, PluginId, Plugins, PriorityClass, Refused, SampleId, Settings,
-    StopReason, Submission, Verdict, VmId, Waiting,
+    StopReason, Strain, Submission, Verdict, VmId, Waiting,
 };
 use weir_core::time::Instant;
 
@@ -55,6 +55,7 @@ pub(super) struct ModelGroup {
     pub(super) current: Vec<usize>,
     pub(super) next: Vec<usize>,
     pub(super) idle: Vec<usize>,
+    strain: Strain,
 }
 
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl Model {
     pub(super) fn plug(&mut self, now: Instant, id: GroupId, vms: &[Offer]) {
         self.now = now;
         let vms = vms.iter().map(|offer| (*offer, Vm::OnRevert)).collect();
-        self.groups.push(ModelGroup { id, vms, current: vec![], next: vec![], idle: vec![] });
+        self.groups.push(ModelGroup { id, vms, current: vec![], next: vec![], idle: vec![], strain: Strain(0) });
         self.groups.sort_by_key(|group| group.id.0.index);
         self.schedule();
     }
@@ -139,6 +140,18 @@ impl Model {
             if group.vms.iter().any(|(offer, _)| !offer.runs(needs).is_empty()) {
                 *since = now;
             }
+        }
+        self.schedule();
+    }
+
+    pub(super) fn set_strain(&mut self, now: Instant, id: GroupId, strain: Strain) {
+        self.now = now;
+        let g = self.groups.iter().position(|g| g.id == id).unwrap();
+        self.groups[g].strain = strain;
+        if strain == Strain::FULL {
+            let group = &mut self.groups[g];
+            let lists = [&mut group.current, &mut group.next, &mut group.idle].map(std::mem::take);
+            lists.into_iter().flatten().for_each(|sample| self.enqueue(sample));
         }
         self.schedule();
     }

@@ -61,15 +61,6 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
     assert_eq!((text.name.as_str(), text.needs.as_str()), ("../a\u{fffd}.txt", r#"[["strings","1"],["late","1"]]"#));
     assert_eq!(zip.needs, r#"[["unpack","1"],["strings","1"]]"#);
     assert_eq!((ended(&work), work.batch.children_max), (vec![(11, "done")], 100));
-    // A machine outside the lab brings none: nobody could fetch them from there.
-    lab.set_outside(machine, true);
-    lab.admit(at(2), &sample(21, &["unpack"])).unwrap();
-    lab.vm_status(at(2), machine, "vm_0", wire::VmStatus::default());
-    let outside = assigned(&lab.take()).remove(0);
-    assert_eq!(outside.children.count, 0);
-    lab.set_outside(machine, false);
-    lab.result(at(2), machine, brought(outside.attempt, "unpack", true));
-    lab.take();
     // One that is known brings the same children; one that is as deep as may be brings none.
     let twin = OpenSample { cached: results(&["unpack"], &brief), ..sample(12, &["unpack"]) };
     lab.admit(at(3), &twin).unwrap();

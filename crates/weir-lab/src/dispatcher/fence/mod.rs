@@ -13,7 +13,6 @@
 //! namespaces runs no plugin: there is no weaker fence to fall back to.
 
 mod calls;
-pub(super) mod cgroup;
 mod view;
 pub(super) mod watch;
 

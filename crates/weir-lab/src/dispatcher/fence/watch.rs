@@ -67,7 +67,7 @@ impl Watch {
 
     /// Whether the kernel had to end one of them.
     pub(in crate::dispatcher) fn ran_out(&self) -> bool {
-        self.kills.as_deref().is_some_and(super::cgroup::ran_out)
+        self.kills.as_deref().is_some_and(crate::cgroup::ran_out)
     }
 
     /// Also once at the end: a family may be faster than a look.

@@ -37,7 +37,7 @@ pub struct AttemptEnd {
     /// The attempt.
     pub id: i64,
     /// In a word: `done`, `failed`, `expired`, `lost`, `cancelled`, `satisfied`; or `refused: WHY`, `lacks: WHY`. What a leader left
-    /// running is `abandoned`.
+    /// running is `abandoned`, or `interrupted` if its sample cannot be to blame.
     pub outcome: String,
     /// When.
     pub ended_at: i64,
@@ -149,18 +149,27 @@ impl AttemptRecords {
         }
     }
 
-    /// Ends what earlier terms left running, as `abandoned`: nobody else would. How many attempts; none if the fence's lease is not
-    /// alive. They are charged as those that are lost, and what they bring counts all the same.
-    pub async fn abandon(&self, fence: &Fence) -> Result<Option<i64>, RecordsError> {
+    /// Ends what earlier terms left running: nobody else would. How many attempts; none if the fence's lease is not alive. What they bring
+    /// counts all the same.
+    ///
+    /// An attempt that ran on the machine that led may have brought it down: it is `abandoned`, and charged as those that are lost. One that
+    /// ran elsewhere did not, nor did one of a term that this very process held, which are those from `own_since` on: it is `interrupted`,
+    /// and charged to nobody. Three times at most, in case that its report is what brings leaders down.
+    pub async fn abandon(&self, fence: &Fence, own_since: i64) -> Result<Option<i64>, RecordsError> {
         match &self.db {
             Database::Sqlite { write, .. } => {
-                let epoch = fence.epoch;
-                let abandoned = fenced_in_sqlite!(write, fence, connection =>
-                    sqlx::query(ABANDON_SQLITE).bind(epoch).execute(&mut *connection).await?.rows_affected());
+                let (epoch, holder) = (fence.epoch, fence.holder.clone());
+                let abandoned = fenced_in_sqlite!(write, fence, connection => {
+                    let sql = sqlx::query(ABANDON_SQLITE).bind(epoch).bind(holder).bind(own_since);
+                    sql.execute(&mut *connection).await?.rows_affected()
+                });
                 Ok(abandoned?.map(|ended| i64::try_from(ended).unwrap_or(i64::MAX)))
             }
             Database::Postgres(pool) => {
-                let sql = sqlx::query_as::<_, (i64, i64)>(ABANDON_POSTGRES).bind(fence.epoch).bind(&fence.holder);
+                let sql = sqlx::query_as::<_, (i64, i64)>(ABANDON_POSTGRES)
+                    .bind(fence.epoch)
+                    .bind(&fence.holder)
+                    .bind(own_since);
                 let (alive, ended) = in_time(async { Ok(sql.fetch_one(pool).await?) }).await?;
                 Ok((alive == 1).then_some(ended))
             }
@@ -203,6 +212,14 @@ impl AttemptRecords {
             "select attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at from lab_results
              where sample = $1 order by plugin, at, attempt")
             .bind(sample).fetch_all(pool).await?.iter().map(result_row!()).collect::<Result<_, _>>()?))
+    }
+
+    /// The latest accepted reports of a plugin, the newest first: sample, hash and report. Looks at the latest samples only, as many as that.
+    pub async fn latest_of(&self, plugin: &str, most: i64) -> Result<Vec<(i64, String, String)>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_as(
+            "select sample, hash, report from lab_results where plugin = $1 and accepted = 1
+               and sample > (select coalesce(max(id), 0) from lab_samples) - $2 order by sample desc")
+            .bind(plugin).bind(most).fetch_all(pool).await?))
     }
 
     /// Accepted results of the same content: of these hashes, the latest for each plugin and version.
@@ -270,8 +287,20 @@ const ATTEMPTS_SQLITE: &str = "insert into lab_attempts (id, sample, epoch, node
 const ENDS_SQLITE: &str = "update lab_attempts set ended_at = x.ended_at, outcome = x.outcome from
   (select value ->> 'id' as id, value ->> 'ended_at' as ended_at, value ->> 'outcome' as outcome from json_each($1)) as x
   where lab_attempts.id = x.id and lab_attempts.ended_at is null";
-const ABANDON_SQLITE: &str = "update lab_attempts set outcome = 'abandoned',
-    ended_at = cast(unixepoch('subsec') * 1000 as integer) * 1000000 where ended_at is null and epoch < $1";
+// Who is to blame, in the words of both databases: $2 and $3 are the leader of now and the first term of its process.
+macro_rules! blamed {
+    () => {
+        "case when (exists (select 1 from lab_history h where h.epoch = a.epoch and h.holder = a.node) and not (a.node = $2 and a.epoch >= $3))
+      or (select count(*) from lab_attempts i where i.sample = a.sample and i.outcome = 'interrupted') >= 3
+    then 'abandoned' else 'interrupted' end"
+    };
+}
+const ABANDON_SQLITE: &str = concat!(
+    "update lab_attempts as a set outcome = ",
+    blamed!(),
+    ",
+    ended_at = cast(unixepoch('subsec') * 1000 as integer) * 1000000 where ended_at is null and epoch < $1"
+);
 const RESULTS_SQLITE: &str = "insert into lab_results (attempt, plugin, version, sample, hash, accepted, outcome, report, brief, at)
   select value ->> 'attempt', value ->> 'plugin', value ->> 'version', value ->> 'sample', value ->> 'hash', value ->> 'accepted',
     value ->> 'outcome', value ->> 'report', value ->> 'brief', value ->> 'at' from json_each($1) where true on conflict do nothing";
@@ -294,10 +323,16 @@ const CHILDREN_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name
   from (select value, row_number() over (partition by value ->> 'root' order by key) as place from json_each($1)) x
   where x.place + (select count(*) from lab_samples s where s.root = x.value ->> 'root') <= $2 on conflict (ticket) do nothing";
 
-const ABANDON_POSTGRES: &str = concat!("with fence as (", fence_in_postgres!(), "),
-  ended as (update lab_attempts a set outcome = 'abandoned', ended_at = (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000
+const ABANDON_POSTGRES: &str = concat!(
+    "with fence as (",
+    fence_in_postgres!(),
+    "),
+  ended as (update lab_attempts a set outcome = ",
+    blamed!(),
+    ", ended_at = (extract(epoch from clock_timestamp()) * 1000)::bigint * 1000000
     from fence where a.ended_at is null and a.epoch < fence.epoch returning 1)
-  select (select count(*) from fence), (select count(*) from ended)");
+  select (select count(*) from fence), (select count(*) from ended)"
+);
 // The fence comes first and locks the lease row: whoever would take over waits until this has committed, or this finds
 // nothing and writes nothing. A row can be changed once in a statement: what a sample becomes, and what its children make
 // of it, are one change.

@@ -97,6 +97,14 @@ impl NodeRecords {
         Ok(seen.is_some())
     }
 
+    /// Another priority for the machine of this name and key; false if there is none.
+    pub async fn set_priority(&self, node: &str, fingerprint: &str, priority: i64) -> Result<bool, RecordsError> {
+        let found: Option<String> = write!(self, pool => sqlx::query_scalar(
+            "update lab_nodes set priority = $3 where node = $1 and fingerprint = $2 returning node")
+            .bind(node).bind(fingerprint).bind(priority).fetch_optional(pool).await?);
+        Ok(found.is_some())
+    }
+
     /// Takes a machine out of the lab, unless it leads; false if there is no such machine, or if it does.
     pub async fn remove(&self, node: &str) -> Result<bool, RecordsError> {
         let sql = self.db.either(

@@ -1,4 +1,4 @@
-//! The machines of the lab: `weir lab nodes|drain|remove|init|invite|join`.
+//! The machines of the lab: `weir lab nodes|drain|remove|priority|init|invite|join`.
 
 use super::reach;
 use crate::answer::{bytes, print_answer};
@@ -10,13 +10,14 @@ use anyhow::{Context, bail};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use weir_console::api::lab::{DRAIN, Drain, INVITE, Invite, REMOVE, Remove};
+use weir_console::api::lab::{DRAIN, Drain, INVITE, Invite, PRIORITY, REMOVE, Remove, SetPriority};
 use weir_core::election::{Priority, Role};
 use weir_lab::LabAddress;
 use weir_lab::cluster::authority::Issue;
 use weir_lab::cluster::credentials::Credentials;
 use weir_lab::cluster::enrolment;
 use weir_lab::cluster::identity::Identity;
+use weir_lab::cluster::local_net::LocalNet;
 use weir_lab::operations::NodeLine;
 use weir_settings::units::Span;
 use weir_store::folder::DataFolder;
@@ -42,6 +43,16 @@ pub(crate) struct RemoveArgs {
 }
 
 #[derive(clap::Args)]
+pub(crate) struct PriorityArgs {
+    /// The machine; one that may lead
+    node: String,
+    /// The lowest number leads
+    priority: u8,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct InitArgs {
     /// Its name in the lab [default: the machine's name]
     #[arg(long)]
@@ -55,8 +66,9 @@ pub(crate) struct InitArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct InviteArgs {
-    /// What the machine may be: eligible to lead, only a dispatcher, or a dispatcher outside the lab
-    #[arg(long, default_value = "eligible", value_parser = ["eligible", "dispatcher", "external"])]
+    /// What the machine may be: eligible to lead; only a dispatcher; or a worker, which has no password of the database, in the lab's
+    /// network or outside of it (external is the same)
+    #[arg(long, default_value = "eligible", value_parser = ["eligible", "dispatcher", "worker", "external"])]
     role: String,
     /// Its priority in elections: the lowest number leads
     #[arg(long, default_value_t = 10)]
@@ -70,7 +82,8 @@ pub(crate) struct InviteArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct JoinArgs {
-    /// The token that `weir lab invite` printed
+    /// The code that `weir lab invite` printed, in the lab's network; or its token
+    #[arg(value_name = "CODE")]
     token: String,
     /// Its name in the lab [default: the machine's name]
     #[arg(long)]
@@ -98,6 +111,19 @@ impl RemoveArgs {
     }
 }
 
+impl PriorityArgs {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let asked = SetPriority { node: self.node.clone(), priority: self.priority };
+        let nodes = reach(&self.asking)?.ask(&PRIORITY, &asked)?;
+        self.asking.answer(out, &nodes, |out, nodes| print(out, nodes))?;
+        let taken = nodes.iter().any(|node| node.name == self.node && node.priority == i64::from(self.priority));
+        if !taken && !self.asking.json {
+            writeln!(out, "\n{} is not at work: it takes its new priority when it starts.", self.node)?;
+        }
+        Ok(())
+    }
+}
+
 impl InviteArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let asked = Invite { role: self.role.clone(), priority: self.priority, valid_s: self.valid.as_secs() };
@@ -106,6 +132,8 @@ impl InviteArgs {
             return print_answer(out, &answer);
         }
         writeln!(out, "On the new machine, once, with lab.address in its configuration:\n")?;
+        writeln!(out, "  weir lab join {}\n", answer.code)?;
+        writeln!(out, "or, if it is in another network:\n")?;
         Ok(writeln!(out, "  weir lab join {}", answer.token)?)
     }
 }
@@ -117,7 +145,9 @@ impl InitArgs {
             bail!("{:?} is no name of a machine\n  hint: letters, digits, `.`, `_` and `-`, at most 64", newcomer.name)
         };
         let Some(url) = &newcomer.records else {
-            bail!("a lab of several machines needs PostgreSQL\n  hint: set store.records on all of them")
+            bail!(
+                "a lab of several machines needs PostgreSQL\n  hint: set lab.records, or store.records, on all of them"
+            )
         };
         let found = newcomer.runtime()?.block_on(async {
             let records = Records::postgres(url).await?;
@@ -135,7 +165,9 @@ impl InitArgs {
 impl JoinArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let newcomer = Newcomer::of(&self.place, self.name.as_deref())?;
-        let join = enrolment::join(&self.token, &newcomer.name, newcomer.network.address);
+        let LabAddress { address, prefix, port, .. } = newcomer.network;
+        let net = LocalNet { address, prefix, port };
+        let join = enrolment::join_by(&self.token, &newcomer.name, &net);
         let credentials = newcomer.runtime()?.block_on(join)?;
         credentials.write(&newcomer.folder)?;
         Ok(writeln!(out, "This machine, {}, is in the lab. Start it with `weir up`.", newcomer.name)?)
@@ -165,7 +197,8 @@ impl Newcomer {
         }
         let name = name.map_or_else(machine_name, str::to_owned);
         let life = config.lab.certificate_life;
-        Ok(Newcomer { name, network, life, records: config.store.records, folder, _data: data })
+        let records = config.lab.records.or(config.store.records);
+        Ok(Newcomer { name, network, life, records, folder, _data: data })
     }
 
     fn runtime(&self) -> anyhow::Result<tokio::runtime::Runtime> {
@@ -185,6 +218,7 @@ pub(super) fn print(out: &mut dyn Write, nodes: &[NodeLine]) -> anyhow::Result<(
         ">index",
         "address",
         ">cores",
+        ">load",
         ">memory",
         ">free",
         ">slots",
@@ -208,6 +242,7 @@ pub(super) fn print(out: &mut dyn Write, nodes: &[NodeLine]) -> anyhow::Result<(
             node.index.map_or_else(|| "-".to_owned(), |index| index.to_string()),
             shown(&node.address),
             number(node.cores),
+            node.load.map_or_else(|| "-".to_owned(), |load| format!("{load:.1}")),
             size(node.memory),
             size(node.memory_free),
             number(node.slots),

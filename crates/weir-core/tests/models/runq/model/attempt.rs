@@ -1,7 +1,7 @@
 //! What a VM does with a sample: from its start to its end.
 
 use super::{At, Model, Vm};
-use weir_core::runq::{Assignment, AttemptId, End, Output, PluginId, StopReason, VmId, Waiting};
+use weir_core::runq::{Assignment, AttemptId, End, Output, PluginId, StopReason, Strain, VmId, Waiting};
 
 impl Model {
     pub(super) fn stop(&mut self, vm: VmId, reason: StopReason) {
@@ -99,7 +99,7 @@ impl Model {
         };
         let needs = self.samples[s].needs();
         let room = match list {
-            Waiting::Idle => self.groups[g].idle.len() < self.room(g),
+            Waiting::Idle => self.groups[g].strain != Strain::FULL && self.groups[g].idle.len() < self.room(g),
             _ => self.has_room(g, &needs),
         };
         if room && self.able(g, &needs).count() > 0 {

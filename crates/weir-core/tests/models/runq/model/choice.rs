@@ -3,7 +3,7 @@
 use super::{At, Model, Vm};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use weir_core::runq::{Needs, Waiting};
+use weir_core::runq::{Needs, Strain, Waiting};
 use weir_core::time::Instant;
 
 impl Model {
@@ -17,7 +17,8 @@ impl Model {
     }
 
     pub(super) fn free<'a>(&'a self, g: usize, needs: &'a Needs) -> impl Iterator<Item = usize> + 'a {
-        self.able(g, needs).filter(move |v| self.groups[g].vms[*v].1 == Vm::Free)
+        let full = self.groups[g].strain == Strain::FULL;
+        self.able(g, needs).filter(move |v| !full && self.groups[g].vms[*v].1 == Vm::Free)
     }
 
     pub(super) fn has_room(&self, g: usize, needs: &Needs) -> bool {
@@ -25,7 +26,7 @@ impl Model {
         let waiting = || group.current.iter().chain(&group.next);
         let of_class = waiting().filter(|s| self.samples[**s].needs() == *needs).count();
         let class_room = self.able(g, needs).count() * self.settings.waiting_per_vm as usize;
-        waiting().count() < self.room(g) && of_class < class_room
+        group.strain != Strain::FULL && waiting().count() < self.room(g) && of_class < class_room
     }
 
     fn takes(&self, g: usize, s: usize) -> bool {
@@ -116,7 +117,8 @@ impl Model {
             let in_use = group.vms.iter().filter(|(_, vm)| matches!(vm, Vm::InUse { .. })).count();
             let load = group.current.len() + group.next.len() + group.idle.len() + in_use;
             let runs = group.vms[best].0.runs(&needs).len();
-            (!free.is_empty(), runs, Reverse(load * 1_000_000 / group.vms.len()), Reverse(*g))
+            let strain = Reverse(group.strain);
+            (!free.is_empty(), runs, strain, Reverse(load * 1_000_000 / group.vms.len()), Reverse(*g))
         };
         (0..self.groups.len()).filter(|g| self.takes(*g, s)).max_by_key(fit).unwrap()
     }

@@ -1,0 +1,158 @@
+//! Files that a machine outside the lab found in samples. Nobody in the lab can call it for them, so the leader asks for them on the
+//! connection on which the machine works, and keeps them in its own store before the report counts.
+//!
+//! Such a machine is believed as far as its sample goes: it was given that sample, and may say what is in it, within the same limits as
+//! any other machine. What it names and does not bring, or brings with another hash or length, is no sample.
+
+use super::received::Received;
+use crate::dispatcher::Envelope;
+use crate::verdict::Child;
+use crate::wire::{ChildLimits, Message};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use weir_store::samples::{SampleHash, Samples};
+
+/// All files of one report come within this, or are left out.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Messages that are kept meanwhile.
+const KEPT_MAX: usize = 4_096;
+
+/// What a leader needs to take files from a machine outside. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Outside {
+    /// Where they go.
+    pub samples: Samples,
+    /// What one report may bring.
+    pub limits: ChildLimits,
+    awaited: Arc<Mutex<HashMap<SampleHash, u64>>>,
+}
+
+impl Outside {
+    /// With this store and these limits.
+    pub fn new(samples: Samples, limits: ChildLimits) -> Outside {
+        Outside { samples, limits, awaited: Arc::default() }
+    }
+
+    /// Whether the machine was asked for this, and it has this length. It may bring it once.
+    pub(crate) fn expects(&self, hash: SampleHash, length: u64) -> bool {
+        let mut awaited = self.awaited();
+        let expected = awaited.get(&hash) == Some(&length);
+        if expected {
+            awaited.remove(&hash);
+        }
+        expected
+    }
+
+    /// Asks for the files of a report and keeps those that come; the others are taken off the list. What else the machine says meanwhile
+    /// is heard afterwards, in its order.
+    pub(super) async fn fetch(
+        &self,
+        children: &mut Vec<Child>,
+        out: &mpsc::UnboundedSender<Message>,
+        (from, later): (&mut mpsc::Receiver<Received>, &mut VecDeque<Received>),
+    ) {
+        self.cut(children);
+        let mut wanted: Vec<SampleHash> = Vec::new();
+        for child in children.iter() {
+            let Ok(hash) = child.sha256.parse::<SampleHash>() else { continue };
+            if !self.has(hash).await {
+                self.awaited().insert(hash, child.bytes);
+                wanted.push(hash);
+                let _ = out.send(Message::Fetch(hash));
+            }
+        }
+        let _ = tokio::time::timeout(PATIENCE, await_all(wanted, from, later)).await;
+        self.awaited().clear();
+        let mut kept = Vec::new();
+        for child in children.drain(..) {
+            match child.sha256.parse() {
+                Ok(hash) if self.has(hash).await => kept.push(child),
+                _ => tracing::warn!(sha256 = child.sha256, "a machine outside names a file that it does not bring"),
+            }
+        }
+        *children = kept;
+    }
+
+    /// Drops what is more than one report may bring.
+    fn cut(&self, children: &mut Vec<Child>) {
+        let mut left = self.limits.bytes;
+        children.truncate(self.limits.count as usize);
+        children.retain(|child| match left.checked_sub(child.bytes) {
+            Some(rest) => {
+                left = rest;
+                true
+            }
+            None => false,
+        });
+    }
+
+    async fn has(&self, hash: SampleHash) -> bool {
+        let samples = self.samples.clone();
+        tokio::task::spawn_blocking(move || samples.open_verified(hash).is_ok()).await.unwrap_or(false)
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, HashMap<SampleHash, u64>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns when each was brought or is said to be missing, or when the machine is gone.
+async fn await_all(mut wanted: Vec<SampleHash>, from: &mut mpsc::Receiver<Received>, later: &mut VecDeque<Received>) {
+    while !wanted.is_empty() {
+        let Some(heard) = from.recv().await else { return };
+        match heard.envelope {
+            Envelope { message: Message::Sample(hash, _) | Message::Missing(hash), .. } => {
+                wanted.retain(|other| *other != hash)
+            }
+            _ if later.len() < KEPT_MAX => later.push_back(heard),
+            _ => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(content: &[u8]) -> Child {
+        use sha2::{Digest, Sha256};
+        let sha256 = SampleHash(Sha256::digest(content).into()).to_string();
+        Child { sha256, bytes: content.len() as u64, name: "x".into(), file_type: "text/plain".into() }
+    }
+
+    fn heard(message: Message) -> Received {
+        Received { envelope: message.into(), share: None }
+    }
+
+    #[tokio::test]
+    async fn only_files_that_were_brought_are_samples_and_nothing_else_is_lost_meanwhile() {
+        let home = tempfile::tempdir().unwrap();
+        let samples = Samples::open(&home.path().join("samples")).unwrap();
+        let outside = Outside::new(samples.clone(), ChildLimits { count: 4, bytes: 100 });
+        let (out, mut asked) = mpsc::unbounded_channel();
+        let (to, mut from) = mpsc::channel(16);
+        let mut children = vec![child(b"here"), child(b"comes"), child(b"never"), child(&[b'x'; 99]), child(b"fifth")];
+        samples.put(&mut &b"here"[..], 100).unwrap();
+        let machine = async {
+            let Some(Message::Fetch(first)) = asked.recv().await else { panic!("it asks") };
+            let Some(Message::Fetch(second)) = asked.recv().await else { panic!("it asks") };
+            assert!(!outside.expects(first, 4), "another length than was said");
+            assert!(outside.expects(first, 5) && !outside.expects(first, 5), "once");
+            assert!(!outside.expects(SampleHash([1; 32]), 5), "nobody asked for that");
+            samples.put(&mut &b"comes"[..], 100).unwrap();
+            to.send(heard(Message::Over(7))).await.unwrap();
+            to.send(heard(Message::Sample(first, 5))).await.unwrap();
+            to.send(heard(Message::Missing(second))).await.unwrap();
+            asked
+        };
+        let mut later = VecDeque::new();
+        let (_, mut asked) = tokio::join!(outside.fetch(&mut children, &out, (&mut from, &mut later)), machine);
+        assert!(asked.try_recv().is_err(), "nothing beyond the limits, and nothing that is here");
+        let names: Vec<String> = children.into_iter().map(|child| child.sha256).collect();
+        assert_eq!(names, [child(b"here").sha256, child(b"comes").sha256]);
+        assert_eq!(later.pop_front().unwrap().envelope.message, Message::Over(7));
+        assert!(!outside.expects("00".repeat(32).parse().unwrap(), 5));
+    }
+}

@@ -1,0 +1,13 @@
+//! What a dispatcher said, as its session hears it.
+
+use crate::dispatcher::Envelope;
+use tokio::sync::OwnedSemaphorePermit;
+
+/// What a dispatcher said, and its share of the memory for reports, if it came from afar.
+#[derive(Debug)]
+pub struct Received {
+    /// The message.
+    pub envelope: Envelope,
+    /// Given back when the report is stored.
+    pub share: Option<OwnedSemaphorePermit>,
+}

@@ -1,0 +1,84 @@
+//! The processes that a Weir of a test has started: when it is gone, so are they, and the control groups of its plugins are empty.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The kernel ends them within a moment; a starved machine takes longer.
+const END_MAX: Duration = Duration::from_secs(60);
+
+/// A process and everything below it, as it was when somebody looked.
+pub(crate) struct Family {
+    first: u32,
+    /// With the time of their start, by which a number that is used again is told from the one before.
+    members: Vec<(u32, String)>,
+}
+
+impl Family {
+    pub(crate) fn of(first: u32) -> Family {
+        let mut members = Vec::new();
+        let mut open = vec![first];
+        while let Some(pid) = open.pop() {
+            for child in children(pid) {
+                open.push(child);
+                members.extend(started(child).map(|at| (child, at)));
+            }
+        }
+        Family { first, members }
+    }
+
+    /// Waits until nobody of it is left, but for the first, which the caller has ended. Removes its empty control groups.
+    #[track_caller]
+    pub(crate) fn is_gone(&self) {
+        let begun = Instant::now();
+        let left = || self.members.iter().filter(|(pid, at)| started(*pid).as_ref() == Some(at)).map(|(pid, _)| *pid);
+        while left().next().is_some() && begun.elapsed() < END_MAX {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let left: Vec<String> = left().map(|pid| format!("{pid} {}", command_line(pid))).collect();
+        let stuck: Vec<PathBuf> = groups(self.first).into_iter().filter(|group| !removed(group)).collect();
+        if !std::thread::panicking() {
+            assert!(left.is_empty(), "processes were left behind: {left:#?}");
+            assert!(stuck.is_empty(), "control groups were left with somebody in them: {stuck:?}");
+        }
+    }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+/// When a process was started; none if there is none, or only what its parent has not buried.
+fn started(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let words: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    (words.first() != Some(&"Z")).then(|| words.get(19).map(|at| (*at).to_owned()))?
+}
+
+fn command_line(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
+}
+
+/// The control groups that a process has made for its plugins and VMs.
+fn groups(maker: u32) -> Vec<PathBuf> {
+    let folders = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/cpu", "/sys/fs/cgroup"];
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let of_maker = |path: &Path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("weir-") && name.contains(&format!("-{maker}-"))
+    };
+    entries.map(|entry| entry.path()).filter(|path| of_maker(path)).collect()
+}
+
+/// Whoever was killed is out of the group a moment later.
+fn removed(group: &Path) -> bool {
+    (0..200).any(|_| {
+        let gone = fs::remove_dir(group).is_ok() || !group.exists();
+        if !gone {
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        gone
+    })
+}
