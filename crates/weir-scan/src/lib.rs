@@ -19,6 +19,7 @@ pub mod little_endian;
 pub mod made;
 mod memo;
 pub mod memory_bounds;
+mod obfuscation;
 pub mod panel;
 pub mod plain;
 pub mod registry;

@@ -1,6 +1,7 @@
 //! What makes a file suspicious by what is in it, without being forbidden by itself: each rule with its name, a sentence, and what becomes of
 //! mail by it unless the site says otherwise. The lab names its findings by the same rules.
 
+use crate::obfuscation::is_obfuscated;
 use crate::walk::kind::Kind;
 use crate::walk::{File, pdf, pdf_text};
 use crate::{file_name, little_endian::u16_at};
@@ -44,7 +45,7 @@ pub struct Rule {
 }
 
 /// All of them.
-pub const RULES: [Rule; 11] = [
+pub const RULES: [Rule; 12] = [
     rule("pdf-launch", "a PDF that starts a program", Action::Quarantine, pdf_launch),
     rule("pdf-javascript", "a PDF with a script", Action::Header, pdf_javascript),
     rule("remote-template", "a document that fetches its template from elsewhere", Action::Quarantine, remote_template),
@@ -54,6 +55,7 @@ pub const RULES: [Rule; 11] = [
     rule("xlm", "a workbook with macros of Excel 4", Action::Quarantine, xlm),
     rule("svg-script", "a picture with a script", Action::Quarantine, svg_script),
     rule("html-smuggling", "a page that makes a file by itself and saves it", Action::Quarantine, html_smuggling),
+    rule("obfuscated-script", "a script that hides what it does", Action::Quarantine, obfuscated_script),
     rule("search-link", "a page that opens a folder of a stranger's computer", Action::Quarantine, search_link),
     rule("calendar-script", "a calendar with a link that runs something", Action::Quarantine, calendar_script),
 ];
@@ -215,6 +217,37 @@ fn html_smuggling(file: &File<'_>) -> bool {
     has(&text, "<script") && makes.iter().any(|word| has(&text, word)) && saves.iter().any(|word| has(&text, word))
 }
 
+/// Scripts, and attached pages with scripts.
+fn obfuscated_script(file: &File<'_>) -> bool {
+    const SCRIPTS: [&str; 12] = ["bat", "cmd", "hta", "js", "jse", "mjs", "ps1", "psm1", "vbe", "vbs", "wsf", "wsh"];
+    let mut extensions = file.names.iter().flat_map(|name| file_name::extensions(name));
+    let is_script = extensions.any(|own| SCRIPTS.contains(&own.as_str()))
+        || file.kind == Kind::Script
+        || file.declared.ends_with("javascript");
+    is_script && is_obfuscated(file.data) || is_attached_page(file) && is_obfuscated(&scripts(file.data))
+}
+
+/// The scripts of a page, and what its events run.
+fn scripts(page: &[u8]) -> Vec<u8> {
+    const PAGE_MAX: usize = 4 << 20;
+    let page = &page[..page.len().min(PAGE_MAX)];
+    let (lower, mut found) = (page.to_ascii_lowercase(), Vec::new());
+    let mut rest = 0;
+    while let Some(begin) = memchr::memmem::find(&lower[rest..], b"<script") {
+        let from = rest + begin;
+        let end = memchr::memmem::find(&lower[from..], b"</script").map_or(page.len(), |end| from + end);
+        found.extend_from_slice(&page[from..end]);
+        rest = end.max(from + 7);
+    }
+    for event in ["onload=", "onerror=", "javascript:"] {
+        for at in memchr::memmem::find_iter(&lower, event.as_bytes()).take(100) {
+            found.push(b'\n');
+            found.extend_from_slice(&page[at..page.len().min(at + 4096)]);
+        }
+    }
+    found
+}
+
 fn search_link(file: &File<'_>) -> bool {
     let page = matches!(file.kind, Kind::Html) || is_attached_page(file);
     page && {
@@ -305,6 +338,11 @@ mod tests {
                     text("<html><script>var b=new Blob([x]);a.href=URL.createObjectURL(b);a.download='x'</script>"),
                 ),
                 ("a.html", text("<html><script>console.log('download')</script>")),
+            ),
+            (
+                "obfuscated-script",
+                ("a.html", text("<html><body><script>document.write(unescape('%3Cform%3E'))</script></body></html>")),
+                ("a.html", text("<html><script>document.write(year)</script><p>eval(unescape(x)) is bad</p></html>")),
             ),
             (
                 "search-link",
