@@ -1,10 +1,10 @@
 //! `weir scan`: verdicts on files, by the real binary with its own workers.
 
-use crate::control::gate::{Client, Site, wait_for};
+use crate::control::gate::{Client, Site, id_in, wait_for};
 use crate::harness::weir;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_peers::{Clamd, PlannedClamd};
+use weir_peers::{Clamd, PlannedClamd, Rspamd};
 use weir_scan::eicar::eicar;
 
 fn file(folder: &Path, name: &str, content: &[u8]) -> PathBuf {
@@ -137,4 +137,44 @@ fn the_same_mail_to_many_is_scanned_once() {
     assert_eq!(clamd.scans() - before, 1);
     assert_eq!(scanned(&site, &inbound, "dan@demo.test", "hello, Dan"), None);
     assert_eq!(clamd.scans() - before, 2);
+}
+
+#[test]
+fn what_rspamd_asks_for_is_done_with_mail_that_was_taken() {
+    let rspamd = Rspamd::start();
+    let site = Site::new(&format!(
+        "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n\
+         [scan]\nenabled = true\n[scan.rspamd]\naddress = [\"unix:{}\"]\n",
+        rspamd.socket().display()
+    ));
+    let up = site.up();
+    let mut client = Client::greeted(&up.listener("inbound"));
+    let mut send = |to: &str, wish: &str| {
+        let wish = if wish.is_empty() { String::new() } else { format!("X-Wish: {wish}\r\n") };
+        let text =
+            format!("From: you@example.org\r\nSubject: notes\r\n{wish}Message-ID: <1@example.org>\r\n\r\nhello\r\n");
+        id_in(&client.text("you@example.org", &[to], &text))
+    };
+    send("ann@demo.test", "");
+    send("bob@demo.test", "add header");
+    send("eve@demo.test", "rewrite subject");
+    send("dan@demo.test", "reject");
+    let later = send("fay@demo.test", "soft reject");
+    let arrived = |to: &str| std::fs::read_to_string(&site.arrived(to, 1)[0]).expect("text");
+    let plain = arrived("ann@demo.test");
+    assert!(plain.contains("\nX-Spamd-Bar: ") && !plain.contains("X-Spam-Flag"), "{plain}");
+    let marked = arrived("bob@demo.test");
+    assert!(marked.contains("\nX-Spam-Flag: YES\n") && marked.contains("\nX-Spamd-Bar: "), "{marked}");
+    let renamed = arrived("eve@demo.test");
+    let subjects: Vec<&str> = renamed.lines().filter(|line| line.starts_with("Subject:")).collect();
+    assert_eq!(subjects, ["Subject: *** SPAM *** notes"], "{renamed}");
+    let kept = wait_for("the quarantine", || {
+        let list = site.json(&["quarantine", "list"]);
+        list["entries"].as_array().and_then(|entries| entries.first().cloned())
+    });
+    assert!(kept.to_string().contains("dan@demo.test") && kept.to_string().contains("\"spam\""), "{kept}");
+    wait_for("what is put off", || {
+        let said = site.weir(&["trace", &later]).stdout;
+        said.contains("the spam filter wants it later: as the message wishes").then_some(())
+    });
 }

@@ -11,6 +11,7 @@ use crate::samples::{self, Candidate, Picker, SamplePolicy, Sort};
 use crate::suspicion::{self, Action};
 use crate::verdict::{Finding, Outcome};
 use crate::walk::{self, File, Oddity, Place, Visit};
+use crate::wishes::Wishes;
 use crate::yara::{Known, RuleFile, Rules, RulesError, Severity};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Write};
@@ -54,6 +55,9 @@ pub struct Report {
     /// How many more there are.
     #[serde(default)]
     pub samples_left_out: usize,
+    /// What a spam filter asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wishes: Option<Wishes>,
 }
 
 /// A scanner reports at most so many findings; the first of the gravest say enough.
@@ -201,7 +205,7 @@ impl Look<'_> {
         let in_rules = self.in_rules;
         let (samples, samples_left_out) = std::mem::take(&mut self.picker).ended();
         let suspicious = std::mem::take(&mut self.suspicious);
-        let mut report = Report { suspicious, findings: Vec::new(), samples, samples_left_out };
+        let mut report = Report { suspicious, samples, samples_left_out, ..Report::default() };
         let scanners = [
             ("yara", std::mem::take(&mut self.yara), yara_on, in_rules),
             ("attachments", std::mem::take(&mut self.attachments), policy_on, took.saturating_sub(in_rules)),
@@ -300,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_nobody_opened_is_not_clean_without_a_policy_either() {
-        let rar = b"Content-Type: application/x-rar; name=a.rar\r\n\r\nRar!\x1a\x07\x01\0".as_slice();
+        let closed = b"Content-Type: application/x-ms-wim; name=a.wim\r\n\r\nMSWIM\0\0\0".as_slice();
         let piece = b"Content-Type: message/partial; id=1; number=1; total=2\r\n\r\nhello\r\n".as_slice();
         // An inconsistency hides nothing: all of it was looked at.
         let twice = b"Content-Type: text/plain\r\nContent-Type: text/html\r\n\r\nhello\r\n".as_slice();
@@ -308,7 +312,7 @@ mod tests {
         let off = Policy { enabled: false, ..Policy::default() };
         let allowed = Policy { closed: Choice::Allow, unreadable: Choice::Allow, ..off.clone() };
         for (message, said) in [
-            (rar, unscanned("a RAR archive is not opened here")),
+            (closed, unscanned("a WIM image is not opened here")),
             (piece, unscanned("it cannot be read: a piece of a message, whose other pieces come apart")),
             (twice, Outcome::Clean),
         ] {

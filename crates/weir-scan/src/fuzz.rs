@@ -83,7 +83,12 @@ pub fn clamd(data: &[u8]) {
     }
     let _ = Version::read(data);
     assert!(threads(data).is_none_or(|most| (1..=10_000).contains(&most)));
-    for said in [crate::rspamd::read(data), crate::spamd::read(data)] {
+    let opinion = crate::rspamd::read(data).map(|reading| {
+        let lines = reading.wishes.lines();
+        assert!(lines.lines().all(|line| line.contains(": ")) && lines.is_empty() == !lines.ends_with("\r\n"));
+        reading.opinion
+    });
+    for said in [opinion, crate::spamd::read(data)] {
         if let Err(why) = said {
             assert!(why.chars().count() <= 300 && why.chars().all(plain::is_plain), "{why:?}");
         }

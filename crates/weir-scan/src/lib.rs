@@ -32,5 +32,6 @@ pub mod suspicion;
 pub mod test_files;
 pub mod verdict;
 pub mod walk;
+pub mod wishes;
 pub mod worker;
 pub mod yara;

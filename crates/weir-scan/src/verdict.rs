@@ -4,6 +4,7 @@
 //! "clean". The verdict is the worst finding, in the order of the enum.
 
 use crate::samples::Candidate;
+use crate::wishes::Wishes;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -124,6 +125,9 @@ pub struct Verdict {
     /// How many more there are.
     #[serde(default, skip_serializing_if = "is_none")]
     pub samples_left_out: usize,
+    /// What a spam filter asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wishes: Option<Wishes>,
     /// Which signatures and rules were used.
     #[serde(default)]
     pub version: String,

@@ -14,6 +14,13 @@ pub struct Rspamd {
     server: Child,
 }
 
+/// A rule of a site: what a message asks for in a field `X-Wish` is what becomes of it (`soft reject`, `add header` …).
+const WISHES: &str = "rspamd_config:register_symbol({ name = 'WISH', type = 'prefilter', callback = function(task)\n\
+    local wish = task:get_header('X-Wish')\n\
+    if wish then task:set_pre_result(wish, 'as the message wishes', 'weir') end\nend })\n";
+/// The header fields that it wants in mail, also in that of neighbours.
+const HEADERS: &str = "use = [\"x-spamd-bar\"];\nskip_local = false;\nskip_authenticated = false;\n";
+
 impl Rspamd {
     /// Starts one and waits until it answers.
     pub fn start() -> Rspamd {
@@ -21,10 +28,14 @@ impl Rspamd {
         // Its own list of ten thousand suffixes takes half a minute to compile.
         std::fs::write(folder.path().join("suffixes"), "com\norg\nnet\nexample\n").expect("a list");
         std::fs::write(folder.path().join("rspamd.conf"), configuration(folder.path())).expect("a configuration");
+        std::fs::write(folder.path().join("rspamd.local.lua"), WISHES).expect("a rule");
+        std::fs::create_dir(folder.path().join("local.d")).expect("a folder");
+        std::fs::write(folder.path().join("local.d/milter_headers.conf"), HEADERS).expect("a module's configuration");
         let at = folder.path().display();
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig=TERM", "rspamd", "-f", "-i", "-c"]).arg(folder.path().join("rspamd.conf"));
         command.args([format!("--var=DBDIR={at}"), format!("--var=RUNDIR={at}"), format!("--var=LOGDIR={at}")]);
+        command.arg(format!("--var=LOCAL_CONFDIR={at}"));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let rspamd = Rspamd { server: spawn_bound(command), folder };
         let deadline = Instant::now() + Duration::from_secs(120);

@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::ledger::StoredBody;
 use super::message::{OutgoingMessage, Recipient};
+use super::replaced::without_replaced;
 use weir_smtp::outcome::{DeliveryOutcome, Status};
 
 /// What is gathered before it goes to the disk.
@@ -47,7 +48,11 @@ async fn write<B: StoredBody>(
     let mut file = blocking(move || Unfinished::create(maildir, name)).await?;
     let mut text = trace_headers(message, recipient);
     let mut line_ends = LineEnds::default();
-    while let Some(piece) = body.next().await.map_err(DeliveryOutcome::from)? {
+    let mut is_first = true;
+    while let Some(mut piece) = body.next().await.map_err(DeliveryOutcome::from)? {
+        if std::mem::take(&mut is_first) {
+            piece = without_replaced(piece, &message.added);
+        }
         line_ends.convert(&piece, &mut text);
         if text.len() >= WRITE_BYTES {
             let full = std::mem::take(&mut text);

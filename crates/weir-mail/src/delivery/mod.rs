@@ -17,6 +17,7 @@ pub mod names;
 mod pool;
 pub mod progress;
 pub mod queue;
+mod replaced;
 pub mod resolver;
 pub mod retry;
 pub mod route;

@@ -13,6 +13,7 @@ use super::ledger::{Ledger, LedgerError, StoredBody};
 use super::maildir;
 use super::message::{OutgoingMessage, Recipient};
 use super::queue::{Assignment, Attempt};
+use super::replaced::without_replaced;
 use super::resolver::MailResolver;
 use super::route::{Endpoint, HostOrder, Route, Routes, Smarthost, Target};
 use super::window::Feedback;
@@ -216,6 +217,7 @@ impl Transport {
         let keyring = Arc::clone(&self.keyring.read().unwrap_or_else(PoisonError::into_inner));
         let unix_s = now.0 / 1_000_000_000;
         let whole = first.len() as u64 >= message.size_bytes;
+        let first = without_replaced(first, &message.added);
         let mut added = Vec::new();
         if message.sign && !keyring.is_empty() {
             let mut signing = Signing::default();

@@ -4,6 +4,7 @@ use super::settings::{OnLimit, OnSpam};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use weir_scan::verdict::{Finding, Outcome, Verdict};
+use weir_scan::wishes::Wish;
 
 /// What becomes of a letter.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,10 +15,12 @@ pub(super) enum Decision {
     Quarantine(QuarantineQueue, String),
     /// It is tried again.
     Retry(String),
+    /// Scanners answered, and one of them wants it later.
+    Later(String),
 }
 
 /// The result of a letter that goes on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Passed {
     /// Nobody found anything.
     pub(super) clean: bool,
@@ -25,6 +28,9 @@ pub(super) struct Passed {
     pub(super) spam: bool,
     /// In words.
     pub(super) words: String,
+    /// Lines that a spam filter adds to its header, each with CR LF.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) lines: String,
 }
 
 /// The quarantines.
@@ -64,8 +70,30 @@ impl QuarantineQueue {
     ];
 }
 
-/// Decides by the gravest finding. Where a limit lets mail pass, the gravest of the others counts.
+/// Decides by the gravest finding, and then by what a spam filter asks for: what it wants later is not kept for good by what others would
+/// let pass, and what it adds to the header goes with the letter.
 pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> Decision {
+    let Some(wishes) = &verdict.wishes else { return decide_by_findings(verdict, on_spam, on_limit) };
+    let only_its_spam = verdict
+        .findings
+        .iter()
+        .all(|finding| !matches!(finding.outcome, Outcome::Spam { .. }) || finding.scanner == "rspamd");
+    let on_spam = match wishes.action {
+        Wish::Mark if only_its_spam => OnSpam::Tag,
+        Wish::Keep => OnSpam::Quarantine,
+        _ => on_spam,
+    };
+    match decide_by_findings(verdict, on_spam, on_limit) {
+        Decision::Pass(_) if wishes.action == Wish::Later => {
+            Decision::Later(format!("the spam filter wants it later: {}", wishes.words))
+        }
+        Decision::Pass(passed) => Decision::Pass(Passed { lines: wishes.lines(), ..passed }),
+        decided => decided,
+    }
+}
+
+/// Decides by the gravest finding. Where a limit lets mail pass, the gravest of the others counts.
+fn decide_by_findings(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> Decision {
     let Some(gravest) = verdict.gravest() else { return Decision::Retry("no scanner looked at it".to_owned()) };
     let scanners = scanners(verdict);
     match &gravest.outcome {
@@ -74,19 +102,20 @@ pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> D
             OnSpam::Quarantine => Decision::Quarantine(QuarantineQueue::Spam, said(gravest)),
             OnSpam::Tag => {
                 let words = format!("spam; score={score:.1}; threshold={threshold:.1} ({scanners})");
-                Decision::Pass(Passed { clean: false, spam: true, words })
+                Decision::Pass(Passed { clean: false, spam: true, words, ..Passed::default() })
             }
         },
         Outcome::NotScanned { .. } => match on_limit {
             OnLimit::Quarantine => Decision::Quarantine(QuarantineQueue::Limit, said(gravest)),
             OnLimit::Pass => {
                 let words = format!("not scanned; {} ({scanners})", said(gravest));
-                match decide(&without_limits(verdict), on_spam, on_limit) {
+                match decide_by_findings(&without_limits(verdict), on_spam, on_limit) {
                     Decision::Pass(Passed { spam: true, words: spam, .. }) => {
-                        Decision::Pass(Passed { clean: false, spam: true, words: format!("{spam}; {words}") })
+                        let words = format!("{spam}; {words}");
+                        Decision::Pass(Passed { clean: false, spam: true, words, ..Passed::default() })
                     }
                     kept @ Decision::Quarantine(..) => kept,
-                    _ => Decision::Pass(Passed { clean: false, spam: false, words }),
+                    _ => Decision::Pass(Passed { words, ..Passed::default() }),
                 }
             }
         },
@@ -99,10 +128,10 @@ pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> D
 /// Nothing that decides was found. What is suspicious is told, and not called clean.
 fn passed(verdict: &Verdict, scanners: &str) -> Passed {
     match verdict.suspicious.as_slice() {
-        [] => Passed { clean: true, spam: false, words: format!("clean ({scanners})") },
+        [] => Passed { clean: true, words: format!("clean ({scanners})"), ..Passed::default() },
         [why, more @ ..] => {
             let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
-            Passed { clean: false, spam: false, words: format!("suspicious; {why}{more} ({scanners})") }
+            Passed { words: format!("suspicious; {why}{more} ({scanners})"), ..Passed::default() }
         }
     }
 }
@@ -140,7 +169,7 @@ pub(super) fn header(hostname: &str, result: &Passed) -> String {
     let plain = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     let words: String = result.words.chars().map(plain).take(400).collect();
     let spam = if result.spam { "X-Spam-Flag: YES\r\n" } else { "" };
-    format!("X-Weir-Scan: {hostname}; {words}\r\n{spam}")
+    format!("X-Weir-Scan: {hostname}; {words}\r\n{spam}{}", result.lines)
 }
 
 #[cfg(test)]
@@ -166,7 +195,7 @@ mod tests {
     fn only_clean_mail_passes() {
         let failed = Outcome::Failed { problem: "hangs".into() };
         let infected = Outcome::Infected { name: "Eicar".into() };
-        let clean = Passed { clean: true, spam: false, words: "clean (yara)".into() };
+        let clean = Passed { clean: true, words: "clean (yara)".into(), ..Passed::default() };
         assert_eq!(usual(&[Outcome::Clean]), Decision::Pass(clean));
         assert!(matches!(usual(&[]), Decision::Retry(_)), "nobody looked");
         assert!(matches!(usual(&[Outcome::Clean, failed.clone()]), Decision::Retry(_)));
@@ -185,7 +214,7 @@ mod tests {
         let suspicious = vec!["a.pdf: a PDF with a script".to_owned(), "b".to_owned()];
         let verdict = Verdict { suspicious, ..verdict(&[Outcome::Clean]) };
         let words = "suspicious; a.pdf: a PDF with a script and 1 more (yara)".to_owned();
-        let passed = Passed { clean: false, spam: false, words };
+        let passed = Passed { words, ..Passed::default() };
         assert_eq!(decide(&verdict, OnSpam::Quarantine, OnLimit::Quarantine), Decision::Pass(passed));
     }
 
@@ -196,6 +225,34 @@ mod tests {
         assert!(matches!(quarantined, Decision::Quarantine(QuarantineQueue::Spam, _)));
         let Decision::Pass(result) = decide(&spam, OnSpam::Tag, OnLimit::Quarantine) else { panic!() };
         assert!(header("mx", &result).ends_with("\r\nX-Spam-Flag: YES\r\n"), "{result:?}");
+    }
+
+    #[test]
+    fn what_a_spam_filter_asks_for_is_done() {
+        use weir_scan::wishes::Wishes;
+        let asked = |action: Wish, outcomes: &[Outcome], on_spam: OnSpam| {
+            let fields = vec![("X-Spamd-Bar".to_owned(), "+++".to_owned())];
+            let wishes = Wishes { action, words: "try later".into(), fields, subject: Some("[SPAM] hi".into()) };
+            let mut verdict = Verdict { wishes: Some(wishes), ..verdict(outcomes) };
+            verdict.findings.iter_mut().for_each(|finding| finding.scanner = "rspamd".into());
+            decide(&verdict, on_spam, OnLimit::Quarantine)
+        };
+        let spam = [Outcome::Spam { score: 7.0, threshold: 15.0 }];
+        let Decision::Pass(marked) = asked(Wish::Mark, &spam, OnSpam::Quarantine) else { panic!() };
+        let lines = "X-Spam-Flag: YES\r\nX-Spamd-Bar: +++\r\nSubject: [SPAM] hi\r\n";
+        assert!(header("mx", &marked).ends_with(lines), "{marked:?}");
+        let kept = asked(Wish::Keep, &spam, OnSpam::Tag);
+        assert!(matches!(kept, Decision::Quarantine(QuarantineQueue::Spam, _)), "{kept:?}");
+        let later = asked(Wish::Later, &[Outcome::Clean], OnSpam::Tag);
+        assert!(matches!(&later, Decision::Later(why) if why.contains("try later")), "{later:?}");
+        let Decision::Pass(passed) = asked(Wish::Pass, &[Outcome::Clean], OnSpam::Tag) else { panic!() };
+        assert!(passed.clean && passed.lines.starts_with("X-Spamd-Bar"), "{passed:?}");
+        // What is infected stays infected, whatever a spam filter wants.
+        let infected = Outcome::Infected { name: "Eicar".into() };
+        for action in [Wish::Pass, Wish::Mark, Wish::Later] {
+            let kept = asked(action, std::slice::from_ref(&infected), OnSpam::Tag);
+            assert!(matches!(kept, Decision::Quarantine(QuarantineQueue::Virus, _)), "{kept:?}");
+        }
     }
 
     #[test]
@@ -215,7 +272,7 @@ mod tests {
     #[test]
     fn a_header_is_one_line() {
         let words = format!("clean (a\r\nBcc: x, ü{})", "y".repeat(1000));
-        let header = header("mx.example", &Passed { clean: true, spam: false, words });
+        let header = header("mx.example", &Passed { clean: true, words, ..Passed::default() });
         assert_eq!(header.matches("\r\n").count(), 1);
         assert!(header.starts_with("X-Weir-Scan: mx.example; clean (a??Bcc: x, ?y") && header.len() < 500);
     }

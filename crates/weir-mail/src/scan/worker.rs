@@ -50,6 +50,8 @@ pub(super) struct Failure {
 /// What a failure can be laid to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fault {
+    /// Nobody's: all of them answered, and one wants to be asked again later.
+    None,
     Unknown,
     /// The scanners: a message that means no harm failed too, and this one was not even shown to them.
     Scanners,
@@ -124,6 +126,7 @@ impl ScanShared {
         let decision = decision::decide(&verdict, self.settings.on_spam, self.settings.on_limit);
         match hold::applied(decision, &letter) {
             Decision::Retry(problem) => Ended::Failed(Failure { problem, fault }),
+            Decision::Later(problem) => Ended::Failed(Failure { problem, fault: Fault::None }),
             Decision::Pass(result) if self.lab.is_some() && !verdict.samples.is_empty() => {
                 self.detain(&waiting, &letter, result, verdict, took).await
             }
@@ -223,7 +226,7 @@ impl ScanShared {
     pub(super) fn pass(&self, waiting: &WaitingLetter, letter: &Arc<Letter>, result: &Passed, took: Duration) -> Ended {
         // What is not clean says so, whatever the settings: that is what it may go on for.
         let said = self.settings.headers || !result.clean;
-        let line = if said { decision::header(&self.settings.hostname, result) } else { String::new() };
+        let line = if said { decision::header(&self.settings.hostname, result) } else { result.lines.clone() };
         match self.site.spool.mark(waiting.id, ScanMark::Passed(line.clone()).write()) {
             Ok(()) => {}
             Err(SpoolError::Unknown(_)) => return Ended::Gone,
@@ -301,13 +304,14 @@ impl ScanShared {
     fn failed(self: &Arc<Self>, state: &mut State, number: u64, failure: &Failure, now: Instant) {
         let (problem, fault) = (failure.problem.as_str(), failure.fault);
         state.figures.counts.failed += 1;
-        if fault == Fault::Message
+        if matches!(fault, Fault::Message | Fault::None)
             && let Some(after) = state.outage.answered(now)
         {
             self.works_again(state, after, now);
         }
         let waiting_now = state.letters.len();
         let begins = match fault {
+            Fault::None => false,
             Fault::Scanners => state.outage.silent(number, problem, now),
             Fault::Unknown | Fault::Message => state.outage.failed(number, problem, now),
         };

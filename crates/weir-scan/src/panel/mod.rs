@@ -91,6 +91,7 @@ impl Panel {
                 verdict.suspicious.extend(report.suspicious);
                 verdict.samples.extend(report.samples);
                 verdict.samples_left_out += report.samples_left_out;
+                verdict.wishes = report.wishes.or(verdict.wishes);
             }
         }
         if verdict.findings.is_empty() {

@@ -10,6 +10,7 @@ use weir_scan::inspect::{About, Inspect};
 use weir_scan::panel::{self, Panel};
 use weir_scan::spam::Settings;
 use weir_scan::verdict::Outcome;
+use weir_scan::wishes::Wish;
 use weir_scan::{rspamd, spamd};
 
 /// In two pieces, so that nobody takes this file for spam.
@@ -50,8 +51,26 @@ fn at(socket: std::path::PathBuf) -> Settings {
 #[tokio::test]
 async fn rspamd_knows_spam() {
     let rspamd = Rspamd::start();
-    let settings = rspamd::Settings { spam: at(rspamd.socket()), password: String::new() };
-    judged(panel::Settings::default().with(settings), "rspamd").await;
+    let settings = rspamd::Settings { spam: at(rspamd.socket()), password: String::new(), obeyed: true };
+    judged(panel::Settings::default().with(settings.clone()), "rspamd").await;
+    // What a milter would be told, in the words of the real one.
+    let panel = Panel::start(panel::Settings::default().with(settings)).await.unwrap();
+    for (action, wish) in [
+        ("soft reject", Wish::Later),
+        ("greylist", Wish::Pass),
+        ("add header", Wish::Mark),
+        ("rewrite subject", Wish::Mark),
+        ("reject", Wish::Keep),
+    ] {
+        let text =
+            String::from_utf8(message("hello")).unwrap().replace("Subject:", &format!("X-Wish: {action}\r\nSubject:"));
+        let verdict = panel.inspect(&Content::of(text.as_bytes()).unwrap(), &Arc::default()).await;
+        let wishes = verdict.wishes.expect("wishes");
+        assert_eq!((wishes.action, wishes.words.as_str()), (wish, "as the message wishes"), "{action}");
+        assert!(wishes.lines().contains("X-Spamd-Bar: "), "{action}: {}", wishes.lines());
+        let subject = (action == "rewrite subject").then_some("*** SPAM *** notes");
+        assert_eq!(wishes.subject.as_deref(), subject, "{action}");
+    }
 }
 
 #[tokio::test]

@@ -184,7 +184,8 @@ impl ScanShared {
             LabDecision::Pass { clean, words } => {
                 // What the lab does not know to be clean says so, whatever the settings.
                 let clean = passed.clean && *clean;
-                let passed = Passed { clean, spam: passed.spam, words: format!("{}; {words}", passed.words) };
+                let words = format!("{}; {words}", passed.words);
+                let passed = Passed { clean, words, ..passed.clone() };
                 self.pass(waiting, &letter, &passed, took)
             }
             LabDecision::Keep(queue, reason) => {
