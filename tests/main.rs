@@ -5,6 +5,7 @@ mod attachment;
 mod audit;
 mod console;
 mod control;
+mod corpus;
 mod dovecot;
 mod election;
 mod fair;
@@ -21,6 +22,9 @@ mod lab_directory;
 mod lab_network;
 mod lab_plugins;
 mod lab_vm;
+#[path = "../crates/weir-scan/tests/scan/mail.rs"]
+#[allow(dead_code, reason = "the scanners' own tests use the rest")]
+mod mail;
 mod recipes;
 mod recipes_submission;
 mod replay;

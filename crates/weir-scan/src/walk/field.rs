@@ -56,6 +56,8 @@ pub(super) struct Parameter {
     value: Vec<u8>,
     /// As it stands, with quotes and comments.
     raw: Vec<u8>,
+    /// It stands where the word should.
+    misplaced: bool,
 }
 
 /// A structured field: the word at its start, its parameters, and what is wrong with how it is written.
@@ -67,6 +69,8 @@ pub(super) struct Field {
     pub(super) raw: Vec<u8>,
     /// If it is a type: whether some programs would not read it as one.
     pub(super) is_odd_type: bool,
+    /// Whether it is written to the letter of RFC 2045: programs that know nothing else find all of its parameters.
+    pub(super) is_strict: bool,
 }
 
 impl Field {
@@ -107,19 +111,21 @@ impl Field {
             (!scanner.rest.is_empty()).then_some("more than 128 parameters")
         };
         let is_odd_type = is_misplaced || !is_plain_type(value);
-        Field { word, parameters, fault, raw: value.to_vec(), is_odd_type }
+        Field { word, parameters, fault, raw: value.to_vec(), is_odd_type, is_strict: is_strict(value) }
     }
 }
 
 /// A parameter that stands where the word should.
 fn misplaced(text: &[u8]) -> Option<Parameter> {
     let at = memchr::memchr(b'=', text).filter(|at| *at > 0)?;
-    Some(parameter(&text[..at], text[at + 1..].to_vec(), &text[at + 1..]))
+    Some(Parameter { misplaced: true, ..parameter(&text[..at], text[at + 1..].to_vec(), &text[at + 1..]) })
 }
 
 /// `name`, `name*`, `name*3`, `name*3*`.
 fn parameter(name: &[u8], value: Vec<u8>, raw: &[u8]) -> Parameter {
+    // Behind something that is no parameter, some programs find the name all the same.
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+    let name = name.rsplit(char::is_whitespace).find(|word| !word.is_empty()).unwrap_or_default();
     let mut pieces = name.split('*');
     let (base, second, third) = (pieces.next().unwrap_or("").to_owned(), pieces.next(), pieces.next());
     let (section, extended) = match (second, third) {
@@ -127,7 +133,7 @@ fn parameter(name: &[u8], value: Vec<u8>, raw: &[u8]) -> Parameter {
         (Some(""), _) => (None, true),
         (Some(number), third) => (Some(number.parse().unwrap_or(0)), third.is_some()),
     };
-    Parameter { name: base, section, extended, value, raw: raw.to_vec() }
+    Parameter { name: base, section, extended, value, raw: raw.to_vec(), misplaced: false }
 }
 
 impl Parameter {
@@ -143,7 +149,18 @@ impl Parameter {
     /// What programs make of it that know no comments, no quoted pairs, or end a value at a blank or behind the first quote.
     pub(super) fn otherwise(&self) -> Vec<Vec<u8>> {
         let raw = self.raw.trim_ascii();
-        if self.extended || raw.is_empty() {
+        if self.extended {
+            // Up to what may not stand there without being encoded.
+            let (_, text) = charset(raw);
+            let ends = |byte: &u8| byte.is_ascii_whitespace() || b"\"\\(),;".contains(byte);
+            let first = text.split(ends).next().unwrap_or_default();
+            return if first.len() < text.len() && !first.is_empty() {
+                vec![percent_decoded(first)]
+            } else {
+                Vec::new()
+            };
+        }
+        if raw.is_empty() {
             return Vec::new();
         }
         let first = match raw.strip_prefix(b"\"") {
@@ -237,12 +254,25 @@ pub(super) struct Joined<'p> {
 
 impl<'p> Joined<'p> {
     pub(super) fn of(parameters: &'p [Parameter], wanted: &str) -> Option<Joined<'p>> {
-        let sectioned = parameters.iter().filter(|p| p.name == wanted && p.section.is_some());
-        let mut sections: Vec<&Parameter> = sectioned.collect();
-        sections.sort_by_key(|p| p.section);
-        let twice =
-            sections.windows(2).any(|pair| pair[0].section == pair[1].section && pair[0].value != pair[1].value);
-        sections.dedup_by_key(|p| p.section);
+        let (sections, twice) = sections(parameters, wanted);
+        Joined::joined(&sections, twice)
+    }
+
+    /// What programs make of it that take the first parameter for the word before it, or end a section at its second quote.
+    pub(super) fn otherwise(parameters: &'p [Parameter], wanted: &str) -> Vec<Vec<u8>> {
+        let (sections, _) = sections(parameters, wanted);
+        let placed: Vec<&Parameter> = sections.iter().filter(|section| !section.misplaced).copied().collect();
+        let cut = |section: &&Parameter| section.otherwise().into_iter().next();
+        let cut_short = |sections: &[&Parameter]| -> Vec<u8> {
+            sections.iter().flat_map(|section| cut(section).unwrap_or_else(|| section.octets().1)).collect()
+        };
+        let mut found = vec![cut_short(&sections), cut_short(&placed)];
+        found.extend(Joined::joined(&placed, false).map(|joined| joined.octets));
+        found.dedup();
+        found
+    }
+
+    fn joined(sections: &[&'p Parameter], twice: bool) -> Option<Joined<'p>> {
         let (first, others) = sections.split_first()?;
         let (charset, mut octets) = first.octets();
         let (mut gap, mut next) = (None, first.section.map(|section| section.saturating_add(1)));
@@ -261,6 +291,46 @@ impl<'p> Joined<'p> {
     pub(super) fn texts(&self) -> Vec<String> {
         shown(self.charset, &self.octets)
     }
+}
+
+/// The sections of a value in their order, and whether one of them is there twice, differently.
+fn sections<'p>(parameters: &'p [Parameter], wanted: &str) -> (Vec<&'p Parameter>, bool) {
+    let mut sections: Vec<&Parameter> = parameters.iter().filter(|p| p.name == wanted && p.section.is_some()).collect();
+    sections.sort_by_key(|p| p.section);
+    let twice = sections.windows(2).any(|pair| pair[0].section == pair[1].section && pair[0].value != pair[1].value);
+    sections.dedup_by_key(|p| p.section);
+    (sections, twice)
+}
+
+/// Whether a value is a word and parameters as RFC 2045 has them: no comments, and nothing outside quotes that needs them.
+fn is_strict(raw: &[u8]) -> bool {
+    let token = |text: &[u8]| {
+        !text.is_empty() && text.iter().all(|byte| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(byte))
+    };
+    let mut pieces = Vec::new();
+    let (mut begin, mut quoted) = (0, false);
+    for (at, byte) in raw.iter().enumerate() {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'\\' => return false,
+            b';' if !quoted => {
+                pieces.push(&raw[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    pieces.push(&raw[begin..]);
+    let value = |text: &[u8]| match text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")) {
+        Some(inside) => !inside.contains(&b'"'),
+        None => token(text),
+    };
+    let parameter = |piece: &&[u8]| {
+        let piece = piece.trim_ascii();
+        let equals = memchr::memchr(b'=', piece);
+        piece.is_empty() || equals.is_some_and(|at| token(&piece[..at]) && value(&piece[at + 1..]))
+    };
+    !quoted && pieces.iter().skip(1).all(parameter)
 }
 
 /// The charset before an extended value: `utf-8'en'text`.

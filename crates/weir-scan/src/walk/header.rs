@@ -21,6 +21,8 @@ pub struct PartHeader {
     pub encodings: Vec<Encoding>,
     /// Every name that some mail program could take for the file name.
     pub names: Vec<String>,
+    /// Its type is written in a way in which some programs miss the boundary, and show the body as one text.
+    pub loose: bool,
     /// What two programs would read in two ways.
     pub ambiguous: Option<&'static str>,
 }
@@ -121,7 +123,7 @@ impl PartHeader {
             true => self.types().all(is_multipart) && self.names.is_empty(),
             false => self.types().all(is_message),
         };
-        !usual || !self.is_plain() || self.ambiguous.is_some()
+        !usual || self.loose || !self.is_plain() || self.ambiguous.is_some()
     }
 
     /// Whether its body is written as it is.
@@ -150,6 +152,7 @@ impl PartHeader {
 
     fn content_type(&mut self, field: &Field) {
         self.content_type_named(media_type(&field.word));
+        self.loose |= !field.is_strict;
         let container = |kind: &str| is_multipart(kind) || kind.starts_with("message");
         if field.is_odd_type && self.types().any(container) {
             self.doubt("a type that not all programs read");
@@ -213,6 +216,13 @@ impl PartHeader {
         }
     }
 
+    /// Its body is also looked at as it stands.
+    pub(super) fn also_plain(&mut self) {
+        if !self.encodings.is_empty() {
+            self.encoding(Encoding::Plain);
+        }
+    }
+
     fn encoding(&mut self, encoding: Encoding) {
         if !self.encodings.contains(&encoding) {
             self.encodings.push(encoding);
@@ -226,6 +236,7 @@ impl PartHeader {
         if let Some(joined) = Joined::of(parameters, wanted) {
             found.extend(joined.texts());
             found.extend(shown(joined.charset, &joined.up_to_gap));
+            found.extend(Joined::otherwise(parameters, wanted).iter().flat_map(|octets| shown(joined.charset, octets)));
             if joined.twice {
                 self.doubt("two beginnings of one name");
             }

@@ -53,7 +53,7 @@ pub enum Kind {
     Lzip,
     /// TNEF, Outlook's `winmail.dat`.
     Tnef,
-    /// LZO, which we do not open.
+    /// LZO.
     Lzo,
     /// Windows' images of file systems, which we do not open.
     Wim,
@@ -143,14 +143,14 @@ impl Kind {
 
     /// Whether it holds other files.
     pub fn is_archive(self) -> bool {
-        use Kind::{Arj, Bzip2, Cab, Gzip, Lzh, Lzip, SevenZip, Tar, Tnef, Xz, Zip, Zstd};
-        matches!(self, Zip | Gzip | Bzip2 | Xz | Zstd | Lzip | Tar | SevenZip | Cab | Arj | Lzh | Tnef)
+        use Kind::{Arj, Bzip2, Cab, Gzip, Lzh, Lzip, Lzo, Rar, SevenZip, Tar, Tnef, Xz, Zip, Zstd};
+        matches!(self, Zip | Gzip | Bzip2 | Xz | Zstd | Lzip | Lzo | Tar | SevenZip | Cab | Rar | Arj | Lzh | Tnef)
             || self.is_closed()
     }
 
     /// Whether it holds other files and we do not open it.
     pub fn is_closed(self) -> bool {
-        matches!(self, Kind::Rar | Kind::Lzo | Kind::Wim | Kind::Ace | Kind::OtherArchive | Kind::DiskImage)
+        matches!(self, Kind::Wim | Kind::Ace | Kind::OtherArchive | Kind::DiskImage)
     }
 
     /// In words, with its article.
@@ -228,10 +228,10 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     if at(7, b"**ACE**") {
         return Some(Kind::Ace);
     }
-    if at(0x8001, b"CD001") {
+    if at(0x8001, b"CD001") || at(0x8001, b"BEA01") {
         return Some(Kind::Disc);
     }
-    if at(0x8801, b"CD001") || at(0x8001, b"BEA01") {
+    if at(0x8801, b"CD001") {
         return Some(Kind::DiskImage);
     }
     if at(0, b"\x30") && super::pkcs7::is_pkcs7(data) {

@@ -8,6 +8,7 @@
 mod archive;
 mod dialect;
 mod encoded_word;
+mod every_place;
 mod field;
 pub mod header;
 pub mod kind;
@@ -160,6 +161,8 @@ struct Walk<'w> {
     passwords: Vec<String>,
     /// What is called a message here was read as one already.
     opened: bool,
+    /// What is looked at is still encoded, and not what its name promises.
+    encoded: bool,
 }
 
 impl<'w> Walk<'w> {
@@ -172,6 +175,7 @@ impl<'w> Walk<'w> {
             visiting: false,
             passwords: Vec::new(),
             opened: false,
+            encoded: false,
         }
     }
 }
@@ -210,11 +214,8 @@ impl Walk<'_> {
             if !header.is_plain() {
                 self.odd(&header.names, Oddity::Inconsistent("an encoded multipart".into()));
             }
-            // Its parts are parts of their own; there is a body if none was found.
-            if body.is_empty() {
-                return Ok(());
-            }
         }
+        // The parts of a multipart are parts of their own; it has a body if none was found.
         if body.is_empty() && header.names.is_empty() {
             return Ok(());
         }
@@ -234,6 +235,7 @@ impl Walk<'_> {
         for encoding in encodings {
             self.budget.room(body.len())?;
             match encoding.decode(body) {
+                None if encodings.len() > 1 => self.still_encoded(part, *encoding, body)?,
                 None => self.text(part, *encoding, body)?,
                 Some(decoded) => self.holding(&decoded, |walk, decoded| walk.text(part, *encoding, decoded))?,
             }
@@ -243,7 +245,19 @@ impl Walk<'_> {
                 self.holding(&decoded, |walk, decoded| walk.text(part, *encoding, decoded))?;
             }
         }
+        // What cannot be decoded is shown as it stands by some.
+        if !encodings.contains(&Encoding::Plain) && !encodings.iter().all(|encoding| encoding.is_kept(body)) {
+            self.still_encoded(part, Encoding::Plain, body)?;
+        }
         Ok(())
+    }
+
+    /// A body that some programs show as it stands, and others decode.
+    fn still_encoded(&mut self, part: &Part, encoding: Encoding, body: &[u8]) -> Result<(), Exceeded> {
+        self.encoded = true;
+        let looked = self.text(part, encoding, body);
+        self.encoded = false;
+        looked
     }
 
     /// A decoded part, and files in its text: old mail programs put them there, and some still take them out.
@@ -280,6 +294,7 @@ impl Walk<'_> {
     }
 
     fn open(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+        let encoded = std::mem::take(&mut self.encoded);
         let by_name =
             |name: &String| file_name::extension(name).is_some_and(|e| matches!(e.as_str(), "eml" | "mht" | "mhtml"));
         let mail = header::is_message(file.declared) || file.names.iter().any(by_name);
@@ -290,7 +305,7 @@ impl Walk<'_> {
             self.message(file.data, level + 1)?;
         }
         // What one name or type calls a message is an archive to whoever believes another.
-        if let Some(why) = archive::unseen(file) {
+        if let Some(why) = archive::unseen(file).filter(|_| !encoded) {
             self.odd_here(Oddity::Unreadable(why.into()));
         }
         if !archive::opens(file.kind) && !archive::is_hidden_zip(file.data) {

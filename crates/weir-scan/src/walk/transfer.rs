@@ -37,6 +37,23 @@ impl Encoding {
         }
     }
 
+    /// Whether a body is written in it as the standard says. Some programs show what is not as it stands.
+    pub fn is_kept(self, text: &[u8]) -> bool {
+        match self {
+            Encoding::Plain | Encoding::Uuencode => true,
+            Encoding::Base64 => {
+                let letters = text.iter().filter(|byte| SEXTETS[usize::from(**byte)] != NO).count();
+                let others = text.iter().filter(|byte| !matches!(byte, b'=' | b' ' | b'\t' | b'\r' | b'\n')).count();
+                letters == others && letters % 4 != 1
+            }
+            Encoding::QuotedPrintable => memchr::memchr_iter(b'=', text).all(|at| match &text[at + 1..] {
+                [b'\r', b'\n', ..] | [b'\n', ..] => true,
+                [high, low, ..] => high.is_ascii_hexdigit() && low.is_ascii_hexdigit(),
+                _ => false,
+            }),
+        }
+    }
+
     /// The other ways to read it: some if it is base64 that goes on behind padding.
     pub fn other_readings(self, text: &[u8]) -> &'static [Padding] {
         let goes_on = |at: usize| text[at..].iter().any(|byte| SEXTETS[usize::from(*byte)] != NO);
@@ -194,9 +211,8 @@ pub fn quoted_printable(text: &[u8]) -> Vec<u8> {
 
 /// Spaces between the sign and the end of its line do not count (RFC 2045, section 6.7, rule 3).
 fn soft_break(behind: &[u8]) -> Option<&[u8]> {
-    let blank = behind.iter().take(80).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-    let rest = &behind[blank..];
-    rest.strip_prefix(b"\r\n").or_else(|| rest.strip_prefix(b"\n"))
+    let blank = behind.iter().take(80).take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
+    behind[blank..].strip_prefix(b"\n")
 }
 
 /// A hexadecimal digit's value; other characters count as zero.
@@ -331,6 +347,20 @@ mod tests {
     }
 
     #[test]
+    fn what_breaks_the_rules_of_its_encoding_is_told() {
+        for text in ["aGk=", "aGk=\r\n", "aGVs\n bG8g", ""] {
+            assert!(Encoding::Base64.is_kept(text.as_bytes()), "{text}");
+        }
+        for text in ["aGk=\n-- \nfooter", "aGVsb", "a!"] {
+            assert!(!Encoding::Base64.is_kept(text.as_bytes()), "{text}");
+        }
+        assert!(Encoding::QuotedPrintable.is_kept(b"a=3Db=\r\nc=\nd"));
+        for text in ["a=zz", "a==", "a=", "a= \n", "a=\rb"] {
+            assert!(!Encoding::QuotedPrintable.is_kept(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
     fn base64_is_read_as_mail_programs_do() {
         assert_eq!(base64(b"aGVsbG8gd29ybGQ="), b"hello world");
         assert_eq!(base64(b"aGVs\r\nbG8g\r\nd29y\r\nbGQ"), b"hello world");
@@ -349,7 +379,7 @@ mod tests {
 
     #[test]
     fn quoted_printable_keeps_what_is_no_escape() {
-        assert_eq!(quoted_printable(b"a=3Db=\r\nc= \t\r\nd=zz="), b"a=bcd=zz=");
+        assert_eq!(quoted_printable(b"a=3Db=\r\nc= \t\r\nd=\r\r\ne=zz="), b"a=bcde=zz=");
     }
 
     #[test]

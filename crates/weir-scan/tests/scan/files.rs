@@ -293,8 +293,10 @@ fn no_boundary_hides_a_part() {
 
 #[test]
 fn what_is_not_opened_says_so() {
-    let said = found(&examined(&attached("a.dat", b"Rar!\x1a\x07\x01\0rest")));
-    assert_eq!(said, ["not scanned a RAR archive is not opened here @ a.dat"]);
+    let said = found(&examined(&attached("a.dat", b"MSWIM\0\0\0rest")));
+    assert_eq!(said, ["not scanned a WIM image is not opened here @ a.dat"]);
+    let said = found(&examined(&attached("a.dat", b"Rar!\x1a\x07\x01\0rest"))).join("; ");
+    assert!(said.starts_with("not scanned it cannot be read: a RAR archive: ") && said.ends_with(" @ a.dat"), "{said}");
     let said = found(&examined(&attached("winmail.dat", b"\x78\x9f\x3e\x22\x01\0\x02\x0f\x80\x06\0\xff\0\0\0rest")));
     assert_eq!(said, ["not scanned it cannot be read: a TNEF file that breaks off @ winmail.dat"]);
 }

@@ -9,5 +9,6 @@ mod fuzz;
 mod mail;
 mod new_scanner;
 mod readers;
+mod real_archives;
 mod spam;
 mod workers;

@@ -1,6 +1,6 @@
 //! Images of discs after ISO 9660, and Joliet's second set of names.
 //!
-//! Both directories are walked: programs differ in which they show. An image with nothing but UDF is not opened.
+//! Both directories are walked: programs differ in which they show. [`super::udf`] reads the third that a disc can have.
 
 use super::super::{Oddity, Walk, bounded_name};
 use crate::budget::Exceeded;

@@ -6,15 +6,18 @@ mod carriers;
 mod iso;
 mod lh;
 mod lzh;
+mod lzo;
 mod ole;
 mod page;
 pub(crate) mod pdf;
 mod pdf_lock;
 pub(crate) mod pdf_text;
+mod rar;
 mod sevenz;
 mod stream;
 mod tar;
 mod tnef;
+mod udf;
 pub mod vba;
 mod zip;
 pub mod zip_cipher;
@@ -78,7 +81,14 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         Kind::Arj => guarded(walk, |walk| arj::open(walk, file.data, level))?,
         Kind::Lzh => guarded(walk, |walk| lzh::open(walk, file.data, level))?,
         Kind::Tnef => guarded(walk, |walk| tnef::open(walk, file.data, level))?,
-        Kind::Disc => guarded(walk, |walk| iso::open(walk, file.data, level))?,
+        Kind::Disc => {
+            guarded(walk, |walk| iso::open(walk, file.data, level))?;
+            if udf::is_udf(file.data) {
+                guarded(walk, |walk| udf::open(walk, file.data, level))?;
+            }
+        }
+        Kind::Rar => guarded(walk, |walk| rar::open(walk, file.data, level))?,
+        Kind::Lzo => guarded(walk, |walk| lzo::open(walk, file, level))?,
         Kind::Pdf => guarded(walk, |walk| pdf::open(walk, file.data, level))?,
         Kind::OneNote => guarded(walk, |walk| carriers::notes(walk, file.data, level))?,
         Kind::Pkcs7 => guarded(walk, |walk| carriers::pkcs7(walk, file.data, level))?,

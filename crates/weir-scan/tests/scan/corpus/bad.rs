@@ -1,8 +1,8 @@
 //! Mail that hides something.
 
 use super::carriers::{archives, closed, document, leaked, note, opaque_signed, pdf, program, rtf, shortcut, zipped};
+use super::expected::{Bad, End, bad};
 use super::pages::smuggling;
-use super::{Bad, End, Mail};
 use crate::mail::{attached, base64, eicar};
 use weir_scan::test_files;
 use weir_scan::walk::zip_cipher::Keys;
@@ -12,10 +12,6 @@ pub(crate) fn all() -> Vec<Bad> {
         .into_iter()
         .flatten()
         .collect()
-}
-
-fn bad(class: &'static str, name: &str, message: Vec<u8>, ends: &[End], says: &'static str) -> Bad {
-    Bad { mail: Mail { class, name: name.to_owned(), message }, ends: ends.to_vec(), says }
 }
 
 const HEAD: &str = "From: Ann <ann@a.example>\r\nTo: bob@b.example\r\nSubject: the invoice\r\nMIME-Version: 1.0\r\n";

@@ -122,6 +122,9 @@ pub(crate) fn archives(name: &str, data: &[u8]) -> Vec<(&'static str, Vec<u8>)> 
         ("a.tgz", gzipped(&test_files::tar(name, data))),
         (leaked(&format!("{name}.gz")), gzipped(data)),
         (leaked(&format!("{name}.bz2")), bzip2),
+        ("a.rar", test_files::rar(name, data)),
+        ("renamed.dat", test_files::rar(name, data)),
+        ("rar in zip.zip", zipped("a.rar", &test_files::rar(name, data))),
         ("a.arj", test_files::arj(name, data)),
         ("a.lzh", test_files::lha(name, data)),
         ("winmail.dat", test_files::tnef(name, data)),
@@ -144,11 +147,9 @@ pub(crate) fn archives(name: &str, data: &[u8]) -> Vec<(&'static str, Vec<u8>)> 
 pub(crate) fn closed() -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let filled = |mark: &[u8]| [mark, deflated(&program()).as_slice()].concat();
     vec![
-        ("a.rar", test_files::rar("evil.exe", &program()), "a RAR archive is not opened"),
-        ("five.rar", filled(b"Rar!\x1a\x07\x01\0"), "a RAR archive is not opened"),
-        ("renamed.dat", test_files::rar("evil.exe", &program()), "a RAR archive is not opened"),
-        ("in.zip", zipped("a.rar", &test_files::rar("evil.exe", &program())), "a RAR archive is not opened"),
-        ("a.lzo", filled(b"\x89LZO\0\r\n\x1a\n"), "an LZO file is not opened"),
+        ("five.rar", filled(b"Rar!\x1a\x07\x01\0"), "a RAR archive"),
+        ("broken.dat", filled(b"Rar!\x1a\x07\0"), "a RAR archive"),
+        ("a.lzo", filled(b"\x89LZO\0\r\n\x1a\n"), "an LZO file"),
         ("a.wim", filled(b"MSWIM\0\0\0"), "a WIM image is not opened"),
         ("a.ace", filled(b"\0\0\0\0\0\0\0**ACE**"), "an ACE archive is not opened"),
         ("a.cpio", filled(b"070701"), "an archive is not opened"),

@@ -1,7 +1,7 @@
 //! Mail as real mailers write it.
 
-use super::Mail;
 use super::carriers::{document, leaked, opaque_signed, pdf, sealed, zipped};
+use super::expected::Mail;
 use crate::mail::{base64, gzipped};
 use weir_scan::test_files;
 

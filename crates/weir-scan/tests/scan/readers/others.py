@@ -87,6 +87,8 @@ def leaves(structure, section):
     kind = "/".join(word.lower() for word in structure[:2] if isinstance(word, str))
     if kind == "message/rfc822" and len(structure) > 8 and isinstance(structure[8], list):
         inner = structure[8]
+        # The body of a message that is itself a message has the section 1.
+        section = section or [1]
         if inner and isinstance(inner[0], list):
             yield from leaves(inner, section)
         else:

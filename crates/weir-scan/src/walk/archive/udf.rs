@@ -1,0 +1,234 @@
+//! Images of discs after UDF (ECMA-167): the file system that Windows and macOS prefer where a disc has two.
+//!
+//! Partitions of the plain kind are read. What lies behind tables of defects, virtual tables or metadata files is told as not readable.
+
+use super::super::{Oddity, Walk, bounded_name};
+use crate::budget::Exceeded;
+use crate::little_endian::{u16_at, u32_at, u64_at};
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+
+const SECTOR: usize = 2048;
+const FOLDERS_MAX: usize = 10_000;
+
+/// Kinds of descriptors.
+const ANCHOR: u16 = 2;
+const PARTITION: u16 = 5;
+const LOGICAL_VOLUME: u16 = 6;
+const TERMINATOR: u16 = 8;
+const FILE_SET: u16 = 256;
+const IDENTIFIER: u16 = 257;
+const FILE: u16 = 261;
+const EXTENDED_FILE: u16 = 266;
+
+/// Whether an image has this file system, perhaps beside another.
+pub(super) fn is_udf(data: &[u8]) -> bool {
+    data.chunks(SECTOR).skip(16).take(32).any(|sector| matches!(sector.get(1..6), Some(b"NSR02" | b"NSR03")))
+}
+
+pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    let Some((volume, root)) = Volume::read(data) else {
+        walk.odd_here(Oddity::Unreadable(
+            "a disc image after UDF that is damaged, or of a kind that is not read".into(),
+        ));
+        return Ok(());
+    };
+    let (mut todo, mut seen) = (vec![root], BTreeSet::from([root]));
+    while let Some(block) = todo.pop() {
+        walk.budget.time()?;
+        let Some(entry) = volume.entry(block) else {
+            broken(walk);
+            continue;
+        };
+        let mut names = Vec::new();
+        walk.budget.room(data.len())?;
+        if volume.reader(&entry).take(data.len() as u64).read_to_end(&mut names).is_err() {
+            broken(walk);
+        }
+        for found in Identifiers(&names) {
+            let folder = found.flags & 2 != 0;
+            // One that was deleted, and the way back.
+            if found.flags & 0b1100 != 0 {
+                continue;
+            }
+            if folder {
+                if seen.len() < FOLDERS_MAX && seen.insert(found.block) {
+                    todo.push(found.block);
+                }
+                continue;
+            }
+            let shown = [found.name];
+            match volume.entry(found.block) {
+                Some(entry) => _ = walk.member(&shown, data.len() as u64, &mut volume.reader(&entry), level)?,
+                None => walk.locked(&shown, Oddity::Unreadable("a disc image that breaks off".into()), level)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn broken(walk: &mut Walk<'_>) {
+    walk.odd_here(Oddity::Unreadable("a disc image that breaks off".into()));
+}
+
+/// The partition with the files.
+struct Volume<'d> {
+    data: &'d [u8],
+    begin: usize,
+}
+
+/// A file or folder.
+struct Entry<'d> {
+    length: u64,
+    /// How its places are written: 0 short, 1 long, 3 the content itself.
+    places: u16,
+    written: &'d [u8],
+}
+
+impl<'d> Volume<'d> {
+    /// The volume, and the block of its root.
+    fn read(data: &'d [u8]) -> Option<(Volume<'d>, u32)> {
+        let sector = |number: usize| data.get(number.checked_mul(SECTOR)?..)?.get(..SECTOR);
+        let sectors = data.len() / SECTOR;
+        let anchors = [256, 512, sectors.saturating_sub(1), sectors.saturating_sub(257)];
+        let anchor = anchors.into_iter().filter_map(sector).find(|sector| is(sector, ANCHOR))?;
+        let (length, from) = (u32_at(anchor, 16)? as usize, u32_at(anchor, 20)? as usize);
+        let (mut partitions, mut logical) = (Vec::new(), None);
+        for number in from..from.checked_add((length / SECTOR).min(256))? {
+            let descriptor = sector(number)?;
+            match u16_at(descriptor, 0)? {
+                PARTITION => partitions.push((u16_at(descriptor, 22)?, u32_at(descriptor, 188)?)),
+                LOGICAL_VOLUME => logical = Some(descriptor),
+                TERMINATOR => break,
+                _ => {}
+            }
+        }
+        let logical = logical.filter(|descriptor| u32_at(descriptor, 212) == Some(SECTOR as u32))?;
+        // One map of the plain kind: a file's block is one of the partition.
+        let map = logical.get(440..446).filter(|map| map[0] == 1 && u32_at(logical, 268) == Some(1))?;
+        let wanted = u16_at(map, 4)?;
+        let begin = partitions.into_iter().find(|(number, _)| *number == wanted)?.1;
+        let volume = Volume { data, begin: (begin as usize).checked_mul(SECTOR)? };
+        let set = volume.block(u32_at(logical, 252)?).filter(|set| is(set, FILE_SET))?;
+        Some((volume, u32_at(set, 404)?))
+    }
+
+    /// From this block of the partition on.
+    fn block(&self, number: u32) -> Option<&'d [u8]> {
+        let at = (number as usize).checked_mul(SECTOR)?.checked_add(self.begin)?;
+        self.data.get(at..).filter(|rest| !rest.is_empty())
+    }
+
+    fn entry(&self, block: u32) -> Option<Entry<'d>> {
+        let sector = self.block(block)?;
+        let sector = &sector[..sector.len().min(SECTOR)];
+        let sizes = match u16_at(sector, 0)? {
+            FILE => 168,
+            EXTENDED_FILE => 208,
+            _ => return None,
+        };
+        let (attributes, places) = (u32_at(sector, sizes)? as usize, u32_at(sector, sizes + 4)? as usize);
+        let from = attributes.checked_add(sizes + 8)?;
+        let written = sector.get(from..from.checked_add(places)?)?;
+        Some(Entry { length: u64_at(sector, 56)?, places: u16_at(sector, 34)? & 7, written })
+    }
+
+    fn reader(&self, entry: &Entry<'d>) -> Places<'d> {
+        let mut places = Places { found: Vec::new(), left: entry.length, broken: false };
+        let size = match entry.places {
+            3 => {
+                places.found.push(entry.written);
+                return places;
+            }
+            0 => 8,
+            1 => 16,
+            _ => {
+                places.broken = true;
+                return places;
+            }
+        };
+        for place in entry.written.chunks_exact(size) {
+            let (Some(length), Some(block)) = (u32_at(place, 0), u32_at(place, 4)) else { break };
+            let (kind, length) = (length >> 30, (length & 0x3fff_ffff) as usize);
+            match self.block(block).and_then(|rest| rest.get(..length)) {
+                _ if length == 0 => break,
+                Some(content) if kind == 0 => places.found.push(content),
+                // What goes on elsewhere, was never written, or lies beyond the end.
+                _ => places.broken = true,
+            }
+        }
+        places.found.reverse();
+        places
+    }
+}
+
+/// Whether a descriptor is of this kind, by its tag and the sum of it.
+fn is(descriptor: &[u8], kind: u16) -> bool {
+    let sum = descriptor.iter().take(16).enumerate().filter(|(at, _)| *at != 4);
+    let sum = sum.fold(0u8, |sum, (_, octet)| sum.wrapping_add(*octet));
+    u16_at(descriptor, 0) == Some(kind) && descriptor.get(4) == Some(&sum)
+}
+
+/// The places of a file, from the last to the first.
+struct Places<'d> {
+    found: Vec<&'d [u8]>,
+    left: u64,
+    broken: bool,
+}
+
+impl Read for Places<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some(place) = self.found.last_mut() {
+            let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(into.len());
+            let (taken, rest) = place.split_at(place.len().min(most));
+            if taken.is_empty() && most > 0 {
+                self.found.pop();
+                continue;
+            }
+            into[..taken.len()].copy_from_slice(taken);
+            (*place, self.left) = (rest, self.left - taken.len() as u64);
+            return Ok(taken.len());
+        }
+        if self.broken || self.left > 0 {
+            return Err(io::Error::other("a disc image that breaks off"));
+        }
+        Ok(0)
+    }
+}
+
+/// The names in a folder.
+struct Identifiers<'d>(&'d [u8]);
+
+struct Identifier {
+    flags: u8,
+    block: u32,
+    name: String,
+}
+
+impl Iterator for Identifiers<'_> {
+    type Item = Identifier;
+
+    fn next(&mut self) -> Option<Identifier> {
+        let record = self.0;
+        if u16_at(record, 0)? != IDENTIFIER {
+            return None;
+        }
+        let (length, used) = (usize::from(*record.get(19)?), usize::from(u16_at(record, 36)?));
+        let name = record.get(38 + used..38 + used + length)?;
+        let whole = (38 + used + length).next_multiple_of(4);
+        self.0 = record.get(whole..).unwrap_or_default();
+        Some(Identifier { flags: record[18], block: u32_at(record, 24)?, name: named(name) })
+    }
+}
+
+/// A name in one octet a letter, or in two.
+fn named(name: &[u8]) -> String {
+    match name.split_first() {
+        Some((16, rest)) => {
+            let units: Vec<u16> = rest.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
+            String::from_utf16_lossy(&units)
+        }
+        Some((8, rest)) => rest.iter().map(|octet| char::from(*octet)).collect(),
+        _ => bounded_name(name),
+    }
+}

@@ -1,0 +1,198 @@
+//! Archives as other programs write them: what is in them is shown, and what cannot be opened says so.
+
+use crate::corpus::carriers::program;
+use crate::mail::{attached, examined, found};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+use weir_scan::budget::{Budget, Exceeded, Limits};
+use weir_scan::walk::{File, Oddity, Place, Visit, walk_file};
+
+/// Every file that the walk finds, with its name, and what is odd.
+#[derive(Default)]
+struct Shown {
+    files: Vec<(String, Vec<u8>)>,
+    odd: Vec<Oddity>,
+}
+
+impl Visit for Shown {
+    fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+        self.files.push((file.names.last().cloned().unwrap_or_default(), file.data.to_vec()));
+        Ok(())
+    }
+
+    fn odd(&mut self, _: &Place, oddity: Oddity) {
+        self.odd.push(oddity);
+    }
+}
+
+fn walked(path: &Path) -> Shown {
+    let mut shown = Shown::default();
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    let data = std::fs::read(path).unwrap();
+    walk_file(&[name], &data, &mut Budget::new(&Limits::default()), &mut shown).unwrap();
+    shown
+}
+
+fn run(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}: `make setup` installs it"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A folder with a program and a text in it.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("in/below")).unwrap();
+    std::fs::write(folder.path().join("in/below/evil.exe"), program()).unwrap();
+    std::fs::write(folder.path().join("in/readme.txt"), "some text\n".repeat(5000)).unwrap();
+    folder
+}
+
+/// The test archives of PyPI's rarfile, which `make setup` fetches; none where it could not.
+fn rar_files() -> Vec<PathBuf> {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/rar-files");
+    let Ok(found) = std::fs::read_dir(place) else { return Vec::new() };
+    let mut files: Vec<PathBuf> = found.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "rar"));
+    files.sort();
+    files
+}
+
+fn files_below(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            files_below(&entry.path(), found);
+        } else if kind.is_file() {
+            found.insert(entry.path(), std::fs::read(entry.path()).unwrap());
+        }
+    }
+}
+
+#[test]
+fn what_unar_takes_out_of_rar_archives_is_shown() {
+    let files = rar_files();
+    if files.is_empty() {
+        eprintln!("skipped: there are no RAR archives; `make setup` fetches them");
+        return;
+    }
+    let closed = ["psw", "part", "old", "rar5-hlink", "comment-lock"];
+    let (mut archives, mut compared) = (0, 0);
+    for path in &files {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let shown = walked(path);
+        if closed.iter().any(|word| name.contains(word)) {
+            continue;
+        }
+        let out = tempfile::tempdir().unwrap();
+        let mut unar = Command::new("unar");
+        unar.args(["-quiet", "-force-overwrite", "-no-directory", "-o"]).arg(out.path()).arg(path);
+        let output = unar.output().expect("unar runs: `make setup` installs it");
+        if !output.status.success() {
+            // It does not know everything either.
+            continue;
+        }
+        archives += 1;
+        let mut taken = BTreeMap::new();
+        files_below(out.path(), &mut taken);
+        for (place, content) in taken {
+            compared += 1;
+            let is_shown = shown.files.iter().skip(1).any(|(_, data)| *data == content);
+            assert!(is_shown, "{name}: {place:?} is not shown; odd: {:?}", shown.odd);
+        }
+    }
+    println!("{archives} RAR archives, {compared} files in them");
+    assert!(archives >= 25 && compared >= 50, "{archives} archives, {compared} files");
+}
+
+#[test]
+fn rar_archives_with_a_password_or_in_pieces_are_not_opened() {
+    for path in rar_files() {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let shown = walked(&path);
+        let hidden = shown.odd.iter().any(|odd| matches!(odd, Oddity::Encrypted | Oddity::Unreadable(_)));
+        let expected = ["-psw", "hpsw", "part", "rar3-old"].iter().any(|word| name.contains(word));
+        assert!(hidden || !expected, "{name}: {:?}", shown.odd);
+    }
+}
+
+/// What the whole examination says of a file.
+fn said(path: &Path) -> String {
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    found(&examined(&attached(&name, &std::fs::read(path).unwrap()))).join("; ")
+}
+
+#[test]
+fn a_program_that_lzop_packed_is_found() {
+    let folder = folder();
+    let packed = folder.path().join("notes.lzo");
+    run(Command::new("lzop").arg("-o").arg(&packed).arg(folder.path().join("in/below/evil.exe")));
+    let told = said(&packed);
+    assert!(told.contains("evil.exe"), "{told}");
+    // Two files in one, several blocks, and the best that it can do.
+    let text = folder.path().join("in/readme.txt");
+    let long = folder.path().join("long.txt");
+    std::fs::write(&long, (0..100_000u32).flat_map(|n| format!("{n} lines; ").into_bytes()).collect::<Vec<u8>>())
+        .unwrap();
+    let both = folder.path().join("both.lzo");
+    run(Command::new("lzop").args(["-9", "--crc32", "-o"]).arg(&both).arg(&long).arg(&text));
+    let shown = walked(&both);
+    let whole = [std::fs::read(&long).unwrap(), std::fs::read(&text).unwrap()].concat();
+    assert!(shown.odd.is_empty(), "{:?}", shown.odd);
+    assert!(shown.files[1].1 == whole, "{} of {} octets", shown.files[1].1.len(), whole.len());
+}
+
+#[test]
+fn a_disc_with_udf_is_opened_with_or_without_its_other_file_system() {
+    let folder = folder();
+    let image = folder.path().join("disc.dat");
+    run(Command::new("genisoimage").args(["-quiet", "-udf", "-o"]).arg(&image).arg(folder.path().join("in")));
+    let names = |shown: &Shown| {
+        let mut names: Vec<String> = shown.files.iter().skip(1).map(|(name, _)| name.to_ascii_lowercase()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&walked(&image)), ["evil.exe", "evil.exe", "readme.txt", "readme.txt"]);
+    // Only UDF is left, as on discs that are written today.
+    let mut data = std::fs::read(&image).unwrap();
+    for sector in (16..32).map(|sector| sector * 2048) {
+        if &data[sector + 1..sector + 6] == b"CD001" {
+            data[sector..sector + 2048].fill(0);
+        }
+    }
+    let begin = (16..32).map(|sector| sector * 2048).find(|at| &data[at + 1..at + 6] == b"BEA01").unwrap();
+    data.copy_within(begin..begin + 3 * 2048, 16 * 2048);
+    std::fs::write(&image, data).unwrap();
+    let shown = walked(&image);
+    assert_eq!((names(&shown), shown.odd.len()), (vec!["evil.exe".to_owned(), "readme.txt".to_owned()], 0));
+    assert!(said(&image).contains("evil.exe"));
+}
+
+#[test]
+fn an_installer_is_opened_and_does_not_pass() {
+    let folder = folder();
+    let source = folder.path().join("setup.wxs");
+    let text = "<?xml version='1.0'?><Wix xmlns='http://schemas.microsoft.com/wix/2006/wi'>\
+        <Product Name='X' Id='ABCDDCBA-86C7-4D14-AEC0-86416A69ABDE' UpgradeCode='ABCDDCBA-7349-453F-94F6-BCB5110BA4FD' \
+        Language='1033' Codepage='1252' Version='1.0.0' Manufacturer='Y'>\
+        <Package Id='*' Keywords='Installer' InstallerVersion='100' Languages='1033' Compressed='yes' SummaryCodepage='1252'/>\
+        <Media Id='1' Cabinet='inside.cab' EmbedCab='yes'/><Directory Id='TARGETDIR' Name='SourceDir'>\
+        <Component Id='C' Guid='ABCDDCBA-83F1-4F22-985B-FDB3C8ABD471'><File Id='F' Name='evil.exe' Source='in/below/evil.exe'/></Component>\
+        </Directory><Feature Id='A' Level='1'><ComponentRef Id='C'/></Feature></Product></Wix>";
+    std::fs::write(&source, text).unwrap();
+    let installer = folder.path().join("report.dat");
+    run(Command::new("wixl").arg("-o").arg(&installer).arg(&source).current_dir(folder.path()));
+    let shown = walked(&installer);
+    assert!(shown.odd.contains(&Oddity::Installer), "{:?}", shown.odd);
+    assert!(shown.files.iter().skip(1).any(|(_, data)| *data == program()), "the program in its cabinet is not shown");
+    assert!(said(&installer).contains("installer"), "{}", said(&installer));
+}
+
+#[test]
+fn an_image_of_windows_stays_closed() {
+    let folder = folder();
+    let image = folder.path().join("backup.dat");
+    run(Command::new("wimcapture").arg(folder.path().join("in")).arg(&image));
+    assert!(said(&image).contains("a WIM image is not opened"), "{}", said(&image));
+}
