@@ -2,8 +2,8 @@
 //!
 //! By size the best limits come exactly from the formula ([`best_limits`]). The other strategies are simulated: a
 //! population of limits evolves on one common trace, again and again from other beginnings until a new one finds nothing
-//! better; the survivors of all on a longer trace, the last few on the longest. All figures in the result come from
-//! another trace, which no search has seen. Where the last feed helps and its limit is free, at most half of the feeds are kept for
+//! better; the survivors of all on a longer trace, the last few on the longest, and each limit of the best is then moved by
+//! smaller and smaller steps as long as that helps. All figures in the result come from another trace, which no search has seen. Where the last feed helps and its limit is free, at most half of the feeds are kept for
 //! the small, and one line without limits is among the candidates.
 
 use super::{Experiment, Report, Sizes, Stream, parallel, strategy_name};
@@ -122,6 +122,10 @@ const STAGES: [(usize, usize, usize); 3] = [(50, 16, 20), (10, 10, 6), (1, 0, 4)
 /// Beginnings of the first stage: so many at least and at most, and by how much a new one must be better for another.
 const BEGINNINGS: (usize, usize) = (3, 8);
 const STILL_BETTER: f64 = 0.98;
+/// The last steps, as parts of the whole range, on this part of the longest trace, and how often each is tried at most.
+const STEPS: [f64; 4] = [0.03, 0.01, 0.003, 0.001];
+const STEPS_TRACE: usize = 2;
+const STEPS_MOST: usize = 3;
 /// The paper simulated so many arrivals while minimising.
 const PAPER_ARRIVALS: usize = 10_000;
 
@@ -205,6 +209,7 @@ impl<'a> Search<'a> {
             work += self.trace.len() / part * members * (generations + 1);
             members = keep;
         }
+        work += self.trace.len() / STEPS_TRACE * STEPS.len() * STEPS_MOST * 2 * self.space.dimension();
         work as u64
     }
 
@@ -257,7 +262,29 @@ impl<'a> Search<'a> {
             search.keep_best(stage.2);
         }
         let (point, cost) = search.best();
-        if cost.is_finite() { self.space.limits(point) } else { None }
+        if !cost.is_finite() {
+            return None;
+        }
+        let point = self.polished(point.to_vec(), strategy, &mut done);
+        self.space.limits(&point)
+    }
+
+    /// Moves one limit at a time, both ways, as long as that is better.
+    fn polished(&self, mut point: Vec<f64>, strategy: Strategy, done: &mut Done<'_>) -> Vec<f64> {
+        let trace = &self.trace[..self.trace.len() / STEPS_TRACE];
+        let mut least = self.cost(&point, strategy, trace);
+        for step in STEPS {
+            for _ in 0..STEPS_MOST {
+                let moved: Vec<Vec<f64>> = (0..2 * point.len()).map(|at| one_step(&point, at, step)).collect();
+                let costs = parallel::map(&moved, |point| self.cost(point, strategy, trace));
+                done.arrivals += (moved.len() * trace.len()) as u64;
+                (done.told)(done.arrivals);
+                let best = costs.into_iter().zip(moved).min_by(|a, b| a.0.total_cmp(&b.0));
+                let Some((cost, better)) = best.filter(|(cost, _)| *cost < least) else { break };
+                (least, point) = (cost, better);
+            }
+        }
+        point
     }
 
     /// One beginning: a population on the shortest trace.
@@ -402,6 +429,14 @@ impl TuneTask {
             LastLimit::Free => table.largest() as u64,
         }
     }
+}
+
+/// The point with one of its coordinates moved: down at an even place, up at an odd one.
+fn one_step(point: &[f64], at: usize, step: f64) -> Vec<f64> {
+    let mut moved = point.to_vec();
+    let by = if at.is_multiple_of(2) { -step } else { step };
+    moved[at / 2] = (moved[at / 2] + by).clamp(0.0, 1.0);
+    moved
 }
 
 fn found(best: Report, objective_s: f64, method: &str, [default, paper]: &[Report; 2]) -> Found {
