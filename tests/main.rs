@@ -1,6 +1,7 @@
 //! End to end: the real binary, as a user runs it. One harness, one file a subject.
 #![allow(missing_docs)]
 
+mod acquaintance;
 mod attachment;
 mod audit;
 mod console;

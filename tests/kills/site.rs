@@ -79,7 +79,8 @@ impl Site {
             self.add_user(user, profile);
         }
         let slow = ["--rate", "20/s", "--multi-rate", "20/s", "--max-slack", "5", "--max-multi-slack", "5"];
-        self.weir(&[&["user", "set", "slow", "--stop-at", "100000"], &slow[..]].concat()).ok();
+        let uncapped = ["--messages-per-day", "0", "--new-recipients-per-day", "0"];
+        self.weir(&[&["user", "set", "slow", "--stop-at", "100000"], &slow[..], &uncapped[..]].concat()).ok();
         let worm = ["--rate", "1/day", "--multi-rate", "1/day", "--max-slack", "1", "--max-multi-slack", "1"];
         self.weir(&[&["user", "set", "worm", "--stop-at", "12"], &worm[..]].concat()).ok();
     }

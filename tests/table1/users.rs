@@ -11,7 +11,7 @@ use weir_core::throttle::{Decision, Params, RecipientKey, Throttle};
 use weir_core::time::Instant as At;
 use weir_sim::rng::Rng;
 
-const CONFIGURATION: &str = "[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\nmax_slack = 1\nmax_multi_slack = 3\n\
+const CONFIGURATION: &str = "[throttle]\nrecipients = \"alike\"\nrate = \"1/day\"\nmulti_rate = \"1/day\"\nmax_slack = 1\nmax_multi_slack = 3\n\
      stop_at = 2\nworking_set = 2\n[limits]\nconnections = 11000\ncommand = \"10m\"\nfirst_command = \"10m\"\n";
 const MAILS_EACH: usize = 5;
 

@@ -19,6 +19,10 @@ pub enum Mutant {
     ThrottleKeepsOldMultiSlack,
     /// A stop leaves the number of the situation as it was, so that permissions from before it stay good.
     ThrottleStopKeepsTheSituation,
+    /// However many wait in the line of a wider class, the user is not stopped.
+    ThrottleLanesNeverStop,
+    /// A network that is new to the account is taken for one that is known.
+    ThrottleNewNetworksPass,
     /// A full table of slack puts out whoever would be forgotten next.
     CrowdForgetsTheOldest,
     /// A candidate that was aborted goes on with its phases.

@@ -30,7 +30,7 @@ impl Domains {
 
     /// Whether mail for this domain is ours. An address literal never is.
     pub fn contain(&self, domain: &str) -> bool {
-        if domain.is_empty() || domain.starts_with(['[', '.']) {
+        if self.known.is_empty() || domain.is_empty() || domain.starts_with(['[', '.']) {
             return false;
         }
         let domain = canonical(domain);

@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod alarms;
+mod client_network;
 pub mod decided;
 pub mod delivery;
 mod domains;

@@ -57,6 +57,9 @@ impl Own {
 
     /// Trusts a recipient from now on; false if it was already.
     pub fn trust(&mut self, address: &str) -> Result<bool, OwnError> {
+        if address.contains('*') || address.trim_start_matches([' ', '<']).starts_with('@') {
+            return Err(OwnError::Pattern);
+        }
         let address = canonical(address).map_err(OwnError::Address)?;
         match self.trusted.binary_search(&address) {
             Ok(_) => Ok(false),
@@ -95,6 +98,11 @@ pub enum OwnError {
     /// It is no address.
     #[error("the address {0}")]
     Address(&'static str),
+    /// It stands for many.
+    #[error(
+        "it stands for more than one person; the people of a whole domain are colleagues if it is in throttle.own_domains or throttle.partner_domains"
+    )]
+    Pattern,
     /// There are too many.
     #[error("a user can trust at most {TRUSTED_MAX} recipients; the profiles list and application are made for more")]
     Full,
@@ -110,6 +118,9 @@ mod tests {
         assert_eq!(own.trust("Bob+list@EXAMPLE.org"), Ok(true));
         assert_eq!(own.trust("Bob@example.org"), Ok(false));
         assert!(own.trust("nobody").is_err());
+        for many in ["*@example.org", "@example.org", "<*@example.org>", "b*@example.org", " <@example.org>"] {
+            assert_eq!(own.trust(many), Err(OwnError::Pattern), "{many}");
+        }
         own.set("max_slack", 7);
         let again = Own::read(&own.write());
         assert_eq!(again, own);

@@ -202,6 +202,7 @@ impl Fixture {
             profiles: BTreeMap::from([("list".to_owned(), Params { stop_at: 500, ..Params::default() })]),
             params: Params::default(),
             own_domains: Domains::default(),
+            partner_domains: Domains::default(),
             recipient_secret: [7; 32],
             link: String::new(),
             tell_delays_over: Duration::ZERO,

@@ -7,7 +7,7 @@ mod submitted;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use submitted::Recipients;
-use weir_core::throttle::{RecipientKey, StopReason};
+use weir_core::throttle::{Params, RecipientKey, Recipients as RecipientClasses, StopReason};
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
 use weir_mail::throttle::{NoticeKind, Submission, SubmitOutcome, ThrottleCommand, Throttling};
@@ -44,7 +44,7 @@ async fn sqlite() -> (tempfile::TempDir, Records) {
 
 fn counts(outcome: &SubmitOutcome) -> (usize, usize) {
     match outcome {
-        SubmitOutcome::Accepted { at_once, held, .. } => (*at_once, *held),
+        SubmitOutcome::Accepted { at_once, held, .. } => (at_once.len(), *held),
         SubmitOutcome::Refused { .. } => panic!("refused"),
     }
 }
@@ -124,7 +124,7 @@ async fn addresses_of_one_recipient_count_once_and_wait_each_for_itself() {
     assert_eq!(counts(&throttling.submit(tagged(0, 3)).await.unwrap()), (3, 0), "one slack");
     assert_eq!(counts(&throttling.submit(tagged(0, 3)).await.unwrap()), (3, 0), "known");
     match throttling.submit(tagged(1, 3)).await.unwrap() {
-        SubmitOutcome::Accepted { at_once: 0, held: 3, queue: 3, expected, stopped: None, .. } => {
+        SubmitOutcome::Accepted { held: 3, queue: 3, expected, stopped: None, .. } => {
             assert_eq!(expected, Some((Instant(60 * SECOND), Instant(180 * SECOND))));
         }
         other => panic!("{other:?}"),
@@ -138,7 +138,7 @@ async fn addresses_of_one_recipient_count_once_and_wait_each_for_itself() {
         "none was one to several"
     );
     match throttling.submit(tagged(2, 30)).await.unwrap() {
-        SubmitOutcome::Accepted { at_once: 0, held: 30, expected: None, stopped, notice, .. } => {
+        SubmitOutcome::Accepted { held: 30, expected: None, stopped, notice, .. } => {
             assert_eq!((stopped, notice), (Some(StopReason::DelayQueue), Some(NoticeKind::Stopped)));
         }
         other => panic!("{other:?}"),
@@ -278,4 +278,91 @@ async fn records_that_hang_are_given_up_on() {
     postgres.thaw();
     assert!(asked.expect("an answer").is_err(), "no records, no mail");
     assert_eq!(counts(&throttling.submit(mail("ann", 0, 1, "r1")).await.unwrap()), (1, 0), "and on again by itself");
+}
+
+/// A mail of a user whose recipients have classes.
+fn classed(identity: &str, first: u64, recipients: u64, relay: &str) -> Submission {
+    let params = Params { recipients: RecipientClasses::Classed, working_set: 0, ..Params::default() };
+    let keys = (first..first + recipients).map(hashed).collect();
+    Submission { params, recipients: keys, ..mail(identity, first, recipients, relay) }
+}
+
+/// As the shell hashes addresses.
+fn hashed(number: u64) -> RecipientKey {
+    RecipientKey((number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Waits until so many correspondents of ann are written down.
+async fn remembered(records: &Records, count: i64) {
+    let begun = std::time::Instant::now();
+    while records.correspondents().octets("ann").await.unwrap() < count * 8 {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(120), "nobody wrote them down");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+async fn whoever_was_written_to_is_known_to_every_relay(records: Records) {
+    let watch = Watch::default();
+    let here = Throttling::start(records.clone(), watch.clock());
+    let there = Throttling::start(records.clone(), watch.clock());
+    assert_eq!(counts(&here.submit(classed("ann", 1, 1, "r1")).await.unwrap()), (1, 0), "slack");
+    assert_eq!(counts(&here.submit(classed("ann", 2, 1, "r1")).await.unwrap()), (0, 1), "waits");
+    assert_eq!(counts(&here.submit(classed("ann", 100, 15, "r1")).await.unwrap()), (15, 0), "multi-slack");
+    remembered(&records, 16).await;
+    assert_eq!(counts(&there.submit(classed("ann", 1, 1, "r2")).await.unwrap()), (1, 0), "known there too");
+    assert_eq!(counts(&there.submit(classed("ann", 2, 1, "r2")).await.unwrap()), (0, 1), "not sent, hence not known");
+    assert_eq!(counts(&there.submit(classed("ann", 99, 6, "r2")).await.unwrap()), (5, 1), "five of six are known");
+    watch.pass(60);
+    here.command("ann", ThrottleCommand::Drain).await.unwrap();
+    remembered(&records, 17).await;
+    assert_eq!(counts(&there.submit(classed("ann", 2, 1, "r2")).await.unwrap()), (1, 0), "sent after its wait");
+    // Both relays write at once, and nobody's correspondents are lost.
+    let wide = |n: u64| Submission {
+        params: Params { max_multi_slack: 1_000_000, stop_at: 100_000, ..classed("bob", 0, 1, "r").params },
+        ..classed("bob", n, 50, "r1")
+    };
+    for n in 0..10 {
+        let (a, b) = tokio::join!(here.submit(wide(n * 100)), there.submit(wide(n * 100 + 50)));
+        assert_eq!((counts(&a.unwrap()), counts(&b.unwrap())), ((50, 0), (50, 0)));
+    }
+    let begun = std::time::Instant::now();
+    while records.correspondents().octets("bob").await.unwrap() < 1_000 * 8 {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(120), "some are missing");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_was_written_to_is_known() {
+    let (_folder, records) = sqlite().await;
+    whoever_was_written_to_is_known_to_every_relay(records).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_was_written_to_is_known_to_two_relays_on_postgresql() {
+    let postgres = Postgres::start();
+    whoever_was_written_to_is_known_to_every_relay(Records::postgres(&postgres.database()).await.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_wrote_may_be_answered_by_the_address_written_to_alone() {
+    let (_folder, records) = sqlite().await;
+    let throttling = Throttling::start(records.clone(), Watch::default().clock());
+    let answer = |from: &str, to: u64| Submission { sent_as: from.into(), ..classed("ann", to, 1, "r1") };
+    assert_eq!(counts(&throttling.submit(answer("ann@example.org", 1)).await.unwrap()), (1, 0), "slack");
+    remembered(&records, 1).await;
+    assert_eq!(counts(&throttling.submit(answer("ann@example.org", 7)).await.unwrap()), (0, 1), "a stranger");
+    throttling.note_letter("ann@example.org", hashed(7));
+    let begun = std::time::Instant::now();
+    loop {
+        let (at_once, _) = counts(&throttling.submit(answer("ann@example.org", 7)).await.unwrap());
+        if at_once == 1 {
+            break;
+        }
+        let held = records.held().list(&HeldFilter::default(), 99).await.unwrap();
+        let entries = held.iter().map(|row| row.entry).collect();
+        throttling.command("ann", ThrottleCommand::Delete(entries)).await.unwrap();
+        assert!(begun.elapsed() < std::time::Duration::from_secs(120), "a letter is not noticed");
+    }
+    assert_eq!(counts(&throttling.submit(answer("bob@example.org", 8)).await.unwrap()), (0, 1));
 }

@@ -13,7 +13,7 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use std::time::Duration;
 use weir_chart::{Axis, Chart};
-use weir_core::throttle::PARAMS;
+use weir_core::throttle::{PARAMS, Recipients};
 use weir_mail::operations::{HeldList, HeldSelection, UserPage};
 
 const MAILS_MAX: usize = 200;
@@ -159,11 +159,16 @@ fn about(page: &UserPage) -> Html {
     };
     let per_min = |period: Duration| format!("{:.3}/min", 60.0 / period.as_secs_f64());
     let cap = |cap: Option<u32>| cap.map_or_else(|| "no limit".to_owned(), |cap| grouped(cap.into()));
+    let classed = params.recipients == Recipients::Classed;
+    let class = |slack: u32| if classed { grouped(slack.into()) } else { "as anybody".to_owned() };
     let rows: Html = [
         row("new recipients, mail to one", "rate", per_min(params.rate_period)),
         row("new recipients, mail to several", "multi_rate", per_min(params.multi_rate_period)),
         row("addresses remembered", "working_set", grouped(params.working_set as u64)),
         row("stopped when more wait than", "stop_at", grouped(params.stop_at.into())),
+        row("people written to before, at once", "correspondent_slack", class(params.correspondents.slack)),
+        row("colleagues at once", "colleague_slack", class(params.colleagues.slack)),
+        row("new networks at once", "new_networks", cap(Some(params.new_networks).filter(|most| *most > 0))),
         row("messages a day", "messages_a_day", cap(params.messages_a_day)),
         row("new recipients a day", "new_recipients_a_day", cap(params.new_recipients_a_day)),
     ]

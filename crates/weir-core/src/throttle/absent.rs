@@ -16,9 +16,9 @@ impl Throttle {
         if absent.is_empty() || self.stopped().is_some() || planted(Mutant::ThrottleWaitsForTheAbsent) {
             return self.advance(now);
         }
-        let away = self.queue.take_all(absent);
+        let away: Vec<_> = self.queues_mut().map(|queue| queue.take_all(absent)).collect();
         let released = self.advance(now);
-        self.queue.put_back(away);
+        self.queues_mut().zip(away).for_each(|(queue, away)| queue.put_back(away));
         self.check_invariants();
         released
     }

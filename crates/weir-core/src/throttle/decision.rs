@@ -1,6 +1,6 @@
 //! What the throttle answers: a mail's fate, an entry's time, a user's stop.
 
-use super::EntryId;
+use super::{EntryId, LaneId, RecipientKey};
 use crate::time::Instant;
 use alloc::vec::Vec;
 
@@ -13,6 +13,20 @@ pub enum Decision {
         at_once: usize,
         /// The recipients after these wait, one entry each, in order.
         held: Vec<Held>,
+        /// This mail stopped the user.
+        stopped: Option<StopReason>,
+    },
+    /// The user is stopped: nothing was taken.
+    Refused,
+}
+
+/// What became of a mail whose recipients have classes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MailDecision {
+    /// It was taken: answer for it only after the held part is stored.
+    Accepted {
+        /// For each recipient, in order: nothing if it goes now, or the entry as which it waits.
+        fates: Vec<Option<Held>>,
         /// This mail stopped the user.
         stopped: Option<StopReason>,
     },
@@ -34,6 +48,10 @@ pub struct Held {
 pub struct Released {
     /// Which entry.
     pub entry: EntryId,
+    /// To whom.
+    pub recipient: RecipientKey,
+    /// Which line it waited in.
+    pub lane: LaneId,
     /// The end of the period that released it.
     pub at: Instant,
 }
@@ -58,4 +76,22 @@ pub enum StopReason {
     NewRecipientsADay,
     /// A person stopped the user.
     Person,
+    /// Too many correspondents waited.
+    Correspondents,
+    /// Too many colleagues waited.
+    Colleagues,
+    /// Too many strangers waited who were written to from networks that are new to the account.
+    Networks,
+}
+
+impl From<LaneId> for StopReason {
+    /// The reason of a stop for what waits in this line.
+    fn from(lane: LaneId) -> StopReason {
+        match lane {
+            LaneId::Strangers => StopReason::DelayQueue,
+            LaneId::Correspondents => StopReason::Correspondents,
+            LaneId::Colleagues => StopReason::Colleagues,
+            LaneId::Networks => StopReason::Networks,
+        }
+    }
 }

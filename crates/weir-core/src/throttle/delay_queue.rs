@@ -3,7 +3,7 @@
 //! Ids ascend, so an entry is found by bisection. A queue that was long gives its memory back when it is empty; room
 //! for a few entries stays, so that the common wait of one or two mails allocates once.
 
-use super::{EntryId, RecipientKey};
+use super::{EntryId, LaneId, NetworkKey, RecipientKey};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -62,6 +62,12 @@ impl DelayQueue {
         entry
     }
 
+    /// The entry `id`, wherever it stands.
+    pub(super) fn find(&self, id: EntryId) -> Option<Entry> {
+        let place = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
+        self.entries.get(place).copied()
+    }
+
     /// Takes all of these entries out that are in the queue.
     pub(super) fn take_all(&mut self, ids: &[EntryId]) -> VecDeque<Entry> {
         let mut ids = ids.to_vec();
@@ -101,8 +107,12 @@ pub struct Entry {
     pub id: EntryId,
     /// To whom.
     pub recipient: RecipientKey,
+    /// The network that the mail came from, where it waits because of that.
+    pub network: NetworkKey,
     /// Whether its mail had one recipient.
     pub kind: Kind,
+    /// Which line it waits in.
+    pub lane: LaneId,
 }
 
 /// What a mail is to the throttle.

@@ -5,9 +5,10 @@
 //! emptied and the day's caps count afresh. What really waits, from before, is left to the clock and to people, and
 //! nothing joins it.
 
-use super::{Decision, RecipientKey, State, Throttle};
+use super::{Held, Mail, Recipient, RecipientKey, State, Throttle};
 use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
+use alloc::vec::Vec;
 
 /// What would have become of a mail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,27 +20,34 @@ pub struct Learned {
 }
 
 impl Throttle {
-    /// A mail to these recipients, each once, that goes whatever the rules say. Says what would have become of it; of a
+    /// A mail to these strangers, each once, that goes whatever the rules say. Says what would have become of it; of a
     /// mail of a user who is really stopped, nothing is learned.
     pub fn learn(&mut self, now: Instant, to: &[RecipientKey]) -> Learned {
+        let to: Vec<Recipient> = to.iter().copied().map(Recipient::stranger).collect();
+        self.learn_mail(now, &Mail { to: &to, from: None })
+    }
+
+    /// The same for a mail whose recipients have classes.
+    pub fn learn_mail(&mut self, now: Instant, mail: &Mail<'_>) -> Learned {
         self.catch_up(now);
         if self.stopped().is_some() {
             return Learned::default();
         }
-        if self.queue.is_empty() {
+        if self.nothing_waits() {
             self.state = State::Learning;
         }
         let (learning, situation) = (self.state, self.situation);
-        let Decision::Accepted { held, stopped, .. } = self.accept(to) else { return Learned::default() };
+        let (fates, stopped) = self.accept_mail(mail);
+        let held: Vec<Held> = fates.into_iter().flatten().collect();
         if learning == State::Open && !planted(Mutant::ThrottleLearningJoinsTheQueue) {
             for held in &held {
-                let joined = self.queue.take(held.entry);
+                let joined = self.take(held.entry);
                 joined.into_iter().for_each(|entry| self.mailed(entry));
             }
         }
         if stopped.is_some() {
             if learning == State::Learning {
-                self.queue.clear();
+                self.clear_queues();
             }
             (self.state, self.situation) = (learning, situation);
             self.today.forgive();
@@ -56,7 +64,7 @@ impl Throttle {
     /// From here on mail is held: what only would have waited is forgotten.
     pub(super) fn end_learning(&mut self) {
         if self.is_learning() {
-            self.queue.clear();
+            self.clear_queues();
             self.state = State::Open;
         }
     }

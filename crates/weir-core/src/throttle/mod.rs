@@ -20,30 +20,38 @@
 //! [`RecipientKey`]), each recipient at most once a mail, storing held mail under [`EntryId`], notices, locks.
 
 mod absent;
+mod class;
 mod crowd;
 mod decision;
 mod delay_queue;
 mod fences;
 mod invariants;
+mod lane;
 mod learning;
+mod mail;
 mod params;
 mod periods;
 mod saved;
 mod working_set;
 
+pub use class::{Class, LaneId, Mail, NetworkKey, Recipient};
 pub use crowd::{Crowd, CrowdParams};
-pub use decision::{Decision, Held, Released, Stop, StopReason};
+pub use decision::{Decision, Held, MailDecision, Released, Stop, StopReason};
 pub use delay_queue::{Entry, Kind};
 pub use fences::Today;
+pub use lane::SavedLane;
 pub use learning::Learned;
-pub use params::{PARAMS, Param, ParamKind, Params, ParamsError, Replacement};
+pub use params::{ClassParams, PARAMS, Param, ParamKind, Params, ParamsError, Recipients, Replacement};
 pub use saved::Saved;
 
 use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use delay_queue::DelayQueue;
+use lane::{Lane, short};
+use params::LaneParams;
 use periods::Periods;
 use working_set::WorkingSet;
 
@@ -66,6 +74,8 @@ pub struct Throttle {
     multi_slack: u32,
     working_set: WorkingSet,
     queue: DelayQueue,
+    /// The lanes of [`LaneId::WIDER`], from the first time that one of them is needed.
+    wider: Option<Box<[Lane; 3]>>,
     next_entry: u64,
     state: State,
     situation: u32,
@@ -86,6 +96,7 @@ impl Throttle {
             now,
             working_set: WorkingSet::restore(&[], &params),
             queue: DelayQueue::default(),
+            wider: None,
             next_entry: 0,
             state: State::Open,
             situation: 0,
@@ -107,26 +118,18 @@ impl Throttle {
         decision
     }
 
-    /// Puts these recipients into the delay queue whatever slack there is, also while the user is stopped: mail that was
+    /// Puts these strangers into the delay queue whatever slack there is, also while the user is stopped: mail that was
     /// taken on must wait somewhere. Too many of them stop the user.
     pub fn enqueue(&mut self, now: Instant, recipients: &[RecipientKey], kind: Kind) -> Vec<Held> {
-        self.catch_up(now);
-        self.end_learning();
-        let waiting = self.queue.len();
-        recipients.iter().for_each(|recipient| self.push(*recipient, kind));
-        if self.stopped().is_none()
-            && let Some(reason) = self.over_threshold(waiting)
-            && !planted(Mutant::ThrottleEnqueueNeverStops)
-        {
-            self.enter_stop(reason);
-        }
-        self.check_invariants();
-        self.held_from(waiting).collect()
+        let to: Vec<Recipient> = recipients.iter().copied().map(Recipient::stranger).collect();
+        self.enqueue_mail(now, &to, kind)
     }
 
     /// A mail of a user who is not stopped.
     fn accept(&mut self, to: &[RecipientKey]) -> Decision {
-        let fence = self.count_today(to);
+        let new = || to.iter().filter(|key| !self.working_set.contains(**key)).count();
+        let new = if self.params.is_fenced() { new() } else { 0 };
+        let fence = self.count_today(to.len(), new);
         let at_once = match to {
             _ if fence.is_some() => 0,
             [one] => usize::from(self.pass_single(*one)),
@@ -153,8 +156,11 @@ impl Throttle {
         if !self.released.is_empty() {
             return Some(self.now);
         }
-        let head = self.queue.head().filter(|_| self.state == State::Open)?;
-        Some(self.periods.end(head.kind))
+        if self.state != State::Open {
+            return None;
+        }
+        let head = self.queue.head().map(|head| self.periods.end(head.kind));
+        head.into_iter().chain(self.lanes().filter_map(Lane::next_deadline)).min()
     }
 
     /// A person lets an entry go at once: no slack is used, and the address is known from now on if its mail
@@ -174,7 +180,7 @@ impl Throttle {
     /// still and the shell's own lock suffices, or if the user is stopped already.
     pub fn stop(&mut self, now: Instant) -> bool {
         self.catch_up(now);
-        let stops = self.state == State::Open && !self.queue.is_empty();
+        let stops = self.state == State::Open && !self.nothing_waits();
         if stops {
             self.enter_stop(StopReason::Person);
         }
@@ -196,12 +202,41 @@ impl Throttle {
 
     /// What is held, in order, with the time at which it will go if nothing else happens.
     pub fn held(&self) -> impl Iterator<Item = Held> {
-        self.held_from(0).take(self.held_count())
+        let mut held: Vec<Held> = self.held_from(0).chain(self.held_in_lanes()).take(self.held_count()).collect();
+        held.sort_unstable_by_key(|held| held.entry);
+        held.into_iter()
+    }
+
+    /// To whom an entry goes, and which line it waits in, while it is held.
+    pub fn entry(&self, id: EntryId) -> Option<(RecipientKey, LaneId)> {
+        let mut queues = core::iter::once(&self.queue).chain(self.lanes().map(|lane| &lane.queue));
+        queues.find_map(|queue| queue.find(id)).map(|entry| (entry.recipient, entry.lane))
+    }
+
+    /// How many entries wait in a line.
+    pub fn waiting_in(&self, lane: LaneId) -> usize {
+        match lane {
+            _ if self.is_learning() => 0,
+            LaneId::Strangers => self.queue.len(),
+            _ => self.lane(lane).map_or(0, |lane| lane.queue.len()),
+        }
+    }
+
+    /// Whether more than half of what would stop the user waits in one of the lines.
+    pub fn is_half_full(&self) -> bool {
+        let over_half = |lane: LaneId, stop_at: u32| self.waiting_in(lane) * 2 > stop_at as usize;
+        let wider = LaneId::WIDER.into_iter().any(|lane| over_half(lane, self.params.lane(lane).stop_at));
+        over_half(LaneId::Strangers, self.params.stop_at) || wider
+    }
+
+    /// The slack that a wider lane has left.
+    pub fn slack_of(&self, lane: LaneId) -> u32 {
+        self.lane(lane).map_or(self.params.lane(lane).slack, Lane::slack)
     }
 
     /// How many entries are held.
     pub fn held_count(&self) -> usize {
-        if self.is_learning() { 0 } else { self.queue.len() }
+        if self.is_learning() { 0 } else { self.queue.len() + self.lanes().map(|lane| lane.queue.len()).sum::<usize>() }
     }
 
     /// Why and since when the user is stopped.
@@ -230,16 +265,38 @@ impl Throttle {
             // Both kinds' periods that end at this instant are spent on this one entry.
             self.periods.pass(at);
             self.queue.pop();
-            if !self.is_learning() {
-                self.released.push(Released { entry: head.id, at });
-            }
-            self.mailed(head);
+            self.let_go(head, at);
         }
         let (single, multi) = self.periods.pass(self.now);
-        if self.queue.is_empty() {
+        let stopped = self.stopped().is_some();
+        if self.queue.is_empty() && !stopped {
             self.slack = grown(self.slack, single, self.params.max_slack);
             self.multi_slack = grown(self.multi_slack, multi, self.params.max_multi_slack);
         }
+        if let Some(mut lanes) = self.wider.take() {
+            self.catch_up_lanes(&mut lanes, stopped);
+            self.wider = Some(lanes);
+        }
+    }
+
+    fn catch_up_lanes(&mut self, lanes: &mut [Lane; 3], stopped: bool) {
+        for (lane, id) in lanes.iter_mut().zip(LaneId::WIDER) {
+            let params = self.params.lane(id);
+            while let Some((entry, at)) = Some(()).filter(|()| !stopped).and_then(|()| lane.pop_due(self.now)) {
+                self.let_go(entry, at);
+                lane.remember(key_in_lane(&entry), &params);
+            }
+            lane.pass(self.now, &params, stopped);
+        }
+        self.released.sort_by_key(|released| (released.at, released.entry));
+    }
+
+    /// An entry has left its line by itself.
+    fn let_go(&mut self, entry: Entry, at: Instant) {
+        if !self.is_learning() {
+            self.released.push(Released { entry: entry.id, recipient: entry.recipient, lane: entry.lane, at });
+        }
+        self.mailed(entry);
     }
 
     fn enter_stop(&mut self, reason: StopReason) {
@@ -260,12 +317,11 @@ impl Throttle {
         (self.periods.end(head.kind) <= self.now).then_some(head)
     }
 
-    fn count_today(&mut self, to: &[RecipientKey]) -> Option<StopReason> {
-        let fenced = self.params.messages_a_day.is_some() || self.params.new_recipients_a_day.is_some();
-        if !fenced || to.is_empty() {
+    /// Counts a mail to so many, of whom so many are new; the cap that it passes.
+    fn count_today(&mut self, recipients: usize, new: usize) -> Option<StopReason> {
+        if !self.params.is_fenced() || recipients == 0 {
             return None;
         }
-        let new = to.iter().filter(|key| !self.working_set.contains(**key)).count();
         self.today.count(self.now, u32::try_from(new).unwrap_or(u32::MAX), &self.params)
     }
 
@@ -291,7 +347,8 @@ impl Throttle {
     }
 
     fn push(&mut self, recipient: RecipientKey, kind: Kind) {
-        self.queue.push(Entry { id: EntryId(self.next_entry), recipient, kind });
+        let (network, lane) = (NetworkKey::default(), LaneId::Strangers);
+        self.queue.push(Entry { id: EntryId(self.next_entry), recipient, network, kind, lane });
         self.next_entry = self.next_entry.saturating_add(1);
     }
 
@@ -307,18 +364,53 @@ impl Throttle {
         if self.is_learning() {
             return None;
         }
-        let entry = self.queue.take(entry)?;
-        if self.queue.is_empty() && self.stopped().is_some() {
+        let entry = self.take(entry)?;
+        if self.nothing_waits() && self.stopped().is_some() {
             self.leave_stop();
         }
         self.check_invariants();
         Some(entry)
     }
 
+    /// An entry has gone, by itself or because a person said so: whom it went to is known from now on, and where it came from.
     fn mailed(&mut self, entry: Entry) {
-        if entry.kind == Kind::Single {
+        let stranger = matches!(entry.lane, LaneId::Strangers | LaneId::Networks);
+        if stranger && entry.kind == Kind::Single {
             self.working_set.insert(entry.recipient, &self.params);
         }
+        let params = self.params.lane(entry.lane);
+        if let (Some(place), Some(lanes)) = (entry.lane.wider(), &mut self.wider) {
+            lanes[place].remember(key_in_lane(&entry), &params);
+        }
+    }
+
+    /// Takes an entry out of its line.
+    fn take(&mut self, entry: EntryId) -> Option<Entry> {
+        self.queues_mut().find_map(|queue| queue.take(entry))
+    }
+
+    fn queues_mut(&mut self) -> impl Iterator<Item = &mut DelayQueue> {
+        let wider = self.wider.iter_mut().flat_map(|lanes| lanes.iter_mut()).map(|lane| &mut lane.queue);
+        core::iter::once(&mut self.queue).chain(wider)
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        self.wider.iter().flat_map(|lanes| lanes.iter())
+    }
+
+    fn clear_queues(&mut self) {
+        self.queues_mut().for_each(DelayQueue::clear);
+    }
+
+    /// Whether every line is empty.
+    fn nothing_waits(&self) -> bool {
+        self.queue.is_empty() && self.lanes().all(|lane| lane.queue.is_empty())
+    }
+
+    /// The newest entry that waits.
+    fn newest(&self) -> Option<EntryId> {
+        let wider = self.lanes().filter_map(Lane::last_id).max();
+        self.queue.last().map(|entry| entry.id).max(wider)
     }
 
     /// Entries from place `first` on. The first of them goes at the end of a period of its kind that comes
@@ -351,6 +443,11 @@ enum State {
     /// No held mail stands behind the entries of the queue: they would be there if the throttle held mail.
     Learning,
     Stopped(Stop),
+}
+
+/// What a lane knows an entry by.
+fn key_in_lane(entry: &Entry) -> u32 {
+    if entry.lane == LaneId::Networks { entry.network.0 } else { short(entry.recipient) }
 }
 
 fn grown(slack: u32, periods: u64, max: u32) -> u32 {
@@ -392,7 +489,8 @@ mod tests {
         assert_eq!(counts(&user.submit(at(3), &keys(1, 1))), (1, 0, false), "known");
         assert_eq!(user.next_deadline(), Some(at(60)));
         assert_eq!(user.advance(at(59)), []);
-        assert_eq!(user.advance(at(60)), [Released { entry: EntryId(0), at: at(60) }]);
+        let released = Released { entry: EntryId(0), recipient: RecipientKey(2), lane: LaneId::Strangers, at: at(60) };
+        assert_eq!(user.advance(at(60)), [released]);
         assert_eq!(counts(&user.submit(at(61), &keys(2, 1))), (1, 0, false), "known since its release");
         assert_eq!(counts(&user.submit(at(62), &keys(3, 1))), (0, 1, false), "a period that releases grants no slack");
     }

@@ -4,6 +4,7 @@
 //! stored state, the API and the command line read it there, so that a new parameter is a field, a default and a row here,
 //! and the rule that uses it.
 
+use super::LaneId;
 use core::fmt;
 use core::ops::RangeInclusive;
 use core::time::Duration;
@@ -27,9 +28,60 @@ pub struct Params {
     pub stop_at: u32,
     /// More mails than this in a day stop the user.
     pub messages_a_day: Option<u32>,
-    /// More recipients outside the working set than this in a day stop the user.
+    /// More recipients outside the working set than this in a day stop the user. Where recipients are classed, more strangers.
     pub new_recipients_a_day: Option<u32>,
+    /// Whether some recipients are more than strangers.
+    pub recipients: Recipients,
+    /// Those whom the user has written to before.
+    pub correspondents: ClassParams,
+    /// Those of the user's own site.
+    pub colleagues: ClassParams,
+    /// So many networks that are new to the account may be used at once after a quiet time; 0 if nobody looks.
+    pub new_networks: u32,
+    /// `network_rate`: one new network each such period.
+    pub network_period: Duration,
+    /// More strangers than this that wait because of where their mail came from stop the user.
+    pub network_stop_at: u32,
 }
+
+/// Whether some recipients are more than strangers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Recipients {
+    /// As in the paper: whoever is not in the working set is new.
+    #[default]
+    Alike,
+    /// Correspondents and colleagues have slack, drain and threshold of their own.
+    Classed,
+}
+
+/// The numbers of a wider class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassParams {
+    /// So many of them may be reached at once after a quiet time.
+    pub slack: u32,
+    /// One slack comes back each such period in which nobody waits.
+    pub rate_period: Duration,
+    /// One who waits goes each such period.
+    pub drain_period: Duration,
+    /// More than this who wait stop the user.
+    pub stop_at: u32,
+}
+
+/// What a lane needs to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LaneParams {
+    pub(super) slack: u32,
+    pub(super) rate_period: Duration,
+    pub(super) drain_period: Duration,
+    pub(super) stop_at: u32,
+    /// How many of those let through lately are remembered.
+    pub(super) remembered: usize,
+}
+
+/// So many people of a class who were reached lately may be reached again without slack.
+const PEOPLE_REMEMBERED: usize = 64;
+/// So many networks are known to be the user's.
+const NETWORKS_REMEMBERED: usize = 64;
 
 /// Which address leaves a full working set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -53,12 +105,28 @@ impl Default for Params {
             stop_at: 20,
             messages_a_day: None,
             new_recipients_a_day: None,
+            recipients: Recipients::Alike,
+            correspondents: ClassParams {
+                slack: 20,
+                rate_period: Duration::from_secs(120),
+                drain_period: Duration::from_secs(50),
+                stop_at: 21,
+            },
+            colleagues: ClassParams {
+                slack: 22,
+                rate_period: Duration::from_secs(180),
+                drain_period: Duration::from_secs(50),
+                stop_at: 21,
+            },
+            new_networks: 0,
+            network_period: Duration::from_secs(3 * 3600),
+            network_stop_at: 10,
         }
     }
 }
 
 /// Every parameter, in the order in which they are stored and shown.
-pub static PARAMS: [Param; 9] = [
+pub static PARAMS: [Param; 21] = [
     Param {
         name: "rate",
         field: "rate_per_min",
@@ -159,6 +227,138 @@ pub static PARAMS: [Param; 9] = [
         get: |p| of_cap(p.new_recipients_a_day),
         set: |p, value| p.new_recipients_a_day = to_cap(value),
     },
+    Param {
+        name: "recipients",
+        field: "recipients",
+        stored: "classed",
+        about: "classed: colleagues, and people the user has written to before, have slack of their own; alike: whoever is not in the working set is new, as in the paper",
+        short: "recipients",
+        options: &["recipients"],
+        kind: ParamKind::Choice(["alike", "classed"]),
+        get: |p| u64::from(p.recipients == Recipients::Classed),
+        set: |p, value| p.recipients = if value == 0 { Recipients::Alike } else { Recipients::Classed },
+    },
+    Param {
+        name: "correspondent_slack",
+        field: "correspondent_slack",
+        stored: "correspondent_slack",
+        about: "How many correspondents a quiet user may reach at once: people whom the user has written to before, or who have written to the user; the last 64 of them cost nothing",
+        short: "correspondent slack",
+        options: &["correspondent-slack"],
+        kind: ParamKind::Count(0..=1_000_000),
+        get: |p| p.correspondents.slack.into(),
+        set: |p, value| p.correspondents.slack = count(value),
+    },
+    Param {
+        name: "correspondent_rate",
+        field: "correspondent_rate_per_min",
+        stored: "correspondent_rate_ns",
+        about: "How fast the slack for correspondents comes back while none of them waits",
+        short: "correspondent rate",
+        options: &["correspondent-rate"],
+        kind: ParamKind::Rate,
+        get: |p| nanos(p.correspondents.rate_period),
+        set: |p, value| p.correspondents.rate_period = Duration::from_nanos(value),
+    },
+    Param {
+        name: "correspondent_drain",
+        field: "correspondent_drain_per_min",
+        stored: "correspondent_drain_ns",
+        about: "How fast correspondents who wait are let go",
+        short: "correspondent drain",
+        options: &["correspondent-drain"],
+        kind: ParamKind::Rate,
+        get: |p| nanos(p.correspondents.drain_period),
+        set: |p, value| p.correspondents.drain_period = Duration::from_nanos(value),
+    },
+    Param {
+        name: "correspondent_stop_at",
+        field: "correspondent_stop_at",
+        stored: "correspondent_stop_at",
+        about: "A user with more than so many waiting correspondents is stopped",
+        short: "correspondent stop above",
+        options: &["correspondent-stop-at"],
+        kind: ParamKind::Count(Params::STOP_AT),
+        get: |p| p.correspondents.stop_at.into(),
+        set: |p, value| p.correspondents.stop_at = count(value),
+    },
+    Param {
+        name: "colleague_slack",
+        field: "colleague_slack",
+        stored: "colleague_slack",
+        about: "How many colleagues a quiet user may reach at once: people at the site's own domains; the last 64 of them cost nothing",
+        short: "colleague slack",
+        options: &["colleague-slack"],
+        kind: ParamKind::Count(0..=1_000_000),
+        get: |p| p.colleagues.slack.into(),
+        set: |p, value| p.colleagues.slack = count(value),
+    },
+    Param {
+        name: "colleague_rate",
+        field: "colleague_rate_per_min",
+        stored: "colleague_rate_ns",
+        about: "How fast the slack for colleagues comes back while none of them waits",
+        short: "colleague rate",
+        options: &["colleague-rate"],
+        kind: ParamKind::Rate,
+        get: |p| nanos(p.colleagues.rate_period),
+        set: |p, value| p.colleagues.rate_period = Duration::from_nanos(value),
+    },
+    Param {
+        name: "colleague_drain",
+        field: "colleague_drain_per_min",
+        stored: "colleague_drain_ns",
+        about: "How fast colleagues who wait are let go",
+        short: "colleague drain",
+        options: &["colleague-drain"],
+        kind: ParamKind::Rate,
+        get: |p| nanos(p.colleagues.drain_period),
+        set: |p, value| p.colleagues.drain_period = Duration::from_nanos(value),
+    },
+    Param {
+        name: "colleague_stop_at",
+        field: "colleague_stop_at",
+        stored: "colleague_stop_at",
+        about: "A user with more than so many waiting colleagues is stopped",
+        short: "colleague stop above",
+        options: &["colleague-stop-at"],
+        kind: ParamKind::Count(Params::STOP_AT),
+        get: |p| p.colleagues.stop_at.into(),
+        set: |p, value| p.colleagues.stop_at = count(value),
+    },
+    Param {
+        name: "new_networks",
+        field: "new_networks",
+        stored: "new_networks",
+        about: "From how many networks that are new to the account a user may write to strangers at once; 0: it is not looked at",
+        short: "new networks",
+        options: &["new-networks"],
+        kind: ParamKind::Count(0..=1_000_000),
+        get: |p| p.new_networks.into(),
+        set: |p, value| p.new_networks = count(value),
+    },
+    Param {
+        name: "network_rate",
+        field: "network_rate_per_min",
+        stored: "network_rate_ns",
+        about: "How often another new network is allowed, and how fast mail drains that waits for that",
+        short: "network rate",
+        options: &["network-rate"],
+        kind: ParamKind::Rate,
+        get: |p| nanos(p.network_period),
+        set: |p, value| p.network_period = Duration::from_nanos(value),
+    },
+    Param {
+        name: "network_stop_at",
+        field: "network_stop_at",
+        stored: "network_stop_at",
+        about: "A user with more than so many strangers waiting because of new networks is stopped",
+        short: "network stop above",
+        options: &["network-stop-at"],
+        kind: ParamKind::Count(Params::STOP_AT),
+        get: |p| p.network_stop_at.into(),
+        set: |p, value| p.network_stop_at = count(value),
+    },
 ];
 
 /// One parameter. Its value is a whole number, whose meaning its kind says.
@@ -223,6 +423,30 @@ impl Params {
 
     /// Bounds of the stop threshold.
     pub const STOP_AT: RangeInclusive<u32> = 1..=100_000;
+
+    /// Whether anything is counted by the day.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.messages_a_day.is_some() || self.new_recipients_a_day.is_some()
+    }
+
+    /// The numbers of a lane; the paper's queue has none.
+    pub(super) fn lane(&self, lane: LaneId) -> LaneParams {
+        let class = match lane {
+            LaneId::Correspondents => self.correspondents,
+            LaneId::Strangers | LaneId::Colleagues => self.colleagues,
+            LaneId::Networks => {
+                return LaneParams {
+                    slack: self.new_networks,
+                    rate_period: self.network_period,
+                    drain_period: self.network_period,
+                    stop_at: self.network_stop_at,
+                    remembered: NETWORKS_REMEMBERED,
+                };
+            }
+        };
+        let ClassParams { slack, rate_period, drain_period, stop_at } = class;
+        LaneParams { slack, rate_period, drain_period, stop_at, remembered: PEOPLE_REMEMBERED }
+    }
 
     /// Every number that is out of its bounds.
     pub fn problems(&self) -> impl Iterator<Item = ParamsError> {

@@ -23,9 +23,10 @@ impl Periods {
 
     /// The clocks at `now` whose current periods end at `ends`, or at the latest one period from now.
     pub(super) fn restore(params: &Params, now: Instant, ends: (Instant, Instant)) -> Periods {
-        let clock =
-            |period: Duration, end: Instant| PeriodClock { period_ns: nanos(period), end: end.min(now + period) };
-        Periods { single: clock(params.rate_period, ends.0), multi: clock(params.multi_rate_period, ends.1) }
+        Periods {
+            single: PeriodClock::new(params.rate_period, now, ends.0),
+            multi: PeriodClock::new(params.multi_rate_period, now, ends.1),
+        }
     }
 
     /// When the current periods end: of single, of multiple mail.
@@ -45,8 +46,7 @@ impl Periods {
 
     /// The end of the `n`th period from the current one (0), if it is the same for both kinds.
     pub(super) fn nth_end(&self, n: usize) -> Option<Instant> {
-        let distance = self.single.period_ns.saturating_mul(n as u64);
-        (self.single == self.multi).then(|| self.single.end + Duration::from_nanos(distance))
+        (self.single == self.multi).then(|| self.single.nth(n))
     }
 
     /// Ends all periods up to `now`; how many of each kind.
@@ -62,14 +62,25 @@ impl Periods {
     }
 }
 
+/// One clock: periods of equal length, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct PeriodClock {
+pub(super) struct PeriodClock {
     period_ns: u64,
     /// When the current period ends.
-    end: Instant,
+    pub(super) end: Instant,
 }
 
 impl PeriodClock {
+    /// The clock at `now` whose current period ends at `end`, or at the latest one period from now.
+    pub(super) fn new(period: Duration, now: Instant, end: Instant) -> PeriodClock {
+        PeriodClock { period_ns: nanos(period), end: end.min(now + period) }
+    }
+
+    /// The end of the `n`th period from the current one (0).
+    pub(super) fn nth(&self, n: usize) -> Instant {
+        self.end + Duration::from_nanos(self.period_ns.saturating_mul(n as u64))
+    }
+
     fn ended(&self, now: Instant) -> u64 {
         match now.0.checked_sub(self.end.0) {
             Some(past) if past < self.period_ns => 1,
@@ -82,7 +93,8 @@ impl PeriodClock {
         Instant(self.end.0.saturating_add(self.period_ns.saturating_mul(self.ended(now))))
     }
 
-    fn pass(&mut self, now: Instant) -> u64 {
+    /// Ends all periods up to `now`; how many.
+    pub(super) fn pass(&mut self, now: Instant) -> u64 {
         let ended = self.ended(now);
         if ended > 0 {
             self.end = self.end_after(now);

@@ -1,11 +1,13 @@
 //! A throttle as plain data, so that a restart in the middle changes nothing.
 
 use super::delay_queue::DelayQueue;
+use super::lane::{Lane, SavedLane};
 use super::periods::Periods;
 use super::working_set::WorkingSet;
-use super::{Entry, EntryId, Params, ParamsError, RecipientKey, Released, State, Stop, Throttle, Today};
+use super::{Entry, EntryId, LaneId, Params, ParamsError, RecipientKey, Released, State, Stop, Throttle, Today};
 use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -38,6 +40,8 @@ pub struct Saved {
     pub today: Today,
     /// Released and not yet handed out.
     pub released: Vec<Released>,
+    /// The lanes of [`LaneId::WIDER`]; none where they were never needed.
+    pub wider: Option<[SavedLane; 3]>,
 }
 
 impl Throttle {
@@ -58,6 +62,7 @@ impl Throttle {
             learning: self.is_learning(),
             today: self.today,
             released: self.released.clone(),
+            wider: self.wider.as_ref().map(|lanes| [lanes[0].save(), lanes[1].save(), lanes[2].save()]),
         }
     }
 
@@ -65,26 +70,31 @@ impl Throttle {
     pub fn restore(params: impl Into<Arc<Params>>, saved: Saved) -> Result<Throttle, ParamsError> {
         let params = params.into();
         params.check()?;
-        let queue = DelayQueue::restore(saved.queue);
-        let unused = queue.last().map_or(0, |entry| entry.id.0.saturating_add(1));
-        let state = match saved.stopped.filter(|_| !queue.is_empty()) {
-            _ if saved.learning => State::Learning,
-            Some(stop) => State::Stopped(stop),
-            None => State::Open,
-        };
-        let throttle = Throttle {
+        let wider = saved.wider.map(|lanes| {
+            let mut ids = LaneId::WIDER.into_iter();
+            Box::new(lanes.map(|lane| Lane::restore(&params.lane(ids.next().unwrap_or_default()), saved.now, lane)))
+        });
+        let mut throttle = Throttle {
             now: saved.now,
             periods: Periods::restore(&params, saved.now, (saved.single_period_end, saved.multi_period_end)),
             slack: saved.slack.min(params.max_slack),
             multi_slack: saved.multi_slack.min(params.max_multi_slack),
             working_set: WorkingSet::restore(&saved.working_set, &params),
-            queue,
-            next_entry: saved.next_entry.0.max(unused),
-            state,
+            queue: DelayQueue::restore(saved.queue),
+            wider,
+            next_entry: saved.next_entry.0,
+            state: State::Open,
             situation: saved.situation,
             today: saved.today,
             released: saved.released,
             params,
+        };
+        let unused = throttle.newest().map_or(0, |id| id.0.saturating_add(1));
+        throttle.next_entry = throttle.next_entry.max(unused);
+        throttle.state = match saved.stopped.filter(|_| !throttle.nothing_waits()) {
+            _ if saved.learning => State::Learning,
+            Some(stop) => State::Stopped(stop),
+            None => State::Open,
         };
         throttle.check_invariants();
         Ok(throttle)
@@ -102,6 +112,9 @@ impl Throttle {
             self.multi_slack = self.multi_slack.min(params.max_multi_slack);
         }
         self.working_set = WorkingSet::restore(self.working_set.keys(), &params);
+        for (lane, id) in self.wider.iter_mut().flat_map(|lanes| lanes.iter_mut()).zip(LaneId::WIDER) {
+            lane.reparameterise(&params.lane(id), self.now);
+        }
         self.params = params;
         self.check_invariants();
         Ok(())

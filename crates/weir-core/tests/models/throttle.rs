@@ -428,7 +428,7 @@ impl Pair {
 
     /// After the shell has asked for what is due and got this.
     fn all_the_same(&mut self, released: &[Released]) -> Result<(), String> {
-        let released: Vec<_> = released.iter().map(|Released { entry, at }| (entry.0, secs(*at))).collect();
+        let released: Vec<_> = released.iter().map(|Released { entry, at, .. }| (entry.0, secs(*at))).collect();
         same("what was released", &released, &core::mem::take(&mut self.model.released))?;
         let held: Vec<_> = self.real.held().map(|held| times(&held)).collect();
         same("what is held", &held, &self.model.held())?;
@@ -499,6 +499,7 @@ fn params() -> impl Strategy<Value = Params> {
             stop_at: stop,
             messages_a_day: caps.0,
             new_recipients_a_day: caps.1,
+            ..Params::default()
         },
     )
 }

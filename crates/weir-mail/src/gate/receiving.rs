@@ -32,7 +32,8 @@ impl Receiving {
         let (throttling, held) = (works.throttling.clone(), works.held.clone());
         let clock = ClockBox(Arc::clone(&works.clock));
         let evaluator = works.stages.evaluator.clone();
-        let parts = InboundParts { spool, records, throttling, held, pipeline, evaluator, clock, alarm };
+        let rules = Arc::clone(&works.rules);
+        let parts = InboundParts { spool, records, throttling, held, pipeline, evaluator, clock, alarm, rules };
         let inbound = Inbound::new(settings.clone(), parts).map_err(|error| match error {
             InboundError::Recipients(source) => recipients(settings, source),
             InboundError::Dns(error) => error.into(),

@@ -70,6 +70,7 @@ impl Settings {
             profiles: self.throttle.profiles(),
             params: self.throttle.person,
             own_domains: self.own_domains(),
+            partner_domains: Domains::new(&self.throttle.partner_domains),
             recipient_secret,
             link: self.notices.link.clone(),
             tell_delays_over: self.notices.tell_delays_over,

@@ -15,7 +15,6 @@ pub mod dnsbl;
 pub mod enforcement;
 mod evaluator;
 mod inbound_settings;
-mod owner;
 pub mod rates;
 pub mod recipients;
 mod settings;
@@ -28,6 +27,7 @@ pub use inbound_settings::{InboundSettings, RecipientCheck};
 pub use recipients::RecipientRule;
 pub use settings::Settings;
 
+use crate::client_network::network_of;
 use crate::delivery::resolver::ResolverError;
 use crate::delivery::route::canonical;
 use crate::held::HeldMail;
@@ -36,19 +36,19 @@ use crate::intake::{Care, Incoming, refusal, trace};
 use crate::letter::{Client, Letter, LetterOrigin};
 use crate::orders::Orders;
 use crate::pipeline::{Pipeline, Transit};
-use crate::submission::{ClockBox, RaiseAlarm};
+use crate::submission::{self, ClockBox, RaiseAlarm};
 use crate::throttle::Throttling;
 use authenticity::{Evidence, Witness};
 use detour::leads_elsewhere;
 use dnsbl::Dnsbl;
 use enforcement::Judgement;
-use owner::network_of;
 use rates::Rates;
 use recipients::{Existence, Recipients};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use weir_core::throttle::Recipients as ThrottledRecipients;
 use weir_foundation::date::Date;
 use weir_smtp::envelope::{Envelope, MailFrom, RcptTo};
 use weir_smtp::mailbox::Mailbox;
@@ -81,6 +81,7 @@ struct InboundShared {
     evaluator: Option<Arc<Evaluator>>,
     clock: ClockBox,
     alarm: RaiseAlarm,
+    rules: Arc<submission::Settings>,
 }
 
 /// What inbound mail needs of the rest of the gate.
@@ -101,12 +102,14 @@ pub struct InboundParts {
     pub clock: ClockBox,
     /// Tells the operator of an attack. Must not block.
     pub alarm: RaiseAlarm,
+    /// The rules of submission: how addresses are known to the throttle.
+    pub rules: Arc<submission::Settings>,
 }
 
 impl Inbound {
     /// A reception; fails if the file of recipients cannot be read, or the DNS not be used.
     pub fn new(settings: Settings, parts: InboundParts) -> Result<Inbound, InboundError> {
-        let InboundParts { spool, records, throttling, held, pipeline, evaluator, clock, alarm } = parts;
+        let InboundParts { spool, records, throttling, held, pipeline, evaluator, clock, alarm, rules } = parts;
         let recipients = Recipients::new(&settings.recipients, &records.users())?;
         let (rates, dnsbl) = (Rates::new(settings.rates), Dnsbl::new(&settings.dnsbl, &settings.dns)?);
         let shared = InboundShared {
@@ -122,6 +125,7 @@ impl Inbound {
             evaluator,
             clock,
             alarm,
+            rules,
         };
         Ok(Inbound { shared: Arc::new(shared) })
     }
@@ -236,9 +240,25 @@ impl Inbound {
         if let Some((_, domain)) = letter.from.rsplit_once('@') {
             self.shared.rates.sends(&canonical(domain), evaluation.sender_passed, letter.to.len())?;
         }
+        if evaluation.sender_passed && hold.is_none() {
+            self.may_be_answered(&letter);
+        }
         let added = format!("{}{}", evaluation.field, letter.added);
         let letter = Letter { judged: true, hold, added, ..Letter::clone(&letter) };
         Ok(if evaluation.sender_passed { letter } else { letter.without_reports() })
+    }
+
+    /// The recipients may answer a sender whose address is confirmed. One that anybody can write would let a worm choose its own
+    /// correspondents.
+    fn may_be_answered(&self, letter: &Letter) {
+        let InboundShared { rules, throttling, .. } = &*self.shared;
+        if rules.params.recipients == ThrottledRecipients::Alike || letter.from.is_empty() {
+            return;
+        }
+        let sender = rules.key_of(&letter.from);
+        for address in letter.to.iter().map(|to| rules.own_address(&to.address)).filter(|address| !address.is_empty()) {
+            throttling.note_letter(&address, sender);
+        }
     }
 
     fn orders(&self) -> Orders<'_> {

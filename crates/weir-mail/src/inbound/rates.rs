@@ -7,7 +7,7 @@
 //!
 //! A message to many costs as much as several: one for every `RECIPIENTS_A_MESSAGE` recipients. Nothing survives a restart.
 
-use super::owner::prefix_of;
+use crate::client_network::prefix_of;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_core::throttle::{PARAMS, Param, ParamKind, Params, StopReason, Throttle};
+use weir_core::throttle::{LaneId, PARAMS, Param, ParamKind, Params, Recipients, StopReason, Throttle};
 use weir_core::time::Instant;
 use weir_foundation::date::Date;
 use weir_store::records::ThrottleRow;
@@ -40,6 +40,12 @@ pub struct ThrottleView {
     pub multi_slack: u32,
     /// Addresses in the working set.
     pub working_set: usize,
+    /// People written to before who may be reached at once now; none where recipients are all alike.
+    pub correspondent_slack: Option<u32>,
+    /// Colleagues who may be reached at once now; none where recipients are all alike.
+    pub colleague_slack: Option<u32>,
+    /// Networks new to the account from which strangers may be written to now; none where that is not looked at.
+    pub new_networks: Option<u32>,
     /// The parameters in force.
     pub params: ParamsView,
 }
@@ -133,6 +139,14 @@ impl Snapshot {
         let why = match stop.reason {
             StopReason::Person => "a person locked the account".to_owned(),
             StopReason::DelayQueue => format!("more than {} recipients waited", params.stop_at),
+            StopReason::Correspondents => {
+                format!("more than {} people waited who were written to before", params.correspondents.stop_at)
+            }
+            StopReason::Colleagues => format!("more than {} colleagues waited", params.colleagues.stop_at),
+            StopReason::Networks => format!(
+                "more than {} strangers waited who were written to from networks that are new to the account",
+                params.network_stop_at
+            ),
             StopReason::MessagesADay => format!("more than {} messages in a day", params.messages_a_day.unwrap_or(0)),
             StopReason::NewRecipientsADay => {
                 format!("more than {} new recipients in a day", params.new_recipients_a_day.unwrap_or(0))
@@ -143,7 +157,8 @@ impl Snapshot {
     }
 
     pub(super) fn view(&self, exempt: bool) -> ThrottleView {
-        let saved = self.throttle.export();
+        let (saved, params) = (self.throttle.export(), self.throttle.params());
+        let classed = params.recipients == Recipients::Classed;
         let stop = self.throttle.stopped();
         let (next, last) = (self.next_at(), self.last_at());
         let state = match (exempt, stop, self.expected.len()) {
@@ -162,6 +177,9 @@ impl Snapshot {
             slack: saved.slack,
             multi_slack: saved.multi_slack,
             working_set: saved.working_set.len(),
+            correspondent_slack: classed.then(|| self.throttle.slack_of(LaneId::Correspondents)),
+            colleague_slack: classed.then(|| self.throttle.slack_of(LaneId::Colleagues)),
+            new_networks: (params.new_networks > 0).then(|| self.throttle.slack_of(LaneId::Networks)),
             params: ParamsView(*self.throttle.params()),
         }
     }
@@ -196,14 +214,26 @@ impl Snapshot {
             (false, true) => {
                 let saved = self.throttle.export();
                 format!(
-                    "nothing waits; may now mail {} new address{} at once, or {} recipient{} of one mail",
+                    "nothing waits; may now mail {} new address{} at once, or {} recipient{} of one mail{}",
                     saved.slack,
                     if saved.slack == 1 { "" } else { "es" },
                     saved.multi_slack,
-                    plural(saved.multi_slack as usize)
+                    plural(saved.multi_slack as usize),
+                    self.besides()
                 )
             }
         }
+    }
+}
+
+impl Snapshot {
+    /// Who else may be reached, where recipients have classes.
+    fn besides(&self) -> String {
+        if self.throttle.params().recipients == Recipients::Alike {
+            return String::new();
+        }
+        let [known, colleagues] = [LaneId::Correspondents, LaneId::Colleagues].map(|lane| self.throttle.slack_of(lane));
+        format!("; besides, {known} who were written to before and {colleagues} colleagues")
     }
 }
 
@@ -229,7 +259,11 @@ mod tests {
     fn parameters_are_shown_in_units_that_people_think_in() {
         let params = Params { messages_a_day: Some(30), ..Params::default() };
         let text = "{\"rate_per_min\":1.0,\"multi_rate_per_min\":1.0,\"working_set\":5,\"replacement\":\"fifo\",\"max_slack\":1,\
-                    \"max_multi_slack\":15,\"stop_at\":20,\"messages_a_day\":30,\"new_recipients_a_day\":null}";
+                    \"max_multi_slack\":15,\"stop_at\":20,\"messages_a_day\":30,\"new_recipients_a_day\":null,\
+                    \"recipients\":\"alike\",\"correspondent_slack\":20,\"correspondent_rate_per_min\":0.5,\
+                    \"correspondent_drain_per_min\":1.2,\"correspondent_stop_at\":21,\"colleague_slack\":22,\
+                    \"colleague_rate_per_min\":0.3333333333333333,\"colleague_drain_per_min\":1.2,\"colleague_stop_at\":21,\"new_networks\":0,\
+                    \"network_rate_per_min\":0.005555555555555556,\"network_stop_at\":10}";
         assert_eq!(serde_json::to_string(&ParamsView(params)).unwrap(), text);
         assert_eq!(serde_json::from_str::<ParamsView>(text).unwrap(), ParamsView(params));
     }

@@ -7,7 +7,7 @@ use crate::accounts::guest;
 use crate::own::Own;
 use crate::own_link::{self, Owner};
 use crate::submission::Settings;
-use crate::throttle::{ThrottleCommand, Throttling};
+use crate::throttle::{ThrottleCommand, Throttling, correspondents_in};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use weir_core::throttle::Params;
 use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::Clock;
 use weir_foundation::passwords::Passwords;
-use weir_store::records::{SecretRecords, ThrottleRecords, UserRecords, UserRow};
+use weir_store::records::{CorrespondentRecords, SecretRecords, ThrottleRecords, UserRecords, UserRow};
 
 /// What kind of sender a user is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -135,6 +135,8 @@ pub struct UserPage {
     pub own_parameters: Vec<String>,
     /// Recipients whose mail needs no asking.
     pub trusted: Vec<String>,
+    /// How many people outside the site are remembered as written to before.
+    pub correspondents: i64,
 }
 
 /// What a lock did.
@@ -164,6 +166,7 @@ pub struct UnlockDone {
 pub struct UserOperations {
     users: UserRecords,
     throttles: ThrottleRecords,
+    correspondents: CorrespondentRecords,
     secrets: SecretRecords,
     clock: Clock,
     audit: AuditTrail,
@@ -180,6 +183,7 @@ impl UserOperations {
         UserOperations {
             users: parts.foundation.records.users(),
             throttles: parts.foundation.records.throttles(),
+            correspondents: parts.foundation.records.correspondents(),
             secrets: parts.foundation.records.secrets(),
             clock: Arc::clone(&parts.foundation.clock),
             audit: AuditTrail::new(&parts.foundation),
@@ -384,6 +388,7 @@ impl UserOperations {
             sessions: self.backend.sessions_of(name),
             own_parameters: own.parameters().map(str::to_owned).collect(),
             trusted: own.trusted().to_vec(),
+            correspondents: correspondents_in(self.correspondents.octets(name).await?),
             user: UserView::new(user, throttle.held as i64, throttle.stopped_since.is_some()),
             throttle,
         })

@@ -150,7 +150,7 @@ impl Submission {
             return Err(SubmissionRefusal::Certain(self.stopped_reply(identity)));
         };
         let total = letter.to.len();
-        going.extend(asked.iter().take(at_once));
+        going.extend(at_once.iter().filter_map(|place| asked.get(*place)));
         going.sort_unstable();
         // The throttle has counted the mail, whatever becomes of it now.
         if let Some(kind) = notice {
@@ -159,7 +159,7 @@ impl Submission {
         let diary = self.shared.spool.diary();
         diary.note(DiaryLine::new(id, "accepted", letter.in_words()).about([case.message_id]).at(letter.at));
         self.carry_on(id, Arc::new(letter), going, held > 0).await.map_err(SubmissionRefusal::InDoubt)?;
-        tracing::debug!(%id, identity, at_once, held, queue, ?stopped, "decided");
+        tracing::debug!(%id, identity, at_once = at_once.len(), held, queue, ?stopped, "decided");
         let said = match (held, expected) {
             (0, _) => format!("accepted, on its way to {total} recipient{}", plural(total)),
             (_, Some((_, last))) => format!(
@@ -216,6 +216,9 @@ impl Submission {
             identity: case.identity.to_owned(),
             params: settings.params_of(case.user),
             recipients: addresses.iter().map(|address| settings.key_of(address)).collect(),
+            classes: addresses.iter().map(|address| settings.class_of(address)).collect(),
+            network: settings.network_of(&letter.source),
+            sent_as: settings.own_address(&letter.from),
             addresses,
             places: places.to_vec(),
             template,
@@ -415,7 +418,7 @@ fn not_kept(error: &HeldError) -> Reply {
 }
 
 fn everything_goes() -> SubmitOutcome {
-    SubmitOutcome::Accepted { at_once: 0, held: 0, expected: None, queue: 0, stopped: None, notice: None }
+    SubmitOutcome::Accepted { at_once: Vec::new(), held: 0, expected: None, queue: 0, stopped: None, notice: None }
 }
 
 fn plural(count: usize) -> &'static str {

@@ -1,5 +1,6 @@
 //! How submission behaves.
 
+use crate::client_network::network_of;
 use crate::domains::Domains;
 use crate::letter::Letter;
 use crate::own::Own;
@@ -11,7 +12,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 use weir_core::address::{canonical, canonical_with_tag};
-use weir_core::throttle::{Params, RecipientKey};
+use weir_core::throttle::{Class, NetworkKey, Params, RecipientKey};
 use weir_smtp::network::IpNetwork;
 use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::Alarm;
@@ -41,6 +42,8 @@ pub struct Settings {
     pub params: Params,
     /// The site's own domains: there a plus tag is known to be the same mailbox.
     pub own_domains: Domains,
+    /// Domains of partners: their people are colleagues, as those of our own domains are.
+    pub partner_domains: Domains,
     /// What recipients are hashed with.
     pub recipient_secret: [u8; 32],
     /// The console's address as users reach it, for those whose mail is held; empty for none.
@@ -115,16 +118,42 @@ impl Settings {
 
     /// A recipient as the throttle knows it. Elsewhere than at our own domains each tag counts as a person: otherwise 500 strangers
     /// at a domain where tags are mailboxes would be one.
-    pub(super) fn key_of(&self, address: &str) -> RecipientKey {
+    pub(crate) fn key_of(&self, address: &str) -> RecipientKey {
         let with_tag = canonical_with_tag(address).unwrap_or_else(|_| address.to_lowercase());
-        let own = with_tag.rsplit_once('@').is_some_and(|(_, domain)| self.own_domains.contain(domain));
+        let own = self.is_own(&with_tag);
         let canonical = if own { canonical(address).unwrap_or(with_tag) } else { with_tag };
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.recipient_secret) else { return RecipientKey(0) };
-        mac.update(canonical.as_bytes());
+        RecipientKey(self.hash(&canonical))
+    }
+
+    /// Who a recipient is as far as the address says it. Who has been written to before is found where the throttle decides.
+    pub(super) fn class_of(&self, address: &str) -> Class {
+        let at = |domains: &Domains| address.rsplit_once('@').is_some_and(|(_, domain)| domains.contain(domain));
+        if at(&self.own_domains) || at(&self.partner_domains) { Class::Colleague } else { Class::Stranger }
+    }
+
+    /// The network that a client is in: of IPv4 the /24, of IPv6 the /48. Where the client's address is the identity, there is none.
+    pub(super) fn network_of(&self, client: &str) -> Option<NetworkKey> {
+        let client = client.parse().ok().filter(|_| self.identity == Identity::Login)?;
+        Some(NetworkKey(self.hash(&format!("network {}", network_of(client))) as u32))
+    }
+
+    /// An address of ours in the form under which letters to it are remembered; empty if it is not ours.
+    pub(crate) fn own_address(&self, address: &str) -> String {
+        canonical(address).ok().filter(|address| self.is_own(address)).unwrap_or_default()
+    }
+
+    fn is_own(&self, address: &str) -> bool {
+        address.rsplit_once('@').is_some_and(|(_, domain)| self.own_domains.contain(domain))
+    }
+
+    /// With a secret, so that nobody outside can choose what is alike.
+    fn hash(&self, text: &str) -> u64 {
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.recipient_secret) else { return 0 };
+        mac.update(text.as_bytes());
         let digest: [u8; 32] = mac.finalize().into_bytes().into();
         let mut first = [0; 8];
         first.copy_from_slice(&digest[..8]);
-        RecipientKey(u64::from_be_bytes(first))
+        u64::from_be_bytes(first)
     }
 
     /// Whether a client may hand in mail by its address alone.

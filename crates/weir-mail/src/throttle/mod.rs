@@ -6,6 +6,7 @@
 //! transaction runs make up the next batch. If the records fail, the caller hears so and refuses the mail for now:
 //! nothing ever passes unthrottled.
 
+mod correspondents;
 mod operation;
 mod state;
 mod steady;
@@ -13,19 +14,23 @@ pub(crate) mod stored;
 mod throttle_settings;
 
 pub use operation::{Done, NotDone, NoticeKind, Shown, Submission, SubmitOutcome, ThrottleCommand};
-pub use throttle_settings::ThrottleSettings;
+pub use throttle_settings::{ThrottleSettings, usual_person};
 
+pub(crate) use correspondents::count as correspondents_in;
 pub(crate) use state::{at as machine, overridden};
 pub(crate) use steady::steady;
 
+use correspondents::{Known, Pending, packs_of};
 use operation::{BatchedThrottle, Operation};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use weir_core::throttle::EntryId;
+use tokio::time::timeout;
+use weir_core::throttle::{Class, EntryId, RecipientKey, Recipients};
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
 use weir_foundation::supervision;
-use weir_store::records::{Changes, Records, RecordsError};
+use weir_store::records::{Changes, PastMailAsked, Records, RecordsError};
 
 /// Most requests in one transaction.
 const BATCH_MAX: usize = 256;
@@ -58,6 +63,12 @@ impl Throttling {
         self.ask(Request::Command(identity.to_owned(), command, reply), answer).await
     }
 
+    /// Somebody whose address is confirmed has written to an address of ours, which may answer. Does not wait; where there is no
+    /// room, nobody hears of it.
+    pub fn note_letter(&self, to: &str, from: RecipientKey) {
+        let _ = self.requests.try_send(Request::Letter(to.to_owned(), from));
+    }
+
     async fn ask<T>(
         &self,
         request: Request,
@@ -71,13 +82,25 @@ impl Throttling {
 enum Request {
     Submit(Box<Submission>, oneshot::Sender<Result<SubmitOutcome, ThrottlingError>>),
     Command(String, ThrottleCommand, oneshot::Sender<Result<Done, ThrottlingError>>),
+    /// To which address of ours, and from whom.
+    Letter(String, RecipientKey),
 }
 
 impl Request {
+    /// Whose throttle it is about; a letter is about nobody's.
     fn identity(&self) -> &str {
         match self {
             Request::Submit(submission, _) => &submission.identity,
             Request::Command(identity, ..) => identity,
+            Request::Letter(..) => "",
+        }
+    }
+
+    /// The address of ours that a mail is sent as, if letters to it count; empty if not.
+    fn sent_as(&self) -> &str {
+        match self {
+            Request::Submit(submission, _) => &submission.sent_as,
+            _ => "",
         }
     }
 
@@ -85,6 +108,7 @@ impl Request {
         match self {
             Request::Submit(_, reply) => drop(reply.send(Err(error))),
             Request::Command(_, _, reply) => drop(reply.send(Err(error))),
+            Request::Letter(..) => {}
         }
     }
 }
@@ -93,51 +117,151 @@ impl Request {
 enum PendingAnswer {
     Submit(Result<SubmitOutcome, ThrottlingError>),
     Command(Result<Done, ThrottlingError>),
+    /// Nobody waits for one.
+    None,
 }
 
 async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<Request>) {
     let mut batch = Vec::new();
-    while incoming.recv_many(&mut batch, BATCH_MAX).await > 0 {
-        match decide(&records, clock(), &batch).await {
-            Ok(answers) => batch.drain(..).zip(answers).for_each(|(request, answer)| reply(request, answer)),
-            Err(error) => {
-                tracing::error!(%error, requests = batch.len(), "the throttle cannot decide; mail is refused for now");
-                let error = if error.is_about_the_disk() {
-                    ThrottlingError::Disk(error.to_string())
-                } else {
-                    ThrottlingError::Records(error.to_string())
-                };
-                batch.drain(..).for_each(|request| request.fail(error.clone()));
+    let mut pending = Pending::default();
+    let mut written = tokio::time::Instant::now();
+    loop {
+        let received = match pending.is_empty() {
+            true => incoming.recv_many(&mut batch, BATCH_MAX).await,
+            false => timeout(WRITTEN_EVERY, incoming.recv_many(&mut batch, BATCH_MAX)).await.unwrap_or(NOTHING_YET),
+        };
+        batch.retain(|request| match request {
+            Request::Letter(to, from) => {
+                pending.letter(to, *from);
+                false
             }
+            _ => true,
+        });
+        decide_batch(&records, clock(), &mut batch, &mut pending).await;
+        if !pending.is_empty() && (received == 0 || written.elapsed() >= WRITTEN_EVERY) {
+            write_behind(&records, day_of(clock()), std::mem::take(&mut pending)).await;
+            written = tokio::time::Instant::now();
+        }
+        if received == 0 {
+            return;
         }
     }
 }
 
-async fn decide(records: &Records, now: Instant, batch: &[Request]) -> Result<Vec<PendingAnswer>, RecordsError> {
+/// Whom users have written to is written so long after it happened at most.
+const WRITTEN_EVERY: Duration = Duration::from_secs(1);
+/// Nothing has come; 0 would mean that nothing ever will.
+const NOTHING_YET: usize = usize::MAX;
+
+async fn decide_batch(records: &Records, now: Instant, batch: &mut Vec<Request>, pending: &mut Pending) {
+    if batch.is_empty() {
+        return;
+    }
+    match decide(records, now, batch, pending).await {
+        Ok((answers, sent)) => {
+            batch.drain(..).zip(answers).for_each(|(request, answer)| reply(request, answer));
+            sent.into_iter().for_each(|(owner, to)| pending.sent(&owner, to));
+        }
+        Err(error) => {
+            tracing::error!(%error, requests = batch.len(), "the throttle cannot decide; mail is refused for now");
+            let error = if error.is_about_the_disk() {
+                ThrottlingError::Disk(error.to_string())
+            } else {
+                ThrottlingError::Records(error.to_string())
+            };
+            batch.drain(..).for_each(|request| request.fail(error.clone()));
+        }
+    }
+}
+
+/// Writes down whom users have written to, and who has written to them. If that fails, those are strangers again, and nothing worse.
+async fn write_behind(records: &Records, today: u16, pending: Pending) {
+    let memory = records.correspondents();
+    let write = async {
+        let packs = pending.packs();
+        if !packs.is_empty() {
+            memory.change(&packs, |found| pending.merged(found, today)).await?;
+        }
+        let opened = pending.opened();
+        if !opened.is_empty() {
+            memory.open_letters(&opened).await?;
+        }
+        for (address, letter) in pending.letters(today) {
+            memory.add_letter(address, &letter, correspondents::LETTERS_LENGTH).await?;
+        }
+        Ok::<_, RecordsError>(())
+    };
+    if let Err(error) = write.await {
+        tracing::warn!(%error, "whom users have written to is not written down; they stay strangers");
+    }
+}
+
+fn day_of(now: Instant) -> u16 {
+    u16::try_from(now.0 / 86_400_000_000_000).unwrap_or(u16::MAX)
+}
+
+/// The answers, and whom mail was let go to that has to be remembered.
+type Decided = (Vec<PendingAnswer>, Vec<(String, RecipientKey)>);
+
+async fn decide(
+    records: &Records,
+    now: Instant,
+    batch: &[Request],
+    pending: &mut Pending,
+) -> Result<Decided, RecordsError> {
     let mut row_of: BTreeMap<&str, usize> = batch.iter().map(|request| (request.identity(), 0)).collect();
     let identities: Vec<String> = row_of.keys().map(|name| (*name).to_owned()).collect();
     row_of.values_mut().enumerate().for_each(|(index, row)| *row = index);
     let absent = absent_entries(records, now, &identities).await?;
-    records
+    let today = day_of(now);
+    let seen = &*pending;
+    let (decided, unopened) = records
         .throttles()
-        .decide(&identities, |rows| {
-            let mut changes = Changes::default();
+        .decide_knowing(&identities, &asked(batch), |rows, found| {
+            let (mut changes, mut sent) = (Changes::default(), Vec::new());
             let absent = (0..rows.len()).map(|row| absent.get(row).map_or(&[][..], Vec::as_slice));
             let mut throttles: Vec<BatchedThrottle<'_>> =
                 rows.iter_mut().zip(absent).map(|(row, absent)| BatchedThrottle::new(row, absent)).collect();
             let answers = batch.iter().map(|request| {
                 let of = &mut throttles[row_of[request.identity()]];
-                let mut operation = Operation { of, changes: &mut changes, now };
+                let address = request.sent_as();
+                let known = Known { owner: request.identity(), address, found, pending: seen, today };
+                let mut operation = Operation { of, changes: &mut changes, sent: &mut sent, known, now };
                 match request {
                     Request::Submit(submission, _) => PendingAnswer::Submit(operation.submit(submission)),
                     Request::Command(_, command, _) => PendingAnswer::Command(operation.command(command)),
+                    Request::Letter(..) => PendingAnswer::None,
                 }
             });
             let answers = answers.collect();
             throttles.into_iter().for_each(|throttle| throttle.close(&mut changes));
-            (changes, answers)
+            let used = batch.iter().map(Request::sent_as).filter(|address| !address.is_empty());
+            let unopened: BTreeSet<String> =
+                used.filter(|address| !found.letters.contains_key(*address)).map(str::to_owned).collect();
+            (changes, ((answers, sent), unopened))
         })
-        .await
+        .await?;
+    unopened.iter().for_each(|address| pending.open(address));
+    Ok(decided)
+}
+
+/// What these requests need to know of past mail.
+fn asked(batch: &[Request]) -> PastMailAsked {
+    let mut packs = BTreeSet::new();
+    let mut addresses = BTreeSet::new();
+    for request in batch {
+        let Request::Submit(submission, _) = request else { continue };
+        if submission.params.recipients == Recipients::Alike {
+            continue;
+        }
+        let others =
+            submission.recipients.iter().zip(&submission.classes).filter(|(_, class)| **class != Class::Colleague);
+        for (key, _) in others {
+            packs.extend(packs_of(*key).map(|pack| (submission.identity.clone(), pack)));
+        }
+        addresses.extend(Some(request.sent_as()).filter(|address| !address.is_empty()).map(str::to_owned));
+    }
+    PastMailAsked { packs: packs.into_iter().collect(), addresses: addresses.into_iter().collect() }
 }
 
 /// For each identity, the held entries whose relay has fallen silent. Nothing to look up where no relay has.

@@ -1,9 +1,12 @@
 //! What can be asked of somebody's throttle, and what comes back.
 
 use super::ThrottlingError;
-use std::borrow::Cow;
+use super::correspondents::Known;
 use std::time::Duration;
-use weir_core::throttle::{Decision, EntryId, Held, Kind, Params, RecipientKey, StopReason, Throttle};
+use weir_core::throttle::{
+    Class, EntryId, Held, Kind, LaneId, Mail, MailDecision, NetworkKey, Params, Recipient, RecipientKey, Recipients,
+    StopReason, Throttle,
+};
 use weir_core::time::Instant;
 use weir_store::records::{Changes, Fate, HeldRow, Learned, ThrottleRow};
 
@@ -16,6 +19,12 @@ pub struct Submission {
     pub params: Params,
     /// The recipients as keyed hashes of canonical addresses. Equal ones stand together: they are one, and share what is said.
     pub recipients: Vec<RecipientKey>,
+    /// Who they are, in the same order, as far as the addresses say it: whoever is no colleague may be a correspondent.
+    pub classes: Vec<Class>,
+    /// The network that the client is in; nothing where that says nothing about the user.
+    pub network: Option<NetworkKey>,
+    /// The address of ours that it is sent as, in canonical form; empty if letters to it do not count.
+    pub sent_as: String,
     /// What to remember of a held recipient; recipient, place and entry are filled in here.
     pub template: HeldRow,
     /// The recipients' addresses, in the same order.
@@ -31,36 +40,36 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// The recipients, each once.
-    fn distinct(&self) -> Cow<'_, [RecipientKey]> {
-        if self.recipients.len() < 2 {
-            return Cow::Borrowed(&self.recipients);
+    /// The recipients, each once, with the class that `known` gives those who are no colleagues.
+    fn distinct(&self, known: &Known<'_>) -> Vec<Recipient> {
+        let recipients =
+            self.recipients.iter().zip(self.classes.iter().copied().chain(std::iter::repeat(Class::Stranger)));
+        let mut distinct: Vec<Recipient> = Vec::with_capacity(self.recipients.len());
+        for (key, class) in recipients {
+            if distinct.last().is_some_and(|last| last.key == *key) {
+                continue;
+            }
+            let correspondent = class == Class::Stranger
+                && self.params.recipients == Recipients::Classed
+                && known.is_correspondent(*key);
+            distinct.push(Recipient { key: *key, class: if correspondent { Class::Correspondent } else { class } });
         }
-        let mut distinct = self.recipients.clone();
-        distinct.dedup();
-        Cow::Owned(distinct)
+        distinct
     }
 
-    /// What the mail is to the throttle.
-    fn kind(&self) -> Kind {
-        if self.distinct().len() == 1 { Kind::Single } else { Kind::Multi }
-    }
-
-    /// How many addresses the first so many recipients have, and each of the others.
-    fn going_and_waiting(&self, at_once: usize) -> (usize, impl Iterator<Item = usize>) {
-        let mut addresses = self.recipients.chunk_by(PartialEq::eq).map(<[RecipientKey]>::len);
-        let going = addresses.by_ref().take(at_once).sum();
-        (going, addresses)
+    /// How many addresses each of the recipients has.
+    fn addresses_of_each(&self) -> impl Iterator<Item = usize> {
+        self.recipients.chunk_by(PartialEq::eq).map(<[RecipientKey]>::len)
     }
 }
 
 /// What became of a mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubmitOutcome {
-    /// The places of the recipients that go now, and what was held.
+    /// Which recipients go now, and what was held.
     Accepted {
-        /// Recipients that go now: the first so many.
-        at_once: usize,
+        /// Recipients that go now, as places in the question, in order.
+        at_once: Vec<usize>,
         /// Recipients that wait.
         held: usize,
         /// When the first and the last of them will go; unknown once the user is stopped.
@@ -185,22 +194,28 @@ impl<'a> BatchedThrottle<'a> {
 pub(super) struct Operation<'a, 'b> {
     pub(super) of: &'a mut BatchedThrottle<'b>,
     pub(super) changes: &'a mut Changes,
+    /// Whom mail was let go to that has to be remembered.
+    pub(super) sent: &'a mut Vec<(String, RecipientKey)>,
+    /// What is known of past mail.
+    pub(super) known: Known<'a>,
     pub(super) now: Instant,
 }
 
 impl Operation<'_, '_> {
     pub(super) fn submit(&mut self, submission: &Submission) -> Result<SubmitOutcome, ThrottlingError> {
         let mut throttle = self.load(Some(submission.params))?;
+        let to = submission.distinct(&self.known);
+        let mail = Mail { to: &to, from: submission.network };
         let outcome = if submission.learn_only {
-            self.learn(&mut throttle, submission)
+            self.learn(&mut throttle, submission, &mail)
         } else {
-            match throttle.submit(self.now, &submission.distinct()) {
-                Decision::Refused if submission.taken_before => self.enqueue_all(&mut throttle, submission),
-                Decision::Refused => SubmitOutcome::Refused {
+            match throttle.submit_mail(self.now, &mail) {
+                MailDecision::Refused if submission.taken_before => self.enqueue_all(&mut throttle, submission, &to),
+                MailDecision::Refused => SubmitOutcome::Refused {
                     since: throttle.stopped().map_or(self.now, |stop| stop.since),
                     queue: throttle.held_count(),
                 },
-                Decision::Accepted { at_once, held, .. } => self.accept(&mut throttle, submission, at_once, &held),
+                MailDecision::Accepted { fates, .. } => self.accept(&mut throttle, submission, &to, &fates),
             }
         };
         self.save(throttle);
@@ -217,7 +232,7 @@ impl Operation<'_, '_> {
         let (now, mut done) = (self.now, Done::default());
         match command {
             ThrottleCommand::Drain | ThrottleCommand::Reparameterise(_) => {}
-            ThrottleCommand::Release(entries) => self.decide_all(entries, Fate::Go, |e| throttle.release(now, e)),
+            ThrottleCommand::Release(entries) => self.release_all(&mut throttle, entries),
             ThrottleCommand::Delete(entries) => self.decide_all(entries, Fate::Drop, |e| throttle.delete(now, e)),
             ThrottleCommand::DecideShown(shown) => done.not_done = self.decide_shown(&mut throttle, *shown),
             ThrottleCommand::Stop => {
@@ -265,6 +280,26 @@ impl Operation<'_, '_> {
     fn let_go(&mut self, throttle: &mut Throttle) {
         for released in throttle.advance_past(self.now, self.of.absent) {
             self.changes.decide.push((self.of.row.identity.clone(), released.entry.0 as i64, Fate::Go));
+            self.was_sent(throttle, released.recipient, released.lane);
+        }
+    }
+
+    /// Mail to somebody was let go: that makes a correspondent of a stranger. Colleagues are known by their domain.
+    fn was_sent(&mut self, throttle: &Throttle, to: RecipientKey, lane: LaneId) {
+        let classed = throttle.params().recipients == Recipients::Classed;
+        if classed && lane != LaneId::Colleagues && self.known.is_news(to) {
+            self.sent.push((self.of.row.identity.clone(), to));
+        }
+    }
+
+    fn release_all(&mut self, throttle: &mut Throttle, entries: &[i64]) {
+        let now = self.now;
+        for entry in entries {
+            let held = throttle.entry(EntryId(*entry as u64));
+            self.decide_all(&[*entry], Fate::Go, |entry| throttle.release(now, entry));
+            if let Some((recipient, lane)) = held {
+                self.was_sent(throttle, recipient, lane);
+            }
         }
     }
 
@@ -289,7 +324,7 @@ impl Operation<'_, '_> {
         let now = self.now;
         match shown.fate {
             Fate::Drop => self.decide_all(&entries, Fate::Drop, |entry| throttle.delete(now, entry)),
-            _ => self.decide_all(&entries, Fate::Go, |entry| throttle.release(now, entry)),
+            _ => self.release_all(throttle, &entries),
         }
         None
     }
@@ -304,29 +339,36 @@ impl Operation<'_, '_> {
         });
     }
 
-    /// A mail of which the first `at_once` recipients go, and the others have these entries. A recipient may have several
-    /// addresses: all of them go, or each waits as an entry of its own, so that people can decide on each.
+    /// A mail whose recipients have these fates. A recipient may have several addresses: all of them go, or each waits as an entry
+    /// of its own, so that people can decide on each.
     fn accept(
         &mut self,
         throttle: &mut Throttle,
         submission: &Submission,
-        at_once: usize,
-        held: &[Held],
+        to: &[Recipient],
+        fates: &[Option<Held>],
     ) -> SubmitOutcome {
-        let (going, waiting) = submission.going_and_waiting(at_once);
-        let (mut others, mut asked) = (Vec::new(), going);
-        for (addresses, held) in waiting.zip(held) {
-            self.hold(submission, asked, held.entry);
-            others.extend(asked + 1..asked + addresses);
+        let (mut at_once, mut others, mut asked) = (Vec::new(), Vec::new(), 0);
+        for ((recipient, fate), addresses) in to.iter().zip(fates).zip(submission.addresses_of_each()) {
+            match fate {
+                None => {
+                    at_once.extend(asked..asked + addresses);
+                    self.was_sent(throttle, recipient.key, recipient.class.into());
+                }
+                Some(held) => {
+                    self.hold(submission, asked, held.entry);
+                    others.extend((asked + 1..asked + addresses).map(|asked| (asked, *recipient)));
+                }
+            }
             asked += addresses;
         }
-        let last = self.enqueue(throttle, submission, &others).or(held.last().copied());
+        let more = self.enqueue(throttle, submission, &others);
         let stop = throttle.stopped();
-        let expected = held.first().zip(last).and_then(|(a, b)| a.expected_at.zip(b.expected_at));
-        let held = submission.recipients.len() - going;
+        let times = || fates.iter().flatten().chain(&more).filter_map(|held| held.expected_at);
+        let expected = times().min().zip(times().max());
         SubmitOutcome::Accepted {
-            at_once: going,
-            held,
+            held: submission.recipients.len() - at_once.len(),
+            at_once,
             expected: expected.filter(|_| stop.is_none()),
             queue: throttle.held_count(),
             stopped: stop.map(|stop| stop.reason),
@@ -334,28 +376,31 @@ impl Operation<'_, '_> {
         }
     }
 
-    /// These of the addresses asked about join the queue, whatever slack there is; the last of them.
-    fn enqueue(&mut self, throttle: &mut Throttle, submission: &Submission, asked: &[usize]) -> Option<Held> {
+    /// These of the addresses asked about join the line of their class, whatever slack there is.
+    fn enqueue(&mut self, throttle: &mut Throttle, submission: &Submission, asked: &[(usize, Recipient)]) -> Vec<Held> {
         if asked.is_empty() {
-            return None;
+            return Vec::new();
         }
-        let recipients: Vec<RecipientKey> =
-            asked.iter().filter_map(|asked| submission.recipients.get(*asked).copied()).collect();
-        let held = throttle.enqueue(self.now, &recipients, submission.kind());
-        asked.iter().zip(&held).for_each(|(asked, held)| self.hold(submission, *asked, held.entry));
-        held.last().copied()
+        let recipients: Vec<Recipient> = asked.iter().map(|(_, recipient)| *recipient).collect();
+        let kind = if submission.addresses_of_each().count() == 1 { Kind::Single } else { Kind::Multi };
+        let held = throttle.enqueue_mail(self.now, &recipients, kind);
+        asked.iter().zip(&held).for_each(|((asked, _), held)| self.hold(submission, *asked, held.entry));
+        held
     }
 
-    /// All recipients join the queue of a stopped user.
-    fn enqueue_all(&mut self, throttle: &mut Throttle, submission: &Submission) -> SubmitOutcome {
-        self.enqueue(throttle, submission, &(0..submission.recipients.len()).collect::<Vec<_>>());
+    /// All recipients join the lines of a stopped user.
+    fn enqueue_all(&mut self, throttle: &mut Throttle, submission: &Submission, to: &[Recipient]) -> SubmitOutcome {
+        let each = to.iter().zip(submission.addresses_of_each());
+        let recipients = each.flat_map(|(recipient, addresses)| std::iter::repeat_n(*recipient, addresses));
+        self.enqueue(throttle, submission, &recipients.enumerate().collect::<Vec<_>>());
         let (held, queue) = (submission.recipients.len(), throttle.held_count());
-        SubmitOutcome::Accepted { at_once: 0, held, expected: None, queue, stopped: None, notice: None }
+        SubmitOutcome::Accepted { at_once: Vec::new(), held, expected: None, queue, stopped: None, notice: None }
     }
 
     /// Everything goes at once; what would have happened is noted.
-    fn learn(&mut self, throttle: &mut Throttle, submission: &Submission) -> SubmitOutcome {
-        let would = throttle.learn(self.now, &submission.distinct());
+    fn learn(&mut self, throttle: &mut Throttle, submission: &Submission, mail: &Mail<'_>) -> SubmitOutcome {
+        let would = throttle.learn_mail(self.now, mail);
+        mail.to.iter().for_each(|to| self.was_sent(throttle, to.key, to.class.into()));
         let learned = self.of.learned.get_or_insert_with(|| Learned {
             identity: self.of.row.identity.clone(),
             day: (self.now.0 / 86_400_000_000_000) as i64,
@@ -368,14 +413,14 @@ impl Operation<'_, '_> {
         learned.recipients += submission.recipients.len() as i64;
         learned.would_hold += would.held as i64;
         learned.would_stop += i64::from(would.stopped);
-        let at_once = submission.recipients.len();
+        let at_once = (0..submission.recipients.len()).collect();
         SubmitOutcome::Accepted { at_once, held: 0, expected: None, queue: 0, stopped: None, notice: None }
     }
 
     /// What people are told after a mail of which the last recipient is expected to go at `last`, if one waits.
     fn notice(&mut self, throttle: &Throttle, last: Option<Instant>, tell_delays_over: Duration) -> Option<NoticeKind> {
         let waits_long = last.is_some_and(|at| at.since(self.now) >= tell_delays_over);
-        let half = throttle.held_count() * 2 > throttle.params().stop_at as usize;
+        let half = throttle.is_half_full();
         let kind = match throttle.stopped() {
             Some(_) => NoticeKind::Stopped,
             None if !waits_long => return None,

@@ -7,7 +7,8 @@
 use super::stored::{self, ParamsText};
 use serde::{Deserialize, Serialize};
 use weir_core::throttle::{
-    Entry, EntryId, Kind, Params, RecipientKey, Released, Saved, Stop, StopReason, Throttle, Today,
+    Entry, EntryId, Kind, LaneId, NetworkKey, Params, RecipientKey, Released, Saved, SavedLane, Stop, StopReason,
+    Throttle, Today,
 };
 use weir_core::time::Instant;
 
@@ -66,7 +67,61 @@ struct SavedText {
     #[serde(default)]
     situation: u32,
     today: (u64, u32, u32),
-    released: Vec<(u64, u64)>,
+    /// Entry, time, recipient and lane; in texts of release 0.1.0 only the first two. Mail is handed out before a text is written, so
+    /// there are hardly ever any.
+    released: Vec<Vec<u64>>,
+    /// The lanes of the wider classes and of networks. Not in texts of release 0.1.0, nor where they were never needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lanes: Option<[LaneText; 3]>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LaneText {
+    drain_end: u64,
+    refill_end: u64,
+    slack: u32,
+    recent: Vec<u32>,
+    /// Entry, recipient, whether it was alone among strangers, network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    queue: Vec<(u64, u64, bool, u32)>,
+}
+
+impl LaneText {
+    fn new(lane: SavedLane) -> LaneText {
+        let entry = |e: &Entry| (e.id.0, e.recipient.0, e.kind == Kind::Single, e.network.0);
+        LaneText {
+            drain_end: lane.drain_end.0,
+            refill_end: lane.refill_end.0,
+            slack: lane.slack,
+            queue: lane.queue.iter().map(entry).collect(),
+            recent: lane.recent,
+        }
+    }
+
+    fn read(self, lane: LaneId) -> SavedLane {
+        let entry = |(id, recipient, single, network)| Entry {
+            id: EntryId(id),
+            recipient: RecipientKey(recipient),
+            network: NetworkKey(network),
+            kind: if single { Kind::Single } else { Kind::Multi },
+            lane,
+        };
+        SavedLane {
+            drain_end: Instant(self.drain_end),
+            refill_end: Instant(self.refill_end),
+            slack: self.slack,
+            recent: self.recent,
+            queue: self.queue.into_iter().map(entry).collect(),
+        }
+    }
+}
+
+/// What was released, as numbers; nothing if they say nothing.
+fn released(numbers: &[u64]) -> Option<Released> {
+    let (entry, at) = (EntryId(*numbers.first()?), Instant(*numbers.get(1)?));
+    let lane = numbers.get(3).and_then(|place| LaneId::WIDER.get((*place as usize).checked_sub(1)?));
+    let recipient = RecipientKey(numbers.get(2).copied().unwrap_or(0));
+    Some(Released { entry, recipient, lane: lane.copied().unwrap_or_default(), at })
 }
 
 #[derive(Serialize, Deserialize, Clone, Copy)]
@@ -75,6 +130,9 @@ enum StopText {
     MessagesADay,
     NewRecipientsADay,
     Person,
+    Correspondents,
+    Colleagues,
+    Networks,
 }
 
 impl From<Saved> for SavedText {
@@ -85,6 +143,9 @@ impl From<Saved> for SavedText {
                 StopReason::MessagesADay => StopText::MessagesADay,
                 StopReason::NewRecipientsADay => StopText::NewRecipientsADay,
                 StopReason::Person => StopText::Person,
+                StopReason::Correspondents => StopText::Correspondents,
+                StopReason::Colleagues => StopText::Colleagues,
+                StopReason::Networks => StopText::Networks,
             };
             (stop.since.0, reason)
         };
@@ -100,7 +161,8 @@ impl From<Saved> for SavedText {
             stopped: s.stopped.map(stop),
             situation: s.situation,
             today: (s.today.day, s.today.messages, s.today.new_recipients),
-            released: s.released.iter().map(|r| (r.entry.0, r.at.0)).collect(),
+            released: s.released.iter().map(|r| vec![r.entry.0, r.at.0, r.recipient.0, r.lane as u64]).collect(),
+            lanes: s.wider.map(|lanes| lanes.map(LaneText::new)),
         }
     }
 }
@@ -110,7 +172,9 @@ impl From<SavedText> for Saved {
         let entry = |(id, recipient, single): (u64, u64, bool)| Entry {
             id: EntryId(id),
             recipient: RecipientKey(recipient),
+            network: NetworkKey::default(),
             kind: if single { Kind::Single } else { Kind::Multi },
+            lane: LaneId::Strangers,
         };
         let stop = |(since, reason)| Stop {
             since: Instant(since),
@@ -119,6 +183,9 @@ impl From<SavedText> for Saved {
                 StopText::MessagesADay => StopReason::MessagesADay,
                 StopText::NewRecipientsADay => StopReason::NewRecipientsADay,
                 StopText::Person => StopReason::Person,
+                StopText::Correspondents => StopReason::Correspondents,
+                StopText::Colleagues => StopReason::Colleagues,
+                StopText::Networks => StopReason::Networks,
             },
         };
         Saved {
@@ -134,7 +201,11 @@ impl From<SavedText> for Saved {
             situation: s.situation,
             learning: false,
             today: Today { day: s.today.0, messages: s.today.1, new_recipients: s.today.2 },
-            released: s.released.into_iter().map(|(id, at)| Released { entry: EntryId(id), at: Instant(at) }).collect(),
+            released: s.released.iter().filter_map(|numbers| released(numbers)).collect(),
+            wider: s.lanes.map(|lanes| {
+                let mut ids = LaneId::WIDER.into_iter();
+                lanes.map(|lane| lane.read(ids.next().unwrap_or_default()))
+            }),
         }
     }
 }
@@ -142,7 +213,24 @@ impl From<SavedText> for Saved {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_core::throttle::Replacement;
+    use weir_core::throttle::{Class, Mail, Recipient, Recipients, Replacement};
+
+    #[test]
+    fn the_lanes_survive_as_text_and_old_texts_have_none() {
+        let params =
+            Params { recipients: Recipients::Classed, new_networks: 2, network_stop_at: 90, ..Params::default() };
+        let mut throttle = Throttle::new(params, Instant(5)).unwrap();
+        let class = [Class::Stranger, Class::Correspondent, Class::Colleague];
+        for mail in 0..30u64 {
+            let to: Vec<_> =
+                (0..6).map(|n| Recipient { key: RecipientKey(mail * 7 + n), class: class[n as usize % 3] }).collect();
+            throttle.submit_mail(Instant(mail * 1_000_000), &Mail { to: &to, from: Some(NetworkKey(mail as u32)) });
+            assert_eq!(read(&write(&throttle), None, Instant::ZERO).unwrap(), throttle);
+        }
+        assert!(throttle.stopped().is_some() && throttle.waiting_in(LaneId::Networks) > 0);
+        let paper = write(&Throttle::new(Params::default(), Instant(5)).unwrap());
+        assert!(!paper.contains("lanes"), "{paper}");
+    }
 
     #[test]
     fn a_machine_survives_as_text_in_every_state() {

@@ -92,7 +92,8 @@ mod tests {
         };
         let text = "{\"rate_ns\":60000000000,\"multi_rate_ns\":1000000000,\"working_set\":5,\"lru\":true,\"max_slack\":1,\
                     \"max_multi_slack\":15,\"stop_at\":20,\"messages_a_day\":30,\"new_recipients_a_day\":null}";
-        assert_eq!(serde_json::to_string(&ParamsText(params)).unwrap(), text);
+        let written = serde_json::to_string(&ParamsText(params)).unwrap();
+        assert!(written.starts_with(text.trim_end_matches('}')) && written.contains("\"classed\":false"), "{written}");
         assert_eq!(serde_json::from_str::<ParamsText>(text).unwrap().0, params);
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_core::throttle::{PARAMS, Param, ParamKind, Params};
+use weir_core::throttle::{PARAMS, Param, ParamKind, Params, Recipients};
 use weir_settings::units::Rate;
 use weir_settings::{Reader, Section, kinds};
 
@@ -14,6 +14,8 @@ pub struct ThrottleSettings {
     pub learn_only: bool,
     /// The site's own domains, besides those that mail is taken for.
     pub own_domains: Vec<String>,
+    /// Domains whose people are colleagues too.
+    pub partner_domains: Vec<String>,
     /// Of a person, which is everybody without another profile.
     pub person: Params,
     /// Of somebody who writes to many people by hand: newsletters, a club's secretary.
@@ -31,21 +33,35 @@ impl ThrottleSettings {
         let list = Params { max_multi_slack: 500, multi_rate_period: SECOND, stop_at: 1_000, ..paper };
         let application =
             Params { rate_period: SECOND, multi_rate_period: SECOND, max_slack: 60, stop_at: 300, ..paper };
-        let (learn_only, own_domains, person) = reader.section(
+        let (learn_only, own_domains, partner_domains, person) = reader.section(
             "throttle",
             "Outgoing mail: who may mail how many new people, how fast. This is for persons, the usual profile",
-            |section| (learn_only(section), own_domains(section), params(section, paper)),
+            |section| {
+                (learn_only(section), own_domains(section), partner_domains(section), params(section, usual_person()))
+            },
         );
         let about = "The throttle of users with the profile list, who write to many people at once";
         let list = reader.section("throttle.list", about, |section| params(section, list));
         let about = "The throttle of users with the profile application, which are programs";
         let application = reader.section("throttle.application", about, |section| params(section, application));
-        ThrottleSettings { learn_only, own_domains, person, list, application }
+        ThrottleSettings { learn_only, own_domains, partner_domains, person, list, application }
     }
 
     /// The profiles that have parameters of their own, by name.
     pub fn profiles(&self) -> BTreeMap<String, Params> {
         [("list", self.list), ("application", self.application)].map(|(name, params)| (name.to_owned(), params)).into()
+    }
+}
+
+/// What a person has by default: the paper's numbers for strangers, classes for everybody else, an eye on where mail comes from, and
+/// caps by the day that no ordinary user of the simulated offices meets (docs/algorithms/throttle.md).
+pub fn usual_person() -> Params {
+    Params {
+        recipients: Recipients::Classed,
+        new_networks: 6,
+        messages_a_day: Some(1_000),
+        new_recipients_a_day: Some(200),
+        ..Params::default()
     }
 }
 
@@ -62,9 +78,14 @@ fn learn_only(section: &mut Section<'_, '_>) -> bool {
 }
 
 fn own_domains(section: &mut Section<'_, '_>) -> Vec<String> {
-    let about = "The site's own domains, besides those of [inbound]: there ann+tag@ is ann@; elsewhere each tag counts as a person of \
-                 its own";
+    let about = "The site's own domains, besides those of [inbound]: their people are colleagues, and there ann+tag@ is ann@; elsewhere \
+                 each tag counts as a person of its own";
     section.key("own_domains", about, kinds::list([], 1_000, "domains"))
+}
+
+fn partner_domains(section: &mut Section<'_, '_>) -> Vec<String> {
+    let about = "Domains of partners, whose people are colleagues to the throttle";
+    section.key("partner_domains", about, kinds::list([], 1_000, "domains"))
 }
 
 /// Every row of the core's table as a key of this section.
@@ -87,7 +108,11 @@ fn value(section: &mut Section<'_, '_>, param: &'static Param, default: u64) -> 
         }
         ParamKind::Count(bounds) => section.key(name, about, kinds::count(number, bounds.clone())),
         ParamKind::Cap => section.key(name, about, kinds::count(number, 0..=u32::MAX)),
-        ParamKind::Choice([first, second]) => section.key(name, about, kinds::choice([(*first, 0), (*second, 1)])),
+        // The first word is the default.
+        ParamKind::Choice([first, second]) if default == 0 => {
+            section.key(name, about, kinds::choice([(*first, 0), (*second, 1)]))
+        }
+        ParamKind::Choice([first, second]) => section.key(name, about, kinds::choice([(*second, 1), (*first, 0)])),
     }
 }
 
@@ -95,8 +120,9 @@ fn rate(count: f64, secs: u64) -> Rate {
     Rate { count, per: Duration::from_secs(secs) }
 }
 
-/// A default period in nanoseconds as a rate: by the second or by the minute.
+/// A default period in nanoseconds as a rate, in the unit in which it is at least one.
 fn written(nanos: u64) -> Rate {
-    let period = Duration::from_nanos(nanos);
-    if period <= SECOND { rate(1.0 / period.as_secs_f64(), 1) } else { rate(60.0 / period.as_secs_f64(), 60) }
+    let period_s = Duration::from_nanos(nanos).as_secs_f64();
+    let unit = [1, 60, 3_600].into_iter().find(|unit| period_s <= *unit as f64).unwrap_or(86_400);
+    rate(unit as f64 / period_s, unit)
 }

@@ -17,7 +17,7 @@ use weir_mail::inbound::{
 };
 use weir_mail::letter::{Letter, LetterOrigin};
 use weir_mail::pipeline::{Pipeline, Stage, Transit};
-use weir_mail::submission::ClockBox;
+use weir_mail::submission::{self, ClockBox};
 use weir_mail::throttle::Throttling;
 use weir_smtp::limits::SmtpLimits;
 use weir_smtp::reception::Alarm;
@@ -109,6 +109,29 @@ pub(crate) struct Gate {
     pub(crate) alarms: Arc<Mutex<Vec<Alarm>>>,
 }
 
+/// How addresses are known to the throttle.
+pub(crate) fn rules() -> submission::Settings {
+    submission::Settings {
+        hostname: "mx.example.org".into(),
+        relay: "r1".into(),
+        identity: submission::Identity::Login,
+        clients: Vec::new(),
+        ipv6_prefix_bits: 64,
+        learn_only: false,
+        sender_must_match: true,
+        received_from: Vec::new(),
+        profiles: std::collections::BTreeMap::new(),
+        params: weir_mail::throttle::usual_person(),
+        own_domains: Domains::new(["example.org"]),
+        partner_domains: Domains::default(),
+        recipient_secret: [3; 32],
+        link: String::new(),
+        tell_delays_over: Duration::ZERO,
+        notify: Box::new(|_, _, _| {}),
+        alarm: Box::new(|_| {}),
+    }
+}
+
 impl Gate {
     pub(crate) async fn start(plan: Plan) -> Gate {
         let folder = tempfile::tempdir().unwrap();
@@ -156,6 +179,7 @@ impl Gate {
             evaluator,
             clock: ClockBox(clock),
             alarm: Box::new(move |alarm| heard.lock().unwrap().push(alarm.clone())),
+            rules: Arc::new(rules()),
         };
         let inbound = Inbound::new(settings, parts).unwrap();
         let server = SmtpServer::with_purpose(inbound, plan.limits, Purpose::Inbound);

@@ -1,7 +1,7 @@
 //! Mail as it is handed to the throttle, for the tests of several test programs.
 
 use std::time::Duration;
-use weir_core::throttle::{Params, RecipientKey};
+use weir_core::throttle::{Class, Params, RecipientKey};
 use weir_mail::throttle::Submission;
 use weir_store::records::HeldRow;
 
@@ -27,6 +27,9 @@ pub(crate) fn mail(identity: &str, recipients: &Recipients, message: &str, relay
         identity: identity.into(),
         params: Params::default(),
         recipients: numbers.clone().map(RecipientKey).collect(),
+        classes: numbers.clone().map(|_| Class::Stranger).collect(),
+        network: None,
+        sent_as: String::new(),
         addresses: numbers.map(|n| format!("to{n}@example.org")).collect(),
         places: (0..recipients.count as usize).collect(),
         template,

@@ -111,6 +111,7 @@ impl Gate {
             profiles: BTreeMap::new(),
             params: Params::default(),
             own_domains: Domains::new(["example.org"]),
+            partner_domains: Domains::default(),
             recipient_secret: [3; 32],
             link: "https://console.example.org/".into(),
             tell_delays_over: Duration::from_secs(300),

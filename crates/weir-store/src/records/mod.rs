@@ -6,6 +6,7 @@
 //! meets a lock. Times are nanoseconds since the Unix epoch.
 
 mod audit;
+mod correspondents;
 mod held;
 mod lab;
 mod quarantine;
@@ -21,6 +22,7 @@ mod values;
 mod writer;
 
 pub use audit::{AuditCheck, AuditLine, AuditRecords, BegunChange};
+pub use correspondents::{CorrespondentRecords, PackName, Packs, PastMailAsked, PastMailFound};
 pub use held::{Fate, HeldFilter, HeldRecords, HeldRow};
 pub use lab::*;
 pub use quarantine::{QuarantineFilter, QuarantineRecords, QuarantineRow, QuarantineTotal, Quarantined};
@@ -182,6 +184,11 @@ impl Records {
     /// The throttles' states.
     pub fn throttles(&self) -> ThrottleRecords {
         ThrottleRecords { db: self.db.clone() }
+    }
+
+    /// Whom users have written to, and who has written to them.
+    pub fn correspondents(&self) -> CorrespondentRecords {
+        CorrespondentRecords { db: self.db.clone() }
     }
 
     /// Held mail.

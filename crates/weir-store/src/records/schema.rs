@@ -10,8 +10,8 @@ use sqlx::{Connection, PgPool, SqliteConnection};
 const SQLITE: &str = include_str!("sql/sqlite.sql");
 const POSTGRES: &str = include_str!("sql/postgres.sql");
 /// 2 and on: what both understand.
-const LATER: [&str; 10] =
-    [SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES, RULES, LOOKED_FOR, AUDIT_CHAIN];
+const LATER: [&str; 11] =
+    [SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES, RULES, LOOKED_FOR, AUDIT_CHAIN, CORRESPONDENTS];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
@@ -35,11 +35,20 @@ const LOOKED_FOR: &str = "create index held_since on held (relay, held_at, messa
 create index quarantine_sender on quarantine (sender);";
 /// 11: every line of the audit trail seals those before it, the newest seal stands apart, and so do changes that have begun.
 const AUDIT_CHAIN: &str = include_str!("sql/audit_chain.sql");
+/// 12: whom users have written to (`OCTETS` are octets, and `PACKED` keeps a row in its index alone), and who has written to them.
+const CORRESPONDENTS: &str = "create table correspondents (
+  owner text not null, pack bigint not null, entries OCTETS not null, primary key (owner, pack)) PACKED;
+create table letters (address text primary key, entries text not null);";
 
-/// A migration in the words of one database.
-fn worded(statements: &str, identity: &str) -> sqlx::AssertSqlSafe<String> {
-    sqlx::AssertSqlSafe(statements.replace("IDENTITY", identity))
+/// A migration in the words of one database: what it calls a number that it makes, octets, and a table that is its own index.
+fn worded(statements: &str, words: [&str; 3]) -> sqlx::AssertSqlSafe<String> {
+    let names = ["IDENTITY", "OCTETS", "PACKED"];
+    let worded = names.iter().zip(words).fold(statements.to_owned(), |text, (name, word)| text.replace(name, word));
+    sqlx::AssertSqlSafe(worded)
 }
+
+const SQLITE_WORDS: [&str; 3] = ["integer primary key autoincrement", "blob", "without rowid"];
+const POSTGRES_WORDS: [&str; 3] = ["bigint generated always as identity primary key", "bytea", ""];
 
 pub(super) async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<(), RecordsError> {
     let mut tx = connection.begin_with("begin immediate").await?;
@@ -47,7 +56,7 @@ pub(super) async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<
     let version: i64 =
         sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
     for (number, statements) in pending(SQLITE, version)? {
-        sqlx::raw_sql(worded(statements, "integer primary key autoincrement")).execute(&mut *tx).await?;
+        sqlx::raw_sql(worded(statements, SQLITE_WORDS)).execute(&mut *tx).await?;
         sqlx::query("insert into weir_schema (version) values ($1)").bind(number).execute(&mut *tx).await?;
     }
     Ok(tx.commit().await?)
@@ -61,7 +70,7 @@ pub(super) async fn migrate_postgres(pool: &PgPool) -> Result<(), RecordsError> 
     let version: i64 =
         sqlx::query_scalar("select coalesce(max(version), 0) from weir_schema").fetch_one(&mut *tx).await?;
     for (number, statements) in pending(POSTGRES, version)? {
-        sqlx::raw_sql(worded(statements, "bigint generated always as identity primary key")).execute(&mut *tx).await?;
+        sqlx::raw_sql(worded(statements, POSTGRES_WORDS)).execute(&mut *tx).await?;
         sqlx::query("insert into weir_schema (version) values ($1)").bind(number).execute(&mut *tx).await?;
     }
     Ok(tx.commit().await?)

@@ -4,10 +4,13 @@
 //! writes states and held mail back together. On PostgreSQL the rows are locked first, in order of name, so
 //! that several relays are one throttle and never deadlock.
 
+use super::correspondents::{ASK_SQLITE, PastMailAsked, PastMailFound, find_in_postgres};
 use super::held::HeldRow;
 use super::{Database, Fate, RecordsError, in_time, read, write};
 use serde::{Deserialize, Serialize};
+use sqlx::sqlite::SqliteRow;
 use sqlx::{PgPool, Row, SqliteConnection};
+use std::sync::LazyLock;
 
 /// The throttle of one identity (a user, or a client address).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,17 +91,27 @@ impl ThrottleRecords {
         identities: &[String],
         decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
     ) -> Result<T, RecordsError> {
+        self.decide_knowing(identities, &PastMailAsked::default(), |rows, _| decide(rows)).await
+    }
+
+    /// The same with what is `asked` of past mail, read in the same transaction.
+    pub async fn decide_knowing<T>(
+        &self,
+        identities: &[String],
+        asked: &PastMailAsked,
+        decide: impl FnOnce(&mut [ThrottleRow], &PastMailFound) -> (Changes, T),
+    ) -> Result<T, RecordsError> {
         match &self.db {
             Database::Sqlite { write, .. } => {
                 let mut connection = write.lock().await?;
-                let decided = decide_in_sqlite(&mut connection, identities, decide).await;
+                let decided = decide_in_sqlite(&mut connection, identities, asked, decide).await;
                 if decided.is_err() {
                     // Whatever was begun must not stand open; if nothing was, or a full disk has ended it, SQLite says so.
                     let _ = sqlx::query("rollback").execute(&mut *connection).await;
                 }
                 decided
             }
-            Database::Postgres(pool) => in_time(decide_in_postgres(pool, identities, decide)).await,
+            Database::Postgres(pool) => in_time(decide_in_postgres(pool, identities, asked, decide)).await,
         }
     }
 
@@ -171,13 +184,29 @@ impl ThrottleRecords {
 async fn decide_in_sqlite<T>(
     connection: &mut SqliteConnection,
     identities: &[String],
-    decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
+    asked: &PastMailAsked,
+    decide: impl FnOnce(&mut [ThrottleRow], &PastMailFound) -> (Changes, T),
 ) -> Result<T, RecordsError> {
     let names = serde_json::json!(identities).to_string();
-    let rows = sqlx::query(BEGIN_SQLITE).bind(names).fetch_all(&mut *connection).await?;
-    let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
+    let rows = match asked.is_empty() {
+        true => sqlx::query(BEGIN_SQLITE).bind(names).fetch_all(&mut *connection).await?,
+        false => {
+            let sql = BEGIN_ASKING_SQLITE.as_str();
+            let [packs, letters] = asked.parameters();
+            sqlx::query(sql).bind(names).bind(packs).bind(letters).fetch_all(&mut *connection).await?
+        }
+    };
+    let (mut found, mut past) = (Vec::with_capacity(identities.len()), PastMailFound::default());
+    let throttle: fn(&SqliteRow) -> Result<ThrottleRow, sqlx::Error> = throttle_row!();
+    for row in &rows {
+        match row.len() {
+            2 => drop(past.letters.insert(row.try_get(0)?, row.try_get(1)?)),
+            3 => drop(past.packs.insert((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?)),
+            _ => found.push(throttle(row)?),
+        }
+    }
     let mut states = in_order(identities, &mut found);
-    let (changes, answer) = decide(&mut states);
+    let (changes, answer) = decide(&mut states, &past);
     let statements = changes.statements(&states, [UPSERT_SQLITE, HOLD_SQLITE, FATE_SQLITE, LEARN_SQLITE]);
     let sql: String = statements.iter().map(|(sql, _)| *sql).chain(["commit"]).collect();
     let query = statements.into_iter().fold(sqlx::query(sqlx::AssertSqlSafe(sql)), |query, (_, json)| query.bind(json));
@@ -188,7 +217,8 @@ async fn decide_in_sqlite<T>(
 async fn decide_in_postgres<T>(
     pool: &PgPool,
     identities: &[String],
-    decide: impl FnOnce(&mut [ThrottleRow]) -> (Changes, T),
+    asked: &PastMailAsked,
+    decide: impl FnOnce(&mut [ThrottleRow], &PastMailFound) -> (Changes, T),
 ) -> Result<T, RecordsError> {
     let names = serde_json::json!(identities).to_string();
     let mut tx = pool.begin().await?;
@@ -197,7 +227,8 @@ async fn decide_in_postgres<T>(
     let rows = sqlx::query(SELECT_POSTGRES).bind(&names).fetch_all(&mut *tx).await?;
     let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
     let mut states = in_order(identities, &mut found);
-    let (changes, answer) = decide(&mut states);
+    let past = find_in_postgres(&mut tx, asked).await?;
+    let (changes, answer) = decide(&mut states, &past);
     let statements = [UPSERT_POSTGRES, HOLD_POSTGRES, FATE_POSTGRES, LEARN_POSTGRES];
     for (sql, json) in changes.statements(&states, statements) {
         sqlx::query(sql).bind(json).execute(&mut *tx).await?;
@@ -242,6 +273,7 @@ fn in_order(identities: &[String], found: &mut [ThrottleRow]) -> Vec<ThrottleRow
 const BEGIN_SQLITE: &str = "begin immediate;
   select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
   where identity in (select value from json_each(?));";
+static BEGIN_ASKING_SQLITE: LazyLock<String> = LazyLock::new(|| format!("{BEGIN_SQLITE} {ASK_SQLITE}"));
 const UPSERT_SQLITE: &str = "insert into throttles (identity, state, next_deadline, held, stopped_at, notified, updated_at)
   select value ->> 'identity', value ->> 'state', value ->> 'next_deadline', value ->> 'held', value ->> 'stopped_at',
     value ->> 'notified', value ->> 'updated_at' from json_each(?) where true

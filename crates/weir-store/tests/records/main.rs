@@ -1,11 +1,13 @@
 //! The records on both databases: every test runs on SQLite and on a real PostgreSQL.
 #![allow(missing_docs)]
 
+mod correspondents;
 mod lab;
 
 use weir_peers::Postgres;
 use weir_store::records::*;
 
+use correspondents::{many_relays, packs};
 use lab::{
     abandoned, children, drained_alone, dropped, fenced, interrupted, many_candidates, nodes, one_leader, one_result,
     opinions, pruned, queue, samples,
@@ -36,6 +38,8 @@ on_both! {
     decisions_are_all_or_nothing => decisions,
     many_writers_lose_no_decision => many_writers,
     held_mail_is_listed_decided_and_forgotten => held,
+    correspondents_are_kept_in_packs => packs,
+    many_relays_lose_no_correspondent => many_relays,
     a_token_is_good_once => tokens,
     the_audit_is_in_order => audit,
     relays_that_fall_silent_are_known => relays,

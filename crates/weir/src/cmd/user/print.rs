@@ -95,6 +95,7 @@ pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
         ("parameters", parameters(&page.throttle.params.0)),
         ("of which own", or_none(own(page))),
         ("trusted", or_none(trusted(page))),
+        ("written to", format!("{} outside the site", count(page.correspondents as usize, "person"))),
     ];
     for (name, value) in rows {
         writeln!(out, "  {name:<13} {value}")?;

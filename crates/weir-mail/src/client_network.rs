@@ -1,4 +1,4 @@
-//! Whose mail it is, for turns between senders.
+//! The network that a client is in: whose turn it is among senders from outside, and where a user's mail comes from.
 //!
 //! A received message belongs to the network of its client: the /24 of an IPv4 address, the /48 of an IPv6 one, which is
 //! about what one site has. A sender's domain would be the more natural choice, but it is a claim: whoever writes a new one
@@ -11,13 +11,13 @@ const IPV4_BITS: u32 = 24;
 const IPV6_BITS: u32 = 48;
 
 /// The network of a client, as text: `192.0.2.0/24`.
-pub(super) fn network_of(client: IpAddr) -> String {
+pub(crate) fn network_of(client: IpAddr) -> String {
     let (network, bits) = prefix_of(client, IPV4_BITS, IPV6_BITS);
     format!("{network}/{bits}")
 }
 
 /// The network of so many bits that a client is in, and how many they are.
-pub(super) fn prefix_of(client: IpAddr, v4_bits: u32, v6_bits: u32) -> (IpAddr, u32) {
+pub(crate) fn prefix_of(client: IpAddr, v4_bits: u32, v6_bits: u32) -> (IpAddr, u32) {
     match client.to_canonical() {
         IpAddr::V4(v4) => (Ipv4Addr::from_bits(v4.to_bits() & (u32::MAX << (32 - v4_bits))).into(), v4_bits),
         IpAddr::V6(v6) => (Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - v6_bits))).into(), v6_bits),
