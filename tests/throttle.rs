@@ -43,7 +43,10 @@ fn a_virus_is_stopped_and_its_rate_is_read_in_any_unit() {
     assert_eq!(virus["stopped_at_s"], 21.0);
     let twice = json(&["--virus-rate", "60/min", "--stop-at", "41", "--max-slack", "2", "--working-set", "0"]);
     assert_eq!(twice["users"]["virus"]["stopped_at_s"], 43.0);
-    assert_eq!(json(&["--virus-rate", "1/min"])["users"]["virus"]["stopped_at_s"], Value::Null);
+    let uncapped = ["--messages-a-day", "0", "--new-recipients-a-day", "0"];
+    let patient = json(&[&["--virus-rate", "1/min"], &uncapped[..]].concat());
+    assert_eq!(patient["users"]["virus"]["stopped_at_s"], Value::Null);
+    assert_eq!(json(&["--virus-rate", "1/min"])["users"]["virus"]["passed"], 200, "the cap of a day stops it");
     assert_ne!(json(&["--virus-rate", "61/h", "--give-up", "60d"])["users"]["virus"]["stopped_at_s"], Value::Null);
     assert_eq!(json(&["--virus-rate", "1/min", "--messages-a-day", "100"])["users"]["virus"]["passed"], 100);
 }
@@ -71,6 +74,29 @@ fn a_trace_is_told_user_by_user() {
 }
 
 #[test]
+fn the_people_of_a_site_hardly_notice_it_and_worms_of_every_class_are_stopped() {
+    let site = json(&["--population", "--days", "28"]);
+    assert_eq!(site["synthetic"], true);
+    let roles = site["roles"].as_array().expect("roles");
+    assert_eq!(roles.len(), 5);
+    for role in roles.iter().filter(|role| role["role"] != "newsletter") {
+        let (here, paper) = (&role["here"], &role["paper"]);
+        assert!(here["delayed_percent"].as_f64() < paper["delayed_percent"].as_f64(), "{role}");
+        assert_eq!(here["stops_a_user_year"], 0.0, "{role}");
+    }
+    let worms = site["worms"].as_array().expect("worms");
+    assert_eq!(worms.len(), 7);
+    for worm in worms {
+        for reached in worm["reached"].as_array().expect("by class") {
+            assert!(reached.as_u64().is_some_and(|reached| reached <= 60), "{worm}");
+        }
+    }
+    let printed = weir(&["sim", "throttle", "--population", "office", "--days", "7"]).ok();
+    assert!(printed.contains("office") && !printed.contains("sales"), "{printed}");
+    weir(&["sim", "throttle", "--population", "pirates"]).refused(&["pirates", "helpdesk"]);
+}
+
+#[test]
 fn a_population_and_the_figures_say_that_they_are_synthetic() {
     let run = json(&["--population", "22", "--days", "302", "--seed", "2"]);
     assert_eq!(run["synthetic"], true);
@@ -94,7 +120,8 @@ fn pictures_are_drawn() {
         (&["--virus-rate", "10/min"][..], &["more than 20 stop the user", "passed", "stopped"][..]),
         (&["--table1"], &["paper", "ours"]),
         (&["--population", "50"], &["synthetic", "entries"]),
-        (&["--figures"], &["Synthetic", "Figure 5", "Figure 8", "Figure 13", "median user"]),
+        (&["--population", "office", "--days", "7"], &["colleagues", "one class", "a user-year"]),
+        (&["--figures"], &["Synthetic", "Figure 1", "Figure 2", "Figure 5", "Figure 8", "Figure 13", "median user"]),
     ] {
         weir(&[&["sim", "throttle"], what, &plot].concat()).ok();
         let svg = fs::read_to_string(&path).expect("a picture");

@@ -24,8 +24,8 @@ mod wall;
 
 pub use collected::Wanted;
 pub use kind::SourceKind;
-pub use picture::queue_chart;
-pub use replay::{QueueLine, Replay, StoppedBy, UserReplay, replay};
+pub use picture::pictures;
+pub use replay::{ProposedCaps, QueueLine, Replay, StoppedBy, UserReplay, replay, replay_at};
 pub use skipped::{Case, Reason, Skipped, printable};
 pub use wall::Wall;
 

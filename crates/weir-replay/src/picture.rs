@@ -1,7 +1,7 @@
 //! The picture of a replay: the delay queues of the users who were worst off, over time.
 
 use super::{PastMail, QueueLine, Replay, printable};
-use weir_chart::{Axis, Chart};
+use weir_chart::{Axis, Chart, sheet};
 
 /// More points than this are thinned out: the picture is not wider.
 const POINTS_MAX: usize = 1200;
@@ -9,8 +9,15 @@ const POINTS_MAX: usize = 1200;
 const UNITS: [(f64, f64, &str); 3] =
     [(259_200.0, 86_400.0, "days"), (21_600.0, 3600.0, "hours"), (180.0, 60.0, "minutes")];
 
-/// The lengths of the worst delay queues as an SVG document, with the threshold.
-pub fn queue_chart(past: &PastMail, replay: &Replay, stop_at: u32) -> String {
+/// The lengths of the worst delay queues as an SVG document, with the threshold; below them how the users mail, as the paper's Figures 1
+/// and 2 show it.
+pub fn pictures(past: &PastMail, replay: &Replay, stop_at: u32) -> String {
+    let charts: Vec<Chart> =
+        std::iter::once(queue_chart(past, replay, stop_at)).chain(replay.habits.charts()).collect();
+    sheet("What the throttle would have done, and how these users mail", &charts)
+}
+
+fn queue_chart(past: &PastMail, replay: &Replay, stop_at: u32) -> Chart {
     let end_s = end_s(past, replay);
     let (unit_s, unit) = unit(end_s);
     let x = Axis::linear(format!("time since {}", past.start), unit);
@@ -21,7 +28,7 @@ pub fn queue_chart(past: &PastMail, replay: &Replay, stop_at: u32) -> String {
         let points = thinned(line, end_s).into_iter().map(|(at, length)| (at / unit_s, length));
         chart = chart.steps(short(&line.user), points);
     }
-    chart.to_svg()
+    chart
 }
 
 /// The last moment at which anything happened.

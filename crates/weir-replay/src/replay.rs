@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_core::throttle::Params;
 use weir_core::time::Instant;
 use weir_sim::input::InputError;
-use weir_sim::throttle::{Journal, Outbox, UserReport, UserRun, by_user};
+use weir_sim::throttle::{Habits, Journal, Outbox, UserReport, UserRun, by_user_with};
 
 /// What the throttle would have done.
 #[derive(Debug, Clone, Serialize)]
@@ -23,6 +23,10 @@ pub struct Replay {
     pub last_at: String,
     /// What could not be replayed, by reason.
     pub skipped: Skipped,
+    /// Caps by the day that none of these users has met, but those who would have been stopped anyway.
+    pub proposed: Option<ProposedCaps>,
+    /// How these users mail: the paper's Figures 1 and 2.
+    pub habits: Habits,
     /// The delay queues of the users who were worst off, worst first.
     #[serde(skip)]
     pub queues: Vec<QueueLine>,
@@ -44,10 +48,43 @@ pub struct UserReplay {
     pub first_at: String,
     /// The date of the user's last mail.
     pub last_at: String,
+    /// The most mails on one day.
+    pub most_mails_a_day: u64,
+    /// The most recipients on one day who were never written to before and are no colleagues.
+    pub most_strangers_a_day: u64,
     /// When the user would have been stopped first.
     pub stopped_at: Option<String>,
     /// The mail that would have done it.
     pub stopped_by: Option<StoppedBy>,
+}
+
+/// Caps by the day, for the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct ProposedCaps {
+    /// `throttle.messages_a_day`.
+    pub messages_a_day: u64,
+    /// `throttle.new_recipients_a_day`.
+    pub new_recipients_a_day: u64,
+}
+
+impl ProposedCaps {
+    /// Twice what the busiest user did, so that a busier day stops nobody, as a round number; not less than a person may well do.
+    fn over<'a>(users: impl Iterator<Item = &'a UserReplay>) -> Option<ProposedCaps> {
+        let most = users
+            .filter(|user| user.stopped_at.is_none())
+            .map(|user| (user.most_mails_a_day, user.most_strangers_a_day))
+            .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
+        Some(ProposedCaps {
+            messages_a_day: round_up(2 * most.0).max(200),
+            new_recipients_a_day: round_up(2 * most.1).max(50),
+        })
+    }
+}
+
+/// The next of 1, 2, 5, 10, 20, 50 …
+fn round_up(number: u64) -> u64 {
+    let steps = (0..18).flat_map(|power| [1, 2, 5].map(|step| step * 10u64.pow(power)));
+    steps.into_iter().find(|step| *step >= number).unwrap_or(number)
 }
 
 /// The mail that would have stopped a user.
@@ -78,14 +115,27 @@ const QUEUES_MAX: usize = 6;
 /// Runs past mail through the throttle. With `review_after`, somebody releases all held mail so long after each
 /// stop; without, a stop is for ever.
 pub fn replay(past: &PastMail, params: Params, review_after: Option<Duration>) -> Result<Replay, InputError> {
+    replay_at(past, params, review_after, |_| false)
+}
+
+/// The same at a site whose people are those of whom `is_colleague` says so.
+pub fn replay_at(
+    past: &PastMail,
+    params: Params,
+    review_after: Option<Duration>,
+    is_colleague: impl Fn(&str) -> bool,
+) -> Result<Replay, InputError> {
     let mut replay = Replay::empty(past);
     let mut places = places_by_user(past);
-    for (user, outbox) in by_user(&past.mails) {
+    let outboxes = by_user_with(&past.mails, is_colleague);
+    replay.habits = Habits::of(outboxes.values());
+    for (user, outbox) in outboxes {
         let run = UserMail { past, places: places.remove(user).unwrap_or_default(), outbox };
         let (result, journal) = run.through(params, review_after)?;
         replay.keep_queue(user, &result, &journal);
         replay.users.insert(user.into(), result);
     }
+    replay.proposed = ProposedCaps::over(replay.users.values());
     Ok(replay)
 }
 
@@ -114,6 +164,8 @@ impl Replay {
             first_at: date(past.mails.first()),
             last_at: date(past.mails.last()),
             skipped: past.skipped.clone(),
+            proposed: None,
+            habits: Habits::default(),
             queues: Vec::new(),
         }
     }
@@ -162,11 +214,12 @@ impl UserMail<'_> {
                 stopping = Some(number);
             }
         }
+        let most = run.most_a_day();
         let (report, journal) = run.finish();
-        Ok((self.result(report, &journal, stopping), journal))
+        Ok((self.result(report, &journal, stopping, most), journal))
     }
 
-    fn result(&self, report: UserReport, journal: &Journal, stopping: Option<usize>) -> UserReplay {
+    fn result(&self, report: UserReport, journal: &Journal, stopping: Option<usize>, most: (u64, u64)) -> UserReplay {
         let mails = &self.outbox.mails;
         let date = |at: Instant| self.past.wall(at).to_rfc3339();
         UserReplay {
@@ -176,6 +229,8 @@ impl UserMail<'_> {
             longest_delay_s: longest_delay(journal).as_secs_f64(),
             first_at: mails.first().map(|mail| date(mail.at)).unwrap_or_default(),
             last_at: mails.last().map(|mail| date(mail.at)).unwrap_or_default(),
+            most_mails_a_day: most.1,
+            most_strangers_a_day: most.0,
             stopped_at: stopping.and_then(|number| Some(date(mails.get(number)?.at))),
             stopped_by: stopping.and_then(|number| self.stopped_by(*self.places.get(number)?)),
         }
@@ -262,6 +317,18 @@ mod tests {
         assert!((ann.longest_delay_s - 118.0).abs() < 1e-6, "{ann:?}");
         assert!((ann.report.mean_delay_s - (59.0 + 118.0 + 50.0) / 4.0).abs() < 1e-6, "{ann:?}");
         assert_eq!(ann.stopped_by, None);
+    }
+
+    #[test]
+    fn caps_are_proposed_above_what_anybody_did_who_was_not_stopped() {
+        let mut mails: Vec<_> = (0..40).map(|i| (i, "eve", format!("w{i}@y.org"))).collect();
+        mails.extend((0..30).map(|i| (60 * i, "ann", format!("c{}@y.org", i % 28))));
+        let replay = replay(&log(&mails), Params::default(), None).unwrap();
+        let ann = &replay.users["ann"];
+        assert_eq!((ann.most_mails_a_day, ann.most_strangers_a_day), (30, 28));
+        let proposed = ProposedCaps { messages_a_day: 200, new_recipients_a_day: 100 };
+        assert_eq!(replay.proposed, Some(proposed), "eve, a worm, has no say");
+        assert_eq!([0, 1, 3, 11, 100, 101].map(round_up), [1, 1, 5, 20, 100, 200]);
     }
 
     #[test]

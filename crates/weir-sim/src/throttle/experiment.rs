@@ -1,5 +1,6 @@
 //! A synthetic population through the throttle: one run, and the sweeps that stand in for the paper's figures.
 
+use super::habits::Habits;
 use super::outbox::{Outbox, Sending};
 use super::population::{self, PAPER_DAYS, PAPER_USERS};
 use super::queue_length::QueueLength;
@@ -11,7 +12,7 @@ use crate::rng::Rng;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use weir_core::throttle::Params;
+use weir_core::throttle::{Params, Recipients};
 use weir_core::time::Instant;
 
 /// The most user-days in a run, about five million mails.
@@ -50,6 +51,8 @@ pub struct Figures {
     pub seed: u64,
     /// What the paper says of its data, measured here.
     pub statistics: Statistics,
+    /// Figures 1 and 2.
+    pub habits: Habits,
     /// Single mails, by working set.
     pub figure5: Vec<DelayPoint>,
     /// Multiple mails, by maximal multi-slack.
@@ -126,11 +129,13 @@ pub fn run_population(
     Ok(PopulationRun { users: reports, synthetic: true, seed, days, statistics, delay_queue })
 }
 
-/// Varies one parameter after the other around `base`, for the 22 users of the paper's size.
+/// Varies one parameter of the paper's throttle after the other around `base`, for the 22 users of the paper's size.
 pub fn figures(seed: u64, base: Params) -> Result<Figures, InputError> {
     let users: Vec<Outbox> = (0..PAPER_USERS).map(|n| population::user(seed, n, PAPER_DAYS)).collect();
     let single: Vec<Outbox> = users.iter().map(|user| user.only(true)).collect();
     let multi: Vec<Outbox> = users.iter().map(|user| user.only(false)).collect();
+    // The paper's figures are about the paper's one class, and its mail was not fenced by the day.
+    let base = Params { recipients: Recipients::Alike, messages_a_day: None, new_recipients_a_day: None, ..base };
     // Delays are measured without stops: a stop would end the measurement.
     let base_delay = Params { stop_at: *Params::STOP_AT.end(), ..base };
     let figure5 = [0, 1, 2, 3, 4, 5, 7, 10, 15, 20]
@@ -149,6 +154,7 @@ pub fn figures(seed: u64, base: Params) -> Result<Figures, InputError> {
         synthetic: true,
         seed,
         statistics,
+        habits: Habits::of(&users),
         figure5: figure5.into_iter().collect::<Result<_, _>>()?,
         figure6: figure6.into_iter().collect::<Result<_, _>>()?,
         figure7: figure7.into_iter().collect::<Result<_, _>>()?,

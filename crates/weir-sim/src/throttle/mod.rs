@@ -4,11 +4,14 @@
 //! sections 2, 4, 6 and 7.
 
 mod experiment;
+mod habits;
 mod outbox;
 pub mod picture;
 pub mod population;
 mod queue_length;
 mod report;
+mod roles;
+mod sites;
 mod statistics;
 mod table1;
 mod user_run;
@@ -17,9 +20,12 @@ mod virus;
 pub use experiment::{
     AlarmPoint, DelayPoint, Figures, PopulationRun, REVIEW_AFTER, Spread, USER_DAYS_MAX, figures, run_population,
 };
-pub use outbox::{Outbox, Sending, by_user};
+pub use habits::{Habits, LocalityPoint};
+pub use outbox::{Outbox, Sending, by_user, by_user_with};
 pub use queue_length::QueueLength;
 pub use report::{ThrottleReport, UserReport};
+pub use roles::{Person, Role, person};
+pub use sites::{Curve, CurvePoint, Fared, RoleRun, SiteRun, WORM_RATES, Worm, run_site};
 pub use statistics::{Statistics, median, quantile};
 pub use table1::{Row, Table1, VirusFate, table1};
 pub use user_run::{Journal, UserRun};

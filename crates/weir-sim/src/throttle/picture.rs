@@ -2,6 +2,7 @@
 
 use super::experiment::{DelayPoint, Figures, PopulationRun, Spread};
 use super::queue_length::QueueLength;
+use super::sites::{Curve, CurvePoint, SiteRun};
 use super::table1::{Table1, VirusFate};
 use super::virus::{Outbreak, Virus};
 use weir_chart::{Axis, Chart, sheet};
@@ -60,9 +61,31 @@ pub fn of_population(run: &PopulationRun) -> String {
     queue_chart(&title, &run.delay_queue, 0.0).to_svg()
 }
 
-/// The sheet of Figures 5 to 8 and 13.
+/// False alarms against people reached: one curve a class, and the paper's one class beside them.
+pub fn of_site(run: &SiteRun, params: &Params) -> String {
+    let reached = || Axis::linear("people that the worst worm of Table 1 reaches", "");
+    type Measure = (&'static str, Axis, fn(&CurvePoint) -> f64);
+    let measures: [Measure; 3] = [
+        ("Mail of ordinary people that is delayed", Axis::linear("mails", "%"), |p| p.ordinary_delayed_percent),
+        ("Mail of assistants that is delayed", Axis::linear("mails", "%"), |p| p.assistants_delayed_percent),
+        ("Stops of people who did nothing wrong", Axis::linear("stops", "a user-year"), |p| p.stops_a_user_year),
+    ];
+    let chart = |(title, y, f): Measure| {
+        let line = |chart: Chart, curve: &Curve| {
+            chart.line(curve.class, curve.points.iter().map(|point| (point.reached as f64, f(point))))
+        };
+        run.curves.iter().fold(Chart::new(title, reached(), y), line).mark("60", 60.0)
+    };
+    let heading = format!(
+        "Slack and threshold of one class from an eighth to twice what is set (synthetic, seed {}; strangers: slack {}, stop above {})",
+        run.seed, params.max_slack, params.stop_at
+    );
+    sheet(&heading, &measures.into_iter().map(chart).collect::<Vec<_>>())
+}
+
+/// The sheet of Figures 1, 2, 5 to 8 and 13.
 pub fn of_figures(figures: &Figures, params: &Params) -> String {
-    let mut charts = Vec::new();
+    let mut charts = figures.habits.charts();
     let set = || Axis::linear("working set", "addresses");
     charts.extend(delay_charts("Figure 5, single mails", set, &figures.figure5, params.working_set as f64));
     let slack = || Axis::linear("max_multi_slack", "recipients");

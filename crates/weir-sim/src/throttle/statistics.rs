@@ -1,8 +1,8 @@
 //! What the paper says of its users' mail (section 2), measured on any mail.
 
+use super::habits::{locality, percent};
 use super::outbox::{Outbox, Sending};
 use serde::Serialize;
-use std::collections::VecDeque;
 
 /// What can be compared with the paper's data.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -38,8 +38,8 @@ impl Statistics {
         self.recipients += user.mails.iter().map(|mail| mail.to.len() as u64).sum::<u64>();
         self.single_within_5_min_percent.push(within_5_min(&single));
         self.multi_within_5_min_percent.push(within_5_min(&multi));
-        self.single_locality_percent.push(locality(&single));
-        self.multi_locality_percent.push(locality(&multi));
+        self.single_locality_percent.push(locality(&single, 5));
+        self.multi_locality_percent.push(locality(&multi, 5));
     }
 }
 
@@ -59,24 +59,6 @@ pub fn quantile(values: &[f64], q: f64) -> f64 {
 fn within_5_min(mails: &[Sending]) -> f64 {
     let soon = mails.windows(2).filter(|pair| pair[1].at.since(pair[0].at).as_secs_f64() <= 300.0).count();
     percent(soon, mails.len().saturating_sub(1))
-}
-
-/// Against the last 5 addresses of earlier mails.
-fn locality(mails: &[Sending]) -> f64 {
-    let mut last = VecDeque::new();
-    let (mut matches, mut all) = (0, 0);
-    for mail in mails {
-        all += mail.to.len();
-        matches += mail.to.iter().filter(|key| last.contains(*key)).count();
-        last.extend(mail.to.iter().copied());
-        let surplus = last.len().saturating_sub(5);
-        last.drain(..surplus);
-    }
-    percent(matches, all)
-}
-
-fn percent(part: usize, whole: usize) -> f64 {
-    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
 
 #[cfg(test)]

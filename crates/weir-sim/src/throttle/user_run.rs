@@ -1,8 +1,12 @@
 //! One user's throttle under a virtual clock, with the books kept.
 
+use super::outbox::{COLLEAGUE, WROTE_FIRST};
 use super::report::UserReport;
+use std::collections::HashSet;
 use std::time::Duration;
-use weir_core::throttle::{Decision, Held, Params, ParamsError, RecipientKey, Throttle};
+use weir_core::throttle::{
+    Class, Decision, Held, Mail, MailDecision, Params, ParamsError, Recipient, RecipientKey, Recipients, Throttle,
+};
 use weir_core::time::Instant;
 
 /// A run of one user's mail through the throttle.
@@ -15,6 +19,27 @@ pub struct UserRun {
     mail_of_entry: Vec<u32>,
     report: UserReport,
     journal: Journal,
+    /// Whom mail was let go to; where recipients are alike, all whom the user has tried to write to.
+    known: HashSet<RecipientKey>,
+    telling: Telling,
+    today: Today,
+}
+
+/// When the user would be told, as the shell does it.
+#[derive(Debug, Default)]
+struct Telling {
+    from: Option<Duration>,
+    /// 1 of a delay, 2 of half a threshold, 3 of a stop; until nothing waits.
+    told: u8,
+    notices: u64,
+}
+
+/// Strangers and mails of a day, and the most of any day.
+#[derive(Debug, Default)]
+struct Today {
+    day: u64,
+    now: (u64, u64),
+    most: (u64, u64),
 }
 
 /// What happened when, for pictures.
@@ -49,7 +74,32 @@ impl UserRun {
             mail_of_entry: Vec::new(),
             report: UserReport::default(),
             journal: Journal::default(),
+            known: HashSet::new(),
+            telling: Telling::default(),
+            today: Today::default(),
         })
+    }
+
+    /// The same user, who has written to these people before.
+    pub fn knowing(mut self, known: &[RecipientKey]) -> UserRun {
+        self.known.extend(known);
+        self
+    }
+
+    /// The same user, who is told of delays from this length on.
+    pub fn telling_from(mut self, delay: Duration) -> UserRun {
+        self.telling.from = Some(delay);
+        self
+    }
+
+    /// How often the user was told something.
+    pub fn notices(&self) -> u64 {
+        self.telling.notices
+    }
+
+    /// The most strangers outside the working set, and the most mails, on one day.
+    pub fn most_a_day(&self) -> (u64, u64) {
+        self.today.most
     }
 
     /// A mail of the user's own to a new address, which is not in the books: it takes the slack away.
@@ -60,14 +110,69 @@ impl UserRun {
     /// The user sends a mail. Times must not go back.
     pub fn send(&mut self, at: Instant, to: &[RecipientKey]) {
         self.catch_up(at);
-        match self.throttle.submit(at, to) {
+        let classed: Vec<Recipient> =
+            to.iter().map(|key| Recipient { key: *key, class: self.class_of(*key) }).collect();
+        self.count(at, &classed);
+        let decision = match self.throttle.params().recipients {
+            Recipients::Alike => self.throttle.submit(at, to),
+            Recipients::Classed => self.submit_classed(at, &classed),
+        };
+        self.known.extend(to.iter().filter(|_| self.throttle.params().recipients == Recipients::Alike));
+        match decision {
             Decision::Refused => self.report.refused += 1,
             Decision::Accepted { at_once, held, stopped } => {
                 self.enter(at, at_once, &held);
                 if stopped.is_some() {
                     self.journal.stops.push(at);
                 }
+                self.tell(at, &held);
             }
+        }
+    }
+
+    fn submit_classed(&mut self, at: Instant, to: &[Recipient]) -> Decision {
+        match self.throttle.submit_mail(at, &Mail { to, from: None }) {
+            MailDecision::Refused => Decision::Refused,
+            MailDecision::Accepted { fates, stopped } => {
+                let going = to.iter().zip(&fates).filter(|(_, fate)| fate.is_none());
+                self.known.extend(going.map(|(to, _)| to.key));
+                let held: Vec<Held> = fates.into_iter().flatten().collect();
+                Decision::Accepted { at_once: to.len() - held.len(), held, stopped }
+            }
+        }
+    }
+
+    fn class_of(&self, key: RecipientKey) -> Class {
+        match key.0 {
+            key if key & COLLEAGUE != 0 => Class::Colleague,
+            bits if bits & WROTE_FIRST != 0 || self.known.contains(&key) => Class::Correspondent,
+            _ => Class::Stranger,
+        }
+    }
+
+    fn count(&mut self, at: Instant, to: &[Recipient]) {
+        let day = at.0 / 86_400_000_000_000;
+        if day != self.today.day {
+            (self.today.day, self.today.now) = (day, (0, 0));
+        }
+        let strangers = to.iter().filter(|to| to.class == Class::Stranger).count() as u64;
+        self.today.now = (self.today.now.0 + strangers, self.today.now.1 + 1);
+        self.today.most = (self.today.most.0.max(self.today.now.0), self.today.most.1.max(self.today.now.1));
+    }
+
+    /// Counts a notice if the user would get one after a mail of which these recipients wait.
+    fn tell(&mut self, at: Instant, held: &[Held]) {
+        let Some(from) = self.telling.from else { return };
+        let last = held.iter().filter_map(|held| held.expected_at).max();
+        let long = last.is_some_and(|last| last.since(at) >= from);
+        let kind = match self.throttle.stopped() {
+            Some(_) => 3,
+            None if long && self.throttle.is_half_full() => 2,
+            None if long => 1,
+            None => 0,
+        };
+        if kind > self.telling.told {
+            (self.telling.told, self.telling.notices) = (kind, self.telling.notices + 1);
         }
     }
 
@@ -116,13 +221,18 @@ impl UserRun {
             self.review(at);
         }
         for released in self.throttle.advance(now) {
+            self.known.insert(released.recipient);
             self.leave(released.entry.0, released.at);
+        }
+        if self.throttle.held_count() == 0 {
+            self.telling.told = 0;
         }
     }
 
     fn review(&mut self, at: Instant) {
         let held: Vec<_> = self.throttle.held().map(|held| held.entry).collect();
         for entry in held {
+            self.known.extend(self.throttle.entry(entry).map(|(recipient, _)| recipient));
             self.throttle.release(at, entry);
             self.leave(entry.0, at);
         }

@@ -6,7 +6,8 @@ use anyhow::{Context, bail};
 use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use weir_core::throttle::Params;
-use weir_replay::{self, PastMail, Reader, Replay, Skipped, SourceKind, UserReplay, Wanted, printable, queue_chart};
+use weir_mail::inbound::Domains;
+use weir_replay::{self, PastMail, Reader, Replay, Skipped, SourceKind, UserReplay, Wanted, pictures, printable};
 use weir_settings::units::Span;
 
 /// Reads mail that was sent, runs it through the throttle and tells who would have been delayed or stopped.
@@ -30,6 +31,9 @@ pub(crate) struct Args {
     /// A recipient that the server adds itself, such as an archive; may be given again
     #[arg(long, value_name = "ADDRESS")]
     ignore: Vec<String>,
+    /// A domain of yours, whose people are colleagues, besides those of the configuration; may be given again
+    #[arg(long, value_name = "DOMAIN")]
+    own: Vec<String>,
     /// The year of a log's latest line, for times without a year [default: the latest that its file's date allows]
     #[arg(long, value_parser = clap::value_parser!(i32).range(1980..=2100))]
     year: Option<i32>,
@@ -42,7 +46,7 @@ pub(crate) struct Args {
     /// Print one JSON document, with all users
     #[arg(long)]
     json: bool,
-    /// Draw the delay queues of the users who would have waited longest
+    /// Draw the delay queues of the users who would have waited longest, and how your users mail (the paper's Figures 1 and 2)
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 
@@ -67,9 +71,11 @@ impl Args {
         let params = self.throttle.params(&self.config)?;
         self.check_plot()?;
         let past = self.read()?;
-        let replay = weir_replay::replay(&past, params, self.review.map(|span| span.0))?;
+        let domains = self.colleagues()?;
+        let is_colleague = |address: &str| address.rsplit_once('@').is_some_and(|(_, domain)| domains.contain(domain));
+        let replay = weir_replay::replay_at(&past, params, self.review.map(|span| span.0), is_colleague)?;
         if let Some(path) = &self.plot {
-            let svg = queue_chart(&past, &replay, params.stop_at);
+            let svg = pictures(&past, &replay, params.stop_at);
             std::fs::write(path, svg).with_context(|| format!("--plot {} cannot be written", path.display()))?;
         }
         if self.json {
@@ -79,7 +85,17 @@ impl Args {
         }
         summary(out, &past, &replay, &params)?;
         self.table(out, &replay)?;
+        proposed(out, &replay)?;
         skipped(out, &replay.skipped)
+    }
+
+    /// The domains whose people are colleagues.
+    fn colleagues(&self) -> anyhow::Result<Domains> {
+        let config = self.config.load()?.config;
+        let (throttle, inbound) = (config.throttle, config.inbound);
+        let named = [&throttle.own_domains, &throttle.partner_domains, &self.own].into_iter().flatten();
+        let taken_for = inbound.domains.iter().map(|rule| &rule.domain);
+        Ok(Domains::new(named.chain(taken_for)))
     }
 
     fn read(&self) -> anyhow::Result<PastMail> {
@@ -245,6 +261,28 @@ fn rest(out: &mut dyn Write, users: &[(&str, &UserReplay)]) -> anyhow::Result<()
             "… and {users} more, {delayed} of them delayed, {stopped} stopped (--top shows more, --json all)"
         )?;
     }
+    Ok(())
+}
+
+/// The caps by the day that this mail suggests.
+fn proposed(out: &mut dyn Write, replay: &Replay) -> anyhow::Result<()> {
+    let Some(caps) = replay.proposed else { return Ok(()) };
+    let busy = |f: fn(&UserReplay) -> u64| {
+        replay.users.values().filter(|user| user.stopped_at.is_none()).map(f).max().unwrap_or(0)
+    };
+    let (mails, strangers) = (busy(|user| user.most_mails_a_day), busy(|user| user.most_strangers_a_day));
+    writeln!(
+        out,
+        "\nOn the busiest day of anybody who would not have been stopped: {} to {}.",
+        number(mails, "mail"),
+        number(strangers, "stranger")
+    )?;
+    writeln!(out, "Caps by the day that leave twice as much room, for [throttle]:")?;
+    writeln!(
+        out,
+        "  messages_a_day = {}\n  new_recipients_a_day = {}",
+        caps.messages_a_day, caps.new_recipients_a_day
+    )?;
     Ok(())
 }
 

@@ -7,12 +7,14 @@ use crate::config::ConfigArg;
 use anyhow::{Context, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 use weir_core::throttle::Params;
 use weir_core::time::Instant;
 use weir_settings::units::{Rate, Span};
 use weir_sim::throttle::{
-    QueueLength, REVIEW_AFTER, ThrottleReport, Virus, figures, picture, run_population, run_users, table1,
+    QueueLength, REVIEW_AFTER, Role, ThrottleReport, Virus, figures, picture, run_population, run_site, run_users,
+    table1,
 };
 use weir_sim::trace;
 
@@ -26,19 +28,20 @@ pub(crate) struct Args {
     /// Your own mail as JSON lines: {"t":12.5,"user":"ann","to":["bob@x.org"]}, t in seconds
     #[arg(long, value_name = "FILE.jsonl", group = "experiment")]
     trace: Option<PathBuf>,
-    /// So many synthetic users, alike the paper's
-    #[arg(long, value_name = "N", group = "experiment")]
-    population: Option<u32>,
+    /// So many synthetic users, alike the paper's; or the people of a site: office, sales, assistants, helpdesk, newsletter, or all of
+    /// them if nothing is said
+    #[arg(long, value_name = "N|ROLE", group = "experiment", num_args = 0..=1, default_missing_value = "site")]
+    population: Option<Population>,
     /// The six viruses of the paper's Table 1, its numbers beside ours
     #[arg(long, group = "experiment", conflicts_with = throttle_options::GROUP)]
     table1: bool,
-    /// Stand-ins for the paper's Figures 5 to 8 and 13, on a synthetic population of its size
+    /// Stand-ins for the paper's Figures 1, 2, 5 to 8 and 13, on a synthetic population of its size
     #[arg(long, group = "experiment")]
     figures: bool,
 
-    /// How many days the population mails, from a Monday on
-    #[arg(long, value_name = "D", default_value_t = 1, requires = "population")]
-    days: u32,
+    /// How many days the population mails, from a Monday on [default: 1, and 365 for the people of a site]
+    #[arg(long, value_name = "D", requires = "population")]
+    days: Option<u32>,
     /// The user's own mail just before has taken one slack away from the virus
     #[arg(long, conflicts_with_all = ["trace", "population", "table1", "figures"])]
     slack_spent: bool,
@@ -66,6 +69,33 @@ pub(crate) struct Args {
     throttle: Box<ThrottleArgs>,
     #[command(flatten)]
     config: ConfigArg,
+}
+
+/// Which population.
+#[derive(Debug, Clone)]
+pub(crate) enum Population {
+    /// So many, alike the paper's.
+    Users(u32),
+    /// The people of a site.
+    Roles(Vec<Role>),
+}
+
+impl FromStr for Population {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Population, String> {
+        if text == "site" {
+            return Ok(Population::Roles(Role::ALL.to_vec()));
+        }
+        match (Role::named(text), text.parse()) {
+            (Some(role), _) => Ok(Population::Roles(vec![role])),
+            (None, Ok(users)) => Ok(Population::Users(users)),
+            (None, Err(_)) => Err(format!(
+                "neither a number of users nor a role; the roles are {}",
+                Role::ALL.map(Role::name).join(", ")
+            )),
+        }
+    }
 }
 
 /// The throttle's parameters as options; what is not given comes from the configuration.
@@ -101,7 +131,9 @@ impl Args {
             self.figures(out, params)
         } else if let Some(path) = &self.trace {
             self.trace(out, path, params)
-        } else if let Some(users) = self.population {
+        } else if let Some(Population::Roles(roles)) = &self.population {
+            self.site(out, roles, params)
+        } else if let Some(Population::Users(users)) = self.population {
             self.population(out, users, params)
         } else {
             self.virus(out, params)
@@ -142,9 +174,22 @@ impl Args {
 
     fn population(&self, out: &mut dyn Write, users: u32, params: Params) -> anyhow::Result<()> {
         let review: Duration = self.review.map_or(REVIEW_AFTER, |span| span.0);
-        let run = run_population(users, self.days, self.seed, params, review)?;
+        let run = run_population(users, self.days.unwrap_or(1), self.seed, params, review)?;
         self.draw(|| picture::of_population(&run))?;
         if self.json { json(out, &run) } else { print::population(out, &params, &run) }
+    }
+
+    fn site(&self, out: &mut dyn Write, roles: &[Role], params: Params) -> anyhow::Result<()> {
+        let days = self.days.unwrap_or(365);
+        if !(1..=3_650).contains(&days) {
+            bail!("--days {days}: the people of a population mail for 1 to 3650 days\n  hint: leave it out for a year");
+        }
+        if self.review.is_some() {
+            bail!("--review means nothing here: somebody looks five minutes after each stop");
+        }
+        let run = run_site(roles, days, self.seed, params, self.plot.is_some())?;
+        self.draw(|| picture::of_site(&run, &params))?;
+        if self.json { json(out, &run) } else { print::site(out, &params, &run) }
     }
 
     fn table1(&self, out: &mut dyn Write) -> anyhow::Result<()> {

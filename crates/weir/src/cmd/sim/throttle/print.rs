@@ -1,10 +1,10 @@
 //! The experiments as tables for people.
 
 use std::io::Write;
-use weir_core::throttle::Params;
+use weir_core::throttle::{Params, Recipients};
 use weir_sim::throttle::{
-    DelayPoint, Figures, Outbreak, PopulationRun, Row, Spread, Statistics, Table1, ThrottleReport, UserReport, Virus,
-    VirusFate, median, quantile,
+    DelayPoint, Fared, Figures, Habits, LocalityPoint, Outbreak, PopulationRun, Row, SiteRun, Spread, Statistics,
+    Table1, ThrottleReport, UserReport, Virus, VirusFate, median, quantile,
 };
 
 /// A population shows so many of its users.
@@ -68,6 +68,63 @@ pub(super) fn population(out: &mut dyn Write, params: &Params, run: &PopulationR
     users(out, by_delay.into_iter().take(USERS_SHOWN))
 }
 
+pub(super) fn site(out: &mut dyn Write, params: &Params, run: &SiteRun) -> anyhow::Result<()> {
+    writeln!(out, "Synthetic people of a site (seed {}), 20 of each role, {} days each", run.seed, run.days)?;
+    writeln!(out, "({}{}).", said(params), if params.recipients == Recipients::Classed { ", classed" } else { "" })?;
+    writeln!(
+        out,
+        "Somebody looks five minutes after each stop. Beside it the same numbers as in the paper: one class.\n"
+    )?;
+    let heads = format!("{:>9} {:>12} {:>13}", "delayed", "stops", "notices");
+    writeln!(out, "{:<11} {:>8}  {heads}   the paper's: {heads}   most in a day", "role", "mails")?;
+    let units = format!("{:>9} {:>12} {:>13}", "%", "a user-year", "a user, day");
+    writeln!(out, "{:<11} {:>8}  {units}                {units}   mails, strangers", "", "")?;
+    let fared =
+        |f: &Fared| format!("{:>9.2} {:>12.2} {:>13.4}", f.delayed_percent, f.stops_a_user_year, f.notices_a_user_day);
+    for role in &run.roles {
+        let (name, mails) = (role.role.name(), role.here.mails);
+        let most = format!("{}, {}", role.here.most_mails_a_day, role.here.most_strangers_a_day);
+        writeln!(out, "{name:<11} {mails:>8}  {}                {}   {most}", fared(&role.here), fared(&role.paper))?;
+    }
+    writeln!(
+        out,
+        "\nA worm that mails people of one class only, each once: people reached, and stopped after (min:s)\n"
+    )?;
+    writeln!(
+        out,
+        "{:>9}  {:>16}  {:>19}  {:>16}  the paper's",
+        "mails/min", "strangers", "written to before", "colleagues"
+    )?;
+    for worm in &run.worms {
+        let cell = |place: usize| {
+            let stopped = worm.stopped_after_s[place].map_or("never".into(), clock);
+            format!("{} {stopped:>9}", worm.reached[place])
+        };
+        let (rate, paper) = (worm.rate_per_min, worm.reached_in_paper);
+        writeln!(out, "{rate:>9}  {:>16}  {:>19}  {:>16}  {paper}", cell(0), cell(1), cell(2))?;
+    }
+    for curve in &run.curves {
+        writeln!(out, "\n{}: slack and threshold times a factor", curve.class)?;
+        writeln!(
+            out,
+            "{:>7} {:>15} {:>18} {:>20} {:>18}",
+            "factor", "people reached", "ordinary delayed", "assistants delayed", "stops a user-year"
+        )?;
+        for point in &curve.points {
+            writeln!(
+                out,
+                "{:>7} {:>15} {:>16.2} % {:>18.2} % {:>18.2}",
+                point.factor,
+                point.reached,
+                point.ordinary_delayed_percent,
+                point.assistants_delayed_percent,
+                point.stops_a_user_year
+            )?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn table1(out: &mut dyn Write, table: &Table1) -> anyhow::Result<()> {
     writeln!(out, "Table 1: what passed of two real viruses and a test virus, and when they were stopped")?;
     writeln!(out, "(rate 1/min, working set 4, slack 1, multi-slack 15, stop above 20). Ours start with the user's")?;
@@ -107,13 +164,14 @@ fn table1_row(row: &Row) -> String {
 pub(super) fn figures(out: &mut dyn Write, params: &Params, figures: &Figures) -> anyhow::Result<()> {
     writeln!(
         out,
-        "Stand-ins for Figures 5 to 8 and 13 on a synthetic population (seed {}), since the paper's",
+        "Stand-ins for Figures 1, 2, 5 to 8 and 13 on a synthetic population (seed {}), since the paper's",
         figures.seed
     )?;
     writeln!(out, "mail was not published. One parameter varies, the others stay")?;
     writeln!(out, "({}).", said(params))?;
     writeln!(out)?;
     statistics(out, &figures.statistics)?;
+    locality(out, &figures.habits)?;
     delays(out, "Figure 5: single mails by working set (addresses)", &figures.figure5)?;
     delays(out, "Figure 6: mails to several by max_multi_slack (recipients)", &figures.figure6)?;
     delays(out, "Figure 7: all mails by allowed rate (recipients a minute)", &figures.figure7)?;
@@ -125,6 +183,17 @@ pub(super) fn figures(out: &mut dyn Write, params: &Params, figures: &Figures) -
     writeln!(out, "\nFigure 13: delay queues of 500 users together over a day, two examples")?;
     for day in &figures.figure13 {
         writeln!(out, "  mean {:.2} entries, at most {}", day.mean, day.max)?;
+    }
+    Ok(())
+}
+
+/// Figure 2 in numbers; Figure 1 is a line a user, which a picture shows better (--plot).
+fn locality(out: &mut dyn Write, habits: &Habits) -> anyhow::Result<()> {
+    writeln!(out, "\nFigure 2: recipients among the last n addresses, mean over users and standard deviation (%)")?;
+    writeln!(out, "{:>7}  {:>17} {:>19}", "n", "mails to one", "mails to several")?;
+    for (single, multi) in habits.single_locality.iter().zip(&habits.multi_locality) {
+        let cell = |point: &LocalityPoint| format!("{:.1} ± {:.1}", point.mean_percent, point.deviation);
+        writeln!(out, "{:>7}  {:>17} {:>19}", single.addresses, cell(single), cell(multi))?;
     }
     Ok(())
 }
