@@ -29,7 +29,7 @@ fn a_first_start_is_enough_to_send_a_mail() {
         assert!(sent.status.success() && said.contains("accepted, on its way to 1 recipient"), "{said}");
     }
     let mail = fs::read_to_string(&site.arrived("ann@localhost", 2)[0]).expect("text");
-    assert!(mail.contains("Subject: hello") && mail.contains("(Authenticated sender: demo)"), "{mail}");
+    assert!(mail.contains("Subject: hello") && mail.contains("by mail.example (Weir) with ESMTPSA id"), "{mail}");
 
     let status = site.json(&["status"]);
     assert_eq!((&status["running"], &status["gate"]["pid"]), (&true.into(), &up.pid().into()));

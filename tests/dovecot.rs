@@ -27,7 +27,7 @@ fn dovecots_users_log_in_and_send_as_themselves() {
     let reply = ann.mail("ann@localhost", &["friend@localhost"], "hello");
     assert!(reply.contains("accepted, on its way"), "{reply}");
     let mail = std::fs::read_to_string(&site.arrived("friend@localhost", 1)[0]).expect("text");
-    assert!(mail.contains("(Authenticated sender: ann@localhost)"), "{mail}");
+    assert!(mail.contains("by mail.example (Weir) with ESMTPA id"), "{mail}");
     for (user, password) in [("ann@localhost", "wrong"), ("nobody@localhost", PASSWORD), ("ann@localhost", "")] {
         let said = refusal(&up, user, password);
         assert!(said.starts_with("535 5.7.8 ") || said.starts_with("501 "), "{user}: {said}");

@@ -141,7 +141,7 @@ fn a_lab_without_its_programs_fails_alone() {
 }
 
 /// Every task that is watched.
-const TASKS: [(&str, &str); 20] = [
+const TASKS: [(&str, &str); 21] = [
     ("mail opening", "mail"),
     ("submission listener", "mail"),
     ("inbound listener", "mail"),
@@ -155,6 +155,7 @@ const TASKS: [(&str, &str); 20] = [
     ("console watch", "console"),
     ("throttle", "mail"),
     ("held", "mail"),
+    ("retention", "mail"),
     ("notices", "mail"),
     ("bans", "mail"),
     ("delivery", "mail"),

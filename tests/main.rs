@@ -26,6 +26,8 @@ mod lab_vm;
 #[path = "../crates/weir-scan/tests/scan/mail.rs"]
 #[allow(dead_code, reason = "the scanners' own tests use the rest")]
 mod mail;
+mod letters;
+mod lists;
 mod recipes;
 mod recipes_submission;
 mod replay;

@@ -25,6 +25,18 @@ impl Visitor {
         visitor
     }
 
+    /// Comes by the link of a notice; none if the link is no good.
+    pub(crate) fn by_link(base: &str, key: &str) -> Option<Visitor> {
+        let visitor = Visitor { home: tempfile::tempdir().expect("a folder"), base: base.to_owned(), more: Vec::new() };
+        let form = visitor.get(&format!("/link/{key}"));
+        if !form.contains("name=\"token\"") {
+            return None;
+        }
+        let welcome = visitor.send("/link", &[("token", token_in(&form).as_str()), ("key", key)]);
+        assert!(welcome.contains("Your mail"), "{welcome}");
+        Some(visitor)
+    }
+
     /// A page.
     pub(crate) fn get(&self, path: &str) -> String {
         self.ask(&["-L", &format!("{}{path}", self.base)])

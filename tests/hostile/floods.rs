@@ -104,6 +104,43 @@ fn a_flood_of_logins_keeps_nobody_out() {
     honest.end(&site, &up, "a flood of logins", 250);
 }
 
+/// One account, guessed at once by each of many networks: none of them is banned. Strangers are slowed, and of many at once most are told to
+/// come later; the owner does not notice.
+#[test]
+fn guesses_at_one_account_from_everywhere_slow_strangers_and_not_its_owner() {
+    let site = Site::new("");
+    let up = site.up();
+    user(&site, "ann");
+    let guess_once = |network: usize| {
+        let server = up.plain.clone();
+        async move {
+            let login = base64::engine::general_purpose::STANDARD.encode(format!("\0ann\0guess {network}"));
+            let mut client = Conversation::open(&server, loopback(7, network * 256)).await.expect("a connection");
+            client.greet().await;
+            client.say(&format!("AUTH PLAIN {login}")).await
+        }
+    };
+    let owner = || Client::login(&up.plain, "ann", PASSWORD).is_ok();
+    assert!(owner());
+    let runtime = runtime();
+    for network in 0..10 {
+        let said = runtime.block_on(guess_once(network));
+        assert!(said.starts_with("535 5.7.8"), "{said}");
+    }
+    let mut crowd = tokio::task::JoinSet::new();
+    (20..60).for_each(|network| drop(crowd.spawn_on(guess_once(network), runtime.handle())));
+    assert!(owner(), "who has logged in from a network before is not concerned");
+    // Eight may wait for a turn, which takes seconds; others are told so.
+    let mut later = 0;
+    while later < 5 {
+        let said = runtime.block_on(crowd.join_next()).expect("forty guess at once").expect("no panic");
+        later += usize::from(said.starts_with("454 4.7.0 too many wrong passwords"));
+    }
+    assert!(owner());
+    let bans = site.json(&["status"])["gate"]["counters"]["bans"].as_u64();
+    assert_eq!(bans, Some(0), "each of them failed once");
+}
+
 /// Who was banned before a restart is banned after it, and nobody else is.
 #[test]
 fn a_restart_pardons_no_guesser() {
@@ -136,7 +173,8 @@ async fn guess(server: String, address: usize, number: usize) -> (usize, usize, 
             continue;
         }
         for attempt in 0..5 {
-            let guess = format!("\0honest\0guess {number} {session} {attempt}");
+            // A new name each time: one account that is guessed at is slowed by itself.
+            let guess = format!("\0name{number}.{session}\0guess {attempt}");
             let token = base64::engine::general_purpose::STANDARD.encode(guess);
             match client.say(&format!("AUTH PLAIN {token}")).await {
                 said if said.starts_with("535") => wrong += 1,

@@ -27,16 +27,39 @@ const FALSE_ENDS: &[&[u8]] = &[
 const SMUGGLED: &[u8] =
     b"MAIL FROM:<mallory@localhost>\r\nRCPT TO:<victim@localhost>\r\nDATA\r\nFrom: mallory@localhost\r\n\r\nsmuggled\r\n";
 
+/// Submission mends bare CR and LF: what would be smuggled is text of one mail, to the one recipient that it has.
+#[test]
+fn nothing_is_smuggled_where_line_ends_are_mended() {
+    let site = Site::new("");
+    let up = site.up();
+    mallory(&site);
+    let mended = FALSE_ENDS.iter().filter(|end| !end.contains(&0)).count();
+    runtime().block_on(async {
+        for end in FALSE_ENDS {
+            let expected = if end.contains(&0) { "554 5.6.0 refused: a NUL" } else { "250 2.0.0 " };
+            by_data(&up.plain, end, expected).await;
+            by_chunk(&up.plain, end, expected).await;
+        }
+    });
+    let mails = site.arrived("dots@localhost", 2 * mended);
+    assert_eq!(mails.len(), 2 * mended);
+    for mail in mails {
+        let text = std::fs::read_to_string(mail).expect("text");
+        assert!(text.contains("RCPT TO:<victim@localhost>") && text.ends_with("smuggled\n"), "{text:?}");
+    }
+    assert!(!site.data().join("mail/victim@localhost").exists(), "something was smuggled");
+}
+
 #[test]
 fn nothing_is_smuggled() {
-    let site = Site::new("");
+    let site = Site::with_submission("mend_text = false\n", "");
     let up = site.up();
     mallory(&site);
     let honest = Honest::begin(&site, &up);
     runtime().block_on(async {
         for end in FALSE_ENDS {
-            by_data(&up.plain, end).await;
-            by_chunk(&up.plain, end).await;
+            by_data(&up.plain, end, "554 5.6.0 refused: a ").await;
+            by_chunk(&up.plain, end, "554 5.6.0 refused: a ").await;
         }
         before_its_time(&up.plain).await;
         after_starttls(&up.plain).await;
@@ -61,8 +84,8 @@ async fn login(server: &str) -> Conversation {
     client
 }
 
-/// In DATA: the whole is one message with a fault, and the next reply answers the next command.
-async fn by_data(server: &str, end: &[u8]) {
+/// In DATA: the whole is one message, and the next reply answers the next command.
+async fn by_data(server: &str, end: &[u8], expected: &str) {
     let mut client = login(server).await;
     for line in ["MAIL FROM:<mallory@localhost>", "RCPT TO:<dots@localhost>", "DATA"] {
         client.say(line).await;
@@ -70,13 +93,13 @@ async fn by_data(server: &str, end: &[u8]) {
     let body = [b"From: mallory@localhost\r\n\r\nfirst", end, SMUGGLED, b"\r\n.\r\n"].concat();
     client.send(&body).await;
     let reply = client.reply().await;
-    assert!(reply.starts_with("554 5.6.0 refused: a "), "{end:?}: {reply}");
+    assert!(reply.starts_with(expected), "{end:?}: {reply}");
     assert!(client.say("VRFY sync").await.starts_with("252"), "{end:?}");
     assert!(client.say("QUIT").await.starts_with("221"));
 }
 
-/// In BDAT: dots mean nothing, the rest is refused as well, for the next hop may speak DATA.
-async fn by_chunk(server: &str, end: &[u8]) {
+/// In BDAT: dots mean nothing, and the rest is the same, for the next hop may speak DATA.
+async fn by_chunk(server: &str, end: &[u8], expected: &str) {
     let mut client = login(server).await;
     let body = [b"From: mallory@localhost\r\n\r\nfirst", end, SMUGGLED].concat();
     let lines = ["MAIL FROM:<mallory@localhost>", "RCPT TO:<dots@localhost>"];
@@ -85,7 +108,7 @@ async fn by_chunk(server: &str, end: &[u8]) {
     }
     client.send(&[format!("BDAT {} LAST\r\n", body.len()).as_bytes(), &body].concat()).await;
     let reply = client.reply().await;
-    assert!(reply.starts_with("554 5.6.0 refused: a "), "{end:?}: {reply}");
+    assert!(reply.starts_with(expected), "{end:?}: {reply}");
     assert!(client.say("VRFY sync").await.starts_with("252"), "{end:?}");
 }
 

@@ -52,7 +52,10 @@ pub enum Way {
     /// With a password.
     Password,
     /// By a link that was sent to their contact address: whoever sends mail in their name has not seen it.
-    Link,
+    Link {
+        /// The situation of their throttle when they came. What the link allowed was about the mail of that situation.
+        situation: u32,
+    },
 }
 
 /// Who makes a request.
@@ -72,6 +75,14 @@ impl Visit {
     /// As the audit trail names them.
     pub fn actor(&self) -> Actor {
         Actor::new(&format!("console:{}", self.known.name))
+    }
+
+    /// The situation of the link that they came by, if they did.
+    pub fn link(&self) -> Option<u32> {
+        match self.way {
+            Way::Link { situation } => Some(situation),
+            Way::Password => None,
+        }
     }
 
     /// Whether they may do what needs this role.

@@ -41,7 +41,7 @@ struct PasswordsShared {
     spare: Mutex<Vec<Memory>>,
     /// Hashes so far.
     hashes: AtomicU64,
-    /// What a login for a name that does not exist is checked against.
+    /// What a login is checked against where there is no such name, or no password: how long an answer takes shall not tell.
     nobody: String,
 }
 
@@ -84,9 +84,10 @@ impl Passwords {
         if stored.is_some() && self.remembers(&digest) {
             return Ok(true);
         }
-        let (password, hash) = (password.to_owned(), stored.unwrap_or(&self.shared.nobody).to_owned());
+        let usable = stored.filter(|stored| is_hash(stored));
+        let (password, hash) = (password.to_owned(), usable.unwrap_or(&self.shared.nobody).to_owned());
         let turn = self.shared.login_queue.enter(Some(from)).await.ok_or(PasswordError::Busy)?;
-        let right = self.elsewhere(move |memory| verify_now(&password, &hash, memory)).await? && stored.is_some();
+        let right = self.elsewhere(move |memory| verify_now(&password, &hash, memory)).await? && usable.is_some();
         if right {
             self.remember(digest);
         } else {
@@ -175,6 +176,17 @@ fn hash_now(password: &str, memory: &mut Memory) -> Result<String, PasswordError
     Ok(PasswordHash { hash: Some(output), ..hash }.to_string())
 }
 
+/// Whether a password can be checked against this at all. An account may have none.
+fn is_hash(stored: &str) -> bool {
+    let hash = PasswordHash::new(stored).ok();
+    hash.is_some_and(|hash| {
+        hash.hash.is_some()
+            && hash.salt.is_some()
+            && Params::try_from(&hash).is_ok()
+            && Algorithm::try_from(hash.algorithm.as_str()).is_ok()
+    })
+}
+
 fn verify_now(password: &str, stored: &str, memory: &mut Memory) -> bool {
     let Ok(stored) = PasswordHash::new(stored) else { return false };
     let Some(expected) = &stored.hash else { return false };
@@ -241,6 +253,24 @@ mod tests {
         let foreign = "$argon2id$v=19$m=16,t=2,p=1$MTIzNDU2Nzg5MA$UePK8R7v2M4NcQVvXBXcgw";
         assert!(!passwords.verify("ann", "secret", Some(foreign), HERE).await.unwrap());
         assert!(passwords.shared.spare.lock().unwrap().len() == 1, "memory is used again");
+    }
+
+    /// The work is counted in blocks of memory that were hashed over, not in time, which depends on the machine.
+    #[tokio::test]
+    async fn every_wrong_login_costs_the_same_work() {
+        let passwords = Passwords::new(1, [7; 32]).unwrap();
+        let stored = passwords.hash("secret").await.unwrap();
+        let mut work = Vec::new();
+        for stored in [None, Some(""), Some("!"), Some("$argon2id$v=19$m=16,t=2,p=1$"), Some(stored.as_str())] {
+            passwords.shared.spare().clear();
+            let before = passwords.shared.hashes.load(Ordering::Relaxed);
+            assert!(!passwords.verify("ann", "wrong", stored, HERE).await.unwrap());
+            let hashes = passwords.shared.hashes.load(Ordering::Relaxed) - before;
+            work.push((hashes, passwords.shared.spare().iter().map(Vec::len).sum::<usize>()));
+        }
+        assert!(work.iter().all(|one| *one == work[0] && one.1 > 10_000), "{work:?}");
+        assert!(!passwords.verify("ann", "nobody has this password", None, HERE).await.unwrap());
+        assert!(!passwords.verify("ann", "nobody has this password", Some(""), HERE).await.unwrap());
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -125,6 +125,7 @@ async fn one(spool: Spool, text: Arc<Vec<u8>>, number: usize) -> OutgoingMessage
         sign: false,
         added: "".into(),
         hand_back: false,
+        long_lines: false,
     };
     draft.commit(message.to_bytes()).await.expect("committed");
     message

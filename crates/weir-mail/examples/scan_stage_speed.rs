@@ -75,7 +75,7 @@ async fn run(messages: usize, octets: usize) {
 }
 
 async fn spooled(spool: &Spool, messages: usize, octets: usize) -> Vec<(MessageId, Arc<Letter>)> {
-    let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
+    let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), ..Envelope::default() };
     let body: Arc<[u8]> = vec![b'x'; octets].into();
     let mut letters = Vec::new();
     for bunch in 0..messages.div_ceil(100) {

@@ -26,6 +26,7 @@ use crate::delivery::resolver::ResolverError;
 use crate::held::HeldMail;
 use crate::notices::{NoticeEvent, Notices};
 use crate::operations::{Backend, Listener, MailOperations, OperationsParts};
+use crate::retention::Retention;
 use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Submission, SubmissionParts};
 use crate::throttle::{NoticeKind, Throttling, steady};
 use absent::Absent;
@@ -105,6 +106,7 @@ impl Gate {
                 "held",
                 works.held.clone().run(works.throttling.clone(), Arc::clone(&works.throttle_clock)),
             ),
+            supervision::spawn("retention", works.retention(&foundation, &settings).run()),
             supervision::spawn("mail-certificate", Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
         ];
         tasks.extend(bans.iter().cloned().map(|bans| supervision::spawn("bans", bans.run())));
@@ -226,6 +228,23 @@ impl Works {
             submission,
             notices,
             sessions,
+        }
+    }
+
+    /// Ends the waiting of mail that nobody decides about.
+    fn retention(&self, foundation: &Foundation, settings: &Settings) -> Retention {
+        Retention {
+            keep: if self.rules.learn_only { Duration::MAX } else { settings.submission.keep_stopped },
+            relay: foundation.relay.clone(),
+            hostname: settings.notices.hostname.clone(),
+            admin: settings.notices.admin.clone(),
+            knows_senders: self.rules.knows_senders(),
+            records: foundation.records.clone(),
+            throttling: self.throttling.clone(),
+            held: self.held.clone(),
+            spool: self.spool.clone(),
+            pipeline: self.stages.pipeline.clone(),
+            clock: Arc::clone(&self.clock),
         }
     }
 

@@ -28,6 +28,9 @@ pub struct Letter {
     pub from: String,
     /// Whether the body may hold 8-bit text.
     pub eight_bit: bool,
+    /// Whether it has lines that are longer than SMTP allows; they are encoded on the way out.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub long_lines: bool,
     /// Whether addresses and headers may be UTF-8.
     pub utf8: bool,
     /// RET of DSN: whether a bounce returns the whole message.
@@ -114,6 +117,7 @@ impl Letter {
             subject: String::new(),
             from: sender.mailbox.as_ref().map_or("", Mailbox::as_str).to_owned(),
             eight_bit: sender.eight_bit,
+            long_lines: false,
             utf8: sender.smtputf8,
             ret_full: sender.ret.map(|ret| ret == Ret::Full),
             envid: sender.envid.as_deref().map(str::to_owned),
@@ -171,7 +175,7 @@ impl Letter {
     /// The envelope for the wire; addresses that no longer parse are left out.
     pub fn envelope(&self) -> Envelope {
         let recipients = self.to.iter().filter_map(LetterTo::rcpt).collect();
-        Envelope { sender: self.mail_from(), recipients, forwarded: None }
+        Envelope { sender: self.mail_from(), recipients, ..Envelope::default() }
     }
 
     /// The sender for the wire.
@@ -226,7 +230,7 @@ mod tests {
     fn a_letter_is_read_as_it_was_written() {
         let sender = MailFrom::parse("<ann@example.org> RET=HDRS ENVID=x+2By BODY=8BITMIME").unwrap();
         let to = RcptTo::parse("<\"b ob\"@example.org> NOTIFY=DELAY ORCPT=rfc822;bob@x.org", false).unwrap();
-        let envelope = Envelope { sender, recipients: vec![to], forwarded: None };
+        let envelope = Envelope { sender, recipients: vec![to], ..Envelope::default() };
         let letter = Letter::new(&envelope, LetterOrigin::Submitted, "ann", "192.0.2.1", 7);
         assert_eq!(Letter::read(&letter.write()).unwrap(), letter);
         assert_eq!(letter.envelope(), envelope);
@@ -245,7 +249,7 @@ mod tests {
             RcptTo::parse(&text, false).unwrap()
         };
         let recipients = (0..weir_smtp::limits::SmtpLimits::RECIPIENTS_MAX).map(to).collect();
-        let envelope = Envelope { sender: MailFrom::default(), recipients, forwarded: None };
+        let envelope = Envelope { sender: MailFrom::default(), recipients, ..Envelope::default() };
         let letter = Letter::new(&envelope, LetterOrigin::Submitted, "ann", "192.0.2.1", 7).write();
         assert!(letter.len() <= weir_store::spool::ENVELOPE_MAX, "{}", letter.len());
     }

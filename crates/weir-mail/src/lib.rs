@@ -21,6 +21,7 @@ pub mod own;
 pub mod own_link;
 pub mod pipeline;
 pub mod queue;
+mod retention;
 pub mod scan;
 pub mod submission;
 pub mod throttle;

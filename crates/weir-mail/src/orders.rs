@@ -16,7 +16,7 @@ use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, RcptTo};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::session::Verdict;
-use weir_store::records::{AuditLine, Fate, Records};
+use weir_store::records::{AuditLine, Fate, HeldFilter, Records};
 use weir_store::spool::Spool;
 
 /// Who carries out orders, as they stand now.
@@ -78,7 +78,8 @@ impl Orders<'_> {
         let order = self.purpose(digest).await?;
         let fate = if order.action == Action::Delete { Fate::Drop } else { Fate::Go };
         let while_stopped = order.action != Action::Release;
-        let shown = Shown { up_to: order.up_to, situation: order.situation, fate, while_stopped };
+        let only = self.entries_of(&order).await?;
+        let shown = Shown { up_to: order.up_to, situation: order.situation, fate, only, while_stopped };
         let done = self
             .throttling
             .command(&order.identity, ThrottleCommand::DecideShown(shown))
@@ -96,18 +97,28 @@ impl Orders<'_> {
         Ok(Reply::new(250, Status(2, 0, 0), said))
     }
 
+    /// The entries of the one mail that an order is about; nothing if it is about all.
+    async fn entries_of(&self, order: &Order) -> Result<Option<Vec<i64>>, Reply> {
+        let Some(message) = &order.only else { return Ok(None) };
+        let filter = HeldFilter { identity: order.identity.clone(), message: message.clone(), ..HeldFilter::default() };
+        let rows = self.records.held().list(&filter, i64::MAX).await.map_err(|_| not_now())?;
+        Ok(Some(rows.iter().map(|row| row.entry).collect()))
+    }
+
     /// Asks whoever was told whether a stopped user's mail shall really go, with what there is to know about it.
     async fn ask_back(&self, order: &Order) -> Result<Reply, Reply> {
         let confirm = Order { action: Action::Confirm, ..order.clone() };
         let made = crafted::offer(&self.records.tokens(), &confirm, self.hostname, self.now).await;
         let address = made.ok_or_else(not_now)?;
-        let rows =
+        let mut rows =
             evidence::waiting(&self.records.held(), &order.identity, order.up_to).await.map_err(|_| not_now())?;
+        rows.retain(|row| order.only.as_ref().is_none_or(|only| row.message == *only));
         let who = &order.identity;
         let body = format!(
-            "Somebody who has the notice about {who} asked for everything to be sent that waits. {who} is stopped, because this is \
+            "Somebody who has the notice about {who} asked for {} to be sent. {who} is stopped, because this is \
              what a worm or a stolen password looks like. So nothing has been sent yet.\n\n{}\nIf all of this is right, send any \
              mail to {address}\n  and it goes out at once. Otherwise do nothing: it keeps waiting.\n",
+            if order.only.is_some() { "one mail that waits" } else { "everything that waits" },
             Evidence::of(&rows).text()
         );
         let subject = format!("Shall the mail of {who} really be sent?");

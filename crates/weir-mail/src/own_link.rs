@@ -1,7 +1,8 @@
 //! A link to a user's own page, for notices: who it is for and until when, signed with a secret of the site.
 //!
-//! It goes to the contact address and is bound to it: when the contact changes, older links are no good. Nothing is stored, and
-//! nothing acts on a click: the page behind it asks first.
+//! It goes to the contact address and is bound to it: when the contact changes, older links are no good. It is bound to the situation
+//! of the user's throttle, too: when a stop begins or ends, links of the time before are no good, for they were given for other mail.
+//! Nothing is stored, and nothing acts on a click: the page behind it asks first.
 
 use ring::hmac;
 use weir_store::hex;
@@ -20,6 +21,8 @@ pub struct Owner<'a> {
     pub identity: &'a str,
     /// Their contact address, to which links go.
     pub contact: &'a str,
+    /// The situation of their throttle when the link was made.
+    pub situation: u32,
 }
 
 /// The key of a link for this owner.
@@ -50,9 +53,9 @@ fn sign(secret: &str, owner: Owner<'_>, until_s: u64) -> hmac::Tag {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), &text(owner, until_s))
 }
 
-/// What is signed: no two triples have the same text, as names and addresses have no line ends.
-fn text(Owner { identity, contact }: Owner<'_>, until_s: u64) -> Vec<u8> {
-    format!("{until_s}\n{contact}\n{identity}").into_bytes()
+/// What is signed: no two links have the same text, as names and addresses have no line ends.
+fn text(Owner { identity, contact, situation }: Owner<'_>, until_s: u64) -> Vec<u8> {
+    format!("{until_s}\n{situation}\n{contact}\n{identity}").into_bytes()
 }
 
 #[cfg(test)]
@@ -61,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_link_is_good_for_whom_it_was_made_and_for_a_week() {
-        let who = Owner { identity: "ann@example.org", contact: "ann@elsewhere.example" };
+        let who = Owner { identity: "ann@example.org", contact: "ann@elsewhere.example", situation: 3 };
         let key = key("secret", who, 1_000);
         assert_eq!(identity_of(&key).as_deref(), Some(who.identity));
         assert!(is_good("secret", &key, who, 999));
@@ -71,13 +74,14 @@ mod tests {
             !is_good("secret", &key, Owner { contact: "other@elsewhere.example", ..who }, 0),
             "the contact changed"
         );
+        assert!(!is_good("secret", &key, Owner { situation: 4, ..who }, 0), "there was a stop since");
         assert!(!is_good("secret", &key.replacen("1000", "9999", 1), who, 0), "nobody makes it live longer");
     }
 
     #[test]
     fn nonsense_is_no_link() {
         for key in ["", ".", "..", "1.2.3", "9.zz.zz", "9.é.é", "99999999999999999999.61.61", "1.61.61.61"] {
-            assert!(!is_good("secret", key, Owner { identity: "a", contact: "" }, 0), "{key}");
+            assert!(!is_good("secret", key, Owner { identity: "a", contact: "", situation: 0 }, 0), "{key}");
             identity_of(key);
         }
         assert_eq!(identity_of(&format!("9.{}.00", "61".repeat(1_000))), None);

@@ -209,7 +209,7 @@ mod tests {
     }
 
     fn letter(owner: &str) -> Transit {
-        let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
+        let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), ..Envelope::default() };
         let letter = Letter::new(&envelope, LetterOrigin::Submitted, owner, "", 1);
         Transit::to_all("0dh3k9w2m1c8t0qzx4pn".parse().unwrap(), letter)
     }

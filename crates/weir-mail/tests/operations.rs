@@ -197,6 +197,8 @@ impl Fixture {
             clients: Vec::new(),
             ipv6_prefix_bits: 64,
             learn_only: false,
+            users_release: false,
+            received_names_client: false,
             sender_must_match: true,
             received_from: Vec::new(),
             profiles: BTreeMap::from([("list".to_owned(), Params { stop_at: 500, ..Params::default() })]),

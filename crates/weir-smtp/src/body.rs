@@ -4,6 +4,10 @@
 //! message: it is read to its true end, and refused there. So no two servers can disagree about where a message
 //! ends (SMTP smuggling, CVE-2023-51764). Text is handed on in place: one slice of the input for each run between
 //! stuffed dots. What a split holds back is at most `.` and CR. Cost: one vectorised search a line.
+//!
+//! Users' own programs (printers, scanners, scripts) do send bare CR and LF and lines without end. A reader that mends
+//! ([`BodyReader::mending`]) hands on CR LF for each of them and only notes long lines. What ends the message is the same, and what it
+//! hands on holds no bare CR or LF, so a false end becomes a line of text with a dot, which is stuffed on its way out.
 
 use memchr::memchr3;
 
@@ -33,9 +37,19 @@ pub enum Fault {
     TooBig,
 }
 
+/// What the text of a message is, as far as that matters to the next server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct TextTraits {
+    /// It has octets above 127.
+    pub eight_bit: bool,
+    /// It has lines longer than the limit, which were let through.
+    pub long_lines: bool,
+}
+
 /// Where in a line the input stood.
 ///
-/// `LineStart → Dot → DotCr →` end; `LineStart | Mid → Cr → LineStart`; every state may go to `Mid`.
+/// `LineStart → Dot → DotCr →` end; `LineStart | Mid → Cr → LineStart`; every state may go to `Mid`. Where line ends are mended,
+/// also `→ Owed → MendedStart → MendedDot → Mid`: from there no end is reached without a true line end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LinePosition {
     /// After CR LF, or before the first octet.
@@ -48,6 +62,12 @@ enum LinePosition {
     Dot,
     /// After a line's opening dot and a CR.
     DotCr,
+    /// After a bare CR or LF, for which CR LF is still to be handed on.
+    Owed,
+    /// After that CR LF.
+    MendedStart,
+    /// After a dot that opens a line which a bare CR or LF precedes.
+    MendedDot,
 }
 
 /// The reader of one message.
@@ -62,6 +82,9 @@ pub struct BodyReader {
     bytes: u64,
     bytes_max: u64,
     dots: bool,
+    /// Bare CR and LF are made line ends, and long lines are noted instead of refused.
+    mends: bool,
+    traits: TextTraits,
     fault: Option<Fault>,
 }
 
@@ -70,12 +93,33 @@ const CRLF: &[u8] = b"\r\n";
 impl BodyReader {
     /// A reader of DATA: dots are unstuffed and a dot alone ends the message.
     pub fn data(line_max: u32, bytes_max: u64) -> BodyReader {
-        BodyReader { place: LinePosition::LineStart, column: 0, line_max, bytes: 0, bytes_max, dots: true, fault: None }
+        BodyReader {
+            place: LinePosition::LineStart,
+            column: 0,
+            line_max,
+            bytes: 0,
+            bytes_max,
+            dots: true,
+            mends: false,
+            traits: TextTraits::default(),
+            fault: None,
+        }
     }
 
     /// A reader of BDAT chunks: dots mean nothing and the caller knows the end.
     pub fn chunks(line_max: u32, bytes_max: u64) -> BodyReader {
         BodyReader { dots: false, ..BodyReader::data(line_max, bytes_max) }
+    }
+
+    /// The same reader, which mends line ends and lets long lines through if `mends` is set.
+    #[must_use]
+    pub fn mending(self, mends: bool) -> BodyReader {
+        BodyReader { mends, ..self }
+    }
+
+    /// What the text so far is.
+    pub fn traits(&self) -> TextTraits {
+        self.traits
     }
 
     /// Octets of the message so far.
@@ -113,10 +157,29 @@ impl BodyReader {
                     return Scan::End;
                 }
                 (LinePosition::Dot, _) => self.place = LinePosition::Mid,
+                (LinePosition::Cr | LinePosition::DotCr, _) if self.mends => self.place = LinePosition::Owed,
                 (LinePosition::Cr | LinePosition::DotCr, _) => {
                     self.enlarge(1);
                     self.blame(Fault::BareCr);
                     self.place = LinePosition::Mid;
+                }
+                (LinePosition::Owed, _) => {
+                    self.pay_line_end();
+                    if self.fault.is_none() {
+                        return Scan::Piece(CRLF);
+                    }
+                }
+                (LinePosition::MendedStart, b'.') if self.dots => self.step(LinePosition::MendedDot, input, rest),
+                (LinePosition::MendedStart, _) => self.place = LinePosition::Mid,
+                // Whoever ends lines with LF alone may stuff dots all the same; a dot that is not doubled is text.
+                (LinePosition::MendedDot, b'.') => self.place = LinePosition::Mid,
+                (LinePosition::MendedDot, _) => {
+                    self.place = LinePosition::Mid;
+                    self.lengthen(1);
+                    self.enlarge(1);
+                    if self.fault.is_none() {
+                        return Scan::Piece(b".");
+                    }
                 }
             }
         }
@@ -130,11 +193,17 @@ impl BodyReader {
                 self.enlarge(2);
                 CRLF
             }
-            LinePosition::Cr => {
+            LinePosition::Cr if !self.mends => {
                 self.blame(Fault::BareCr);
                 b""
             }
-            LinePosition::LineStart | LinePosition::Dot | LinePosition::DotCr => b"",
+            LinePosition::Cr | LinePosition::Owed => {
+                self.enlarge(2);
+                CRLF
+            }
+            LinePosition::LineStart | LinePosition::MendedStart => b"",
+            // Only DATA has dots, and it does not end here.
+            LinePosition::Dot | LinePosition::DotCr | LinePosition::MendedDot => b"",
         }
     }
 
@@ -177,6 +246,11 @@ impl BodyReader {
                         break 0;
                     }
                 }
+                [b'\r' | b'\n', after @ ..] if self.mends => {
+                    place = LinePosition::Owed;
+                    rest = after;
+                    break 1;
+                }
                 [wrong, after @ ..] => {
                     self.blame(fault_of(*wrong));
                     place = LinePosition::Mid;
@@ -189,13 +263,25 @@ impl BodyReader {
         *input = rest;
         let piece = all.get(..all.len() - rest.len() - held).unwrap_or_default();
         self.enlarge(piece.len());
+        self.traits.eight_bit |= !piece.is_ascii();
         piece
+    }
+
+    /// The line end that stands for a bare CR or LF.
+    fn pay_line_end(&mut self) {
+        self.column = 0;
+        self.enlarge(2);
+        self.place = LinePosition::MendedStart;
     }
 
     fn lengthen(&mut self, by: usize) {
         self.column = self.column.saturating_add(u32::try_from(by).unwrap_or(u32::MAX));
         if self.line_max > 0 && self.column > self.line_max {
-            self.blame(Fault::LongLine);
+            if self.mends {
+                self.traits.long_lines = true;
+            } else {
+                self.blame(Fault::LongLine);
+            }
         }
     }
 
@@ -269,6 +355,35 @@ mod tests {
         assert_eq!(fault(b"..\r\nab\r\n.\r\n", 7), (7, None));
         assert_eq!(fault(b"..\r\nab\r\n.\r\n", 6), (7, Some(Fault::TooBig)));
         assert_eq!(fault(b"a\nb\r\n.\r\n", 1), (5, Some(Fault::TooBig)));
+    }
+
+    /// The text as a reader hands it on that mends, cut at every octet.
+    fn mended(input: &[u8]) -> (String, TextTraits) {
+        let (mut reader, mut text) = (BodyReader::data(20, 9_999).mending(true), Vec::new());
+        for mut octet in input.chunks(1) {
+            while let Scan::Piece(piece) = reader.scan(&mut octet) {
+                text.extend_from_slice(piece);
+            }
+        }
+        (String::from_utf8(text).unwrap(), reader.traits())
+    }
+
+    #[test]
+    fn a_mending_reader_makes_line_ends_of_bare_cr_and_lf_and_notes_long_lines() {
+        for (sent, text) in [
+            (&b"a\nb\rc\r\n.\r\n"[..], "a\r\nb\r\nc\r\n"),
+            (b"a\n\n.\nb\r\n.\r\n", "a\r\n\r\n.\r\nb\r\n"),
+            (b"a\n..b\n...c\r\n.\r\n", "a\r\n.b\r\n..c\r\n"),
+            (b"a\n.\r\nb\r\n.\r\n", "a\r\n.\r\nb\r\n"),
+            (b"a\r\n.\nb\r\n.\r\n", "a\r\n\r\nb\r\n"),
+            (b"a\r\r\n.\r\n", "a\r\n\r\n"),
+            (b"a\r\n.\rb\r\n.\r\n", "a\r\n\r\nb\r\n"),
+        ] {
+            assert_eq!(mended(sent).0, text, "{:?}", String::from_utf8_lossy(sent));
+        }
+        assert_eq!(mended(b"short\n.\r\n").1, TextTraits::default());
+        assert!(mended(b"a line of more than twenty\r\n").1.long_lines);
+        assert!(mended("gr\u{fc}n\r\n".as_bytes()).1.eight_bit);
     }
 
     #[test]

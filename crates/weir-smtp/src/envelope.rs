@@ -3,6 +3,7 @@
 //! SIZE (RFC 1870), BODY (6152), SMTPUTF8 (6531), AUTH (4954) and the DSN parameters (3461, 6533) are read and
 //! handed on; a parameter that we did not offer is refused by name. ENVID and ORCPT stay in xtext as they came.
 
+use super::body::TextTraits;
 use super::mailbox::{Mailbox, Path, PathError, parse_path};
 use super::peer::Forwarded;
 use super::reply::{Reply, Status};
@@ -10,7 +11,7 @@ use super::xtext;
 use std::collections::HashSet;
 
 /// Sender and recipients of one message.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Envelope {
     /// MAIL FROM.
     pub sender: MailFrom,
@@ -18,6 +19,8 @@ pub struct Envelope {
     pub recipients: Vec<RcptTo>,
     /// What XFORWARD said of the first client, from listed peers only.
     pub forwarded: Option<Box<Forwarded>>,
+    /// What the message turned out to be, once all of it was read.
+    pub text: TextTraits,
 }
 
 /// MAIL FROM with its parameters.
@@ -72,7 +75,7 @@ pub struct Notify {
 
 impl Envelope {
     pub(crate) fn new(sender: MailFrom, forwarded: Option<Box<Forwarded>>) -> Envelope {
-        Envelope { sender, recipients: Vec::new(), forwarded }
+        Envelope { sender, recipients: Vec::new(), forwarded, text: TextTraits::default() }
     }
 
     /// A recipient who was named several times gets the message once, as first named. The case of letters in the domain does not matter.

@@ -25,6 +25,9 @@ pub struct Settings {
     pub dsn: bool,
     /// Peers that may use XCLIENT and XFORWARD, and that are not counted or banned by address.
     pub trusted: Vec<IpNetwork>,
+    /// Whether bare CR and LF in a message are made line ends, and long lines let through, instead of refused. For submission alone: mail
+    /// from other servers may be signed, and is refused as it is.
+    pub mend_text: bool,
     /// Every bound.
     pub limits: SmtpLimits,
 }
@@ -91,6 +94,7 @@ impl Default for Settings {
             starttls: false,
             dsn: true,
             trusted: Vec::new(),
+            mend_text: false,
             limits: SmtpLimits::default(),
         }
     }

@@ -349,6 +349,24 @@ impl Orchestrator {
         sockets::keep(gate);
     }
 
+    /// Starts the mail gate anew with these settings. Its sockets stay open: what is coming in is finished, and who connects meanwhile
+    /// waits. If it does not start with them, it runs as before.
+    pub(crate) async fn restart_mail(&mut self, config: Config) -> anyhow::Result<()> {
+        // What can be seen to be wrong is refused before anything stops.
+        assembly::delivery(&config, &self.folder)?;
+        let before = std::mem::replace(&mut self.config, config);
+        if self.mail.gate().is_none() {
+            // It rests after a failure, and is tried with these when it has.
+            return Ok(());
+        }
+        self.stop(GateName::Mail).await;
+        self.start(GateName::Mail).await;
+        let GateState::Failed { why, .. } = self.states().state(GateName::Mail) else { return Ok(()) };
+        self.config = before;
+        self.start(GateName::Mail).await;
+        anyhow::bail!("it does not start with them: {why}")
+    }
+
     /// Stops every gate, and closes the records.
     pub(crate) async fn stop_all(mut self) {
         for gate in [GateName::Console, GateName::Lab, GateName::Web, GateName::Mail] {

@@ -1,6 +1,7 @@
 //! A private Dovecot that checks passwords, on a Unix socket of its own.
 
 use crate::spawn_bound;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,6 +26,32 @@ impl Dovecot {
         let mut dovecot = Dovecot { folder, server: None };
         dovecot.restart();
         dovecot
+    }
+
+    /// A field of the one mail in a Maildir whose Message-ID contains `id`, as `doveadm fetch` has it, without
+    /// empty lines at its end; none while it is not there.
+    /// No server runs for this.
+    pub fn fetch(maildir: &Path, id: &str, field: &str) -> Option<String> {
+        let owner = std::fs::metadata(maildir).ok()?.uid().to_string();
+        let home = tempfile::tempdir().expect("a temporary folder");
+        let configuration = home.path().join("dovecot.conf");
+        let (at, mail) = (home.path().display(), maildir.display());
+        let lines =
+            format!("base_dir = {at}\nlog_path = {at}/log\nmail_location = maildir:{mail}:INDEX=MEMORY\nssl = no\n");
+        std::fs::write(&configuration, lines).expect("a configuration");
+        run_quietly(Command::new("chown").arg("-R").arg(&owner).arg(home.path()));
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &owner, "--regid", "65534", "--clear-groups", "doveadm", "-c"]).arg(&configuration);
+        command
+            .args(["-f", "pager", "fetch", field, "HEADER", "Message-ID", id])
+            .env("USER", "mail")
+            .env("HOME", home.path());
+        let output = command.output().expect("doveadm runs: is dovecot-core installed?");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        // The name of the field, then its text.
+        let text = said.split_once(&format!("{field}:"))?.1;
+        let text = text.strip_prefix('\n').or(text.strip_prefix(' ')).unwrap_or(text);
+        Some(text.replace("\r\n", "\n").trim_end_matches('\n').to_owned())
     }
 
     /// The socket for logins.
@@ -80,6 +107,11 @@ impl Drop for Dovecot {
         self.thaw();
         self.stop();
     }
+}
+
+fn run_quietly(command: &mut Command) {
+    let status = command.status();
+    assert!(status.is_ok_and(|status| status.success()), "{command:?}");
 }
 
 fn configuration(folder: &Path) -> String {

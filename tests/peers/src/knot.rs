@@ -17,16 +17,27 @@ pub struct Knot {
 impl Knot {
     /// Starts one with these lines of a zone file. Names are absolute and end with a dot; all others do not exist.
     pub fn start(records: &str) -> Knot {
+        Knot::serve(records, None)
+    }
+
+    /// The same, which signs these records (DNSSEC), and has others in the zone `unsigned.example.`, which is not signed.
+    pub fn start_signed(records: &str, unsigned: &str) -> Knot {
+        Knot::serve(&format!("{records}\nunsigned.example. NS ns.test.\n"), Some(unsigned))
+    }
+
+    fn serve(records: &str, unsigned: Option<&str>) -> Knot {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // A blank at the beginning of a line would mean the name of the line before.
-        let records: String = records.lines().map(|line| format!("{}\n", line.trim())).collect();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-        let zone = format!(
-            "$ORIGIN .\n$TTL 60\n@ SOA ns.test. admin.test. 1 60 60 60 60\n@ NS ns.test.\nns.test. A 127.0.0.1\n{records}"
-        );
-        std::fs::write(folder.path().join("zone"), zone).expect("a zone");
+        let root = format!("ns.test. A 127.0.0.1\n{records}");
+        std::fs::write(folder.path().join("zone"), zone(".", &root)).expect("a zone");
+        let mut lines = text(folder.path(), address.port());
+        if let Some(unsigned) = unsigned {
+            let below = zone("unsigned.example.", unsigned);
+            std::fs::write(folder.path().join("unsigned"), below).expect("a zone");
+            lines.push_str(&signing(folder.path()));
+        }
         let configuration = folder.path().join("knot.conf");
-        std::fs::write(&configuration, text(folder.path(), address.port())).expect("a configuration");
+        std::fs::write(&configuration, lines).expect("a configuration");
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig=KILL", "knotd", "-c"]).arg(configuration);
         // The server stands in sbin, which is not on everybody's path.
@@ -34,6 +45,15 @@ impl Knot {
         let mut knot = Knot { folder, server: spawn_bound(command), address };
         knot.wait();
         knot
+    }
+
+    /// Whom a resolver has to trust that checks its signatures: DS records of the root.
+    pub fn anchor(&self) -> String {
+        let mut command = Command::new("keymgr");
+        command.arg("-c").arg(self.folder.path().join("knot.conf")).args([".", "ds"]);
+        let output =
+            command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output().expect("keymgr runs: it is in Debian's knot");
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// Where it listens, by UDP and by TCP.
@@ -68,8 +88,23 @@ fn text(folder: &Path, port: u16) -> String {
     )
 }
 
+fn zone(origin: &str, records: &str) -> String {
+    // A blank at the beginning of a line would mean the name of the line before.
+    let records: String = records.lines().map(|line| format!("{}\n", line.trim())).collect();
+    format!("$ORIGIN {origin}\n$TTL 60\n@ SOA ns.test. admin.test. 1 60 60 60 60\n@ NS ns.test.\n{records}")
+}
+
+/// The last zone of the configuration is signed, and there is one more that is not.
+fn signing(folder: &Path) -> String {
+    let at = folder.display();
+    format!(
+        "    zonefile-sync: -1\n    dnssec-signing: on\n    dnssec-policy: signed\n  - domain: unsigned.example.\n    storage: \"{at}\"\n    \
+         file: unsigned\npolicy:\n  - id: signed\n    algorithm: ecdsap256sha256\n"
+    )
+}
+
 /// A port that is free by UDP and by TCP.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     loop {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("an address").port();

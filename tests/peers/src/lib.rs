@@ -13,6 +13,8 @@ mod postfix;
 mod postgres;
 mod rspamd;
 mod spamd;
+mod test_authority;
+mod unbound;
 
 pub use clamd::{Clamd, TEST_FILES, eicar};
 pub use dns::{Mood, NameServer, Record};
@@ -25,6 +27,8 @@ pub use postfix::Postfix;
 pub use postgres::Postgres;
 pub use rspamd::Rspamd;
 pub use spamd::Spamd;
+pub use test_authority::TestAuthority;
+pub use unbound::Unbound;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

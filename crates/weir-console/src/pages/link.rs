@@ -22,7 +22,7 @@ pub(super) async fn page(
     headers: HeaderMap,
     Path(key): Path<String>,
 ) -> Result<Response, Trouble> {
-    let known = known(&site, &key).await?;
+    let (known, _) = known(&site, &key).await?;
     let fields = html!(
         "<input type=\"hidden\" name=\"key\" value=\"{}\"><p>Look at the held mail of <b>{}</b>.</p><button class=\"main\">Go on</button>",
         key,
@@ -37,20 +37,22 @@ pub(super) async fn enter(
     headers: HeaderMap,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
-    let known = known(&site, sent.value("key")).await?;
+    let (known, situation) = known(&site, sent.value("key")).await?;
     let from = from(&site, &headers, peer);
-    let visit = begin(&site, &headers, (known, Way::Link), from).await?;
+    let visit = begin(&site, &headers, (known, Way::Link { situation }), from).await?;
     Ok(welcome(&site, &headers, &visit, ""))
 }
 
-async fn known(site: &Site, key: &str) -> Result<KnownAccount, Trouble> {
+/// Whose page it is, and the situation that the link was made in.
+async fn known(site: &Site, key: &str) -> Result<(KnownAccount, u32), Trouble> {
     let nothing = || {
-        let hint =
-            "Links are good for seven days, and until the contact address changes. Log in, or ask an administrator.";
+        let hint = "Links are good for seven days, until the contact address changes, and until the account is stopped or unlocked. \
+                    Follow the link in the latest notice, log in, or ask an administrator.";
         Trouble::new(StatusCode::NOT_FOUND, "This link is no good, or no good any more.", hint)
     };
-    let name = site.mail.users.of_link(key).await?.ok_or_else(nothing)?;
+    let (name, situation) = site.mail.users.of_link(key).await?.ok_or_else(nothing)?;
     // Never an account of the console: for those a password is wanted.
     let known = site.administration.accounts.known(&name).await?;
-    known.filter(|known| known.role == Role::User).ok_or_else(nothing)
+    let known = known.filter(|known| known.role == Role::User).ok_or_else(nothing)?;
+    Ok((known, situation))
 }

@@ -189,7 +189,7 @@ pub(super) async fn begin(
         site.sessions.end(&old);
     }
     let visit = site.sessions.begin(known, way, Instant::now());
-    let by = if way == Way::Link { " by the link of a notice" } else { "" };
+    let by = if way != Way::Password { " by the link of a notice" } else { "" };
     let words = format!("as {} from {from}{by}", visit.known.role.as_str());
     let noted = site.administration.audit.note(&visit.actor(), "console.login", "console", &words).await;
     noted.inspect_err(|_| site.sessions.end(&visit.id))?;

@@ -2,7 +2,7 @@
 //!
 //! With the password of a mail account one looks, and drops what one did not send. Releasing needs more than a password: a program
 //! that sends in somebody's name knows that password too. An operator releases, or whoever came by the link that went to the contact
-//! address, or the answer to the notice there.
+//! address, or the answer to the notice there. A site may let users release what is only delayed (`submission.users_release`).
 
 use super::held::{title, words};
 use super::{Asking, NOT_SAID_WHICH, PageResult, Sent, Trouble, ended, refused};
@@ -23,7 +23,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 use weir_foundation::OperationError;
 use weir_foundation::console_accounts::Role;
-use weir_mail::operations::{Change, Decision, HeldMessage, HeldSelection, UserPage};
+use weir_mail::operations::{Change, Decision, HeldMessage, HeldSelection, MayRelease, UserPage};
 
 const MAILS_MAX: usize = 200;
 
@@ -44,6 +44,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
         }
     };
     let list = site.mail.held.first(&own(&visit), MAILS_MAX).await?;
+    let may = site.mail.users.may_release(&visit.known.name, visit.link()).await?;
     let locked = match &page.user.locked_since {
         Some(_) => format!("A person has locked your account: {}. ", page.user.locked_reason),
         None => String::new(),
@@ -51,7 +52,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
     let mails = if list.messages.is_empty() {
         empty("None of your mail is held.", &Html::none())
     } else {
-        table(&visit, &list.messages)
+        table(&visit, &list.messages, may)
     };
     let body = html!(
         "<h1>Your mail</h1><p class=\"lead\">{}{}</p>{}<section><h2>Held mail</h2>{}</section>\
@@ -64,7 +65,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
             ("new addresses at once", grouped(page.throttle.slack.into())),
         ]),
         mails,
-        advice(&visit, &page.user.contact),
+        advice(may, &page.user.contact),
         own_account(&visit, &page)
     );
     Ok(Sheet::new("Your mail", Here::Mine, body).page(&site, &visit).await)
@@ -79,7 +80,7 @@ fn own_account(visit: &Visit, page: &UserPage) -> Html {
         Way::Password => html!(
             "<label>Password until now <input name=\"old\" type=\"password\" autocomplete=\"current-password\" required maxlength=\"1000\"></label>"
         ),
-        Way::Link => Html::none(),
+        Way::Link { .. } => Html::none(),
     };
     let password = match page.has_password {
         true => html!(
@@ -92,7 +93,7 @@ fn own_account(visit: &Visit, page: &UserPage) -> Html {
         false => html!("<p class=\"faint\">Your password is kept elsewhere, and is changed there.</p>"),
     };
     let contact = match visit.way {
-        Way::Link => html!(
+        Way::Link { .. } => html!(
             "<form class=\"filter\" method=\"post\" action=\"/me/contact\">{}{}<label>Notices go to <input name=\"contact\" type=\"email\" value=\"{}\" maxlength=\"255\"></label>\
              <button>Change the address</button></form>",
             token(visit),
@@ -108,17 +109,21 @@ fn own_account(visit: &Visit, page: &UserPage) -> Html {
 }
 
 /// What to do with what one did send.
-fn advice(visit: &Visit, contact: &str) -> String {
+fn advice(may: MayRelease, contact: &str) -> String {
     let contact = if contact.is_empty() { "your contact address" } else { contact };
-    match visit.way {
-        Way::Link => "Did you send this? Choose it, and release it.".to_owned(),
-        Way::Password => format!(
+    match may {
+        MayRelease::Yes => "Did you send this? Choose it, and release it.".to_owned(),
+        MayRelease::NotByPassword | MayRelease::NotWhileStopped => format!(
             "Did you send this? Answer the notice that came to {contact}, or follow its link, or ask an administrator."
+        ),
+        MayRelease::OtherSituation => format!(
+            "The link that you came by was about another situation: your account has been stopped or unlocked since. Did you send this? \
+             Follow the link in the latest notice that came to {contact}."
         ),
     }
 }
 
-fn table(visit: &Visit, messages: &[HeldMessage]) -> Html {
+fn table(visit: &Visit, messages: &[HeldMessage], may: MayRelease) -> Html {
     let row = |held: &HeldMessage| {
         let to: Vec<String> = held.recipients.iter().map(|recipient| recipient.address.clone()).collect();
         let next = held.recipients.iter().filter_map(|recipient| recipient.expected.as_deref()).min();
@@ -131,9 +136,11 @@ fn table(visit: &Visit, messages: &[HeldMessage]) -> Html {
             next.map_or_else(|| html!("when somebody decides"), time)
         )
     };
-    let release = match visit.way {
-        Way::Link => html!("<button class=\"main\" formaction=\"/me/release\">Release the chosen: I sent it</button>"),
-        Way::Password => Html::none(),
+    let release = match may {
+        MayRelease::Yes => {
+            html!("<button class=\"main\" formaction=\"/me/release\">Release the chosen: I sent it</button>")
+        }
+        _ => Html::none(),
     };
     let columns = html!("<th>Subject</th><th>To</th><th>Held</th><th>Goes</th>");
     let choices = html!(
@@ -157,11 +164,16 @@ pub(super) async fn release(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
-    if visit.way != Way::Link {
-        let hint = "Follow the link in the notice at your contact address, or ask an administrator.";
-        return Err(Trouble::new(StatusCode::FORBIDDEN, "A password is not enough to release mail.", hint));
+    let hint = "Follow the link in the latest notice at your contact address, or ask an administrator.";
+    let no = |why: &str| Err(Trouble::new(StatusCode::FORBIDDEN, why, hint));
+    match site.mail.users.may_release(&visit.known.name, visit.link()).await? {
+        MayRelease::Yes => decide(&site, &visit, &sent, Decision::Release).await,
+        MayRelease::NotByPassword => no("A password is not enough to release mail."),
+        MayRelease::NotWhileStopped => no("A password is not enough to release mail while you are stopped."),
+        MayRelease::OtherSituation => no(
+            "The link that you came by was about another situation: your account has been stopped or unlocked since.",
+        ),
     }
-    decide(&site, &visit, &sent, Decision::Release).await
 }
 
 async fn decide(site: &Site, visit: &Visit, sent: &Form, decision: Decision) -> Result<Response, Trouble> {
@@ -196,7 +208,7 @@ pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking,
 
 /// Whoever came by the link need not know the old one: it may be why they came.
 async fn may_change_password(site: &Site, visit: &Visit, sent: &Form) -> Result<bool, OperationError> {
-    if visit.way == Way::Link {
+    if visit.link().is_some() {
         return Ok(true);
     }
     let name = &visit.known.name;
@@ -216,7 +228,7 @@ pub(super) async fn contact(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
-    if visit.way != Way::Link {
+    if visit.link().is_none() {
         let hint = "Follow the link in the notice at the address until now, or ask an administrator.";
         return Err(Trouble::new(StatusCode::FORBIDDEN, "A password is not enough to change where notices go.", hint));
     }

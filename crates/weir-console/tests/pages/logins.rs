@@ -165,7 +165,7 @@ async fn ones_own_password_is_changed_with_the_old_one_and_the_contact_only_by_t
     let (answer, _) = house.log_in("ann@example.org", "a better password", "").await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
     let secret = house.records.secrets().find_or_set(own_link::SECRET, "a secret of the site").await.unwrap();
-    let key = own_link::key(&secret, Owner { identity: "ann@example.org", contact: "" }, u64::MAX);
+    let key = own_link::key(&secret, Owner { identity: "ann@example.org", contact: "", situation: 0 }, u64::MAX);
     let page = house.get(&format!("/link/{key}"), "").await;
     let bound = format!("weir-8025-login={}", page.cookie("weir-8025-login").unwrap());
     let entered = house.post("/link", &bound, &format!("token={}&key={key}", page.token())).await;

@@ -112,7 +112,8 @@ async fn the_link_of_a_notice_leads_to_ones_own_page_and_no_further() {
     let contact = |to: &str| weir_mail::operations::Change { contact: Some(to.into()), ..Default::default() };
     house.mail.users.set("ann@example.org", &contact("ann@elsewhere.example"), &actor).await.unwrap();
     let secret = house.records.secrets().find_or_set(own_link::SECRET, "a secret of the site").await.unwrap();
-    let key = |name: &str, contact: &str| own_link::key(&secret, Owner { identity: name, contact }, u64::MAX);
+    let key =
+        |name: &str, contact: &str| own_link::key(&secret, Owner { identity: name, contact, situation: 0 }, u64::MAX);
     let good = key("ann@example.org", "ann@elsewhere.example");
     for bad in ["x", &key("ann@example.org", "eve@example.net"), &key("root", ""), &key("nobody", "")] {
         assert_eq!(house.get(&format!("/link/{bad}"), "").await.status, StatusCode::NOT_FOUND, "{bad}");

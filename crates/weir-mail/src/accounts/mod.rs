@@ -5,11 +5,13 @@
 //! be checked now is said to be so: it is neither a right nor a wrong password.
 
 mod dovecot;
+mod guessing;
 mod strangers;
 
 pub use dovecot::Dovecot;
 
 use dovecot::DovecotError;
+use guessing::Guessing;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,6 +29,7 @@ pub struct Accounts {
     /// The throttle only learns: it stops nobody.
     learn_only: bool,
     strangers: Arc<Strangers>,
+    guessing: Arc<Guessing>,
 }
 
 /// What became of a login.
@@ -40,20 +43,39 @@ pub enum Login {
     Locked(String),
     /// It could not be checked.
     Unavailable(String),
+    /// It was not checked: too many wrong passwords have been tried for this account from networks that it does not use.
+    Slowed,
 }
 
 impl Accounts {
     /// Accounts in `records`, or in Dovecot with parameters in the records. If the throttle only learns, its stops do not count.
     pub fn new(records: &Records, passwords: Passwords, dovecot: Option<Dovecot>, learn_only: bool) -> Accounts {
         let (users, throttles) = (records.users(), records.throttles());
-        Accounts { users, throttles, passwords, dovecot, learn_only, strangers: Arc::default() }
+        Accounts {
+            users,
+            throttles,
+            passwords,
+            dovecot,
+            learn_only,
+            strangers: Arc::default(),
+            guessing: Arc::default(),
+        }
     }
 
     /// Checks a name and a password that came from this address.
     pub async fn login(&self, name: &str, password: &str, from: IpAddr) -> Login {
+        let Some(_turn) = self.guessing.turn(name, from).await else { return Login::Slowed };
         match self.check(name, password, from).await {
-            Ok(Some(user)) => self.unless_locked(user).await,
-            Ok(None) => Login::Wrong,
+            Ok(Some(user)) => {
+                self.guessing.succeeded(name, from, Instant::now());
+                self.unless_locked(user).await
+            }
+            Ok(None) => {
+                if self.guessing.failed(name, password, from, Instant::now()) {
+                    tracing::warn!(name, "many wrong passwords for one account; logins from new networks are slowed");
+                }
+                Login::Wrong
+            }
             Err(error) => Login::Unavailable(error.to_string()),
         }
     }

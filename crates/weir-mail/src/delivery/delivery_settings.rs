@@ -50,6 +50,14 @@ settings! {
         pub mx_port: u16 = count(25, 1..=65_535),
         /// A name server to ask instead of this machine's
         pub dns: Vec<SocketAddr> = list([], 1, "addresses with ports"),
+        /// Whether mail by MX goes only to servers with the certificate that their signed zone names, where it names one (DANE). It
+        /// needs a name server that checks signatures, on this machine or with dns_trusted
+        pub dane: bool = flag(true),
+        /// Whether the name server checks DNSSEC signatures and nobody can change its answers on their way here; one on this machine is
+        /// believed anyway
+        pub dns_trusted: bool = flag(false),
+        /// Whether mail by MX goes only to servers that the policy of their domain names, where it has one (MTA-STS)
+        pub mta_sts: bool = flag(true),
         /// Who answers questions about reports; empty for postmaster@hostname
         pub postmaster: Option<String> = text("", "an address").optional(),
         pub queue: QueueSettings = part(),

@@ -107,6 +107,7 @@ pub fn compose(report: &SenderReport, settings: &ReportSettings, returned: &Retu
         sign: true,
         added: "".into(),
         hand_back: false,
+        long_lines: false,
     };
     Some(OwnMail { envelope, text })
 }

@@ -35,6 +35,8 @@ pub struct OutgoingMessage {
     pub added: Arc<str>,
     /// Whether it goes back to the server that had it checked, whoever the recipients are.
     pub hand_back: bool,
+    /// Whether it has lines that are longer than SMTP allows.
+    pub long_lines: bool,
 }
 
 /// One recipient.
@@ -92,7 +94,7 @@ impl OutgoingMessage {
 
     /// The form that stands in the spool: lines of text, versioned.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let flags = u8::from(self.sign) | u8::from(self.hand_back) << 1;
+        let flags = u8::from(self.sign) | u8::from(self.hand_back) << 1 | u8::from(self.long_lines) << 2;
         let mut out = format!("weir 1 {} {flags} {}\n", self.accepted_at.0, self.size_bytes).into_bytes();
         out.extend_from_slice(self.owner.replace('\n', " ").as_bytes());
         out.push(b'\n');
@@ -110,7 +112,7 @@ impl OutgoingMessage {
         let head = lines.next()?.strip_prefix("weir 1 ")?;
         let mut numbers = head.split(' ').map(|word| word.parse::<u64>().ok());
         let (accepted_at, flags, size_bytes) = (Instant(numbers.next()??), numbers.next()??, numbers.next()??);
-        let (sign, hand_back) = (flags & 1 != 0, flags & 2 != 0);
+        let (sign, hand_back, long_lines) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
         let owner = lines.next()?.into();
         let sender = MailFrom::parse(lines.next()?).ok()?;
         let recipients = lines.map(|line| parse_recipient(line, sender.smtputf8)).collect::<Option<_>>()?;
@@ -124,6 +126,7 @@ impl OutgoingMessage {
             sign,
             added: "".into(),
             hand_back,
+            long_lines,
         })
     }
 }
@@ -154,6 +157,7 @@ mod tests {
             sign: true,
             added: "".into(),
             hand_back: false,
+            long_lines: false,
         };
         assert_eq!(OutgoingMessage::from_bytes(id, &message.to_bytes()), Some(message.clone()));
         let plain = OutgoingMessage {

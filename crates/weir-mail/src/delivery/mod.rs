@@ -7,6 +7,7 @@
 //! before the next delivery begins; the queue itself is in memory and rebuilt from the ledger at start. docs/delivery.md
 //! tells the rules in prose.
 
+mod conversion;
 mod delivery_settings;
 pub mod dsn;
 pub mod failure_cache;
@@ -15,7 +16,9 @@ pub mod maildir;
 pub mod message;
 pub mod names;
 mod pool;
+mod preparation;
 pub mod progress;
+pub mod protection;
 pub mod queue;
 mod replaced;
 pub mod resolver;
@@ -40,11 +43,13 @@ use std::time::Duration;
 use self::ledger::Ledger;
 use self::message::Job;
 use self::pool::Pool;
+use self::protection::sts::Sts;
+use self::protection::{Protection, SecureDns};
 use self::queue::{Listing, QueueStats, Selection};
 use self::resolver::{MailResolver, ResolverError};
 use self::settings::Settings;
 use self::transport::Transport;
-use weir_smtp::client::tls::{ClientTls, ClientTlsError};
+use weir_smtp::client::tls::{ClientTls, ClientTlsError, TlsLevel};
 use weir_store::spool::MessageId;
 
 use weir_foundation::clock::Clock;
@@ -63,12 +68,23 @@ impl<L: Ledger> Clone for Delivery<L> {
     }
 }
 
+/// What is asked about the servers of domains.
+fn protection(settings: &Settings, tls: &ClientTls) -> Result<Protection, StartError> {
+    let dane = SecureDns::of(&settings.dns, settings.dns_trusted).filter(|_| settings.dane);
+    let policies = |port| -> Result<Sts, StartError> {
+        Ok(Sts::new(resolver::resolver(&settings.dns)?, tls.config(TlsLevel::Verified), port))
+    };
+    Ok(Protection { dane, sts: settings.sts_port.map(policies).transpose()? })
+}
+
 impl<L: Ledger> Delivery<L> {
     /// Starts delivering. Must be called within a tokio runtime. The clock counts from the Unix epoch.
     pub fn start(settings: Settings, ledger: L, clock: Clock) -> Result<Delivery<L>, StartError> {
-        let resolver = MailResolver::new(&settings.dns, settings.ourselves)?;
         let tls = ClientTls::new(settings.roots.as_deref())?;
+        let protection = protection(&settings, &tls)?;
+        let resolver = MailResolver::new(&settings.dns, settings.ourselves)?;
         let transport = Transport::new(settings.routes, resolver, tls, settings.hostname, settings.keyring);
+        let transport = transport.protected(protection);
         let pool = Pool::new(settings.queue, settings.keep, settings.reports, transport, ledger, clock, worker::start);
         let pool = Arc::new(pool);
         pool.spawn(supervision::watched("delivery", timer::run(Arc::clone(&pool))));

@@ -101,6 +101,7 @@ mod tests {
             sign: false,
             added: "".into(),
             hand_back: false,
+            long_lines: false,
         }
     }
 

@@ -20,6 +20,7 @@ use weir_core::time::Instant;
 
 use super::failure_cache::FailureCache;
 use weir_smtp::client::approach::{Host, ServerAddress};
+use weir_smtp::client::proof::Proof;
 use weir_smtp::outcome::{DeliveryOutcome, Status};
 
 /// The most mail exchangers of a domain that are tried.
@@ -101,6 +102,7 @@ impl MailResolver {
             name: name.into(),
             place: ServerAddress::Tcp(SocketAddr::new(address, port)),
             by_dns: false,
+            proof: Proof::AsAsked,
         };
         if let Ok(address) = name.parse() {
             return Ok(vec![to_host(address)]);
@@ -212,6 +214,7 @@ impl MailResolver {
             name: name.into(),
             place: ServerAddress::Tcp(SocketAddr::new(address, self.ourselves.port)),
             by_dns: true,
+            proof: Proof::AsAsked,
         }
     }
 }
@@ -256,6 +259,16 @@ fn adjust(options: &mut ResolverOpts, dns: &Dns) {
     if let Dns::Server(_, patience) = dns {
         (options.timeout, options.attempts) = (*patience, 1);
     }
+}
+
+/// The texts at a name; none if there are none or nobody answers.
+pub(super) async fn txt_records(resolver: &TokioResolver, name: Name) -> Vec<String> {
+    let Ok(found) = resolver.txt_lookup(name).await else { return Vec::new() };
+    let text = |data: &RData| match data {
+        RData::TXT(txt) => Some(txt.txt_data.iter().map(|part| String::from_utf8_lossy(part)).collect()),
+        _ => None,
+    };
+    found.answers().iter().filter_map(|record| text(&record.data)).collect()
 }
 
 /// `[192.0.2.1]` or `[IPv6:2001:db8::1]`.

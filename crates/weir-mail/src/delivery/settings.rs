@@ -23,6 +23,12 @@ pub struct Settings {
     pub keep: Keep,
     /// The DNS.
     pub dns: Dns,
+    /// Whether what the DNS says of servers' certificates counts (DANE), where the name server can be believed.
+    pub dane: bool,
+    /// Whether the name server can be believed although it is not on this machine.
+    pub dns_trusted: bool,
+    /// The port at which policies of domains are asked for (MTA-STS); none if they are not.
+    pub sts_port: Option<u16>,
     /// Who we are, so that mail does not come back to us.
     pub ourselves: Ourselves,
     /// Root certificates in place of the machine's.
@@ -63,6 +69,9 @@ impl Settings {
             queue: QueueSettings::default(),
             keep: Keep::default(),
             dns: Dns::System,
+            dane: true,
+            dns_trusted: false,
+            sts_port: Some(443),
             ourselves: Ourselves { names: vec![hostname.to_string()], ..Ourselves::default() },
             roots: None,
             reports: ReportSettings { hostname: Arc::clone(&hostname), postmaster, returned_max: 64 << 10 },

@@ -141,6 +141,7 @@ mod tests {
             sign: true,
             added: "".into(),
             hand_back: false,
+            long_lines: false,
         };
         OwnMail { envelope, text: b"Subject: x\r\n\r\nx\r\n".to_vec() }
     }

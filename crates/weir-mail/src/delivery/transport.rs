@@ -9,20 +9,21 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use weir_core::time::Instant;
 
-use super::ledger::{Ledger, LedgerError, StoredBody};
+use super::ledger::Ledger;
 use super::maildir;
-use super::message::{OutgoingMessage, Recipient};
+use super::message::Recipient;
+use super::preparation::{Preparation, Prepared};
+use super::protection::Protection;
 use super::queue::{Assignment, Attempt};
-use super::replaced::without_replaced;
 use super::resolver::MailResolver;
 use super::route::{Endpoint, HostOrder, Route, Routes, Smarthost, Target};
 use super::window::Feedback;
 use weir_smtp::client::approach::{Approach, Host, ServerAddress};
-use weir_smtp::client::content::{BodySource, Content, ContentParts, look_through};
-use weir_smtp::client::fitness::{Octets, Plan, unfit_recipient};
+use weir_smtp::client::fitness::unfit_recipient;
+use weir_smtp::client::proof::Proof;
 use weir_smtp::client::session::{OpenError, OpenFault, Parcel, Session};
 use weir_smtp::client::tls::{ClientTls, TlsLevel};
-use weir_smtp::dkim::{Keyring, Signing};
+use weir_smtp::dkim::Keyring;
 use weir_smtp::envelope::RcptTo;
 use weir_smtp::outcome::{DeliveryOutcome, Fate, Status};
 
@@ -31,6 +32,7 @@ use weir_smtp::outcome::{DeliveryOutcome, Fate, Status};
 pub struct Transport {
     routes: Routes,
     resolver: MailResolver,
+    protection: Protection,
     tls: ClientTls,
     hello: Arc<str>,
     keyring: RwLock<Arc<Keyring>>,
@@ -42,7 +44,13 @@ impl Transport {
     /// A transport that calls itself `hello`.
     pub fn new(routes: Routes, resolver: MailResolver, tls: ClientTls, hello: Arc<str>, keyring: Keyring) -> Transport {
         let (keyring, turn, opened) = (RwLock::new(Arc::new(keyring)), AtomicUsize::new(0), AtomicU64::new(0));
-        Transport { routes, resolver, tls, hello, keyring, turn, opened }
+        Transport { routes, resolver, protection: Protection::default(), tls, hello, keyring, turn, opened }
+    }
+
+    /// The same, which asks what the servers of domains have to prove.
+    #[must_use]
+    pub fn protected(self, protection: Protection) -> Transport {
+        Transport { protection, ..self }
     }
 
     /// The routes.
@@ -152,15 +160,20 @@ impl Transport {
         let fit: Vec<&RcptTo> =
             recipients.iter().zip(&outcomes).filter(|(_, unfit)| unfit.is_none()).map(|(to, _)| *to).collect();
         let mut feedback = Feedback::Reached;
-        match self.prepare(&work.message, &session, ledger, now).await {
+        let keyring = Arc::clone(&self.keyring.read().unwrap_or_else(PoisonError::into_inner));
+        let preparation = Preparation { message: &work.message, ledger, keyring, offered, peer: &peer, now };
+        match preparation.prepare().await {
             _ if fit.is_empty() => *kept = Some(session),
             Err(outcome) => {
                 outcomes.iter_mut().filter(|known| known.is_none()).for_each(|known| *known = Some(outcome.clone()));
                 *kept = Some(session);
             }
-            Ok((plan, content)) => {
+            Ok((plan, prepared)) => {
                 let parcel = Parcel { sender: &work.message.sender, recipients: &fit, manner: plan.manner };
-                let delivered = session.deliver(&parcel, content).await;
+                let delivered = match prepared {
+                    Prepared::Same(content) => session.deliver(&parcel, content).await,
+                    Prepared::Converted(content) => session.deliver(&parcel, content).await,
+                };
                 if delivered.stale {
                     return None;
                 }
@@ -176,68 +189,6 @@ impl Transport {
         let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect();
         let arrived = matches!(self.routes.route(&work.target), Some(Route::Lmtp(_)));
         Some(Attempt { outcomes, feedback, untried: false, reports_itself: offered.dsn, arrived })
-    }
-
-    /// The text as it will be sent in this session, and how it is declared.
-    async fn prepare<L: Ledger>(
-        &self,
-        message: &OutgoingMessage,
-        session: &Session,
-        ledger: &L,
-        now: Instant,
-    ) -> Result<(Plan, Content<L::Body>), DeliveryOutcome> {
-        let content = self.content(message, ledger, now).await.map_err(DeliveryOutcome::from)?;
-        let size = match &content {
-            Content::Whole(parts) => parts.length() as u64,
-            Content::Stream { added, .. } => message.size_bytes + *added as u64,
-        };
-        let plan = Plan::new(&message.sender, size, session.offered(), session.peer())?;
-        if plan.depends_on_text() {
-            let octets = match &content {
-                Content::Whole(parts) => Octets::of(&parts.body),
-                Content::Stream { .. } => {
-                    let body = ledger.body(message.id).map_err(DeliveryOutcome::from)?;
-                    look_through(body).await.map_err(DeliveryOutcome::from)?
-                }
-            };
-            let octets = Octets { header_eight_bit: octets.header_eight_bit || !message.added.is_ascii(), ..octets };
-            plan.judge(octets, session.peer())?;
-        }
-        Ok((plan, content))
-    }
-
-    async fn content<L: Ledger>(
-        &self,
-        message: &OutgoingMessage,
-        ledger: &L,
-        now: Instant,
-    ) -> Result<Content<L::Body>, LedgerError> {
-        let mut body = ledger.body(message.id)?;
-        let first = body.next().await?.unwrap_or_else(|| Vec::new().into());
-        let keyring = Arc::clone(&self.keyring.read().unwrap_or_else(PoisonError::into_inner));
-        let unix_s = now.0 / 1_000_000_000;
-        let whole = first.len() as u64 >= message.size_bytes;
-        let first = without_replaced(first, &message.added);
-        let mut added = Vec::new();
-        if message.sign && !keyring.is_empty() {
-            let mut signing = Signing::default();
-            signing.write(message.added.as_bytes());
-            signing.write(&first);
-            if !whole {
-                // The signature stands before the text that it is about, so a long text is read twice.
-                hash_rest(&mut body, &mut signing).await?;
-                body = ledger.body(message.id)?;
-                body.next().await?;
-            }
-            added = signing.finish(&keyring, unix_s).map(String::into_bytes).unwrap_or_default();
-        }
-        added.extend_from_slice(message.added.as_bytes());
-        if whole {
-            return Ok(Content::Whole(ContentParts { added: added.into(), body: first }));
-        }
-        let length = added.len();
-        added.extend_from_slice(&first);
-        Ok(Content::Stream { added: length, head: added, rest: body })
     }
 
     /// A session with the first host that gives one.
@@ -268,6 +219,7 @@ impl Transport {
             Err(error)
                 if error.fault == OpenFault::Tls
                     && approach.tls == TlsLevel::Opportunistic
+                    && host.proof == Proof::AsAsked
                     && !approach.implicit_tls =>
             {
                 let plain = Approach { tls: TlsLevel::Off, ..approach.clone() };
@@ -286,6 +238,10 @@ impl Transport {
     async fn hosts(&self, target: &Target, now: Instant) -> Result<Vec<Host>, DeliveryOutcome> {
         match self.routes.route(target) {
             Some(Route::Smarthost(smarthost) | Route::Lmtp(smarthost)) => self.smarthosts(smarthost).await,
+            Some(Route::Mx(approach)) if approach.tls != TlsLevel::Off => {
+                let hosts = self.resolver.exchangers(&target.domain, now).await?;
+                self.protection.of(&target.domain, hosts).await
+            }
             _ => self.resolver.exchangers(&target.domain, now).await,
         }
     }
@@ -305,20 +261,18 @@ impl Transport {
                 },
                 Some(Endpoint::Socket(path)) => {
                     let name = path.display().to_string().into();
-                    hosts.push(Host { name, place: ServerAddress::Unix(path.clone()), by_dns: false });
+                    hosts.push(Host {
+                        name,
+                        place: ServerAddress::Unix(path.clone()),
+                        by_dns: false,
+                        proof: Proof::AsAsked,
+                    });
                 }
                 None => {}
             }
         }
         if hosts.is_empty() { Err(last) } else { Ok(hosts) }
     }
-}
-
-async fn hash_rest<B: StoredBody>(body: &mut B, signing: &mut Signing) -> Result<(), LedgerError> {
-    while let Some(piece) = body.next().await? {
-        signing.write(&piece);
-    }
-    Ok(())
 }
 
 /// The same outcome for everybody.

@@ -152,6 +152,7 @@ pub(super) fn message(id: MessageId, letter: &Letter, places: &[usize], size_byt
         // Who signs what came from outside vouches for any forger who writes our domain into From.
         sign: letter.origin != LetterOrigin::Received,
         hand_back: letter.hand_back,
+        long_lines: letter.long_lines,
     }
 }
 
@@ -160,7 +161,7 @@ fn own_letter(message: &OutgoingMessage) -> Letter {
     let envelope = weir_smtp::envelope::Envelope {
         sender: message.sender.clone(),
         recipients: message.recipients.iter().map(|recipient| recipient.to.clone()).collect(),
-        forwarded: None,
+        ..weir_smtp::envelope::Envelope::default()
     };
     let origin = if message.owner.is_empty() { LetterOrigin::Own } else { LetterOrigin::Submitted };
     let mut letter = Letter::new(&envelope, origin, &message.owner, "", message.accepted_at.0);

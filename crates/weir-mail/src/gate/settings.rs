@@ -38,6 +38,7 @@ impl Settings {
             auth_without_tls: self.submission.auth_without_tls,
             require_tls: self.submission.require_tls,
             trusted: self.submission.trusted.clone(),
+            mend_text: self.submission.mend_text,
             limits: self.limits.clone(),
             ..SmtpSettings::default()
         }
@@ -66,6 +67,8 @@ impl Settings {
             learn_only: self.throttle.learn_only,
             ipv6_prefix_bits: self.limits.ipv6_prefix_bits,
             sender_must_match: sender_must_match && identity == Identity::Login,
+            users_release: self.submission.users_release,
+            received_names_client: self.submission.received_names_client,
             received_from,
             profiles: self.throttle.profiles(),
             params: self.throttle.person,

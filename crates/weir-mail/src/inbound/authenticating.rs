@@ -158,7 +158,7 @@ mod tests {
             &spool,
             Pipeline::ending_in(Next(came)),
         );
-        let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
+        let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), ..Envelope::default() };
         let mut letter = Letter::new(&envelope, LetterOrigin::Received, "192.0.2.0/24", "192.0.2.1", 1);
         letter.client = Some(Client { address: "192.0.2.1".parse().unwrap(), helo: "mail.example".into() });
         letter.to = vec![LetterTo { address: "ann@example.org".into(), notify: None, orcpt: None }];

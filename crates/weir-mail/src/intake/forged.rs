@@ -9,15 +9,37 @@ use weir_smtp::header_field;
 const RESULTS: &[u8] = b"authentication-results";
 const OWN: &[u8] = b"x-weir-";
 
+/// Fields that name recipients whom the others shall not see (RFC 5322 section 3.6.3).
+const COPIES: &[&[u8]] = &[b"bcc", b"resent-bcc"];
+
 /// The header without the fields that claim to be ours.
 pub(crate) fn without_forged<'a>(header: &'a [u8], hostname: &str) -> Cow<'a, [u8]> {
+    let forged = |field: &[u8]| {
+        let forged = is_forged(field, hostname);
+        if forged {
+            tracing::debug!(field = %String::from_utf8_lossy(field).trim_end(), "a header field in our name is taken out");
+        }
+        forged
+    };
+    without(header, forged)
+}
+
+/// The header of a user's mail without `Bcc`. Most programs leave it out themselves; those that do not mean that somebody else will.
+pub(crate) fn without_copies(header: &[u8]) -> Cow<'_, [u8]> {
+    let is_copy = |field: &[u8]| {
+        let colon = memchr::memchr(b':', field).unwrap_or(0);
+        COPIES.iter().any(|name| field[..colon].trim_ascii().eq_ignore_ascii_case(name))
+    };
+    without(header, is_copy)
+}
+
+fn without(header: &[u8], goes: impl Fn(&[u8]) -> bool) -> Cow<'_, [u8]> {
     let mut kept: Option<Vec<u8>> = None;
     let mut at = 0;
     while let Some(rest) = header.get(at..).filter(|rest| !rest.is_empty()) {
         let (field, _) = rest.split_at(header_field::end(rest));
-        if is_forged(field, hostname) {
+        if goes(field) {
             kept.get_or_insert_with(|| header.get(..at).unwrap_or_default().to_vec());
-            tracing::debug!(field = %String::from_utf8_lossy(field).trim_end(), "a header field in our name is taken out");
         } else if let Some(kept) = &mut kept {
             kept.extend_from_slice(field);
         }
@@ -85,6 +107,13 @@ mod tests {
             let header = format!("From: a@b\r\n{true_one}\r\n");
             assert!(matches!(without_forged(header.as_bytes(), "mx.example.org"), Cow::Borrowed(_)), "{true_one}");
         }
+    }
+
+    #[test]
+    fn hidden_recipients_are_taken_out_however_they_are_written() {
+        let header = b"To: a@b\r\nBCC : x@y,\r\n z@y\r\nSubject: Bcc: no\r\nresent-bcc: q@r\r\nX-Bcc: s\r\n\r\n";
+        assert_eq!(&*without_copies(header), b"To: a@b\r\nSubject: Bcc: no\r\nX-Bcc: s\r\n\r\n");
+        assert!(matches!(without_copies(b"To: a@b\r\n\r\n"), Cow::Borrowed(_)));
     }
 
     #[test]

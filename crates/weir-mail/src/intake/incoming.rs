@@ -1,7 +1,8 @@
 //! A message on its way into the spool: the header is looked at and changed as far as it must be, the rest streams through.
 
-use super::forged::without_forged;
+use super::forged::{without_copies, without_forged};
 use super::header::{HEADER_MAX, Header, end_of_header};
+use super::long_lines::fold_long;
 use super::sender::belongs;
 use super::trace::times_through;
 use std::borrow::Cow;
@@ -103,7 +104,8 @@ impl Care {
                     check_from(header, missing.from.is_some(), may_be)?;
                 }
                 missing.complete(header, first);
-                Ok(without_forged(fields, hostname))
+                let fields = without_forged(fields, hostname);
+                Ok(changed(changed(fields, without_copies), fold_long))
             }
             Care::Received { hostname } => {
                 let times = times_through(hostname, fields);
@@ -114,6 +116,14 @@ impl Care {
                 Ok(without_forged(fields, hostname))
             }
         }
+    }
+}
+
+/// The header after one more change, copied only if that changes it.
+fn changed<'a>(fields: Cow<'a, [u8]>, change: fn(&[u8]) -> Cow<'_, [u8]>) -> Cow<'a, [u8]> {
+    match change(&fields) {
+        Cow::Borrowed(_) => fields,
+        Cow::Owned(changed) => Cow::Owned(changed),
     }
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod forged;
 pub(crate) mod header;
 mod incoming;
+pub(crate) mod long_lines;
 mod sender;
 pub(crate) mod trace;
 

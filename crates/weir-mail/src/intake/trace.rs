@@ -14,15 +14,29 @@ pub(crate) fn received(hostname: &str, peer: &SmtpPeer, envelope: &Envelope, id:
     let tls =
         peer.tls.map_or_else(String::new, |tls| format!("\r\n\t(using {} with cipher {})", tls.version, tls.cipher));
     let login = peer.user.as_deref().map_or_else(String::new, |user| format!("\r\n\t(Authenticated sender: {user})"));
+    let by = taken_by(hostname, peer, envelope, id, date);
+    format!("Received: from {helo} ({name} [{}]){tls}{login}\r\n\t{by}", peer.client)
+}
+
+/// The field without a word about the client: where its user sits and what the login is called is nobody's business who gets the mail.
+pub(crate) fn received_from_nobody(
+    hostname: &str,
+    peer: &SmtpPeer,
+    envelope: &Envelope,
+    id: MessageId,
+    date: &str,
+) -> String {
+    format!("Received: {}", taken_by(hostname, peer, envelope, id, date))
+}
+
+/// The second half of the field.
+fn taken_by(hostname: &str, peer: &SmtpPeer, envelope: &Envelope, id: MessageId, date: &str) -> String {
     let to = match envelope.recipients.as_slice() {
         [one] => format!("\r\n\tfor <{}>", one.mailbox),
         _ => String::new(),
     };
-    format!(
-        "Received: from {helo} ({name} [{}]){tls}{login}\r\n\tby {hostname} {BRAND} with {} id {id}{to};\r\n\t{date}\r\n",
-        peer.client,
-        peer.with_keyword(envelope.sender.smtputf8),
-    )
+    let with = peer.with_keyword(envelope.sender.smtputf8);
+    format!("by {hostname} {BRAND} with {with} id {id}{to};\r\n\t{date}\r\n")
 }
 
 /// How long the field is that we put before a message which begins so; 0 if there is none of this server's, or if the message
@@ -32,7 +46,8 @@ pub(crate) fn own_length(hostname: &str, start: &[u8]) -> usize {
     // The date stands alone on the last line.
     let end = find(0, b";\r\n\t").and_then(|date| find(date, b"\r\n")).unwrap_or(0);
     let goes_on = start.get(end).is_none_or(|next| matches!(next, b' ' | b'\t'));
-    let ours = start.starts_with(b"Received: from ") && times_through(hostname, &start[..end]) == 1;
+    let ours = [&b"Received: from "[..], b"Received: by "].iter().any(|word| start.starts_with(word))
+        && times_through(hostname, &start[..end]) == 1;
     if ours && !goes_on { end } else { 0 }
 }
 

@@ -59,6 +59,9 @@ pub struct Order {
     pub situation: u32,
     /// Who was told.
     pub told: String,
+    /// The one mail that it is about; none for all that the notice was about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<String>,
 }
 
 impl Order {
@@ -124,8 +127,11 @@ mod tests {
             up_to: 20,
             situation: 3,
             told: "ann@private.example".into(),
+            only: Some("m1".into()),
         };
         assert_eq!(Order::of_purpose(&order.purpose()), Some(order));
         assert_eq!(Order::of_purpose("release ann"), None);
+        let older = r#"{"action":"delete","identity":"ann","up_to":3,"situation":0,"told":"x"}"#;
+        assert_eq!(Order::of_purpose(older).map(|order| order.only), Some(None));
     }
 }

@@ -39,6 +39,8 @@ use weir_store::spool::{Spool, SpoolError};
 /// Notices that may wait to be written, about ten megabytes; more are dropped, and the log says so. When half of them wait,
 /// only stops are told: an outbreak that stops ten thousand users must not lose one of those among the others.
 const WAITING_MAX: usize = 65_536;
+/// Mails that a notice has an address of their own for.
+const SINGLES_MAX: usize = 5;
 /// Between two attempts; it doubles.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
@@ -162,11 +164,12 @@ impl NoticeWriter {
     }
 
     async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {
-        let release = self.address(Action::Release, words, to).await;
-        let delete = self.address(Action::Delete, words, to).await;
+        let release = self.address(Action::Release, words, to, None).await;
+        let delete = self.address(Action::Delete, words, to, None).await;
         let addresses = release.zip(delete).map(|(release, delete)| Addresses { release, delete });
-        let link = self.link(words.event, to).await;
-        let body = words.body(addresses, &link);
+        let link = self.link(words, to).await;
+        let singles = self.singles(words, to).await;
+        let body = words.body(addresses, &singles, &link);
         self.send(to, &words.subject(), &body).await
     }
 
@@ -177,25 +180,41 @@ impl NoticeWriter {
     }
 
     /// Where to look: a link to the user's own page for the contact, the console for everybody else; empty for none.
-    async fn link(&self, event: &NoticeEvent, to: &str) -> String {
-        let console = self.settings.link.trim_end_matches('/');
-        if console.is_empty() || to != event.contact {
+    async fn link(&self, words: &Words<'_>, to: &str) -> String {
+        let (console, event) = (self.settings.link.trim_end_matches('/'), words.event);
+        let Some(seen) = words.seen.as_ref().filter(|_| !console.is_empty() && to == event.contact) else {
             return console.to_owned();
-        }
+        };
         let fresh = weir_store::hex(&weir_foundation::random::random::<32>());
         let Ok(secret) = self.records.secrets().find_or_set(own_link::SECRET, &fresh).await else {
             return console.to_owned();
         };
         let until_s = (self.clock)().0 / 1_000_000_000 + own_link::GOOD_FOR_S;
-        let owner = Owner { identity: &event.identity, contact: &event.contact };
+        let owner = Owner { identity: &event.identity, contact: &event.contact, situation: seen.situation };
         format!("{console}/link/{}", own_link::key(&secret, owner, until_s))
     }
 
     /// An address that is good once, for what a notice is about; none if the records do not take it.
-    async fn address(&self, action: Action, words: &Words<'_>, told: &str) -> Option<String> {
+    async fn address(&self, action: Action, words: &Words<'_>, told: &str, only: Option<&str>) -> Option<String> {
         let Seen { situation, up_to, .. } = *words.seen.as_ref()?;
-        let order = Order { action, identity: words.event.identity.clone(), up_to, situation, told: told.to_owned() };
+        let (identity, only) = (words.event.identity.clone(), only.map(str::to_owned));
+        let order = Order { action, identity, up_to, situation, told: told.to_owned(), only };
         crafted::offer(&self.records.tokens(), &order, &self.settings.hostname, (self.clock)()).await
+    }
+
+    /// Addresses that let one mail go, each with the mail in words: of the oldest, if there are several.
+    async fn singles(&self, words: &Words<'_>, told: &str) -> Vec<(String, String)> {
+        let mails: Vec<&[HeldRow]> = words.held.chunk_by(|a, b| a.message == b.message).collect();
+        let mut singles = Vec::new();
+        for mail in mails.iter().filter(|_| mails.len() > 1).take(SINGLES_MAX) {
+            let [first, others @ ..] = mail else { continue };
+            let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+            let Some(address) = self.address(Action::Release, words, told, Some(&first.message)).await else {
+                continue;
+            };
+            singles.push((format!("\"{}\" to {}{more}", first.subject, first.recipient), address));
+        }
+        singles
     }
 }
 
@@ -232,7 +251,7 @@ impl Words<'_> {
         }
     }
 
-    fn body(&self, addresses: Option<Addresses>, link: &str) -> String {
+    fn body(&self, addresses: Option<Addresses>, singles: &[(String, String)], link: &str) -> String {
         let who = &self.event.identity;
         let mut text = match self.event.kind {
             NoticeKind::FirstDelay => format!(
@@ -261,6 +280,12 @@ impl Words<'_> {
                  is not: send any mail to {delete}\n    and it is deleted.{otherwise}\n  Each address is good once, for seven days, and \
                  only until the account is stopped or unlocked again.\n"
             );
+        }
+        if !singles.is_empty() {
+            let _ = writeln!(text, "  Only one of them is right? Send any mail to its address:");
+        }
+        for (mail, address) in singles {
+            let _ = writeln!(text, "    {mail}:\n      {address}");
         }
         if !link.is_empty() {
             let _ = writeln!(text, "  Look at each mail: {link}");
@@ -307,7 +332,7 @@ pub(crate) async fn post(
     let mut draft = spool.draft()?;
     let text = mail(hostname, &draft.id().to_string(), Date::new(now), own);
     draft.write(text.as_bytes()).await?;
-    let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
+    let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), ..Envelope::default() };
     let mut letter = Letter::new(&envelope, LetterOrigin::Own, "", "", now.0);
     letter.subject = own.subject.to_owned();
     letter.eight_bit = true;

@@ -40,7 +40,9 @@ pub use status::{MailStatus, SpoolView, StatusOperations};
 pub use throttle_view::{ParamsView, ThrottleView};
 pub use throttles::{BusyView, LearnedView, ThrottleOperations};
 pub use trace::{MailTrace, TraceLine, TraceOperations};
-pub use users::{Change, LockDone, NewUser, Profile, UnlockDone, UserList, UserOperations, UserPage, UserView};
+pub use users::{
+    Change, LockDone, MayRelease, NewUser, Profile, UnlockDone, UserList, UserOperations, UserPage, UserView,
+};
 pub use weir_store::records::QuarantineTotal;
 
 use crate::submission::Settings;

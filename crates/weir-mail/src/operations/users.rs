@@ -7,7 +7,7 @@ use crate::accounts::guest;
 use crate::own::Own;
 use crate::own_link::{self, Owner};
 use crate::submission::Settings;
-use crate::throttle::{ThrottleCommand, Throttling, correspondents_in};
+use crate::throttle::{ThrottleCommand, Throttling, correspondents_in, machine};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -137,6 +137,19 @@ pub struct UserPage {
     pub trusted: Vec<String>,
     /// How many people outside the site are remembered as written to before.
     pub correspondents: i64,
+}
+
+/// Whether users may let their own held mail go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MayRelease {
+    /// They may.
+    Yes,
+    /// They came by a link of another time: a stop has begun or ended since.
+    OtherSituation,
+    /// A password is not enough at this site.
+    NotByPassword,
+    /// A password is not enough while they are stopped.
+    NotWhileStopped,
 }
 
 /// What a lock did.
@@ -394,14 +407,34 @@ impl UserOperations {
         })
     }
 
-    /// The user to whose own page a link leads, if it is a good one.
-    pub async fn of_link(&self, key: &str) -> Result<Option<String>, OperationError> {
+    /// The user to whose own page a link leads, and the situation that it was made in, if it is a good one.
+    pub async fn of_link(&self, key: &str) -> Result<Option<(String, u32)>, OperationError> {
         let Some(name) = own_link::identity_of(key).filter(|name| names::login(name).is_ok()) else { return Ok(None) };
         let Some(secret) = self.secrets.find(own_link::SECRET).await? else { return Ok(None) };
         let Some(user) = self.users.find(&name).await? else { return Ok(None) };
         let now_s = (self.clock)().0 / 1_000_000_000;
-        let good = own_link::is_good(&secret, key, Owner { identity: &name, contact: &user.contact }, now_s);
-        Ok(good.then_some(name))
+        let (situation, _) = self.situation(&name).await?;
+        let good = own_link::is_good(&secret, key, Owner { identity: &name, contact: &user.contact, situation }, now_s);
+        Ok(good.then_some((name, situation)))
+    }
+
+    /// Whether somebody who is in as this user may let held mail of theirs go; `link` is the situation of the link that they came by.
+    pub async fn may_release(&self, name: &str, link: Option<u32>) -> Result<MayRelease, OperationError> {
+        let (situation, stopped) = self.situation(name).await?;
+        Ok(match link {
+            Some(then) if then == situation => MayRelease::Yes,
+            Some(_) => MayRelease::OtherSituation,
+            None if !self.settings.users_release => MayRelease::NotByPassword,
+            None if stopped => MayRelease::NotWhileStopped,
+            None => MayRelease::Yes,
+        })
+    }
+
+    /// The situation of somebody's throttle, and whether they are stopped.
+    async fn situation(&self, name: &str) -> Result<(u32, bool), OperationError> {
+        let Some(row) = self.throttles.find(name).await? else { return Ok((0, false)) };
+        let throttle = machine(&row.state, None, (self.clock)()).map_err(OperationError::Failed)?;
+        Ok((throttle.situation(), throttle.stopped().is_some()))
     }
 
     async fn user(&self, name: &str) -> Result<UserRow, OperationError> {

@@ -235,7 +235,7 @@ pub(super) async fn in_real_time<T>(work: impl Future<Output = T>) -> T {
 }
 
 pub(super) fn letter(origin: LetterOrigin, owner: &str, to: usize) -> Letter {
-    let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), forwarded: None };
+    let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), ..Envelope::default() };
     let mut letter = Letter::new(&envelope, origin, owner, "192.0.2.1", wall_clock().0);
     letter.from = format!("{owner}@example.org");
     letter.to =

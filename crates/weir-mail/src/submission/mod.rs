@@ -253,6 +253,11 @@ impl Reception for Submission {
             Account::Right(user) => LoginVerdict::Accept(user.name.into()),
             Account::Wrong => LoginVerdict::Refuse(Reply::new(535, Status(5, 7, 8), "wrong name or password")),
             Account::Locked(why) => LoginVerdict::Unavailable(Reply::new(535, Status(5, 7, 1), why)),
+            Account::Slowed => LoginVerdict::Unavailable(Reply::fixed(
+                454,
+                Status(4, 7, 0),
+                "too many wrong passwords were tried for this account; try again later, or from a network where you have logged in before",
+            )),
             Account::Unavailable(why) => {
                 tracing::error!(%why, "a login could not be checked");
                 LoginVerdict::Unavailable(Reply::new(
@@ -298,7 +303,10 @@ impl Reception for Submission {
         };
         let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
         let date = Date::new((self.shared.clock.0)()).rfc5322();
-        let trace = trace::received(&settings.hostname, peer, envelope, draft.id(), &date);
+        let trace = match settings.received_names_client {
+            true => trace::received(&settings.hostname, peer, envelope, draft.id(), &date),
+            false => trace::received_from_nobody(&settings.hostname, peer, envelope, draft.id(), &date),
+        };
         let message_id = format!("<{}@{}>", draft.id(), settings.hostname);
         let from = envelope.sender.mailbox.as_ref().map(ToString::to_string);
         let (hostname, missing) = (settings.hostname.clone(), Missing { date, message_id, from });
@@ -328,6 +336,9 @@ impl Submission {
         let now = (self.shared.clock.0)();
         let mut letter = Letter::new(&envelope, LetterOrigin::Submitted, &identity, &peer.client.to_string(), now.0);
         letter.subject = header.subject;
+        // Programs that declare nothing send 8-bit text all the same.
+        letter.eight_bit |= envelope.text.eight_bit;
+        letter.long_lines = envelope.text.long_lines;
         let message_id = match header.message_id.is_empty() {
             true => format!("<{}@{}>", draft.id(), self.shared.settings.hostname),
             false => header.message_id,

@@ -34,6 +34,10 @@ pub struct Settings {
     pub learn_only: bool,
     /// Whether MAIL FROM and From must belong to the login.
     pub sender_must_match: bool,
+    /// Whether users may release their own delayed mail with their password.
+    pub users_release: bool,
+    /// Whether our Received field names the login and the client.
+    pub received_names_client: bool,
     /// Peers whose topmost Received header names the user, as Postfix writes it.
     pub received_from: Vec<IpNetwork>,
     /// The parameters of each profile.

@@ -43,6 +43,16 @@ settings! {
         pub require_tls: bool = flag(false),
         /// Whether MAIL FROM and From must be addresses of the login
         pub sender_must_match: bool = flag(true),
+        /// Whether bare CR and LF in users' mail are made line ends and lines of any length are taken (they are encoded on the way out),
+        /// instead of refused; mail from outside is always refused
+        pub mend_text: bool = flag(true),
+        /// Whether the Received field of users' mail names their login and the address of their machine, for everybody to read
+        pub received_names_client: bool = flag(false),
+        /// Whether users who log in to the console with their password may release their own delayed mail. A program that sends in
+        /// their name may know the password too; a stopped user's mail is never released in this way
+        pub users_release: bool = flag(false),
+        /// How long mail of a stopped user waits for a decision; then it is deleted, its sender is told, and the account is locked
+        pub keep_stopped: Duration = duration("7d", "1s"..="3650d"),
         /// Peers that may use XCLIENT and XFORWARD
         pub trusted: Vec<IpNetwork> = networks(256),
         /// Peers whose topmost Received header names the user, as Postfix writes it

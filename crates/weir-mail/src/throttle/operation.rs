@@ -130,7 +130,7 @@ pub enum ThrottleCommand {
 }
 
 /// Which entries a notice showed, and in which situation; what is to be done with them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
     /// The newest entry that waited then; none waited if this is negative.
     pub up_to: i64,
@@ -138,6 +138,8 @@ pub struct Shown {
     pub situation: u32,
     /// What becomes of them.
     pub fate: Fate,
+    /// Only these of them; all, if there is nothing here.
+    pub only: Option<Vec<i64>>,
     /// Whether that is right also while the user is stopped.
     pub while_stopped: bool,
 }
@@ -234,7 +236,7 @@ impl Operation<'_, '_> {
             ThrottleCommand::Drain | ThrottleCommand::Reparameterise(_) => {}
             ThrottleCommand::Release(entries) => self.release_all(&mut throttle, entries),
             ThrottleCommand::Delete(entries) => self.decide_all(entries, Fate::Drop, |e| throttle.delete(now, e)),
-            ThrottleCommand::DecideShown(shown) => done.not_done = self.decide_shown(&mut throttle, *shown),
+            ThrottleCommand::DecideShown(shown) => done.not_done = self.decide_shown(&mut throttle, shown),
             ThrottleCommand::Stop => {
                 throttle.stop(now);
             }
@@ -312,15 +314,15 @@ impl Operation<'_, '_> {
     }
 
     /// Decides about what a notice showed, unless its permission has died with the situation that it was given in.
-    fn decide_shown(&mut self, throttle: &mut Throttle, shown: Shown) -> Option<NotDone> {
+    fn decide_shown(&mut self, throttle: &mut Throttle, shown: &Shown) -> Option<NotDone> {
         if throttle.situation() != shown.situation {
             return Some(NotDone::OtherSituation);
         }
         if throttle.stopped().is_some() && !shown.while_stopped {
             return Some(NotDone::Stopped);
         }
-        let entries =
-            throttle.held().map(|held| held.entry.0 as i64).filter(|entry| *entry <= shown.up_to).collect::<Vec<_>>();
+        let meant = |entry: &i64| *entry <= shown.up_to && shown.only.as_ref().is_none_or(|only| only.contains(entry));
+        let entries = throttle.held().map(|held| held.entry.0 as i64).filter(meant).collect::<Vec<_>>();
         let now = self.now;
         match shown.fate {
             Fate::Drop => self.decide_all(&entries, Fate::Drop, |entry| throttle.delete(now, entry)),

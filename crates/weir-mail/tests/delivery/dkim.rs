@@ -10,7 +10,7 @@ use weir_smtp::dkim::{Algorithm, Keyring, SigningKey, generate};
 
 use super::dns::{Answer, NameServer, Zone};
 use super::memory_ledger::{MemoryLedger, settings, start};
-use super::server::{Say, Server};
+use super::server::{Say, Server, Step};
 
 struct Verifier {
     authenticator: MessageAuthenticator,
@@ -90,6 +90,30 @@ async fn signatures_hold() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn what_is_converted_is_signed_as_it_goes_out() {
+    let verifier = Verifier::new(Algorithm::Ed25519).await;
+    let server = Server::start(|_, step, _| match step {
+        Step::Hello => Say::Raw("250 seven.example\r\n".into()),
+        _ => Say::Usual,
+    });
+    let (server, ledger) = (server.await, MemoryLedger::default());
+    let mut settings = settings(server.port, Approach::default());
+    settings.keyring = verifier.keyring.clone();
+    let delivery = start(settings, &ledger);
+    let text = format!("{HEADER}\r\n.gr\u{fc}n\r\n{}\r\n", "sch\u{f6}n ".repeat(30_000));
+    let message = ledger.message("<ann@example.org> BODY=8BITMIME", &["<bob@example.net>"], &text);
+    let message = OutgoingMessage { sign: true, long_lines: true, added: "X-Added: \u{fc}\r\n".into(), ..message };
+    let id = message.id;
+    delivery.enqueue(message);
+    ledger.finished(id).await;
+    delivery.shutdown(Duration::from_secs(5)).await;
+    let sent = server.log().bodies[0].replace("\r\n..", "\r\n.");
+    assert!(sent.is_ascii() && sent.contains("\r\n=2Egr=C3=BCn\r\n") && sent.contains("X-Added: =?utf-8?q?=C3=BC?="));
+    assert!(verifier.holds(sent.as_bytes()).await, "{}", &sent[..2_000]);
+    assert!(!verifier.holds(sent.replacen("=C3=BCn", "=C3=BCx", 1).as_bytes()).await);
 }
 
 #[tokio::test]

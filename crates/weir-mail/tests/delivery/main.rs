@@ -9,6 +9,7 @@ mod maildir;
 mod memory_ledger;
 mod order;
 mod peers;
+mod protection;
 mod restart;
 mod server;
 mod sessions;

@@ -73,6 +73,7 @@ impl MemoryLedger {
             sign: false,
             added: "".into(),
             hand_back: false,
+            long_lines: false,
         }
     }
 

@@ -32,6 +32,7 @@ async fn accept(spool: &Spool, number: usize, to: &[&str]) -> OutgoingMessage {
         sign: false,
         added: "".into(),
         hand_back: false,
+        long_lines: false,
     };
     draft.commit(message.to_bytes()).await.unwrap();
     message

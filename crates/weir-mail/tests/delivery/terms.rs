@@ -53,8 +53,15 @@ async fn eight_bit_text_goes_only_where_it_is_taken() {
     assert!(ledger.state().reports.is_empty());
 
     let (server, ledger) = deliver(NOTHING, sender, &["<b@there.example>"], "Subject: x\r\n\r\nü\r\n").await;
+    let body = server.log().bodies[0].clone();
+    assert!(body.contains("Content-Transfer-Encoding: quoted-printable\r\n\r\n=C3=BC\r\n"), "{body}");
+    assert!(ledger.state().reports.is_empty());
+
+    let signed = "Content-Type: multipart/signed; boundary=b\r\n\r\n--b\r\n\r\nü\r\n--b\r\n\r\nseal\r\n--b--\r\n";
+    let (server, ledger) = deliver(NOTHING, sender, &["<b@there.example>"], signed).await;
     assert_eq!(server.log().bodies.len(), 0);
-    assert!(ledger.report().await.contains("Status: 5.6.3"));
+    let report = ledger.report().await;
+    assert!(report.contains("Status: 5.6.3") && report.contains("signature would no longer be right"), "{report}");
 }
 
 #[tokio::test]

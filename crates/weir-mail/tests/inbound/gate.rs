@@ -126,6 +126,8 @@ pub(crate) fn rules() -> submission::Settings {
         partner_domains: Domains::default(),
         recipient_secret: [3; 32],
         link: String::new(),
+        users_release: false,
+        received_names_client: false,
         tell_delays_over: Duration::ZERO,
         notify: Box::new(|_, _, _| {}),
         alarm: Box::new(|_| {}),

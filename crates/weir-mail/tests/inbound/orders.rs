@@ -11,7 +11,14 @@ const TEXT: &str = "Subject: yes\r\n\r\nplease";
 async fn order(gate: &Gate, action: Action) -> String {
     gate.throttling.submit(mail("ann", &Recipients { first: 0, count: 17 }, "m1", "r1")).await.unwrap();
     let token = crafted::new_token().unwrap();
-    let order = Order { action, identity: "ann".into(), up_to: 1, situation: 0, told: "ann@private.example".into() };
+    let order = Order {
+        action,
+        identity: "ann".into(),
+        up_to: 1,
+        situation: 0,
+        told: "ann@private.example".into(),
+        only: None,
+    };
     gate.records.tokens().add(&crafted::digest(&token), &order.purpose(), i64::MAX, 0).await.unwrap();
     action.address(&token, "mx.example.org")
 }

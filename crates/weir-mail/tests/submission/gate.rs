@@ -106,6 +106,8 @@ impl Gate {
             clients: Vec::new(),
             ipv6_prefix_bits: 64,
             learn_only: false,
+            users_release: false,
+            received_names_client: false,
             sender_must_match: true,
             received_from: Vec::new(),
             profiles: BTreeMap::new(),

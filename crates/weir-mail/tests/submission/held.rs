@@ -51,7 +51,7 @@ async fn a_worm_is_stopped_and_people_decide() {
         .find_map(|word| word.strip_prefix("https://console.example.org/link/"))
         .expect("a link");
     let secret = gate.records.secrets().find(own_link::SECRET).await.unwrap().expect("a secret");
-    let who = Owner { identity: "ann", contact: "ann@elsewhere.example" };
+    let who = Owner { identity: "ann", contact: "ann@elsewhere.example", situation: 1 };
     let now_s = gate.now.load(Ordering::SeqCst) / 1_000_000_000;
     assert!(own_link::is_good(&secret, link, who, now_s) && !own_link::is_good(&secret, link, who, now_s + 8 * 86_400));
     let to_admin = notice_to(&gate, "admin@example.org", "stopped").await;
@@ -86,7 +86,14 @@ async fn an_order_is_good_until_its_mail_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let gate = Gate::start(folder.path()).await;
     let (token, now) = (crafted::new_token().unwrap(), gate.now.load(Ordering::SeqCst) as i64);
-    let order = Order { action: Action::Delete, identity: "bob".into(), up_to: 9, situation: 0, told: "bob@x".into() };
+    let order = Order {
+        action: Action::Delete,
+        identity: "bob".into(),
+        up_to: 9,
+        situation: 0,
+        told: "bob@x".into(),
+        only: None,
+    };
     gate.records.tokens().add(&crafted::digest(&token), &order.purpose(), now + 1, now).await.unwrap();
     let order = Action::Delete.address(&token, "mail.example.org");
     let mut client = gate.ann().await;

@@ -78,7 +78,7 @@ async fn a_letter_that_may_have_been_acknowledged_waits_when_its_user_is_stopped
     // The body is durable, the sender has heard 250, and the power goes before the decision is written down.
     let taken = RcptTo::parse("<last@example.net>", false).unwrap();
     let sender = MailFrom::parse("<ann@example.org>").unwrap();
-    let envelope = Envelope { sender, recipients: vec![taken], forwarded: None };
+    let envelope = Envelope { sender, recipients: vec![taken], ..Envelope::default() };
     let mut draft = gate.spool.draft().unwrap();
     draft.write(TEXT.as_bytes()).await.unwrap();
     let id =

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::proof::Proof;
 use super::tls::TlsLevel;
 
 /// A server to go to.
@@ -18,6 +19,18 @@ pub struct Host {
     /// The DNS named it, not the operator: if it bears our own name it is ourselves, and the mail would go in circles. A
     /// smarthost may well run on the same machine.
     pub by_dns: bool,
+    /// What it has to prove.
+    pub proof: Proof,
+}
+
+impl Host {
+    /// The port that it listens on, unless it is on a socket of this machine.
+    pub fn port(&self) -> Option<u16> {
+        match &self.place {
+            ServerAddress::Tcp(address) => Some(address.port()),
+            ServerAddress::Unix(_) => None,
+        }
+    }
 }
 
 /// Where a server listens.

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::ops::Deref;
 
-use super::fitness::Octets;
+use super::fitness::header_eight_bit;
 use crate::outcome::DeliveryOutcome;
 
 /// A body, read from front to back.
@@ -64,11 +64,11 @@ impl<B: BodySource> Content<B> {
     }
 }
 
-/// Reads a body to its end to see what octets it has.
-pub async fn look_through<B: BodySource>(mut body: B) -> Result<Octets, B::Error> {
-    let (mut octets, mut in_header) = (Octets::default(), true);
-    while let Some(piece) = body.next().await? {
-        octets.look(&piece, &mut in_header);
+/// Reads the header of a message to see whether it has octets above 127.
+pub async fn look_through<B: BodySource>(mut body: B) -> Result<bool, B::Error> {
+    let (mut eight_bit, mut in_header) = (false, true);
+    while let Some(piece) = body.next().await?.filter(|_| in_header) {
+        eight_bit |= header_eight_bit(&piece, &mut in_header);
     }
-    Ok(octets)
+    Ok(eight_bit)
 }

@@ -1,8 +1,8 @@
 //! Whether a message can be said to a server at all, and how (RFC 6152, RFC 6531, RFC 1870).
 //!
-//! A message that was declared 8-bit or international goes as it is where the server offers that. Where it does not,
-//! the text decides: if it is plain after all, it goes without the declaration; otherwise it fails honestly. We do
-//! not rewrite bodies, which would break signatures.
+//! A message that was declared 8-bit or international goes as it is where the server offers that. Where it does not offer
+//! SMTPUTF8, the header decides: if it is plain after all, it goes without the declaration; otherwise it fails honestly. 8-bit text is
+//! converted by whoever sends it where the server does not offer 8BITMIME.
 
 use std::sync::Arc;
 
@@ -12,24 +12,13 @@ use crate::envelope::MailFrom;
 use crate::mailbox::Mailbox;
 use crate::outcome::{DeliveryOutcome, Status};
 
-/// How a message is declared, and what its text must be for that.
+/// How a message is declared, and what its header must be for that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// What MAIL says.
     pub manner: Manner,
     /// The header must be ASCII.
     pub plain_header: bool,
-    /// All of it must be ASCII.
-    pub plain_body: bool,
-}
-
-/// What the text of a message is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Octets {
-    /// The header has octets above 127.
-    pub header_eight_bit: bool,
-    /// The rest has.
-    pub body_eight_bit: bool,
 }
 
 impl Plan {
@@ -53,24 +42,13 @@ impl Plan {
             size_bytes,
         };
         let plain_header = sender.smtputf8 && !offered.smtputf8;
-        Ok(Plan { manner, plain_header, plain_body: sender.eight_bit && !offered.eight_bit })
+        Ok(Plan { manner, plain_header })
     }
 
-    /// Whether the text must be looked at.
-    pub fn depends_on_text(&self) -> bool {
-        self.plain_header || self.plain_body
-    }
-
-    /// The outcome for everybody if the text does not fit.
-    pub fn judge(&self, octets: Octets, peer: &Arc<str>) -> Result<(), DeliveryOutcome> {
-        if self.plain_header && octets.header_eight_bit {
-            return Err(not_international("the header of the message").by(peer));
-        }
-        if self.plain_body && (octets.body_eight_bit || octets.header_eight_bit) {
-            let text = "the message has 8-bit text, and the server takes 7-bit text only";
-            return Err(DeliveryOutcome::permanent(Status(5, 6, 3), text).by(peer));
-        }
-        Ok(())
+    /// The outcome for everybody if the header, which has octets above 127 or has not, does not fit.
+    pub fn judge(&self, header_eight_bit: bool, peer: &Arc<str>) -> Result<(), DeliveryOutcome> {
+        let unfit = self.plain_header && header_eight_bit;
+        if unfit { Err(not_international("the header of the message").by(peer)) } else { Ok(()) }
     }
 }
 
@@ -80,27 +58,15 @@ pub fn unfit_recipient(recipient: &Mailbox, offered: Capabilities, peer: &Arc<st
     unfit.then(|| not_international("the recipient's address").by(peer))
 }
 
-impl Octets {
-    /// Looks at a whole text.
-    pub fn of(text: &[u8]) -> Octets {
-        let mut octets = Octets::default();
-        octets.look(text, &mut true);
-        octets
+/// Whether the header in `text` has octets above 127, as far as it reaches; `in_header` says whether it goes on. An empty line that
+/// lies across two pieces is missed, and then text counts as header: it errs to care.
+pub fn header_eight_bit(text: &[u8], in_header: &mut bool) -> bool {
+    if !*in_header {
+        return false;
     }
-
-    /// Looks at the next piece of the text; `in_header` says where it begins and ends.
-    pub fn look(&mut self, piece: &[u8], in_header: &mut bool) {
-        let split = if *in_header { header_end(piece) } else { Some(0) };
-        let (header, body) = piece.split_at(split.unwrap_or(piece.len()));
-        self.header_eight_bit |= !header.is_ascii();
-        self.body_eight_bit |= !body.is_ascii();
-        *in_header = split.is_none();
-    }
-}
-
-/// Where the empty line is. One that lies across two pieces is missed, and then text counts as header: it errs to care.
-fn header_end(piece: &[u8]) -> Option<usize> {
-    memchr::memmem::find(piece, b"\r\n\r\n")
+    let end = memchr::memmem::find(text, b"\r\n\r\n");
+    *in_header = end.is_none();
+    !text.get(..end.unwrap_or(text.len())).unwrap_or_default().is_ascii()
 }
 
 fn not_international(what: &str) -> DeliveryOutcome {
@@ -134,19 +100,16 @@ mod tests {
     fn what_is_offered_is_used() {
         let all = Capabilities { eight_bit: true, smtputf8: true, ..NOTHING };
         let plan = plan("<ü@b> BODY=8BITMIME SMTPUTF8", all).unwrap();
-        assert!(plan.manner.eight_bit && plan.manner.smtputf8 && !plan.depends_on_text());
+        assert!(plan.manner.eight_bit && plan.manner.smtputf8 && !plan.plain_header);
     }
 
     #[test]
-    fn what_is_not_offered_depends_on_the_text() {
+    fn what_is_not_offered_depends_on_the_header() {
         let plan = plan("<a@b> BODY=8BITMIME SMTPUTF8", NOTHING).unwrap();
         assert_eq!(plan.manner, Manner { size_bytes: 100, ..Manner::default() });
         let peer = "mx".into();
-        let plain = Octets::default();
-        assert_eq!(plan.judge(plain, &peer), Ok(()));
-        let status = |octets| plan.judge(octets, &peer).unwrap_err().status;
-        assert_eq!(status(Octets { header_eight_bit: true, ..plain }), Status(5, 6, 7));
-        assert_eq!(status(Octets { body_eight_bit: true, ..plain }), Status(5, 6, 3));
+        assert_eq!(plan.judge(false, &peer), Ok(()));
+        assert_eq!(plan.judge(true, &peer).unwrap_err().status, Status(5, 6, 7));
     }
 
     #[test]
@@ -162,12 +125,10 @@ mod tests {
 
     #[test]
     fn header_and_body_are_told_apart() {
-        let (mut octets, mut in_header) = (Octets::default(), true);
-        octets.look(b"Subject: x\r\n", &mut in_header);
-        octets.look("To: y\r\n\r\nü".as_bytes(), &mut in_header);
-        assert_eq!((octets.header_eight_bit, octets.body_eight_bit, in_header), (false, true, false));
-        let (mut octets, mut in_header) = (Octets::default(), true);
-        octets.look("Subject: ü\r\n\r\nx".as_bytes(), &mut in_header);
-        assert_eq!(octets, Octets { header_eight_bit: true, body_eight_bit: false });
+        let mut in_header = true;
+        assert!(!header_eight_bit(b"Subject: x\r\n", &mut in_header) && in_header);
+        assert!(!header_eight_bit("To: y\r\n\r\nü".as_bytes(), &mut in_header) && !in_header);
+        assert!(!header_eight_bit("ü".as_bytes(), &mut in_header));
+        assert!(header_eight_bit("Subject: ü\r\n\r\nx".as_bytes(), &mut true));
     }
 }

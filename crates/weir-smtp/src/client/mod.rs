@@ -10,6 +10,7 @@ pub mod capabilities;
 pub mod command;
 pub mod content;
 pub mod fitness;
+pub mod proof;
 pub mod reply;
 pub mod session;
 pub mod stuffing;

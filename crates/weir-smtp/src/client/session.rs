@@ -18,6 +18,7 @@ use super::auth;
 use super::capabilities::{Capabilities, announced_name};
 use super::command::{self, Manner};
 use super::content::{BodySource, Content, ContentParts};
+use super::proof::{Proof, by_records};
 use super::reply::{Reply, ReplyError};
 use super::stuffing::Stuffing;
 use super::tls::{ClientTls, TlsLevel};
@@ -317,10 +318,7 @@ impl Opening<'_> {
         let greeting = self.heard(wire.reply(self.approach.patience.greeting).await, "before its greeting")?;
         self.expect(&greeting, greeting.is_success())?;
         let mut offered = self.say_hello(&mut wire).await?;
-        if !wire.is_encrypted()
-            && self.approach.tls != TlsLevel::Off
-            && !matches!(self.host.place, ServerAddress::Unix(_))
-        {
+        if !wire.is_encrypted() && self.level() != TlsLevel::Off && !matches!(self.host.place, ServerAddress::Unix(_)) {
             (wire, offered) = self.encrypt(wire, offered).await?;
         }
         if let Some(login) = &self.approach.login {
@@ -388,7 +386,7 @@ impl Opening<'_> {
     }
 
     async fn encrypt(&self, mut wire: Wire, offered: Capabilities) -> Result<(Wire, Capabilities), OpenError> {
-        let optional = self.approach.tls == TlsLevel::Opportunistic;
+        let optional = self.level() == TlsLevel::Opportunistic;
         if !offered.starttls {
             return if optional { Ok((wire, offered)) } else { Err(self.tls_error("the server does not offer TLS")) };
         }
@@ -410,11 +408,24 @@ impl Opening<'_> {
     async fn handshake(&self, tcp: TcpStream) -> Result<Wire, OpenError> {
         let name = ServerName::try_from(self.host.name.to_string());
         let name = name.map_err(|_| self.tls_error("the host's name cannot be used for TLS"))?;
-        let connector = TlsConnector::from(self.tls.config(self.approach.tls));
+        let config = match &self.host.proof {
+            Proof::Dane(records) => by_records(records).map_err(|error| self.tls_error(&error.to_string()))?,
+            _ => self.tls.config(self.level()),
+        };
+        let connector = TlsConnector::from(config);
         match timeout(self.approach.patience.handshake, connector.connect(name, tcp)).await {
             Ok(Ok(stream)) => Ok(Wire::new(SmtpStream::Tls(Box::new(stream)))),
             Ok(Err(error)) => Err(self.tls_error(&format!("the TLS handshake failed: {error}"))),
             Err(_) => Err(self.tls_error("the TLS handshake took too long")),
+        }
+    }
+
+    /// How much TLS this server needs.
+    fn level(&self) -> TlsLevel {
+        match (&self.host.proof, self.approach.tls) {
+            (Proof::AsAsked, level) => level,
+            (_, TlsLevel::Verified) | (Proof::Name, _) => TlsLevel::Verified,
+            (Proof::Encryption | Proof::Dane(_), _) => TlsLevel::Required,
         }
     }
 

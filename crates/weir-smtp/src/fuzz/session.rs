@@ -178,6 +178,7 @@ fn settings(choice: u8) -> Settings {
         require_tls: choice & 8 != 0,
         starttls: choice & 16 == 0,
         dsn: choice & 64 == 0,
+        mend_text: choice & 128 != 0,
         trusted: if choice & 32 == 0 { "192.0.2.1".parse().into_iter().collect() } else { Vec::new() },
         limits: limits.bounded(),
     }

@@ -78,7 +78,7 @@ impl Session {
             envelope.fold_repeats();
         }
         let limits = &self.settings.limits;
-        let reader = reader(limits.body_line_bytes, limits.message_bytes);
+        let reader = reader(limits.body_line_bytes, limits.message_bytes).mending(self.settings.mend_text);
         self.body = Some(Body { reader, started: now, open: false, refused: None });
     }
 
@@ -252,6 +252,9 @@ impl Session {
     fn end_of_body(&mut self, now: Instant) -> Option<Output<'static>> {
         let recipients = self.transaction.as_ref().map_or(0, |envelope| envelope.recipients.len());
         let Some(refusal) = self.body_refusal() else {
+            if let (Some(envelope), Some(body)) = (&mut self.transaction, &self.body) {
+                envelope.text = body.reader.traits();
+            }
             self.ask(Pending::Finish { recipients });
             return Some(Output::Ask(Question::BodyEnd));
         };

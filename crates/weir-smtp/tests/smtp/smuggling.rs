@@ -3,6 +3,7 @@
 //! A false end must not end the message; the message that holds it is refused; and the commands behind it are text.
 
 use crate::shell::{Shell, settings};
+use weir_smtp::settings::Settings;
 
 /// Forms that some server somewhere has taken for the end of data (Longin's survey of 2023, and Postfix's and Exim's
 /// own lists), and a few that differ by one octet.
@@ -58,6 +59,26 @@ fn the_true_end_is_taken_at_every_cut() {
     }
 }
 
+/// Where submission mends line ends, a false end still ends nothing: one message, whose text holds what was to be smuggled, and no
+/// bare CR or LF that the next server could take for an end.
+#[test]
+fn a_server_that_mends_line_ends_takes_no_false_end_either() {
+    for end in FALSE_ENDS.iter().filter(|end| !end.contains(&0)) {
+        let attack = [HEAD.as_bytes(), end, SMUGGLED.as_bytes()].concat();
+        let (replies, kept) = mended(&[&attack]);
+        assert_eq!((replies.matches("354 ").count(), kept.len()), (1, 1), "{end:?}: {replies}");
+        let text = &kept[0];
+        assert!(text.contains("RCPT TO:<victim@b.example>") && text.ends_with("smuggled\r\n"), "{end:?}: {text:?}");
+        assert!(!text.replace("\r\n", "").contains(['\r', '\n']), "{end:?}: {text:?}");
+        for cut in 0..=attack.len() {
+            let (head, tail) = attack.split_at(cut);
+            assert_eq!(mended(&[head, tail]), (replies.clone(), kept.clone()), "{end:?} cut at {cut}");
+        }
+    }
+    let (replies, kept) = mended(&[HEAD.as_bytes(), b"\r\na\0b\r\n.\r\n"]);
+    assert!(kept.is_empty() && replies.contains("554 5.6.0"), "a NUL is mended nowhere: {replies}");
+}
+
 /// In a chunk dots mean nothing, but bare CR and LF are refused too: the next hop may speak DATA.
 #[test]
 fn chunks_cannot_smuggle_to_the_next_hop() {
@@ -94,6 +115,13 @@ fn a_chunk_of_unreadable_size_ends_the_session() {
     }
     let huge = outcome(&[b"EHLO a\r\nBDAT 18446744073709551615\r\nNOOP\r\n"]);
     assert!(huge.contains("552 5.3.4") && !huge.contains("2.0.0 ok"), "{huge}");
+}
+
+/// All replies, and the messages that a server was given which mends line ends.
+fn mended(pieces: &[&[u8]]) -> (String, Vec<String>) {
+    let mut shell = Shell::new(Settings { mend_text: true, ..settings() });
+    let replies = pieces.iter().map(|piece| shell.say(piece)).collect();
+    (replies, shell.kept.iter().map(|kept| String::from_utf8_lossy(&kept.text).into_owned()).collect())
 }
 
 /// All replies and the number of messages kept (one that the shell was given).

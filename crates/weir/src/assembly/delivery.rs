@@ -28,6 +28,8 @@ pub(crate) fn delivery(config: &Config, data: &DataFolder) -> anyhow::Result<(Se
     if let Some(server) = from.dns.first() {
         settings.dns = Dns::Server(*server, DNS_PATIENCE);
     }
+    (settings.dane, settings.dns_trusted) = (from.dane, from.dns_trusted);
+    settings.sts_port = settings.sts_port.filter(|_| from.mta_sts);
     if let Some(postmaster) = &from.postmaster {
         settings.reports.postmaster.clone_from(postmaster);
     }

@@ -1,6 +1,7 @@
 //! Reading the configuration again while everything runs.
 //!
-//! What the web gate may use and where it sends requests follows at once ([`Gate::reload`]); everything else stays as it was read at the start, and
+//! What the web gate may use and where it sends requests follows at once ([`Gate::reload`]). If something of the throttle, the notices or delivery is
+//! different, the mail gate is started anew, with its sockets open all the time. Everything else stays as it was read at the start, and
 //! what differs there is named, so that nobody believes that it is in force. A configuration with a problem changes nothing at all.
 
 use super::web::{backend, certificate, identities, settings};
@@ -25,6 +26,9 @@ const WEB_AT_START: [&str; 6] = ["enabled", "listen", "listen_tls", "threads", "
 /// Queues, the history and other front-ends know subnets by what comes of these.
 const IDENTITY_AT_START: [&str; 4] = ["secret_file", "ipv4_prefix", "ipv6_prefix", "groups"];
 
+/// Sections that the mail gate follows by starting anew.
+const MAIL_FOLLOWS: [&str; 3] = ["throttle", "notices", "delivery"];
+
 /// What reads the configuration again.
 pub(crate) struct Reloader {
     place: FolderArgs,
@@ -33,6 +37,8 @@ pub(crate) struct Reloader {
     /// The configuration in force.
     config: Config,
     settings: Vec<Setting>,
+    /// What the mail gate has not followed yet.
+    for_mail: Option<(Config, Vec<Setting>)>,
 }
 
 /// What came of it.
@@ -40,6 +46,9 @@ pub(crate) struct Reloader {
 pub(crate) struct ReloadOutcome {
     /// Of the web gate, if it runs.
     pub(crate) web: Option<Reloaded>,
+    /// What the mail gate did, in words; nothing if nothing of its settings has changed.
+    #[serde(default)]
+    pub(crate) mail: Option<String>,
     /// Settings that were changed and need a restart.
     pub(crate) restart: Vec<String>,
 }
@@ -52,7 +61,7 @@ impl Reloader {
         web: Option<Arc<Gate>>,
         (config, loaded): (&Config, &Loaded),
     ) -> Reloader {
-        Reloader { place, data, web, config: config.clone(), settings: loaded.settings.clone() }
+        Reloader { place, data, web, config: config.clone(), settings: loaded.settings.clone(), for_mail: None }
     }
 
     /// Another web gate runs now, or none.
@@ -60,13 +69,20 @@ impl Reloader {
         self.web = web;
     }
 
-    /// Reads the configuration and goes by it, as far as that is possible while everything runs.
-    pub(crate) fn reload(&mut self) -> anyhow::Result<ReloadOutcome> {
+    /// Reads the configuration and goes by it, as far as that is possible while everything runs. The mail gate, if there is one, is
+    /// left to [`Reloader::for_mail`].
+    pub(crate) fn reload(&mut self, has_mail: bool) -> anyhow::Result<ReloadOutcome> {
         // Whatever becomes of the rest: it may have been renamed.
         if let Some(gate) = &self.web {
             gate.reopen_log();
         }
         let Loaded { config, settings, .. } = self.place.load()?;
+        let of_mail = Config {
+            throttle: config.throttle,
+            notices: config.notices,
+            delivery: config.delivery,
+            ..self.config.clone()
+        };
         let config = Config {
             web: following(&self.config.web, config.web),
             web_limits: config.web_limits,
@@ -74,9 +90,37 @@ impl Reloader {
             ..self.config.clone()
         };
         let web = self.web.as_ref().map(|gate| reload_web(gate, &config, &self.data)).transpose()?;
+        let Config { web: web_settings, web_limits, web_identity, .. } = config.clone();
         self.config = config;
-        let restart = self.follow(settings);
-        Ok(ReloadOutcome { web, restart })
+        let (mail, others) = settings.into_iter().partition(|setting: &Setting| has_mail && is_mails(setting));
+        let restart = self.follow(others);
+        let mail: Vec<Setting> = mail;
+        let of_mail = Config { web: web_settings, web_limits, web_identity, ..of_mail };
+        self.for_mail = mail.iter().any(|new| self.differs(new)).then_some((of_mail, mail));
+        Ok(ReloadOutcome { web, mail: None, restart })
+    }
+
+    /// The configuration that the mail gate is to be started anew with, if something of it has changed.
+    pub(crate) fn for_mail(&self) -> Option<Config> {
+        self.for_mail.as_ref().map(|(config, _)| config.clone())
+    }
+
+    /// The mail gate goes by it now.
+    pub(crate) fn mail_follows(&mut self) {
+        if let Some((config, settings)) = self.for_mail.take() {
+            self.config = config;
+            for new in settings {
+                let known = self.settings.iter_mut().find(|known| (known.section, known.key) == (new.section, new.key));
+                if let Some(known) = known {
+                    *known = new;
+                }
+            }
+        }
+    }
+
+    fn differs(&self, new: &Setting) -> bool {
+        let known = self.settings.iter().find(|known| (known.section, known.key) == (new.section, new.key));
+        known.is_some_and(|known| known.value != new.value)
     }
 
     /// Keeps in mind what is in force now; the keys that are not, though the file says so.
@@ -137,6 +181,11 @@ async fn ask<T: Serialize>(
         }
         Err(_) => gone(),
     }
+}
+
+fn is_mails(setting: &Setting) -> bool {
+    let first = setting.section.split('.').next().unwrap_or_default();
+    MAIL_FOLLOWS.contains(&first)
 }
 
 fn is_followed(setting: &Setting) -> bool {

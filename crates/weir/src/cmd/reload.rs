@@ -7,7 +7,9 @@ use std::io::Write;
 /// Makes the running process read its configuration again.
 ///
 /// Routes, backends, servers, queues and limits of the web gate, and certificates, are changed while everything runs: no connection is closed, requests that
-/// are under way end where they began, and those that wait keep their place. A configuration with a problem changes nothing. SIGHUP does the same.
+/// are under way end where they began, and those that wait keep their place. If [throttle], [notices] or [delivery] have changed, the mail gate is started anew
+/// with its sockets open: messages that are coming in are finished, nobody is refused, and nothing that waits is lost. What else has changed is named, and needs
+/// `weir restart`. A configuration with a problem changes nothing. SIGHUP does the same.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -39,6 +41,9 @@ fn print(out: &mut dyn Write, outcome: &ReloadOutcome) -> anyhow::Result<()> {
             }
             writeln!(out, "  {:<12} {}", "routes", web.routes)?;
         }
+    }
+    if let Some(mail) = &outcome.mail {
+        writeln!(out, "  {:<12} {mail}", "mail gate")?;
     }
     if !outcome.restart.is_empty() {
         let restart = outcome.restart.join(", ");

@@ -149,9 +149,9 @@ async fn up(
             next = stop.or_command(&mut wanted) => next,
             event = gates.next() => NextEvent::Gate(event),
         };
-        match next {
+        let others_run = match next {
             NextEvent::Stop => break End::Stop,
-            NextEvent::Command(ProcessCommand::Reload(answer)) => reload(&mut reloader, &gates, answer),
+            NextEvent::Command(ProcessCommand::Reload(answer)) => reload(&mut reloader, &mut gates, answer).await,
             NextEvent::Command(ProcessCommand::Restart(answer)) => {
                 let checked = program.check(&args.place);
                 if let Err(error) = &checked {
@@ -166,23 +166,23 @@ async fn up(
                     }
                     break End::Restart;
                 }
+                false
             }
-            NextEvent::Gate(event) => {
-                if gates.handle(event).await {
-                    let api = api(&gates);
-                    reloader.follow_web(gates.web.gate().cloned());
-                    if let Some(former) = webhooks.take() {
-                        former.abort();
-                    }
-                    webhooks = gates.gates().and_then(|shown| assembly::webhooks(config, &shown)).map(tokio::spawn);
-                    current.replace(api.clone().merge(own_routes(commands.clone())));
-                    gates.show(api);
-                    if let Err(error) = admin.greet_late(&gates, out).await {
-                        tracing::warn!(error = format!("{error:#}"), "the first administrator could not be shown");
-                    }
-                    close_unused_sockets(gates.states());
-                }
+            NextEvent::Gate(event) => gates.handle(event).await,
+        };
+        if others_run {
+            let api = api(&gates);
+            reloader.follow_web(gates.web.gate().cloned());
+            if let Some(former) = webhooks.take() {
+                former.abort();
             }
+            webhooks = gates.gates().and_then(|shown| assembly::webhooks(config, &shown)).map(tokio::spawn);
+            current.replace(api.clone().merge(own_routes(commands.clone())));
+            gates.show(api);
+            if let Err(error) = admin.greet_late(&gates, out).await {
+                tracing::warn!(error = format!("{error:#}"), "the first administrator could not be shown");
+            }
+            close_unused_sockets(gates.states());
         }
     };
     drop(reloader);
@@ -266,24 +266,42 @@ enum NextEvent {
     Gate(GateEvent),
 }
 
-fn reload(reloader: &mut Reloader, gates: &Orchestrator, answer: Option<ReloadAnswer>) {
-    let outcome = reloader.reload();
+/// Reads the configuration again. Whether the gates that run are others now.
+async fn reload(reloader: &mut Reloader, gates: &mut Orchestrator, answer: Option<ReloadAnswer>) -> bool {
+    let mut outcome = reloader.reload(gates.mail.is_wanted());
+    let mut others_run = false;
+    if let Ok(done) = &mut outcome {
+        if let Some(Err(error)) = gates.mail.gate().map(|mail| mail.gate.reload()) {
+            tracing::warn!(%error, "the mail gate's certificate cannot be read again; the old one stays");
+        }
+        (others_run, done.mail) = reload_mail(reloader, gates).await;
+    }
     match &outcome {
-        Ok(ReloadOutcome { restart, .. }) => {
-            tracing::info!(restart = restart.join(" "), "the configuration was read again");
+        Ok(ReloadOutcome { restart, mail, .. }) => {
+            let mail = mail.as_deref().unwrap_or("unchanged");
+            tracing::info!(restart = restart.join(" "), mail, "the configuration was read again");
         }
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "the configuration cannot be used; nothing has changed");
         }
     }
-    if outcome.is_ok()
-        && let Some(Err(error)) = gates.mail.gate().map(|mail| mail.gate.reload())
-    {
-        tracing::warn!(%error, "the mail gate's certificate cannot be read again; the old one stays");
-    }
     if let Some(answer) = answer {
         let _ = answer.send(outcome);
     }
+    others_run
+}
+
+/// Lets the mail gate follow. Whether another one runs now, and what it did, in words.
+async fn reload_mail(reloader: &mut Reloader, gates: &mut Orchestrator) -> (bool, Option<String>) {
+    let Some(config) = reloader.for_mail() else { return (false, None) };
+    let said = match gates.restart_mail(config).await {
+        Ok(()) => {
+            reloader.mail_follows();
+            "started anew with the new settings; its sockets stayed open".to_owned()
+        }
+        Err(error) => format!("refuses the new settings and runs as before: {error:#}"),
+    };
+    (true, Some(said))
 }
 
 /// Every connection is an open file, and the usual limit is for programs that have few.

@@ -36,6 +36,7 @@ fn message(sender: &str, to: &str) -> OutgoingMessage {
         sign: true,
         added: "".into(),
         hand_back: false,
+        long_lines: false,
     }
 }
 

@@ -29,6 +29,7 @@ fn message(number: usize, sender: &str, recipients: &[&str]) -> OutgoingMessage 
         sign: false,
         added: "".into(),
         hand_back: false,
+        long_lines: false,
     }
 }
 

@@ -1,0 +1,248 @@
+//! Slow guessing: wrong passwords for one account from ever new addresses, each of which fails too rarely to be banned.
+//!
+//! Each account may fail [`FREE`] times a day with different passwords. Beyond that its logins from networks that it is not known to use
+//! are checked one after the other, each after a pause that grows to half a minute, and few may wait. Whoever logs in from a network
+//! from which that account has logged in before does not notice, so nobody can lock the owner out by guessing. Names that do not
+//! exist are treated in the same way: nothing tells which do.
+//!
+//! In memory only; a restart forgets both the failures and the networks. Bounded: [`ACCOUNTS_MAX`] accounts of about 200 octets; those with the
+//! fewest failures make room.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weir_smtp::address_key::AddressKey;
+
+/// Wrong passwords a day that slow nobody.
+const FREE: f64 = 10.0;
+const DAY_S: f64 = 86_400.0;
+/// Failures that still count; a month of guessing is not held against an account for another month.
+const FAILURES_MAX: f64 = 100.0;
+/// The first pause; each further failure adds half of it.
+const PAUSE_FIRST: Duration = Duration::from_secs(2);
+/// The longest pause: mail programs wait so long for an answer.
+const PAUSE_LONGEST: Duration = Duration::from_secs(30);
+/// Logins of one account that may wait for their turn.
+const WAITING_MAX: usize = 8;
+/// Accounts that are remembered.
+const ACCOUNTS_MAX: usize = 20_000;
+/// Networks that are remembered of one account.
+const NETWORKS_MAX: usize = 8;
+/// Wrong passwords that are remembered of one account.
+const TRIED_MAX: usize = 8;
+/// How much of an address is its network.
+const IPV4_BITS: u8 = 24;
+const IPV6_BITS: u8 = 48;
+
+/// What is known of the accounts that somebody tries to log in to.
+#[derive(Debug, Default)]
+pub(super) struct Guessing {
+    accounts: Mutex<HashMap<u64, Account>>,
+    /// Names, passwords and networks are kept as hashes with a key of this process.
+    hasher: RandomState,
+}
+
+#[derive(Debug)]
+struct Account {
+    failures: f64,
+    since: Instant,
+    networks: Vec<u64>,
+    /// Wrong passwords of late. The same one again is no guess: a telephone with an old password.
+    tried: Vec<u64>,
+    line: Arc<Line>,
+}
+
+/// The logins of one account that are slowed: one is checked at a time.
+#[derive(Debug)]
+struct Line {
+    place: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
+}
+
+/// Leave to check one login.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    _permits: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+}
+
+impl Guessing {
+    /// Waits until a login may be checked; none if too many wait.
+    pub(super) async fn turn(&self, name: &str, from: IpAddr) -> Option<Turn> {
+        let Some((line, pause)) = self.slowed(name, from, Instant::now()) else { return Some(Turn::default()) };
+        let waiting = Arc::clone(&line.waiting).try_acquire_owned().ok()?;
+        let place = Arc::clone(&line.place).acquire_owned().await.ok()?;
+        tokio::time::sleep(pause).await;
+        Some(Turn { _permits: Some((waiting, place)) })
+    }
+
+    /// The line that a login has to wait in, and for how long.
+    fn slowed(&self, name: &str, from: IpAddr, now: Instant) -> Option<(Arc<Line>, Duration)> {
+        let (key, network) = (self.key(name), self.network(from));
+        let mut accounts = self.accounts();
+        let account = accounts.get_mut(&key)?;
+        account.forget(now);
+        let over = account.failures - FREE;
+        if over < 0.0 || account.networks.contains(&network) {
+            return None;
+        }
+        let pause = PAUSE_FIRST.mul_f64(1.0 + over / 2.0).min(PAUSE_LONGEST);
+        Some((Arc::clone(&account.line), pause))
+    }
+
+    /// A login was wrong. True if this account is slowed from now on.
+    pub(super) fn failed(&self, name: &str, password: &str, from: IpAddr, now: Instant) -> bool {
+        let (key, network, password) = (self.key(name), self.network(from), self.hasher.hash_one((name, password)));
+        let mut accounts = self.accounts();
+        if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&key) {
+            make_room(&mut accounts);
+        }
+        let account = accounts.entry(key).or_insert_with(|| Account::new(now));
+        account.forget(now);
+        if account.networks.contains(&network) || account.tried.contains(&password) {
+            return false;
+        }
+        keep(&mut account.tried, password, TRIED_MAX);
+        let before = account.failures;
+        account.failures = (before + 1.0).min(FAILURES_MAX);
+        before < FREE && account.failures >= FREE
+    }
+
+    /// A login was right: its network is the account's.
+    pub(super) fn succeeded(&self, name: &str, from: IpAddr, now: Instant) {
+        let (key, network) = (self.key(name), self.network(from));
+        let mut accounts = self.accounts();
+        if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&key) {
+            make_room(&mut accounts);
+        }
+        let account = accounts.entry(key).or_insert_with(|| Account::new(now));
+        if !account.networks.contains(&network) {
+            keep(&mut account.networks, network, NETWORKS_MAX);
+        }
+    }
+
+    fn key(&self, name: &str) -> u64 {
+        self.hasher.hash_one(name.to_lowercase())
+    }
+
+    fn network(&self, address: IpAddr) -> u64 {
+        let network = match address.to_canonical() {
+            IpAddr::V4(v4) => IpAddr::from(v4.to_bits().wrapping_shr(32 - u32::from(IPV4_BITS)).to_be_bytes()),
+            v6 => AddressKey::new(v6, IPV6_BITS).address(),
+        };
+        self.hasher.hash_one(network)
+    }
+
+    fn accounts(&self) -> MutexGuard<'_, HashMap<u64, Account>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Account {
+    fn new(now: Instant) -> Account {
+        let line = Line { place: Arc::new(Semaphore::new(1)), waiting: Arc::new(Semaphore::new(WAITING_MAX)) };
+        Account { failures: 0.0, since: now, networks: Vec::new(), tried: Vec::new(), line: Arc::new(line) }
+    }
+
+    /// Failures are forgotten as fast as they are free.
+    fn forget(&mut self, now: Instant) {
+        let passed_s = now.saturating_duration_since(self.since).as_secs_f64();
+        self.failures = (self.failures - passed_s * FREE / DAY_S).max(0.0);
+        self.since = now;
+    }
+}
+
+/// The newest of these, at most so many.
+fn keep(list: &mut Vec<u64>, new: u64, most: usize) {
+    if list.len() >= most {
+        list.remove(0);
+    }
+    list.push(new);
+}
+
+/// The half with the fewest failures goes.
+fn make_room(accounts: &mut HashMap<u64, Account>) {
+    let mut failures: Vec<f64> = accounts.values().map(|account| account.failures).collect();
+    failures.sort_unstable_by(f64::total_cmp);
+    let middle = failures.get(failures.len() / 2).copied().unwrap_or_default();
+    let mut left = failures.len() / 2;
+    accounts.retain(|_, account| {
+        let stays = account.failures > middle || left == 0;
+        left -= usize::from(!stays);
+        stays
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(number: u8) -> IpAddr {
+        IpAddr::from([192, number, 2, 1])
+    }
+
+    #[test]
+    fn guesses_from_many_networks_slow_strangers_and_never_the_owner() {
+        let (guessing, now) = (Guessing::default(), Instant::now());
+        guessing.succeeded("ann", address(200), now);
+        for number in 0..9 {
+            assert!(!guessing.failed("ann", &number.to_string(), address(number), now));
+        }
+        assert!(guessing.slowed("ann", address(99), now).is_none(), "nine wrong passwords a day are usual");
+        assert!(guessing.failed("Ann", "tenth", address(9), now), "said once");
+        assert!(!guessing.failed("ann", "eleventh", address(10), now));
+        let pause = |from, now| guessing.slowed("ann", from, now).map(|(_, pause)| pause);
+        assert_eq!(pause(address(99), now), Some(PAUSE_FIRST.mul_f64(1.5)));
+        assert_eq!(pause(address(200), now), None, "the owner's network");
+        assert_eq!(pause(IpAddr::from([192, 200, 2, 77]), now), None, "the same network");
+        assert_eq!(guessing.slowed("bob", address(99), now).map(|(_, pause)| pause), None, "nobody else's account");
+        for number in 0..=255u8 {
+            guessing.failed("ann", &format!("more {number}"), address(number), now);
+        }
+        assert_eq!(pause(address(99), now), Some(PAUSE_LONGEST));
+        assert_eq!(pause(address(99), now + Duration::from_secs(10 * 86_400)), None, "forgotten");
+    }
+
+    #[test]
+    fn an_old_password_again_and_again_is_no_guess() {
+        let (guessing, now) = (Guessing::default(), Instant::now());
+        for number in 0..200 {
+            guessing.failed("ann", "last year's", address(number), now);
+        }
+        assert!(guessing.slowed("ann", address(250), now).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_is_checked_at_a_time_and_few_wait() {
+        let (guessing, now) = (Arc::new(Guessing::default()), Instant::now());
+        for number in 0..20 {
+            guessing.failed("ann", &number.to_string(), address(number), now);
+        }
+        let tasks: Vec<_> = (0..20)
+            .map(|number| {
+                let guessing = Arc::clone(&guessing);
+                tokio::spawn(async move { guessing.turn("ann", address(100 + number)).await.is_some() })
+            })
+            .collect();
+        let mut checked = 0;
+        for task in tasks {
+            checked += usize::from(task.await.unwrap());
+        }
+        assert_eq!(checked, WAITING_MAX);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_an_attack_on_one_account_is_not_washed_out() {
+        let (guessing, now) = (Guessing::default(), Instant::now());
+        for number in 0..20 {
+            guessing.failed("ann", &number.to_string(), address(number), now);
+        }
+        for number in 0..3 * ACCOUNTS_MAX {
+            guessing.failed(&format!("name {number}"), "x", address(1), now);
+        }
+        assert!(guessing.accounts().len() <= ACCOUNTS_MAX);
+        assert!(guessing.slowed("ann", address(99), now).is_some());
+    }
+}

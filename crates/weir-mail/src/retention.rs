@@ -1,0 +1,171 @@
+//! Mail of a stopped user that nobody decides about does not wait for ever.
+//!
+//! After `submission.keep_stopped` it is deleted, and its sender is told what was not sent. A stop ends with its last entry, and
+//! whatever caused it may go on then; so the account is locked first, until an administrator unlocks it. Everything is said and
+//! written down before anything is deleted: a kill in between repeats a report, and loses none. Each relay looks after the mail that it
+//! keeps.
+
+use crate::accounts::guest;
+use crate::held::HeldMail;
+use crate::notices::{OwnMail, post};
+use crate::pipeline::Pipeline;
+use crate::throttle::{ThrottleCommand, Throttling, ThrottlingError};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::time::Duration;
+use weir_core::time::Instant;
+use weir_foundation::clock::Clock;
+use weir_foundation::date::Date;
+use weir_store::records::{AuditLine, HeldFilter, HeldRow, Records, RecordsError};
+use weir_store::spool::{Spool, SpoolError};
+
+/// How often the records are looked at; more often if mail is kept for a shorter time.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Stopped users that are looked at in one go.
+const AT_ONCE_MAX: i64 = 1_000;
+/// Recipients that a report names.
+const NAMED_MAX: usize = 50;
+
+/// What it takes to end the waiting.
+pub(crate) struct Retention {
+    /// How long mail waits; where the throttle only learns, for ever.
+    pub(crate) keep: Duration,
+    /// The relay whose mail it is.
+    pub(crate) relay: String,
+    /// Our name.
+    pub(crate) hostname: String,
+    /// Who is told besides senders; empty for nobody.
+    pub(crate) admin: String,
+    /// Whether the sender of an envelope is known to be the user's own address. Otherwise a report might go to anybody.
+    pub(crate) knows_senders: bool,
+    pub(crate) records: Records,
+    pub(crate) throttling: Throttling,
+    pub(crate) held: HeldMail,
+    pub(crate) spool: Spool,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) clock: Clock,
+}
+
+impl Retention {
+    /// Looks from time to time, until the task is dropped.
+    pub(crate) async fn run(self) {
+        loop {
+            if let Err(error) = self.look().await {
+                tracing::error!(%error, "mail that has waited too long is left where it is; this is tried again");
+            }
+            tokio::time::sleep(LOOK_EVERY.min(self.keep / 4)).await;
+        }
+    }
+
+    async fn look(&self) -> Result<(), RetentionError> {
+        let now = (self.clock)();
+        let too_old = now.0.saturating_sub(u64::try_from(self.keep.as_nanos()).unwrap_or(u64::MAX)) as i64;
+        for throttle in self.records.throttles().busy(AT_ONCE_MAX).await? {
+            if throttle.stopped_at.is_none_or(|at| at > too_old) || self.is_exempt(&throttle.identity).await? {
+                continue;
+            }
+            let filter = HeldFilter { identity: throttle.identity.clone(), ..HeldFilter::default() };
+            let mut rows = self.records.held().list(&filter, i64::MAX).await?;
+            rows.retain(|row| row.relay == self.relay && row.held_at <= too_old);
+            if !rows.is_empty() {
+                self.expire(&throttle.identity, &rows, now).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A stop of before does not count for somebody whom nothing stops any more.
+    async fn is_exempt(&self, identity: &str) -> Result<bool, RecordsError> {
+        Ok(self.records.users().find(identity).await?.is_some_and(|user| user.profile == "exempt"))
+    }
+
+    async fn expire(&self, identity: &str, rows: &[HeldRow], now: Instant) -> Result<(), RetentionError> {
+        let contact = self.lock(identity, now).await?;
+        self.report(identity, rows, &contact, now).await?;
+        let detail = format!("{} recipients had waited for {}", rows.len(), in_days(self.keep));
+        let (at, actor, action) = (now.0 as i64, "weir".to_owned(), "held.expire".to_owned());
+        self.records.audit().write(&AuditLine { at, actor, action, subject: identity.to_owned(), detail }).await?;
+        let entries = rows.iter().map(|row| row.entry).collect();
+        self.throttling.command(identity, ThrottleCommand::Delete(entries)).await?;
+        self.held.wake();
+        Ok(())
+    }
+
+    /// Locks the account, if it is not locked already. Its contact address, which may be empty.
+    async fn lock(&self, identity: &str, now: Instant) -> Result<String, RecordsError> {
+        let users = self.records.users();
+        let known = users.find(identity).await?;
+        let is_new = known.is_none();
+        let mut user = known.unwrap_or_else(|| guest(identity));
+        if user.locked_at.is_none() {
+            user.locked_at = Some(now.0 as i64);
+            let waited = in_days(self.keep);
+            user.locked_reason = format!("stopped after unusual mail, and nobody decided about it for {waited}");
+            match is_new {
+                true => drop(users.add(&user).await?),
+                false => drop(users.update(&user).await?),
+            }
+        }
+        Ok(user.contact)
+    }
+
+    async fn report(&self, identity: &str, rows: &[HeldRow], contact: &str, now: Instant) -> Result<(), SpoolError> {
+        let senders: BTreeSet<&str> = rows
+            .iter()
+            .map(|row| row.sender.as_str())
+            .filter(|sender| self.knows_senders && !sender.is_empty())
+            .collect();
+        for sender in &senders {
+            let own: Vec<&HeldRow> = rows.iter().filter(|row| row.sender == *sender).collect();
+            self.tell(sender, identity, &own, now).await?;
+        }
+        let all: Vec<&HeldRow> = rows.iter().collect();
+        let others: BTreeSet<&str> = [contact, &self.admin].into_iter().collect();
+        for to in others.into_iter().filter(|to| !to.is_empty() && !senders.contains(to)) {
+            self.tell(to, identity, &all, now).await?;
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, to: &str, identity: &str, rows: &[&HeldRow], now: Instant) -> Result<(), SpoolError> {
+        let (subject, body) = (format!("Mail from {identity} was not sent"), words(identity, rows, self.keep));
+        post(&self.spool, &self.pipeline, &self.hostname, now, OwnMail { to, subject: &subject, body: &body }).await
+    }
+}
+
+fn words(identity: &str, rows: &[&HeldRow], keep: Duration) -> String {
+    let waited = in_days(keep);
+    let mut text = format!(
+        "{identity} was stopped after unusual mail, and for {waited} nobody said whether the mail that waited was right. It has been \
+         deleted now and was not sent to these recipients. Whoever wrote it and meant it has to send it again.\n\n\
+         The account is locked until an administrator unlocks it: weir user unlock {identity}\n\n"
+    );
+    for row in rows.iter().take(NAMED_MAX) {
+        let since = Date::new(Instant(row.held_at as u64));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  to {}, held since {since}, subject: {}", row.recipient, row.subject);
+    }
+    if let Some(more) = rows.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+        let _ = writeln!(text, "  and {more} more");
+    }
+    text
+}
+
+fn in_days(time: Duration) -> String {
+    match time.as_secs() {
+        secs if secs >= 2 * 86_400 => format!("{} days", secs / 86_400),
+        secs if secs >= 2 * 3_600 => format!("{} hours", secs / 3_600),
+        secs => format!("{secs} seconds"),
+    }
+}
+
+/// Why the waiting goes on.
+#[derive(Debug, thiserror::Error)]
+enum RetentionError {
+    #[error(transparent)]
+    Records(#[from] RecordsError),
+    #[error(transparent)]
+    Throttle(#[from] ThrottlingError),
+    #[error("a report cannot be written: {0}")]
+    Spool(#[from] SpoolError),
+}
