@@ -130,9 +130,10 @@ impl Hierarchy {
 impl Hierarchy {
     /// Removes what processes have left that were killed before they could: their groups, and whoever is still in them.
     pub(crate) fn sweep(&self) {
-        for folder in self.folders().into_iter().flat_map(left_behind) {
-            tracing::warn!(folder = %folder.display(), "a control group of an earlier process is removed");
-            drop(Group { folders: vec![folder], kills: PathBuf::new() });
+        let folders: Vec<PathBuf> = self.folders().iter().flat_map(|folder| left_behind(folder)).collect();
+        if !folders.is_empty() {
+            tracing::warn!(groups = folders.len(), "control groups of processes that were killed are removed");
+            drop(Group { folders, kills: PathBuf::new() });
         }
     }
 
@@ -148,8 +149,8 @@ impl Hierarchy {
 }
 
 /// Groups of ours in this folder whose maker lives no more.
-fn left_behind(folder: PathBuf) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(&folder) else { return Vec::new() };
+fn left_behind(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     let dead = names.filter(|name| maker(name).is_some_and(|pid| !is_alive(pid))).map(|name| folder.join(name));
     dead.filter(|group| !has_strangers(group)).collect()

@@ -199,8 +199,8 @@ pub(crate) async fn invite(
     let secret = code.secret();
     let until = now().saturating_add(i64::try_from(valid.as_nanos()).unwrap_or(i64::MAX));
     let kept = Invitation { role, priority, until }.write(&seal, &digest(secret));
-    records.tokens().add(&digest(secret), &kept, until, now()).await.map_err(|error| error.to_string())?;
     code::publish(records, &code, until, now()).await?;
+    records.tokens().add(&digest(secret), &kept, until, now()).await.map_err(|error| error.to_string())?;
     let fingerprint = credentials.fingerprint().map_err(|error| error.to_string())?;
     Ok(Invited { token: format!("{at}/{fingerprint}/{secret}"), code: code.shown() })
 }

@@ -78,7 +78,7 @@ impl Decision {
         let (node, free) = (&machine.node, machine.equipment.memory_free.unwrap_or(0));
         match (strain == Strain::FULL, before == Strain::FULL) {
             (true, false) => {
-                tracing::warn!(node, free, "a machine has no memory left: it gets no samples until it has")
+                tracing::warn!(node, free, "a machine has no memory left: it gets no samples until it has");
             }
             (false, true) => tracing::info!(node, free, "a machine has memory again"),
             _ => {}

@@ -104,7 +104,7 @@ async fn await_all(mut wanted: Vec<SampleHash>, from: &mut mpsc::Receiver<Receiv
         let Some(heard) = from.recv().await else { return };
         match heard.envelope {
             Envelope { message: Message::Sample(hash, _) | Message::Missing(hash), .. } => {
-                wanted.retain(|other| *other != hash)
+                wanted.retain(|other| *other != hash);
             }
             _ if later.len() < KEPT_MAX => later.push_back(heard),
             _ => return,

@@ -39,7 +39,7 @@ impl Node {
             if !seen.insert(hash.clone()) {
                 continue;
             }
-            let distance = tlsh_in(report).and_then(|other| distance(&own, &other));
+            let distance = tlsh_in(report).map(|other| distance(&own, &other));
             near.extend(distance.filter(|distance| *distance <= DISTANCE_MAX).map(|distance| (distance, *sample)));
         }
         near.sort_unstable();
@@ -62,7 +62,7 @@ fn tlsh_in(report: &str) -> Option<[u8; 35]> {
 }
 
 /// How far two hashes are apart, as TLSH's own reference counts it.
-fn distance(one: &[u8; 35], other: &[u8; 35]) -> Option<u32> {
+fn distance(one: &[u8; 35], other: &[u8; 35]) -> u32 {
     let [checksum, length, ratios, code @ ..] = one;
     let [other_checksum, other_length, other_ratios, other_code @ ..] = other;
     let around = |a: u8, b: u8, size: u32| {
@@ -84,7 +84,7 @@ fn distance(one: &[u8; 35], other: &[u8; 35]) -> Option<u32> {
             .map(weight)
             .sum::<u32>()
     });
-    Some(u32::from(checksum != other_checksum) + length + ratios + buckets.sum::<u32>())
+    u32::from(checksum != other_checksum) + length + ratios + buckets.sum::<u32>()
 }
 
 /// What buckets count whose quarters are so far apart.
@@ -99,23 +99,23 @@ mod tests {
     #[test]
     fn near_content_is_near_and_a_hash_is_nothing_from_itself() {
         let mut one = [0x5a; 35];
-        assert_eq!(distance(&one, &one), Some(0));
+        assert_eq!(distance(&one, &one), 0);
         let other = one;
         one[0] ^= 1;
-        assert_eq!(distance(&one, &other), Some(1), "the checksum");
+        assert_eq!(distance(&one, &other), 1, "the checksum");
         one = other;
         one[1] = other[1].rotate_left(4).wrapping_add(1).rotate_left(4);
-        assert_eq!(distance(&one, &other), Some(1), "a step of length");
+        assert_eq!(distance(&one, &other), 1, "a step of length");
         one[1] = other[1].rotate_left(4).wrapping_add(3).rotate_left(4);
-        assert_eq!(distance(&one, &other), Some(36));
+        assert_eq!(distance(&one, &other), 36);
         one = other;
         one[2] = other[2].wrapping_add(0x10);
-        assert_eq!(distance(&one, &other), Some(1), "a ratio");
+        assert_eq!(distance(&one, &other), 1, "a ratio");
         one = other;
         one[10] = 0b0000_0000;
         // 01 01 10 10 against nothing: 1 + 1 + 2 + 2.
-        assert_eq!(distance(&one, &other), Some(6));
-        assert_eq!(distance(&[0; 35], &[0xff; 35]).map(|far| far > 500), Some(true));
+        assert_eq!(distance(&one, &other), 6);
+        assert!(distance(&[0; 35], &[0xff; 35]) > 500);
         assert_eq!(tlsh_in(r#"{"full":{"tlsh":"T100"}}"#), None);
         assert_eq!(tlsh_in(r#"{"full":{"tlsh":null}}"#), None);
         let text = format!(r#"{{"full":{{"tlsh":"T1{}"}}}}"#, "5A".repeat(35));
