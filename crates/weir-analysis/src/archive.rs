@@ -7,6 +7,7 @@
 
 use crate::findings::{Findings, Kept};
 use crate::sample::Sample;
+use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use std::time::Duration;
 use weir_scan::budget::{Budget, Exceeded, Limits};
@@ -87,6 +88,12 @@ pub(crate) fn passwords(config: &Value) -> Vec<String> {
     let listed =
         |list: &Vec<Value>| list.iter().filter_map(Value::as_str).take(PASSWORDS_MAX).map(str::to_owned).collect();
     config["passwords"].as_array().map_or_else(usual, listed)
+}
+
+/// What identifies a list of passwords: results with another list do not count.
+pub fn passwords_version(passwords: &[String]) -> String {
+    let digest = digest(&SHA256, passwords.join("\0").as_bytes());
+    digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether this password alone opens the archive.

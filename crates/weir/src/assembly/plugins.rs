@@ -32,7 +32,7 @@ fn own(config: &Config) -> anyhow::Result<Vec<Plugin>> {
     for known in weir_analysis::PLUGINS.iter().filter(|known| !off.iter().any(|off| off == known.name)) {
         let plugin = Plugin::parse(known.manifest, Path::new(""))?;
         own.extend(match known.name {
-            "archive" => Some(Plugin { config: serde_json::json!({ "passwords": config.lab.passwords }), ..plugin }),
+            "archive" => Some(archive(plugin, &config.lab.passwords)),
             "clamav" => clamav(plugin, config),
             "yara" => Some(yara(plugin, config)?),
             _ => Some(plugin),
@@ -40,6 +40,13 @@ fn own(config: &Config) -> anyhow::Result<Vec<Plugin>> {
     }
     own.sort_by(|a, b| (a.stage, &a.name).cmp(&(b.stage, &b.name)));
     Ok(own)
+}
+
+/// Tries these passwords, which are part of the version as rules are.
+fn archive(mut plugin: Plugin, passwords: &[String]) -> Plugin {
+    plugin.version = format!("{}-{}", plugin.version, weir_analysis::archive::passwords_version(passwords));
+    plugin.config = serde_json::json!({ "passwords": passwords });
+    plugin
 }
 
 /// Asks the clamd of the scan gate; without one it is not offered. A plugin has no network, so that only sockets count.
@@ -105,6 +112,17 @@ mod tests {
         assert!(!names.contains(&"strings".into()) && names.contains(&"identify".into()), "{names:?}");
         config.lab.plugins_off = vec!["string".into()];
         assert!(plugins(&config).unwrap_err().to_string().contains("no plugin of ours"));
+    }
+
+    #[test]
+    fn other_passwords_are_another_version() {
+        let mut config = Loaded::defaults().config;
+        let usual = find(&config, "archive").unwrap();
+        assert_eq!(usual.config["passwords"][0], "infected");
+        config.lab.passwords = vec!["of our own".into()];
+        let own = find(&config, "archive").unwrap();
+        assert_eq!(own.config["passwords"], serde_json::json!(["of our own"]));
+        assert_ne!(usual.version, own.version);
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Model {
                 Err(format!("{was:?} is outranked and keeps its office"))
             }
             Standing::Acting(_) if !outranked && is != was => Err(format!("the best node is {is:?}")),
-            Standing::Following(leader) if !self.is_preferred(leader) != begins => {
+            Standing::Following(leader) if self.is_preferred(leader) == begins => {
                 Err(format!("{was:?} is {is:?} with priority {priority}"))
             }
             Standing::Candidate(_) if !begins => Err(format!("{was:?} goes on with the round of another priority")),
