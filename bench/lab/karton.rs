@@ -1,6 +1,7 @@
 //! The same job through Karton: tasks that do nothing, with its Redis, its S3, its system process and four workers.
 //!
-//! A task carries no sample, as ours need not be moved either: that spares Karton a call to its S3 each.
+//! A task carries no sample, as ours need not be moved either: that spares Karton a call to its S3 each. In [`rate_of_looks`] it carries one, and
+//! a service for each look takes it from there.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,9 @@ const TASKS: u32 = 2_000;
 const WORKERS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(300);
 const SCRIPT: &str = include_str!("karton_nothing.py");
+const REAL: &str = include_str!("karton_real.py");
+/// The looks of that script: as many as the lab has plugins of its own that need no service.
+const LOOKS: [&str; 7] = ["identify", "strings", "entropy", "matches", "program", "archive", "document"];
 
 /// Tasks a second, the median of the rounds.
 pub(crate) fn rate(rounds: usize) -> f64 {
@@ -18,6 +22,16 @@ pub(crate) fn rate(rounds: usize) -> f64 {
     karton.play(200);
     let mut rates: Vec<f64> = (0..rounds).map(|_| karton.play(TASKS)).collect();
     eprintln!("karton: {rates:.0?} tasks/s");
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+/// Files a second through a service for each look, the median of the rounds.
+pub(crate) fn rate_of_looks(rounds: usize, files: u32) -> f64 {
+    let karton = Karton::start_with(REAL, &LOOKS);
+    karton.look_at(20);
+    let mut rates: Vec<f64> = (0..rounds).map(|_| karton.look_at(files)).collect();
+    eprintln!("karton, {} looks: {rates:.0?} files/s", LOOKS.len());
     rates.sort_by(f64::total_cmp);
     rates[rates.len() / 2]
 }
@@ -33,12 +47,18 @@ struct Karton {
 
 impl Karton {
     fn start() -> Karton {
+        Karton::start_with(SCRIPT, &[""; WORKERS])
+    }
+
+    /// With a worker for each of these names.
+    fn start_with(script: &str, workers: &[&str]) -> Karton {
+        let source = script;
         let programs = PathBuf::from(std::env::var("WEIR_KARTON").unwrap_or_else(|_| "target/karton/bin".into()));
         let programs = std::path::absolute(programs).expect("a path");
         assert!(programs.join("karton-system").exists(), "Karton is not installed: run `tools/setup bench-lab`");
         let home = tempfile::tempdir().expect("a folder");
         let script = home.path().join("nothing.py");
-        std::fs::write(&script, SCRIPT).expect("a script");
+        std::fs::write(&script, source).expect("a script");
         let (redis, s3) = (free_port(), free_port());
         let mut karton = Karton { redis, s3, programs, script, children: Vec::new(), _home: home };
         karton.run(Command::new("redis-server").args([
@@ -56,9 +76,9 @@ impl Karton {
         }
         let mut system = karton.command(&karton.programs.join("karton-system"));
         karton.run(system.arg("--setup-bucket"));
-        for _ in 0..WORKERS {
+        for name in workers {
             let mut worker = karton.python();
-            karton.run(worker.arg("work"));
+            karton.run(worker.args(["work", name]));
         }
         karton
     }
@@ -75,10 +95,32 @@ impl Karton {
         f64::from(tasks) / (ended - begun)
     }
 
-    /// What Karton itself counts.
+    /// Sends so many files and waits until every look has seen them all.
+    fn look_at(&self, files: u32) -> f64 {
+        let folder = tempfile::tempdir().expect("a folder");
+        for number in 0..u64::from(files) {
+            let name = format!("{number:08}");
+            std::fs::write(folder.path().join(name), crate::real::content(number)).expect("a file");
+        }
+        let before = LOOKS.map(|look| self.consumed_by(look));
+        let sent = self.python().arg("send").arg(folder.path()).output().expect("python runs");
+        assert!(sent.status.success(), "the producer failed: {}", String::from_utf8_lossy(&sent.stderr));
+        let seen =
+            || LOOKS.iter().zip(before).all(|(look, before)| self.consumed_by(look) >= before + u64::from(files));
+        wait_for("Karton's looks", seen);
+        let ended = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        let begun: f64 = String::from_utf8_lossy(&sent.stdout).trim().parse().expect("when it sent the first");
+        f64::from(files) / (ended - begun)
+    }
+
     fn consumed(&self) -> u64 {
+        self.consumed_by("nothing")
+    }
+
+    /// What Karton itself counts.
+    fn consumed_by(&self, identity: &str) -> u64 {
         let asked = Command::new("redis-cli")
-            .args(["-p", &self.redis.to_string(), "hget", "karton.metrics.consumed", "nothing"])
+            .args(["-p", &self.redis.to_string(), "hget", "karton.metrics.consumed", identity])
             .output();
         let answer = asked.expect("redis-cli runs").stdout;
         String::from_utf8_lossy(&answer).trim().parse().unwrap_or(0)

@@ -7,7 +7,8 @@
 //!
 //! Parts: `nothing` (a plugin that the dispatcher answers at once), `process` (a child process each), `million` (the same as the first
 //! behind a million samples that no machine can serve), `failover` (the leader is killed, and stopped in order), `messages` (of
-//! an election, by the simulator), `karton`. `bench-lab WEIR nothing karton` runs only those that are named, and
+//! an election, by the simulator), `karton`; and on one machine alone `real` (all of our own plugins on files of 4 KiB, and the same with a
+//! Karton service for each look) and `queued` (a hundred thousand of them in the queue). `bench-lab WEIR nothing karton` runs only those that are named, and
 //! `--quick` a tenth of each or less: to see that it works, not to believe the figures.
 //! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
 
@@ -18,11 +19,13 @@
 mod cables;
 mod karton;
 mod lab;
+mod real;
 #[allow(dead_code)]
 #[path = "../mail/usage.rs"]
 mod usage;
 
 use lab::Lab;
+use real::OneMachine;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,10 +37,13 @@ struct Counts {
     nothing: usize,
     process: usize,
     million: usize,
+    real: usize,
+    queued: usize,
 }
 
-const WHOLE: Counts = Counts { rounds: 3, nothing: 20_000, process: 600, million: 1_000_000 };
-const QUICK: Counts = Counts { rounds: 1, nothing: 2_000, process: 40, million: 20_000 };
+const WHOLE: Counts =
+    Counts { rounds: 3, nothing: 20_000, process: 600, million: 1_000_000, real: 3_000, queued: 100_000 };
+const QUICK: Counts = Counts { rounds: 1, nothing: 2_000, process: 40, million: 20_000, real: 300, queued: 5_000 };
 /// What waits while a leader is killed, so that the next has something to assign at once.
 const BACKLOG: usize = 200;
 
@@ -77,6 +83,12 @@ fn main() {
             figures.last.push(format!("ratio lab_vs_karton {:.1}", ours / karton));
         }
     }
+    if wanted("real") {
+        real(&weir, counts, &mut figures);
+    }
+    if wanted("queued") {
+        queued(&weir, counts, &mut figures);
+    }
     print!("{}", figures.text());
 }
 
@@ -99,6 +111,28 @@ fn process(runtime: &tokio::runtime::Runtime, lab: &Lab, counts: Counts, figures
     let rounds: Vec<f64> = (1..=counts.rounds).map(|_| runtime.block_on(lab.play("process", counts.process))).collect();
     eprintln!("process: {rounds:.0?} samples/s");
     figures.say("lab_process_samples_per_s", median(rounds), "samples a second with a child process each");
+}
+
+fn real(weir: &Path, counts: Counts, figures: &mut Figures) {
+    let theirs = karton::rate_of_looks(counts.rounds, 200);
+    let mut machine = OneMachine::start(weir);
+    machine.play(counts.real / 10);
+    let rounds: Vec<f64> = (1..=counts.rounds).map(|_| machine.play(counts.real)).collect();
+    eprintln!("real: {rounds:.0?} samples/s");
+    let ours = median(rounds);
+    figures.say("karton_looks_per_s", theirs, "files a second through Karton, a service for each of seven looks");
+    figures.last.push(format!("figure lab_real_samples_per_s {ours:.0}"));
+    figures.last.push(format!("ratio lab_real_vs_karton {:.1}", ours / theirs));
+}
+
+fn queued(weir: &Path, counts: Counts, figures: &mut Figures) {
+    let (first, grown) = OneMachine::start(weir).queue(counts.queued);
+    figures.say("lab_queued_rss_mb", first, "memory with a hundred thousand files in the queue");
+    figures.say(
+        "lab_queued_growth_mb",
+        grown,
+        "what it grows by in a minute of working them off; the lease is the same",
+    );
 }
 
 fn million(runtime: &tokio::runtime::Runtime, lab: &Lab, counts: Counts, figures: &mut Figures) {
