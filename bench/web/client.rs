@@ -38,11 +38,6 @@ impl Connection {
         Ok(Connection { stream: BufReader::with_capacity(2_048, stream) })
     }
 
-    /// Without a word about addresses.
-    pub(crate) async fn direct(to: SocketAddr) -> io::Result<Connection> {
-        Ok(Connection { stream: BufReader::with_capacity(2_048, TcpStream::connect(to).await?) })
-    }
-
     /// Asks for a page as a browser does, and reads the whole answer.
     pub(crate) async fn ask(&mut self, path: &str, cookie: Option<&str>) -> io::Result<Answer> {
         let cookie = cookie.map_or_else(String::new, |cookie| format!("Cookie: {cookie}\r\n"));

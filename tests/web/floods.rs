@@ -185,6 +185,40 @@ fn idle_connections_lock_nobody_out() {
     });
 }
 
+/// The same behind a proxy that tells the addresses in PROXY headers.
+#[test]
+fn idle_connections_behind_a_proxy_lock_nobody_out() {
+    run(async {
+        let limits =
+            "[web.limits]\nconnections = 200\n[web.identity]\ntrusted = [\"127.0.0.0/8\"]\nproxy_protocol = true\n";
+        let site = Site::new(limits);
+        let connect = |from: [u8; 3]| {
+            let site = &site;
+            async move {
+                let mut stream = site.connect([127, 0, 0, 1]).await;
+                let [a, b, c] = from;
+                let head = format!("PROXY TCP4 198.{a}.{b}.{c} 127.0.0.1 1000 80\r\n");
+                stream.write_all(head.as_bytes()).await.unwrap();
+                stream
+            }
+        };
+        let mut idle = Vec::new();
+        for number in 0..200_u8 {
+            let mut stream = connect([18, number / 2, 1]).await;
+            let _ = stream.write_all(b"GET /page?0 HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            let _ = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 4_096])).await;
+            idle.push(stream);
+        }
+        for number in 0..20 {
+            let mut stream = connect([19, number, 1]).await;
+            stream.write_all(get("/page").as_bytes()).await.unwrap();
+            let said = rest_of(&mut stream).await;
+            assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with("page"), "{number}: {said}");
+        }
+        drop(idle);
+    });
+}
+
 /// Visitors who were here before do not wait for a flood of new networks.
 #[test]
 fn a_flood_of_new_networks_does_not_crowd_out_who_is_known() {

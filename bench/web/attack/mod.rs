@@ -8,7 +8,7 @@ mod floods;
 mod visitors;
 
 use crate::Plan;
-use crate::client::{Connection, slow_server};
+use crate::client::slow_server;
 use crate::peers::{Peer, haproxy, learn, nginx_proxy, weir};
 use floods::{FLOODS, Flood};
 use std::io;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use visitors::{Known, Newcomers, known, newcomers};
+use visitors::{Known, NEWCOMERS, Newcomers, known, newcomers};
 
 const SLOTS: usize = 4;
 const WORK: Duration = Duration::from_millis(20);
@@ -43,9 +43,6 @@ struct Outcome {
 
 async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     let (seconds, peer_seconds) = if plan.quick { (6, 3) } else { (12, 8) };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let behind = listener.local_addr()?;
-    tokio::spawn(slow_server(listener, SLOTS));
     let history = learn(&plan.weir, &visitors::access_log())?;
     println!(
         "(b) 20 known visitors of 2 requests/s, and newcomers, while the site is attacked; a server of {SLOTS} slots and pages of {} ms;",
@@ -54,8 +51,8 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     println!("    {seconds} s of each attack for Weir, {peer_seconds} s for the others, after 3 s in which it grows\n");
     let mut alone = Vec::new();
     for peer in 0..PROTECTIONS.len() {
-        let (_peer, at) = start(plan, peer, behind, "", &history)?;
-        alone.push(known(at, 4, &Arc::default()).await);
+        let (_peer, at) = start(plan, peer, server().await?, "", &history)?;
+        alone.push(known(at, 4).await);
     }
     println!(
         "{:<26} {:<8} {:>9} {:>8} {:>8} {:>11} {:>11} {:>9} {:>9}",
@@ -64,8 +61,7 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     let (mut worst_known, mut worst_newcomer, mut lines) = (1.0_f64, 0.0_f64, Vec::new());
     for flood in FLOODS {
         for (peer, name) in PROTECTIONS.iter().enumerate() {
-            let outcome =
-                play(plan, peer, behind, &flood, &history, if peer == 0 { seconds } else { peer_seconds }).await?;
+            let outcome = play(plan, peer, &flood, &history, if peer == 0 { seconds } else { peer_seconds }).await?;
             let Outcome { known, newcomers } = &outcome.0;
             let over = known.p95_ms / alone[peer].p95_ms;
             println!(
@@ -106,20 +102,20 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
 async fn play(
     plan: &Plan,
     peer: usize,
-    behind: SocketAddr,
     flood: &Flood,
     history: &std::path::Path,
     seconds: u64,
 ) -> io::Result<(Outcome, f64)> {
-    idle(behind).await?;
-    let (_peer, at) = start(plan, peer, behind, flood.limits, history)?;
+    let (_peer, at) = start(plan, peer, server().await?, flood.limits, history)?;
     let round = Arc::new(Round::default());
     let attack = (flood.begin)(at, &round);
     // The flood must stand before anybody comes.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let (before, begun) = (count(&round), Instant::now());
-    let coming = tokio::spawn(newcomers(at, seconds, Arc::clone(&round)));
-    let known = known(at, seconds, &round).await;
+    // In a hurry, newcomers are only sent through Weir: they wait for a quarter of a minute where they are not let in.
+    let tries = if plan.quick && peer > 0 { 0 } else { NEWCOMERS };
+    let coming = tokio::spawn(newcomers(at, seconds, tries));
+    let known = known(at, seconds).await;
     let newcomers = coming.await.map_err(io::Error::other)?;
     let rate = (count(&round) - before) as f64 / begun.elapsed().as_secs_f64();
     round.stop.store(true, std::sync::atomic::Ordering::Relaxed);
@@ -134,16 +130,12 @@ fn count(round: &Round) -> u64 {
     round.attacked.load(std::sync::atomic::Ordering::Relaxed)
 }
 
-/// Waits until the server has done what the last attack has left it with.
-async fn idle(server: SocketAddr) -> io::Result<()> {
-    loop {
-        let begun = Instant::now();
-        Connection::direct(server).await?.ask("/work/20", None).await?;
-        if begun.elapsed() < 3 * WORK {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+/// A server of its own for each round: what one attack has left behind must not keep the next one waiting.
+async fn server() -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let at = listener.local_addr()?;
+    tokio::spawn(slow_server(listener, SLOTS));
+    Ok(at)
 }
 
 const PROTECTIONS: [&str; 3] = ["Weir", "nginx", "HAProxy"];

@@ -1,6 +1,5 @@
 //! Those for whom the site is there: known visitors, and newcomers who wait as they are told.
 
-use super::Round;
 use crate::client::{Answer, Connection};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -13,7 +12,7 @@ const EVERY: Duration = Duration::from_millis(500);
 const USEFUL: Duration = Duration::from_secs(5);
 /// A newcomer who is not in by then has gone.
 const PATIENCE: Duration = Duration::from_secs(15);
-const NEWCOMERS: u64 = 16;
+pub(super) const NEWCOMERS: u64 = 16;
 
 /// What the known got.
 pub(super) struct Known {
@@ -55,7 +54,7 @@ fn quantile(mut values: Vec<f64>, part: f64) -> f64 {
 }
 
 /// All of the known ask for some seconds.
-pub(super) async fn known(to: SocketAddr, seconds: u64, _round: &Arc<Round>) -> Known {
+pub(super) async fn known(to: SocketAddr, seconds: u64) -> Known {
     let all: Vec<_> = (0..KNOWN).map(|number| tokio::spawn(visit(number, to, seconds))).collect();
     let mut took = Vec::new();
     for one in all {
@@ -95,10 +94,10 @@ async fn ask_once(from: [u8; 4], to: SocketAddr, cookie: Arc<Mutex<Option<String
 }
 
 /// Newcomers come one after the other, every other one from a subnet of the attackers.
-pub(super) async fn newcomers(to: SocketAddr, seconds: u64, _round: Arc<Round>) -> Newcomers {
+pub(super) async fn newcomers(to: SocketAddr, seconds: u64, tries: u64) -> Newcomers {
     let step = Duration::from_secs(seconds).mul_f64(0.6) / NEWCOMERS as u32;
     let mut coming = Vec::new();
-    for number in 0..NEWCOMERS {
+    for number in 0..tries {
         let host = 251 + (number / 16) as u8;
         let from =
             if number % 2 == 0 { [127, 2, 1 + (number / 2 % 8) as u8, host] } else { [198, 51, number as u8, 7] };

@@ -160,7 +160,7 @@ impl Line {
     }
 
     /// Lets the next one in: the number of its request.
-    pub fn next(&mut self) -> Option<u64> {
+    pub fn let_in(&mut self) -> Option<u64> {
         let (turn, _, key) = *self.ready.first()?;
         let network = self.networks.get_mut(&key)?;
         let rank = *network.present.first()?;
@@ -337,7 +337,7 @@ mod tests {
     }
 
     fn all(line: &mut Line) -> Vec<u64> {
-        core::iter::from_fn(|| line.next()).collect()
+        core::iter::from_fn(|| line.let_in()).collect()
     }
 
     #[test]
@@ -360,7 +360,7 @@ mod tests {
             line.arrive(SessionKey(1), SubnetKey(1), 1, number);
         }
         line.arrive(SessionKey(2), SubnetKey(1), 5, 10);
-        assert_eq!(line.next(), Some(1));
+        assert_eq!(line.let_in(), Some(1));
         // It asks again and again, with the oldest cookie of all.
         line.arrive(SessionKey(1), SubnetKey(1), 1, 4);
         line.arrive(SessionKey(3), SubnetKey(1), 9, 20);
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn who_has_had_a_turn_and_comes_back_stands_behind_who_has_not() {
         let mut line = line(&[(1, 1, 1), (1, 2, 2)]);
-        assert_eq!(line.next(), Some(101));
+        assert_eq!(line.let_in(), Some(101));
         line.arrive(SessionKey(101), SubnetKey(1), 1, 900);
         line.arrive(SessionKey(103), SubnetKey(1), 3, 103);
         assert_eq!(all(&mut line), [102, 103, 900]);
@@ -381,7 +381,7 @@ mod tests {
         let mut line = line(&[(1, 1, 1), (1, 2, 2), (2, 1, 3)]);
         line.leave(SessionKey(101), 101, Some(50));
         assert_eq!((line.present(), line.visitors()), (2, 3));
-        assert_eq!(line.next(), Some(102), "the next who is here");
+        assert_eq!(line.let_in(), Some(102), "the next who is here");
         assert!(line.arrive(SessionKey(101), SubnetKey(1), 40, 7), "it is back");
         assert_eq!(all(&mut line), [201, 7], "its network has had a turn");
         line.arrive(SessionKey(5), SubnetKey(5), 1, 1);

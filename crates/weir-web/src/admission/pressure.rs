@@ -138,7 +138,7 @@ impl Pressure {
         let pays = lines
             .iter()
             .filter(|(_, line)| line.waiting > 0)
-            .map(|(who, line)| format!("{} of {who} wait (the oldest for {:.1} s)", line.waiting, line.oldest_s));
+            .map(|(who, line)| format!("{} requests of {who} (the oldest for {:.1} s)", line.waiting, line.oldest_s));
         said.push(format!("Who waits for it: {}.", pays.collect::<Vec<_>>().join(", ")));
         said
     }
@@ -198,8 +198,8 @@ mod tests {
         Ask { client, standing, ..ask(u64::from(network), 1_000 + u64::from(network)) }
     }
 
-    #[test]
-    fn a_network_with_most_of_what_waits_is_named() {
+    #[tokio::test(start_paused = true)]
+    async fn a_network_with_most_of_what_waits_is_named() {
         let queue = Admission::new(settings(2));
         let all: Vec<_> =
             (0..40).map(|at| queue.ask(&from(if at < 30 { 1 } else { at }, Standing::Known), Waker::noop())).collect();
@@ -207,13 +207,13 @@ mod tests {
         assert!(pressure.attack, "{pressure:?}");
         let said = pressure.sentences();
         assert!(said[0].starts_with("Under attack from 203.0.1.9 (28 of 38 waiting requests)"), "{said:?}");
-        assert!(said[1].contains("38 of known visitors wait"), "{said:?}");
+        assert!(said[1].contains("38 requests of known visitors"), "{said:?}");
         drop(all);
         assert!(queue.view().pressure.sentences().is_empty());
     }
 
-    #[test]
-    fn a_crowd_of_strangers_is_an_attack_and_a_few_who_wait_are_not() {
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_of_strangers_is_an_attack_and_a_few_who_wait_are_not() {
         let queue = Admission::new(settings(2));
         let few: Vec<_> = (0..6).map(|at| queue.ask(&from(at, Standing::Known), Waker::noop())).collect();
         assert!(!queue.view().pressure.attack);

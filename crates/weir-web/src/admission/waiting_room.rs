@@ -198,7 +198,7 @@ impl Inner {
 
     fn let_in(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) {
         while self.inside < self.size
-            && let Some(number) = self.line.next()
+            && let Some(number) = self.line.let_in()
         {
             self.inside += 1;
             self.let_in += 1;

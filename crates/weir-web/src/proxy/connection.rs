@@ -56,10 +56,15 @@ pub(super) async fn run(
     let listed = identities.lists(socket.ip());
     let holder_of = |address| holder(address, identities.subnet(address));
     let (count, bounds) = (&thread.shared.connections, ConnectionLimits::from(&*limits));
-    let Some(mut counted) = count.admit((!listed).then(|| holder_of(socket.ip())), bounds) else { return };
+    let proxied = listener.proxy_protocol && listed;
+    let admitted = match proxied {
+        true => count.admit_proxied(bounds),
+        false => count.admit((!listed).then(|| holder_of(socket.ip())), bounds),
+    };
+    let Some(mut counted) = admitted else { return };
     let _ = stream.set_nodelay(true);
     let (mut peer, mut ahead) = (socket.ip().to_canonical(), Vec::new());
-    if listener.proxy_protocol && listed {
+    if proxied {
         let Ok(Some(header)) = timeout(limits.header, read_proxy_header(&mut stream)).await else { return };
         if let Source::Client(client) = header.source {
             peer = client.ip().to_canonical();

@@ -84,6 +84,8 @@ pub(super) struct CountedConnection {
 
 /// After a look at all connections that found nobody idle, the next one is not before this.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Connections of listed proxies above the limit whose header is not read yet.
+const UNREAD_LEAST: u32 = 64;
 /// How many are found by one look.
 const FOUND_MOST: usize = 256;
 
@@ -107,6 +109,13 @@ impl ConnectionCount {
             count.clients.add(holder);
         }
         Some(CountedConnection { count: Arc::clone(self), holder, number: None })
+    }
+
+    /// Counts a listed proxy's connection until its PROXY header says whom it is for. There is some room for these above the limit: only then is it known who has to
+    /// make room for whom.
+    pub(super) fn admit_proxied(self: &Arc<ConnectionCount>, limits: ConnectionLimits) -> Option<CountedConnection> {
+        let unread = (limits.total / 8).max(UNREAD_LEAST);
+        self.admit(None, ConnectionLimits { total: limits.total.saturating_add(unread), ..limits })
     }
 
     pub(super) fn totals(&self) -> ConnectionTotals {
@@ -374,6 +383,19 @@ mod tests {
         drop((all, new));
         assert_eq!(room.count.totals().open, 0);
         assert!(room.count.lock().known.is_empty() && room.count.lock().clients.is_empty());
+    }
+
+    #[test]
+    fn behind_a_listed_proxy_who_is_new_finds_a_place_too() {
+        let room = Room::of(10);
+        let all: Vec<_> = (0..10).map(|number| room.open(number / 2, Some(number + 1)).unwrap()).collect();
+        let new = room.count.admit_proxied(room.limits).expect("its header is read first");
+        let new = new.counted_for(at("192.0.2.1", 99), room.limits).expect("an idle one makes room");
+        assert_eq!((gone(&all).len(), room.count.totals().open), (1, 10));
+        let unread: Vec<_> = (0..100).map_while(|_| room.count.admit_proxied(room.limits)).collect();
+        assert_eq!(unread.len() as u32, UNREAD_LEAST, "they are bounded");
+        drop((all, new, unread));
+        assert_eq!(room.count.totals().open, 0);
     }
 
     #[test]

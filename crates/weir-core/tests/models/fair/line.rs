@@ -31,7 +31,7 @@ impl World {
 
     /// Lets one in: its number, session and network.
     fn step(&mut self) -> (u64, u64, u64) {
-        let number = self.line.next().expect("somebody is present");
+        let number = self.line.let_in().expect("somebody is present");
         let (session, network) = self.numbers.remove(&number).expect("it came");
         *self.let_in.entry(network).or_default() += 1;
         (number, session, network)
@@ -145,7 +145,7 @@ proptest! {
                     }
                 }
                 _ => {
-                    let next = line.next();
+                    let next = line.let_in();
                     prop_assert_eq!(next.is_some(), !held.is_empty());
                     if let Some(next) = next {
                         prop_assert!(held.remove(&next).is_some());
@@ -155,7 +155,7 @@ proptest! {
             prop_assert_eq!(line.present(), held.len());
         }
         line.expire(10);
-        while let Some(next) = line.next() {
+        while let Some(next) = line.let_in() {
             prop_assert!(held.remove(&next).is_some());
         }
         prop_assert!(held.is_empty());
