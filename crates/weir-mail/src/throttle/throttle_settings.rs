@@ -126,3 +126,16 @@ fn written(nanos: u64) -> Rate {
     let unit = [1, 60, 3_600].into_iter().find(|unit| period_s <= *unit as f64).unwrap_or(86_400);
     rate(unit as f64 / period_s, unit)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_configuration_is_what_the_profiles_say() {
+        let settings = ThrottleSettings::default();
+        assert_eq!(settings.person, usual_person());
+        assert_eq!((settings.list.recipients, settings.list.new_networks), (Recipients::Alike, 0));
+        assert_eq!((settings.application.recipients, settings.application.messages_a_day), (Recipients::Alike, None));
+    }
+}
