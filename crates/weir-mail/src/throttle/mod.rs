@@ -139,7 +139,7 @@ async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<Reques
         });
         decide_batch(&records, clock(), &mut batch, &mut pending).await;
         if !pending.is_empty() && (received == 0 || written.elapsed() >= WRITTEN_EVERY) {
-            write_behind(&records, day_of(clock()), std::mem::take(&mut pending)).await;
+            write_behind(&records, day_of(clock()), &std::mem::take(&mut pending)).await;
             written = tokio::time::Instant::now();
         }
         if received == 0 {
@@ -175,7 +175,7 @@ async fn decide_batch(records: &Records, now: Instant, batch: &mut Vec<Request>,
 }
 
 /// Writes down whom users have written to, and who has written to them. If that fails, those are strangers again, and nothing worse.
-async fn write_behind(records: &Records, today: u16, pending: Pending) {
+async fn write_behind(records: &Records, today: u16, pending: &Pending) {
     let memory = records.correspondents();
     let write = async {
         let packs = pending.packs();
