@@ -25,7 +25,7 @@ pub(super) struct Refusal {
     close: bool,
     pub(super) new_cookie: Option<HeaderValue>,
     /// Told to a browser that has to wait.
-    notice: Option<Notice>,
+    notice: Option<Box<Notice>>,
 }
 
 impl Refusal {
@@ -42,13 +42,13 @@ impl Refusal {
         let Promise { ahead, wait } = promise;
         let notice = browser.then(|| Notice { ahead: Some(ahead), wait, again: promise.again() });
         let retry_after = Some(notice.map_or(wait, |notice| notice.again));
-        Refusal { retry_after, notice, ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE) }
+        Refusal { retry_after, notice: notice.map(Box::new), ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE) }
     }
 
     /// The same for somebody who is in no line: the queue is too long, even for those who are known.
     pub(super) fn for_browser(self) -> Refusal {
         let wait = self.retry_after.unwrap_or_default();
-        Refusal { notice: Some(Notice { ahead: None, wait, again: wait }), ..self }
+        Refusal { notice: Some(Box::new(Notice { ahead: None, wait, again: wait })), ..self }
     }
 
     /// Whether a browser is told to wait.
