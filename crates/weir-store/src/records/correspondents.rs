@@ -6,7 +6,7 @@
 
 use super::{Database, RecordsError, in_time, read, write};
 use serde::Serialize;
-use sqlx::{PgPool, Row, SqliteConnection};
+use sqlx::{Connection, PgPool, Row, SqliteConnection};
 use std::collections::BTreeMap;
 
 /// A pack of correspondents: whose, and which of that user's.
@@ -73,12 +73,7 @@ impl CorrespondentRecords {
         match &self.db {
             Database::Sqlite { write, .. } => {
                 let mut connection = write.lock().await?;
-                let changed = change_in_sqlite(&mut connection, &asked, change).await;
-                if changed.is_err() {
-                    // Whatever was begun must not stand open.
-                    let _ = sqlx::query("rollback").execute(&mut *connection).await;
-                }
-                changed
+                change_in_sqlite(&mut connection, &asked, change).await
             }
             Database::Postgres(pool) => in_time(change_in_postgres(pool, &asked, change)).await,
         }
@@ -133,21 +128,18 @@ async fn change_in_sqlite(
     asked: &PastMailAsked,
     change: impl FnOnce(Packs) -> Packs,
 ) -> Result<(), RecordsError> {
-    let sql = sqlx::AssertSqlSafe(format!("begin immediate; {ASK_SQLITE}"));
+    // Rolled back if nobody waits for the end any more: the connection is everybody's.
+    let mut tx = connection.begin_with("begin immediate").await?;
     let [packs, letters] = asked.parameters();
-    let rows = sqlx::query(sql).bind(packs).bind(letters).fetch_all(&mut *connection).await?;
+    let rows = sqlx::query(ASK_SQLITE).bind(packs).bind(letters).fetch_all(&mut *tx).await?;
     let mut found = PastMailFound::default();
     for row in &rows {
         found.packs.insert((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?);
     }
-    match kept(change(found.packs)) {
-        Some(json) => {
-            let sql = sqlx::AssertSqlSafe(format!("{KEEP_SQLITE} commit"));
-            sqlx::query(sql).bind(json).execute(connection).await?;
-        }
-        None => drop(sqlx::query("commit").execute(connection).await?),
+    if let Some(json) = kept(change(found.packs)) {
+        sqlx::query(KEEP_SQLITE).bind(json).execute(&mut *tx).await?;
     }
-    Ok(())
+    Ok(tx.commit().await?)
 }
 
 async fn change_in_postgres(

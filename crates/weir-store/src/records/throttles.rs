@@ -104,11 +104,13 @@ impl ThrottleRecords {
         match &self.db {
             Database::Sqlite { write, .. } => {
                 let mut connection = write.lock().await?;
+                write.set_unfinished(true);
                 let decided = decide_in_sqlite(&mut connection, identities, asked, decide).await;
                 if decided.is_err() {
                     // Whatever was begun must not stand open; if nothing was, or a full disk has ended it, SQLite says so.
                     let _ = sqlx::query("rollback").execute(&mut *connection).await;
                 }
+                write.set_unfinished(false);
                 decided
             }
             Database::Postgres(pool) => in_time(decide_in_postgres(pool, identities, asked, decide)).await,

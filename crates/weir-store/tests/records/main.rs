@@ -36,6 +36,7 @@ macro_rules! on_both {
 on_both! {
     users_are_kept => users,
     decisions_are_all_or_nothing => decisions,
+    a_decision_that_nobody_waits_for_takes_nothing_along => given_up,
     many_writers_lose_no_decision => many_writers,
     held_mail_is_listed_decided_and_forgotten => held,
     correspondents_are_kept_in_packs => packs,
@@ -110,6 +111,25 @@ fn held_row(identity: &str, entry: i64, message: &str) -> HeldRow {
         size: 4096,
         held_at: 5,
         ..HeldRow::default()
+    }
+}
+
+async fn given_up(records: Records) {
+    let (names, throttles, values) = (["ann".to_owned()], records.throttles(), records.values());
+    let decide = || {
+        throttles.decide(&names, |rows| {
+            rows[0].state.push('x');
+            (Changes::default(), ())
+        })
+    };
+    let times: Vec<u64> = (0..3_000).step_by(60).collect();
+    for micros in &times {
+        let _ = tokio::time::timeout(std::time::Duration::from_micros(*micros), decide()).await;
+        values.set("relay", &micros.to_string(), "kept").await.unwrap();
+        decide().await.unwrap();
+    }
+    for micros in times {
+        assert_eq!(values.get("relay", &micros.to_string()).await.unwrap().as_deref(), Some("kept"), "{micros}");
     }
 }
 
