@@ -114,8 +114,14 @@ impl AuditTrail {
         }
     }
 
-    /// Writes a line for every change that this relay had begun when it was killed.
-    pub async fn report_interrupted(&self) -> Result<(), OperationError> {
+    /// Writes a line for every change that this relay had begun when it was killed. To be called once, after the records are opened.
+    pub async fn report_interrupted(&self) {
+        if let Err(error) = self.write_interrupted().await {
+            tracing::warn!(%error, "changes that were interrupted could not be written into the audit trail");
+        }
+    }
+
+    async fn write_interrupted(&self) -> Result<(), OperationError> {
         for (number, begun) in self.lines.interrupted(&self.relay).await? {
             let detail =
                 format!("begun at {}; Weir ended before it had ended: see what became of it", rfc3339(begun.at));

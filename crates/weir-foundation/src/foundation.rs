@@ -1,6 +1,5 @@
 //! The data folder, the records, and what all relays on them must know.
 
-use crate::audit::AuditTrail;
 use crate::clock::{Clock, wall_clock};
 use crate::random::random;
 use std::fmt;
@@ -44,11 +43,7 @@ impl Foundation {
         let recipient_secret =
             weir_store::unhex(&secret).and_then(|bytes| bytes.try_into().ok()).ok_or(FoundationError::Secret)?;
         let clock: Clock = Arc::new(wall_clock);
-        let foundation = Foundation { folder, records, relay, recipient_secret, clock };
-        if let Err(error) = AuditTrail::new(&foundation).report_interrupted().await {
-            tracing::warn!(%error, "changes that were interrupted could not be written into the audit trail");
-        }
-        Ok(foundation)
+        Ok(Foundation { folder, records, relay, recipient_secret, clock })
     }
 
     /// The database: `sqlite` or `postgresql`.

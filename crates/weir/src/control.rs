@@ -266,6 +266,7 @@ async fn here(place: &FolderArgs, folder: DataFolder) -> anyhow::Result<Reached>
     let passwords = Passwords::new(loaded.config.submission.hashes_at_once as usize, random())?;
     let mail = operations_at_rest(&foundation, passwords.clone(), &settings);
     let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()));
+    administration.audit.report_interrupted().await;
     let gates = Gates { administration, mail, web: None, lab: None, states: GateStates::default(), demo: false };
     Ok(Reached::Here(router(&gates), socket::actor(rustix::process::getuid().as_raw()), foundation))
 }

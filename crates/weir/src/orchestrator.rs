@@ -23,6 +23,7 @@ use weir_console::gates::Gates;
 use weir_console::site::Configuration;
 use weir_foundation::Foundation;
 use weir_foundation::administration::Administration;
+use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::sockets;
@@ -183,6 +184,7 @@ impl Orchestrator {
         let hostname = assembly::mail_gate(&self.config).hostname;
         let url = self.config.store.records.as_deref();
         let foundation = Foundation::lay(Arc::clone(&self.folder), url, &hostname).await?;
+        AuditTrail::new(&foundation).report_interrupted().await;
         Ok(self.foundation.insert(foundation).clone())
     }
 
