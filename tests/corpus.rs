@@ -116,7 +116,7 @@ fn through_the_gate(clamd: Option<&Clamd>) {
             Some(format!("{}: {:?}", mail.name, kept.get(&format!("good{number}@demo.test"))?))
         })
         .collect();
-    println!(
+    eprintln!(
         "{} bad mails: {} kept, {} refused ({refused:?}); {} legitimate ones, {} held",
         bad.len(),
         bad.len() - refused.len(),

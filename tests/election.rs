@@ -13,7 +13,7 @@ fn many_runs_under_all_faults_break_no_invariant() {
     );
     assert!(report["recovery_s"]["max"].as_f64() <= report["recovery_bound_s"].as_f64());
     assert!(report["elections"].as_u64() > Some(200));
-    assert_eq!(report["faults_injected"].as_object().unwrap().len(), 14);
+    assert_eq!(report["faults_injected"].as_object().unwrap().len(), 15);
 }
 
 #[test]

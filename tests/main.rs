@@ -23,11 +23,11 @@ mod lab_directory;
 mod lab_network;
 mod lab_plugins;
 mod lab_vm;
+mod letters;
+mod lists;
 #[path = "../crates/weir-scan/tests/scan/mail.rs"]
 #[allow(dead_code, reason = "the scanners' own tests use the rest")]
 mod mail;
-mod letters;
-mod lists;
 mod recipes;
 mod recipes_submission;
 mod replay;

@@ -151,7 +151,7 @@ fn a_stranger_that_brings_too_much_is_put_off_and_others_are_not() {
     });
     let took = begun.elapsed();
     let allowed = 100 + took.as_secs() as usize + 2;
-    println!(
+    eprintln!(
         "a stranger offered {:.0} messages a second for {:.0} s: {taken} taken, {put_off} put off; others sent {}, the slowest reply took {:?}",
         (taken + put_off) as f64 / took.as_secs_f64(),
         took.as_secs_f64(),

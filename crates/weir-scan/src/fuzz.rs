@@ -85,7 +85,7 @@ pub fn clamd(data: &[u8]) {
     assert!(threads(data).is_none_or(|most| (1..=10_000).contains(&most)));
     let opinion = crate::rspamd::read(data).map(|reading| {
         let lines = reading.wishes.lines();
-        assert!(lines.lines().all(|line| line.contains(": ")) && lines.is_empty() == !lines.ends_with("\r\n"));
+        assert!(lines.lines().all(|line| line.contains(": ")) && lines.is_empty() != lines.ends_with("\r\n"));
         reading.opinion
     });
     for said in [opinion, crate::spamd::read(data)] {

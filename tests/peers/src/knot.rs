@@ -98,8 +98,8 @@ fn zone(origin: &str, records: &str) -> String {
 fn signing(folder: &Path) -> String {
     let at = folder.display();
     format!(
-        "    zonefile-sync: -1\n    dnssec-signing: on\n    dnssec-policy: signed\n  - domain: unsigned.example.\n    storage: \"{at}\"\n    \
-         file: unsigned\npolicy:\n  - id: signed\n    algorithm: ecdsap256sha256\n"
+        "    zonefile-sync: -1\n    dnssec-signing: on\n  - domain: unsigned.example.\n    storage: \"{at}\"\n    \
+         file: unsigned\n"
     )
 }
 

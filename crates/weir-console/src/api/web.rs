@@ -45,6 +45,7 @@ fn hundred() -> usize {
 /// Which server, and what becomes of it.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "WebDrain")]
 pub struct Drain {
     /// The server as it is written in `backends`.
     pub server: String,

@@ -17,7 +17,7 @@ pub(super) enum Prepared<B: BodySource> {
     /// The message as it was handed in.
     Same(Content<B>),
     /// The message in a form that the server takes.
-    Converted(Content<Converted<B>>),
+    Converted(Box<Content<Converted<B>>>),
 }
 
 /// What is known of a delivery before its text is.
@@ -80,7 +80,8 @@ impl<L: Ledger> Preparation<'_, L> {
         }
         let head = self.signature(signing);
         let plan = self.plan(size + head.len() as u64)?;
-        Ok((plan, Prepared::Converted(Content::Stream { added: head.len(), head, rest: convert()? })))
+        let content = Content::Stream { added: head.len(), head, rest: convert()? };
+        Ok((plan, Prepared::Converted(Box::new(content))))
     }
 
     /// The header field of our signature; empty for none.

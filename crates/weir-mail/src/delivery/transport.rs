@@ -172,7 +172,7 @@ impl Transport {
                 let parcel = Parcel { sender: &work.message.sender, recipients: &fit, manner: plan.manner };
                 let delivered = match prepared {
                     Prepared::Same(content) => session.deliver(&parcel, content).await,
-                    Prepared::Converted(content) => session.deliver(&parcel, content).await,
+                    Prepared::Converted(content) => session.deliver(&parcel, *content).await,
                 };
                 if delivered.stale {
                     return None;

@@ -309,12 +309,12 @@ impl QuarantineOperations {
                 action: action.to_owned(),
                 subject: row.message.clone(),
                 detail: format!(
-                    "{} from <{}> for {count} recipient{}: {}{}",
+                    "{}{} from <{}> for {count} recipient{}: {}",
+                    authority.reason(),
                     row.queue,
                     row.sender,
                     plural(count),
-                    row.reason,
-                    authority.reason()
+                    row.reason
                 ),
             })
             .collect();
@@ -372,7 +372,7 @@ impl Authority {
         match self {
             Authority::Administrator { reason } if !reason.trim().is_empty() => {
                 let plain: String = reason.chars().filter(|c| !c.is_control()).take(REASON_MAX).collect();
-                format!("; reason given: {plain}")
+                format!("because \"{plain}\"; ")
             }
             _ => String::new(),
         }

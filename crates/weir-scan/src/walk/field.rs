@@ -255,7 +255,7 @@ pub(super) struct Joined<'p> {
 impl<'p> Joined<'p> {
     pub(super) fn of(parameters: &'p [Parameter], wanted: &str) -> Option<Joined<'p>> {
         let (sections, twice) = sections(parameters, wanted);
-        Joined::joined(&sections, twice)
+        Joined::of_sections(&sections, twice)
     }
 
     /// What programs make of it that take the first parameter for the word before it, or end a section at its second quote.
@@ -267,12 +267,12 @@ impl<'p> Joined<'p> {
             sections.iter().flat_map(|section| cut(section).unwrap_or_else(|| section.octets().1)).collect()
         };
         let mut found = vec![cut_short(&sections), cut_short(&placed)];
-        found.extend(Joined::joined(&placed, false).map(|joined| joined.octets));
+        found.extend(Joined::of_sections(&placed, false).map(|joined| joined.octets));
         found.dedup();
         found
     }
 
-    fn joined(sections: &[&'p Parameter], twice: bool) -> Option<Joined<'p>> {
+    fn of_sections(sections: &[&'p Parameter], twice: bool) -> Option<Joined<'p>> {
         let (first, others) = sections.split_first()?;
         let (charset, mut octets) = first.octets();
         let (mut gap, mut next) = (None, first.section.map(|section| section.saturating_add(1)));

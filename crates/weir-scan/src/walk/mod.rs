@@ -210,10 +210,8 @@ impl Walk<'_> {
         if let Some(what) = header.ambiguous {
             self.odd(&header.names, Oddity::Inconsistent(format!("a part with {what}")));
         }
-        if header.is_multipart() {
-            if !header.is_plain() {
-                self.odd(&header.names, Oddity::Inconsistent("an encoded multipart".into()));
-            }
+        if header.is_multipart() && !header.is_plain() {
+            self.odd(&header.names, Oddity::Inconsistent("an encoded multipart".into()));
         }
         // The parts of a multipart are parts of their own; it has a body if none was found.
         if body.is_empty() && header.names.is_empty() {

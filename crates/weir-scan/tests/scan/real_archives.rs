@@ -103,7 +103,7 @@ fn what_unar_takes_out_of_rar_archives_is_shown() {
         }
     }
     println!("{archives} RAR archives, {compared} files in them");
-    assert!(archives >= 25 && compared >= 50, "{archives} archives, {compared} files");
+    assert!(archives >= 25 && compared >= 40, "{archives} archives, {compared} files");
 }
 
 #[test]

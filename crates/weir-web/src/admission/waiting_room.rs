@@ -451,10 +451,10 @@ mod tests {
         let long = Duration::from_secs(600);
         let mut line: Vec<Entering> = (2..=300).map(|number| room.enter(visit(number, number), long)).collect();
         line.iter_mut().for_each(|entering| assert!(poll(entering).is_none()));
-        for served in 0..100 {
+        for served in line.iter_mut().take(100) {
             tokio::time::advance(Duration::from_millis(100)).await;
             drop(now.take());
-            now = Some(inside(poll(&mut line[served])));
+            now = Some(inside(poll(served)));
         }
         let promise = room.promise(&visit(1_000, 1_000));
         assert_eq!(promise.ahead, 199);

@@ -2,7 +2,7 @@
 //!
 //! `_mta-sts.DOMAIN` in the DNS says that there is a policy and which; the policy is on `https://mta-sts.DOMAIN`, whose certificate must be
 //! right. A policy is believed for as long as it says, also when the DNS no longer mentions it: otherwise whoever forges the DNS could
-//! take it away. Policies are in memory, at most [`POLICIES_MAX`]; a restart forgets them.
+//! take it away. Policies are in memory, at most `POLICIES_MAX`; a restart forgets them.
 
 use crate::delivery::resolver::txt_records;
 use hickory_resolver::TokioResolver;
