@@ -14,6 +14,7 @@ use weir_web::exchange::SharedQueue;
 use weir_web::identity::{self, Identities, Secret};
 use weir_web::proxy::{Backend, Gate, Limits, Listener, Settings, WebSettings};
 use weir_web::route::Rule;
+use weir_web::waiting_page::WaitingPage;
 
 const QUEUED: usize = 10_000;
 const QUEUED_BYTES_MAX: usize = 20 << 10;
@@ -95,9 +96,11 @@ fn settings(backend: SocketAddr) -> Settings {
     };
     let secret = Secret::new(b"a secret of the tests").unwrap();
     let limits = Limits { connections: 50_000, connections_per_address: 50_000, ..Limits::default() };
+    // A slow machine would send browsers away with a page before all of them wait.
+    let waiting = WaitingPage { enabled: false, ..WaitingPage::default() };
     Settings {
         listeners: vec![Listener::plain(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))],
-        web: WebSettings { threads: 2, ..WebSettings::default() },
+        web: WebSettings { threads: 2, waiting, ..WebSettings::default() },
         tls: None,
         identities: Identities::new(&identity::Settings::default(), &secret).unwrap(),
         limits,
