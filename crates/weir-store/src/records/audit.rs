@@ -8,7 +8,7 @@
 //! A change that begins is noted before anything is done, and struck out when its lines are written. What is still noted when
 //! Weir starts was interrupted.
 
-use super::{Database, RecordsError, in_time, read, write};
+use super::{Database, RecordsError, begin_in_postgres, in_time, read, write};
 use sha2::{Digest, Sha256};
 use sqlx::{Connection, Row};
 
@@ -148,7 +148,7 @@ impl AuditRecords {
             }
             Database::Postgres(pool) => {
                 in_time(async {
-                    let mut tx = pool.begin().await?;
+                    let mut tx = begin_in_postgres(pool).await?;
                     // Relays that share the records write one after the other: a seal needs the one before it.
                     append!(tx, lines, "select lines, seal from audit_head for update", INSERT_POSTGRES);
                     Ok(tx.commit().await?)

@@ -4,7 +4,7 @@
 //! What is in a pack is its owner's business (weir-mail `throttle/correspondents.rs`). A pack is changed under the lock of
 //! its owner's throttle, so that several relays on one PostgreSQL never lose each other's changes.
 
-use super::{Database, RecordsError, in_time, read, write};
+use super::{Database, RecordsError, begin_in_postgres, in_time, read, write};
 use serde::Serialize;
 use sqlx::{Connection, PgPool, Row, SqliteConnection};
 use std::collections::BTreeMap;
@@ -150,7 +150,7 @@ async fn change_in_postgres(
     let mut owners: Vec<&str> = asked.packs.iter().map(|(owner, _)| owner.as_str()).collect();
     owners.sort_unstable();
     owners.dedup();
-    let mut tx = pool.begin().await?;
+    let mut tx = begin_in_postgres(pool).await?;
     sqlx::query("select 1 from throttles where identity in (select jsonb_array_elements_text($1::jsonb)) order by identity for update")
         .bind(serde_json::json!(owners).to_string())
         .fetch_all(&mut *tx)

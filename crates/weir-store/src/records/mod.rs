@@ -276,6 +276,16 @@ const SILENT: Duration = Duration::from_secs(3600);
 const DURABLE: &str =
     "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'";
 
+/// Begins a transaction that ends with whoever asked for it.
+///
+/// By a task of its own: with sqlx 0.9.0, whoever is dropped between sending `BEGIN` and the answer leaves the connection inside a
+/// transaction that nobody rolls back, and the pool hands it to the next one, whose writes are then lost. The task stays for the
+/// answer, and a transaction that nobody takes is rolled back.
+async fn begin_in_postgres(pool: &sqlx::PgPool) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
+    let pool = pool.clone();
+    tokio::spawn(async move { pool.begin().await }).await.map_err(|_| sqlx::Error::WorkerCrashed)?
+}
+
 /// Gives up on a server that hangs.
 async fn in_time<T>(question: impl Future<Output = Result<T, RecordsError>>) -> Result<T, RecordsError> {
     tokio::time::timeout(ANSWER_MAX, question).await.map_err(|_| RecordsError::Silent)?

@@ -3,7 +3,7 @@
 //! Each migration is one file of statements a database; the table `weir_schema` holds the number of the last one
 //! applied. A database from a newer program is refused, never touched.
 
-use super::RecordsError;
+use super::{RecordsError, begin_in_postgres};
 use sqlx::{Connection, PgPool, SqliteConnection};
 
 /// 1: the tables, in the words of each database.
@@ -63,7 +63,7 @@ pub(super) async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<
 }
 
 pub(super) async fn migrate_postgres(pool: &PgPool) -> Result<(), RecordsError> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin_in_postgres(pool).await?;
     // Several relays may start at once: the first makes the tables, the others wait.
     sqlx::raw_sql("select pg_advisory_xact_lock(7345921)").execute(&mut *tx).await?;
     sqlx::raw_sql("create table if not exists weir_schema (version bigint not null)").execute(&mut *tx).await?;

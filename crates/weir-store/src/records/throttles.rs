@@ -6,7 +6,7 @@
 
 use super::correspondents::{ASK_SQLITE, PastMailAsked, PastMailFound, find_in_postgres};
 use super::held::HeldRow;
-use super::{Database, Fate, RecordsError, in_time, read, write};
+use super::{Database, Fate, RecordsError, begin_in_postgres, in_time, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{PgPool, Row, SqliteConnection};
@@ -223,7 +223,7 @@ async fn decide_in_postgres<T>(
     decide: impl FnOnce(&mut [ThrottleRow], &PastMailFound) -> (Changes, T),
 ) -> Result<T, RecordsError> {
     let names = serde_json::json!(identities).to_string();
-    let mut tx = pool.begin().await?;
+    let mut tx = begin_in_postgres(pool).await?;
     // A row that is not there cannot be locked: make it first.
     sqlx::query(TOUCH_POSTGRES).bind(&names).execute(&mut *tx).await?;
     let rows = sqlx::query(SELECT_POSTGRES).bind(&names).fetch_all(&mut *tx).await?;

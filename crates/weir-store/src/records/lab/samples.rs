@@ -2,7 +2,7 @@
 
 use super::fenced::{fence_in_postgres, fenced_in_sqlite};
 use super::leader::Fence;
-use crate::records::{Database, RecordsError, in_time, read, write};
+use crate::records::{Database, RecordsError, begin_in_postgres, in_time, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use std::time::Duration;
@@ -330,7 +330,7 @@ async fn prune_in_postgres(
     keep: i64,
     most: i64,
 ) -> Result<Option<Pruned>, RecordsError> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin_in_postgres(pool).await?;
     let alive = sqlx::query(fence_in_postgres!()).bind(fence.epoch).bind(&fence.holder);
     if alive.fetch_all(&mut *tx).await?.is_empty() {
         return Ok(None);
