@@ -281,13 +281,16 @@ impl Entering {
         let now_ns = self.room.now_ns();
         let mut inner = self.room.lock();
         let promise = inner.promise(&self.visit);
-        inner.promised += 1;
         if let Some(number) = self.number.take() {
+            if inner.held.remove(&number).is_some_and(|held| held.let_in) {
+                // Another thread has let it in since it looked: a place that nobody gives back would be lost for good.
+                return Entered::Inside(Inside(Arc::clone(&self.room)));
+            }
             let until = Duration::from_nanos(now_ns) + promise.wait + GRACE;
-            inner.held.remove(&number);
             inner.line.leave(self.visit.session, number, Some(until.as_millis() as u64));
             inner.note_busy(now_ns);
         }
+        inner.promised += 1;
         Entered::Later(promise)
     }
 }
@@ -459,6 +462,16 @@ mod tests {
         let promise = room.promise(&visit(1_000, 1_000));
         assert_eq!(promise.ahead, 199);
         assert!((Duration::from_secs(18)..Duration::from_secs(22)).contains(&promise.wait), "{promise:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_let_in_at_the_moment_of_giving_up_is_inside() {
+        let room = room(1, 10);
+        let first = inside(poll(&mut room.enter(visit(1, 1), PATIENCE)));
+        let mut second = waits(&room, visit(2, 2));
+        drop(first);
+        assert!(matches!(second.leave(), Entered::Inside(_)));
+        assert!(room.is_empty(), "its place is given back");
     }
 
     #[tokio::test(start_paused = true)]
