@@ -8,13 +8,13 @@
 //! In memory only; a restart forgets both the failures and the networks. Bounded: [`ACCOUNTS_MAX`] accounts of about 200 octets; those with the
 //! fewest failures make room.
 
+use crate::client_network::network_of;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use weir_smtp::address_key::AddressKey;
 
 /// Wrong passwords a day that slow nobody.
 const FREE: f64 = 10.0;
@@ -33,9 +33,6 @@ const ACCOUNTS_MAX: usize = 20_000;
 const NETWORKS_MAX: usize = 8;
 /// Wrong passwords that are remembered of one account.
 const TRIED_MAX: usize = 8;
-/// How much of an address is its network.
-const IPV4_BITS: u8 = 24;
-const IPV6_BITS: u8 = 48;
 
 /// What is known of the accounts that somebody tries to log in to.
 #[derive(Debug, Default)]
@@ -128,11 +125,7 @@ impl Guessing {
     }
 
     fn network(&self, address: IpAddr) -> u64 {
-        let network = match address.to_canonical() {
-            IpAddr::V4(v4) => IpAddr::from(v4.to_bits().wrapping_shr(32 - u32::from(IPV4_BITS)).to_be_bytes()),
-            v6 => AddressKey::new(v6, IPV6_BITS).address(),
-        };
-        self.hasher.hash_one(network)
+        self.hasher.hash_one(network_of(address))
     }
 
     fn accounts(&self) -> MutexGuard<'_, HashMap<u64, Account>> {
