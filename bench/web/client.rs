@@ -122,10 +122,10 @@ async fn serve(stream: TcpStream, slots: &Semaphore) -> io::Result<()> {
         // Like most servers, it works on whether or not its client stays.
         let Ok(_slot) = slots.acquire().await else { return Ok(()) };
         tokio::io::copy(&mut (&mut stream).take(length as u64), &mut tokio::io::sink()).await?;
-        let (kind, number) = path.trim_start_matches('/').split_once('/').unwrap_or(("work", "20"));
+        let (kind, number) = path.trim_start_matches('/').split_once('/').unwrap_or(("busy", "20"));
         let number: u64 = number.parse().unwrap_or(20);
         let octets = if kind == "big" { number << 20 } else { 5 };
-        if kind == "work" {
+        if kind == "busy" {
             tokio::time::sleep(Duration::from_millis(number)).await;
         }
         stream.get_mut().write_all(format!("HTTP/1.1 200 OK\r\nContent-Length: {octets}\r\n\r\n").as_bytes()).await?;

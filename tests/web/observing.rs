@@ -3,7 +3,7 @@
 use super::floods::{Site, rest_of, run};
 use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 
 /// Half more than four workers of 40 ms can do, for three seconds, at fixed times, from twenty networks.
@@ -24,8 +24,15 @@ async fn play(site: &Arc<Site>) -> Value {
         one.await.unwrap();
     }
     // The last ends of the shadow are played by the next tick.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    super::json(site.up.weir(&["web", "status", "--json"]))["backends"][0]["queue"].clone()
+    let begun = Instant::now();
+    loop {
+        let queue = super::json(site.up.weir(&["web", "status", "--json"]))["backends"][0]["queue"].clone();
+        let counters = &queue["counters"];
+        if counters["finished"].as_u64() == counters["asked"].as_u64() || begun.elapsed() > Duration::from_secs(60) {
+            return queue;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 fn refused(queue: &Value) -> u64 {

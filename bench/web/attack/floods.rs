@@ -28,18 +28,18 @@ const fn flood(name: &'static str, begin: fn(SocketAddr, &Arc<Round>) -> Vec<Joi
 }
 
 pub(super) const FLOODS: [Flood; 11] = [
-    flood(EQUAL, |to, round| hammer(to, round, 2_000, |_| "/work/20".into(), false)),
+    flood(EQUAL, |to, round| hammer(to, round, 2_000, |_| "/busy/20".into(), false)),
     flood("reads 50 MB at 256 B/s", |to, round| read_slowly(to, round, 8, "/big/50")),
-    flood("pages of 500 ms", |to, round| hammer(to, round, 800, |_| "/work/500".into(), false)),
+    flood("pages of 500 ms", |to, round| hammer(to, round, 800, |_| "/busy/500".into(), false)),
     flood("cheap first, then cookies", bought),
     Flood { limits: "connections = 1000\n", ..flood("1 000 idle of 500 subnets", idle) },
     flood("180 000 addresses", new_networks),
-    flood("keeps its cookies", |to, round| hammer(to, round, 800, |_| "/work/20".into(), true)),
+    flood("keeps its cookies", |to, round| hammer(to, round, 800, |_| "/busy/20".into(), true)),
     flood("1 to 500 ms in turn", |to, round| {
-        hammer(to, round, 800, |number| format!("/work/{}", [1, 500, 20, 1, 250][number as usize % 5]), false)
+        hammer(to, round, 800, |number| format!("/busy/{}", [1, 500, 20, 1, 250][number as usize % 5]), false)
     }),
     flood("slow POST", slow_post),
-    flood("reads small answers slowly", |to, round| read_slowly(to, round, 1_000, "/work/5")),
+    flood("reads small answers slowly", |to, round| read_slowly(to, round, 1_000, "/busy/5")),
     Flood { obedient: true, ..flood("obeys the page", obey) },
 ];
 
@@ -47,6 +47,25 @@ const SUBNETS: usize = 8;
 
 fn address(number: usize) -> [u8; 4] {
     [127, 2, 1 + (number % SUBNETS) as u8, 1 + (number / SUBNETS % 250) as u8]
+}
+
+/// A connection from this address, tried again while the site takes none; nothing once the round is over.
+async fn connected(round: &Round, from: [u8; 4], to: SocketAddr) -> Option<Connection> {
+    while !round.stop.load(Ordering::Relaxed) {
+        if let Ok(connection) = Connection::open(from, to).await {
+            return Some(connection);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    None
+}
+
+/// Counts an answer. After a refusal it pauses: otherwise refusals would be a race of the client's processor.
+async fn counted(round: &Round, status: u16) {
+    match status {
+        200 => drop(round.attacked.fetch_add(1, Ordering::Relaxed)),
+        _ => tokio::time::sleep(Duration::from_millis(20)).await,
+    }
 }
 
 /// Asks as fast as it is answered, from hundreds of addresses in eight subnets, with the cookie that it was given or without one.
@@ -61,20 +80,11 @@ fn hammer(
         let round = Arc::clone(round);
         tokio::spawn(async move {
             let (mut cookie, mut asked) = (None::<String>, number as u64);
-            while !round.stop.load(Ordering::Relaxed) {
-                let Ok(mut connection) = Connection::open(address(number), to).await else {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                };
+            while let Some(mut connection) = connected(&round, address(number), to).await {
                 while let Ok(answer) = connection.ask(&path(asked), cookie.as_deref().filter(|_| cookies)).await {
                     asked += 1;
                     cookie = answer.cookie.or(cookie);
-                    if answer.status == 200 {
-                        round.attacked.fetch_add(1, Ordering::Relaxed);
-                    } else {
-                        // Refused at once; without a pause this would be a race of the client's processor.
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                    }
+                    counted(&round, answer.status).await;
                 }
             }
         })
@@ -87,11 +97,7 @@ fn read_slowly(to: SocketAddr, round: &Arc<Round>, count: usize, path: &'static 
     let one = |number: usize| {
         let round = Arc::clone(round);
         tokio::spawn(async move {
-            while !round.stop.load(Ordering::Relaxed) {
-                let Ok(mut connection) = Connection::open(address(number), to).await else {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                };
+            while let Some(mut connection) = connected(&round, address(number), to).await {
                 let ask = format!("GET {path} HTTP/1.1\r\nHost: bench.example\r\nConnection: close\r\n\r\n");
                 let stream = connection.stream.get_mut();
                 let _ = stream.write_all(ask.as_bytes()).await;
@@ -113,19 +119,11 @@ fn bought(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
         tokio::spawn(async move {
             let (begun, mut cookie) = (std::time::Instant::now(), None::<String>);
             let from = [127, 2, 1, 1 + (number % 250) as u8];
-            while !round.stop.load(Ordering::Relaxed) {
-                let Ok(mut connection) = Connection::open(from, to).await else {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                };
-                let path = || if begun.elapsed() < Duration::from_secs(2) { "/work/0" } else { "/work/20" };
+            while let Some(mut connection) = connected(&round, from, to).await {
+                let path = || if begun.elapsed() < Duration::from_secs(2) { "/busy/0" } else { "/busy/20" };
                 while let Ok(answer) = connection.ask(path(), cookie.as_deref()).await {
                     cookie = answer.cookie.or(cookie);
-                    if answer.status == 200 {
-                        round.attacked.fetch_add(1, Ordering::Relaxed);
-                    } else {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
-                    }
+                    counted(&round, answer.status).await;
                 }
             }
         })
@@ -141,7 +139,7 @@ fn idle(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
             let from = [127, 2 + (number / 2 / 250) as u8, (number / 2 % 250) as u8 + 1, 1 + (number % 2) as u8];
             while !round.stop.load(Ordering::Relaxed) {
                 if let Ok(mut connection) = Connection::open(from, to).await {
-                    let _ = connection.ask("/work/0", None).await;
+                    let _ = connection.ask("/busy/0", None).await;
                     let _ = connection.stream.read(&mut [0; 16]).await;
                 }
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -168,7 +166,7 @@ fn new_networks(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
                 let from = [60 + (subnet / 62_500) as u8, (subnet / 250) as u8, (subnet % 250) as u8, host];
                 let round = Arc::clone(&round);
                 asking.spawn(async move {
-                    let asked = async { Connection::open(from, to).await?.ask("/work/20", None).await };
+                    let asked = async { Connection::open(from, to).await?.ask("/busy/20", None).await };
                     let answer = tokio::time::timeout(Duration::from_secs(10), asked).await;
                     if matches!(answer, Ok(Ok(answer)) if answer.status == 200) {
                         round.attacked.fetch_add(1, Ordering::Relaxed);
@@ -186,13 +184,9 @@ fn slow_post(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
     let one = |number: usize| {
         let round = Arc::clone(round);
         tokio::spawn(async move {
-            while !round.stop.load(Ordering::Relaxed) {
-                let Ok(mut connection) = Connection::open(address(number), to).await else {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                };
+            while let Some(mut connection) = connected(&round, address(number), to).await {
                 let stream = connection.stream.get_mut();
-                let head = "POST /work/20 HTTP/1.1\r\nHost: bench.example\r\nContent-Length: 100000\r\n\r\n";
+                let head = "POST /busy/20 HTTP/1.1\r\nHost: bench.example\r\nContent-Length: 100000\r\n\r\n";
                 let _ = stream.write_all(head.as_bytes()).await;
                 while stream.write_all(&[b'x'; 100]).await.is_ok() {
                     tokio::time::sleep(Duration::from_millis(500)).await;

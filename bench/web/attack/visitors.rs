@@ -85,7 +85,7 @@ async fn visit(number: u8, to: SocketAddr, seconds: u64) -> Vec<Option<Duration>
 async fn ask_once(from: [u8; 4], to: SocketAddr, cookie: Arc<Mutex<Option<String>>>) -> Option<Duration> {
     let begun = Instant::now();
     let kept = cookie.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    let asked = async { Connection::open(from, to).await?.ask("/work/20", kept.as_deref()).await };
+    let asked = async { Connection::open(from, to).await?.ask("/busy/20", kept.as_deref()).await };
     let answer = tokio::time::timeout(USEFUL, asked).await.ok()?.ok().filter(|answer| answer.status == 200)?;
     if let Some(given) = answer.cookie {
         *cookie.lock().unwrap_or_else(PoisonError::into_inner) = Some(given);
@@ -141,7 +141,7 @@ pub(super) async fn get_in(from: [u8; 4], to: SocketAddr) -> Tried {
     let (begun, mut cookie, mut promised) = (Instant::now(), None, None);
     while begun.elapsed() < PATIENCE {
         let left = PATIENCE.saturating_sub(begun.elapsed());
-        let asked = async { Connection::open(from, to).await?.ask("/work/20", cookie.as_deref()).await };
+        let asked = async { Connection::open(from, to).await?.ask("/busy/20", cookie.as_deref()).await };
         let answer = match tokio::time::timeout(left, asked).await {
             Ok(Ok(answer)) => answer,
             _ => Answer::default(),

@@ -1,10 +1,9 @@
 //! A private Knot DNS: an authoritative name server for everything, with the records that a test gives it.
 
-use crate::spawn_bound;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use crate::{spawn_bound, wait_until_it_listens};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// A name server on a port of its own.
 #[derive(Debug)]
@@ -42,9 +41,9 @@ impl Knot {
         command.args(["--pdeathsig=KILL", "knotd", "-c"]).arg(configuration);
         // The server stands in sbin, which is not on everybody's path.
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdout(Stdio::null()).stderr(Stdio::inherit());
-        let mut knot = Knot { folder, server: spawn_bound(command), address };
-        knot.wait();
-        knot
+        let mut server = spawn_bound(command);
+        wait_until_it_listens(&mut server, address, "knot");
+        Knot { folder, server, address }
     }
 
     /// Whom a resolver has to trust that checks its signatures: DS records of the root.
@@ -59,17 +58,6 @@ impl Knot {
     /// Where it listens, by UDP and by TCP.
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    fn wait(&mut self) {
-        let begun = Instant::now();
-        while TcpStream::connect(self.address).is_err() {
-            let ended = self.server.try_wait().ok().flatten();
-            assert!(ended.is_none(), "knotd ended ({ended:?}): is Debian's package knot installed? (tools/setup)");
-            assert!(begun.elapsed() < Duration::from_secs(120), "knotd does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert!(self.folder.path().exists());
     }
 }
 

@@ -30,9 +30,11 @@ pub use spamd::Spamd;
 pub use test_authority::TestAuthority;
 pub use unbound::Unbound;
 
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
 /// Starts a server that the kernel kills when this process ends, however it ends.
 fn spawn_bound(mut command: Command) -> Child {
@@ -45,6 +47,17 @@ fn spawn_bound(mut command: Command) -> Child {
         }
     });
     receiver.recv().expect("the thread answers").unwrap_or_else(|error| panic!("a server did not start: {error}"))
+}
+
+/// Waits until a server listens; `package` is the one to install if it ends instead.
+fn wait_until_it_listens(server: &mut Child, address: SocketAddr, package: &str) {
+    let begun = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        let ended = server.try_wait().ok().flatten();
+        assert!(ended.is_none(), "{package} ended ({ended:?}): is Debian's package installed? (tools/setup)");
+        assert!(begun.elapsed() < Duration::from_secs(120), "{package} does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Removes a folder when this process ends, however it ends: what a `static` owns is never dropped.

@@ -1,15 +1,14 @@
 //! A private Unbound: a resolver that checks the signatures of a private [`Knot`].
 
 use crate::knot::free_port;
-use crate::{Knot, spawn_bound};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use crate::{Knot, spawn_bound, wait_until_it_listens};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// A resolver on a port of its own.
 #[derive(Debug)]
 pub struct Unbound {
-    folder: tempfile::TempDir,
+    _folder: tempfile::TempDir,
     server: Child,
     address: SocketAddr,
 }
@@ -35,25 +34,14 @@ impl Unbound {
         command.args(["--pdeathsig=KILL", "unbound", "-d", "-c"]).arg(configuration);
         // The server stands in sbin, which is not on everybody's path.
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").stdout(Stdio::null()).stderr(Stdio::inherit());
-        let mut unbound = Unbound { folder, server: spawn_bound(command), address };
-        unbound.wait();
-        unbound
+        let mut server = spawn_bound(command);
+        wait_until_it_listens(&mut server, address, "unbound");
+        Unbound { _folder: folder, server, address }
     }
 
     /// Where it listens, by UDP and by TCP.
     pub fn address(&self) -> SocketAddr {
         self.address
-    }
-
-    fn wait(&mut self) {
-        let begun = Instant::now();
-        while TcpStream::connect(self.address).is_err() {
-            let ended = self.server.try_wait().ok().flatten();
-            assert!(ended.is_none(), "unbound ended ({ended:?}): is Debian's package unbound installed? (tools/setup)");
-            assert!(begun.elapsed() < Duration::from_secs(120), "unbound does not listen");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert!(self.folder.path().exists());
     }
 }
 
