@@ -41,8 +41,7 @@ pub(super) fn candidates<'h>(
     let mut search = Search { message, boundaries: Vec::new(), todo: Vec::new(), digest: false, all };
     search.begin(0);
     for header in headers {
-        search.digest |= header.is_digest();
-        header.boundaries.iter().for_each(|boundary| search.boundary(boundary));
+        search.boundaries_of(header);
     }
     while let Some(from) = search.todo.pop() {
         budget.time()?;
@@ -77,6 +76,11 @@ impl Search<'_> {
         self.todo.push(at);
     }
 
+    fn boundaries_of(&mut self, header: &PartHeader) {
+        self.digest |= header.is_digest();
+        header.boundaries.iter().chain(&header.short_boundaries).for_each(|boundary| self.boundary(boundary));
+    }
+
     /// Parts may begin behind this boundary: in the next line, or in the same one.
     fn boundary(&mut self, boundary: &[u8]) {
         if boundary.is_empty() || self.boundaries.iter().any(|known| known == boundary) {
@@ -103,9 +107,9 @@ impl Search<'_> {
     }
 
     fn candidate(&mut self, mut header: PartHeader, body: usize, budget: &mut Budget) -> Result<(), Exceeded> {
-        self.digest |= header.is_digest();
-        header.boundaries.iter().for_each(|boundary| self.boundary(boundary));
-        if header.media_type.is_empty() && self.digest {
+        self.boundaries_of(&header);
+        // Not every reader finds the field with the type.
+        if self.digest {
             let mut in_digest = header.clone();
             in_digest.is_in_digest();
             self.add(in_digest, body, budget)?;

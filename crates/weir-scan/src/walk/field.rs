@@ -174,6 +174,14 @@ impl Parameter {
         found
     }
 
+    /// What is left of a value without quotes to programs that end it at the first letter which would need them; none if that is all of it,
+    /// or nothing.
+    pub(super) fn token(&self) -> Option<Vec<u8>> {
+        let raw = self.raw.trim_ascii();
+        let end = raw.iter().position(|byte| NEEDS_QUOTES.contains(byte))?;
+        (end > 0 && !self.extended).then(|| raw[..end].to_vec())
+    }
+
     /// A value that is whole, as it is shown here and there.
     pub(super) fn texts(&self) -> Vec<String> {
         let (charset, octets) = self.octets();
@@ -302,10 +310,13 @@ fn sections<'p>(parameters: &'p [Parameter], wanted: &str) -> (Vec<&'p Parameter
     (sections, twice)
 }
 
+/// What may stand in a value only between quotes (RFC 2045).
+const NEEDS_QUOTES: &[u8] = b"()<>@,;:\\\"/[]?=";
+
 /// Whether a value is a word and parameters as RFC 2045 has them: no comments, and nothing outside quotes that needs them.
 fn is_strict(raw: &[u8]) -> bool {
     let token = |text: &[u8]| {
-        !text.is_empty() && text.iter().all(|byte| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(byte))
+        !text.is_empty() && text.iter().all(|byte| byte.is_ascii_graphic() && !NEEDS_QUOTES.contains(byte))
     };
     let mut pieces = Vec::new();
     let (mut begin, mut quoted) = (0, false);

@@ -17,6 +17,10 @@ pub struct PartHeader {
     pub other_types: Vec<String>,
     /// The boundaries of a multipart: one, unless programs differ.
     pub boundaries: Vec<Vec<u8>>,
+    /// What programs take for the boundary that end it at the first letter which would need quotes: `a` of `a=b`.
+    pub short_boundaries: Vec<Vec<u8>>,
+    /// Whether it has a `MIME-Version`.
+    pub(super) has_mime_version: bool,
     /// The encodings that were named, each once, and what programs make of them that read a name to the letter.
     pub encodings: Vec<Encoding>,
     /// Every name that some mail program could take for the file name.
@@ -54,6 +58,12 @@ impl PartHeader {
         } else {
             header.fields(lines);
         }
+        let alone = |at: usize| lines.get(at + 1) != Some(&b'\n');
+        if memchr::memchr_iter(b'\r', lines).any(alone) {
+            // Not everybody finds the fields then; who does not shows the body as it stands.
+            (header.has_mime_version, header.loose) = (false, true);
+            header.also_plain();
+        }
         if memchr::memchr(0, lines).is_some() {
             // Some programs leave it out, some end a text there.
             let before = (header.media_type.clone(), header.boundaries.clone(), header.encodings.clone());
@@ -71,6 +81,8 @@ impl PartHeader {
     fn fields(&mut self, lines: &[u8]) {
         for (name, value) in Fields(lines) {
             let is = |wanted: &[u8]| is_name(name, wanted);
+            // Only as Dovecot reads it: without blanks or returns.
+            self.has_mime_version |= name.eq_ignore_ascii_case(b"mime-version");
             if is(b"content-type") {
                 let field = self.field(value);
                 self.content_type(&field);
@@ -88,7 +100,7 @@ impl PartHeader {
     /// What it takes in memory, about.
     pub fn weight(&self) -> usize {
         let texts: usize = self.names.iter().chain(&self.other_types).map(String::len).sum();
-        let boundaries: usize = self.boundaries.iter().map(Vec::len).sum();
+        let boundaries: usize = self.boundaries.iter().chain(&self.short_boundaries).map(Vec::len).sum();
         size_of::<PartHeader>() + self.media_type.len() + boundaries + texts
     }
 
@@ -121,7 +133,8 @@ impl PartHeader {
     pub(super) fn is_also_file(&self) -> bool {
         let usual = match self.is_multipart() {
             true => self.types().all(is_multipart) && self.names.is_empty(),
-            false => self.types().all(is_message),
+            // Dovecot opens no other kind of message, and offers it as a file.
+            false => self.types().all(|kind| kind == "message/rfc822"),
         };
         !usual || self.loose || !self.is_plain() || self.ambiguous.is_some()
     }
@@ -181,7 +194,9 @@ impl PartHeader {
         if written().any(|parameter| parameter.extended || parameter.section.is_some()) {
             self.doubt("a boundary in a form that few programs read");
         }
-        found.extend(whole.flat_map(|parameter| parameter.otherwise()));
+        found.extend(whole.clone().flat_map(|parameter| parameter.otherwise()));
+        let room = TYPES_MAX.saturating_sub(self.short_boundaries.len());
+        self.short_boundaries.extend(whole.filter_map(Parameter::token).take(room));
         for boundary in found {
             let plain = boundary.trim_ascii_end();
             if plain.len() < boundary.len() {
@@ -216,6 +231,14 @@ impl PartHeader {
         }
     }
 
+    /// It is the header of a message. Without `MIME-Version` Dovecot shows the body as it stands, whatever else the header says.
+    pub(super) fn is_of_message(&mut self) {
+        if !self.has_mime_version {
+            self.loose = true;
+            self.also_plain();
+        }
+    }
+
     /// Its body is also looked at as it stands.
     pub(super) fn also_plain(&mut self) {
         if !self.encodings.is_empty() {
@@ -232,7 +255,8 @@ impl PartHeader {
     fn name(&mut self, parameters: &[Parameter], wanted: &str) {
         let whole = parameters.iter().filter(|p| p.name == wanted && p.section.is_none());
         let mut found: Vec<String> = whole.clone().flat_map(Parameter::texts).collect();
-        found.extend(whole.flat_map(|parameter| parameter.otherwise()).flat_map(|octets| shown(b"", &octets)));
+        let others = whole.flat_map(|parameter| parameter.otherwise().into_iter().chain(parameter.token()));
+        found.extend(others.flat_map(|octets| shown(b"", &octets)));
         if let Some(joined) = Joined::of(parameters, wanted) {
             found.extend(joined.texts());
             found.extend(shown(joined.charset, &joined.up_to_gap));
@@ -327,6 +351,7 @@ mod tests {
             ["inv.exe.x"]
         );
         assert_eq!(names("Content-Disposition: x; filename*0=a; filename*1=.js"), ["a.js"]);
+        assert!(names("Content-Disposition: x; filename=a.exe\\photo.jpg").contains(&"a.exe".to_owned()));
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?B?aW52LmV4ZQ==?=\""), ["inv.exe"]);
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?Q?inv?=\r\n =?iso-8859-1?q?=2Eex?= e\""), ["inv.ex e"]);
         assert_eq!(names("Content-Type: x; name==?utf-16?B?AGEALgBqAHM=?="), ["a.js"]);

@@ -237,9 +237,9 @@ impl Walk<'_> {
                 None => self.text(part, *encoding, body)?,
                 Some(decoded) => self.holding(&decoded, |walk, decoded| walk.text(part, *encoding, decoded))?,
             }
-            for padding in encoding.other_readings(body) {
+            for decode in encoding.other_readings(body) {
                 self.budget.room(body.len())?;
-                let decoded = transfer::base64(body, *padding);
+                let decoded = decode(body);
                 self.holding(&decoded, |walk, decoded| walk.text(part, *encoding, decoded))?;
             }
         }

@@ -103,6 +103,8 @@ fn add(found: &mut Vec<Part>, more: Vec<Part>, budget: &mut Budget) {
 struct Frame {
     /// Of a multipart; none for a message, which ends with what is around it.
     boundaries: Vec<Vec<u8>>,
+    /// What some take for its boundary.
+    short_boundaries: Vec<Vec<u8>>,
     /// What parts are that do not say it: messages.
     digest: bool,
     /// Its own place among the parts that were found.
@@ -228,7 +230,15 @@ impl Pass<'_, '_> {
         let rest = line.strip_prefix(b"--")?;
         let (mut nearly, mut again) = (None, None);
         for (frame, open) in self.open.iter().enumerate().rev() {
-            let Some(behind) = open.begins(rest) else { continue };
+            let Some(behind) = open.begins(rest) else {
+                if let Some(behind) = open.begins_short(rest)
+                    && !open.ended
+                {
+                    let found = Boundary { frame, last: behind.starts_with(b"--"), from: 0, to: line.len() };
+                    nearly.get_or_insert((open.part, found));
+                }
+                continue;
+            };
             let last = behind.strip_prefix(b"--");
             let found = Boundary { frame, last: last.is_some(), from: 0, to: line.len() };
             match last.unwrap_or(behind).trim_ascii().is_empty() {
@@ -280,7 +290,9 @@ impl Pass<'_, '_> {
             }
             return;
         };
-        if outer.iter().any(|frame| frame.boundaries.iter().any(|known| boundaries.contains(known)))
+        let shared = outer.iter().any(|frame| frame.boundaries.iter().any(|known| boundaries.contains(known)));
+        // Python shows what stands before a last boundary that is the first.
+        if (shared || boundary.last)
             && let Some(part) = self.found.get_mut(*part)
         {
             part.body.end = at.max(part.body.start);
@@ -326,9 +338,11 @@ impl Pass<'_, '_> {
         let (part, leaf, is_message) = (self.found.len(), in_digest || header.is_also_file(), header.is_message());
         let digest = header.is_digest();
         let frame = if header.is_multipart() && self.comes(&header, at) {
-            Frame { boundaries: header.boundaries.clone(), digest, part, begun: false, ended: false, leaf }
+            let (boundaries, short_boundaries) = (header.boundaries.clone(), header.short_boundaries.clone());
+            Frame { boundaries, short_boundaries, digest, part, begun: false, ended: false, leaf }
         } else if is_message && !is_file(&header, &self.message[at..]) {
-            Frame { boundaries: Vec::new(), digest: false, part, begun: true, ended: false, leaf }
+            let (boundaries, short_boundaries) = (Vec::new(), Vec::new());
+            Frame { boundaries, short_boundaries, digest: false, part, begun: true, ended: false, leaf }
         } else {
             return Ok(State::Body(header, at));
         };
@@ -391,7 +405,10 @@ impl Pass<'_, '_> {
     /// Reads a header, which stays in memory until its message has been looked at.
     fn header(&mut self, lines: Range<usize>) -> Result<PartHeader, Exceeded> {
         self.budget.time()?;
-        let header = PartHeader::read_with(&self.message[lines], self.dialect.returns);
+        let mut header = PartHeader::read_with(&self.message[lines], self.dialect.returns);
+        if self.open.last().is_none_or(|frame| frame.boundaries.is_empty()) {
+            header.is_of_message();
+        }
         self.budget.hold(header.weight())?;
         Ok(header)
     }
@@ -405,11 +422,16 @@ impl Frame {
     /// What follows one of its boundaries at the start of a text.
     fn begins<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
         // The longest first: one may be the beginning of another.
-        self.boundaries
-            .iter()
-            .filter_map(|boundary| text.strip_prefix(boundary.as_slice()))
-            .min_by_key(|rest| rest.len())
+        shortest_rest(&self.boundaries, text)
     }
+
+    fn begins_short<'t>(&self, text: &'t [u8]) -> Option<&'t [u8]> {
+        shortest_rest(&self.short_boundaries, text)
+    }
+}
+
+fn shortest_rest<'t>(boundaries: &[Vec<u8>], text: &'t [u8]) -> Option<&'t [u8]> {
+    boundaries.iter().filter_map(|boundary| text.strip_prefix(boundary.as_slice())).min_by_key(|rest| rest.len())
 }
 
 /// Where two dashes stand beside each other.
@@ -438,7 +460,12 @@ mod tests {
         parts.into_iter().map(|part| (message[part.body].trim_end().to_owned(), part.level)).collect()
     }
 
+    /// What is shown of a message with this header and body, and a version before them.
     fn texts(message: &str) -> Vec<String> {
+        texts_of(&format!("MIME-Version: 1.0\n{message}"))
+    }
+
+    fn texts_of(message: &str) -> Vec<String> {
         bodies(message).into_iter().map(|(text, _)| text).filter(|text| !text.is_empty()).collect()
     }
 
@@ -462,6 +489,30 @@ mod tests {
     fn doubt(message: &str) -> Option<&'static str> {
         let mut budget = Budget::new(&Limits::default());
         parts(message.as_bytes(), 0, &mut budget).unwrap()[0].header.ambiguous
+    }
+
+    #[test]
+    fn a_boundary_without_its_quotes_may_be_shorter() {
+        let message = |line: &str| {
+            format!(
+                "MIME-Version: 1.0\nContent-Type: multipart/x; boundary=a=b\n\n--a=b\n\none\n{line}\n\ntwo\n--a=b--\n"
+            )
+        };
+        for line in ["--a", "--ax", "--a=c"] {
+            assert_eq!(doubt(&message(line)), Some("a line that begins like its boundary"), "{line}");
+            assert!(texts(&message(line)).iter().any(|text| text.starts_with("two")), "{line}");
+        }
+        assert_eq!(doubt(&message("--a=b")), None, "most programs that write it so leave the quotes out everywhere");
+        let quoted = message("--a").replace("a=b\n\n--", "\"a=b\"\n\n--");
+        assert_eq!(doubt(&quoted), None, "{quoted}");
+    }
+
+    #[test]
+    fn a_message_without_its_version_is_also_read_as_it_stands() {
+        let message = "Content-Type: multipart/x; boundary=b\n\n--b\n\none\n--b--\n";
+        assert_eq!(texts_of(message), ["--b\n\none\n--b--", "one"]);
+        assert_eq!(texts(message), ["one"]);
+        assert_eq!(doubt(message), None);
     }
 
     #[test]

@@ -54,12 +54,17 @@ impl Encoding {
         }
     }
 
-    /// The other ways to read it: some if it is base64 that goes on behind padding.
-    pub fn other_readings(self, text: &[u8]) -> &'static [Padding] {
+    /// The other ways to decode it: some if it is base64 that goes on behind padding, or a line that goes on behind a sign and blanks.
+    pub fn other_readings(self, text: &[u8]) -> &'static [fn(&[u8]) -> Vec<u8>] {
         let goes_on = |at: usize| text[at..].iter().any(|byte| SEXTETS[usize::from(*byte)] != NO);
+        let blanks =
+            |at: usize| matches!(text.get(at + 1), Some(b' ' | b'\t')) && soft_break(&text[at + 1..]).is_some();
         match self {
             Encoding::Base64 if memchr::memchr(b'=', text).is_some_and(goes_on) => {
-                &[Padding::Foreign, Padding::EndsText]
+                &[|text| base64(text, Padding::Foreign), |text| base64(text, Padding::EndsText)]
+            }
+            Encoding::QuotedPrintable if memchr::memchr_iter(b'=', text).any(blanks) => {
+                &[|text| quoted_printable_with(text, |_| None)]
             }
             _ => &[],
         }
@@ -185,6 +190,11 @@ impl Decoded {
 
 /// Quoted-printable; what is not an escape stays as it is.
 pub fn quoted_printable(text: &[u8]) -> Vec<u8> {
+    quoted_printable_with(text, soft_break)
+}
+
+/// The same with what a sign is that neither an escape nor the end of its line follows: perhaps a line that goes on (Python does not think so).
+fn quoted_printable_with(text: &[u8], soft_break: fn(&[u8]) -> Option<&[u8]>) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = memchr::memchr(b'=', rest) {

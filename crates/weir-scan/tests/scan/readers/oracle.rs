@@ -24,9 +24,10 @@ impl Visit for Found {
     fn odd(&mut self, _: &Place, _: Oddity) {}
 }
 
-/// Line ends and blanks around a body are nobody's business.
+/// Line ends and blanks around a body are nobody's business, and Dovecot writes 0x80 for a NUL.
 fn comparable(content: &[u8]) -> Vec<u8> {
-    let plain: Vec<u8> = content.iter().filter(|byte| **byte != b'\r').copied().collect();
+    let told = |byte: &u8| if *byte == 0 { 0x80 } else { *byte };
+    let plain: Vec<u8> = content.iter().filter(|byte| !b"\r\n".contains(byte)).map(told).collect();
     plain.trim_ascii().to_vec()
 }
 

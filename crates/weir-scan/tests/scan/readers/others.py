@@ -130,7 +130,9 @@ def dovecot(folder, configuration):
         sections = wanted[begin : begin + 40]
         for message in fetch("uid " + " ".join("body." + section for section in sections)):
             for section, name, encoding in found[message["uid"]]:
-                content = decoded(message.get("body." + section, "").encode("utf-8", "replace"), encoding)
+                # What doveadm cannot write as UTF-8, it writes as U+FFFD; here that is the octet that Dovecot has for a NUL.
+                octets = message.get("body." + section, "").encode("utf-8", "replace").replace("\ufffd".encode(), b"\x80")
+                content = decoded(octets, encoding)
                 if section in sections and content is not None:
                     tell(int(message["uid"]), "Dovecot", name, content)
 
