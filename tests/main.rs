@@ -4,6 +4,7 @@
 mod acquaintance;
 mod attachment;
 mod audit;
+mod clamd_door;
 mod console;
 mod control;
 mod corpus;

@@ -21,6 +21,7 @@ pub use settings::Settings;
 pub use stages::StageSettings;
 
 use crate::accounts::{Accounts, Dovecot};
+use crate::clamd_door::{DoorError, OpenDoor};
 use crate::delivery::StartError;
 use crate::delivery::resolver::ResolverError;
 use crate::held::HeldMail;
@@ -63,6 +64,7 @@ pub struct Gate {
     recovered: Recovered,
     tls: Arc<Tls>,
     bans: Vec<KeptBans>,
+    door: OpenDoor,
     tasks: Vec<JoinHandle<()>>,
     foundation: Foundation,
     grace: Duration,
@@ -101,6 +103,18 @@ impl Gate {
             }
         };
         bans.extend(receiving.iter().map(|receiving| receiving.bans.clone()));
+        let door = match open_door(&works, &foundation, &settings) {
+            Ok(door) => door,
+            Err(error) => {
+                server.shutdown(Duration::ZERO).await;
+                if let Some(receiving) = &receiving {
+                    receiving.server.shutdown(Duration::ZERO).await;
+                }
+                works.stop(settings.submission.grace).await;
+                return Err(error);
+            }
+        };
+        let listeners = listeners.into_iter().chain(door.listeners.clone()).collect();
         let mut tasks = vec![
             supervision::spawn(
                 "held",
@@ -120,7 +134,8 @@ impl Gate {
             settings: rules,
             backend: Arc::clone(&running) as Arc<_>,
         });
-        Ok(Gate { running, operations, recovered, tls, bans, tasks, foundation, grace: settings.submission.grace })
+        let grace = settings.submission.grace;
+        Ok(Gate { running, operations, recovered, tls, bans, door, tasks, foundation, grace })
     }
 
     /// What a person in charge may do to this gate.
@@ -150,6 +165,7 @@ impl Gate {
 
     /// Stops listening, lets messages that are coming in finish, says 421, and makes everything durable.
     pub async fn shutdown(self) {
+        self.door.close();
         let received = async {
             if let Some(receiving) = &self.running.receiving {
                 receiving.server.shutdown(self.grace).await;
@@ -290,6 +306,15 @@ async fn ports(
     Ok((listeners, receiving))
 }
 
+/// Opens the door for other programs.
+fn open_door(works: &Works, foundation: &Foundation, settings: &Settings) -> Result<OpenDoor, GateError> {
+    let (scan, folder) = (works.stages.scan.clone(), foundation.folder.quarantine());
+    OpenDoor::open(&settings.clamd_door, scan, folder).map_err(|error| match error {
+        DoorError::Tcp { address, source } => GateError::Listen { address, source },
+        DoorError::Unix { path, source } => GateError::ListenUnix { path, source },
+    })
+}
+
 /// The operations where the mail gate is off, or does not start for now: they open no spool.
 pub fn operations_without_mail(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> MailOperations {
     operations_over(foundation, passwords, settings, Arc::new(Absent))
@@ -394,6 +419,14 @@ pub enum GateError {
         /// What the system said.
         source: io::Error,
     },
+    /// A Unix socket.
+    #[error("cannot listen on {}: {source}", path.display())]
+    ListenUnix {
+        /// The path.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The file of recipients.
     #[error("inbound.recipient_file {path} cannot be read: {source}")]
     Recipients {
@@ -425,8 +458,8 @@ pub enum GateError {
 fn listen_problem(address: &SocketAddr, source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
-            "the port is in use; stop what uses it, or set submission.listen, submission.listen_tls, inbound.listen or \
-             inbound.listen_lmtp"
+            "the port is in use; stop what uses it, or set submission.listen, submission.listen_tls, inbound.listen, \
+             inbound.listen_lmtp or scan.clamd_door.listen"
                 .to_owned()
         }
         io::ErrorKind::PermissionDenied if address.port() < 1024 => {

@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod alarms;
+pub mod clamd_door;
 mod client_network;
 pub mod decided;
 pub mod delivery;

@@ -86,6 +86,15 @@ impl Examiner {
 
     /// Looks at one message. Never fails: what could not be looked at is a finding.
     pub fn examine(&mut self, message: &[u8]) -> Report {
+        self.look(message, false)
+    }
+
+    /// Looks at something that may be a file of any kind or a message: at both, since nobody says which it is.
+    pub fn examine_file(&mut self, data: &[u8]) -> Report {
+        self.look(data, true)
+    }
+
+    fn look(&mut self, message: &[u8], is_file: bool) -> Report {
         let begun = Instant::now();
         if let Some(report) = self.too_large(message.len() as u64) {
             return report;
@@ -95,7 +104,8 @@ impl Examiner {
         let raw = Known { kind: "message", is_message: true, ..Known::default() };
         let walked = look
             .scan(&Place::default(), None, message, &raw, &budget)
-            .and_then(|()| walk::walk(message, &mut budget, &mut look));
+            .and_then(|()| walk::walk(message, &mut budget, &mut look))
+            .and_then(|()| if is_file { walk::walk_file(&[], message, &mut budget, &mut look) } else { Ok(()) });
         look.report(walked.err(), begun.elapsed())
     }
 

@@ -22,6 +22,8 @@ pub struct About {
     pub from: String,
     /// The envelope recipients.
     pub to: Vec<String>,
+    /// It is a file that another program asks about, and no mail of ours: nobody knows who sent it, so spam scanners are not asked.
+    pub is_file: bool,
 }
 
 /// Looks at one message at a time. Calls may overlap; each has its own bounded time.

@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Content and version.
+/// Content, version, and as what it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) hash: [u8; 32],
     pub(crate) version: Arc<str>,
+    /// Whether it was looked at as a file, and not only as a message.
+    pub(crate) is_file: bool,
 }
 
 /// What is remembered: any answer with outcomes.
@@ -204,7 +206,7 @@ mod tests {
     }
 
     fn key(n: u8, version: &str) -> Key {
-        Key { hash: [n; 32], version: version.into() }
+        Key { hash: [n; 32], version: version.into(), is_file: false }
     }
 
     const LONG: Duration = Duration::from_secs(600);

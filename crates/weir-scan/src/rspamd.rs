@@ -104,6 +104,10 @@ impl Scanner for Rspamd {
         KIND.name
     }
 
+    fn judges_senders(&self) -> bool {
+        true
+    }
+
     fn looks_at(&self, length: u64) -> bool {
         length <= self.settings.spam.size
     }

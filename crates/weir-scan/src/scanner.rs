@@ -85,6 +85,11 @@ pub trait Scanner: fmt::Debug + Send + Sync + 'static {
         true
     }
 
+    /// Whether it weighs who sent a message, and says nothing about a file alone.
+    fn judges_senders(&self) -> bool {
+        false
+    }
+
     /// How long the panel waits for its answer.
     fn deadline(&self, length: u64) -> Duration;
 

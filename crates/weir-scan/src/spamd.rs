@@ -59,6 +59,10 @@ impl Scanner for Spamd {
         KIND.name
     }
 
+    fn judges_senders(&self) -> bool {
+        true
+    }
+
     fn looks_at(&self, length: u64) -> bool {
         length <= self.settings.size
     }

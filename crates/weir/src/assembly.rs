@@ -52,6 +52,7 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
         store: config.store.clone(),
         notices: notices::Settings { hostname: hostname.clone(), ..config.notices.clone() },
         hostname,
+        clamd_door: config.clamd_door.clone(),
         // It needs to know how mail is delivered.
         inbound: None,
     }

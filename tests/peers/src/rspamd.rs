@@ -24,6 +24,11 @@ const HEADERS: &str = "use = [\"x-spamd-bar\"];\nskip_local = false;\nskip_authe
 impl Rspamd {
     /// Starts one and waits until it answers.
     pub fn start() -> Rspamd {
+        Rspamd::start_with(&[])
+    }
+
+    /// Starts one with these files, each the configuration of a module.
+    pub fn start_with(modules: &[(&str, &str)]) -> Rspamd {
         let folder = tempfile::tempdir().expect("a temporary folder");
         // Its own list of ten thousand suffixes takes half a minute to compile.
         std::fs::write(folder.path().join("suffixes"), "com\norg\nnet\nexample\n").expect("a list");
@@ -31,6 +36,9 @@ impl Rspamd {
         std::fs::write(folder.path().join("rspamd.local.lua"), WISHES).expect("a rule");
         std::fs::create_dir(folder.path().join("local.d")).expect("a folder");
         std::fs::write(folder.path().join("local.d/milter_headers.conf"), HEADERS).expect("a module's configuration");
+        for (name, text) in modules {
+            std::fs::write(folder.path().join("local.d").join(name), text).expect("a module's configuration");
+        }
         let at = folder.path().display();
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig=TERM", "rspamd", "-f", "-i", "-c"]).arg(folder.path().join("rspamd.conf"));
@@ -44,6 +52,18 @@ impl Rspamd {
             std::thread::sleep(Duration::from_millis(50));
         }
         rspamd
+    }
+
+    /// What it says of a message, as JSON with a header before it.
+    pub fn check(&self, message: &str) -> String {
+        let mut stream = UnixStream::connect(self.socket()).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
+        let head = format!("POST /checkv2 HTTP/1.0\r\nContent-Length: {}\r\n\r\n", message.len());
+        stream.write_all(head.as_bytes()).expect("it reads");
+        stream.write_all(message.as_bytes()).expect("it reads");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("it answers");
+        reply
     }
 
     /// Its Unix socket.

@@ -1,5 +1,6 @@
 //! The sections of the configuration that the mail gate uses.
 
+use crate::clamd_door::DoorSettings;
 use crate::domains::Domains;
 use crate::inbound;
 use crate::notices;
@@ -27,6 +28,8 @@ pub struct Settings {
     pub notices: notices::Settings,
     /// How mail from outside is taken; not at all if there is nothing here.
     pub inbound: Option<inbound::Settings>,
+    /// Where other programs ask about files.
+    pub clamd_door: DoorSettings,
 }
 
 impl Settings {
@@ -94,6 +97,7 @@ impl Default for Settings {
             store: StoreSettings::default(),
             notices: notices::Settings::default(),
             inbound: None,
+            clamd_door: DoorSettings::default(),
         }
     }
 }

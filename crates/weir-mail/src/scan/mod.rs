@@ -8,6 +8,7 @@
 //! the spool, and so do letters when many wait. docs/scan.md tells the rules in prose.
 
 mod analysis;
+mod asked_file;
 mod auto_tune;
 mod decision;
 mod digest;
@@ -25,6 +26,7 @@ mod settings;
 mod size_weight;
 mod state;
 mod stored_limits;
+mod streams;
 #[cfg(test)]
 mod tests;
 mod tuning;
@@ -33,6 +35,7 @@ mod view;
 mod worker;
 
 pub use analysis::{Analysed, StoredMail};
+pub use asked_file::FileAnswer;
 pub use decision::QuarantineQueue;
 pub use figures::{Counts, ServiceTimes, Spread};
 pub use inspector::{Inspector, Opened};
@@ -275,12 +278,12 @@ impl ScanShared {
 
     /// A letter that is known asks for a worker, for the first time or again.
     fn arrive(self: &Arc<Self>, state: &mut State, number: u64, now: Instant) {
-        let Some(waiting) = state.letters.get(&number) else { return };
+        let Some((size, sender)) = state.asking(number) else { return };
+        let sender = SenderId(self.senders.hash_one(sender));
         // In the feed that its size is for: where others may take it too, nobody knows yet which will.
-        let feed = state.dispatch.plan().limits.class_of(waiting.size);
-        let expected = Duration::from_nanos(state.figures.service_of(feed).time_ns(waiting.size));
-        let message = feeds::Message { id: feeds::MessageId(number), size: waiting.size, expected };
-        let sender = SenderId(self.senders.hash_one(&waiting.sender));
+        let feed = state.dispatch.plan().limits.class_of(size);
+        let expected = Duration::from_nanos(state.figures.service_of(feed).time_ns(size));
+        let message = feeds::Message { id: feeds::MessageId(number), size, expected };
         if let Some(opening) = &mut state.opening {
             opening.arrive(message, now);
         }
@@ -305,7 +308,7 @@ impl ScanShared {
         if state.stopping {
             return;
         }
-        if !state.outage.may_begin(begun.number, self.now()) {
+        if !state.may_begin(begun.number, self.now()) {
             state.parked.push(begun);
             self.stirred.notify_one();
             return;
@@ -364,6 +367,7 @@ impl ScanShared {
         state.stopping = true;
         state.running.values().for_each(|(_, task)| task.abort());
         state.running.clear();
+        state.streams.clear();
         drop(state);
         self.break_off_pending();
     }

@@ -1,6 +1,7 @@
 //! The letters of the scan: which wait, which are under way, which are tried again later.
 
 use super::ScanError;
+use super::asked_file::WaitingFile;
 use super::figures::Figures;
 use super::settings::Settings;
 use crate::letter::Letter;
@@ -22,6 +23,8 @@ pub(super) struct State {
     pub(super) opening: Option<Opening>,
     /// Every letter that is here, by number.
     pub(super) letters: HashMap<u64, WaitingLetter>,
+    /// Files that other programs ask about and that wait, by number.
+    pub(super) streams: HashMap<u64, WaitingFile>,
     next_number: u64,
     /// Letters that are tried again, and when.
     pub(super) retry: BTreeSet<(Instant, u64)>,
@@ -80,6 +83,7 @@ impl State {
             dispatch,
             opening,
             letters: HashMap::new(),
+            streams: HashMap::new(),
             next_number: 0,
             retry: BTreeSet::new(),
             outage: Outage::default(),
@@ -93,6 +97,17 @@ impl State {
     pub(super) fn number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number
+    }
+
+    /// The size of what has this number, and who sent it.
+    pub(super) fn asking(&self, number: u64) -> Option<(u64, &str)> {
+        let letter = self.letters.get(&number).map(|waiting| (waiting.size, &*waiting.sender));
+        letter.or_else(|| self.streams.get(&number).map(|stream| (stream.content.length(), &*stream.client)))
+    }
+
+    /// Whether its scan may begin now. While no scanner answers, letters wait; who asks about a file is told so.
+    pub(super) fn may_begin(&mut self, number: u64, now: Instant) -> bool {
+        self.streams.contains_key(&number) || self.outage.may_begin(number, now)
     }
 
     /// The next letter whose time to be tried again has come.

@@ -33,6 +33,8 @@ pub(super) enum Ended {
     Done { passed: bool, took: Duration },
     /// It waits for the laboratory.
     Waits { took: Duration },
+    /// It was a file that somebody asked about, and the answer is given.
+    Answered { size: u64, took: Duration },
     /// It is to be tried again, or given up.
     Failed(Failure),
     /// Its scan was interrupted too often.
@@ -99,6 +101,10 @@ impl Drop for Guard<'_> {
 
 impl ScanShared {
     async fn scan(self: &Arc<Self>, begun: &Begun) -> Ended {
+        let stream = self.state().streams.remove(&begun.number);
+        if let Some(stream) = stream {
+            return self.look_at_stream(begun, stream).await;
+        }
         let Some(waiting) = self.state().letters.get(&begun.number).cloned() else { return Ended::Gone };
         if waiting.interrupted >= self.settings.attempts {
             return Ended::Poison;
@@ -122,7 +128,7 @@ impl ScanShared {
         };
         let Looked { letter, verdict, feed, took } = looked;
         self.note_scan(&waiting, begun, feed, &verdict, took);
-        self.measure(&waiting, feed, &verdict);
+        self.measure(waiting.size, feed, &verdict);
         let decision = decision::decide(&verdict, self.settings.on_spam, self.settings.on_limit);
         match hold::applied(decision, &letter) {
             Decision::Retry(problem) => Ended::Failed(Failure { problem, fault }),
@@ -169,7 +175,7 @@ impl ScanShared {
     }
 
     /// Asks the inspector of the worker's feed; which feed that is, and the verdict.
-    async fn inspect(
+    pub(super) async fn inspect(
         &self,
         begun: &Begun,
         content: &Content,
@@ -194,10 +200,10 @@ impl ScanShared {
         self.note(DiaryLine::new(waiting.id, "scanned", text));
     }
 
-    fn measure(&self, waiting: &WaitingLetter, feed: usize, verdict: &Verdict) {
+    pub(super) fn measure(&self, size: u64, feed: usize, verdict: &Verdict) {
         let mut state = self.state();
         let stretch = self.stretch(&state);
-        state.figures.looked(waiting.size, feed, &verdict.findings, stretch);
+        state.figures.looked(size, feed, &verdict.findings, stretch);
     }
 
     /// By how much scans slow each other down.
@@ -245,6 +251,7 @@ impl ScanShared {
         match ended {
             Ended::Done { passed, took } => self.done(&mut state, begun, Some(passed), took, now),
             Ended::Waits { took } => self.done(&mut state, begun, None, took, now),
+            Ended::Answered { size, took } => self.scanned(&mut state, begun, size, took, now),
             Ended::Failed(failure) => self.failed(&mut state, begun.number, &failure, now),
             Ended::Poison => {
                 let problem =
@@ -260,7 +267,7 @@ impl ScanShared {
         let worker = begun.worker;
         let next = if state.stopping { None } else { state.dispatch.free(worker, now) };
         let next = next.map(|next| Begun { worker, number: next.message.id.0, waited: next.waited });
-        if let Some(next) = next.filter(|next| state.outage.may_begin(next.number, now)) {
+        if let Some(next) = next.filter(|next| state.may_begin(next.number, now)) {
             if let Some((number, _)) = state.running.get_mut(&worker.0) {
                 *number = next.number;
             }
@@ -277,11 +284,7 @@ impl ScanShared {
     /// Whether it passed is not known yet of what waits for the laboratory.
     fn done(self: &Arc<Self>, state: &mut State, begun: &Begun, passed: Option<bool>, took: Duration, now: Instant) {
         let Some(waiting) = state.letters.remove(&begun.number) else { return };
-        let class = state.dispatch.plan().limits.class_of(waiting.size);
-        let feed = state.dispatch.feed_of(begun.worker).unwrap_or(0);
-        let stretch = self.stretch(state);
-        let scan = Scanned { size: waiting.size, class, feed, waited: begun.waited, took, stretch };
-        state.figures.scanned(&scan, now);
+        self.scanned(state, begun, waiting.size, took, now);
         let counts = &mut state.figures.counts;
         match passed {
             Some(true) => counts.passed += 1,
@@ -291,6 +294,14 @@ impl ScanShared {
         if let Some(after) = state.outage.worked(now) {
             self.works_again(state, after, now);
         }
+    }
+
+    /// What a scan took is counted.
+    fn scanned(&self, state: &mut State, begun: &Begun, size: u64, took: Duration, now: Instant) {
+        let class = state.dispatch.plan().limits.class_of(size);
+        let feed = state.dispatch.feed_of(begun.worker).unwrap_or(0);
+        let stretch = self.stretch(state);
+        state.figures.scanned(&Scanned { size, class, feed, waited: begun.waited, took, stretch }, now);
     }
 
     /// An outage is over.
@@ -391,6 +402,7 @@ fn about(waiting: &WaitingLetter, letter: &Letter) -> About {
         login: letter.user().map(str::to_owned),
         from: letter.from.clone(),
         to: to.collect(),
+        is_file: false,
     }
 }
 
@@ -403,7 +415,7 @@ pub(super) enum NotLooked {
 }
 
 impl NotLooked {
-    fn words(self) -> String {
+    pub(super) fn words(self) -> String {
         match self {
             NotLooked::Gone => "it is gone".to_owned(),
             NotLooked::Failed(problem) => problem,

@@ -9,6 +9,7 @@ mod endpoint;
 mod exchange;
 pub mod reply;
 pub(crate) mod scanner;
+pub mod server;
 
 pub use endpoint::{Condition, State};
 

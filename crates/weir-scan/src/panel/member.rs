@@ -53,7 +53,7 @@ impl Member {
         let wait = self.scanner.deadline(content.length());
         let begun = Instant::now();
         let (scanner, content, about) = (self.scanner.clone(), content.clone(), about.clone());
-        let named = Key { hash: *content.hash(), version: key.version };
+        let named = Key { hash: *content.hash(), version: key.version, is_file: about.is_file };
         let scan = || async move {
             let answer = scanner.scan(&content, &about).await;
             answer.report(&scanner.reports_as(), begun.elapsed())

@@ -80,7 +80,8 @@ impl Panel {
     async fn verdict(&self, content: &Content, about: &Arc<About>) -> Verdict {
         let mut verdict = Verdict { version: self.version(), ..Verdict::default() };
         // Our own walk first: what it condemns needs nobody else, and a bomb never comes to a scanner that would be busy with it for minutes.
-        let (own, others): (Vec<&Seat>, Vec<&Seat>) = self.seats.iter().partition(|seat| seat.opens());
+        let (own, others): (Vec<&Seat>, Vec<&Seat>) =
+            self.seats.iter().filter(|seat| !about.is_file || !seat.judges_senders()).partition(|seat| seat.opens());
         for seats in [own, others] {
             if self.is_condemned(&verdict) {
                 break;
@@ -165,6 +166,11 @@ impl Seat {
     /// Whether it is our own, which walks through the message.
     fn opens(&self) -> bool {
         self.scanners().any(|scanner| scanner.opener().is_some())
+    }
+
+    /// Whether it weighs who sent the message.
+    fn judges_senders(&self) -> bool {
+        self.scanners().any(|scanner| scanner.judges_senders())
     }
 
     fn scanners(&self) -> impl Iterator<Item = &dyn Scanner> {

@@ -55,7 +55,7 @@ impl Encoding {
     }
 
     /// The other ways to decode it: some if it is base64 that goes on behind padding, or a line that goes on behind a sign and blanks.
-    pub fn other_readings(self, text: &[u8]) -> &'static [fn(&[u8]) -> Vec<u8>] {
+    pub fn other_readings(self, text: &[u8]) -> &'static [Decode] {
         let goes_on = |at: usize| text[at..].iter().any(|byte| SEXTETS[usize::from(*byte)] != NO);
         let blanks =
             |at: usize| matches!(text.get(at + 1), Some(b' ' | b'\t')) && soft_break(&text[at + 1..]).is_some();
@@ -70,6 +70,9 @@ impl Encoding {
         }
     }
 }
+
+/// A way to decode a text.
+pub type Decode = fn(&[u8]) -> Vec<u8>;
 
 /// What programs make of padding in base64 that more follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

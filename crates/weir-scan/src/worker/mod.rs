@@ -48,7 +48,9 @@ pub fn serve(memory: u64) -> Result<(), ServeError> {
                 }
                 Err(problem) => Answer::Failed { problem },
             },
-            (Order::Examine { length }, Some(examiner)) => examine(examiner, &content.into(), length, &mut buffer),
+            (Order::Examine { length, is_file }, Some(examiner)) => {
+                examine(examiner, &content.into(), length, is_file, &mut buffer)
+            }
             (Order::Extract { length, .. } | Order::Attachments { length }, Some(examiner))
                 if !examiner.fits(length) =>
             {
@@ -87,13 +89,13 @@ fn setup(content: OwnedFd, length: u64) -> Result<Examiner, String> {
     Examiner::new(setup).map_err(|error| error.to_string())
 }
 
-fn examine(examiner: &mut Examiner, file: &File, length: u64, buffer: &mut Vec<u8>) -> Answer {
+fn examine(examiner: &mut Examiner, file: &File, length: u64, is_file: bool, buffer: &mut Vec<u8>) -> Answer {
     // Before there is memory for it.
     if let Some(report) = examiner.too_large(length) {
         return Answer::Report { report, processor: processor_time() };
     }
     looked(file, length, buffer, |message| {
-        let report = examiner.examine(message);
+        let report = if is_file { examiner.examine_file(message) } else { examiner.examine(message) };
         Answer::Report { report, processor: processor_time() }
     })
 }

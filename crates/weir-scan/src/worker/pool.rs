@@ -99,13 +99,23 @@ impl Pool {
 
     /// Has a message looked at by some worker.
     pub async fn examine(&self, content: &Content) -> Result<Report, WorkerError> {
+        self.look(content, false).await
+    }
+
+    /// Has content looked at that may be a file of any kind, or a message.
+    pub async fn examine_file(&self, content: &Content) -> Result<Report, WorkerError> {
+        self.look(content, true).await
+    }
+
+    async fn look(&self, content: &Content, is_file: bool) -> Result<Report, WorkerError> {
         let _place = self.place().await?;
         loop {
             let fresh = lock(&self.idle).is_empty();
             let mut worker = self.worker().await?;
             let deadline = self.settings.deadline.of(content.length());
-            let looked =
-                timeout(deadline, worker.examine(content)).await.unwrap_or(Err(WorkerError::TooLong(deadline)));
+            let looked = timeout(deadline, worker.examine(content, is_file))
+                .await
+                .unwrap_or(Err(WorkerError::TooLong(deadline)));
             match looked {
                 Ok(report) => {
                     self.keep(worker);

@@ -74,8 +74,8 @@ impl Process {
     }
 
     /// Has a message looked at.
-    pub(super) async fn examine(&mut self, content: &Content) -> Result<Report, WorkerError> {
-        match self.exchange(&Order::Examine { length: content.length() }, content).await? {
+    pub(super) async fn examine(&mut self, content: &Content, is_file: bool) -> Result<Report, WorkerError> {
+        match self.exchange(&Order::Examine { length: content.length(), is_file }, content).await? {
             Answer::Report { report, processor } => {
                 self.served += 1;
                 self.processor = processor;

@@ -55,9 +55,13 @@ impl Scanner for Examination {
         self.patience.patience(length)
     }
 
-    fn scan<'a>(&'a self, content: &'a Content, _: &'a About) -> Later<'a, Answer> {
+    fn scan<'a>(&'a self, content: &'a Content, about: &'a About) -> Later<'a, Answer> {
         Box::pin(async {
-            match self.pool.examine(content).await {
+            let examined = match about.is_file {
+                true => self.pool.examine_file(content).await,
+                false => self.pool.examine(content).await,
+            };
+            match examined {
                 Ok(report) => Answer::Several(Box::new(report)),
                 Err(error) => Answer::Failed { problem: error.to_string() },
             }

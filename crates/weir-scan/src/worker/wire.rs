@@ -19,8 +19,8 @@ use std::time::Duration;
 pub(super) enum Order {
     /// Rules, policy and limits, as JSON in the file.
     Setup { length: u64 },
-    /// A message, in the file.
-    Examine { length: u64 },
+    /// A message, in the file; or something else, which then is looked at as a file, too.
+    Examine { length: u64, is_file: bool },
     /// One file of a message, to be written into the pipe that comes beside it.
     Extract { length: u64, sha256: String, size: u64 },
     /// The attachments of a message.

@@ -33,6 +33,7 @@ async fn judged(settings: panel::Settings, scanner: &str) {
         login: Some("ann".into()),
         from: "ann@example.org".into(),
         to: vec!["bob@example.org".into()],
+        ..About::default()
     });
     for (text, spam) in [(GTUBE.concat().as_str(), true), ("Here are the notes of our meeting.", false)] {
         let verdict = panel.inspect(&Content::of(&message(text)).unwrap(), &about).await;

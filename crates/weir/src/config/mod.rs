@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use weir_console::ConsoleSettings;
 use weir_foundation::StoreSettings;
 use weir_lab::LabSettings;
+use weir_mail::clamd_door::DoorSettings;
 use weir_mail::delivery::DeliverySettings;
 use weir_mail::inbound::InboundSettings;
 use weir_mail::scan::{LabSettings as ScanLabSettings, QuarantineSettings, ScanSettings};
@@ -37,6 +38,7 @@ pub(crate) struct Config {
     pub(crate) scan: ScanSettings,
     pub(crate) scanners: weir_scan::panel::Settings,
     pub(crate) scan_lab: ScanLabSettings,
+    pub(crate) clamd_door: DoorSettings,
     pub(crate) quarantine: QuarantineSettings,
     pub(crate) web: WebSettings,
     pub(crate) web_limits: weir_web::proxy::Limits,
@@ -66,6 +68,7 @@ impl Config {
             },
             scanners: weir_scan::panel::Settings::read(reader, feeds),
             scan_lab: reader.read(),
+            clamd_door: reader.read(),
             quarantine: reader.read(),
             web: reader.read(),
             web_limits: reader.read(),
@@ -81,6 +84,15 @@ impl Config {
 impl Config {
     /// Rules between sections.
     fn check(&self, reader: &mut Reader<'_>) {
+        if self.clamd_door.is_on() && !self.scan.enabled {
+            let hint = "set enabled = true under [scan], or listen nowhere";
+            reader.blame(
+                "scan.clamd_door",
+                "listen",
+                "nobody would look at what is sent here: the scan is off".into(),
+                hint,
+            );
+        }
         if self.submission.is_public() && self.stops_are_silent() {
             let hint = "set admin = \"you@example.org\" or webhook; or say that nobody is to be told: silent = true";
             reader.blame("notices", "admin", "nobody would hear that a user is stopped".into(), hint);

@@ -1,0 +1,118 @@
+//! A file on its way in: little ones in memory, the others without a name on the disk, all of them within one bound.
+
+use super::Door;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use weir_scan::content::{Content, ContentDraft};
+
+/// What is not larger stays in memory.
+const IN_MEMORY_MAX: usize = 64 << 10;
+
+/// How much of all files at once may be here.
+#[derive(Debug)]
+pub(super) struct Room {
+    left: AtomicU64,
+}
+
+impl Room {
+    pub(super) fn new(octets: u64) -> Arc<Room> {
+        Arc::new(Room { left: AtomicU64::new(octets) })
+    }
+
+    fn take(&self, octets: u64) -> bool {
+        let less = |left: u64| left.checked_sub(octets);
+        self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+    }
+}
+
+/// Octets of the room, given back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Taken {
+    room: Arc<Room>,
+    octets: u64,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.room.left.fetch_add(self.octets, Ordering::SeqCst);
+    }
+}
+
+/// Why a file is not looked at, as clamd says it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotTaken {
+    #[error("INSTREAM size limit exceeded. ERROR")]
+    TooLarge,
+    #[error("too much is being scanned, try again. ERROR")]
+    Full,
+    #[error("not a regular file. ERROR")]
+    NoFile,
+    #[error("it cannot be kept: {0}. ERROR")]
+    Disk(#[from] io::Error),
+}
+
+/// A file that is being received.
+pub(super) struct Incoming {
+    start: Vec<u8>,
+    draft: Option<ContentDraft>,
+    length: u64,
+    taken: Taken,
+}
+
+impl Incoming {
+    pub(super) fn new(door: &Door) -> Incoming {
+        let taken = Taken { room: Arc::clone(&door.room), octets: 0 };
+        Incoming { start: Vec::new(), draft: None, length: 0, taken }
+    }
+
+    pub(super) fn write(&mut self, door: &Door, octets: &[u8]) -> Result<(), NotTaken> {
+        let more = octets.len() as u64;
+        self.length += more;
+        if self.length > door.settings.stream_size {
+            return Err(NotTaken::TooLarge);
+        }
+        if !self.taken.room.take(more) {
+            return Err(NotTaken::Full);
+        }
+        self.taken.octets += more;
+        if self.draft.is_none() && self.start.len() + octets.len() > IN_MEMORY_MAX {
+            let mut draft = ContentDraft::on_disk(&door.folder)?;
+            draft.write(&std::mem::take(&mut self.start))?;
+            self.draft = Some(draft);
+        }
+        match &mut self.draft {
+            Some(draft) => draft.write(octets)?,
+            None => self.start.extend_from_slice(octets),
+        }
+        Ok(())
+    }
+
+    /// All of it is here.
+    pub(super) fn seal(self) -> Result<(Content, Taken), NotTaken> {
+        let content = match self.draft {
+            Some(draft) => draft.seal()?,
+            None => Content::of(&self.start)?,
+        };
+        Ok((content, self.taken))
+    }
+
+    /// A copy of a file that another program has opened: what it changes later does not matter any more.
+    pub(super) fn copy(door: &Door, file: OwnedFd) -> Result<(Content, Taken), NotTaken> {
+        let file = std::fs::File::from(file);
+        if !file.metadata()?.is_file() {
+            return Err(NotTaken::NoFile);
+        }
+        let (mut incoming, mut buffer) = (Incoming::new(door), vec![0; 64 << 10]);
+        loop {
+            match file.read_at(&mut buffer, incoming.length) {
+                Ok(0) => return incoming.seal(),
+                Ok(length) => incoming.write(door, &buffer[..length])?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The door for clients of clamd: the protocol by hand, and the programs that people have, unmodified.
+
+use crate::control::gate::{Site, Up};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Output};
+use std::time::Duration;
+use weir_peers::{Rspamd, eicar};
+
+fn site(more: &str) -> (Site, Up) {
+    let site = Site::new(&format!(
+        "[scan]\nenabled = true\n[scan.clamd_door]\nlisten = [\"127.0.0.1:0\"]\nstream_size = \"1MiB\"\n{more}"
+    ));
+    let up = site.up();
+    (site, up)
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    fn new(up: &Up) -> Client {
+        let stream = TcpStream::connect(up.listener("clamd")).expect("the door is open");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
+        Client(stream)
+    }
+
+    fn send(mut self, octets: &[u8]) -> Client {
+        self.0.write_all(octets).expect("it reads");
+        self
+    }
+
+    fn stream(self, command: &[u8], file: &[u8]) -> Client {
+        let length = (file.len() as u32).to_be_bytes();
+        self.send(command).send(&length).send(file).send(&[0; 4])
+    }
+
+    /// Everything that it says until it has enough.
+    fn rest(mut self) -> String {
+        let mut said = Vec::new();
+        let _ = self.0.read_to_end(&mut said);
+        String::from_utf8(said).expect("text")
+    }
+}
+
+#[test]
+fn a_client_of_clamd_is_answered_by_the_scan() {
+    let (_site, up) = site("");
+    let ask = |octets: &[u8]| Client::new(&up).send(octets).rest();
+    assert_eq!(ask(b"PING\n"), "PONG\n");
+    assert_eq!(ask(b"zPING\0"), "PONG\0");
+    assert!(ask(b"nVERSION\n").contains("Weir"));
+    assert!(ask(b"zVERSIONCOMMANDS\0").contains("INSTREAM"));
+    assert_eq!(ask(b"nSHUTDOWN\n"), "UNKNOWN COMMAND\n");
+    let path = ask(b"nSCAN /etc/shadow\n");
+    assert!(path.starts_with("/etc/shadow: ") && path.ends_with(" ERROR\n"), "{path}");
+
+    let look = |file: &[u8]| Client::new(&up).stream(b"nINSTREAM\n", file).rest();
+    assert_eq!(look(b"hello, this is a note\n"), "stream: OK\n");
+    assert_eq!(look(b""), "stream: OK\n");
+    let found = look(eicar().as_bytes());
+    assert!(found.contains("EICAR") && found.ends_with(" FOUND\n"), "{found}");
+    // Not only what a message brings: files as they are.
+    let program = std::fs::read("/bin/true").expect("a program");
+    let found = look(&program);
+    assert!(found.starts_with("stream: Weir.Forbidden.") && found.ends_with(" FOUND\n"), "{found}");
+    let mail = format!(
+        "From: a@b.example\r\nContent-Type: application/octet-stream; name=x.exe\r\n\
+                        Content-Transfer-Encoding: base64\r\n\r\n{}",
+        "TVqQAAMAAAAEAAAA//8AALgAAAA=\r\n"
+    );
+    let found = look(mail.as_bytes());
+    assert!(found.starts_with("stream: Weir.Forbidden."), "{found}");
+
+    let large = Client::new(&up).send(b"zINSTREAM\0").send(&(2u32 << 20).to_be_bytes());
+    let mut sink = large.0.try_clone().expect("a copy");
+    let _ = sink.write_all(&vec![b'x'; 2 << 20]);
+    assert_eq!(large.rest(), "INSTREAM size limit exceeded. ERROR\0");
+}
+
+#[test]
+fn a_session_has_an_answer_for_each_of_its_files() {
+    let (_site, up) = site("");
+    let mut client = Client::new(&up).send(b"zIDSESSION\0");
+    for file in [&b"a note"[..], eicar().as_bytes(), &[b'x'; 200 << 10]] {
+        client = client.stream(b"zINSTREAM\0", file);
+    }
+    let said = client.send(b"zPING\0zEND\0").rest();
+    let mut answers: Vec<&str> = said.split_terminator('\0').collect();
+    answers.sort_unstable();
+    assert_eq!((answers.len(), answers[0], answers[2], answers[3]), (4, "1: stream: OK", "3: stream: OK", "4: PONG"));
+    assert!(answers[1].starts_with("2: stream: ") && answers[1].ends_with(" FOUND"), "{said:?}");
+    // Whoever says nothing sensible is hung up on, and nobody else minds.
+    assert_eq!(Client::new(&up).send(&[b'x'; 8 << 10]).rest(), "");
+    assert_eq!(Client::new(&up).send(b"PING\n").rest(), "PONG\n");
+}
+
+fn clamdscan(configuration: &std::path::Path, args: &[&str], files: &[&std::path::Path]) -> (Option<i32>, String) {
+    let output: Output = Command::new("clamdscan")
+        .arg(format!("--config-file={}", configuration.display()))
+        .args(args)
+        .args(files)
+        .output()
+        .expect("clamdscan runs: `make setup` installs it");
+    (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+#[test]
+fn clamdscan_asks_weir_as_it_asks_clamd() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("door");
+    let (_site, up) = site(&format!("listen_unix = \"{}\"\n", socket.display()));
+    let port = up.listener("clamd").rsplit(':').next().expect("a port").to_owned();
+    let tcp = folder.path().join("tcp.conf");
+    std::fs::write(&tcp, format!("TCPSocket {port}\nTCPAddr 127.0.0.1\n")).expect("a configuration");
+    let unix = folder.path().join("unix.conf");
+    std::fs::write(&unix, format!("LocalSocket {}\n", socket.display())).expect("a configuration");
+    let (good, bad) = (folder.path().join("note.txt"), folder.path().join("bad.txt"));
+    std::fs::write(&good, "a note\n").expect("a file");
+    std::fs::write(&bad, eicar()).expect("a file");
+
+    for (configuration, args) in [(&tcp, vec!["--stream"]), (&unix, vec!["--stream"]), (&unix, vec!["--fdpass"])] {
+        let (code, said) = clamdscan(configuration, &args, &[&good]);
+        assert!(code == Some(0) && said.contains("note.txt: OK"), "{args:?}: {said}");
+        let (code, said) = clamdscan(configuration, &args, &[&good, &bad]);
+        assert!(code == Some(1) && said.contains("FOUND") && said.contains("Infected files: 1"), "{args:?}: {said}");
+    }
+    let (code, said) = clamdscan(&unix, &["--fdpass", "--multiscan"], &[folder.path()]);
+    assert!(code == Some(1) && said.contains("FOUND"), "{said}");
+    // Without a way to hand the file over, nobody calls it clean.
+    let (code, said) = clamdscan(&unix, &[], &[&bad]);
+    assert!(code != Some(0) && !said.contains(": OK"), "{said}");
+}
+
+#[test]
+fn rspamd_asks_weir_as_it_asks_clamd() {
+    let (_site, up) = site("");
+    let module = format!(
+        "clamav {{ type = \"clamav\"; servers = \"{}\"; symbol = \"CLAM_VIRUS\"; action = \"reject\"; scan_mime_parts = true; \
+         log_clean = true; }}\n",
+        up.listener("clamd")
+    );
+    let rspamd = Rspamd::start_with(&[("antivirus.conf", &module)]);
+    let mail = |content: &str| {
+        format!(
+            "From: you@example.org\r\nTo: me@example.org\r\nSubject: notes\r\nMIME-Version: 1.0\r\n\
+             Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\n\r\nhello\r\n--b\r\n\
+             Content-Type: application/octet-stream; name=notes.dat\r\n\r\n{content}\r\n--b--\r\n"
+        )
+    };
+    let clean = rspamd.check(&mail("nothing to see here"));
+    assert!(clean.contains("\"action\"") && !clean.contains("CLAM_VIRUS"), "{clean}");
+    let infected = rspamd.check(&mail(&eicar()));
+    assert!(infected.contains("CLAM_VIRUS") && infected.contains("EICAR"), "{infected}");
+}
