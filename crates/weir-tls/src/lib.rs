@@ -5,9 +5,11 @@
 //! are under way are not touched. A crate of its own, because the mail gate and the web gate both need it and do not
 //! know each other.
 
+mod expiry;
 mod roots;
 mod verifier;
 
+pub use expiry::not_after;
 pub use roots::{RootsError, roots};
 pub use verifier::{Presented, any_certificate, certificates_by};
 
