@@ -126,6 +126,20 @@ impl BanTable {
         ban
     }
 
+    /// Bans an address because somebody says so, for so long or for the longest that a ban may be; for how long.
+    pub fn ban(&mut self, address: AddressKey, length: Duration, now: Instant) -> Duration {
+        self.forget(now);
+        let rules = self.rules;
+        let mut entry = self.take(address).unwrap_or(BanEntry::new(now));
+        let length = length.min(rules.longest);
+        entry.offences = (entry.offences + 1).min(OFFENCES_MAX);
+        entry.banned_until = now + length;
+        entry.forgotten_at = entry.forgetting_time(rules);
+        self.put(address, entry);
+        self.changes += 1;
+        length
+    }
+
     /// Ends a ban and forgets the address.
     pub fn pardon(&mut self, address: AddressKey) -> bool {
         let known = self.take(address).is_some();
@@ -306,6 +320,17 @@ mod tests {
         assert!(table.banned(key(1), at(9)).is_some());
         assert!(table.pardon(key(1)) && table.banned(key(1), at(9)).is_none());
     }
+
+    #[test]
+    fn a_person_may_ban_too_and_not_for_ever() {
+        let mut table = BanTable::new(RULES);
+        assert_eq!(table.ban(key(1), Duration::from_secs(5), at(0)), Duration::from_secs(5));
+        assert_eq!((table.banned(key(1), at(4)).is_some(), table.banned(key(1), at(5))), (true, None));
+        assert_eq!(table.ban(key(1), Duration::MAX, at(6)), RULES.longest);
+        assert_eq!(table.offenders(9, at(6)).first().map(|offender| offender.offences), Some(2));
+        assert!(table.pardon(key(1)) && table.is_empty() && table.changes() == 3);
+    }
+
     #[test]
     fn another_life_goes_on_with_the_same_bans() {
         let mut table = BanTable::new(RULES);

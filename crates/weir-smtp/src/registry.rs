@@ -107,6 +107,16 @@ impl Registry {
         self.bans().banned(self.key(address), now)
     }
 
+    /// Bans an address because somebody says so; for how long.
+    pub fn ban(&self, address: IpAddr, length: Duration, now: Instant) -> Duration {
+        self.bans().ban(self.key(address), length, now)
+    }
+
+    /// Whom an address stands for here, in words.
+    pub fn name_of(&self, address: IpAddr) -> String {
+        AddressKey::name(address, self.limits.ipv6_prefix_bits)
+    }
+
     /// Ends a ban early; whether the address was known.
     pub fn pardon(&self, address: IpAddr) -> bool {
         self.bans().pardon(self.key(address))

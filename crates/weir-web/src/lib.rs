@@ -6,6 +6,7 @@
 #![allow(missing_docs)]
 
 pub mod admission;
+pub mod blocks;
 mod breaker;
 pub mod builtin;
 pub mod exchange;

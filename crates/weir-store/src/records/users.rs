@@ -57,6 +57,17 @@ impl UserRecords {
         Ok(changed == 1)
     }
 
+    /// Removes a user and what was learned about them; false if there is none of that name. A throttle that holds mail stays.
+    pub async fn remove(&self, name: &str) -> Result<bool, RecordsError> {
+        let removed = write!(self, pool => sqlx::query("delete from users where name = $1")
+            .bind(name).execute(pool).await?.rows_affected());
+        write!(self, pool => sqlx::query("delete from throttles where identity = $1 and held = 0")
+            .bind(name).execute(pool).await?.rows_affected());
+        write!(self, pool => sqlx::query("delete from correspondents where owner = $1")
+            .bind(name).execute(pool).await?.rows_affected());
+        Ok(removed == 1)
+    }
+
     /// One user.
     pub async fn find(&self, name: &str) -> Result<Option<UserRow>, RecordsError> {
         let found = self.users_where("where name = $1", name).await?;

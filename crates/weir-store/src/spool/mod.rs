@@ -171,6 +171,11 @@ impl Spool {
         if self.shared.space.is_low() { Err(SpoolError::Full) } else { Ok(Draft::new(Arc::clone(&self.shared))) }
     }
 
+    /// Whether there is too little free space to take a message.
+    pub fn is_full(&self) -> bool {
+        self.shared.space.is_low()
+    }
+
     /// Writes down progress of a message. Does not wait for the disk; see [`Spool::flush`].
     pub fn mark(&self, id: MessageId, mark: impl Into<Box<[u8]>>) -> Result<(), SpoolError> {
         let mark = mark.into();

@@ -27,6 +27,11 @@ impl Network {
         unmapped(self.bits)
     }
 
+    /// The length of its prefix, of 32 bits for IPv4 and of 128 for IPv6.
+    pub fn prefix_bits(&self) -> u8 {
+        if self.first().is_ipv4() { self.prefix.saturating_sub(MAPPED) } else { self.prefix }
+    }
+
     /// Whether `address` lies in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         masked(mapped(address), self.prefix) == self.bits

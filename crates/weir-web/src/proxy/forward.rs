@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version, request};
@@ -283,6 +283,9 @@ impl RequestContext<'_> {
 
     /// What the owner of the site has said of this client: it is refused, or known by its network or its key.
     fn vouch(&self, mut identity: Identity, fields: &(impl Fields + ?Sized)) -> Result<Identity, Refusal> {
+        if self.thread.shared.blocks.refuse(identity.client, SystemTime::now()) {
+            return Err(Refusal::new(StatusCode::FORBIDDEN));
+        }
         match self.site.lists.find(identity.client) {
             Some(Listed::Denied) => return Err(Refusal::new(StatusCode::FORBIDDEN)),
             Some(Listed::Known) => identity.known = true,

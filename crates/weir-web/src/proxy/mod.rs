@@ -64,6 +64,7 @@ use tokio::sync::watch;
 use weir_foundation::{sockets, supervision};
 
 use crate::admission::{Admission, SessionView};
+use crate::blocks::Blocks;
 use crate::exchange::{self, Exchange, ExchangeError};
 use crate::health::Server;
 use crate::identity::Identities;
@@ -236,6 +237,11 @@ impl Gate {
         let site = self.shared.site();
         let servers = site.backends.iter().flat_map(|backend| backend.servers.all());
         servers.filter(|server| server.address == address).map(|server| server.drain(draining)).count()
+    }
+
+    /// Networks that are refused for a while.
+    pub fn blocks(&self) -> &Blocks {
+        &self.shared.blocks
     }
 
     /// Opens the access log anew, as it may have been renamed.

@@ -17,6 +17,7 @@ use super::settings::Settings;
 use super::site::{ActiveBackend, Site};
 use super::upstream::{Pool, Sender, UpstreamBody};
 use super::upstream_connection::UpstreamConnection;
+use crate::blocks::Blocks;
 use crate::exchange::{Exchange, SharedQueue};
 use crate::log::LogBuffer;
 use weir_core::fair::SubnetKey;
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     /// Where the files of both are.
     pub(super) folder: Folder,
     pub(super) draining: AtomicBool,
+    /// Networks that somebody refuses for a while.
+    pub(super) blocks: Blocks,
     /// The number of the next server. No number is given twice, because idle connections are kept by it.
     pub(super) numbers: AtomicUsize,
     pub(super) exchange: OnceLock<Exchange>,
@@ -58,6 +61,7 @@ impl Shared {
             readers: Arc::default(),
             folder,
             draining: AtomicBool::new(false),
+            blocks: Blocks::default(),
             numbers,
             exchange: OnceLock::new(),
             site: Mutex::new(site),
