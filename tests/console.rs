@@ -440,9 +440,23 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
     browser.goto(&console);
     assert!(!browser.text().contains("wait for the web servers"));
     browser.run("window.loaded = 'once'");
+    browser.run("window.other = window.open('/web', 'other')");
+    wait_for("the page of the web gate", || {
+        let text = browser.run("return window.other.document.body ? window.other.document.body.innerText : ''");
+        text.as_str()?.contains("No session has a request now").then_some(())
+    });
+    browser.run("window.other.loaded = 'once'");
     let flood = Flood::new(&up.listener("web"));
     browser.says("wait for the web servers, in fair order");
     assert_eq!(browser.run("return window.loaded"), "once");
+    // So do all pages, and no part of one says something else than another.
+    wait_for("the flood on the page that was open before it", || {
+        let text = browser.run("return window.other.document.body.innerText");
+        let text = text.as_str()?;
+        (text.contains("Sessions that ask now") && text.contains("Each session gets its share")).then_some(())
+    });
+    assert_eq!(browser.run("return window.other.loaded"), "once");
+    browser.run("window.other.close()");
     let held = site.json(&["held", "list"]);
     let quarantined = site.json(&["quarantine", "list"]);
     let pages = [
@@ -454,6 +468,8 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
         ("quarantined", format!("/quarantine/{}", quarantined["entries"][2]["message"].as_str().expect("an id"))),
         ("feeds", "/feeds".to_owned()),
         ("web", "/web".to_owned()),
+        ("queue", "/queue".to_owned()),
+        ("bans", "/bans".to_owned()),
         ("lab", "/lab".to_owned()),
         ("sample", "/lab/samples/1".to_owned()),
         ("sample-program", "/lab/samples/2".to_owned()),
@@ -466,7 +482,9 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
         ("nowhere", "/nowhere".to_owned()),
     ];
     for (name, path) in &pages {
-        for (look, width, dark) in [("light", 1280, false), ("dark", 1280, true), ("narrow", 360, false)] {
+        for (look, width, dark) in
+            [("light", 1280, false), ("dark", 1280, true), ("narrow", 360, false), ("narrow-dark", 390, true)]
+        {
             browser.looks(width, dark);
             browser.goto(&format!("{console}{path}"));
             nothing_ran(&browser);

@@ -31,12 +31,17 @@ fn a_first_start_is_enough_to_send_a_mail() {
     let mail = fs::read_to_string(&site.arrived("ann@localhost", 2)[0]).expect("text");
     assert!(mail.contains("Subject: hello") && mail.contains("by mail.example (Weir) with ESMTPSA id"), "{mail}");
 
-    let status = site.json(&["status"]);
+    let status = site.status();
     assert_eq!((&status["running"], &status["gate"]["pid"]), (&true.into(), &up.pid().into()));
     assert_eq!(status["gate"]["listeners"][0]["address"], up.plain);
     assert_eq!(status["gate"]["counters"]["messages"], 2);
-    let printed = site.weir(&["status"]).ok();
+    let printed = site.weir(&["status", "--long"]).ok();
     assert!(printed.contains("runs since") && printed.contains(&up.plain) && printed.contains("2 messages accepted"));
+    let short = site.weir(&["status"]).ok();
+    assert!(short.ends_with("\nAll is well.\n") && short.lines().count() <= 12, "{short}");
+    for part in ["mail", "scan", "web", "lab", "backup", "certificates", "disk"] {
+        assert!(short.contains(&format!("\n  {part} ")), "{part} in\n{short}");
+    }
 
     let second = site.weir(&["up"]);
     assert_eq!(second.code, Some(1));
@@ -46,6 +51,8 @@ fn a_first_start_is_enough_to_send_a_mail() {
     up.signal("TERM");
     assert_eq!(up.ended(), Some(0));
     assert!(!site.data().join("control.sock").exists());
+    let at_rest = site.weir(&["status"]);
+    assert!(at_rest.code == Some(4) && at_rest.stdout.contains("does not run"), "{}", at_rest.stdout);
     let again = site.up();
     assert!(!again.said.contains(", password "), "the demo user is made once:\n{}", again.said);
 }

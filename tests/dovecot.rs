@@ -93,6 +93,6 @@ fn a_dovecot_that_is_down_restarted_or_hangs_lets_nobody_in_and_loses_nothing() 
     dovecot.thaw();
     wait_for("Dovecot to answer again", || Client::login_now(&up.plain, "ann@localhost", PASSWORD));
     // None of this was a wrong password: nobody is banned for Dovecot's troubles.
-    assert_eq!(site.json(&["status"])["gate"]["counters"]["logins_failed"], 0);
+    assert_eq!(site.status()["gate"]["counters"]["logins_failed"], 0);
     site.arrived("friend@localhost", 2);
 }

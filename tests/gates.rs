@@ -50,7 +50,7 @@ fn is_ready(up: &Up) -> bool {
 }
 
 fn state(site: &Site, gate: &str) -> String {
-    let status = site.json(&["status"]);
+    let status = site.status();
     let gates = status["gates"].as_array().expect("gates");
     gates.iter().find(|one| one["gate"] == gate).map_or("off".into(), |one| one["state"].as_str().expect("text").into())
 }
@@ -72,7 +72,13 @@ fn with_only_the_web_nothing_else_listens() {
     assert_eq!(ports(up.pid()), expected, "{}", up.said);
     assert!(!has_spool(&site) && users(&site) == 0);
     assert!(is_ready(&up));
-    site.weir(&["status"]).ok();
+    let status = site.status();
+    let says = |part: &str| {
+        let parts = status["health"]["parts"].as_array().expect("parts");
+        parts.iter().find(|line| line["part"] == part).expect("a part")["says"].clone()
+    };
+    assert_eq!((says("mail"), says("scan"), says("lab")), ("off".into(), "off".into(), "off".into()), "{status}");
+    assert!(says("web").as_str().is_some_and(|says| says.contains("1 server")), "{status}");
 }
 
 #[test]
@@ -179,7 +185,7 @@ fn a_panic_in_a_task_brings_the_gate_back() {
         command.env("WEIR_PLANT_PANIC", task);
         let up = Site::start(command);
         let seen = || {
-            let status = site.json(&["status"]);
+            let status = site.status();
             let gates = status["gates"].as_array().expect("gates").clone();
             gates.into_iter().find(|one| one["gate"] == gate).expect("a gate")
         };
@@ -206,7 +212,7 @@ fn what_was_acknowledged_before_a_panic_is_delivered() {
         command.env("WEIR_PLANT_PANIC", task);
         let up = Site::start(command);
         let restarted = || {
-            let status = site.json(&["status"]);
+            let status = site.status();
             let gates = status["gates"].as_array().expect("gates").clone();
             gates.iter().any(|one| one["gate"] == "mail" && one["state"] == "up" && one["restarts"].as_u64() >= Some(1))
         };
@@ -233,6 +239,12 @@ fn a_scanner_that_is_away_keeps_nothing_from_starting() {
     assert_eq!(state(&site, "mail"), "up");
     let feeds = site.weir(&["feeds", "status"]).ok();
     assert!(feeds.contains("127.0.0.1:9"), "{feeds}");
+    let printed = wait_for("a verdict", || {
+        let status = site.weir(&["status"]);
+        (status.code == Some(4)).then_some(status.stdout)
+    });
+    assert!(printed.contains("scan         FAILS no scanner has answered"), "{printed}");
+    assert!(printed.contains("NOT WELL") && printed.lines().count() <= 12, "{printed}");
 }
 
 /// Mail and the console need the records, the web gate does not.

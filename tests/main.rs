@@ -29,6 +29,7 @@ mod lists;
 #[path = "../crates/weir-scan/tests/scan/mail.rs"]
 #[allow(dead_code, reason = "the scanners' own tests use the rest")]
 mod mail;
+mod operating;
 mod recipes;
 mod recipes_submission;
 mod replay;

@@ -34,7 +34,7 @@ fn the_console_works_through_the_web_gate() {
     assert!(visitor.get("/").contains("Nothing needs you"));
 
     // The stream comes through as it is written, not when it ends.
-    let mut live = visitor.live("/live?page=overview");
+    let mut live = visitor.live("/live?page=%2F");
     live.until("gate-throttle");
     site.weir(&["user", "add", "eve", "--address", "eve@localhost", "--generate"]).ok();
 

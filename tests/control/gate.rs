@@ -68,6 +68,13 @@ impl Site {
         serde_json::from_str(&printed).expect("one JSON document")
     }
 
+    /// What `weir status` says, whether all is well or not.
+    pub(crate) fn status(&self) -> Value {
+        let answer = self.weir(&["status", "--json"]);
+        assert!(matches!(answer.code, Some(0 | 3 | 4)), "{:?}: {}", answer.code, answer.stderr);
+        serde_json::from_str(&answer.stdout).expect("one JSON document")
+    }
+
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         // A soak measures the binary that people run.
         let weir = std::env::var_os("WEIR_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_weir").into());

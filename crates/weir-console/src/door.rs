@@ -158,11 +158,22 @@ fn need(method: &Method, path: &str) -> Need {
         _ if under("/me/quarantine") => Need::Role(Role::User),
         "/" | "/live" | "/search" | "/audit" | "/web" | "/feeds" if looks => Need::Role(Role::Operator),
         _ if under("/trace") && looks => Need::Role(Role::Operator),
-        _ if ["/throttle", "/quarantine", "/rules", "/lab", "/account"].into_iter().any(under) => {
+        "/web/drain" | "/web/block" | "/web/unblock" => Need::Role(Role::Operator),
+        // Whether a machine takes part is an administrator's decision, as in the API.
+        "/lab/drain" => Need::Role(Role::Admin),
+        _ if ["/throttle", "/quarantine", "/queue", "/bans", "/rules", "/lab", "/account"].into_iter().any(under) => {
             Need::Role(Role::Operator)
         }
         _ if under(PREFIX) => Need::Role(of_programs(method, path)),
         _ => Need::Role(Role::Admin),
+    }
+}
+
+/// Whether somebody with this role may look at a page.
+pub(crate) fn may_look(visit: &Visit, path: &str) -> bool {
+    match need(&Method::GET, path) {
+        Need::Nothing | Need::OwnPage => false,
+        Need::Role(role) => visit.may(role),
     }
 }
 
@@ -402,6 +413,15 @@ mod tests {
         assert_eq!(look("/me"), Need::Role(Role::User));
         for path in ["/", "/live", "/throttle", "/throttle/held/x", "/quarantine/x", "/lab", "/api/v1/held", "/audit"] {
             assert_eq!(look(path), Need::Role(Role::Operator), "{path}");
+        }
+        for path in ["/queue", "/bans"] {
+            assert_eq!(look(path), Need::Role(Role::Operator), "{path}");
+        }
+        for path in ["/users/add", "/users/ann/remove", "/lab/drain", "/settings/sessions/end"] {
+            assert_eq!(need(&Method::POST, path), Need::Role(Role::Admin), "{path}");
+        }
+        for path in ["/web/drain", "/web/block", "/bans/lift", "/queue/decide"] {
+            assert_eq!(need(&Method::POST, path), Need::Role(Role::Operator), "{path}");
         }
         for path in ["/settings", "/nowhere", "/throttled", "/apis", "/style.css/x"] {
             assert_eq!(look(path), Need::Role(Role::Admin), "{path}");

@@ -17,6 +17,7 @@ pub(crate) enum Here {
     Overview,
     Throttle,
     Quarantine,
+    Queue,
     Feeds,
     Web,
     Lab,
@@ -31,13 +32,29 @@ pub(crate) struct Sheet {
     title: String,
     here: Here,
     content: Html,
+    /// What of the content is kept current: the ids of elements, and what is in them.
+    parts: Vec<LivePart>,
 }
+
+/// A part of a page that is kept current: the id of its element, and what is in it.
+pub(crate) type LivePart = (&'static str, Html);
+
+/// The parts of a page, beside the page itself: the stream that keeps it current draws the page again and compares.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveParts(pub(crate) Vec<LivePart>);
+
+/// The ids of parts in the order of a page. Each part has its place even if it is empty, so that it can come later.
+const PART_IDS: [&str; 12] = [
+    "part-1", "part-2", "part-3", "part-4", "part-5", "part-6", "part-7", "part-8", "part-9", "part-10", "part-11",
+    "part-12",
+];
 
 /// The menu: page, address without its first slash, name, the id of the element that shows how much waits there, and the role that sees it.
 const WAYS: &[(Here, &str, &str, &str, Role)] = &[
     (Here::Overview, "", "Overview", "", Role::Operator),
     (Here::Throttle, "throttle", "Throttle", "badge-throttle", Role::Operator),
     (Here::Quarantine, "quarantine", "Quarantine", "badge-quarantine", Role::Operator),
+    (Here::Queue, "queue", "Queue", "", Role::Operator),
     (Here::Feeds, "feeds", "Feeds", "badge-feeds", Role::Operator),
     (Here::Web, "web", "Web", "badge-web", Role::Operator),
     (Here::Lab, "lab", "Lab", "badge-lab", Role::Operator),
@@ -47,7 +64,21 @@ const WAYS: &[(Here, &str, &str, &str, Role)] = &[
 
 impl Sheet {
     pub(crate) fn new(title: impl Into<String>, here: Here, content: Html) -> Sheet {
-        Sheet { title: title.into(), here, content }
+        Sheet { title: title.into(), here, content, parts: Vec::new() }
+    }
+
+    /// A page that is kept current, part by part; as many as there are [`PART_IDS`]. A page has the same number of them every time.
+    pub(crate) fn live(title: impl Into<String>, here: Here, parts: Vec<Html>) -> Sheet {
+        debug_assert!(parts.len() <= PART_IDS.len(), "a part without an id would not be shown");
+        let parts: Vec<LivePart> = PART_IDS.into_iter().zip(parts).collect();
+        let place = |(id, html): &LivePart| html!("<div id=\"{}\" class=\"live\">{}</div>", *id, html);
+        let content = parts.iter().map(place).collect();
+        Sheet::new(title, here, content).with_parts(parts)
+    }
+
+    /// The same, of which these elements are kept current.
+    pub(crate) fn with_parts(self, parts: Vec<LivePart>) -> Sheet {
+        Sheet { parts, ..self }
     }
 
     /// In its frame, with how much waits where.
@@ -64,10 +95,11 @@ impl Sheet {
     fn framed(self, site: &Site, visit: Option<&Visit>, badges: &[(&'static str, Html)]) -> Response {
         let said = visit.and_then(|visit| site.sessions.said(&visit.id)).map(|said| saying(&said));
         let top = visit.map(|visit| top(self.here, visit, badges));
-        let live = match self.here {
-            _ if visit.is_none_or(|visit| !visit.may(Role::Operator)) => "",
-            Here::Overview => "/live?page=overview",
-            _ => "/live",
+        let live = match visit {
+            Some(visit) if !visit.may(Role::Operator) => "",
+            None => "",
+            Some(_) if self.parts.is_empty() => "badges",
+            Some(_) => "page",
         };
         let page = html!(
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{} · Weir</title>\
@@ -84,7 +116,9 @@ impl Sheet {
             said,
             self.content
         );
-        ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page.into_string()).into_response()
+        let mut answer = ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page.into_string()).into_response();
+        answer.extensions_mut().insert(LiveParts([badges, &self.parts].concat()));
+        answer
     }
 }
 

@@ -1,5 +1,6 @@
 //! The gates behind the console, as far as each runs.
 
+use crate::session::Sessions;
 use std::sync::Arc;
 use weir_foundation::administration::Administration;
 use weir_foundation::supervision::GateStates;
@@ -20,6 +21,8 @@ pub struct Gates {
     pub lab: Option<Node>,
     /// How each gate stands, also those that do not run.
     pub states: GateStates,
+    /// Who is logged in at the console. It outlives the gates, so that a gate that starts anew logs nobody out.
+    pub sessions: Arc<Sessions>,
     /// Whether this Weir was started to be tried out (`weir up --demo`).
     pub demo: bool,
 }

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_look_that_failed_changes_nothing() {
-        let blind = Pulse { problems: vec!["mail: the database does not answer".into()], ..Pulse::blind() };
+        let blind = Pulse { problems: vec![("mail", "the database does not answer".into())], ..Pulse::blind() };
         let (mut history, now) = filled(20);
         history.add(&blind, now + Duration::from_secs(2));
         history.push(Reading { mails: 200.0, held: 20.0, ..Reading::default() }, now + Duration::from_secs(4));

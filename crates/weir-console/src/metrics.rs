@@ -21,7 +21,10 @@ pub(crate) async fn ready(State(site): State<Site>) -> Response {
     let gates: Vec<GateView> = site.states.view(wall_clock()).into_iter().filter(GateView::is_wanted).collect();
     let up = gates.iter().all(GateView::is_up);
     let (status, mut words) = match &pulse.status {
-        None => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {}\n", pulse.problems.join("; "))),
+        None => (StatusCode::SERVICE_UNAVAILABLE, {
+            let problems = pulse.problems.iter().map(|(part, problem)| format!("{part}: {problem}"));
+            format!("not ready: {}\n", problems.collect::<Vec<_>>().join("; "))
+        }),
         Some(_) if !up => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n".to_owned()),
         Some(status) if gates.is_empty() && !status.running => {
             (StatusCode::SERVICE_UNAVAILABLE, "not running\n".to_owned())

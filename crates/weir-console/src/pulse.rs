@@ -1,8 +1,11 @@
 //! One look at all gates: what the overview, the charts and the metrics are drawn from.
 
 use crate::gates::Gates;
+use std::path::PathBuf;
 use std::time::Instant;
 use weir_foundation::clock::wall_clock;
+use weir_foundation::supervision::GateView;
+use weir_foundation::upkeep::{BackupAge, Disk};
 use weir_lab::operations::LabStatus;
 use weir_mail::operations::{BusyView, MailStatus, QuarantineTotal};
 use weir_mail::scan::FeedsStatus;
@@ -30,26 +33,42 @@ pub(crate) struct Pulse {
     /// How many ask for anything.
     pub(crate) asking: usize,
     pub(crate) lab: Option<LabStatus>,
-    /// What went wrong while looking.
-    pub(crate) problems: Vec<String>,
+    /// How each wanted gate stands; empty where nothing runs.
+    pub(crate) gates: Vec<GateView>,
+    /// The disk under the data folder.
+    pub(crate) disk: Option<Disk>,
+    /// How old the last backup is.
+    pub(crate) backup: Option<BackupAge>,
+    /// Certificates that clients are shown.
+    pub(crate) certificates: Vec<CertificateView>,
+    /// What went wrong while looking: at which part, and what.
+    pub(crate) problems: Vec<(&'static str, String)>,
+}
+
+/// Until when a certificate is valid.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CertificateView {
+    /// The gate that shows it.
+    pub(crate) of: &'static str,
+    /// In seconds since the Unix epoch; or why that cannot be said.
+    pub(crate) ends: Result<i64, String>,
 }
 
 impl Pulse {
     pub(crate) async fn take(gates: &Gates) -> Pulse {
         let begun = Instant::now();
         let mut problems = Vec::new();
-        let mut note = |gate: &str, problem: String| problems.push(format!("{gate}: {problem}"));
-        for failed in gates.states.view(wall_clock()).into_iter().filter(|gate| gate.has_failed()) {
-            let why = failed.last_failure.unwrap_or_default();
-            note(&failed.gate.to_string(), format!("the gate is {}: {why}", failed.state));
-        }
+        let mut note = |part: &'static str, problem: String| problems.push((part, problem));
         let status = gates.mail.status.show().await.map_err(|error| note("mail", error.to_string())).ok();
-        let busy = gates.mail.throttles.busy(BUSY).await.map_err(|error| note("throttle", error.to_string()));
-        let quarantine = gates.mail.quarantine.totals().await.map_err(|error| note("quarantine", error.to_string()));
+        let busy = gates.mail.throttles.busy(BUSY).await.map_err(|error| note("mail", error.to_string()));
+        let quarantine = gates.mail.quarantine.totals().await.map_err(|error| note("scan", error.to_string()));
         let lab = match &gates.lab {
             Some(node) => node.status().await.map_err(|error| note("lab", error.to_string())).ok(),
             None => None,
         };
+        let upkeep = &gates.administration.upkeep;
+        let backup = upkeep.backup().await.map_err(|error| note("backup", error.to_string())).ok();
+        let certificates = certificates(gates, status.as_ref()).await;
         let mut sessions = gates.web.as_ref().map(|gate| gate.sessions(COUNTED)).unwrap_or_default();
         let asking = sessions.len();
         sessions.sort_by_key(|session| std::cmp::Reverse(session.waiting + session.running));
@@ -64,6 +83,10 @@ impl Pulse {
             sessions,
             asking,
             lab,
+            gates: gates.states.view(wall_clock()).into_iter().filter(GateView::is_wanted).collect(),
+            disk: upkeep.disk(),
+            backup,
+            certificates,
             problems,
         }
     }
@@ -111,7 +134,23 @@ impl Pulse {
             sessions: Vec::new(),
             asking: 0,
             lab: None,
+            gates: Vec::new(),
+            disk: None,
+            backup: None,
+            certificates: Vec::new(),
             problems: Vec::new(),
         }
     }
+}
+
+/// The certificates of the gates that run. Their files are small, and read anew because they are renewed while Weir runs.
+async fn certificates(gates: &Gates, mail: Option<&MailStatus>) -> Vec<CertificateView> {
+    let mail = mail.and_then(|status| status.gate.as_ref()?.certificate.clone()).map(|chain| ("mail", chain));
+    let web = gates.web.as_ref().and_then(|gate| gate.settings().tls).map(|tls| ("web", tls.files().chain.clone()));
+    let files: Vec<(&'static str, PathBuf)> = mail.into_iter().chain(web).collect();
+    let read = |(of, chain): (&'static str, PathBuf)| CertificateView {
+        of,
+        ends: weir_tls::not_after(&chain).map_err(|error| error.to_string()),
+    };
+    tokio::task::spawn_blocking(move || files.into_iter().map(read).collect()).await.unwrap_or_default()
 }

@@ -4,11 +4,17 @@
 //! A second secret, in every form, shows that a request comes from a page of ours. Sessions are bounded in number and in
 //! time: after [`IDLE`] without a request, and after [`LIFE`] in any case.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use weir_foundation::Actor;
+use weir_foundation::clock::wall_clock;
 use weir_foundation::console_accounts::{KnownAccount, Role};
+use weir_foundation::date::rfc3339;
 use weir_foundation::secret::fresh_token;
 
 /// The field of a form that carries the session's token.
@@ -24,10 +30,16 @@ const SESSIONS_MAX: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct Sessions {
     open: Mutex<HashMap<String, OpenSession>>,
+    /// How many there have been.
+    begun: AtomicU64,
 }
 
 #[derive(Debug)]
 struct OpenSession {
+    /// What people call it by: its id is a secret.
+    number: u64,
+    /// Where its login came from.
+    from: Option<IpAddr>,
     known: KnownAccount,
     way: Way,
     token: String,
@@ -44,6 +56,27 @@ pub struct Said {
     pub words: String,
     /// Whether it was done.
     pub done: bool,
+}
+
+/// A session, to be shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ConsoleSession")]
+pub struct SessionLine {
+    /// Its number.
+    pub number: u64,
+    /// Who is logged in.
+    pub name: String,
+    /// As what.
+    pub role: Role,
+    /// Where the login came from.
+    pub from: String,
+    /// Whether they came by the link of a notice instead of with a password.
+    pub by_link: bool,
+    /// When they logged in.
+    #[schemars(extend("format" = "date-time"))]
+    pub since: String,
+    /// Seconds since the last request.
+    pub quiet_s: u64,
 }
 
 /// How somebody came in.
@@ -77,6 +110,11 @@ impl Visit {
         Actor::new(&format!("console:{}", self.known.name))
     }
 
+    /// The same visit without its session: what is drawn for it again takes nothing away that was to be said to the person.
+    pub(crate) fn unheard(&self) -> Visit {
+        Visit { id: String::new(), ..self.clone() }
+    }
+
     /// The situation of the link that they came by, if they did.
     pub fn link(&self) -> Option<u32> {
         match self.way {
@@ -102,8 +140,16 @@ impl Sessions {
             let Some(quietest) = quietest else { break };
             open.remove(&quietest);
         }
-        let session =
-            OpenSession { known: known.clone(), way, token: token.clone(), begun: now, seen: now, said: None };
+        let session = OpenSession {
+            number: self.begun.fetch_add(1, Ordering::Relaxed) + 1,
+            from: None,
+            known: known.clone(),
+            way,
+            token: token.clone(),
+            begun: now,
+            seen: now,
+            said: None,
+        };
         open.insert(id.clone(), session);
         Visit { id, known, way, token }
     }
@@ -136,6 +182,34 @@ impl Sessions {
         self.lock().remove(id);
     }
 
+    /// Notes where the login of a session came from.
+    pub fn came_from(&self, id: &str, from: IpAddr) {
+        if let Some(session) = self.lock().get_mut(id) {
+            session.from = Some(from);
+        }
+    }
+
+    /// All that are open, the newest first.
+    pub fn list(&self, now: Instant) -> Vec<SessionLine> {
+        let open = self.lock();
+        let lines = open.values().filter(|session| session.lives(now)).map(|session| session.line(now));
+        let mut lines: Vec<SessionLine> = lines.collect();
+        lines.sort_by_key(|line| std::cmp::Reverse(line.number));
+        lines
+    }
+
+    /// The number of a session that is open.
+    pub fn number_of(&self, id: &str) -> Option<u64> {
+        self.lock().get(id).map(|session| session.number)
+    }
+
+    /// Ends the one with this number; whose it was.
+    pub fn end_number(&self, number: u64) -> Option<String> {
+        let mut open = self.lock();
+        let id = open.iter().find(|(_, session)| session.number == number).map(|(id, _)| id.clone())?;
+        open.remove(&id).map(|session| session.known.name)
+    }
+
     /// Leaves word for the next page.
     pub fn say(&self, id: &str, said: Said) {
         if let Some(session) = self.lock().get_mut(id) {
@@ -154,6 +228,19 @@ impl Sessions {
 }
 
 impl OpenSession {
+    fn line(&self, now: Instant) -> SessionLine {
+        let ago = now.duration_since(self.begun);
+        SessionLine {
+            number: self.number,
+            name: self.known.name.clone(),
+            role: self.known.role,
+            from: self.from.map(|from| from.to_string()).unwrap_or_default(),
+            by_link: self.way != Way::Password,
+            since: rfc3339((wall_clock().0 as i64).saturating_sub(ago.as_nanos() as i64)),
+            quiet_s: now.duration_since(self.seen).as_secs(),
+        }
+    }
+
     fn lives(&self, now: Instant) -> bool {
         now.duration_since(self.seen) < IDLE && now.duration_since(self.begun) < LIFE
     }
@@ -209,6 +296,22 @@ mod tests {
         sessions.find(&first.id, start + Duration::from_secs(1));
         (0..SESSIONS_MAX - 1).for_each(|_| drop(sessions.begin(ann(), Way::Password, start + Duration::from_secs(2))));
         assert!(sessions.is_open(&first.id, start) && !sessions.is_open(&second.id, start));
+    }
+
+    #[test]
+    fn sessions_are_listed_and_ended_by_number_and_their_secret_is_not_shown() {
+        let (sessions, now) = (Sessions::default(), Instant::now());
+        let (one, two) = (sessions.begin(ann(), Way::Password, now), sessions.begin(ann(), Way::Password, now));
+        sessions.came_from(&two.id, [192, 0, 2, 7].into());
+        let lines = sessions.list(now + Duration::from_secs(5));
+        assert_eq!(lines.iter().map(|line| line.number).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!((lines[0].from.as_str(), lines[0].quiet_s, lines[0].by_link), ("192.0.2.7", 5, false));
+        let shown = serde_json::to_string(&lines).unwrap();
+        assert!(!shown.contains(&one.id) && !shown.contains(&one.token), "{shown}");
+        assert_eq!(sessions.number_of(&one.id), Some(1));
+        assert_eq!((sessions.end_number(1).as_deref(), sessions.end_number(1)), (Some("ann"), None));
+        assert!(sessions.find(&one.id, now).is_none() && sessions.find(&two.id, now).is_some());
+        assert!(sessions.list(now + IDLE).is_empty(), "what is over is not listed");
     }
 
     #[test]

@@ -5,12 +5,11 @@ use crate::history::History;
 use crate::logins::Logins;
 use crate::looks::{EVERY, Looks, unwatched_pause};
 use crate::pulse::Pulse;
-use crate::session::Sessions;
 use crate::steps::Steps;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
@@ -27,11 +26,32 @@ pub struct Site(Arc<SiteParts>);
 #[derive(Clone)]
 pub struct Configuration {
     /// All settings, to be shown.
-    pub settings: Vec<SettingView>,
+    pub settings: CurrentSettings,
     /// The file that it comes from.
     pub settings_file: Option<String>,
     /// Names by which browsers may call us besides our address.
     pub hosts: Vec<String>,
+}
+
+/// The settings in force, which a reload changes. Cheap to clone; all clones are one.
+#[derive(Debug, Clone, Default)]
+pub struct CurrentSettings(Arc<RwLock<Arc<Vec<SettingView>>>>);
+
+impl CurrentSettings {
+    /// These.
+    pub fn new(settings: Vec<SettingView>) -> CurrentSettings {
+        CurrentSettings(Arc::new(RwLock::new(Arc::new(settings))))
+    }
+
+    /// Others are in force now.
+    pub fn replace(&self, settings: Vec<SettingView>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// As they are now.
+    pub fn now(&self) -> Arc<Vec<SettingView>> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// The gates, and what the console knows by itself.
@@ -40,7 +60,6 @@ pub struct SiteParts {
     pub(crate) configuration: Configuration,
     /// Where we listen.
     pub address: SocketAddr,
-    pub(crate) sessions: Sessions,
     pub(crate) logins: Logins,
     pub(crate) steps: Steps,
     pub(crate) looks: Looks,
@@ -73,6 +92,10 @@ pub struct SettingView {
     pub about: String,
     /// The line of the file that set it.
     pub line: Option<usize>,
+    /// Whether `--demo` set it, whatever the file says.
+    pub by_demo: bool,
+    /// Whether the file says something else by now, which a restart brings into force.
+    pub waits: bool,
 }
 
 impl Site {
@@ -83,7 +106,6 @@ impl Site {
             gates,
             configuration,
             address,
-            sessions: Sessions::default(),
             logins: Logins::default(),
             steps: Steps::default(),
             looks: Looks::default(),

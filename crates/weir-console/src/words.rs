@@ -4,6 +4,7 @@ use crate::html;
 use crate::html::Html;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_foundation::date::Date;
+pub(crate) use weir_foundation::date::parse_rfc3339 as parsed;
 
 /// `1 mail`, `12 mails`.
 pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
@@ -14,6 +15,12 @@ pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
         _ => "s",
     };
     format!("{} {noun}{ending}", grouped(number))
+}
+
+/// With a capital as its first letter, as a sentence begins.
+pub(crate) fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// The beginning of a text that strangers wrote: so many characters.
@@ -80,29 +87,6 @@ pub(crate) fn rate(per_second: f64) -> String {
 /// A share of one.
 pub(crate) fn percent(share: f64) -> String {
     if share > 0.0 && share < 0.1 { format!("{:.1} %", share * 100.0) } else { format!("{:.0} %", share * 100.0) }
-}
-
-/// Seconds since the epoch of `2026-11-15T14:02:10Z`; nothing if it is no such time.
-pub(crate) fn parsed(text: &str) -> Option<i64> {
-    let field = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
-    let marks = [(4, '-'), (7, '-'), (10, 'T'), (13, ':'), (16, ':')];
-    if text.len() < 20
-        || !text.ends_with('Z')
-        || marks.iter().any(|(at, mark)| text.get(*at..).is_none_or(|rest| !rest.starts_with(*mark)))
-    {
-        return None;
-    }
-    let (year, month, day) = (field(0, 4)?, field(5, 7)?, field(8, 10)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Days from the civil calendar, with March as the first month.
-    let shifted = if month > 2 { year } else { year - 1 };
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let era = shifted.div_euclid(400);
-    let of_era = shifted.rem_euclid(400);
-    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
-    Some(days * 86_400 + field(11, 13)? * 3_600 + field(14, 16)? * 60 + field(17, 19)?)
 }
 
 /// Now, in seconds since the epoch.

@@ -7,6 +7,8 @@ use axum::http::{Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tower::ServiceExt;
@@ -26,8 +28,19 @@ async fn api() -> (tempfile::TempDir, Router) {
     let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
     let passwords = Passwords::new(1, [7; 32]).unwrap();
     let mail = operations_at_rest(&foundation, passwords.clone(), &Settings::default());
-    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()));
-    (home, router(&Gates { administration, mail, web: None, lab: None, states: GateStates::default(), demo: false }))
+    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()), Duration::ZERO);
+    (
+        home,
+        router(&Gates {
+            administration,
+            mail,
+            web: None,
+            lab: None,
+            states: GateStates::default(),
+            sessions: Arc::default(),
+            demo: false,
+        }),
+    )
 }
 
 async fn ask(router: &Router, method: Method, path: &str, body: impl Into<Body>) -> (StatusCode, String, Value) {

@@ -7,7 +7,9 @@ use crate::backup::{Backup, GateBackup};
 use crate::console_accounts::ConsoleAccounts;
 use crate::passwords::Passwords;
 use crate::second_factor::SecondFactor;
+use crate::upkeep::Upkeep;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Everything about the site that is not about one gate. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -22,13 +24,20 @@ pub struct Administration {
     pub audit: AuditTrail,
     /// Copies of the data folder.
     pub backup: Backup,
+    /// Free space, and how old the last backup is.
+    pub upkeep: Upkeep,
     /// The data folder and the records.
     pub foundation: Foundation,
 }
 
 impl Administration {
-    /// Over this foundation. A backup asks `gate` to copy what changes while the gate runs.
-    pub fn new(foundation: &Foundation, passwords: Passwords, gate: Option<Arc<dyn GateBackup>>) -> Administration {
+    /// Over this foundation. A backup asks `gate` to copy what changes while the gate runs, and the next one is due so long after it.
+    pub fn new(
+        foundation: &Foundation,
+        passwords: Passwords,
+        gate: Option<Arc<dyn GateBackup>>,
+        backup_due: Duration,
+    ) -> Administration {
         let accounts = ConsoleAccounts::new(foundation, passwords);
         Administration {
             second_factor: SecondFactor::new(accounts.clone()),
@@ -36,6 +45,7 @@ impl Administration {
             tokens: ApiTokens::new(foundation),
             audit: AuditTrail::new(foundation),
             backup: Backup::new(foundation, gate),
+            upkeep: Upkeep::new(foundation, backup_due),
             foundation: foundation.clone(),
         }
     }

@@ -14,6 +14,7 @@
 //! Records in PostgreSQL are left to `pg_dump`, which should run *before*. Delivered mail is not part of a backup.
 
 mod files;
+mod series;
 mod sums;
 
 use crate::audit::AuditTrail;
@@ -21,9 +22,12 @@ use crate::clock::wall_clock;
 use crate::date::rfc3339;
 use crate::{Actor, Foundation, OperationError, OperationFuture};
 pub use files::cannot_write;
-use files::{blocking, copy_back, count_files, link_plain, sync_all, total_bytes, write_file};
+use files::{
+    blocking, bring_anew, copy_back, count_files, is_unchanged, link_plain, sync_all, total_bytes, write_file,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use series::Series;
 use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -33,6 +37,8 @@ use std::sync::Arc;
 use weir_store::folder::DataFolder;
 use weir_store::records::{AuditLine, Records, RecordsError};
 
+/// When the last backup was made, in nanoseconds since the Unix epoch: a value of this relay in the records.
+pub(crate) const LAST_BACKUP: &str = "backup.last";
 const MANIFEST: &str = "backup.json";
 const FORMAT: u32 = 2;
 /// The first form had no sums, and neither lab nor web.
@@ -93,6 +99,12 @@ pub struct BackupDone {
     pub bytes: u64,
     /// What the operator must do besides.
     pub note: String,
+    /// The earlier backup that it shares files with.
+    #[serde(default)]
+    pub since: Option<PathBuf>,
+    /// Older backups that were removed.
+    #[serde(default)]
+    pub removed: Vec<PathBuf>,
 }
 
 /// What a restore brought back.
@@ -135,8 +147,34 @@ impl Backup {
         Backup { foundation: foundation.clone(), audit: AuditTrail::new(foundation), gate }
     }
 
+    /// Makes one more backup in a folder of several, named by its time. It shares with the newest one what has not changed; then the oldest
+    /// are removed until `keep` are left, 0 for all.
+    pub async fn make_into(&self, into: &Path, keep: usize, actor: &Actor) -> Result<BackupDone, OperationError> {
+        let relay = self.foundation.relay.clone();
+        let folder = into.to_owned();
+        let earlier = blocking(into, move || Series { folder: &folder, relay: &relay }.newest()).await?;
+        let at = rfc3339((self.foundation.clock)().0 as i64);
+        let to = Series { folder: into, relay: &self.foundation.relay }.place(&at);
+        let mut done = self.make_since(&to, earlier, actor).await?;
+        let (folder, relay) = (into.to_owned(), self.foundation.relay.clone());
+        done.removed = blocking(into, move || Series { folder: &folder, relay: &relay }.prune(keep)).await?;
+        for removed in &done.removed {
+            self.audit.write(actor, "backup.remove", &removed.display().to_string(), String::new()).await?;
+        }
+        Ok(done)
+    }
+
     /// Copies everything that must survive to the new or empty folder `to`.
     pub async fn make(&self, to: &Path, actor: &Actor) -> Result<BackupDone, OperationError> {
+        self.make_since(to, None, actor).await
+    }
+
+    async fn make_since(
+        &self,
+        to: &Path,
+        earlier: Option<PathBuf>,
+        actor: &Actor,
+    ) -> Result<BackupDone, OperationError> {
         if !to.is_absolute() {
             return Err(OperationError::invalid(
                 "the folder of a backup must be an absolute path",
@@ -147,25 +185,27 @@ impl Backup {
             let hint = "choose a folder elsewhere, best on another disk";
             return Err(OperationError::invalid("a backup inside the data folder would not outlive it", hint));
         }
+        let begun_ns = (self.foundation.clock)().0;
         let manifest = BackupManifest {
             format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            at: rfc3339((self.foundation.clock)().0 as i64),
+            at: rfc3339(begun_ns as i64),
             records: !self.foundation.records.is_shared(),
             relay: self.foundation.relay.clone(),
             sums: String::new(),
         };
         make_empty(to)?;
-        self.copy(to).await?;
-        let (from, folder) = (self.foundation.folder.path().to_owned(), to.to_owned());
-        blocking(to, move || link_plain(&from, &folder)).await?;
+        self.copy(to, earlier.as_deref()).await?;
+        let (from, folder, since) = (self.foundation.folder.path().to_owned(), to.to_owned(), earlier.clone());
+        blocking(to, move || link_plain(&from, &folder, since.as_deref())).await?;
         if let Some(gate) = &self.gate {
             gate.copy_last(to).await?;
         }
-        let (folder, unsealed) = (to.to_owned(), manifest);
+        let (folder, unsealed, since) = (to.to_owned(), manifest, earlier.clone());
+        let data = self.foundation.folder.path().to_owned();
         let (manifest, held_files, bytes) = blocking(to, move || {
             let counted = (count_files(&folder.join("held"))?, total_bytes(&folder)?);
-            let sums = sums::of_folder(&folder)?;
+            let sums = sound_sums(&data, &folder, since.as_deref())?;
             write_file(&folder.join(sums::SUMS), &sums)?;
             let manifest = BackupManifest { sums: sums::of_bytes(&sums), ..unsealed };
             write_file(&folder.join(MANIFEST), &serde_json::to_vec_pretty(&manifest)?)?;
@@ -173,15 +213,24 @@ impl Backup {
             Ok((manifest, counted.0, counted.1))
         })
         .await?;
+        self.foundation.set_progress(LAST_BACKUP, &begun_ns.to_string()).await?;
         self.audit.write(actor, "backup", &to.display().to_string(), format!("{bytes} bytes")).await?;
-        Ok(BackupDone { folder: to.to_owned(), note: note(&manifest), manifest, held_files, bytes })
+        Ok(BackupDone {
+            folder: to.to_owned(),
+            note: note(&manifest),
+            manifest,
+            held_files,
+            bytes,
+            since: earlier,
+            removed: Vec::new(),
+        })
     }
 
-    async fn copy(&self, to: &Path) -> Result<(), OperationError> {
+    async fn copy(&self, to: &Path, earlier: Option<&Path>) -> Result<(), OperationError> {
         let link = || {
             let (from, to) = (self.foundation.folder.path().to_owned(), to.to_owned());
-            let at = to.clone();
-            async move { blocking(&at, move || link_plain(&from, &to)).await }
+            let (at, earlier) = (to.clone(), earlier.map(Path::to_owned));
+            async move { blocking(&at, move || link_plain(&from, &to, earlier.as_deref())).await }
         };
         link().await?;
         match self.foundation.records.backup(&to.join("records.db")).await {
@@ -271,6 +320,20 @@ fn compare(folder: &Path, manifest: &BackupManifest) -> io::Result<Vec<String>> 
         Ok(sums) => sums,
     };
     sums::differences(folder, &sums)
+}
+
+/// The sums of a new backup. A file that it shares with the earlier one and that has rotted there since is taken from the data folder
+/// again: otherwise the new sums would vouch for it.
+fn sound_sums(data: &Path, folder: &Path, earlier: Option<&Path>) -> io::Result<Vec<u8>> {
+    let sums = sums::of_folder(folder)?;
+    let Some(known) = earlier.and_then(|earlier| fs::read(earlier.join(sums::SUMS)).ok()) else { return Ok(sums) };
+    let rotten: Vec<PathBuf> = sums::unlike(&known, &sums).into_iter().filter(|path| is_unchanged(path)).collect();
+    if rotten.is_empty() {
+        return Ok(sums);
+    }
+    tracing::warn!(files = rotten.len(), "an earlier backup is not as it was written; its files are copied anew");
+    bring_anew(data, folder, &rotten)?;
+    sums::of_folder(folder)
 }
 
 fn note(manifest: &BackupManifest) -> String {

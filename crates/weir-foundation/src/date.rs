@@ -66,6 +66,67 @@ pub fn rfc3339(unix_ns: i64) -> String {
     Date::new(Instant(unix_ns.max(0) as u64)).rfc3339()
 }
 
+/// Seconds since the Unix epoch of `2026-11-15T14:02:10Z`; nothing if it is no such time.
+pub fn parse_rfc3339(text: &str) -> Option<i64> {
+    let field = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
+    let marks = [(4, '-'), (7, '-'), (10, 'T'), (13, ':'), (16, ':')];
+    if text.len() < 20
+        || !text.ends_with('Z')
+        || marks.iter().any(|(at, mark)| text.get(*at..).is_none_or(|rest| !rest.starts_with(*mark)))
+    {
+        return None;
+    }
+    let (year, month, day) = (field(0, 4)?, field(5, 7)?, field(8, 10)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Days from the civil calendar, with March as the first month.
+    let shifted = if month > 2 { year } else { year - 1 };
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let era = shifted.div_euclid(400);
+    let of_era = shifted.rem_euclid(400);
+    let days = era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+    Some(days * 86_400 + field(11, 13)? * 3_600 + field(14, 16)? * 60 + field(17, 19)?)
+}
+
+/// Nanoseconds since the Unix epoch that are written as RFC 3339, to the second: for `#[serde(with = "…")]`.
+pub mod as_rfc3339 {
+    use super::{parse_rfc3339, rfc3339};
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Writes it.
+    pub fn serialize<S: Serializer>(unix_ns: &i64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&rfc3339(*unix_ns))
+    }
+
+    /// Reads it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let seconds = parse_rfc3339(&text).ok_or_else(|| Error::custom(format!("{text:?} is no time (RFC 3339)")))?;
+        Ok(seconds.saturating_mul(1_000_000_000))
+    }
+}
+
+/// The same of a time that may be missing.
+pub mod as_rfc3339_or_null {
+    use super::{as_rfc3339, rfc3339};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize)]
+    struct Time(#[serde(with = "as_rfc3339")] i64);
+
+    /// Writes it.
+    pub fn serialize<S: Serializer>(unix_ns: &Option<i64>, serializer: S) -> Result<S::Ok, S::Error> {
+        unix_ns.map(rfc3339).serialize(serializer)
+    }
+
+    /// Reads it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+        Ok(Option::<Time>::deserialize(deserializer)?.map(|Time(unix_ns)| unix_ns))
+    }
+}
+
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (hour, minute, second) = self.clock();
@@ -86,5 +147,31 @@ mod tests {
         assert_eq!(date(951_782_401).rfc3339(), "2000-02-29T00:00:01Z");
         assert_eq!(date(1_794_798_240).hour_minute(), "03:04 UTC");
         assert_eq!(date(4_107_542_399).to_string(), "2100-02-28 23:59:59 UTC");
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_other_texts_are_not_times() {
+        for seconds in [0, 951_782_400, 1_794_798_240, 4_107_542_399_i64] {
+            assert_eq!(parse_rfc3339(&rfc3339(seconds * 1_000_000_000)), Some(seconds));
+        }
+        for text in ["", "2026-11-15", "2026-13-15T14:02:10Z", "2026-11-15T14:02:10", "2026-11-15 14:02:10Z", "é"] {
+            assert_eq!(parse_rfc3339(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_texts_in_json() {
+        #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
+        struct Seen {
+            #[serde(with = "as_rfc3339")]
+            at: i64,
+            #[serde(with = "as_rfc3339_or_null")]
+            ended: Option<i64>,
+        }
+        let seen = Seen { at: 951_782_401_000_000_000, ended: None };
+        let text = serde_json::to_string(&seen).unwrap();
+        assert_eq!(text, "{\"at\":\"2000-02-29T00:00:01Z\",\"ended\":null}");
+        assert_eq!(serde_json::from_str::<Seen>(&text).unwrap(), seen);
+        assert!(serde_json::from_str::<Seen>("{\"at\":7,\"ended\":null}").is_err());
     }
 }

@@ -24,6 +24,7 @@ pub mod sockets;
 mod store_settings;
 pub mod supervision;
 mod totp;
+pub mod upkeep;
 pub mod webhook;
 
 pub use actor::Actor;

@@ -1,6 +1,7 @@
 //! `[store]`: where everything is kept.
 
 use std::path::PathBuf;
+use std::time::Duration;
 use weir_settings::settings;
 use weir_store::spool::Options;
 
@@ -17,6 +18,8 @@ settings! {
         pub records: Option<String> = text("", "a postgres:// URL").valid(postgres_url).optional(),
         /// How much is remembered of what happened to each message, for `weir trace`; the oldest goes first, 0 for nothing
         pub diary_bytes as "diary_size": u64 = size("64MiB", "0"..="1024GiB"),
+        /// Without a backup for this long, `weir status` and the console say so; 0 for never
+        pub backup_due: Duration = duration("8d", "0s"..="3650d"),
         /// Mail in transit.
         pub spool: Options = part_by(spool),
     }

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use weir_foundation::date::{as_rfc3339, as_rfc3339_or_null};
 
 /// One sample in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -26,9 +27,13 @@ pub struct SampleLine {
     pub state: String,
     /// Why, in words; may be empty.
     pub why: String,
-    /// When it came, in nanoseconds since the Unix epoch.
+    /// When it came.
+    #[serde(with = "as_rfc3339")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub arrived_at: i64,
     /// When it ended.
+    #[serde(with = "as_rfc3339_or_null")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<i64>,
     /// `malicious`, `suspicious`, `clean` or `unknown`: the sample and all that was found in it.
     pub verdict: String,
@@ -71,8 +76,12 @@ pub struct AttemptLine {
     /// The VM.
     pub vm: String,
     /// When it was assigned.
+    #[serde(with = "as_rfc3339")]
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub started_at: i64,
     /// When it ended.
+    #[serde(with = "as_rfc3339_or_null")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<i64>,
     /// How; empty while it runs.
     pub outcome: String,

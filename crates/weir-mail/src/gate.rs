@@ -126,7 +126,8 @@ impl Gate {
         tasks.extend(bans.iter().cloned().map(|bans| supervision::spawn("bans", bans.run())));
         let Works { spool, stages, held, throttling, passwords, rules, clock, .. } = works;
         let since = clock();
-        let running = Arc::new(Running { server, receiving, held, spool, stages, listeners, since });
+        let certificate = tls.files().chain.clone();
+        let running = Arc::new(Running { server, receiving, held, spool, stages, listeners, since, certificate });
         let operations = MailOperations::new(&OperationsParts {
             foundation: foundation.clone(),
             throttling,

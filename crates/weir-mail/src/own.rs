@@ -10,7 +10,11 @@ use weir_core::address::canonical;
 /// Most recipients that one user can trust.
 pub const TRUSTED_MAX: usize = 1_000;
 
+/// Most mailboxes that one user reads besides their own.
+pub const READS_MAX: usize = 50;
+
 const TRUSTED: &str = "trusted";
+const READS: &str = "reads";
 
 /// A user's own settings.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -18,17 +22,23 @@ pub struct Own {
     throttle: Map<String, Value>,
     /// In canonical form, in order.
     trusted: Vec<String>,
+    /// Mailboxes that they read besides their own, likewise.
+    reads: Vec<String>,
 }
 
 impl Own {
     /// Reads what [`Own::write`] wrote; anything else reads as no settings at all.
     pub fn read(text: &str) -> Own {
         let Ok(Value::Object(mut throttle)) = serde_json::from_str(text) else { return Own::default() };
-        let trusted = throttle.remove(TRUSTED).and_then(|list| serde_json::from_value(list).ok());
-        let mut trusted: Vec<String> = trusted.unwrap_or_default();
-        trusted.sort_unstable();
-        trusted.dedup();
-        Own { throttle, trusted }
+        let mut list = |name: &str| {
+            let list = throttle.remove(name).and_then(|list| serde_json::from_value(list).ok());
+            let mut list: Vec<String> = list.unwrap_or_default();
+            list.sort_unstable();
+            list.dedup();
+            list
+        };
+        let (trusted, reads) = (list(TRUSTED), list(READS));
+        Own { throttle, trusted, reads }
     }
 
     /// As stored.
@@ -36,6 +46,9 @@ impl Own {
         let mut all = self.throttle.clone();
         if !self.trusted.is_empty() {
             all.insert(TRUSTED.to_owned(), Value::from(self.trusted.clone()));
+        }
+        if !self.reads.is_empty() {
+            all.insert(READS.to_owned(), Value::from(self.reads.clone()));
         }
         Value::Object(all).to_string()
     }
@@ -78,6 +91,39 @@ impl Own {
         found.is_ok_and(|at| !self.trusted.remove(at).is_empty())
     }
 
+    /// The mailboxes of this login: the login itself if it is an address, an address that it is the local part of, and those that an
+    /// administrator has named. To be allowed to send as an address is not to read what comes for it.
+    pub fn mailboxes(&self, login: &str, addresses: &[String]) -> Vec<String> {
+        let is_own = |address: &&String| {
+            let local = address.rsplit_once('@').map(|(local, _)| local);
+            local.is_some_and(|local| !local.is_empty() && local.eq_ignore_ascii_case(login))
+        };
+        let own = canonical(login).ok().into_iter();
+        let own = own.chain(addresses.iter().filter(is_own).filter_map(|address| canonical(address).ok()));
+        let mut all: Vec<String> = own.chain(self.reads.iter().cloned()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Names all mailboxes that the user reads besides their own.
+    pub fn set_reads(&mut self, addresses: &[String]) -> Result<(), OwnError> {
+        let one = |address: &String| {
+            if address.contains('*') || address.trim_start_matches([' ', '<']).starts_with('@') {
+                return Err(OwnError::Pattern);
+            }
+            canonical(address).map_err(OwnError::Address)
+        };
+        if addresses.len() > READS_MAX {
+            return Err(OwnError::TooMany);
+        }
+        let mut reads = addresses.iter().map(one).collect::<Result<Vec<String>, OwnError>>()?;
+        reads.sort_unstable();
+        reads.dedup();
+        self.reads = reads;
+        Ok(())
+    }
+
     /// The names of the parameters that are the user's own.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.throttle.keys().map(String::as_str)
@@ -103,6 +149,9 @@ pub enum OwnError {
         "it stands for more than one person; the people of a whole domain are colleagues if it is in throttle.own_domains or throttle.partner_domains"
     )]
     Pattern,
+    /// These are too many mailboxes.
+    #[error("a user can read at most {READS_MAX} mailboxes besides their own")]
+    TooMany,
     /// There are too many.
     #[error("a user can trust at most {TRUSTED_MAX} recipients; the profiles list and application are made for more")]
     Full,
@@ -128,6 +177,24 @@ mod tests {
         assert_eq!(again.parameters().collect::<Vec<_>>(), ["max_slack", "stop_at"]);
         assert!(own.distrust("Bob@example.org") && !own.distrust("Bob@example.org"));
         own.forget_parameters();
+        assert_eq!(own.write(), "{}");
+    }
+
+    #[test]
+    fn whom_one_may_send_as_is_not_whose_mail_one_reads() {
+        let send_as = ["info@example.org", "ann@example.org", "@example.net"].map(str::to_owned);
+        let mut own = Own::default();
+        assert_eq!(own.mailboxes("ann", &send_as), ["ann@example.org"]);
+        assert_eq!(own.mailboxes("ann@example.org", &send_as), ["ann@example.org"]);
+        assert!(own.mailboxes("u17", &send_as).is_empty() && own.mailboxes("", &send_as).is_empty());
+        own.set_reads(&["Info@Example.org".to_owned()]).unwrap();
+        let again = Own::read(&own.write());
+        assert_eq!(again.mailboxes("u17", &send_as).len(), 1);
+        assert!(again.parameters().next().is_none(), "it is no parameter of the throttle");
+        for wrong in ["@example.org", "*@example.org", "nobody"] {
+            assert!(own.set_reads(&[wrong.to_owned()]).is_err(), "{wrong}");
+        }
+        own.set_reads(&[]).unwrap();
         assert_eq!(own.write(), "{}");
     }
 

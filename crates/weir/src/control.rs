@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
@@ -265,9 +266,18 @@ async fn here(place: &FolderArgs, folder: DataFolder) -> anyhow::Result<Reached>
     let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &assembly::machine_name()).await?;
     let passwords = Passwords::new(loaded.config.submission.hashes_at_once as usize, random())?;
     let mail = operations_at_rest(&foundation, passwords.clone(), &settings);
-    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()));
+    let administration =
+        Administration::new(&foundation, passwords, Some(mail.backup.clone()), loaded.config.store.backup_due);
     administration.audit.report_interrupted().await;
-    let gates = Gates { administration, mail, web: None, lab: None, states: GateStates::default(), demo: false };
+    let gates = Gates {
+        administration,
+        mail,
+        web: None,
+        lab: None,
+        states: GateStates::default(),
+        sessions: Arc::default(),
+        demo: false,
+    };
     Ok(Reached::Here(router(&gates), socket::actor(rustix::process::getuid().as_raw()), foundation))
 }
 

@@ -34,7 +34,7 @@ struct Cli {
 enum Command {
     /// Run every enabled gate in one process
     Up(cmd::up::Args),
-    /// How the whole is doing
+    /// Is all well? Every gate in a line, one verdict, and an exit code
     Status(cmd::status::Args),
     /// Read the configuration again, while everything runs
     Reload(cmd::reload::Args),
@@ -54,6 +54,9 @@ enum Command {
     /// Outgoing mail that waits for delivery
     #[command(subcommand)]
     Queue(cmd::queue::QueueVerb),
+    /// Addresses that the mail servers keep out for a while
+    #[command(subcommand)]
+    Bans(cmd::bans::Bans),
     /// The web gate: who waits, who gets what
     #[command(subcommand)]
     Web(cmd::web::Web),
@@ -116,6 +119,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // The reader has seen enough (`weir … | head`): that is not an error of ours.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<cmd::status::NotWell>() => {
+            ExitCode::from(error.downcast::<cmd::status::NotWell>().map_or(1, |cmd::status::NotWell(code)| code))
+        }
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -134,6 +140,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Held(held) => held.run(out),
         Command::Quarantine(quarantine) => quarantine.run(out),
         Command::Queue(queue) => queue.run(out),
+        Command::Bans(bans) => bans.run(out),
         Command::Web(web) => web.run(out),
         Command::Console(console) => console.run(out),
         Command::Dkim(dkim) => dkim.run(out),

@@ -11,7 +11,7 @@
 //! it cannot start, they are refused until it can.
 
 use crate::assembly::{self, Console, CurrentLab, web_gate};
-use crate::config::{Config, Loaded};
+use crate::config::{Config, Loaded, Setting};
 use axum::Router;
 use std::future::Future;
 use std::path::Path;
@@ -20,6 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use weir_console::api::router;
 use weir_console::gates::Gates;
+use weir_console::session::Sessions;
 use weir_console::site::Configuration;
 use weir_foundation::Foundation;
 use weir_foundation::administration::Administration;
@@ -56,6 +57,8 @@ pub(crate) struct Orchestrator {
     pub(crate) mail: Slot<Mail>,
     pub(crate) console: Slot<Console>,
     configuration: Configuration,
+    /// Who is logged in at the console.
+    sessions: Arc<Sessions>,
     current_lab: CurrentLab,
     failures: UnboundedReceiver<TaskFailure>,
 }
@@ -149,7 +152,8 @@ impl Orchestrator {
             web: Slot::new(GateName::Web, web),
             mail: Slot::new(GateName::Mail, mail),
             console: Slot::new(GateName::Console, config.console.enabled && !config.console.listen.is_empty()),
-            configuration: assembly::configuration(&config, loaded),
+            configuration: assembly::configuration(&config, loaded, demo),
+            sessions: Arc::default(),
             config,
             demo,
             folder: Arc::new(folder),
@@ -213,6 +217,12 @@ impl Orchestrator {
         if let GateState::Failed { why, .. } = self.states().state(GateName::Console) {
             log_failed_start(GateName::Console, &why);
         }
+    }
+
+    /// Lets the pages show these settings, of which some wait for a restart.
+    pub(crate) fn show_settings(&self, settings: &[Setting], restart: &[String]) {
+        let views = assembly::setting_views(settings, (&self.config, self.demo), restart);
+        self.configuration.settings.replace(views);
     }
 
     /// Lets the pages show the gates that run now.
@@ -391,11 +401,17 @@ impl Orchestrator {
         };
         let backup = self.mail.gate().map(|mail| mail.gate.operations().backup.clone());
         Gates {
-            administration: Administration::new(foundation, self.passwords.clone(), backup),
+            administration: Administration::new(
+                foundation,
+                self.passwords.clone(),
+                backup,
+                self.config.store.backup_due,
+            ),
             mail,
             web: self.web.gate().cloned(),
             lab: self.lab.gate().map(|(node, _)| node.clone()),
             states: self.states().clone(),
+            sessions: Arc::clone(&self.sessions),
             demo: self.demo,
         }
     }

@@ -5,6 +5,7 @@
 //! `application/problem+json` (RFC 9457) with a `hint`. `/openapi.json` describes all operations.
 
 pub mod accounts;
+pub mod bans;
 mod call;
 pub mod feeds;
 pub mod held;
@@ -16,6 +17,7 @@ pub mod quarantine;
 pub mod queue;
 pub mod rules;
 pub mod samples;
+pub mod sessions;
 mod table;
 pub mod tokens;
 pub mod trace;
@@ -70,6 +72,8 @@ fn common() -> Table<Gates> {
         tokens::operations,
         trace::operations,
         queue::operations,
+        bans::operations,
+        sessions::operations,
     ];
     nouns.into_iter().fold(Table::new(), |table, add| add(table))
 }
@@ -82,7 +86,8 @@ fn of_lab() -> Table<lab::LabGates> {
 pub fn router(gates: &Gates) -> Router {
     let mut api = common().router.with_state(gates.clone());
     if let Some(gate) = &gates.web {
-        api = api.merge(web::operations().router.with_state(Arc::clone(gate)));
+        let web = web::WebGates { gate: Arc::clone(gate), audit: gates.administration.audit.clone() };
+        api = api.merge(web::operations().router.with_state(web));
     }
     if let Some(node) = &gates.lab {
         let lab = lab::LabGates { node: node.clone(), gates: gates.clone() };

@@ -7,7 +7,7 @@ use super::table::Table;
 use crate::gates::Gates;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_mail::operations::{Change, LockDone, NewUser, UnlockDone, UserList, UserPage};
+use weir_mail::operations::{Change, LockDone, NewUser, RemoveDone, Secured, UnlockDone, UserList, UserPage};
 
 /// Users in order of name.
 pub const LIST: Operation<After, UserList> = look("/users", "Users in order of name");
@@ -20,8 +20,16 @@ pub const SET: Operation<Change, UserPage> = change("/users/{name}", "Changes a 
 /// Gives a user a new password.
 pub const PASSWORD: Operation<NewPassword, UserPage> =
     administer("/users/{name}/password", "Gives a user a new password");
+/// Removes a user.
+pub const REMOVE: Operation<(), RemoveDone> =
+    administer("/users/{name}/remove", "Removes a user of whom nothing is held; what was learned is forgotten");
 /// Locks a user.
 pub const LOCK: Operation<Reason, LockDone> = operate("/users/{name}/lock", "Locks a user, who reads the reason");
+/// Locks a stolen account, gives it another password, and deletes what is held of it.
+pub const SECURE: Operation<Secure, Secured> = administer(
+    "/users/{name}/secure",
+    "Locks a stolen account, gives it a new password if one is sent, and deletes what is held of it",
+);
 /// Ends a lock and a stop.
 pub const UNLOCK: Operation<(), UnlockDone> =
     operate("/users/{name}/unlock", "Ends a lock and a stop; what waits drains one by one");
@@ -33,7 +41,9 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
         .with(SHOW, show)
         .with(SET, set)
         .with(PASSWORD, password)
+        .with(REMOVE, remove)
         .with(LOCK, lock)
+        .with(SECURE, secure)
         .with(UNLOCK, unlock)
 }
 
@@ -52,6 +62,16 @@ pub struct After {
 pub struct NewPassword {
     /// It.
     pub password: String,
+}
+
+/// What a stolen account gets.
+#[derive(Serialize, Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "SecureUser")]
+pub struct Secure {
+    /// The new password; the old one stays if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password: Option<String>,
 }
 
 /// Why somebody is locked.
@@ -83,8 +103,16 @@ async fn password(call: Call<Gates>, new: NewPassword) -> Result<UserPage, Probl
     Ok(call.state.mail.users.show(&call.name).await?)
 }
 
+async fn remove(call: Call<Gates>, (): ()) -> Result<RemoveDone, Problem> {
+    Ok(call.state.mail.users.remove(&call.name, &call.actor).await?)
+}
+
 async fn lock(call: Call<Gates>, why: Reason) -> Result<LockDone, Problem> {
     Ok(call.state.mail.users.lock(&call.name, &why.reason, &call.actor).await?)
+}
+
+async fn secure(call: Call<Gates>, with: Secure) -> Result<Secured, Problem> {
+    Ok(call.state.mail.secure(&call.name, with.password.as_deref(), &call.actor).await?)
 }
 
 async fn unlock(call: Call<Gates>, (): ()) -> Result<UnlockDone, Problem> {

@@ -1,4 +1,4 @@
-//! The web gate: its state, the sessions that wait, and metrics.
+//! The web gate: its state, the sessions that wait, servers that are drained, networks that are blocked, and metrics.
 
 use super::call::Call;
 use super::operation::{Answer, Operation, look, operate};
@@ -9,7 +9,12 @@ use axum::response::{IntoResponse, Response};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use weir_foundation::audit::AuditTrail;
+use weir_foundation::{Actor, OperationError};
 use weir_web::admission::SessionView;
+use weir_web::blocks::BlockView;
+use weir_web::identity::{Network, NetworkError};
 use weir_web::proxy::Gate;
 use weir_web::view::Status;
 
@@ -21,12 +26,35 @@ pub const SESSIONS: Operation<Most, Vec<SessionView>> =
 /// The web gate as Prometheus reads it.
 pub const METRICS: Operation<(), Metrics> = look("/web/metrics", "The web gate as Prometheus reads it");
 
+/// Networks that are refused for a while.
+pub const BLOCKS: Operation<(), Vec<BlockView>> = look("/web/blocks", "Networks that somebody has blocked for a while");
+/// Refuses a network for a while.
+pub const BLOCK: Operation<NewBlock, Vec<BlockView>> =
+    operate("/web/blocks", "Refuses every request of a network for a while (403); a restart forgets it");
+/// Serves a network again.
+pub const UNBLOCK: Operation<BlockedNetwork, Vec<BlockView>> =
+    operate("/web/blocks/lift", "Serves a network again that was blocked");
+
 /// A server gets no new requests, or gets some again.
 pub const DRAIN: Operation<Drain, Status> =
     operate("/web/drain", "Gives a server no new requests, or gives it some again; what is under way ends");
 
-pub(super) fn operations() -> Table<Arc<Gate>> {
-    Table::new().with(STATUS, status).with(SESSIONS, sessions).with(METRICS, metrics).with(DRAIN, drain)
+/// The web gate, and where changes are written down.
+#[derive(Clone)]
+pub(super) struct WebGates {
+    pub(super) gate: Arc<Gate>,
+    pub(super) audit: AuditTrail,
+}
+
+pub(super) fn operations() -> Table<WebGates> {
+    Table::new()
+        .with(STATUS, status)
+        .with(SESSIONS, sessions)
+        .with(METRICS, metrics)
+        .with(DRAIN, drain)
+        .with(BLOCKS, blocks)
+        .with(BLOCK, block)
+        .with(UNBLOCK, unblock)
 }
 
 /// How many are listed.
@@ -58,6 +86,34 @@ fn yes() -> bool {
     true
 }
 
+/// Which network is blocked, and for how long.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "NewWebBlock")]
+pub struct NewBlock {
+    /// An address or a network, such as `192.0.2.0/24`.
+    pub network: String,
+    /// For so many seconds, 30 days at most.
+    #[serde(default = "hour")]
+    pub for_s: u64,
+}
+
+fn hour() -> u64 {
+    3600
+}
+
+/// Which network.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "WebBlockedNetwork")]
+pub struct BlockedNetwork {
+    /// As it was blocked.
+    pub network: String,
+}
+
+/// What is refused for longer belongs into the configuration.
+const BLOCK_LONGEST: Duration = Duration::from_secs(30 * 86_400);
+
 /// A longer list would be of no use to a person.
 const SESSIONS_MAX: usize = 10_000;
 
@@ -78,23 +134,93 @@ impl Answer for Metrics {
     }
 }
 
-async fn status(call: Call<Arc<Gate>>, (): ()) -> Result<Status, Problem> {
-    Ok(call.state.status())
+async fn status(call: Call<WebGates>, (): ()) -> Result<Status, Problem> {
+    Ok(call.state.gate.status())
 }
 
-async fn sessions(call: Call<Arc<Gate>>, asked: Most) -> Result<Vec<SessionView>, Problem> {
-    Ok(call.state.sessions(asked.most.min(SESSIONS_MAX)))
+async fn sessions(call: Call<WebGates>, asked: Most) -> Result<Vec<SessionView>, Problem> {
+    Ok(call.state.gate.sessions(asked.most.min(SESSIONS_MAX)))
 }
 
-async fn drain(call: Call<Arc<Gate>>, asked: Drain) -> Result<Status, Problem> {
-    tracing::info!(server = %asked.server, draining = asked.draining, by = call.actor.as_str(), "a server is to be drained, or no longer");
-    if call.state.drain(&asked.server, asked.draining) == 0 {
-        let detail = format!("no backend has the server {}", asked.server);
-        return Err(Problem::invalid(detail, "GET /web lists the servers as they are written"));
+async fn drain(call: Call<WebGates>, asked: Drain) -> Result<Status, Problem> {
+    let WebGates { gate, audit } = &call.state;
+    drained(gate, audit, &asked, &call.actor).await?;
+    Ok(gate.status())
+}
+
+/// Drains a server or takes that back, and writes it down; for the API and the page.
+pub(crate) async fn drained(
+    gate: &Gate,
+    audit: &AuditTrail,
+    asked: &Drain,
+    actor: &Actor,
+) -> Result<(), OperationError> {
+    let known = gate.status().backends.iter().flat_map(|backend| &backend.servers).any(|of| of.address == asked.server);
+    if !known {
+        let what = format!("no backend has the server {}", asked.server.chars().take(100).collect::<String>());
+        return Err(OperationError::invalid(what, "GET /web lists the servers as they are written"));
     }
-    Ok(call.state.status())
+    let what = if asked.draining { "gets no new requests" } else { "gets requests again" };
+    audit.note(actor, "web.drain", &asked.server, what).await?;
+    gate.drain(&asked.server, asked.draining);
+    Ok(())
 }
 
-async fn metrics(call: Call<Arc<Gate>>, (): ()) -> Result<Metrics, Problem> {
-    Ok(Metrics(call.state.status().metrics()))
+async fn blocks(call: Call<WebGates>, (): ()) -> Result<Vec<BlockView>, Problem> {
+    Ok(call.state.gate.blocks().view(SystemTime::now()))
+}
+
+async fn block(call: Call<WebGates>, asked: NewBlock) -> Result<Vec<BlockView>, Problem> {
+    let WebGates { gate, audit } = &call.state;
+    blocked(gate, audit, (&asked.network, Duration::from_secs(asked.for_s)), &call.actor).await?;
+    blocks(call, ()).await
+}
+
+async fn unblock(call: Call<WebGates>, asked: BlockedNetwork) -> Result<Vec<BlockView>, Problem> {
+    let WebGates { gate, audit } = &call.state;
+    unblocked(gate, audit, &asked.network, &call.actor).await?;
+    blocks(call, ()).await
+}
+
+/// Refuses a network for a while, and writes it down; for the API and the page.
+pub(crate) async fn blocked(
+    gate: &Gate,
+    audit: &AuditTrail,
+    (network, length): (&str, Duration),
+    actor: &Actor,
+) -> Result<Network, OperationError> {
+    let network = parsed(network)?;
+    let length = length.min(BLOCK_LONGEST);
+    audit.note(actor, "web.block", &network.to_string(), &format!("for {} s", length.as_secs())).await?;
+    let added = gate.blocks().add(network, length, SystemTime::now());
+    added.map_err(|error| {
+        OperationError::conflict(error.to_string(), "lists of networks are for more: web.denied_network_files")
+    })?;
+    Ok(network)
+}
+
+/// Serves a network again, and writes it down.
+pub(crate) async fn unblocked(
+    gate: &Gate,
+    audit: &AuditTrail,
+    network: &str,
+    actor: &Actor,
+) -> Result<Network, OperationError> {
+    let network = parsed(network)?;
+    audit.note(actor, "web.unblock", &network.to_string(), "").await?;
+    match gate.blocks().lift(network, SystemTime::now()) {
+        true => Ok(network),
+        false => Err(OperationError::unknown(format!("{network} is not blocked"), "`weir web blocks` shows what is")),
+    }
+}
+
+fn parsed(text: &str) -> Result<Network, OperationError> {
+    text.trim().parse().map_err(|error: NetworkError| {
+        let shown: String = text.chars().take(100).collect();
+        OperationError::invalid(format!("{shown}: {error}"), "name one such as 192.0.2.7 or 192.0.2.0/24")
+    })
+}
+
+async fn metrics(call: Call<WebGates>, (): ()) -> Result<Metrics, Problem> {
+    Ok(Metrics(call.state.gate.status().metrics()))
 }

@@ -5,6 +5,8 @@ use super::operation::{Operation, administer, look};
 use super::problem::Problem;
 use super::table::Table;
 use crate::gates::Gates;
+use crate::health::Health;
+use crate::pulse::Pulse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -18,6 +20,9 @@ use weir_mail::operations::{KeyView, MailStatus, NewKey};
 pub const ALIVE: Operation<(), Alive> = look("/alive", "Whether somebody is there, whatever the store is doing");
 /// How the whole is doing.
 pub const STATUS: Operation<(), WholeStatus> = look("/status", "How the whole is doing");
+/// Is all well?
+pub const HEALTH: Operation<(), Health> =
+    look("/health", "Is all well? One verdict over all gates, the backup, the certificates and the disk");
 /// Who did what.
 pub const AUDIT: Operation<Trail, Vec<AuditView>> = look("/audit", "Who did what, the newest first");
 /// Whether the audit trail is as it was written.
@@ -35,6 +40,7 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
     table
         .with(ALIVE, alive)
         .with(STATUS, status)
+        .with(HEALTH, health)
         .with(AUDIT, audit)
         .with(CHECK_AUDIT, check_audit)
         .with(BACKUP, backup)
@@ -64,6 +70,13 @@ fn hundred() -> i64 {
 pub struct BackupTo {
     /// A new or empty folder on this machine.
     pub folder: PathBuf,
+    /// The folder is one of several backups: this one goes into a folder of its own there, named by its time, and shares with the newest
+    /// what has not changed.
+    #[serde(default)]
+    pub into: bool,
+    /// Of several, so many are kept; 0 for all.
+    #[serde(default)]
+    pub keep: u32,
 }
 
 /// Somebody is there.
@@ -99,6 +112,13 @@ async fn status(call: Call<Gates>, (): ()) -> Result<WholeStatus, Problem> {
     Ok(WholeStatus { status: call.state.mail.status.show().await?, gates, demo: call.state.demo })
 }
 
+async fn health(call: Call<Gates>, (): ()) -> Result<Health, Problem> {
+    Ok(match call.state.states.view(wall_clock()).iter().any(GateView::is_wanted) {
+        true => Health::of(&Pulse::take(&call.state).await),
+        false => Health::of_nothing(),
+    })
+}
+
 async fn audit(call: Call<Gates>, trail: Trail) -> Result<Vec<AuditView>, Problem> {
     Ok(call.state.administration.audit.newest(&trail.subject, trail.lines).await?)
 }
@@ -108,7 +128,11 @@ async fn check_audit(call: Call<Gates>, (): ()) -> Result<AuditCheckView, Proble
 }
 
 async fn backup(call: Call<Gates>, to: BackupTo) -> Result<BackupDone, Problem> {
-    Ok(call.state.administration.backup.make(&to.folder, &call.actor).await?)
+    let backup = &call.state.administration.backup;
+    Ok(match to.into {
+        true => backup.make_into(&to.folder, to.keep as usize, &call.actor).await?,
+        false => backup.make(&to.folder, &call.actor).await?,
+    })
 }
 
 async fn keys(call: Call<Gates>, (): ()) -> Result<Vec<KeyView>, Problem> {

@@ -7,15 +7,25 @@
   // Parts of the page come as { id: markup }, written and escaped by the server as the page itself.
   const offline = $("#offline");
   const live = document.body.dataset.live;
+  const address = live === "page" ? `/live?page=${encodeURIComponent(location.pathname + location.search)}` : "/live";
+  // What somebody works with stays as it is until they have done: nothing jumps under their hands.
+  const typed = (field) => field.type !== "hidden" && (field.value !== field.defaultValue || field.checked !== field.defaultChecked);
+  const inUse = (place) => place.contains(document.activeElement) || $("details[open]", place) !== null
+    || all("input, textarea", place).some(typed);
+  const waiting = new Map();
+  const show = () => {
+    for (const [id, markup] of waiting) {
+      const place = document.getElementById(id);
+      if (place && inUse(place)) continue;
+      if (place) place.innerHTML = markup;
+      waiting.delete(id);
+    }
+  };
   const watch = () => {
-    const stream = new EventSource(live);
+    const stream = new EventSource(address);
     stream.addEventListener("parts", (event) => {
-      const parts = JSON.parse(event.data);
-      for (const id of Object.keys(parts)) {
-        const place = document.getElementById(id);
-        // What has the focus stays: nothing jumps under somebody's hands.
-        if (place && !place.contains(document.activeElement)) place.innerHTML = parts[id];
-      }
+      for (const [id, markup] of Object.entries(JSON.parse(event.data))) waiting.set(id, markup);
+      show();
       tick();
     });
     stream.onopen = () => { offline.hidden = true; };
@@ -52,20 +62,21 @@
     }
   };
   tick();
-  setInterval(tick, 1000);
+  setInterval(() => { show(); tick(); }, 1000);
 
   // Choosing in lists.
-  for (const box of all("input.all")) {
-    box.addEventListener("change", () => {
-      for (const other of all("tbody input[type=checkbox]", box.closest("table"))) other.checked = box.checked;
-    });
-  }
+  addEventListener("change", (event) => {
+    const box = event.target;
+    if (!box.matches("input.all")) return;
+    for (const other of all("tbody input[type=checkbox]", box.closest("table"))) other.checked = box.checked;
+  });
 
   // j and k move, x chooses, enter opens.
   let row = null;
   const move = (by) => {
     const rows = all("tbody tr");
     if (!rows.length) return;
+    // A list that has changed begins anew.
     const at = rows.indexOf(row);
     const next = rows[Math.min(Math.max(at + by, 0), rows.length - 1)];
     if (row) row.classList.remove("here");
@@ -88,6 +99,25 @@
       const search = $(".search input");
       if (search) { search.focus(); event.preventDefault(); }
     } else return;
+  });
+
+  // A file goes to the API as it is.
+  addEventListener("submit", async (event) => {
+    const form = event.target.closest("form[data-upload]");
+    if (!form) return;
+    event.preventDefault();
+    const file = $("input[type=file]", form).files[0];
+    const said = $("output", form);
+    if (!file) return;
+    said.textContent = "On its way…";
+    try {
+      const answer = await fetch(`${form.action}?name=${encodeURIComponent(file.name)}`, {
+        method: "POST", body: file, headers: { "x-weir-token": form.dataset.upload, "content-type": "application/octet-stream" },
+      });
+      const words = await answer.json();
+      if (answer.ok) location.assign(`/lab/samples/${words.sample}`);
+      else said.textContent = `Not done. ${words.detail || words.title || answer.status} ${words.hint || ""}`;
+    } catch { said.textContent = "Not done. The connection to Weir is lost."; }
   });
 
   // Nobody sends a form twice.

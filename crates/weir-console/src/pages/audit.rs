@@ -24,13 +24,15 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
             lines.iter().map(row).collect::<Html>()
         )
     };
-    let body = html!(
-        "<h1>Audit</h1><p class=\"lead\">Who did what, the newest first.</p><form class=\"filter\"><label>About \
-         <input name=\"subject\" value=\"{}\" placeholder=\"a user or a message id\"></label><button>Filter</button></form>{}",
-        subject,
-        shown
-    );
-    Ok(Sheet::new("Audit", Here::Audit, body).page(&site, &visit).await)
+    let parts = vec![
+        html!(
+            "<h1>Audit</h1><p class=\"lead\">Who did what, the newest first.</p><form class=\"filter\"><label>About \
+             <input name=\"subject\" value=\"{}\" placeholder=\"a user or a message id\"></label><button>Filter</button></form>",
+            subject
+        ),
+        shown,
+    ];
+    Ok(Sheet::live("Audit", Here::Audit, parts).page(&site, &visit).await)
 }
 
 fn row(line: &AuditView) -> Html {

@@ -1,7 +1,7 @@
 //! The scan's feeds: waits, limits, and what better limits would do.
 
 use super::{Asking, PageResult, Sent, Trouble, ended, query};
-use crate::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, token};
+use crate::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, status, token};
 use crate::html;
 use crate::html::Html;
 use crate::session::Visit;
@@ -15,6 +15,7 @@ use weir_chart::{Axis, Chart};
 use weir_foundation::Actor;
 use weir_foundation::console_accounts::Role;
 use weir_mail::scan::{FeedTimes, FeedsStatus, TuneView};
+use weir_scan::health::Health;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let Some(feeds) = site.mail.feeds.status().ok().filter(|feeds| feeds.enabled) else {
@@ -48,17 +49,45 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         .chart(now, "Messages waiting", ("waiting", "messages"))
         .steps("waiting", history.gauge(|reading| reading.scan_waiting, now))
         .when_empty("mail would fill this");
-    let body = html!(
-        "<h1>Feeds</h1><p class=\"lead\">{}</p>{}<div class=\"two\">{}{}</div><section><h2>The feeds</h2>{}</section>\
-         <section><h2 id=\"tune\">Better limits</h2>{}</section>",
-        lead(&feeds),
+    let parts = vec![
+        html!("<h1>Feeds</h1><p class=\"lead\">{}</p>", lead(&feeds)),
         figures(&feeds),
-        plot(&traffic, NARROW),
-        plot(&waiting, NARROW),
-        table(&feeds),
-        proposal
-    );
-    Ok(Sheet::new("Feeds", Here::Feeds, body).page(&site, &visit).await)
+        html!("<div class=\"two\">{}{}</div>", plot(&traffic, NARROW), plot(&waiting, NARROW)),
+        html!("<section><h2>The feeds</h2>{}</section>", table(&feeds)),
+        scanners(&feeds.scanners),
+        html!("<section><h2 id=\"tune\">Better limits</h2>{}</section>", proposal),
+    ];
+    Ok(Sheet::live("Feeds", Here::Feeds, parts).page(&site, &visit).await)
+}
+
+/// Each scanner: whether it answers, how old what it knows is, and what should be looked at.
+fn scanners(scanners: &[Health]) -> Html {
+    if scanners.is_empty() {
+        return Html::none();
+    }
+    let row = |scanner: &Health| {
+        let (kind, word) = match (scanner.up, scanner.problem.as_str()) {
+            (false, _) => ("down", "down"),
+            (true, "") => ("up", "up"),
+            (true, _) => ("waiting", "up, look at it"),
+        };
+        let words = [scanner.problem.as_str(), scanner.advice.as_str()];
+        let words: Vec<&str> = words.into_iter().filter(|words| !words.is_empty()).collect();
+        html!(
+            "<tr><td class=\"main\">{}<br><small>{}</small></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            scanner.scanner,
+            if scanner.address.is_empty() { "in workers of Weir's own" } else { &scanner.address },
+            status(kind, word),
+            scanner.version,
+            scanner.signature_age_s.map_or_else(|| "–".to_owned(), |age| seconds(age as f64)),
+            words.join(" ")
+        )
+    };
+    html!(
+        "<section><h2 id=\"scanners\">Scanners</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Scanner</th><th>State</th><th>Version</th><th>Signatures are</th><th>To look at</th></tr></thead>\
+         <tbody>{}</tbody></table></div></section>",
+        scanners.iter().map(row).collect::<Html>()
+    )
 }
 
 fn lead(feeds: &FeedsStatus) -> String {

@@ -23,21 +23,18 @@ pub(super) async fn page(
     let page = site.mail.held.show(&message).await?;
     let preview = preview::of(page.file.clone()).await;
     let trail = super::audit::trail(&site, &page.held.message, 20).await?;
-    let body = html!(
+    let head = html!(
         "<h1>{}</h1><p class=\"faint\">Held mail {}{}</p>\
-         <section class=\"why\"><h2>Why</h2><p>{}</p><h2>Until when</h2>{}<h2>What you can do</h2>{}</section>{}{}{}{}",
+         <section class=\"why\"><h2>Why</h2><p>{}</p><h2>Until when</h2>{}<h2>What you can do</h2>{}</section>",
         title(&page.held.subject),
         page.held.message,
         super::trace::link(&page.held.message),
         sentence(&page.why),
         until(&page),
-        choices(&visit, &page),
-        facts(&page),
-        headers(&page.header),
-        preview.html(),
-        trail
+        choices(&visit, &page)
     );
-    Ok(Sheet::new("Held mail", Here::Throttle, body).page(&site, &visit).await)
+    let parts = vec![head, facts(&page), headers(&page.header), preview.html(), trail];
+    Ok(Sheet::live("Held mail", Here::Throttle, parts).page(&site, &visit).await)
 }
 
 /// A subject, or that there is none.

@@ -1,15 +1,18 @@
 //! The lab: who leads, what waits and where, and the samples.
 
-use super::{Asking, PageResult, Trouble, query};
-use crate::frame::{Here, Sheet, WIDE, empty, numbers, plot, status};
+use super::{Asking, PageResult, Sent, Trouble, ended, query};
+use crate::frame::{Here, Sheet, WIDE, back, empty, numbers, plot, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
+use crate::session::Visit;
 use crate::site::Site;
 use crate::words::{cut, grouped, seconds, size, time_ns};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
+use axum::response::Response;
 use std::time::Instant;
+use weir_foundation::console_accounts::Role;
 use weir_lab::node::Node;
 use weir_lab::operations::{LabStatus, NodeLine, PlaceLine, QueueLine, SampleFilter, SampleLine};
 use weir_lab::verdict::Verdict;
@@ -40,19 +43,19 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         .chart(now, "Samples that are not done", ("open", "samples"))
         .steps("open", history.gauge(|reading| reading.samples_open, now))
         .when_empty("samples would fill this: weir lab submit FILE");
-    let body = html!(
-        "<h1>Lab</h1><p class=\"lead\">{}</p>{}{}{}<section><h2>Samples</h2>{}{}</section>{}{}{}",
-        lead(&lab),
+    let parts = vec![
+        html!("<h1>Lab</h1><p class=\"lead\">{}</p>", lead(&lab)),
         figures(&lab),
         plot(&open, WIDE),
+        uploading(&visit),
         waiting(&queues),
-        tabs(&lab, &filter.state, asked.value("verdict")),
+        html!("<section><h2>Samples</h2>{}</section>", tabs(&lab, &filter.state, asked.value("verdict"))),
         table(&samples, (&filter.state, asked.value("verdict"))),
         vms(&places),
-        machines(&nodes),
-        about(&lab)
-    );
-    Ok(Sheet::new("Lab", Here::Lab, body).page(&site, &visit).await)
+        machines(&visit, &nodes),
+        about(&lab),
+    ];
+    Ok(Sheet::live("Lab", Here::Lab, parts).page(&site, &visit).await)
 }
 
 fn lead(lab: &LabStatus) -> String {
@@ -69,6 +72,15 @@ fn lead(lab: &LabStatus) -> String {
         ),
         None => leader,
     }
+}
+
+/// A file from the browser goes to the API as it is: a form would have to be read as a whole before it could be refused.
+fn uploading(visit: &Visit) -> Html {
+    html!(
+        "<form class=\"filter\" method=\"post\" action=\"/api/v1/lab/samples\" data-upload=\"{}\"><label>Hand in a sample <input type=\"file\" name=\"file\" required></label>\
+         <button>Have it analysed</button><output class=\"faint\"></output><noscript><p>This needs scripts; <code>weir lab submit FILE</code> does not.</p></noscript></form>",
+        visit.token
+    )
 }
 
 fn figures(lab: &LabStatus) -> Html {
@@ -113,14 +125,14 @@ pub(super) fn table(samples: &[SampleLine], (state, verdict): (&str, &str)) -> H
     }
     let row = |sample: &SampleLine| {
         html!(
-            "<tr><td class=\"number\">{}</td><td>{}</td><td>{}</td><td class=\"main\"><a href=\"/lab/samples/{}\">{}</a><br><small>{}</small></td><td>{}</td>\
+            "<tr><td class=\"number\">{}</td><td>{}</td><td>{}</td><td class=\"main\"><a href=\"/lab/samples/{}\">{}</a><br><small class=\"hash\">{}</small></td><td>{}</td>\
              <td class=\"number\">{}</td><td class=\"number\">{}</td><td>{}</td><td>{}</td></tr>",
             sample.sample,
             status(&sample.state, &sample.state),
             status(&sample.verdict, &sample.verdict),
             sample.sample,
             if sample.name.is_empty() { "(no name)".to_owned() } else { cut(&sample.name, NAME_MAX) },
-            sample.hash.get(..16).unwrap_or(&sample.hash),
+            sample.hash,
             cut(&sample.file_type, NAME_MAX),
             size(sample.size.max(0) as u64),
             sample.priority,
@@ -197,7 +209,7 @@ fn vms(places: &[PlaceLine]) -> Html {
     )
 }
 
-fn machines(nodes: &[NodeLine]) -> Html {
+fn machines(visit: &Visit, nodes: &[NodeLine]) -> Html {
     if nodes.is_empty() {
         return Html::none();
     }
@@ -207,21 +219,34 @@ fn machines(nodes: &[NodeLine]) -> Html {
             (false, true) => status("waiting", "takes no more samples"),
             (false, false) => status("", "follows"),
         };
+        let drain = if visit.may(Role::Admin) {
+            html!(
+                "<form method=\"post\" action=\"/lab/drain\">{}{}<input type=\"hidden\" name=\"node\" value=\"{}\"><button name=\"drained\" value=\"{}\">{}</button></form>",
+                token(visit),
+                back("/lab"),
+                node.name,
+                if node.drained { "no" } else { "yes" },
+                if node.drained { "Give it samples again" } else { "Give it no more samples" }
+            )
+        } else {
+            Html::none()
+        };
         let seen = if node.seen_at > 0 { time_ns(node.seen_at) } else { html!("never") };
         html!(
-            "<tr><td class=\"main\">{}<br><small>{}</small></td><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td>{}</td></tr>",
+            "<tr><td class=\"main\">{}<br><small>{}</small></td><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td>{}</td><td>{}</td></tr>",
             node.name,
             node.address,
             state,
             node.role,
             node.priority,
             node.index.map_or_else(|| "–".to_owned(), |index| index.to_string()),
-            seen
+            seen,
+            drain
         )
     };
     html!(
         "<section><h2>Machines</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Machine</th><th>State</th><th>Role</th>\
-         <th class=\"number\">Priority</th><th class=\"number\">Processing index</th><th>At work</th></tr></thead><tbody>{}</tbody></table></div></section>",
+         <th class=\"number\">Priority</th><th class=\"number\">Processing index</th><th>At work</th><th></th></tr></thead><tbody>{}</tbody></table></div></section>",
         nodes.iter().map(row).collect::<Html>()
     )
 }
@@ -232,6 +257,18 @@ fn about(lab: &LabStatus) -> Html {
         if lab.plugins.is_empty() { "none".to_owned() } else { lab.plugins.join(", ") },
         lab.analysis
     )
+}
+
+pub(super) async fn drain(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    let (name, drained) = (sent.value("node"), sent.value("drained") == "yes");
+    let what = if drained { "takes no more samples" } else { "takes samples again" };
+    site.administration.audit.note(&visit.actor(), "lab.drain", name, what).await?;
+    let done = node(&site)?.drain(name, drained).await;
+    Ok(ended(&site, &visit, &sent, ("/lab", done.map(|()| format!("{name} {what}.")))))
 }
 
 pub(super) fn node(site: &Site) -> Result<&Node, Trouble> {

@@ -1,20 +1,21 @@
 //! Pages that stay current: a stream of server-sent events with the parts of a page that have changed.
 //!
-//! One event is a JSON object of element ids and their new markup, escaped as on every page. The number of streams is bounded. A stream
+//! For every look at the gates the page is drawn again as a request for it would be, and compared part by part ([`LiveParts`]). So a page
+//! need not know that it is kept current, its parts are of one moment, and a part cannot show more than the page itself would. One event
+//! is a JSON object of element ids and their new markup, escaped as on every page. The number of streams is bounded. A stream
 //! ends with its session, also if the account is removed, gets a new password or loses the role that it needs.
 
-use super::overview;
+use super::{pages, query};
 use crate::door;
-use crate::frame;
-use crate::html::Html;
+use crate::frame::{self, LivePart, LiveParts};
 use crate::looks::EVERY;
 use crate::session::Visit;
 use crate::site::Site;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, extract::RawQuery};
+use axum::{Extension, Router, extract::RawQuery};
 use http_body::Frame;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -23,44 +24,43 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tower::ServiceExt;
 use weir_foundation::console_accounts::Role;
 
 /// Something is sent at least so often, so that a broken connection is noticed.
 const QUIET_MAX: Duration = Duration::from_secs(10);
 
-/// The stream of one page.
-pub(crate) async fn live(
-    State(site): State<Site>,
-    Extension(visit): Extension<Visit>,
-    RawQuery(query): RawQuery,
-) -> Response {
+/// The stream of one page: that at the address `page`, or only how much waits where.
+pub(crate) async fn live(State(site): State<Site>, Extension(visit): Extension<Visit>, asked: RawQuery) -> Response {
     let Ok(place) = Arc::clone(&site.streams).try_acquire_owned() else {
         let words = "too many pages are open; this one is not kept current\n";
         return (StatusCode::SERVICE_UNAVAILABLE, words).into_response();
     };
-    let overview = query.as_deref() == Some("page=overview");
+    let address = query(&asked).value("page").to_owned();
     let (sender, events) = mpsc::channel(4);
-    tokio::spawn(keep_current(site, visit, overview, sender));
+    tokio::spawn(keep_current(site, visit, address, sender));
     let body = Body::new(Events { events, _place: place });
     ([(header::CONTENT_TYPE, "text/event-stream; charset=utf-8")], body).into_response()
 }
 
-async fn keep_current(site: Site, visit: Visit, overview: bool, sender: mpsc::Sender<Bytes>) {
-    let mut known: BTreeMap<&'static str, Html> = BTreeMap::new();
+async fn keep_current(site: Site, visit: Visit, address: String, sender: mpsc::Sender<Bytes>) {
+    let page = WatchedPage { router: pages().with_state(site.clone()), visit: visit.unheard(), address };
+    let mut known: BTreeMap<&'static str, String> = BTreeMap::new();
     let mut spoken = Instant::now();
     while may_watch(&site, &visit).await {
         let pulse = site.pulse().await;
-        let mut parts = frame::badges(&pulse);
-        if overview {
-            parts.extend(overview::parts(&pulse, &site.history()));
-        }
-        parts.retain(|(id, html)| known.get(id) != Some(html));
+        let mut parts = page.parts().await.unwrap_or_else(|| frame::badges(&pulse));
+        parts.retain(|(id, html)| {
+            let settled = without_times(html.as_str());
+            let news = known.get(id) != Some(&settled);
+            known.insert(id, settled);
+            news
+        });
         let text = match parts.is_empty() {
             true if spoken.elapsed() < QUIET_MAX => None,
             true => Some(": quiet\n\n".to_owned()),
             false => Some(event(&parts)),
         };
-        known.extend(parts);
         if let Some(text) = text {
             spoken = Instant::now();
             if sender.send(Bytes::from(text)).await.is_err() {
@@ -75,6 +75,42 @@ async fn keep_current(site: Site, visit: Visit, overview: bool, sender: mpsc::Se
     }
 }
 
+/// The page that somebody has open.
+struct WatchedPage {
+    router: Router,
+    visit: Visit,
+    /// Its path and its query, as the browser has them.
+    address: String,
+}
+
+impl WatchedPage {
+    /// Its parts as they are now; nothing if there is no such page, or it is not for this person, or it cannot be drawn.
+    async fn parts(&self) -> Option<Vec<LivePart>> {
+        let path = super::local(&self.address)?.split('?').next()?;
+        if path == "/live" || !door::may_look(&self.visit, path) {
+            return None;
+        }
+        let request = Request::get(self.address.as_str()).extension(self.visit.clone()).body(Body::empty()).ok()?;
+        let answer = self.router.clone().oneshot(request).await.ok()?;
+        answer.extensions().get::<LiveParts>().map(|LiveParts(parts)| parts.clone())
+    }
+}
+
+/// Markup without the words of its times, which the browser counts on by itself: `5 s ago` is no news.
+fn without_times(markup: &str) -> String {
+    let mut settled = String::with_capacity(markup.len());
+    let mut rest = markup;
+    while let Some((before, time)) = rest.split_once("<time ") {
+        let (element, after) = time.split_once("</time>").unwrap_or((time, ""));
+        let attributes = element.split_once('>').map_or(element, |(attributes, _)| attributes);
+        settled.push_str(before);
+        settled.push_str(attributes);
+        rest = after;
+    }
+    settled.push_str(rest);
+    settled
+}
+
 /// Watching is being there, up to the life of a session. A database that does not answer now ends nothing.
 async fn may_watch(site: &Site, visit: &Visit) -> bool {
     let Some(open) = site.sessions.find(&visit.id, Instant::now()) else { return false };
@@ -84,7 +120,7 @@ async fn may_watch(site: &Site, visit: &Visit) -> bool {
     }
 }
 
-fn event(parts: &[(&'static str, Html)]) -> String {
+fn event(parts: &[LivePart]) -> String {
     let parts: BTreeMap<&str, &str> = parts.iter().map(|(id, html)| (*id, html.as_str())).collect();
     let json = serde_json::to_string(&parts).unwrap_or_default();
     format!("event: parts\ndata: {json}\n\n")
@@ -112,6 +148,16 @@ impl http_body::Body for Events {
 mod tests {
     use super::*;
     use crate::html;
+    use crate::html::Html;
+
+    #[test]
+    fn a_time_that_went_on_is_no_news_and_another_time_is() {
+        let time = |at: &str, words: &str| without_times(&format!("<td><time datetime=\"{at}\">{words}</time></td>"));
+        assert_eq!(time("14:02", "5 s ago"), time("14:02", "7 s ago"));
+        assert_ne!(time("14:02", "5 s ago"), time("14:03", "5 s ago"));
+        assert_eq!(without_times("<b>x</b>"), "<b>x</b>");
+        assert_ne!(without_times("<time a>1</time><i>2</i>"), without_times("<time a>1</time><i>3</i>"));
+    }
 
     #[test]
     fn an_event_is_one_line_of_json() {

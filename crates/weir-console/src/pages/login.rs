@@ -189,6 +189,7 @@ pub(super) async fn begin(
         site.sessions.end(&old);
     }
     let visit = site.sessions.begin(known, way, Instant::now());
+    site.sessions.came_from(&visit.id, from);
     let by = if way != Way::Password { " by the link of a notice" } else { "" };
     let words = format!("as {} from {from}{by}", visit.known.role.as_str());
     let noted = site.administration.audit.note(&visit.actor(), "console.login", "console", &words).await;

@@ -3,6 +3,7 @@
 mod account;
 mod assets;
 mod audit;
+mod bans;
 mod feeds;
 mod held;
 mod lab;
@@ -13,13 +14,16 @@ mod mine;
 mod overview;
 mod own_spam;
 mod quarantine;
+mod queue;
 mod rules;
 mod sample;
 mod search;
+mod sessions;
 mod settings;
 mod throttle;
 mod tokens;
 mod trace;
+mod user_admin;
 mod users;
 mod web;
 
@@ -49,6 +53,16 @@ type PageResult = Result<Response, Trouble>;
 /// Everything that a browser can ask, behind the door. `api` is the API as the control socket serves it.
 pub fn router(site: Site, api: Router) -> Router {
     let door = from_fn_with_state(site.clone(), door);
+    pages()
+        .route("/api/v1/{*rest}", any(move |request: Request| api.clone().oneshot(only_who(request))))
+        .fallback(nowhere)
+        .method_not_allowed_fallback(nowhere)
+        .with_state(site)
+        .layer(door)
+}
+
+/// The pages alone, without the door.
+fn pages() -> Router<Site> {
     Router::new()
         .route("/", get(overview::page))
         .route("/live", get(live::live))
@@ -58,13 +72,28 @@ pub fn router(site: Site, api: Router) -> Router {
         .route("/throttle/users/{name}", get(users::page))
         .route("/throttle/users/{name}/lock", post(users::lock))
         .route("/throttle/users/{name}/unlock", post(users::unlock))
+        .route("/throttle/users/{name}/secure", post(users::secure))
+        .route("/users/add", post(user_admin::add))
+        .route("/users/{name}/change", post(user_admin::change))
+        .route("/users/{name}/limits", post(user_admin::limits_change))
+        .route("/users/{name}/password", post(user_admin::password))
+        .route("/users/{name}/remove", post(user_admin::remove))
+        .route("/bans", get(bans::page))
+        .route("/bans/add", post(bans::add))
+        .route("/bans/lift", post(bans::lift))
+        .route("/queue", get(queue::page))
+        .route("/queue/decide", post(queue::decide))
         .route("/quarantine", get(quarantine::list))
         .route("/quarantine/decide", post(quarantine::decide))
         .route("/quarantine/{message}", get(quarantine::page))
         .route("/feeds", get(feeds::page))
         .route("/feeds/tune", post(feeds::apply))
         .route("/web", get(web::page))
+        .route("/web/drain", post(web::drain))
+        .route("/web/block", post(web::block))
+        .route("/web/unblock", post(web::unblock))
         .route("/lab", get(lab::list))
+        .route("/lab/drain", post(lab::drain))
         .route("/lab/cancel", post(sample::cancel))
         .route("/lab/rerun", post(sample::rerun))
         .route("/lab/samples/{sample}", get(sample::page))
@@ -77,6 +106,7 @@ pub fn router(site: Site, api: Router) -> Router {
         .route("/settings", get(settings::page))
         .route("/settings/tokens", post(tokens::add))
         .route("/settings/tokens/revoke", post(tokens::revoke))
+        .route("/settings/sessions/end", post(sessions::end))
         .route("/account", get(account::page))
         .route("/account/codes/begin", post(account::begin))
         .route("/account/codes/confirm", post(account::confirm))
@@ -99,11 +129,6 @@ pub fn router(site: Site, api: Router) -> Router {
         .route("/healthz", get(metrics::alive))
         .route("/readyz", get(metrics::ready))
         .route("/metrics", get(metrics::page))
-        .route("/api/v1/{*rest}", any(move |request: Request| api.clone().oneshot(only_who(request))))
-        .fallback(nowhere)
-        .method_not_allowed_fallback(nowhere)
-        .with_state(site)
-        .layer(door)
 }
 
 /// What our own router found in the path is not for the next one, which would take it for its own.

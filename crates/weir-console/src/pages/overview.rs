@@ -1,32 +1,34 @@
 //! The first page: is everything all right, what is under attack, what needs a decision.
 
 use super::{Asking, PageResult};
-use crate::frame::{Here, NARROW, Sheet, numbers, plot, status};
+use crate::frame::{Here, LivePart, NARROW, Sheet, numbers, plot, status};
+use crate::health::{Health, HealthProblem, Verdict};
 use crate::history::History;
 use crate::html;
-use crate::html::{Html, Piece};
+use crate::html::Html;
 use crate::pulse::Pulse;
 use crate::site::Site;
-use crate::words::{clock, count, grouped, percent, rate, seconds};
+use crate::words::{capital, clock, count, grouped, percent, rate, seconds};
 use axum::Extension;
 use axum::extract::State;
 use std::time::Instant;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
     let pulse = site.pulse().await;
-    let part = |(id, html): (&'static str, Html)| html!("<div id=\"{}\" class=\"part {}\">{}</div>", id, id, html);
-    let parts: Html = parts(&pulse, &site.history()).into_iter().map(part).collect();
-    let body = html!("<h1 class=\"unseen\">Overview</h1><div class=\"overview\">{}</div>", parts);
-    Ok(Sheet::new("Overview", Here::Overview, body).page(&site, &visit).await)
+    let parts = parts(&pulse, &site.history());
+    let part = |(id, html): &LivePart| html!("<div id=\"{}\" class=\"part {}\">{}</div>", *id, *id, html);
+    let shown: Html = parts.iter().map(part).collect();
+    let body = html!("<h1 class=\"unseen\">Overview</h1><div class=\"overview\">{}</div>", shown);
+    Ok(Sheet::new("Overview", Here::Overview, body).with_parts(parts).page(&site, &visit).await)
 }
 
 /// The parts of the page, each of which may change by itself.
-pub(crate) fn parts(pulse: &Pulse, history: &History) -> Vec<(&'static str, Html)> {
+fn parts(pulse: &Pulse, history: &History) -> Vec<LivePart> {
     let now = Instant::now();
-    let needs = needs(pulse);
+    let health = Health::of(pulse);
     vec![
-        ("lead", lead(pulse, &needs)),
-        ("needs", needs_list(&needs)),
+        ("lead", lead(pulse, &health)),
+        ("needs", needs_list(&health.problems)),
         ("gate-throttle", throttle(pulse, history, now)),
         ("gate-scan", scan(pulse, history, now)),
         ("gate-web", web(pulse, history, now)),
@@ -34,59 +36,13 @@ pub(crate) fn parts(pulse: &Pulse, history: &History) -> Vec<(&'static str, Html
     ]
 }
 
-/// Something that waits for a person.
-struct Need {
-    words: String,
-    way: Html,
-}
-
-fn needs(pulse: &Pulse) -> Vec<Need> {
-    let mut needs = Vec::new();
-    for problem in &pulse.problems {
-        needs.push(Need { words: format!("Weir could not look at a part of itself: {problem}"), way: Html::none() });
-    }
-    for busy in pulse.stopped().take(5) {
-        let way = html!("<a class=\"button\" href=\"/throttle/users/{}\">Decide</a>", Piece(&busy.user));
-        needs.push(Need { words: format!("{} {}", busy.user, busy.throttle.in_words), way });
-    }
-    let stopped = pulse.status.as_ref().map_or(0, |status| status.totals.stopped);
-    if stopped > 5 {
-        let way = html!("<a class=\"button\" href=\"/throttle\">See all</a>");
-        needs.push(Need { words: format!("{} are stopped in all", count(stopped, "user")), way });
-    }
-    if let Some(outage) = pulse.feeds.as_ref().and_then(|feeds| feeds.outage.as_ref()) {
-        let words = format!(
-            "No scanner has answered for {}: {}. Mail waits; nothing passes unscanned",
-            seconds(outage.for_s),
-            outage.problem
-        );
-        needs.push(Need { words, way: html!("<a class=\"button\" href=\"/feeds\">Look</a>") });
-    }
-    for backend in pulse.web.iter().flat_map(|web| &web.backends) {
-        for server in backend.servers.iter().filter(|server| !server.up) {
-            let words = format!("The server {} of {} does not answer", server.address, backend.queue.backend);
-            needs.push(Need { words, way: html!("<a class=\"button\" href=\"/web\">Look</a>") });
-        }
-    }
-    match pulse.samples("quarantined") {
-        0 => {}
-        aside => needs.push(Need {
-            words: format!("{} set aside in the lab: every attempt brought nothing", count(aside, "sample")),
-            way: html!("<a class=\"button\" href=\"/lab?state=quarantined\">Look</a>"),
-        }),
-    }
-    let damage = pulse.status.iter().flat_map(|status| &status.spool.damage).take(3);
-    needs.extend(damage.map(|damage| Need { words: format!("The spool is damaged: {damage}"), way: Html::none() }));
-    needs
-}
-
-fn lead(pulse: &Pulse, needs: &[Need]) -> Html {
+/// The verdict, and what is under attack now.
+fn lead(pulse: &Pulse, health: &Health) -> Html {
     let attack = attacks(pulse);
-    let words = match (needs.len(), attack.as_str()) {
-        (0, "") => "Everything is all right. Nothing needs you.".to_owned(),
-        (0, attack) => format!("{attack} Nothing needs you."),
-        (1, attack) => format!("{attack} One thing needs a decision."),
-        (some, attack) => format!("{attack} {some} things need a decision."),
+    let words = match (health.verdict, attack.as_str()) {
+        (Verdict::Well, "") => "All is well. Nothing needs you.".to_owned(),
+        (Verdict::Well, attack) => format!("{attack} Nothing needs you."),
+        (_, attack) => format!("{attack} {}", health.says),
     };
     html!("<p class=\"lead\">{}</p>", words.trim())
 }
@@ -109,14 +65,26 @@ fn attacks(pulse: &Pulse) -> String {
     said.join(" ")
 }
 
-fn needs_list(needs: &[Need]) -> Html {
-    if needs.is_empty() {
+fn needs_list(problems: &[HealthProblem]) -> Html {
+    if problems.is_empty() {
         return Html::none();
     }
-    let item = |need: &Need| html!("<li><span>{}.</span>{}</li>", need.words.trim_end_matches('.'), need.way);
+    let item = |problem: &HealthProblem| {
+        // A problem of a user begins with the user's name, which stays as it is.
+        let of_user = problem.page.starts_with("/throttle/users");
+        let word = if of_user { "Decide" } else { "Look" };
+        let says = problem.says.trim_end_matches('.');
+        let says = if of_user { says.to_owned() } else { capital(says) };
+        let way = match problem.page.as_str() {
+            "" => Html::none(),
+            page => html!("<a class=\"button\" href=\"/{}\">{}</a>", page.trim_start_matches('/'), word),
+        };
+        let class = if problem.verdict == Verdict::Failing { "failing" } else { "look" };
+        html!("<li class=\"{}\"><span>{}.</span>{}</li>", class, says, way)
+    };
     html!(
         "<h2 class=\"unseen\">What needs you</h2><ul class=\"needs\">{}</ul>",
-        needs.iter().map(item).collect::<Html>()
+        problems.iter().map(item).collect::<Html>()
     )
 }
 

@@ -25,13 +25,13 @@ const FOUND_MAX: usize = 1_000;
 const SHOWN_MAX: usize = 200;
 const HERE: &str = "/me/quarantine";
 
-/// The addresses of whoever asks. An account of the console may have the name of a user, and is not that user.
+/// The mailboxes of whoever asks, which are not all addresses that they may send as. An account of the console may have the name of a user, and is not that user.
 async fn addresses(site: &Site, visit: &Visit) -> Result<Vec<String>, Trouble> {
     if visit.may(Role::Operator) {
         let hint = "The quarantine shows everybody's";
         return Err(Trouble::new(StatusCode::FORBIDDEN, "This is for users of the mail gate.", hint));
     }
-    let mut addresses = site.mail.users.show(&visit.known.name).await?.user.addresses;
+    let mut addresses = site.mail.users.show(&visit.known.name).await?.reads;
     addresses.truncate(ADDRESSES_MAX);
     Ok(addresses)
 }
@@ -107,11 +107,12 @@ pub(super) async fn page(
     let entry = entries.into_iter().find(|entry| entry.message == message).ok_or_else(gone)?;
     let preview = preview::of(site.mail.quarantine.show(&message).await?.file).await;
     let body = html!(
-        "<h1>{}</h1><section class=\"why\"><h2>Why</h2><p>It was taken for spam.</p><h2>Until when</h2><p>It is kept until its time is over, and then deleted.</p>\
+        "<h1>{}</h1><section class=\"why\"><h2>Why</h2><p>It was taken for spam.</p><h2>Until when</h2><p>{}</p>\
          <h2>What you can do</h2><form class=\"actions\" method=\"post\" action=\"/me/quarantine\">{}{}<input type=\"hidden\" name=\"message\" value=\"{}\">\
          <button class=\"main\" name=\"action\" value=\"release\">Deliver it to me</button><button class=\"danger\" name=\"action\" value=\"delete\">Delete it</button></form></section>\
          <section><h2>The mail</h2><dl class=\"facts\"><dt>From</dt><dd>{}</dd><dt>Here since</dt><dd>{}</dd><dt>Size</dt><dd>{}</dd></dl></section>{}",
         title(&entry.subject),
+        super::quarantine::until(&entry),
         token(&visit),
         back(HERE),
         entry.message,

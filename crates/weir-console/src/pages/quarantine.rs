@@ -60,25 +60,29 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
     };
     let all: i64 = totals.iter().map(|total| total.messages).sum();
     let bytes: i64 = totals.iter().map(|total| total.bytes).sum();
-    let body = html!(
-        "<h1>Quarantine</h1><p class=\"lead\">{}</p>{}<form class=\"filter\"><input type=\"hidden\" name=\"queue\" value=\"{}\">\
-         <label>Search <input type=\"search\" name=\"q\" value=\"{}\" placeholder=\"subject, address, reason or id\"></label><button>Search</button></form>{}{}\
-         <p><a href=\"/rules\">Rules that people made</a> say what does not pass beside what the scanners know.</p>",
-        match all {
-            0 => "The quarantine is empty.".to_owned(),
-            all => format!(
-                "{}, {} in all. Each goes by itself when its time is over.",
-                count(all, "message"),
-                size(bytes.max(0) as u64)
-            ),
-        },
+    let lead = match all {
+        0 => "The quarantine is empty.".to_owned(),
+        all => format!(
+            "{}, {} in all. Each goes by itself when its time is over.",
+            count(all, "message"),
+            size(bytes.max(0) as u64)
+        ),
+    };
+    let parts = vec![
+        html!("<h1>Quarantine</h1><p class=\"lead\">{}</p>", lead),
         tabs(&totals, queue),
-        queue,
-        wanted,
-        table,
-        rest
-    );
-    Ok(Sheet::new("Quarantine", Here::Quarantine, body).page(&site, &visit).await)
+        html!(
+            "<form class=\"filter\"><input type=\"hidden\" name=\"queue\" value=\"{}\">\
+             <label>Search <input type=\"search\" name=\"q\" value=\"{}\" placeholder=\"subject, address, reason or id\"></label><button>Search</button></form>",
+            queue,
+            wanted
+        ),
+        html!("{}{}", table, rest),
+        html!(
+            "<p><a href=\"/rules\">Rules that people made</a> say what does not pass beside what the scanners know.</p>"
+        ),
+    ];
+    Ok(Sheet::live("Quarantine", Here::Quarantine, parts).page(&site, &visit).await)
 }
 
 /// How much there is: counted now where that is quick, and as of the last look where it is not.
@@ -119,7 +123,7 @@ fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
     let row = |entry: &QuarantineEntry| {
         html!(
             "<tr>{}<td>{}</td><td class=\"main\"><a href=\"/quarantine/{}\">{}</a><br><small>{}</small></td><td>{}</td><td>{}</td>\
-             <td class=\"number\">{}</td><td>{}</td></tr>",
+             <td class=\"number\">{}</td><td>{}</td><td>{}</td></tr>",
             choice(&entry.message),
             status(&entry.queue, name_of(&entry.queue)),
             Piece(&entry.message),
@@ -128,11 +132,12 @@ fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
             if entry.sender.is_empty() { "<>" } else { &entry.sender },
             several(&entry.recipients),
             size(entry.size_bytes.max(0) as u64),
-            time(&entry.since)
+            time(&entry.since),
+            entry.until.as_deref().map_or_else(|| html!("–"), time)
         )
     };
     let columns = html!(
-        "<th>Found</th><th>Subject and reason</th><th>From</th><th>To</th><th class=\"number\">Size</th><th>Since</th>"
+        "<th>Found</th><th>Subject and reason</th><th>From</th><th>To</th><th class=\"number\">Size</th><th>Since</th><th>Deleted</th>"
     );
     let choices = html!(
         "<details class=\"ask\"><summary class=\"button\">Release…</summary><p>This sends the chosen mail on as it is. Infected mail is released one by one, \
@@ -154,7 +159,7 @@ pub(super) async fn page(
     let entry = &page.entry;
     let body = html!(
         "<h1>{}</h1><p>{} <span class=\"faint\">Message {}{}</span></p>\
-         <section class=\"why\"><h2>Why</h2><p>{}</p><h2>Until when</h2><p>It is kept until its time is over, and then deleted: <a href=\"/settings#quarantine\">the settings of the quarantine</a> say how long.</p>\
+         <section class=\"why\"><h2>Why</h2><p>{}</p><h2>Until when</h2><p>{}</p>\
          <h2>What you can do</h2>{}</section>\
          <section><h2>The mail</h2><dl class=\"facts\"><dt>From</dt><dd>{}</dd><dt>To</dt><dd>{}</dd><dt>Sent by</dt><dd>{}</dd><dt>Here since</dt><dd>{}</dd>\
          <dt>Size</dt><dd>{}</dd></dl></section>{}{}{}{}",
@@ -163,6 +168,7 @@ pub(super) async fn page(
         entry.message,
         super::trace::link(&entry.message),
         sentence(&entry.reason),
+        until(entry),
         choices(&visit, &page),
         if entry.sender.is_empty() { "<>" } else { &entry.sender },
         entry.recipients.iter().take(50).cloned().collect::<Vec<_>>().join(", "),
@@ -178,6 +184,14 @@ pub(super) async fn page(
         trail
     );
     Ok(Sheet::new("Quarantined mail", Here::Quarantine, body).page(&site, &visit).await)
+}
+
+/// When it goes by itself.
+pub(super) fn until(entry: &QuarantineEntry) -> Html {
+    match &entry.until {
+        Some(until) => html!("It is deleted {}, or earlier if the quarantine is full.", time(until)),
+        None => html!("It is kept until its time is over, and then deleted."),
+    }
 }
 
 fn choices(visit: &Visit, page: &QuarantinePage) -> Html {
@@ -201,17 +215,39 @@ fn choices(visit: &Visit, page: &QuarantinePage) -> Html {
             to
         ),
         (false, _) => html!(
-            "<form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"main\" name=\"action\" value=\"release\">Release to {} as it is</button></form>",
+            "<details class=\"ask\"><summary class=\"button\">Release…</summary><p>{}</p><form method=\"post\" action=\"/quarantine/decide\">{}\
+             <button name=\"action\" value=\"release\">Release to {} as it is</button></form></details>",
+            risk(&entry.queue),
             common,
             to
         ),
     };
+    // What is left alone goes by itself: the safe act is to do that sooner.
     html!(
-        "<div class=\"actions\">{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary><p>This drops the mail. Nobody is told, and it cannot be undone.</p>\
-         <form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"danger\" name=\"action\" value=\"delete\">Delete this mail</button></form></details></div>",
+        "<div class=\"actions\"><form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"main\" name=\"action\" value=\"delete\">Delete this mail</button></form>{}{}</div>\
+         <p class=\"faint\">Deleting tells nobody and cannot be undone. Whoever does nothing has it deleted in its time.</p>",
+        common,
         release,
-        common
+        alike(entry)
     )
+}
+
+/// What it means to send this on as it is.
+fn risk(queue: &str) -> &'static str {
+    match queue {
+        "ext" => "It has an attachment that runs on a double click, which is why it is here. It goes as it is.",
+        "spam" => "It goes to whom it was for, as it is.",
+        _ => "No scanner could say that it is harmless. It goes as it is.",
+    }
+}
+
+/// Where mail is listed that is like this one: from the same sender, or with the same subject.
+fn alike(entry: &QuarantineEntry) -> Html {
+    let link = |words: &str, text: &str| match text.trim() {
+        "" => Html::none(),
+        text => html!("<a class=\"button\" href=\"/quarantine?q={}\">{}</a>", Piece(text), words),
+    };
+    html!("{}{}", link("Others with this subject", &entry.subject), link("Others from this sender", &entry.sender))
 }
 
 /// What each scanner said.

@@ -1,7 +1,7 @@
 //! The configuration in force, each setting with where it comes from.
 
 use super::{Asking, PageResult, query};
-use crate::frame::{Here, Sheet};
+use crate::frame::{Here, Sheet, status};
 use crate::html;
 use crate::html::Html;
 use crate::site::{SettingView, Site};
@@ -12,20 +12,21 @@ use weir_foundation::console_accounts::AccountView;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let changed = query(&asked).has("changed");
-    let shown: Vec<&SettingView> =
-        site.configuration.settings.iter().filter(|setting| !changed || setting.line.is_some()).collect();
+    let settings = site.configuration.settings.now();
+    let set_here = |setting: &&SettingView| setting.line.is_some() || setting.by_demo;
+    let shown: Vec<&SettingView> = settings.iter().filter(|setting| !changed || set_here(setting)).collect();
     let sections: Html = shown.chunk_by(|a, b| a.section == b.section).map(|group| section(group, &site)).collect();
-    let set = site.configuration.settings.iter().filter(|setting| setting.line.is_some()).count();
+    let set = settings.iter().filter(|setting| setting.line.is_some()).count();
     let file = match &site.configuration.settings_file {
         Some(file) => html!(
             "<code>{}</code> sets {} of {}; the rest have their defaults.",
             file,
             set,
-            count(site.configuration.settings.len() as u64, "setting")
+            count(settings.len() as u64, "setting")
         ),
         None => html!(
             "There is no configuration file: all {} have their defaults.",
-            count(site.configuration.settings.len() as u64, "setting")
+            count(settings.len() as u64, "setting")
         ),
     };
     let other = if changed {
@@ -36,20 +37,32 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     let accounts = accounts(&site.administration.accounts.list().await?);
     let tokens = super::tokens::section(&visit, &site.administration.tokens.list().await?);
     let body = html!(
-        "<h1>Settings</h1><p class=\"lead\">{}</p><p class=\"faint\">They are changed in the file and read at the next start; <code>weir check</code> tells whether a file is valid. {}</p>{}{}{}",
+        "<h1>Settings</h1><p class=\"lead\">{}{}</p><p class=\"faint\">These are in force now. They are changed in the file; <code>weir check</code> tells whether it is valid, \
+         <code>weir reload</code> brings some into force while everything runs, and a restart brings all. {}</p>{}{}{}{}",
         file,
+        demo(&settings),
         other,
         accounts,
+        super::sessions::section(&site, &visit),
         tokens,
         sections
     );
     Ok(Sheet::new("Settings", Here::Settings, body).page(&site, &visit).await)
 }
 
+/// What `--demo` sets besides.
+fn demo(settings: &[SettingView]) -> Html {
+    match settings.iter().filter(|setting| setting.by_demo).count() {
+        0 => Html::none(),
+        some => html!(" This Weir was started with <code>--demo</code>, which sets {}.", count(some as u64, "other")),
+    }
+}
+
 fn section(group: &[&SettingView], site: &Site) -> Html {
     let Some(first) = group.first() else { return Html::none() };
     let row = |setting: &&SettingView| {
         let source = match (setting.line, &site.configuration.settings_file) {
+            _ if setting.by_demo => html!("set by <code>--demo</code><br><small>default {}</small>", setting.default),
             (Some(line), Some(file)) => {
                 let file = file.rsplit('/').next().unwrap_or(file);
                 html!("{}, line {}<br><small>default {}</small>", file, line, secret(setting, &setting.default))
@@ -57,12 +70,18 @@ fn section(group: &[&SettingView], site: &Site) -> Html {
             (Some(line), None) => html!("line {}", line),
             (None, _) => html!("<span class=\"faint\">default</span>"),
         };
+        let waits = if setting.waits {
+            html!("<br>{}", status("waiting", "the file says something else: restart"))
+        } else {
+            Html::none()
+        };
         html!(
-            "<tr id=\"{}.{}\"><td><code>{}</code></td><td><code>{}</code></td><td>{}</td><td class=\"main\">{}<br><small>{}</small></td></tr>",
+            "<tr id=\"{}.{}\"><td><code>{}</code></td><td><code>{}</code>{}</td><td>{}</td><td class=\"main\">{}<br><small>{}</small></td></tr>",
             setting.section,
             setting.key,
             setting.key,
             secret(setting, &setting.value),
+            waits,
             source,
             setting.about,
             setting.bounds
@@ -118,6 +137,8 @@ mod tests {
                 bounds: String::new(),
                 about: String::new(),
                 line: Some(1),
+                by_demo: false,
+                waits: false,
             };
             secret(&setting, value)
         };

@@ -52,20 +52,23 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     } else {
         Html::none()
     };
-    let body = html!(
-        "<h1>Throttle</h1><p class=\"lead\">{}</p>{}{}\
-         <section><h2 id=\"held\">Held mail</h2><form class=\"filter\"><label>User <input name=\"user\" value=\"{}\"></label>\
-         <label>Recipient <input name=\"to\" value=\"{}\"></label><button>Filter</button></form>{}{}</section>{}",
-        lead,
+    let parts = vec![
+        html!(
+            "<h1>Throttle</h1><p class=\"lead\">{}</p><p><a href=\"/bans\">Addresses that are kept out after failed logins</a></p>",
+            lead
+        ),
         plot(&chart, WIDE),
         busy_table(&visit, &busy),
-        user,
-        recipient,
-        held,
-        rest,
-        user_table(&users)
-    );
-    Ok(Sheet::new("Throttle", Here::Throttle, body).page(&site, &visit).await)
+        html!(
+            "<section><h2 id=\"held\">Held mail</h2><form class=\"filter\"><label>User <input name=\"user\" value=\"{}\"></label>\
+             <label>Recipient <input name=\"to\" value=\"{}\"></label><button>Filter</button></form></section>",
+            user,
+            recipient
+        ),
+        html!("{}{}", held, rest),
+        user_table(&visit, &users),
+    ];
+    Ok(Sheet::live("Throttle", Here::Throttle, parts).page(&site, &visit).await)
 }
 
 fn people(number: i64) -> String {
@@ -102,10 +105,11 @@ fn busy_table(visit: &Visit, busy: &[BusyView]) -> Html {
     )
 }
 
-fn user_table(users: &UserList) -> Html {
+fn user_table(visit: &Visit, users: &UserList) -> Html {
+    let adding = super::user_admin::adding(visit);
     if users.users.is_empty() {
         let how = html!("<code>weir user add ann@example.org</code> makes one.");
-        return html!("<section><h2>Users</h2>{}</section>", empty("There is no user yet.", &how));
+        return html!("<section><h2>Users</h2>{}{}</section>", empty("There is no user yet.", &how), adding);
     }
     let row = |user: &UserView| {
         html!(
@@ -124,8 +128,9 @@ fn user_table(users: &UserList) -> Html {
         .map(|next| html!("<p><a href=\"/throttle?after={}\">The next users</a></p>", Piece(next)));
     html!(
         "<section><h2>Users</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>User</th><th>State</th><th>Kind</th><th>Sends as</th>\
-         <th class=\"number\">Held</th></tr></thead><tbody>{}</tbody></table></div>{}</section>",
+         <th class=\"number\">Held</th></tr></thead><tbody>{}</tbody></table></div>{}{}</section>",
         users.users.iter().map(row).collect::<Html>(),
-        next
+        next,
+        adding
     )
 }

@@ -1,28 +1,36 @@
 //! One user: why they are stopped, how their delay queue drains, their parameters; lock and unlock.
 
 use super::{Asking, PageResult, Sent, ended, held};
+use crate::evidence::Evidence;
 use crate::frame::{Here, Sheet, WIDE, back, numbers, plot, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::session::Visit;
 use crate::site::Site;
 use crate::trouble::sentence;
-use crate::words::{count, grouped, now, parsed};
+use crate::words::{count, cut, grouped, now, parsed};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use std::time::Duration;
 use weir_chart::{Axis, Chart};
 use weir_core::throttle::{PARAMS, Recipients};
+use weir_foundation::console_accounts::Role;
+use weir_foundation::secret::fresh_password;
+use weir_lab::operations::{SampleFilter, SampleLine};
 use weir_mail::operations::{HeldList, HeldSelection, UserPage};
 
 const MAILS_MAX: usize = 200;
+/// The newest samples among which those of a user are looked for, and how many of theirs are shown.
+const SAMPLES_LOOKED_AT: i64 = 500;
+const SAMPLES_SHOWN: usize = 10;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(name): Path<String>) -> PageResult {
     let page = site.mail.users.show(&name).await?;
     let selection = HeldSelection { user: page.user.name.clone(), ..HeldSelection::default() };
     let mut list = site.mail.held.list(&selection).await?;
     let queue = queue_chart(&page, &list);
+    let evidence = evidence(&site, &page, &list).await;
     let found = list.messages.len();
     list.messages.truncate(MAILS_MAX);
     let here = address(&page.user.name);
@@ -37,12 +45,15 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         )
     };
     let trail = super::audit::trail(&site, &page.user.name, 20).await?;
-    let body = html!(
-        "<h1>{}</h1><p>{}</p><section class=\"why\"><h2>Now</h2><p>{}</p><h2>What you can do</h2>{}</section>{}{}{}{}{}",
-        page.user.name,
-        status(&page.user.state, &page.user.state),
-        sentence(&state(&page)),
-        choices(&visit, &page, &here),
+    let parts = vec![
+        html!(
+            "<h1>{}</h1><p>{}</p><section class=\"why\"><h2>Now</h2><p>{}</p>{}<h2>What you can do</h2>{}</section>",
+            page.user.name,
+            status(&page.user.state, &page.user.state),
+            sentence(&state(&page)),
+            evidence,
+            choices(&visit, &page, &here)
+        ),
         numbers(&[
             ("held", count(page.throttle.held as u64, "recipient")),
             ("new addresses at once", grouped(page.throttle.slack.into())),
@@ -52,9 +63,10 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         queue,
         held,
         about(&page),
-        trail
-    );
-    Ok(Sheet::new(page.user.name.clone(), Here::Throttle, body).page(&site, &visit).await)
+        super::user_admin::section(&visit, &page),
+        trail,
+    ];
+    Ok(Sheet::live(page.user.name.clone(), Here::Throttle, parts).page(&site, &visit).await)
 }
 
 pub(super) fn address(name: &str) -> String {
@@ -70,7 +82,7 @@ fn state(page: &UserPage) -> String {
 
 fn choices(visit: &Visit, page: &UserPage, here: &str) -> Html {
     let unlock = html!(
-        "<form method=\"post\" action=\"/throttle/users/{}/unlock\">{}{}<button class=\"main\">Unlock: {} may send, what waits drains one by one</button></form>",
+        "<form method=\"post\" action=\"/throttle/users/{}/unlock\">{}{}<button>Unlock: {} may send, what waits drains one by one</button></form>",
         Piece(&page.user.name),
         token(visit),
         back(here),
@@ -89,7 +101,62 @@ fn choices(visit: &Visit, page: &UserPage, here: &str) -> Html {
     let stopped = page.user.state != "active" || page.throttle.state == "stopped";
     // Whom only the throttle knows has no account that could be locked.
     let lock = if page.user.created.is_empty() { Html::none() } else { lock };
-    html!("<div class=\"actions\">{}{}</div>", if stopped { unlock } else { Html::none() }, lock)
+    let secure = if stopped && !page.user.created.is_empty() { securing(visit, page, here) } else { Html::none() };
+    html!("<div class=\"actions\">{}{}{}</div>", secure, if stopped { unlock } else { Html::none() }, lock)
+}
+
+/// The safe answer to a stolen account. A new password is an administrator's to give.
+fn securing(visit: &Visit, page: &UserPage, here: &str) -> Html {
+    let password = if visit.may(Role::Admin) { ", give it a new password" } else { "" };
+    html!(
+        "<details class=\"ask\"><summary class=\"button main\">This was not {}: secure the account…</summary><p>This locks the account{}, and deletes {} that {}. \
+         What is deleted cannot be brought back; nobody is told. Unlock the account when its owner has been reached.</p>\
+         <form method=\"post\" action=\"/throttle/users/{}/secure\">{}{}<button class=\"main\">Lock{}, delete what is held</button></form></details>",
+        page.user.name,
+        password,
+        count(page.throttle.held as u64, "recipient"),
+        if page.throttle.held == 1 { "waits" } else { "wait" },
+        Piece(&page.user.name),
+        token(visit),
+        back(here),
+        if visit.may(Role::Admin) { ", new password" } else { "" }
+    )
+}
+
+/// What lets a person decide, for somebody whose mail waits: how much of it is alike, where it came from, and what the lab says of it.
+async fn evidence(site: &Site, page: &UserPage, list: &HeldList) -> Html {
+    if page.throttle.held == 0 {
+        return Html::none();
+    }
+    let lab = lab_says(site, &page.user.name).await;
+    html!("<h2>Evidence</h2>{}{}", Evidence::of(&list.messages, list.more).html(), lab)
+}
+
+/// Whether a sample came from mail of this user: held mail that was handed in, or mail that waited for the lab.
+fn is_of(submitter: &str, user: &str) -> bool {
+    submitter.strip_prefix("held ").or_else(|| submitter.strip_prefix("mail ")).is_some_and(|of| of == user)
+}
+
+/// What the lab says of samples that came from mail of this user.
+async fn lab_says(site: &Site, user: &str) -> Html {
+    let Some(node) = &site.lab else { return Html::none() };
+    let Ok(samples) = node.list(&SampleFilter::default(), SAMPLES_LOOKED_AT).await else { return Html::none() };
+    let theirs = samples.iter().filter(|sample| is_of(&sample.submitter, user));
+    let line = |sample: &SampleLine| {
+        html!(
+            "<li>{} <a href=\"/lab/samples/{}\">{}</a></li>",
+            status(&sample.verdict, &sample.verdict),
+            sample.sample,
+            cut(&sample.name, 100)
+        )
+    };
+    let lines: Vec<Html> = theirs.take(SAMPLES_SHOWN).map(line).collect();
+    match lines.is_empty() {
+        true => html!("<p class=\"faint\">The lab has not looked at attachments of this user lately.</p>"),
+        false => {
+            html!("<p>The lab says of attachments:</p><ul class=\"bare\">{}</ul>", lines.into_iter().collect::<Html>())
+        }
+    }
 }
 
 fn bulk(visit: &Visit, page: &UserPage, (found, more): (usize, bool), here: &str) -> Html {
@@ -201,6 +268,22 @@ pub(super) async fn lock(
     let words = locked.map(|locked| {
         let connections = count(locked.sessions_ended as u64, "open connection");
         format!("{name} is locked; {connections} ended.")
+    });
+    ended(&site, &visit, &sent, (&address(&name), words))
+}
+
+pub(super) async fn secure(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Path(name): Path<String>,
+    Extension(sent): Sent,
+) -> Response {
+    let password = visit.may(Role::Admin).then(fresh_password);
+    let secured = site.mail.secure(&name, password.as_deref(), &visit.actor()).await;
+    let words = secured.map(|done| {
+        let deleted = count(done.messages_deleted as u64, "held mail");
+        let password = password.map(|password| format!(" The new password is {password} and is shown only this once."));
+        format!("{name} is locked, and {deleted} deleted.{}", password.unwrap_or_default())
     });
     ended(&site, &visit, &sent, (&address(&name), words))
 }

@@ -1,19 +1,27 @@
 //! The web gate: who asks, who waits, and who gets what beside what would be fair.
 
-use super::{Asking, PageResult};
-use crate::frame::{Here, NARROW, Sheet, empty, numbers, plot, status};
+use super::{Asking, PageResult, Sent, ended, refused};
+use crate::api::web::{Drain, blocked, drained, unblocked};
+use crate::frame::{Here, NARROW, Sheet, back, empty, numbers, plot, status, token};
 use crate::html;
 use crate::html::{Html, Text};
 use crate::pulse::Pulse;
+use crate::session::Visit;
 use crate::site::Site;
-use crate::words::{count, grouped, percent, rate, seconds};
+use crate::trouble::Trouble;
+use crate::words::{count, grouped, percent, rate, seconds, time_ns};
 use axum::Extension;
 use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
 use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 use weir_web::admission::SessionView;
+use weir_web::blocks::BlockView;
+use weir_web::proxy::Gate;
 use weir_web::view::{BackendView, Status};
 
+const HERE: &str = "/web";
 const SESSIONS_SHOWN: usize = 50;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
@@ -38,23 +46,23 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
         .chart(now, "Requests waiting", ("waiting", "requests"))
         .steps("waiting", history.gauge(|reading| reading.web_waiting, now))
         .when_empty("a flood would fill this");
-    let body = html!(
-        "<h1>Web</h1><p class=\"lead\">{}</p>{}{}<div class=\"two\">{}{}</div>{}{}{}",
-        lead(&pulse),
-        web.backends.iter().map(pressure).collect::<Html>(),
+    let shares = history.shares();
+    let parts = vec![
+        html!("<h1>Web</h1><p class=\"lead\">{}</p>", lead(&pulse)),
+        web.backends.iter().map(pressure).collect(),
         numbers(&[
             ("served", rate(history.rate_now(|reading| reading.served, now))),
             ("connections", grouped(web.connections.into())),
             ("sessions asking now", grouped(pulse.asking as u64)),
             ("refused since the start", grouped(refused_in_all(web))),
         ]),
-        plot(&served, NARROW),
-        plot(&waiting, NARROW),
-        sessions(&pulse, &history.shares()),
-        subnets(&pulse.sessions, &history.shares()),
-        web.backends.iter().map(backend).collect::<Html>()
-    );
-    Ok(Sheet::new("Web", Here::Web, body).page(&site, &visit).await)
+        html!("<div class=\"two\">{}{}</div>", plot(&served, NARROW), plot(&waiting, NARROW)),
+        sessions(&pulse, &shares),
+        subnets(&pulse.sessions, &shares),
+        web.backends.iter().map(|view| backend(&visit, view)).collect(),
+        blocks(&visit, &site.web.as_ref().map(|gate| gate.blocks().view(SystemTime::now())).unwrap_or_default()),
+    ];
+    Ok(Sheet::live("Web", Here::Web, parts).page(&site, &visit).await)
 }
 
 fn refused_in_all(web: &Status) -> u64 {
@@ -202,7 +210,7 @@ fn subnets(sessions: &[SessionView], shares: &HashMap<String, f64>) -> Html {
     )
 }
 
-fn backend(backend: &BackendView) -> Html {
+fn backend(visit: &Visit, backend: &BackendView) -> Html {
     let queue = &backend.queue;
     let server = |server: &weir_web::view::ServerView| {
         let (kind, word) = match server {
@@ -212,10 +220,16 @@ fn backend(backend: &BackendView) -> Html {
             _ => ("up", "up"),
         };
         html!(
-            "<li>{} {} <span class=\"faint\">{} there now</span></li>",
+            "<li>{} {} <span class=\"faint\">{} there now</span> <form class=\"inline\" method=\"post\" action=\"/web/drain\">{}{}<input type=\"hidden\" name=\"server\" value=\"{}\">\
+             <button name=\"draining\" value=\"{}\">{}</button></form></li>",
             status(kind, word),
             server.address,
-            count(server.in_flight, "request")
+            count(server.in_flight, "request"),
+            token(visit),
+            back(HERE),
+            server.address,
+            if server.draining { "no" } else { "yes" },
+            if server.draining { "Give it requests again" } else { "Drain" }
         )
     };
     let counters = &queue.counters;
@@ -233,4 +247,74 @@ fn backend(backend: &BackendView) -> Html {
         ]),
         backend.servers.iter().map(server).collect::<Html>()
     )
+}
+
+/// Networks that somebody refuses for a while, and the form for one more.
+fn blocks(visit: &Visit, blocks: &[BlockView]) -> Html {
+    let row = |block: &BlockView| {
+        html!(
+            "<tr><td class=\"main\">{}</td><td>{}</td><td><form method=\"post\" action=\"/web/unblock\">{}{}<input type=\"hidden\" name=\"network\" value=\"{}\">\
+             <button>Serve it again</button></form></td></tr>",
+            block.network,
+            time_ns((block.until_unix_s as i64).saturating_mul(1_000_000_000)),
+            token(visit),
+            back(HERE),
+            block.network
+        )
+    };
+    let table = match blocks {
+        [] => html!("<p class=\"faint\">No network is blocked by hand.</p>"),
+        some => html!(
+            "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Network</th><th>Until</th><th></th></tr></thead><tbody>{}</tbody></table></div>",
+            some.iter().map(row).collect::<Html>()
+        ),
+    };
+    html!(
+        "<section><h2 id=\"blocks\">Blocked networks</h2>{}<form class=\"filter\" method=\"post\" action=\"/web/block\">{}{}\
+         <label>Address or network <input name=\"network\" required maxlength=\"64\" placeholder=\"192.0.2.0/24\"></label>\
+         <label>Minutes <input name=\"minutes\" type=\"number\" min=\"1\" max=\"43200\" value=\"60\"></label><button>Block</button></form>\
+         <p class=\"faint\">Every request of a blocked network is refused. A restart forgets these; <code>web.denied_networks</code> stays. \
+         Nobody has to be blocked for the others to be served: whoever asks for too much waits.</p></section>",
+        table,
+        token(visit),
+        back(HERE)
+    )
+}
+
+pub(super) async fn drain(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    let asked = Drain { server: sent.value("server").to_owned(), draining: sent.value("draining") == "yes" };
+    let done = drained(gate(&site)?, &site.administration.audit, &asked, &visit.actor()).await;
+    let what = if asked.draining { "gets no new requests" } else { "gets requests again" };
+    Ok(ended(&site, &visit, &sent, (HERE, done.map(|()| format!("{} {what}.", asked.server)))))
+}
+
+pub(super) async fn block(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    let Ok(minutes) = sent.value("minutes").parse::<u64>() else {
+        return Ok(refused(&site, &visit, &sent, (HERE, "A block lasts for a number of minutes.".to_owned())));
+    };
+    let asked = (sent.value("network"), Duration::from_secs(minutes.saturating_mul(60)));
+    let done = blocked(gate(&site)?, &site.administration.audit, asked, &visit.actor()).await;
+    Ok(ended(&site, &visit, &sent, (HERE, done.map(|network| format!("{network} is refused from now on.")))))
+}
+
+pub(super) async fn unblock(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    let done = unblocked(gate(&site)?, &site.administration.audit, sent.value("network"), &visit.actor()).await;
+    Ok(ended(&site, &visit, &sent, (HERE, done.map(|network| format!("{network} is served again.")))))
+}
+
+fn gate(site: &Site) -> Result<&Gate, Trouble> {
+    let nothing = || Trouble::new(StatusCode::NOT_FOUND, "there is no web gate here", "give [web] a backend");
+    site.web.as_deref().ok_or_else(nothing)
 }

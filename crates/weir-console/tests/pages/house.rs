@@ -4,10 +4,12 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
+use std::sync::Arc;
+use std::time::Duration;
 use tower::ServiceExt;
 use weir_console::api;
 use weir_console::gates::Gates;
-use weir_console::site::{Configuration, SettingView, Site};
+use weir_console::site::{Configuration, CurrentSettings, SettingView, Site};
 use weir_foundation::Actor;
 use weir_foundation::Foundation;
 use weir_foundation::administration::Administration;
@@ -62,7 +64,7 @@ pub(crate) async fn house() -> House {
     let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
     let passwords = Passwords::new(2, [7; 32]).unwrap();
     let mail = operations_at_rest(&foundation, passwords.clone(), &Settings::default());
-    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()));
+    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()), Duration::ZERO);
     let actor = Actor::new("test");
     for (name, role) in [("root", Role::Admin), ("olga", Role::Operator)] {
         let new = NewAccount { name: name.into(), role, password: PASSWORD.into() };
@@ -81,6 +83,8 @@ pub(crate) async fn house() -> House {
         bounds: "a URL".into(),
         about: "Where records are".into(),
         line: Some(3),
+        by_demo: false,
+        waits: false,
     };
     let gates = Gates {
         administration: administration.clone(),
@@ -88,10 +92,11 @@ pub(crate) async fn house() -> House {
         web: None,
         lab: None,
         states: GateStates::default(),
+        sessions: Arc::default(),
         demo: false,
     };
     let configuration = Configuration {
-        settings: vec![setting],
+        settings: CurrentSettings::new(vec![setting]),
         settings_file: Some("/etc/weir/weir.toml".into()),
         hosts: vec!["console.example.org".into()],
     };

@@ -5,5 +5,6 @@
 mod house;
 mod logins;
 mod mail;
+mod operating;
 mod origins;
 mod roles;

@@ -16,6 +16,7 @@ async fn each_role_sees_and_does_what_it_may() {
         ("/throttle", [200, 200, 403]),
         ("/throttle/users/ann%40example.org", [200, 200, 403]),
         ("/quarantine", [200, 200, 403]),
+        ("/queue", [200, 200, 403]),
         ("/feeds", [200, 200, 403]),
         ("/web", [200, 200, 403]),
         ("/lab", [200, 200, 403]),
@@ -28,6 +29,8 @@ async fn each_role_sees_and_does_what_it_may() {
         ("/api/v1/users/ann%40example.org", [200, 200, 403]),
         ("/api/v1/users/nobody", [404, 404, 403]),
         ("/api/v1/console/accounts", [200, 403, 403]),
+        ("/api/v1/console/sessions", [200, 403, 403]),
+        ("/api/v1/health", [200, 200, 403]),
         ("/api/v1/console/tokens", [200, 403, 403]),
         ("/account", [200, 200, 403]),
     ] {

@@ -9,6 +9,8 @@ use weir_store::unless_gone;
 
 /// Folders of the data folder with plain files, which are never changed in place.
 const PLAIN: [&str; 5] = ["held", "quarantine", "keys", "tls", "lab/samples"];
+/// Of these, the folders in which the same name is always the same content: an earlier backup may have such a file already.
+const UNCHANGED: [&str; 3] = ["held", "quarantine", "lab/samples"];
 /// Folders with files that somebody may write to: who the machine is in its lab, samples that wait in numbered directories, and
 /// the secret and the history of the web gate.
 const CHANGED: [&str; 3] = ["lab/node", "lab/analysis", "web"];
@@ -36,35 +38,51 @@ pub(super) async fn blocking<T: Send + 'static>(
     done.map_err(|error| cannot_write(path, &error))
 }
 
-/// Links what is not there yet; files that vanish meanwhile are settled.
-pub(super) fn link_plain(from: &Path, to: &Path) -> io::Result<()> {
+/// Links what is not there yet; files that vanish meanwhile are settled. What `earlier` has already is linked from there, where the data
+/// folder is on another file system.
+pub(super) fn link_plain(from: &Path, to: &Path, earlier: Option<&Path>) -> io::Result<()> {
     let left_out = LEFT_OUT.map(|path| from.join(path));
     for folder in PLAIN {
-        bring_folder(&from.join(folder), &to.join(folder), &left_out, bring)?;
+        let earlier = earlier.filter(|_| UNCHANGED.contains(&folder)).map(|earlier| earlier.join(folder));
+        bring_folder((&from.join(folder), &to.join(folder), earlier.as_deref()), &left_out, bring)?;
     }
     for folder in CHANGED {
-        bring_folder(&from.join(folder), &to.join(folder), &left_out, copy)?;
+        bring_folder((&from.join(folder), &to.join(folder), None), &left_out, |from, to, _| copy(from, to))?;
     }
     for file in ["format", "relay"] {
-        bring(&from.join(file), &to.join(file))?;
+        bring(&from.join(file), &to.join(file), None)?;
+    }
+    Ok(())
+}
+
+/// Whether a file is in a folder of [`UNCHANGED`].
+pub(super) fn is_unchanged(path: &Path) -> bool {
+    UNCHANGED.iter().any(|folder| path.starts_with(folder))
+}
+
+/// Takes these files from the data folder after all: the earlier backup had them, but not as they were written.
+pub(super) fn bring_anew(from: &Path, to: &Path, paths: &[PathBuf]) -> io::Result<()> {
+    for path in paths {
+        fs::remove_file(to.join(path))?;
+        copy(&from.join(path), &to.join(path))?;
     }
     Ok(())
 }
 
 fn bring_folder(
-    from: &Path,
-    to: &Path,
+    (from, to, earlier): (&Path, &Path, Option<&Path>),
     left_out: &[PathBuf],
-    file: fn(&Path, &Path) -> io::Result<()>,
+    file: fn(&Path, &Path, Option<&Path>) -> io::Result<()>,
 ) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(to)?;
     for entry in entries(from)? {
         let (source, target) = (entry.path(), to.join(entry.file_name()));
+        let earlier = earlier.map(|earlier| earlier.join(entry.file_name()));
         let unfinished = source.extension().is_some_and(|end| end == "tmp" || end == "new");
         match entry.file_type()? {
             _ if left_out.contains(&source) => {}
-            kind if kind.is_dir() => bring_folder(&source, &target, left_out, file)?,
-            kind if kind.is_file() && !unfinished => file(&source, &target)?,
+            kind if kind.is_dir() => bring_folder((&source, &target, earlier.as_deref()), left_out, file)?,
+            kind if kind.is_file() && !unfinished => file(&source, &target, earlier.as_deref())?,
             _ => {}
         }
     }
@@ -76,13 +94,22 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     unless_gone(fs::copy(from, to)).map(drop)
 }
 
-/// A link, or a copy onto another file system. Nothing if the source is gone or the target is there.
-fn bring(from: &Path, to: &Path) -> io::Result<()> {
+/// A link, or a copy onto another file system, unless an earlier backup there has the file. Nothing if the source is gone or the target is
+/// there.
+fn bring(from: &Path, to: &Path, earlier: Option<&Path>) -> io::Result<()> {
     match fs::hard_link(from, to) {
         Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => Ok(()),
+        Err(_) if earlier.is_some_and(|earlier| is_as_long(from, earlier) && fs::hard_link(earlier, to).is_ok()) => {
+            Ok(())
+        }
         Err(_) => unless_gone(fs::copy(from, to)).map(drop),
         Ok(()) => Ok(()),
     }
+}
+
+fn is_as_long(one: &Path, other: &Path) -> bool {
+    let length = |path: &Path| fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|facts| facts.len());
+    length(one).is_some_and(|length_of_one| length(other) == Some(length_of_one))
 }
 
 /// A restore copies: the backup must stay whole whatever becomes of the data folder.
@@ -158,5 +185,34 @@ mod tests {
         let said = |kind: io::ErrorKind| cannot_write(Path::new("/backup"), &kind.into()).hint().to_owned();
         assert!(said(io::ErrorKind::ReadOnlyFilesystem).contains("ReadWritePaths"));
         assert!(said(io::ErrorKind::PermissionDenied).contains("permission"));
+    }
+
+    #[test]
+    fn what_an_earlier_backup_has_is_not_copied_again() {
+        use std::os::unix::fs::MetadataExt;
+        let (data, disk) = (tempfile::tempdir_in("/dev/shm").unwrap(), tempfile::tempdir().unwrap());
+        let (first, second) = (disk.path().join("first"), disk.path().join("second"));
+        fs::create_dir_all(data.path().join("lab/samples/ab")).unwrap();
+        fs::create_dir_all(data.path().join("keys")).unwrap();
+        for (file, content) in [("lab/samples/ab/1", "one"), ("keys/dkim", "old"), ("format", "1"), ("relay", "r")] {
+            fs::write(data.path().join(file), content).unwrap();
+        }
+        link_plain(data.path(), &first, None).unwrap();
+        fs::write(data.path().join("lab/samples/ab/2"), "two").unwrap();
+        fs::remove_file(data.path().join("keys/dkim")).unwrap();
+        fs::write(data.path().join("keys/dkim"), "new").unwrap();
+        link_plain(data.path(), &second, Some(&first)).unwrap();
+        let facts = |folder: &Path, file: &str| fs::metadata(folder.join(file)).unwrap();
+        let elsewhere = facts(data.path(), "format").dev() != facts(disk.path(), "").dev();
+        let shared = facts(&first, "lab/samples/ab/1").ino() == facts(&second, "lab/samples/ab/1").ino();
+        assert!(
+            shared,
+            "on the data folder's own disk both are links to its file, elsewhere one is a link to the other: {elsewhere}"
+        );
+        assert_eq!(fs::read(second.join("lab/samples/ab/2")).unwrap(), b"two");
+        assert_eq!(fs::read(second.join("keys/dkim")).unwrap(), b"new", "the same name, and not the same key");
+        assert!(is_unchanged(Path::new("lab/samples/ab/1")) && !is_unchanged(Path::new("keys/dkim")));
+        bring_anew(data.path(), &second, &["lab/samples/ab/1".into()]).unwrap();
+        assert_ne!(facts(&first, "lab/samples/ab/1").ino(), facts(&second, "lab/samples/ab/1").ino());
     }
 }

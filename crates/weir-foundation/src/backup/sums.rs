@@ -29,6 +29,17 @@ pub(super) fn of_folder(folder: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Files that the sums of two backups both name, and not with the same sum.
+pub(super) fn unlike(earlier: &[u8], later: &[u8]) -> Vec<PathBuf> {
+    let read = |text: &[u8]| -> BTreeMap<PathBuf, Vec<u8>> {
+        let lines = text.split(|byte| *byte == b'\n').filter_map(read_line);
+        lines.map(|(path, sum)| (path, sum.to_vec())).collect()
+    };
+    let earlier = read(earlier);
+    let differs = |(path, sum): &(PathBuf, Vec<u8>)| earlier.get(path).is_some_and(|known| known != sum);
+    read(later).into_iter().filter(differs).map(|(path, _)| path).collect()
+}
+
 /// What differs between a backup and its sums, a sentence each.
 pub(super) fn differences(folder: &Path, text: &[u8]) -> io::Result<Vec<String>> {
     let mut expected: BTreeMap<PathBuf, &[u8]> = BTreeMap::new();
@@ -158,5 +169,14 @@ mod tests {
         let check =
             || Command::new("sha256sum").args(["--check", "--strict", SUMS]).current_dir(folder.path()).output();
         assert!(check().unwrap().status.success(), "{:?}", check());
+    }
+
+    #[test]
+    fn files_that_two_backups_have_with_other_sums_are_found() {
+        let line = |sum: char, name: &str| format!("{}  {name}\n", String::from(sum).repeat(64));
+        let earlier = [line('a', "held/1.eml"), line('b', "held/2.eml"), line('c', "gone")].concat();
+        let later = [line('a', "held/1.eml"), line('d', "held/2.eml"), line('e', "new")].concat();
+        assert_eq!(unlike(earlier.as_bytes(), later.as_bytes()), [PathBuf::from("held/2.eml")]);
+        assert!(unlike(b"nonsense\n", later.as_bytes()).is_empty());
     }
 }

@@ -3,11 +3,12 @@
 use super::receiving::Receiving;
 use super::stages::Stages;
 use crate::held::HeldMail;
-use crate::operations::{Backend, Listener, Vital};
+use crate::operations::{Backend, Banning, Listener, Vital};
 use crate::queue::Queue;
 use crate::scan::Scanning;
 use crate::submission::Submission;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::time::Instant;
 use weir_foundation::OperationFuture;
@@ -28,6 +29,8 @@ pub(super) struct Running {
     pub(super) stages: Stages,
     pub(super) listeners: Vec<Listener>,
     pub(super) since: Instant,
+    /// Where the certificate is.
+    pub(super) certificate: PathBuf,
 }
 
 impl Backend for Running {
@@ -41,6 +44,7 @@ impl Backend for Running {
             sessions: self.server.registry().open() + receiving.map_or(0, |server| server.registry().open()),
             counters: named(&self.server.counters()),
             inbound: receiving.map(|server| named(&server.counters())),
+            certificate: Some(self.certificate.clone()),
         })
     }
 
@@ -59,6 +63,17 @@ impl Backend for Running {
 
     fn sessions_of(&self, user: &str) -> usize {
         self.server.registry().open_of_user(user)
+    }
+
+    fn banning(&self) -> Vec<Banning> {
+        let submission =
+            Banning { server: "submission", registry: Arc::clone(self.server.registry()), clock: self.server.clock() };
+        let inbound = self.receiving.as_ref().map(|receiving| Banning {
+            server: "inbound",
+            registry: Arc::clone(receiving.server.registry()),
+            clock: receiving.server.clock(),
+        });
+        std::iter::once(submission).chain(inbound).collect()
     }
 
     fn keys_changed(&self) {

@@ -1,10 +1,12 @@
 //! What the operations work on: the running gate, or the data folder while no gate runs.
 
+use super::bans::Banning;
 use crate::queue::Queue;
 use crate::scan::Scanning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use weir_foundation::{OperationError, OperationFuture};
 use weir_store::diary::Diary;
 use weir_store::spool::Spool;
@@ -22,6 +24,11 @@ pub trait Backend: Send + Sync {
 
     /// Sessions of a user that are open.
     fn sessions_of(&self, user: &str) -> usize;
+
+    /// The servers that run, with their bans; none at rest.
+    fn banning(&self) -> Vec<Banning> {
+        Vec::new()
+    }
 
     /// Keys to sign with were made or removed.
     fn keys_changed(&self);
@@ -73,6 +80,9 @@ pub struct Vital {
     /// The same of the server for mail from outside, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inbound: Option<BTreeMap<String, u64>>,
+    /// The file of the certificate that both servers show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
 }
 
 /// Something that listens.

@@ -6,6 +6,7 @@
 //! why and what would be right.
 
 mod backend;
+mod bans;
 mod dkim;
 mod feeds;
 mod held;
@@ -16,6 +17,7 @@ mod own_throttle;
 mod quarantine;
 mod queue;
 mod scan_rules;
+mod secure;
 mod status;
 mod throttle_view;
 mod throttles;
@@ -25,6 +27,7 @@ mod users;
 pub use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 pub use crate::scan::Analysed;
 pub use backend::{Backend, Listener, Vital};
+pub use bans::{BanDone, BanOperations, BanView, Banning};
 pub use dkim::{DkimOperations, KeyKind, KeyView, NewKey};
 pub use feeds::FeedOperations;
 pub use held::{Decision, HeldDone, HeldList, HeldMessage, HeldOperations, HeldPage, HeldRecipient, HeldSelection};
@@ -36,12 +39,14 @@ pub use quarantine::{
 };
 pub use queue::{QueueDone, QueueOperations};
 pub use scan_rules::{NewRule, RuleSeverity, RuleView, ScanRuleOperations};
+pub use secure::Secured;
 pub use status::{MailStatus, SpoolView, StatusOperations};
 pub use throttle_view::{ParamsView, ThrottleView};
 pub use throttles::{BusyView, LearnedView, ThrottleOperations};
 pub use trace::{MailTrace, TraceLine, TraceOperations};
 pub use users::{
-    Change, LockDone, MayRelease, NewUser, Profile, UnlockDone, UserList, UserOperations, UserPage, UserView,
+    Change, LockDone, MayRelease, NewUser, Profile, RemoveDone, UnlockDone, UserList, UserOperations, UserPage,
+    UserView,
 };
 pub use weir_store::records::QuarantineTotal;
 
@@ -73,6 +78,8 @@ pub struct MailOperations {
     pub feeds: FeedOperations,
     /// Keys that sign outgoing mail.
     pub dkim: DkimOperations,
+    /// Addresses that are kept out.
+    pub bans: BanOperations,
     /// The ways of messages.
     pub traces: TraceOperations,
     /// How the whole is doing.
@@ -111,6 +118,7 @@ impl MailOperations {
             rules: ScanRuleOperations::new(parts),
             feeds: FeedOperations::new(parts),
             dkim: DkimOperations::new(parts),
+            bans: BanOperations::new(parts),
             status: StatusOperations::new(parts),
             backup: Arc::new(MailBackup::new(parts)),
         }

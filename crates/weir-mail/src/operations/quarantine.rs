@@ -7,7 +7,7 @@
 use super::message_file::{header_of, message_id};
 use super::{Actor, Backend, OperationError, OperationsParts, names, plural, when};
 use crate::queue::QueueSelection;
-use crate::scan::QuarantineQueue;
+use crate::scan::{QuarantineQueue, Scanning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use weir_core::address::canonical;
 use weir_foundation::clock::Clock;
 use weir_store::folder::DataFolder;
@@ -110,6 +111,10 @@ pub struct QuarantineEntry {
     /// Since when it is here.
     #[schemars(extend("format" = "date-time"))]
     pub since: String,
+    /// When it is deleted; earlier if there is too much. Unknown while no gate runs.
+    #[schemars(extend("format" = "date-time"))]
+    #[serde(default)]
+    pub until: Option<String>,
     /// The relay that keeps it.
     pub relay: String,
 }
@@ -187,7 +192,7 @@ impl QuarantineOperations {
         most: usize,
     ) -> Result<(Vec<QuarantineEntry>, bool), OperationError> {
         let Quarantined { rows, more } = self.rows(selection, most.min(MESSAGES_MAX)).await?;
-        Ok((entries(rows), more))
+        Ok((entries(rows, self.keep_for()), more))
     }
 
     /// Everything about one quarantined message.
@@ -195,7 +200,9 @@ impl QuarantineOperations {
         let id = message_id(message)?;
         let selection = QuarantineSelection { messages: vec![id.to_string()], ..QuarantineSelection::default() };
         let Quarantined { rows, .. } = self.rows(&selection, MESSAGES_MAX).await?;
-        let Some(entry) = entries(rows).into_iter().next() else { return Err(self.not_kept(&id.to_string()).await) };
+        let Some(entry) = entries(rows, self.keep_for()).into_iter().next() else {
+            return Err(self.not_kept(&id.to_string()).await);
+        };
         let file = self.folder.quarantine().join(format!("{id}.eml"));
         let opened = file.clone();
         let read =
@@ -209,6 +216,11 @@ impl QuarantineOperations {
             header: read.map(|(_, lines)| lines).unwrap_or_default(),
             entry,
         })
+    }
+
+    /// How long mail is kept, where a gate runs that deletes it then.
+    fn keep_for(&self) -> Option<Duration> {
+        self.backend.scanning().map(Scanning::keeps_for)
     }
 
     /// Why a message is not in quarantine; it may still be decided whether it comes here.
@@ -395,7 +407,8 @@ impl Authority {
 }
 
 /// One entry per message, in the order of the rows.
-fn entries(rows: Vec<QuarantineRow>) -> Vec<QuarantineEntry> {
+fn entries(rows: Vec<QuarantineRow>, keep_for: Option<Duration>) -> Vec<QuarantineEntry> {
+    let keep_ns = keep_for.and_then(|keep| i64::try_from(keep.as_nanos()).ok());
     let (mut entries, mut places): (Vec<QuarantineEntry>, BTreeMap<String, usize>) = Default::default();
     for row in rows {
         match places.get(&row.message).and_then(|place| entries.get_mut(*place)) {
@@ -413,6 +426,7 @@ fn entries(rows: Vec<QuarantineRow>) -> Vec<QuarantineEntry> {
                     user: row.owner,
                     size_bytes: row.size,
                     since: when(row.at),
+                    until: keep_ns.map(|keep| when(row.at.saturating_add(keep))),
                     relay: row.relay,
                 });
             }

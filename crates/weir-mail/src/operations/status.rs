@@ -50,6 +50,9 @@ pub struct SpoolView {
     pub segments: usize,
     /// What recovery found damaged at start, each in words.
     pub damage: Vec<String>,
+    /// Whether there is too little free disk space to take mail (452).
+    #[serde(default)]
+    pub full: bool,
 }
 
 /// Tells how the whole is doing. Cheap to clone.
@@ -98,5 +101,5 @@ impl StatusOperations {
 fn spool_view(spool: &Spool) -> SpoolView {
     let Stats { messages, body_bytes, disk_bytes, segments, .. } = spool.stats();
     let damage = spool.damage().iter().map(ToString::to_string).collect();
-    SpoolView { messages, body_bytes, disk_bytes, segments, damage }
+    SpoolView { messages, body_bytes, disk_bytes, segments, damage, full: spool.is_full() }
 }

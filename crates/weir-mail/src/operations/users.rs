@@ -82,6 +82,8 @@ pub struct Change {
     pub trust: Vec<String>,
     /// Recipients to trust no longer.
     pub distrust: Vec<String>,
+    /// All mailboxes that the user reads besides their own: they see the spam that is kept for these.
+    pub reads: Option<Vec<String>>,
 }
 
 /// A user in a list.
@@ -135,6 +137,9 @@ pub struct UserPage {
     pub own_parameters: Vec<String>,
     /// Recipients whose mail needs no asking.
     pub trusted: Vec<String>,
+    /// The mailboxes of this user, who sees the spam that is kept for them; sending as an address is not reading its mail.
+    #[serde(default)]
+    pub reads: Vec<String>,
     /// How many people outside the site are remembered as written to before.
     pub correspondents: i64,
 }
@@ -150,6 +155,15 @@ pub enum MayRelease {
     NotByPassword,
     /// A password is not enough while they are stopped.
     NotWhileStopped,
+}
+
+/// What a removal did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RemoveDone {
+    /// Who is no user any more.
+    pub name: String,
+    /// Sessions that were ended.
+    pub sessions_ended: usize,
 }
 
 /// What a lock did.
@@ -248,6 +262,23 @@ impl UserOperations {
         self.show(&new.name).await
     }
 
+    /// Removes a user: logins fail, sessions end, and what was learned is forgotten. Nothing that is held may be left behind.
+    pub async fn remove(&self, name: &str, actor: &Actor) -> Result<RemoveDone, OperationError> {
+        let _changing = self.changing.lock().await;
+        let user = self.user(name).await?;
+        let held = self.throttles.find(name).await?.map_or(0, |row| row.held);
+        if held > 0 {
+            let what = format!("{held} recipient{} of {} are held", plural(held as usize), names::shown(name));
+            let hint = format!("decide first: `weir held release --user {name}` or `weir held delete --user {name}`");
+            return Err(OperationError::conflict(what, hint));
+        }
+        self.users.remove(name).await?;
+        let sessions_ended = self.backend.end_sessions(name, "the account was removed");
+        let detail = format!("sent as {} ({sessions_ended} sessions ended)", listed(&user.addresses));
+        self.audit.write(actor, "user.remove", name, detail).await?;
+        Ok(RemoveDone { name: name.to_owned(), sessions_ended })
+    }
+
     /// Gives a user a new password.
     pub async fn set_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
         names::password(password)?;
@@ -300,6 +331,12 @@ impl UserOperations {
         }
         for address in &change.trust {
             trust(&mut own, address)?;
+        }
+        if let Some(reads) = &change.reads {
+            own.set_reads(reads).map_err(|error| {
+                let what = format!("these cannot be mailboxes of {}: {error}", names::shown(&user.name));
+                OperationError::invalid(what, "a mailbox is one whole address, such as info@example.org")
+            })?;
         }
         Ok(own)
     }
@@ -401,6 +438,7 @@ impl UserOperations {
             sessions: self.backend.sessions_of(name),
             own_parameters: own.parameters().map(str::to_owned).collect(),
             trusted: own.trusted().to_vec(),
+            reads: own.mailboxes(name, &user.addresses),
             correspondents: correspondents_in(self.correspondents.octets(name).await?),
             user: UserView::new(user, throttle.held as i64, throttle.stopped_since.is_some()),
             throttle,

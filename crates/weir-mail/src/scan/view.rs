@@ -9,6 +9,7 @@ use super::{ScanShared, Scanning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use std::time::Duration;
 use weir_core::feeds::{Backlog, Limits, Opening, Plan, Strategy};
 use weir_core::time::Instant;
 use weir_foundation::OperationError;
@@ -159,6 +160,11 @@ impl Scanning {
     /// How the feeds are doing.
     pub fn feeds_status(&self) -> FeedsStatus {
         self.shared.status()
+    }
+
+    /// How long quarantined mail is kept.
+    pub fn keeps_for(&self) -> Duration {
+        self.shared.settings.quarantine.keep_for
     }
 
     /// Attachments of stored mail become samples of the lab.

@@ -1,6 +1,6 @@
 //! From `[console]` to the pages: the listener, the first administrator, and the settings to show.
 
-use crate::config::{Config, Loaded};
+use crate::config::{Config, Loaded, Setting};
 use anyhow::Context;
 use axum::Router;
 use std::net::SocketAddr;
@@ -9,12 +9,13 @@ use tokio::task::JoinHandle;
 use weir_console::current_router::CurrentRouter;
 use weir_console::gates::Gates;
 use weir_console::listener::ConsoleListener;
-use weir_console::site::{Configuration, SettingView, Site};
+use weir_console::site::{Configuration, CurrentSettings, SettingView, Site};
 use weir_console::webhooks::Webhooks;
 use weir_foundation::Actor;
 use weir_foundation::console_accounts::{ConsoleAccounts, NewAccount, Role};
 use weir_foundation::secret::fresh_password;
 use weir_foundation::supervision::{self, Supervisor};
+use weir_mail::inbound::RecipientCheck;
 
 /// The name of the first account.
 pub(crate) const ADMIN: &str = "admin";
@@ -48,9 +49,9 @@ pub(crate) fn console(
 }
 
 /// What the pages show of the configuration.
-pub(crate) fn configuration(config: &Config, loaded: &Loaded) -> Configuration {
+pub(crate) fn configuration(config: &Config, loaded: &Loaded, demo: bool) -> Configuration {
     Configuration {
-        settings: settings(loaded),
+        settings: CurrentSettings::new(setting_views(&loaded.settings, (config, demo), &[])),
         settings_file: loaded.file.as_ref().map(|file| file.display().to_string()),
         hosts: config.console.hosts.clone(),
     }
@@ -63,7 +64,7 @@ pub(crate) fn webhooks(config: &Config, gates: &Gates) -> Option<impl Future<Out
 }
 
 impl Console {
-    /// Other gates run now: shows those. Whoever is logged in logs in again.
+    /// Other gates run now: shows those.
     pub(crate) fn show(&self, supervisor: &Supervisor, configuration: Configuration, gates: Gates, api: Router) {
         let site = Site::new(gates, configuration, self.address);
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,17 +74,49 @@ impl Console {
     }
 }
 
-fn settings(loaded: &Loaded) -> Vec<SettingView> {
-    let view = |setting: &crate::config::Setting| SettingView {
-        section: setting.section.to_owned(),
-        key: setting.key.to_owned(),
-        value: setting.value.clone(),
-        default: setting.default.clone(),
-        bounds: setting.bounds.clone(),
-        about: setting.about.to_owned(),
-        line: setting.line,
+/// Settings as the pages show them. `config` is in force, and more than the file says if it is that of a demo; `restart` names those of
+/// which the file says something else by now.
+pub(crate) fn setting_views(
+    settings: &[Setting],
+    (config, demo): (&Config, bool),
+    restart: &[String],
+) -> Vec<SettingView> {
+    let in_demo = if demo { demo_values(config) } else { Vec::new() };
+    let view = |setting: &Setting| {
+        let name = format!("{}.{}", setting.section, setting.key);
+        let by_demo = in_demo.iter().find(|(key, value)| **key == *name && *value != setting.value);
+        SettingView {
+            section: setting.section.to_owned(),
+            key: setting.key.to_owned(),
+            value: by_demo.map_or_else(|| setting.value.clone(), |(_, value)| value.clone()),
+            default: setting.default.clone(),
+            bounds: setting.bounds.clone(),
+            about: setting.about.to_owned(),
+            line: setting.line,
+            by_demo: by_demo.is_some(),
+            waits: restart.contains(&name),
+        }
     };
-    loaded.settings.iter().map(view).collect()
+    settings.iter().map(view).collect()
+}
+
+/// What [`demo`](super::demo) changes, as it is written in a file.
+fn demo_values(config: &Config) -> Vec<(&'static str, String)> {
+    let list = |values: Vec<String>| {
+        let quoted: Vec<String> = values.iter().map(|value| format!("{value:?}")).collect();
+        format!("[{}]", quoted.join(", "))
+    };
+    let mut values = vec![
+        ("scan.enabled", config.scan.enabled.to_string()),
+        ("lab.enabled", config.lab.enabled.to_string()),
+        ("lab.vms", list(config.lab.vms.rules.iter().map(ToString::to_string).collect())),
+        ("inbound.listen", list(config.inbound.listen.iter().map(ToString::to_string).collect())),
+        ("inbound.domains", list(config.inbound.domains.iter().map(ToString::to_string).collect())),
+    ];
+    if config.inbound.recipients == RecipientCheck::Any {
+        values.push(("inbound.recipients", "\"any\"".to_owned()));
+    }
+    values
 }
 
 /// An administrator where there is nobody yet, and the password, once. In a demo it gets a new one at every start.

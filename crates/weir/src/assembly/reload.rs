@@ -105,6 +105,12 @@ impl Reloader {
         self.for_mail.as_ref().map(|(config, _)| config.clone())
     }
 
+    /// The settings in force, and the names of those that the mail gate has refused to follow.
+    pub(crate) fn in_force(&self) -> (&[Setting], Vec<String>) {
+        let refused = self.for_mail.iter().flat_map(|(_, settings)| settings).filter(|new| self.differs(new));
+        (&self.settings, refused.map(|new| format!("{}.{}", new.section, new.key)).collect())
+    }
+
     /// The mail gate goes by it now.
     pub(crate) fn mail_follows(&mut self) {
         if let Some((config, settings)) = self.for_mail.take() {

@@ -17,8 +17,15 @@ pub(crate) struct BackupArgs {
     #[command(subcommand)]
     verb: Option<BackupVerb>,
     /// A new or empty folder; Weir itself writes there. Mail that was delivered into DATA/mail is not part of it
-    #[arg(required = true)]
+    #[arg(required_unless_present = "into")]
     folder: Option<PathBuf>,
+    /// A folder of several backups: this one gets a folder of its own there, named by its time, and shares with the newest one what has
+    /// not changed
+    #[arg(long, value_name = "FOLDER", conflicts_with = "folder")]
+    into: Option<PathBuf>,
+    /// Of those in --into keep so many and remove the oldest
+    #[arg(long, value_name = "N", requires = "into", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
     #[command(flatten)]
     asking: Asking,
 }
@@ -40,14 +47,22 @@ impl BackupArgs {
         if let Some(BackupVerb::Verify { folder, json }) = &self.verb {
             return check(out, folder, *json);
         }
-        let folder = std::path::absolute(self.folder.as_deref().context("name a folder")?)?;
-        let done = self.asking.reach()?.ask(&BACKUP, &BackupTo { folder })?;
+        let folder = self.into.as_deref().or(self.folder.as_deref()).context("name a folder")?;
+        let folder = std::path::absolute(folder)?;
+        let to = BackupTo { folder, into: self.into.is_some(), keep: self.keep.unwrap_or(0) };
+        let done = self.asking.reach()?.ask(&BACKUP, &to)?;
         if self.asking.json {
             return print_answer(out, &done);
         }
         let (held, size) = (count(done.held_files, "held message"), bytes(done.bytes));
         let (at, folder) = (time(&done.manifest.at), done.folder.display());
         writeln!(out, "A backup of {at} is in {folder} ({size}, {held}).")?;
+        if let Some(since) = &done.since {
+            writeln!(out, "It shares with {} what has not changed.", since.display())?;
+        }
+        for removed in &done.removed {
+            writeln!(out, "The old backup {} is removed.", removed.display())?;
+        }
         note(out, &done.note)
     }
 }

@@ -5,11 +5,13 @@ mod token;
 use crate::answer::{print_answer, time};
 use crate::control::Asking;
 use crate::password::{PasswordSource, WithPassword};
+use crate::table::Table;
 use serde_json::json;
 use std::io::Write;
 use token::Token;
 use weir_console::api::users::NewPassword;
-use weir_console::api::{Operation, accounts};
+use weir_console::api::{Operation, accounts, sessions};
+use weir_console::session::SessionLine;
 use weir_foundation::console_accounts::{AccountView, NewAccount, Role};
 
 #[derive(clap::Subcommand)]
@@ -24,6 +26,10 @@ pub(crate) enum Console {
     CodesOff(NameArgs),
     /// List all accounts
     List(AccountListArgs),
+    /// List who is logged in
+    Sessions(AccountListArgs),
+    /// Log somebody out
+    EndSession(EndArgs),
     /// Make, list and revoke tokens for programs
     #[command(subcommand)]
     Token(Token),
@@ -37,6 +43,8 @@ impl Console {
             Console::Remove(args) => args.ask(&accounts::REMOVE, "may not log in any more", out),
             Console::CodesOff(args) => args.ask(&accounts::CODES_OFF, "needs no code any more", out),
             Console::List(args) => args.run(out),
+            Console::Sessions(args) => logged_in(args, out),
+            Console::EndSession(args) => args.run(out),
             Console::Token(token) => token.run(out),
         }
     }
@@ -149,5 +157,44 @@ impl AccountListArgs {
             )?;
         }
         Ok(())
+    }
+}
+
+fn logged_in(args: &AccountListArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let list = args.asking.reach_running("console")?.ask(&sessions::LIST, &())?;
+    args.asking.answer(out, &list, print_sessions)
+}
+
+fn print_sessions(out: &mut dyn Write, list: &Vec<SessionLine>) -> anyhow::Result<()> {
+    if list.is_empty() {
+        return Ok(writeln!(out, "Nobody is logged in at the console.")?);
+    }
+    let mut table = Table::new(&[">NUMBER", "NAME", "ROLE", "FROM", "SINCE (UTC)", ">QUIET FOR (S)"]);
+    for line in list {
+        table.row([
+            line.number.to_string(),
+            line.name.clone(),
+            line.role.as_str().to_owned(),
+            line.from.clone(),
+            time(&line.since),
+            line.quiet_s.to_string(),
+        ]);
+    }
+    Ok(table.write(out)?)
+}
+
+#[derive(clap::Args)]
+pub(crate) struct EndArgs {
+    /// Its number, as `weir console sessions` shows it
+    number: u64,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl EndArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = self.asking.reach_running("console")?;
+        let list = control.ask_of(&sessions::END, &self.number.to_string(), &())?;
+        self.asking.answer(out, &list, |out, _| Ok(writeln!(out, "Session {} has ended.", self.number)?))
     }
 }

@@ -204,7 +204,7 @@ impl SampleListArgs {
                 bytes(sample.size),
                 sample.file_type,
                 sample.name,
-                sample.hash.chars().take(16).collect(),
+                sample.hash,
             ]);
         }
         Ok(table.write(out)?)
@@ -240,7 +240,7 @@ impl SampleArgs {
         }
         let mut table = Table::new(&[">distance", ">sample", "verdict", "name", "sha256"]);
         for Relative { distance, sample } in relatives {
-            let hash = sample.hash.chars().take(16).collect();
+            let hash = sample.hash;
             table.row([distance.to_string(), sample.sample.to_string(), sample.verdict, sample.name, hash]);
         }
         Ok(table.write(out)?)

@@ -1,6 +1,7 @@
 //! One file a verb.
 
 pub(crate) mod backup;
+pub(crate) mod bans;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;

@@ -1,42 +1,97 @@
-//! `weir status`: how the whole is doing, and `weir audit`: who did what.
+//! `weir status`: is all well? And `weir audit`: who did what.
 
 use crate::answer::{bytes, count, print_answer, time};
 use crate::control::Asking;
 use crate::table::Table;
+use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::Write;
-use weir_console::api::whole::{AUDIT, CHECK_AUDIT, STATUS, Trail, WholeStatus};
+use weir_console::api::whole::{AUDIT, CHECK_AUDIT, HEALTH, STATUS, Trail, WholeStatus};
+use weir_console::health::{Health, PartHealth, Verdict};
 use weir_mail::operations::{MailStatus, Vital};
 
 #[derive(clap::Args)]
+#[command(
+    after_help = "The exit code is 0 if all is well, 3 if something needs a person, 4 if something does not work or Weir does \
+                        not run, and 1 if it cannot be asked."
+)]
 pub(crate) struct Args {
+    /// Also what listens where, and what has been counted since the start
+    #[arg(long, short)]
+    long: bool,
     #[command(flatten)]
     asking: Asking,
 }
 
-impl Args {
-    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let status = self.asking.reach()?.ask(&STATUS, &())?;
-        self.asking.answer(out, &status, print)
+/// Not all is well: nothing went wrong with the asking, so only the exit code says it again.
+#[derive(Debug)]
+pub(crate) struct NotWell(pub(crate) u8);
+
+impl fmt::Display for NotWell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not all is well")
     }
 }
 
-fn print(out: &mut dyn Write, whole: &WholeStatus) -> anyhow::Result<()> {
-    let status = &whole.status;
-    let (version, data) = (&status.version, status.data.display());
-    match &status.gate {
-        Some(gate) => {
-            let (pid, since) = (gate.pid, time(&gate.since));
-            writeln!(out, "Weir {version} runs since {since} UTC (pid {pid}) on {data}")?;
+impl std::error::Error for NotWell {}
+
+#[derive(Serialize)]
+struct Seen {
+    #[serde(flatten)]
+    status: WholeStatus,
+    health: Health,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let gate = self.asking.reach()?;
+        let seen = Seen { status: gate.ask(&STATUS, &())?, health: gate.ask(&HEALTH, &())? };
+        self.asking.answer(out, &seen, |out, seen| print(out, seen, self.long))?;
+        match seen.health.verdict {
+            Verdict::Well => Ok(()),
+            Verdict::Look => Err(NotWell(3).into()),
+            Verdict::Failing => Err(NotWell(4).into()),
         }
-        None => writeln!(out, "Weir {version} does not run on {data}")?,
+    }
+}
+
+fn print(out: &mut dyn Write, seen: &Seen, long: bool) -> anyhow::Result<()> {
+    let (status, health) = (&seen.status.status, &seen.health);
+    writeln!(out, "{}", head(&seen.status))?;
+    writeln!(out)?;
+    for PartHealth { part, verdict, says } in &health.parts {
+        let word = match verdict {
+            Verdict::Well => "",
+            Verdict::Look => "LOOK",
+            Verdict::Failing => "FAILS",
+        };
+        writeln!(out, "  {part:<12} {word:<5} {}", says.replace('\n', "\n                     "))?;
+    }
+    if health.parts.is_empty() || long {
+        print_long(out, status)?;
     }
     writeln!(out)?;
-    for gate in whole.gates.iter().filter(|gate| !gate.is_up()) {
-        let why = gate.last_failure.as_deref().unwrap_or_default().replace('\n', "\n               ");
-        writeln!(out, "  {:<12} {}: {why}", gate.gate.to_string(), gate.state.to_uppercase())?;
+    writeln!(out, "{}", health.says)?;
+    Ok(())
+}
+
+fn head(whole: &WholeStatus) -> String {
+    let status = &whole.status;
+    let (version, data) = (&status.version, status.data.display());
+    match (&status.gate, whole.gates.is_empty()) {
+        (Some(gate), _) => {
+            let (pid, since) = (gate.pid, time(&gate.since));
+            format!("Weir {version} runs since {since} UTC (pid {pid}) on {data}")
+        }
+        (None, false) => format!("Weir {version} runs on {data}, without its mail gate"),
+        (None, true) => format!("Weir {version} does not run on {data}"),
     }
+}
+
+fn print_long(out: &mut dyn Write, status: &MailStatus) -> anyhow::Result<()> {
     if let Some(gate) = &status.gate {
+        writeln!(out)?;
         print_gate(out, gate)?;
     }
     for (name, value) in facts(status) {

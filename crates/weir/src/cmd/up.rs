@@ -275,6 +275,8 @@ async fn reload(reloader: &mut Reloader, gates: &mut Orchestrator, answer: Optio
             tracing::warn!(%error, "the mail gate's certificate cannot be read again; the old one stays");
         }
         (others_run, done.mail) = reload_mail(reloader, gates).await;
+        let (settings, refused) = reloader.in_force();
+        gates.show_settings(settings, &[refused, done.restart.clone()].concat());
     }
     match &outcome {
         Ok(ReloadOutcome { restart, mail, .. }) => {

@@ -6,8 +6,9 @@ use crate::answer::print_answer;
 use crate::cmd::throttle_options::{Given, ThrottleOptions};
 use crate::control::Asking;
 use crate::password::{PasswordSource, WithPassword};
+use crate::prompt;
 use std::io::Write;
-use weir_console::api::users::{self, After, NewPassword, Reason};
+use weir_console::api::users::{self, After, NewPassword, Reason, Secure};
 use weir_mail::operations::{Asked, Change, NewUser, OwnThrottle, Profile};
 
 #[derive(clap::Subcommand)]
@@ -20,8 +21,12 @@ pub(crate) enum User {
     Set(SetArgs),
     /// Lock an account: logins fail with the reason, open sessions end
     Lock(LockArgs),
+    /// Answer to a stolen account: lock it, give it a new password, delete what is held of it
+    Secure(SecureArgs),
     /// End a lock, and the throttle's stop with it; what waits drains again
     Unlock(NameArgs),
+    /// Remove a user of whom nothing is held; what was learned about them is forgotten
+    Remove(RemoveArgs),
     /// List all users
     List(UserListArgs),
     /// Show one user with the state of the throttle
@@ -36,6 +41,8 @@ impl User {
             User::Set(args) => args.run(out),
             User::Lock(args) => args.run(out),
             User::Unlock(args) => unlock(args, out),
+            User::Remove(args) => args.run(out),
+            User::Secure(args) => args.run(out),
             User::List(args) => args.run(out),
             User::Show(args) => show(args, out),
         }
@@ -160,6 +167,10 @@ pub(crate) struct SetArgs {
     /// A recipient to trust no longer; may be repeated
     #[arg(long, value_name = "ADDRESS")]
     distrust: Vec<String>,
+    /// A mailbox that the user reads besides their own, so that they see its spam; may be repeated, and replaces those of before; ""
+    /// for none
+    #[arg(long, value_name = "ADDRESS")]
+    reads: Option<Vec<String>>,
     #[command(flatten)]
     throttle: ThrottleArgs,
     #[command(flatten)]
@@ -201,6 +212,7 @@ impl SetArgs {
             throttle: self.throttle.own(),
             trust: self.trust.clone(),
             distrust: self.distrust.clone(),
+            reads: self.reads.as_ref().map(|reads| reads.iter().filter(|one| !one.is_empty()).cloned().collect()),
         };
         let page = self.asking.reach()?.ask_of(&users::SET, &self.name, &change)?;
         self.asking.answer(out, &page, print::page)
@@ -223,6 +235,69 @@ impl LockArgs {
         let why = Reason { reason: self.reason.clone() };
         let done = self.asking.reach()?.ask_of(&users::LOCK, &self.name, &why)?;
         self.asking.answer(out, &done, |out, done| print::locked(out, done, &self.reason))
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SecureArgs {
+    /// The login
+    name: String,
+    #[command(flatten)]
+    password: PasswordSource,
+    /// Do not ask before what is held is deleted
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl SecureArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = self.asking.reach()?;
+        let page = control.ask_of(&users::SHOW, &self.name, &())?;
+        let question = format!("Lock {}, and delete {} held recipients, for good?", self.name, page.throttle.held);
+        if !self.yes && !prompt::confirmed(&question)? {
+            writeln!(out, "Nothing was done.")?;
+            return Ok(());
+        }
+        let password = self.password.read(&self.name)?;
+        let with = Secure { password: Some(password.text.clone()) };
+        let done = control.ask_of(&users::SECURE, &self.name, &with)?;
+        if self.asking.json {
+            return print_answer(out, &WithPassword::new(&done, Some(&password)));
+        }
+        writeln!(
+            out,
+            "{} is locked and has a new password; {} held recipients of {} messages are deleted.",
+            done.name, done.recipients_deleted, done.messages_deleted
+        )?;
+        writeln!(out, "`weir user unlock {}` lets them send again.", done.name)?;
+        Ok(password.print(out)?)
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RemoveArgs {
+    /// The login
+    name: String,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl RemoveArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = self.asking.reach()?;
+        // An unknown user is said before anything is asked.
+        control.ask_of(&users::SHOW, &self.name, &())?;
+        if !self.yes && !prompt::confirmed(&format!("Remove the user {}, for good?", self.name))? {
+            writeln!(out, "Nothing was removed.")?;
+            return Ok(());
+        }
+        let done = control.ask_of(&users::REMOVE, &self.name, &())?;
+        self.asking.answer(out, &done, |out, done| Ok(writeln!(out, "{} is no user any more.", done.name)?))
     }
 }
 

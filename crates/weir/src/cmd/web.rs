@@ -7,8 +7,9 @@ use crate::answer::{bytes, count};
 use crate::control::Asking;
 use crate::table::Table;
 use std::io::Write;
-use weir_console::api::web::{self, Drain, Most};
+use weir_console::api::web::{self, BlockedNetwork, Drain, Most, NewBlock};
 use weir_web::admission::{SessionView, View};
+use weir_web::blocks::BlockView;
 use weir_web::view::{BackendView, Status};
 
 #[derive(clap::Subcommand)]
@@ -21,6 +22,12 @@ pub(crate) enum Web {
     Sessions(SessionsArgs),
     /// Give a server no new requests, so that it can be taken away once it is idle
     Drain(DrainArgs),
+    /// Networks that somebody has blocked for a while
+    Blocks(StatusArgs),
+    /// Refuse every request of a network for a while; a restart forgets it
+    Block(BlockArgs),
+    /// Serve a network again
+    Unblock(UnblockArgs),
 }
 
 impl Web {
@@ -30,6 +37,12 @@ impl Web {
             Web::Status(args) => args.run(out),
             Web::Sessions(args) => args.run(out),
             Web::Drain(args) => args.run(out),
+            Web::Blocks(args) => {
+                let list = args.asking.reach_running("web gate")?.ask(&web::BLOCKS, &())?;
+                args.asking.answer(out, &list, print_blocks)
+            }
+            Web::Block(args) => args.run(out),
+            Web::Unblock(args) => args.run(out),
         }
     }
 }
@@ -82,6 +95,52 @@ impl DrainArgs {
         }
         Ok(())
     }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct BlockArgs {
+    /// An address or a network, such as 192.0.2.0/24
+    network: String,
+    /// For how many minutes
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=43_200))]
+    minutes: u64,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl BlockArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let new = NewBlock { network: self.network.clone(), for_s: self.minutes * 60 };
+        let list = self.asking.reach_running("web gate")?.ask(&web::BLOCK, &new)?;
+        self.asking.answer(out, &list, print_blocks)
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct UnblockArgs {
+    /// The network as `weir web blocks` shows it
+    network: String,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl UnblockArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let asked = BlockedNetwork { network: self.network.clone() };
+        let list = self.asking.reach_running("web gate")?.ask(&web::UNBLOCK, &asked)?;
+        self.asking.answer(out, &list, print_blocks)
+    }
+}
+
+fn print_blocks(out: &mut dyn Write, list: &Vec<BlockView>) -> anyhow::Result<()> {
+    if list.is_empty() {
+        return Ok(writeln!(out, "No network is blocked by hand.")?);
+    }
+    let mut table = Table::new(&["NETWORK", ">FOR ANOTHER (S)"]);
+    for block in list {
+        table.row([block.network.clone(), block.left_s.to_string()]);
+    }
+    Ok(table.write(out)?)
 }
 
 impl StatusArgs {

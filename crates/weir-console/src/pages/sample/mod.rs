@@ -57,9 +57,9 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
     let proposal = Proposal::of(&merged, site.mail.rules.list().await?);
     let trail = audit::trail(&site, &subject, 20).await?;
     let (page, sample) = (&merged.page, &merged.page.sample);
-    let body = html!(
+    let head = html!(
         "<h1>{}</h1><p>{} {} <span class=\"faint\">Sample {}</span></p>\
-         <section class=\"why\"><h2>Verdict</h2><p>{}</p>{}{}<h2>What you can do</h2>{}</section>{}{}{}{}{}{}{}{}{}",
+         <section class=\"why\"><h2>Verdict</h2><p>{}</p>{}{}<h2>What you can do</h2>{}</section>",
         name(sample),
         status(&sample.verdict, &sample.verdict),
         status(&sample.state, &sample.state),
@@ -67,7 +67,10 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         verdict(sample),
         reasons(page),
         now(page),
-        choices::choices(&visit, &merged, &proposal),
+        choices::choices(&visit, &merged, &proposal)
+    );
+    let parts = vec![
+        head,
         acted(&merged),
         inside(page),
         facts::facts(&merged),
@@ -76,9 +79,9 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         indicators(&merged),
         timeline(&page.attempts),
         trail,
-        raw(&page.results)
-    );
-    Ok(Sheet::new("Sample", Here::Lab, body).page(&site, &visit).await)
+        raw(&page.results),
+    ];
+    Ok(Sheet::live("Sample", Here::Lab, parts).page(&site, &visit).await)
 }
 
 fn unreadable() -> Trouble {

@@ -1,0 +1,157 @@
+//! What a stopped user's waiting mail has in common, at a glance: whether this is a worm or an invitation.
+//!
+//! It is drawn from the list of held mail that the page has read anyway. What is waiting is by definition new to the user: people whom they
+//! have written to before do not wait in this way.
+
+use crate::html;
+use crate::html::{Html, Piece};
+use crate::words::{count, percent};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use weir_mail::operations::HeldMessage;
+
+/// So many subjects and networks are named.
+const NAMED_MAX: usize = 3;
+
+/// What some held mail has in common.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Evidence {
+    mails: usize,
+    recipients: usize,
+    /// Domains of the recipients.
+    domains: usize,
+    /// Subjects and how many mails have them, the commonest first.
+    subjects: Vec<(String, usize)>,
+    /// Networks that the mail was handed in from and how much of it, the commonest first.
+    networks: Vec<(String, usize)>,
+    /// Whether there is more than was looked at.
+    more: bool,
+}
+
+impl Evidence {
+    /// Of this mail; `more` if there is more than that.
+    pub(crate) fn of(mails: &[HeldMessage], more: bool) -> Evidence {
+        let recipients = || mails.iter().flat_map(|held| &held.recipients).map(|to| to.address.as_str());
+        let domain = |address: &str| address.rsplit_once('@').map(|(_, domain)| domain.to_ascii_lowercase());
+        Evidence {
+            mails: mails.len(),
+            recipients: recipients().count(),
+            domains: recipients().filter_map(domain).collect::<BTreeSet<_>>().len(),
+            subjects: commonest(mails.iter().map(|held| held.subject.trim().to_owned())),
+            networks: commonest(mails.iter().map(|held| network(&held.source))),
+            more,
+        }
+    }
+
+    /// As a list of sentences.
+    pub(crate) fn html(&self) -> Html {
+        if self.mails == 0 {
+            return Html::none();
+        }
+        let at_least = if self.more { "At least " } else { "" };
+        let how_many = html!(
+            "<li>{}<b>{}</b> to <b>{}</b> at {}, none of whom this account had written to.</li>",
+            at_least,
+            count(self.mails as u64, "mail"),
+            count(self.recipients as u64, "recipient"),
+            count(self.domains as u64, "domain")
+        );
+        html!("<ul class=\"evidence\">{}{}{}</ul>", how_many, self.alike(), self.places())
+    }
+
+    fn alike(&self) -> Html {
+        match self.subjects.as_slice() {
+            [] => Html::none(),
+            [(_, 1), ..] => html!("<li>No two of them have the same subject.</li>"),
+            [(subject, same), ..] => html!(
+                "<li><b>{}</b> of them have the same subject: <a href=\"/search?q={}\">{}</a></li>",
+                percent(*same as f64 / self.mails as f64),
+                Piece(subject),
+                if subject.is_empty() { "(no subject)" } else { subject }
+            ),
+        }
+    }
+
+    fn places(&self) -> Html {
+        let named: Vec<String> =
+            self.networks.iter().take(NAMED_MAX).map(|(network, mails)| format!("{network} ({mails})")).collect();
+        let more = match self.networks.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {}", count(more as u64, "other")),
+        };
+        html!(
+            "<li>Handed in from <b>{}</b>: {}{}</li>",
+            count(self.networks.len() as u64, "network"),
+            named.join(", "),
+            more
+        )
+    }
+}
+
+/// What there is most of first; of two that are as frequent, the one that sorts first.
+fn commonest(of: impl Iterator<Item = String>) -> Vec<(String, usize)> {
+    let mut counted: BTreeMap<String, usize> = BTreeMap::new();
+    of.for_each(|text| *counted.entry(text).or_default() += 1);
+    let mut counted: Vec<(String, usize)> = counted.into_iter().collect();
+    counted.sort_by_key(|(_, number)| std::cmp::Reverse(*number));
+    counted
+}
+
+/// The network of a client: its /24, or its /48.
+fn network(source: &str) -> String {
+    match source.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V4(v4)) => {
+            let [a, b, c, _] = v4.octets();
+            format!("{a}.{b}.{c}.0/24")
+        }
+        Ok(IpAddr::V6(v6)) => {
+            let [a, b, c, ..] = v6.segments();
+            format!("{a:x}:{b:x}:{c:x}::/48")
+        }
+        Err(_) => source.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_mail::operations::HeldRecipient;
+
+    fn held(number: usize, subject: &str, source: &str) -> HeldMessage {
+        let to = |domain: &str| HeldRecipient { address: format!("new{number}@{domain}"), expected: None };
+        HeldMessage {
+            message: format!("m{number}"),
+            user: "ann".into(),
+            sender: "ann@example.org".into(),
+            subject: subject.into(),
+            source: source.into(),
+            since: String::new(),
+            stopped: true,
+            relay: String::new(),
+            relay_down: false,
+            file_missing: false,
+            recipients: vec![to("example.net"), to("Example.COM")],
+        }
+    }
+
+    #[test]
+    fn what_repeats_is_said_first() {
+        let mut mails = vec![held(0, "lunch", "192.0.2.1")];
+        mails.extend((1..4).map(|number| held(number, "look at <this>", "203.0.113.9")));
+        let evidence = Evidence::of(&mails, false);
+        assert_eq!((evidence.mails, evidence.recipients, evidence.domains), (4, 8, 2));
+        assert_eq!(evidence.networks, [("203.0.113.0/24".to_owned(), 3), ("192.0.2.0/24".to_owned(), 1)]);
+        let page = evidence.html().into_string();
+        assert!(page.contains("<b>4 mails</b> to <b>8 recipients</b> at 2 domains"), "{page}");
+        assert!(page.contains("<b>75 %</b> of them") && page.contains("look at &lt;this&gt;</a>"), "{page}");
+        assert!(page.contains("<b>2 networks</b>: 203.0.113.0/24 (3), 192.0.2.0/24 (1)"), "{page}");
+    }
+
+    #[test]
+    fn different_mail_repeats_nothing_and_no_mail_says_nothing() {
+        let mails = [held(0, "lunch", "2001:db8:1:2::3"), held(1, "dinner", "somewhere")];
+        let page = Evidence::of(&mails, true).html().into_string();
+        assert!(page.contains("No two of them") && page.contains("At least ") && page.contains("2001:db8:1::/48"));
+        assert!(Evidence::of(&[], false).html().as_str().is_empty());
+    }
+}

@@ -1,0 +1,446 @@
+//! Is all well? One verdict over all gates, and what it stands on.
+//!
+//! `weir status`, the API and the overview are drawn from the same look by the same rules, so they cannot disagree. What could not be
+//! read counts as a problem, never as well. A flood that the web gate holds off and mail that the throttle delays need nobody: these are
+//! said, but change no verdict.
+
+use crate::pulse::{CertificateView, Pulse};
+use crate::words::{count, now, seconds, size};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_foundation::supervision::{GateName, GateView};
+use weir_foundation::upkeep::{BackupAge, Disk};
+use weir_lab::operations::LabStatus;
+use weir_mail::operations::MailStatus;
+use weir_mail::scan::FeedsStatus;
+use weir_web::view::{BackendView, Status};
+
+/// Stopped users that are named; the others are counted.
+const STOPPED_NAMED: usize = 5;
+/// So long before its end a certificate should be renewed.
+const CERTIFICATE_LEFT_S: i64 = 14 * 86_400;
+
+/// Whether something needs a person, from good to bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "HealthVerdict")]
+pub enum Verdict {
+    /// It does what it should.
+    Well,
+    /// Somebody should look or decide; it does what it should meanwhile.
+    Look,
+    /// Something does not work.
+    Failing,
+}
+
+/// Is all well?
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Health {
+    /// The worst of all parts.
+    pub verdict: Verdict,
+    /// The same as a sentence.
+    pub says: String,
+    /// Each part in a line.
+    pub parts: Vec<PartHealth>,
+    /// What needs a person, the worst first.
+    pub problems: Vec<HealthProblem>,
+}
+
+/// How one part is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PartHealth {
+    /// `mail`, `scan`, `web`, `lab`, `backup`, `certificates` or `disk`; and `console` while there are no pages.
+    pub part: String,
+    /// The worst of its problems.
+    pub verdict: Verdict,
+    /// What there is to say of it, in words.
+    pub says: String,
+}
+
+/// Something that needs a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HealthProblem {
+    /// The part it belongs to.
+    pub part: String,
+    /// How bad it is.
+    pub verdict: Verdict,
+    /// What is the matter.
+    pub says: String,
+    /// The page of the console where something can be done about it; empty if there is none.
+    pub page: String,
+}
+
+/// One part while it is looked at.
+struct Part {
+    name: &'static str,
+    /// What there is to say if nothing is wrong.
+    says: Vec<String>,
+    problems: Vec<HealthProblem>,
+}
+
+impl Part {
+    fn new(name: &'static str, pulse: &Pulse) -> Part {
+        let mut part = Part { name, says: Vec::new(), problems: Vec::new() };
+        for (of, problem) in &pulse.problems {
+            if *of == name {
+                part.look(format!("Weir cannot look at a part of itself ({name}): {problem}"), "");
+            }
+        }
+        part
+    }
+
+    fn say(&mut self, words: impl Into<String>) {
+        self.says.push(words.into());
+    }
+
+    fn look(&mut self, says: impl Into<String>, page: impl Into<String>) {
+        self.problem(Verdict::Look, says.into(), page.into());
+    }
+
+    fn fail(&mut self, says: impl Into<String>, page: impl Into<String>) {
+        self.problem(Verdict::Failing, says.into(), page.into());
+    }
+
+    fn problem(&mut self, verdict: Verdict, says: String, page: String) {
+        self.problems.push(HealthProblem { part: self.name.to_owned(), verdict, says, page });
+    }
+
+    /// The line: what is wrong comes first.
+    fn line(&self) -> PartHealth {
+        let wrong = self.problems.iter().map(|problem| problem.says.as_str());
+        let says: Vec<&str> = wrong.chain(self.says.iter().map(String::as_str)).collect();
+        let verdict = self.problems.iter().map(|problem| problem.verdict).max().unwrap_or(Verdict::Well);
+        PartHealth { part: self.name.to_owned(), verdict, says: says.join("; ") }
+    }
+}
+
+impl Health {
+    /// Of what a look has seen.
+    pub(crate) fn of(pulse: &Pulse) -> Health {
+        let parts = [mail(pulse), scan(pulse), web(pulse), lab(pulse), backup(pulse), certificates(pulse), disk(pulse)];
+        let parts: Vec<Part> = parts.into_iter().chain(console(pulse)).collect();
+        let lines: Vec<PartHealth> = parts.iter().map(Part::line).collect();
+        let mut problems: Vec<HealthProblem> = parts.into_iter().flat_map(|part| part.problems).collect();
+        problems.sort_by_key(|problem| std::cmp::Reverse(problem.verdict));
+        let verdict = lines.iter().map(|line| line.verdict).max().unwrap_or(Verdict::Well);
+        Health { verdict, says: sentence(verdict, &problems), parts: lines, problems }
+    }
+
+    /// Of a data folder that no process serves.
+    pub fn of_nothing() -> Health {
+        let says = "Weir does not run".to_owned();
+        let problem = HealthProblem { part: "weir".into(), verdict: Verdict::Failing, says, page: String::new() };
+        let problems = vec![problem];
+        Health { verdict: Verdict::Failing, says: sentence(Verdict::Failing, &problems), parts: Vec::new(), problems }
+    }
+}
+
+fn sentence(verdict: Verdict, problems: &[HealthProblem]) -> String {
+    let failing = problems.iter().filter(|problem| problem.verdict == Verdict::Failing).count();
+    let needs = |number: usize| if number == 1 { "One thing needs" } else { "things need" };
+    match (verdict, failing, problems.len() - failing) {
+        (Verdict::Well, ..) => "All is well.".to_owned(),
+        (_, 0, 1) => format!("{} you.", needs(1)),
+        (_, 0, look) => format!("{look} {} you.", needs(look)),
+        (_, 1, 0) => "NOT WELL: one thing does not work.".to_owned(),
+        (_, fail, 0) => format!("NOT WELL: {fail} things do not work."),
+        (_, 1, look) => format!("NOT WELL: one thing does not work, and {look} more need you."),
+        (_, fail, look) => format!("NOT WELL: {fail} things do not work, and {look} more need you."),
+    }
+}
+
+/// The pages themselves, if there are none.
+fn console(pulse: &Pulse) -> Option<Part> {
+    let mut part = Part::new("console", pulse);
+    let wanted = pulse.gates.iter().any(|view| view.gate == GateName::Console);
+    (wanted && !serves(&mut part, pulse, GateName::Console)).then_some(part)
+}
+
+/// Whether the gate serves; if not, that is what there is to say.
+fn serves(part: &mut Part, pulse: &Pulse, gate: GateName) -> bool {
+    let Some(view) = pulse.gates.iter().find(|view| view.gate == gate) else {
+        part.say("off");
+        return false;
+    };
+    match view {
+        GateView { state, last_failure, .. } if state == "failed" => {
+            let why = last_failure.as_deref().unwrap_or_default();
+            part.fail(format!("{gate} does not run: {why}"), "");
+        }
+        view if !view.is_up() => part.look(format!("{gate} is starting"), ""),
+        _ => return true,
+    }
+    false
+}
+
+fn mail(pulse: &Pulse) -> Part {
+    let mut part = Part::new("mail", pulse);
+    let serves = serves(&mut part, pulse, GateName::Mail);
+    if let Some(status) = &pulse.status {
+        stopped(&mut part, pulse, status);
+        if serves {
+            spool(&mut part, status);
+        }
+    }
+    part
+}
+
+fn stopped(part: &mut Part, pulse: &Pulse, status: &MailStatus) {
+    let totals = &status.totals;
+    for busy in pulse.stopped().take(STOPPED_NAMED) {
+        let page = format!("/throttle/users/{}", crate::html::Piece(&busy.user));
+        part.look(format!("{} {}", busy.user, busy.throttle.in_words), page);
+    }
+    if totals.stopped as usize > STOPPED_NAMED {
+        part.look(format!("{} are stopped in all", count(totals.stopped, "user")), "/throttle");
+    }
+    match totals.held_recipients {
+        0 if status.gate.is_some() => part.say("nothing is held"),
+        0 => {}
+        held => part.say(format!("{} of {} held", count(held, "recipient"), count(totals.held_messages, "mail"))),
+    }
+}
+
+fn spool(part: &mut Part, status: &MailStatus) {
+    let spool = &status.spool;
+    for damage in spool.damage.iter().take(3) {
+        part.look(format!("the spool is damaged: {damage}"), "");
+    }
+    if spool.full {
+        part.fail("no mail is taken (452): the free disk space is below store.free_space", "");
+    }
+    part.say(match spool.messages {
+        0 => "nothing in transit".to_owned(),
+        messages => format!("{} in transit ({})", count(messages as u64, "mail"), size(spool.body_bytes)),
+    });
+}
+
+fn scan(pulse: &Pulse) -> Part {
+    let mut part = Part::new("scan", pulse);
+    let mail_is_up = pulse.gates.iter().any(|view| view.gate == GateName::Mail && view.is_up());
+    match &pulse.feeds {
+        Some(feeds) if mail_is_up => feeding(&mut part, feeds, pulse.quarantined("")),
+        _ => part.say("off"),
+    }
+    part
+}
+
+fn feeding(part: &mut Part, feeds: &FeedsStatus, quarantined: i64) {
+    if let Some(outage) = &feeds.outage {
+        let for_s = seconds(outage.for_s);
+        let says = format!(
+            "no scanner has answered for {for_s}: {}. Mail waits; nothing passes unscanned",
+            outage.problem.trim_end_matches('.')
+        );
+        part.fail(says, "/feeds");
+    }
+    for scanner in &feeds.scanners {
+        match (scanner.up, scanner.problem.as_str()) {
+            (false, problem) => part.look(format!("the scanner {} is down: {problem}", scanner.scanner), "/feeds"),
+            (true, "") => {}
+            (true, problem) => part.look(format!("the scanner {}: {problem}", scanner.scanner), "/feeds"),
+        }
+    }
+    let up = feeds.scanners.iter().filter(|scanner| scanner.up).count();
+    part.say(format!("{up} of {} up", count(feeds.scanners.len() as u64, "scanner")));
+    part.say(match feeds.waiting {
+        0 => "nothing waits".to_owned(),
+        waiting => format!("{} wait, the oldest for {}", count(waiting as u64, "mail"), seconds(feeds.oldest_s)),
+    });
+    part.say(format!("{} in quarantine", crate::words::grouped(quarantined.max(0) as u64)));
+}
+
+fn web(pulse: &Pulse) -> Part {
+    let mut part = Part::new("web", pulse);
+    if serves(&mut part, pulse, GateName::Web)
+        && let Some(web) = &pulse.web
+    {
+        serving(&mut part, web, pulse);
+    }
+    part
+}
+
+fn serving(part: &mut Part, web: &Status, pulse: &Pulse) {
+    web.backends.iter().for_each(|backend| servers(part, backend));
+    let all = || web.backends.iter().flat_map(|backend| &backend.servers);
+    part.say(format!("{} of {} up", all().filter(|server| server.up).count(), count(all().count() as u64, "server")));
+    let draining = all().filter(|server| server.draining).count();
+    if draining > 0 {
+        part.say(format!("{draining} draining"));
+    }
+    let flood = web.backends.iter().any(|backend| backend.queue.pressure.attack);
+    let waiting = pulse.web_waiting();
+    part.say(match (flood, waiting) {
+        (true, _) => format!("a flood is held off, {} wait in fair order", count(waiting as u64, "request")),
+        (false, 0) => "nobody waits".to_owned(),
+        (false, _) => format!("{} wait", count(waiting as u64, "request")),
+    });
+}
+
+fn servers(part: &mut Part, backend: &BackendView) {
+    let name = &backend.queue.backend;
+    if backend.servers.iter().all(|server| !server.up) && !backend.servers.is_empty() {
+        part.fail(format!("no server of {name} answers"), "/web");
+        return;
+    }
+    for server in &backend.servers {
+        if !server.up {
+            part.look(format!("the server {} of {name} does not answer", server.address), "/web");
+        } else if server.broken {
+            part.look(format!("the server {} of {name} answers with errors", server.address), "/web");
+        }
+    }
+}
+
+fn lab(pulse: &Pulse) -> Part {
+    let mut part = Part::new("lab", pulse);
+    if serves(&mut part, pulse, GateName::Lab)
+        && let Some(lab) = &pulse.lab
+    {
+        analysing(&mut part, lab, pulse);
+    }
+    part
+}
+
+fn analysing(part: &mut Part, lab: &LabStatus, pulse: &Pulse) {
+    match &lab.leader {
+        Some(leader) => part.say(format!("{leader} leads")),
+        None => part.look("nobody leads the lab: samples are taken in and wait", "/lab"),
+    }
+    match pulse.samples("quarantined") {
+        0 => {}
+        aside => {
+            let says = format!("{} set aside in the lab: every attempt brought nothing", count(aside, "sample"));
+            part.look(says, "/lab?state=quarantined");
+        }
+    }
+    if let Some(figures) = &lab.figures {
+        part.say(count(figures.machines, "machine"));
+    }
+    part.say(match pulse.samples_open() {
+        0 => "nothing waits".to_owned(),
+        open => format!("{} not done yet", count(open, "sample")),
+    });
+}
+
+fn backup(pulse: &Pulse) -> Part {
+    let mut part = Part::new("backup", pulse);
+    let Some(age) = &pulse.backup else { return part };
+    let ago = seconds(age.age_s as f64);
+    match age {
+        BackupAge { last: Some(_), .. } if age.is_overdue() => {
+            part.look(format!("the last backup is {ago} old; `weir backup` makes the next"), "");
+        }
+        BackupAge { last: None, .. } if age.is_overdue() => {
+            part.look(format!("there was no backup in {ago}; `weir backup` makes the first"), "");
+        }
+        BackupAge { last: Some(_), .. } => part.say(format!("made {ago} ago")),
+        BackupAge { last: None, .. } => part.say("none yet"),
+    }
+    part
+}
+
+fn certificates(pulse: &Pulse) -> Part {
+    let mut part = Part::new("certificates", pulse);
+    for CertificateView { of, ends } in &pulse.certificates {
+        match ends {
+            Err(problem) => part.fail(format!("the certificate of {of} cannot be used: {problem}"), ""),
+            Ok(ends) if *ends < now() => part.fail(format!("the certificate of {of} has ended"), ""),
+            Ok(ends) => {
+                let left_s = ends - now();
+                let says = format!("the certificate of {of} is valid for {} more", seconds(left_s as f64));
+                if left_s < CERTIFICATE_LEFT_S {
+                    part.look(says, "");
+                } else {
+                    part.say(format!("{of} for {} more", seconds(left_s as f64)));
+                }
+            }
+        }
+    }
+    if pulse.certificates.is_empty() {
+        part.say("none are shown to clients");
+    }
+    part
+}
+
+fn disk(pulse: &Pulse) -> Part {
+    let mut part = Part::new("disk", pulse);
+    match &pulse.disk {
+        None => part.look("how much of the disk is free cannot be found out", ""),
+        Some(disk) => {
+            let Disk { free_bytes, size_bytes } = *disk;
+            let says = format!("{} of {} free", size(free_bytes), size(size_bytes));
+            if disk.is_short() {
+                part.look(format!("the disk of the data folder fills: {says}"), "");
+            } else {
+                part.say(says);
+            }
+        }
+    }
+    part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use weir_core::time::Instant;
+    use weir_foundation::supervision::GateStates;
+
+    /// Nothing runs, and nothing is wrong.
+    fn quiet() -> Pulse {
+        let disk = Some(Disk { free_bytes: 50 << 30, size_bytes: 100 << 30 });
+        let backup = Some(BackupAge { last: None, age_s: 10, due_s: 86_400 });
+        Pulse { disk, backup, ..Pulse::blind() }
+    }
+
+    fn line(health: &Health, part: &str) -> (Verdict, String) {
+        let line = health.parts.iter().find(|line| line.part == part).unwrap();
+        (line.verdict, line.says.clone())
+    }
+
+    #[test]
+    fn a_quiet_site_is_well_and_every_part_says_something() {
+        let health = Health::of(&quiet());
+        assert_eq!((health.verdict, health.says.as_str()), (Verdict::Well, "All is well."), "{health:?}");
+        assert_eq!(health.parts.len(), 7);
+        assert!(health.parts.iter().all(|line| !line.says.is_empty()), "{health:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_well() {
+        let blind = Health::of(&Pulse { problems: vec![("mail", "the database is locked".into())], ..Pulse::blind() });
+        assert_eq!(line(&blind, "mail").0, Verdict::Look);
+        assert_eq!(line(&blind, "disk").0, Verdict::Look);
+        assert_eq!(blind.says, "2 things need you.");
+    }
+
+    #[test]
+    fn a_gate_that_failed_an_old_backup_and_a_full_disk_are_said() {
+        let states = GateStates::default();
+        states.starting(GateName::Web, Instant(1));
+        states.failed(GateName::Web, "the port is in use", Instant(2), Duration::from_secs(1));
+        let gates = states.view(Instant(3)).into_iter().filter(GateView::is_wanted).collect();
+        let backup = Some(BackupAge { last: None, age_s: 9 * 86_400, due_s: 86_400 });
+        let disk = Some(Disk { free_bytes: 1 << 30, size_bytes: 100 << 30 });
+        let health = Health::of(&Pulse { gates, backup, disk, ..Pulse::blind() });
+        assert_eq!(health.verdict, Verdict::Failing);
+        assert_eq!(health.says, "NOT WELL: one thing does not work, and 2 more need you.");
+        assert_eq!(line(&health, "web"), (Verdict::Failing, "web does not run: the port is in use".into()));
+        assert!(line(&health, "backup").1.contains("no backup in 9 days"), "{health:?}");
+        assert!(line(&health, "disk").1.contains("1 GiB of 100 GiB free"), "{health:?}");
+        assert_eq!(health.problems[0].part, "web", "the worst comes first");
+    }
+
+    #[test]
+    fn certificates_are_said_before_they_end() {
+        let of = |ends: Result<i64, String>| {
+            let certificates = vec![CertificateView { of: "mail", ends }];
+            line(&Health::of(&Pulse { certificates, ..quiet() }), "certificates")
+        };
+        assert_eq!(of(Ok(now() + 90 * 86_400)).0, Verdict::Well);
+        assert_eq!(of(Ok(now() + 3 * 86_400)).0, Verdict::Look);
+        assert_eq!(of(Ok(now() - 1)), (Verdict::Failing, "the certificate of mail has ended".into()));
+        assert_eq!(of(Err("no certificate in it".into())).0, Verdict::Failing);
+    }
+}

@@ -1,0 +1,52 @@
+//! The one safe answer to a stolen account: it is locked, its password is another, and what waits of it is deleted.
+
+use super::{Actor, Decision, HeldSelection, MailOperations, OperationError};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the user reads when logging in fails.
+const REASON: &str = "somebody else has used this account; ask your administrator for the new password";
+
+/// What was done to a stolen account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Secured {
+    /// Whose.
+    pub name: String,
+    /// Sessions that were ended.
+    pub sessions_ended: usize,
+    /// Whether the password is another now.
+    pub new_password: bool,
+    /// Held mails that were deleted.
+    pub messages_deleted: usize,
+    /// Recipients of these.
+    pub recipients_deleted: usize,
+}
+
+impl MailOperations {
+    /// Locks an account, gives it the new password if there is one, and deletes what is held of it, in this order: what cannot be undone
+    /// comes last. Each step has its own line in the audit trail.
+    pub async fn secure(
+        &self,
+        name: &str,
+        new_password: Option<&str>,
+        actor: &Actor,
+    ) -> Result<Secured, OperationError> {
+        let locked = self.users.lock(name, REASON, actor).await?;
+        if let Some(password) = new_password {
+            self.users.set_password(name, password, actor).await?;
+        }
+        let selection = HeldSelection { user: name.to_owned(), ..HeldSelection::default() };
+        let (mut messages_deleted, mut recipients_deleted) = (0, 0);
+        if !self.held.first(&selection, 1).await?.messages.is_empty() {
+            let done = self.held.decide(&selection, Decision::Delete, actor).await?;
+            (messages_deleted, recipients_deleted) = (done.messages.len(), done.recipients);
+        }
+        Ok(Secured {
+            name: name.to_owned(),
+            sessions_ended: locked.sessions_ended,
+            new_password: new_password.is_some(),
+            messages_deleted,
+            recipients_deleted,
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Operating a running Weir from the terminal: who is kept out, who is a user, which servers and networks are served.
+
+use crate::control::gate::{Client, Site, Up, wait_for};
+use crate::harness::weir;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+
+/// The first line that a mail server says.
+fn greeting(up: &Up) -> String {
+    let stream = TcpStream::connect(&up.plain).expect("it listens");
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("a line");
+    line
+}
+
+/// The status of a page of the web gate.
+fn status_of_page(up: &Up) -> String {
+    let mut stream = TcpStream::connect(up.listener("web")).expect("it listens");
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn who_is_kept_out_is_seen_and_let_in_again() {
+    let site = Site::new("[limits]\nfailed_logins_per_address = 3\n");
+    let up = site.up();
+    assert!(site.weir(&["bans", "list"]).ok().contains("No address is banned"));
+    for guess in 0..3 {
+        assert!(Client::login(&up.plain, "demo", &format!("wrong {guess}")).is_err());
+    }
+    let ban = wait_for("a ban", || site.json(&["bans", "list"]).as_array()?.first().cloned());
+    assert_eq!(
+        (&ban["address"], &ban["server"], &ban["offences"]),
+        (&"127.0.0.1".into(), &"submission".into(), &1.into())
+    );
+    assert!(ban["until"].is_string() && site.weir(&["bans", "list"]).ok().contains("127.0.0.1"), "{ban}");
+    assert!(!greeting(&up).starts_with("220"));
+    site.weir(&["bans", "lift", "127.0.0.1"]).ok();
+    assert!(Client::login(&up.plain, "demo", &up.password()).is_ok());
+    site.weir(&["bans", "lift", "127.0.0.1"]).refused(&["127.0.0.1 is not banned", "weir bans list"]);
+    site.weir(&["bans", "add", "127.0.0.x"]).refused(&["is no address"]);
+    let added = site.weir(&["bans", "add", "127.0.0.1", "--minutes", "5"]).ok();
+    assert!(added.contains("127.0.0.1 is kept out until") && !greeting(&up).starts_with("220"), "{added}");
+    site.weir(&["bans", "lift", "127.0.0.1"]).ok();
+    assert!(greeting(&up).starts_with("220"));
+    let trail = site.weir(&["audit", "127.0.0.1"]).ok();
+    assert!(trail.matches("ban.lift").count() == 2 && trail.contains("ban.add"), "{trail}");
+    up.signal("TERM");
+    up.ended();
+    site.weir(&["bans", "list"]).refused(&["nothing runs on this data folder"]);
+}
+
+#[test]
+fn a_user_is_removed_when_nothing_of_theirs_is_held() {
+    let site = Site::new("");
+    let up = site.up();
+    let mut client = Client::login(&up.plain, "demo", &up.password()).expect("the demo user");
+    for number in 0..8 {
+        client.mail("demo@localhost", &[format!("stranger{number}@localhost").as_str()], "hello");
+    }
+    site.weir(&["user", "remove", "nobody", "--yes"]).refused(&["there is no user nobody"]);
+    site.weir(&["user", "remove", "demo", "--yes"]).refused(&["of demo are held", "weir held release --user demo"]);
+    site.weir(&["held", "release", "--user", "demo"]).ok();
+    wait_for("nothing held", || (site.json(&["user", "show", "demo"])["throttle"]["held"] == 0).then_some(()));
+    assert!(site.weir(&["user", "remove", "demo", "--yes"]).ok().contains("demo is no user any more"));
+    assert!(Client::login(&up.plain, "demo", &up.password()).is_err());
+    site.weir(&["user", "show", "demo"]).refused(&["there is no user demo"]);
+    assert!(site.weir(&["audit", "demo"]).ok().contains("user.remove"));
+}
+
+#[test]
+fn servers_are_drained_and_networks_blocked_with_a_line_in_the_audit() {
+    let inbound = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test\"]\nrecipients = \"any\"\n";
+    let site = Site::new(inbound);
+    let up = site.up_with(&["--demo"]);
+    assert_eq!(status_of_page(&up), "200");
+    let blocked = site.json(&["web", "block", "127.0.0.1", "--minutes", "5"]);
+    assert_eq!((&blocked[0]["network"], status_of_page(&up).as_str()), (&"127.0.0.1/32".into(), "403"));
+    assert!(site.weir(&["web", "blocks"]).ok().contains("127.0.0.1/32"));
+    site.weir(&["web", "block", "0.0.0.0/0"]).refused(&["too large to be blocked"]);
+    assert_eq!(site.json(&["web", "unblock", "127.0.0.1/32"]), serde_json::json!([]));
+    assert_eq!(status_of_page(&up), "200");
+    site.weir(&["web", "unblock", "127.0.0.1/32"]).refused(&["is not blocked"]);
+    let status = site.json(&["web", "status"]);
+    let server = status["backends"][0]["servers"][0]["address"].as_str().expect("a server").to_owned();
+    site.weir(&["web", "drain", &server]).ok();
+    assert_eq!(site.json(&["web", "status"])["backends"][0]["servers"][0]["draining"], true);
+    site.weir(&["web", "drain", "192.0.2.1:80"]).refused(&["no backend has the server"]);
+    let trail = site.weir(&["audit"]).ok();
+    for action in ["web.block", "web.unblock", "web.drain"] {
+        assert!(trail.contains(action), "{action} in\n{trail}");
+    }
+}
+
+#[test]
+fn backups_in_one_folder_are_named_by_their_time_and_the_oldest_go() {
+    let site = Site::new("");
+    drop(site.up());
+    let folder = site.home().join("backups");
+    let name = folder.to_str().expect("text");
+    let again = || {
+        // Two within a second would have the same name, and the second is refused.
+        wait_for("the next second", || {
+            let made = site.weir(&["backup", "--into", name, "--keep", "2", "--json"]);
+            (made.code == Some(0)).then(|| serde_json::from_str::<serde_json::Value>(&made.stdout).expect("JSON"))
+        })
+    };
+    let (first, second, third) = (again(), again(), again());
+    assert!(first["since"].is_null() && second["since"] == first["folder"], "{second}");
+    assert_eq!((&third["since"], &third["removed"][0]), (&second["folder"], &first["folder"]), "{third}");
+    assert_eq!(std::fs::read_dir(&folder).expect("a folder").count(), 2);
+    for backup in [&second, &third] {
+        weir(&["backup", "verify", backup["folder"].as_str().expect("a folder")]).ok();
+    }
+    let up = site.up();
+    let status = site.status();
+    let age = status["health"]["parts"].as_array().and_then(|parts| parts.iter().find(|line| line["part"] == "backup"));
+    assert!(age.is_some_and(|line| line["says"].as_str().is_some_and(|says| says.starts_with("made "))), "{status}");
+    drop(up);
+}
