@@ -19,6 +19,7 @@ use weir_web::view::{BackendView, Status};
 const STOPPED_NAMED: usize = 5;
 /// So long before its end a certificate should be renewed.
 const CERTIFICATE_LEFT_S: i64 = 14 * 86_400;
+const TEN_YEARS_S: i64 = 3_650 * 86_400;
 
 /// Whether something needs a person, from good to bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
@@ -352,7 +353,7 @@ fn certificates(pulse: &Pulse) -> Part {
                 if left_s < CERTIFICATE_LEFT_S {
                     part.look(says, "");
                 } else {
-                    part.say(format!("{of} for {} more", seconds(left_s as f64)));
+                    part.say(format!("{of} for {}", long(left_s)));
                 }
             }
         }
@@ -361,6 +362,14 @@ fn certificates(pulse: &Pulse) -> Part {
         part.say("none are shown to clients");
     }
     part
+}
+
+/// How long a certificate is still good. One that Weir signs itself has no end that anybody will see.
+fn long(left_s: i64) -> String {
+    match left_s > TEN_YEARS_S {
+        true => "more than ten years".to_owned(),
+        false => format!("{} more", seconds(left_s as f64)),
+    }
 }
 
 fn disk(pulse: &Pulse) -> Part {

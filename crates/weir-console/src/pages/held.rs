@@ -75,19 +75,19 @@ fn choices(visit: &Visit, page: &HeldPage) -> Html {
             words
         )
     };
-    let unlock = if held.stopped {
-        html!("<a class=\"button\" href=\"/throttle/users/{}\">Look at {}</a>", Piece(&held.user), held.user)
+    let first = if held.stopped {
+        html!("<a class=\"button main\" href=\"/throttle/users/{}\">Look at {} first</a>", Piece(&held.user), held.user)
     } else {
         Html::none()
     };
     html!(
-        "<div class=\"actions\">{}{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
-         <p>This drops the mail to {}. Nobody is told, and it cannot be undone.</p>{}</details>{}</div>",
-        form("release", "main", &format!("Release to {recipients} now")),
+        "<div class=\"actions\">{}{}{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
+         <p>This drops the mail to {}. Nobody is told, and it cannot be undone.</p>{}</details></div>",
+        first,
+        form("release", if held.stopped { "" } else { "main" }, &format!("Release to {recipients} now")),
         form("trust", "", &format!("Release, and never hold mail of {} to them again", held.user)),
         recipients,
-        form("delete", "danger", "Delete this mail"),
-        unlock
+        form("delete", "danger", "Delete this mail")
     )
 }
 
@@ -139,7 +139,7 @@ pub(super) fn table(visit: &Visit, messages: &[HeldMessage], here: &str) -> Html
     };
     let columns = html!("<th>Subject</th><th>User</th><th>To</th><th>Held</th><th>Goes</th>");
     let choices = html!(
-        "<button class=\"main\" name=\"action\" value=\"release\">Release the chosen</button>\
+        "<button name=\"action\" value=\"release\">Release the chosen</button>\
          <button name=\"action\" value=\"trust\">Release and trust</button><details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
          <p>This drops the chosen mail. Nobody is told, and it cannot be undone.</p>\
          <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details>"

@@ -30,6 +30,7 @@ mod web;
 use crate::api::Rank;
 use crate::door::door;
 use crate::form::Form;
+use crate::html::Piece;
 use crate::metrics;
 use crate::session::{Said, Visit};
 use crate::site::Site;
@@ -146,6 +147,11 @@ fn only_who(mut request: Request) -> Request {
 
 async fn nowhere() -> Trouble {
     Trouble::new(StatusCode::NOT_FOUND, "There is no such page.", "The links above lead to those that there are.")
+}
+
+/// Where the page of a user is.
+fn user_address(name: &str) -> String {
+    format!("/throttle/users/{}", Piece(name))
 }
 
 /// The query behind the `?`.

@@ -1,7 +1,6 @@
 //! Users as an administrator makes, changes and removes them: forms on the pages of the throttle and of a user.
 
-use super::users::address;
-use super::{Asking, Sent, ended, refused};
+use super::{Asking, Sent, ended, refused, user_address};
 use crate::form::Form;
 use crate::frame::{back, token};
 use crate::html;
@@ -67,7 +66,7 @@ pub(super) fn section(visit: &Visit, page: &UserPage) -> Html {
             Piece(name),
             action,
             token(visit),
-            back(&address(name)),
+            back(&user_address(name)),
             fields
         )
     };
@@ -185,7 +184,7 @@ pub(super) async fn change(
         site.mail.users.set(&name, &change, &visit.actor()).await
     };
     let words = changed.await.map(|page| format!("{} is changed.", page.user.name));
-    ended(&site, &visit, &sent, (&address(&name), words))
+    ended(&site, &visit, &sent, (&user_address(&name), words))
 }
 
 pub(super) async fn limits_change(
@@ -196,7 +195,7 @@ pub(super) async fn limits_change(
 ) -> Response {
     let throttle = match asked(&sent) {
         Ok(throttle) => throttle,
-        Err(words) => return refused(&site, &visit, &sent, (&address(&name), words)),
+        Err(words) => return refused(&site, &visit, &sent, (&user_address(&name), words)),
     };
     let change = Change { throttle, ..Change::default() };
     let changed = site.mail.users.set(&name, &change, &visit.actor()).await;
@@ -204,7 +203,7 @@ pub(super) async fn limits_change(
         &site,
         &visit,
         &sent,
-        (&address(&name), changed.map(|page| format!("The limits of {} are changed.", page.user.name))),
+        (&user_address(&name), changed.map(|page| format!("The limits of {} are changed.", page.user.name))),
     )
 }
 
@@ -234,7 +233,7 @@ pub(super) async fn password(
     let password = fresh_password();
     let changed = site.mail.users.set_password(&name, &password, &visit.actor()).await;
     let words = changed.map(|()| format!("The new password of {name} is {password} and is shown only this once."));
-    ended(&site, &visit, &sent, (&address(&name), words))
+    ended(&site, &visit, &sent, (&user_address(&name), words))
 }
 
 pub(super) async fn remove(
@@ -248,7 +247,9 @@ pub(super) async fn remove(
             let words = format!("{} is no user any more.", removed.name);
             super::done(&site, &visit, words, HERE)
         }
-        Err(error) => ended::<weir_foundation::OperationError>(&site, &visit, &sent, (&address(&name), Err(error))),
+        Err(error) => {
+            ended::<weir_foundation::OperationError>(&site, &visit, &sent, (&user_address(&name), Err(error)))
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One user: why they are stopped, how their delay queue drains, their parameters; lock and unlock.
 
-use super::{Asking, PageResult, Sent, ended, held};
+use super::{Asking, PageResult, Sent, ended, held, user_address};
 use crate::evidence::Evidence;
 use crate::frame::{Here, Sheet, WIDE, back, numbers, plot, status, token};
 use crate::html;
@@ -33,7 +33,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
     let evidence = evidence(&site, &page, &list).await;
     let found = list.messages.len();
     list.messages.truncate(MAILS_MAX);
-    let here = address(&page.user.name);
+    let here = user_address(&page.user.name);
     let held = if list.messages.is_empty() {
         Html::none()
     } else {
@@ -67,10 +67,6 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         trail,
     ];
     Ok(Sheet::live(page.user.name.clone(), Here::Throttle, parts).page(&site, &visit).await)
-}
-
-pub(super) fn address(name: &str) -> String {
-    format!("/throttle/users/{}", Piece(name))
 }
 
 fn state(page: &UserPage) -> String {
@@ -269,7 +265,7 @@ pub(super) async fn lock(
         let connections = count(locked.sessions_ended as u64, "open connection");
         format!("{name} is locked; {connections} ended.")
     });
-    ended(&site, &visit, &sent, (&address(&name), words))
+    ended(&site, &visit, &sent, (&user_address(&name), words))
 }
 
 pub(super) async fn secure(
@@ -285,7 +281,7 @@ pub(super) async fn secure(
         let password = password.map(|password| format!(" The new password is {password} and is shown only this once."));
         format!("{name} is locked, and {deleted} deleted.{}", password.unwrap_or_default())
     });
-    ended(&site, &visit, &sent, (&address(&name), words))
+    ended(&site, &visit, &sent, (&user_address(&name), words))
 }
 
 pub(super) async fn unlock(
@@ -299,5 +295,5 @@ pub(super) async fn unlock(
         0 => format!("{name} may send again. Nothing waits."),
         held => format!("{name} may send again. {} still wait, and go one by one.", count(held as u64, "recipient")),
     });
-    ended(&site, &visit, &sent, (&address(&name), words))
+    ended(&site, &visit, &sent, (&user_address(&name), words))
 }

@@ -1,13 +1,15 @@
 //! What the operations work on: the running gate, or the data folder while no gate runs.
 
-use super::bans::Banning;
 use crate::queue::Queue;
 use crate::scan::Scanning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use weir_foundation::clock::Clock;
 use weir_foundation::{OperationError, OperationFuture};
+use weir_smtp::registry::Registry;
 use weir_store::diary::Diary;
 use weir_store::spool::Spool;
 
@@ -60,6 +62,17 @@ pub(super) fn scanning(backend: &dyn Backend) -> Result<&Scanning, OperationErro
     let nothing =
         || OperationError::conflict("nothing is scanned here", "start the gate with `weir up`, and scan.enabled");
     backend.scanning().ok_or_else(nothing)
+}
+
+/// One mail server with its bans.
+#[derive(Clone)]
+pub struct Banning {
+    /// `submission` or `inbound`.
+    pub server: &'static str,
+    /// Where its bans are.
+    pub registry: Arc<Registry>,
+    /// The server's time, which is not the time of day.
+    pub clock: Clock,
 }
 
 /// How a running gate is doing.

@@ -3,6 +3,7 @@
 //! Each of the two mail servers has a table of its own (weir-smtp `ban.rs`), which grows by itself from failed logins and recipients
 //! that do not exist. What is changed here outlives a restart as those bans do.
 
+use super::backend::Banning;
 use super::{Actor, Backend, OperationError, OperationsParts, names, when};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,17 +18,6 @@ use weir_smtp::registry::Registry;
 
 /// Most bans in one list.
 const LIST_MAX: usize = 1_000;
-
-/// One mail server with its bans.
-#[derive(Clone)]
-pub struct Banning {
-    /// `submission` or `inbound`.
-    pub server: &'static str,
-    /// Where its bans are.
-    pub registry: Arc<Registry>,
-    /// The server's time, which is not the time of day.
-    pub clock: Clock,
-}
 
 /// An address that has been banned.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

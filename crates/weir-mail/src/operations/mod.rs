@@ -26,8 +26,8 @@ mod users;
 
 pub use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 pub use crate::scan::Analysed;
-pub use backend::{Backend, Listener, Vital};
-pub use bans::{BanDone, BanOperations, BanView, Banning};
+pub use backend::{Backend, Banning, Listener, Vital};
+pub use bans::{BanDone, BanOperations, BanView};
 pub use dkim::{DkimOperations, KeyKind, KeyView, NewKey};
 pub use feeds::FeedOperations;
 pub use held::{Decision, HeldDone, HeldList, HeldMessage, HeldOperations, HeldPage, HeldRecipient, HeldSelection};
