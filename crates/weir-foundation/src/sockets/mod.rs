@@ -43,7 +43,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// At least `count` sockets that share `address`, so that each of as many threads can accept from one of its own. All of them must be accepted
 /// from: the kernel spreads connections over them.
 pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
-    let Some(gate) = supervision::current_gate() else { return open_shared(address, count) };
+    let Some(gate) = supervision::current_gate() else { return open_shared(address, count, false) };
     let mut kept = lock();
     let mut sockets = Vec::new();
     for one in kept.iter_mut().filter(|one| one.fits(gate, address)) {
@@ -55,7 +55,9 @@ pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpLis
         (one.gate, one.asked, one.in_use) = (Some(gate), address, true);
     }
     if sockets.is_empty() {
-        for socket in open_shared(address, count)? {
+        // `[::]` takes connections of both versions, so it would not get a port that 0.0.0.0 of ours has.
+        let ipv4_is_ours = kept.iter().any(|one| is_everywhere_on(one.asked, address.port()));
+        for socket in open_shared(address, count, ipv4_is_ours)? {
             sockets.push(copy(&socket)?);
             kept.push(KeptSocket { gate: Some(gate), asked: address, socket, in_use: true });
         }
@@ -129,7 +131,12 @@ fn copy(socket: &TcpListener) -> io::Result<TcpListener> {
     Ok(copy)
 }
 
-fn open_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
+fn is_everywhere_on(asked: SocketAddr, port: u16) -> bool {
+    asked.is_ipv4() && asked.ip().is_unspecified() && asked.port() == port && port != 0
+}
+
+fn open_shared(address: SocketAddr, count: usize, only_v6: bool) -> io::Result<Vec<TcpListener>> {
+    let open = |address, shared| open(address, shared, only_v6);
     if count == 1 {
         return Ok(vec![open(address, false)?]);
     }
@@ -143,8 +150,11 @@ fn open_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>
     Ok(sockets)
 }
 
-fn open(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
+fn open(address: SocketAddr, shared: bool, only_v6: bool) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if only_v6 && address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     socket.bind(&address.into())?;
@@ -194,12 +204,12 @@ mod tests {
         let ports: Vec<u16> = shared.iter().map(|socket| socket.local_addr().unwrap().port()).collect();
         assert!(ports.len() == 3 && ports.iter().all(|port| *port == ports[0]), "{ports:?}");
         let taken = SocketAddr::from(([127, 0, 0, 1], ports[0]));
-        assert_eq!(open_shared(taken, 2).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(open_shared(taken, 2, false).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop((shared, of_web));
         close_all();
         assert!(TcpStream::connect(taken).is_err());
 
-        let one = open_shared(any, 1).unwrap().remove(0);
+        let one = open_shared(any, 1, false).unwrap().remove(0);
         let bound = one.local_addr().unwrap();
         inherit(vec![Inherited { gate: None, asked: bound, socket: one }]);
         let threads = web.scope(async { listen_shared(bound, 2).unwrap() }).await;
@@ -215,5 +225,25 @@ mod tests {
         assert!(same("[::]:25", "0.0.0.0:25"));
         assert!(!same("[::]:25", "0.0.0.0:587"));
         assert!(!same("127.0.0.1:25", "0.0.0.0:25"));
+    }
+
+    /// As the recipes write it: `listen = ["0.0.0.0:25", "[::]:25"]`.
+    #[tokio::test]
+    async fn both_versions_of_ip_can_have_the_same_port() {
+        let lab = Supervisor::new(GateName::Lab, 0, unbounded_channel().0);
+        let everywhere = |ip: &str, port: u16| format!("{ip}:{port}").parse::<SocketAddr>().unwrap();
+        let Ok(free) = TcpListener::bind("[::]:0") else { return };
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        for count in [1, 2] {
+            let both = async {
+                (listen_shared(everywhere("0.0.0.0", port), count), listen_shared(everywhere("[::]", port), count))
+            };
+            let (four, six) = lab.scope(both).await;
+            assert!(four.is_ok() && six.is_ok(), "{four:?} {six:?}");
+            drop((four, six));
+            keep(GateName::Lab);
+            close(GateName::Lab);
+        }
     }
 }
