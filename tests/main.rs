@@ -5,6 +5,7 @@ mod acquaintance;
 mod attachment;
 mod audit;
 mod clamd_door;
+mod certificates;
 mod console;
 mod control;
 mod corpus;

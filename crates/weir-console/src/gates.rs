@@ -6,6 +6,7 @@ use weir_foundation::administration::Administration;
 use weir_foundation::supervision::GateStates;
 use weir_lab::node::Node;
 use weir_mail::operations::MailOperations;
+use weir_tls::NamedCertificates;
 use weir_web::proxy::Gate;
 
 /// What the console and the API show and change. Cheap to clone.
@@ -23,6 +24,8 @@ pub struct Gates {
     pub states: GateStates,
     /// Who is logged in at the console. It outlives the gates, so that a gate that starts anew logs nobody out.
     pub sessions: Arc<Sessions>,
+    /// Certificates that are got from an authority.
+    pub certificates: Arc<NamedCertificates>,
     /// Whether this Weir was started to be tried out (`weir up --demo`).
     pub demo: bool,
 }

@@ -1,5 +1,6 @@
 //! For programs: is it alive, is it ready, and the figures of all gates as Prometheus reads them. No figure names a user.
 
+use crate::api::whole::CertificateView;
 use crate::pulse::Pulse;
 use crate::site::Site;
 use axum::extract::State;
@@ -9,6 +10,7 @@ use std::fmt::{Display, Write as _};
 use weir_foundation::clock::wall_clock;
 use weir_foundation::supervision::GateView;
 use weir_lab::operations::LabStatus;
+use weir_tls::CertificateState;
 
 /// The process answers.
 pub(crate) async fn alive() -> &'static str {
@@ -40,7 +42,8 @@ pub(crate) async fn ready(State(site): State<Site>) -> Response {
 
 pub(crate) async fn page(State(site): State<Site>) -> Response {
     let pulse = site.fresh_pulse().await;
-    let text = text(&pulse, &site.states.view(wall_clock()));
+    let mut text = text(&pulse, &site.states.view(wall_clock()));
+    text.push_str(&certificates(site.certificates.states()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
@@ -92,6 +95,25 @@ fn text(pulse: &Pulse, gates: &[GateView]) -> String {
     }
     if let Some(web) = &pulse.web {
         page.0.push_str(&web.metrics());
+    }
+    page.0
+}
+
+/// When certificates run out that Weir gets by itself, and for which of them the last attempt failed.
+fn certificates(states: Vec<CertificateState>) -> String {
+    let views: Vec<CertificateView> = states.into_iter().map(CertificateView::of).collect();
+    let mut page = Figures::default();
+    if views.is_empty() {
+        return page.0;
+    }
+    page.head("weir_certificate_expiry_timestamp_seconds", "gauge", "When a certificate runs out; 0 if there is none");
+    for CertificateView { name, until, .. } in &views {
+        let until = until.unwrap_or_default();
+        let _ = writeln!(page.0, "weir_certificate_expiry_timestamp_seconds{{name=\"{name}\"}} {until}");
+    }
+    page.head("weir_certificate_failing", "gauge", "Whether the last attempt to get a certificate failed");
+    for CertificateView { name, problem, .. } in &views {
+        let _ = writeln!(page.0, "weir_certificate_failing{{name=\"{name}\"}} {}", u8::from(problem.is_some()));
     }
     page.0
 }

@@ -38,6 +38,7 @@ async fn api() -> (tempfile::TempDir, Router) {
             lab: None,
             states: GateStates::default(),
             sessions: Arc::default(),
+            certificates: Arc::default(),
             demo: false,
         }),
     )

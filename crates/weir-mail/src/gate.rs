@@ -363,14 +363,16 @@ fn telling(sessions: Arc<OnceLock<Arc<Registry>>>, notices: Notices) -> Notify {
 }
 
 fn certificate(settings: &Settings, foundation: &Foundation) -> Result<Tls, TlsError> {
-    match settings.submission.certificate() {
+    let tls = match settings.submission.certificate() {
         Some(files) => Tls::load(files),
         None => {
             let mut names = vec![settings.hostname.clone(), "localhost".to_owned()];
             names.dedup();
             Tls::self_signed(&foundation.folder.tls(), &names)
         }
-    }
+    }?;
+    // Other mail servers often do not say which name they called.
+    Ok(tls.with_names(Arc::clone(&settings.named), Some(&settings.hostname)))
 }
 
 /// A socket that listens, and where.

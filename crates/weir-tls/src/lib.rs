@@ -1,58 +1,57 @@
-//! TLS: a certificate from files, renewed without restart, or self-signed at first start.
+//! TLS: certificates from files, read again when they change, or self-signed at first start, or got from an authority by host name.
 //!
-//! rustls with ring, TLS 1.2 and 1.3. New handshakes use the newest certificate that could be read; a file pair that does
+//! rustls with ring, TLS 1.2 and 1.3. Which certificate a client is shown depends on the host name that it asks for: one that was got for that
+//! name ([`NamedCertificates`]), else the first of the files that is for that name, else the first of the files.
+//! New handshakes use the newest certificate that could be read; a file pair that does
 //! not fit together (half of a renewal) leaves the old one in use and is tried again at the next look. Sessions that
 //! are under way are not touched. A crate of its own, because the mail gate and the web gate both need it and do not
 //! know each other.
 
 mod expiry;
+mod challenges;
+mod file_pair;
+mod named;
 mod roots;
+mod validity;
 mod verifier;
 
 pub use expiry::not_after;
+pub use challenges::{CHALLENGE_PATH, CHALLENGE_PROTOCOL, ChallengeError, Challenges};
+pub use file_pair::{CertificateFiles, write_private};
+pub use named::{CertificateState, NamedCertificates, PairError};
 pub use roots::{RootsError, roots};
+pub use validity::Validity;
 pub use verifier::{Presented, any_certificate, certificates_by};
 
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use file_pair::FilePair;
 use rustls::ServerConfig;
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 /// The TLS side of a server.
 #[derive(Debug)]
 pub struct Tls {
-    files: CertificateFiles,
     config: Arc<ServerConfig>,
     current: Arc<Current>,
-    /// What the files looked like when they were last read.
-    seen: Mutex<Option<Stamp>>,
-}
-
-/// Where certificate and key are, both PEM.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CertificateFiles {
-    /// The certificate and those that sign it.
-    pub chain: PathBuf,
-    /// The private key.
-    pub key: PathBuf,
 }
 
 impl Tls {
     /// Reads certificate and key.
     pub fn load(files: CertificateFiles) -> Result<Tls, TlsError> {
+        Tls::load_all(files, Vec::new())
+    }
+
+    /// Reads several certificates. The first is for clients that ask for a name that none of them is for.
+    pub fn load_all(first: CertificateFiles, others: Vec<CertificateFiles>) -> Result<Tls, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let stamp = Stamp::of(&files);
-        let key = read_pair(&files, &provider)?;
-        let current = Arc::new(Current { key: RwLock::new(Arc::new(key)), provider: Arc::clone(&provider) });
+        let read = |files| FilePair::read(files, Arc::clone(&provider));
+        let first = read(first)?;
+        let others = others.into_iter().map(read).collect::<Result<_, _>>()?;
+        let current = Arc::new(Current { first, others, named: OnceLock::new() });
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
             .map_err(TlsError::Provider)?
@@ -60,16 +59,12 @@ impl Tls {
             .with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         // One is enough to resume with, and each ticket costs memory and a write.
         config.send_tls13_tickets = 1;
-        Ok(Tls { files, config: Arc::new(config), current, seen: Mutex::new(stamp) })
+        Ok(Tls { config: Arc::new(config), current })
     }
 
     /// Reads `cert.pem` and `key.pem` of the folder; makes a self-signed pair there if there is none.
     pub fn self_signed(folder: &Path, names: &[String]) -> Result<Tls, TlsError> {
-        let files = CertificateFiles { chain: folder.join("cert.pem"), key: folder.join("key.pem") };
-        if !files.chain.exists() || !files.key.exists() {
-            make_pair(folder, &files, names)?;
-        }
-        Tls::load(files)
+        Tls::load(CertificateFiles::self_signed(folder, names)?)
     }
 
     /// The same, offering these protocols (ALPN), the preferred one first.
@@ -81,39 +76,40 @@ impl Tls {
         self
     }
 
-    /// Reads the files again.
-    pub fn reload(&self) -> Result<(), TlsError> {
-        let stamp = Stamp::of(&self.files);
-        let key = read_pair(&self.files, &self.current.provider)?;
-        *self.current.key.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
-        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamp;
-        Ok(())
+    /// The same, with certificates that are got by host name. `own` is the name for clients that ask for none.
+    #[must_use]
+    pub fn with_names(self, named: Arc<NamedCertificates>, own: Option<&str>) -> Tls {
+        let own = own.map(str::to_ascii_lowercase);
+        // Set once, while nobody else has this yet.
+        let _ = self.current.named.set((named, own));
+        self
     }
 
-    /// Reads the files again if they have changed, and returns whether they had.
+    /// Reads all files again. One that cannot be used does not keep the others from being read.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        self.current.files().map(FilePair::reload).fold(Ok(()), Result::and)
+    }
+
+    /// Reads the files again that have changed, and returns whether some had.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
-        let unchanged = *self.seen.lock().unwrap_or_else(PoisonError::into_inner) == Stamp::of(&self.files);
-        if unchanged {
-            return Ok(false);
-        }
-        self.reload().map(|()| true)
+        let changed = |pair: &FilePair| pair.reload_if_changed();
+        self.current.files().map(changed).fold(Ok(false), |before, now| Ok(before? | now?))
     }
 
     /// Checks the files every `period`, without end; run it as a task.
     pub async fn watch(self: Arc<Tls>, period: Duration) {
-        let mut complained_of = None;
+        let mut complaint = String::new();
         loop {
             tokio::time::sleep(period).await;
             let tls = Arc::clone(&self);
             let Ok(outcome) = tokio::task::spawn_blocking(move || tls.reload_if_changed()).await else { return };
             match outcome {
-                Ok(true) => tracing::info!(certificate = %self.files.chain.display(), "certificate renewed"),
+                Ok(true) => tracing::info!(certificate = %self.files().chain.display(), "certificate renewed"),
                 Ok(false) => {}
+                Err(error) if error.to_string() == complaint => {}
                 Err(error) => {
-                    let stamp = Stamp::of(&self.files);
-                    if complained_of.replace(stamp) != Some(stamp) {
-                        tracing::warn!(%error, "the new certificate cannot be used; the old one stays");
-                    }
+                    tracing::warn!(%error, "the new certificate cannot be used; the old one stays");
+                    complaint = error.to_string();
                 }
             }
         }
@@ -124,76 +120,53 @@ impl Tls {
         Arc::clone(&self.config)
     }
 
-    /// The files in use.
+    /// The files in use; of several pairs the first.
     pub fn files(&self) -> &CertificateFiles {
-        &self.files
+        &self.current.first.files
+    }
+
+    /// Whether another one has the same files.
+    pub fn has_files_of(&self, other: &Tls) -> bool {
+        self.current.files().map(|pair| &pair.files).eq(other.current.files().map(|pair| &pair.files))
     }
 }
 
-/// The certificate in use, as rustls asks for it.
+/// The certificates in use, as rustls asks for them.
 #[derive(Debug)]
 struct Current {
-    key: RwLock<Arc<CertifiedKey>>,
-    provider: Arc<CryptoProvider>,
+    first: FilePair,
+    others: Vec<FilePair>,
+    named: OnceLock<(Arc<NamedCertificates>, Option<String>)>,
+}
+
+impl Current {
+    fn files(&self) -> impl Iterator<Item = &FilePair> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+
+    fn of_name(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        let named = self.named.get().and_then(|(named, _)| named.find(name));
+        named.or_else(|| self.files().find(|pair| pair.is_for(name)).map(FilePair::current))
+    }
 }
 
 impl ResolvesServerCert for Current {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.key.read().unwrap_or_else(PoisonError::into_inner)))
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let asked = hello.server_name().map(str::to_ascii_lowercase);
+        if is_challenge(&hello) {
+            return self.named.get()?.0.challenges().certificate(&asked?);
+        }
+        let own = || self.named.get().and_then(|(_, own)| own.clone());
+        let found = asked.or_else(own).and_then(|name| self.of_name(&name));
+        Some(found.unwrap_or_else(|| self.first.current()))
     }
 }
 
-/// Modification time, size and inode of both files: if one of these differs, a file was replaced or rewritten.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Stamp([(i64, i64, u64, u64); 2]);
-
-impl Stamp {
-    fn of(files: &CertificateFiles) -> Option<Stamp> {
-        let look = |path: &Path| {
-            let facts = fs::metadata(path).ok()?;
-            Some((facts.mtime(), facts.mtime_nsec(), facts.size(), facts.ino()))
-        };
-        Some(Stamp([look(&files.chain)?, look(&files.key)?]))
-    }
-}
-
-fn read_pair(files: &CertificateFiles, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
-    let unreadable = |path: &Path| {
-        let path = path.to_owned();
-        move |error: rustls::pki_types::pem::Error| TlsError::Read { path, problem: error.to_string() }
-    };
-    let chain: Vec<_> =
-        CertificateDer::pem_file_iter(&files.chain).and_then(Iterator::collect).map_err(unreadable(&files.chain))?;
-    if chain.is_empty() {
-        return Err(TlsError::Read { path: files.chain.clone(), problem: "no certificate in it".into() });
-    }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
-    CertifiedKey::from_der(chain, key, provider).map_err(|problem| TlsError::Pair { files: files.clone(), problem })
-}
-
-fn make_pair(folder: &Path, files: &CertificateFiles, names: &[String]) -> Result<(), TlsError> {
-    let mut params = rcgen::CertificateParams::new(names.to_vec()).map_err(TlsError::Make)?;
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    if let Some(name) = names.first() {
-        params.distinguished_name.push(rcgen::DnType::CommonName, name.as_str());
-    }
-    let key = rcgen::KeyPair::generate().map_err(TlsError::Make)?;
-    let certificate = params.self_signed(&key).map_err(TlsError::Make)?;
-    fs::create_dir_all(folder).map_err(TlsError::write(folder))?;
-    write_private(&files.key, &key.serialize_pem())?;
-    write_private(&files.chain, &certificate.pem())
-}
-
-/// Writes beside the file and renames, so that a half-written key is never read; only we may read it.
-fn write_private(path: &Path, text: &str) -> Result<(), TlsError> {
-    let beside = path.with_extension("pem.new");
-    let write = || {
-        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, path)
-    };
-    write().map_err(TlsError::write(path))
+/// An authority that checks a name offers this protocol and no other (RFC 8737, 3).
+fn is_challenge(hello: &ClientHello<'_>) -> bool {
+    hello
+        .alpn()
+        .is_some_and(|mut offered| offered.next() == Some(CHALLENGE_PROTOCOL.as_bytes()) && offered.next().is_none())
 }
 
 /// Why there is no usable certificate.
@@ -241,13 +214,15 @@ impl TlsError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
 
     fn names() -> Vec<String> {
         vec!["mail.example".into()]
     }
 
     fn leaf(tls: &Tls) -> Vec<u8> {
-        tls.current.key.read().unwrap().cert.first().unwrap().to_vec()
+        tls.current.first.current().cert.first().unwrap().to_vec()
     }
 
     #[test]
@@ -286,5 +261,21 @@ mod tests {
         let files = CertificateFiles { chain: "/nowhere/cert.pem".into(), key: "/nowhere/key.pem".into() };
         let error = Tls::load(files).unwrap_err().to_string();
         assert!(error.contains("/nowhere/cert.pem"), "{error}");
+    }
+
+    #[test]
+    fn of_several_files_the_one_for_the_name_is_shown() {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let files = |folder: &tempfile::TempDir, name: &str| {
+            CertificateFiles::self_signed(folder.path(), &[name.to_owned()]).unwrap()
+        };
+        let (first, second) = (files(&folders[0], "a.example"), files(&folders[1], "*.b.example"));
+        let tls = Tls::load_all(first.clone(), vec![second.clone()]).unwrap();
+        let shown = |name| tls.current.of_name(name).map(|pair| pair.cert[0].to_vec());
+        let of = |files: CertificateFiles| Some(leaf(&Tls::load(files).unwrap()));
+        assert_eq!(shown("a.example"), of(first.clone()));
+        assert_eq!(shown("www.b.example"), of(second));
+        assert_eq!(shown("c.example"), None);
+        assert!(!tls.has_files_of(&Tls::load(first).unwrap()));
     }
 }

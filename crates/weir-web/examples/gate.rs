@@ -24,6 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         listeners: vec![Listener::plain(listen)],
         web: WebSettings { threads, ..WebSettings::default() },
         tls: None,
+        named: None,
         identities: Identities::new(&identity::Settings::default(), &Secret::random()?)?,
         limits: Limits { connections_per_address: 16_384, ..Limits::default() },
         backends: vec![Backend { admission, servers: vec![server], ..Backend::default() }],

@@ -102,6 +102,7 @@ fn settings(backend: SocketAddr) -> Settings {
         listeners: vec![Listener::plain(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))],
         web: WebSettings { threads: 2, waiting, ..WebSettings::default() },
         tls: None,
+        named: None,
         identities: Identities::new(&identity::Settings::default(), &secret).unwrap(),
         limits,
         backends: vec![Backend {

@@ -1,5 +1,6 @@
 //! From the configuration to the settings of the gates.
 
+mod certificates;
 mod console;
 mod delivery;
 mod inbound;
@@ -13,6 +14,7 @@ mod vms;
 mod web;
 mod web_exchange;
 
+pub(crate) use certificates::Certificates;
 pub(crate) use console::{ADMIN, Console, configuration, console, first_admin, setting_views, webhooks};
 pub(crate) use delivery::delivery;
 pub(crate) use inbound::{demo, inbound};
@@ -55,6 +57,8 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
         clamd_door: config.clamd_door.clone(),
         // It needs to know how mail is delivered.
         inbound: None,
+        // As does the process.
+        named: std::sync::Arc::default(),
     }
 }
 

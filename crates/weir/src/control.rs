@@ -276,6 +276,7 @@ async fn here(place: &FolderArgs, folder: DataFolder) -> anyhow::Result<Reached>
         lab: None,
         states: GateStates::default(),
         sessions: Arc::default(),
+        certificates: Arc::default(),
         demo: false,
     };
     Ok(Reached::Here(router(&gates), socket::actor(rustix::process::getuid().as_raw()), foundation))

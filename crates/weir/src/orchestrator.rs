@@ -10,7 +10,7 @@
 //! What a gate listens on stays open while it is started again ([`sockets`]), so that its clients wait for a moment instead of being refused. If
 //! it cannot start, they are refused until it can.
 
-use crate::assembly::{self, Console, CurrentLab, web_gate};
+use crate::assembly::{self, Certificates, Console, CurrentLab, web_gate};
 use crate::config::{Config, Loaded, Setting};
 use axum::Router;
 use std::future::Future;
@@ -33,7 +33,7 @@ use weir_foundation::supervision::{
 };
 use weir_lab::node::Node;
 use weir_lab::tasks::Task;
-use weir_mail::gate::{DeliverySettings, Gate, StageSettings, operations_without_mail};
+use weir_mail::gate::{DeliverySettings, Gate, Settings as MailSettings, StageSettings, operations_without_mail};
 use weir_store::folder::DataFolder;
 use weir_web::proxy;
 
@@ -51,6 +51,7 @@ pub(crate) struct Orchestrator {
     /// Open once a gate needed it.
     foundation: Option<Foundation>,
     passwords: Passwords,
+    certificates: Certificates,
     watch: Watch,
     pub(crate) lab: Slot<(Node, String)>,
     pub(crate) web: Slot<Arc<proxy::Gate>>,
@@ -143,11 +144,18 @@ impl<T> Slot<T> {
 
 impl Orchestrator {
     /// Knows what is wanted; nothing is started yet.
-    pub(crate) fn new(loaded: &Loaded, config: Config, demo: bool, folder: DataFolder, passwords: Passwords) -> Self {
+    pub(crate) fn new(
+        loaded: &Loaded,
+        config: Config,
+        demo: bool,
+        folder: DataFolder,
+        passwords: Passwords,
+    ) -> anyhow::Result<Self> {
+        let certificates = Certificates::open(&config, folder.path())?;
         let (sender, failures) = unbounded_channel();
         let web = config.web.enabled && (demo || !config.web.backends.is_empty());
         let mail = assembly::mail_is_wanted(&config, loaded, demo);
-        Orchestrator {
+        Ok(Orchestrator {
             lab: Slot::new(GateName::Lab, config.lab.enabled),
             web: Slot::new(GateName::Web, web),
             mail: Slot::new(GateName::Mail, mail),
@@ -159,10 +167,11 @@ impl Orchestrator {
             folder: Arc::new(folder),
             foundation: None,
             passwords,
+            certificates,
             watch: Watch { states: GateStates::default(), failures: sender },
             current_lab: CurrentLab::default(),
             failures,
-        }
+        })
     }
 
     /// The kind of database, if it is open.
@@ -189,7 +198,17 @@ impl Orchestrator {
         let url = self.config.store.records.as_deref();
         let foundation = Foundation::lay(Arc::clone(&self.folder), url, &hostname).await?;
         AuditTrail::new(&foundation).report_interrupted().await;
+        self.certificates.records_opened(&foundation.records);
         Ok(self.foundation.insert(foundation).clone())
+    }
+
+    fn mail_settings(&self) -> MailSettings {
+        MailSettings { named: Arc::clone(&self.certificates.named), ..assembly::mail_gate(&self.config) }
+    }
+
+    /// The certificates that all gates serve from.
+    pub(crate) fn certificates(&self) -> &Certificates {
+        &self.certificates
     }
 
     /// How each gate stands.
@@ -314,11 +333,12 @@ impl Orchestrator {
                 self.current_lab.set(self.lab.gate().map(|(node, _)| node.clone()));
             }
             GateName::Web if self.web.wanted => {
-                self.web.start(&watch, open_web(&self.config, &self.folder, self.demo)).await;
+                self.web.start(&watch, open_web(&self.config, &self.folder, &self.certificates, self.demo)).await;
             }
             GateName::Mail if self.mail.wanted => {
                 let records = self.open_records().await;
-                let opening = open_mail(&self.config, records, &self.passwords, &self.current_lab);
+                let settings = self.mail_settings();
+                let opening = open_mail(&self.config, settings, records, &self.passwords, &self.current_lab);
                 self.mail.start(&watch, opening).await;
             }
             GateName::Console if self.console.wanted => {
@@ -412,6 +432,7 @@ impl Orchestrator {
             lab: self.lab.gate().map(|(node, _)| node.clone()),
             states: self.states().clone(),
             sessions: Arc::clone(&self.sessions),
+            certificates: Arc::clone(&self.certificates.named),
             demo: self.demo,
         }
     }
@@ -429,8 +450,13 @@ async fn open_lab(config: &Config, foundation: anyhow::Result<Foundation>) -> an
     Ok((lab.node, lab.about))
 }
 
-async fn open_web(config: &Config, folder: &DataFolder, demo: bool) -> anyhow::Result<Arc<proxy::Gate>> {
-    let web = web_gate(config, folder, demo).await?;
+async fn open_web(
+    config: &Config,
+    folder: &DataFolder,
+    certificates: &Certificates,
+    demo: bool,
+) -> anyhow::Result<Arc<proxy::Gate>> {
+    let web = web_gate(config, folder, &certificates.named, demo).await?;
     web.ok_or_else(|| anyhow::anyhow!("the web gate is off"))
 }
 
@@ -446,12 +472,12 @@ async fn open_console(
 
 async fn open_mail(
     config: &Config,
+    mut settings: MailSettings,
     foundation: anyhow::Result<Foundation>,
     passwords: &Passwords,
     lab: &CurrentLab,
 ) -> anyhow::Result<Mail> {
     let foundation = &foundation?;
-    let mut settings = assembly::mail_gate(config);
     let keys = foundation.folder.keys().join("dkim");
     let (delivery, about) = assembly::delivery(config, &foundation.folder)?;
     settings.inbound = assembly::inbound(config, &delivery)?;

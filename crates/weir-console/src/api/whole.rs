@@ -10,11 +10,13 @@ use crate::pulse::Pulse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
 use weir_foundation::audit::{AuditCheckView, AuditView};
 use weir_foundation::backup::BackupDone;
 use weir_foundation::clock::wall_clock;
 use weir_foundation::supervision::GateView;
 use weir_mail::operations::{KeyView, MailStatus, NewKey};
+use weir_tls::CertificateState;
 
 /// Whether somebody is there.
 pub const ALIVE: Operation<(), Alive> = look("/alive", "Whether somebody is there, whatever the store is doing");
@@ -100,6 +102,27 @@ pub struct WholeStatus {
     /// Whether it was started to be tried out (`weir up --demo`).
     #[serde(default)]
     pub demo: bool,
+    /// Certificates that Weir gets from an authority.
+    #[serde(default)]
+    pub certificates: Vec<CertificateView>,
+}
+
+/// How it stands with a certificate that Weir gets by itself.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct CertificateView {
+    /// The host name.
+    pub name: String,
+    /// When it runs out, in seconds since 1970; missing if there is none yet.
+    pub until: Option<u64>,
+    /// Why the last attempt to get one failed; missing if it did not.
+    pub problem: Option<String>,
+}
+
+impl CertificateView {
+    pub(crate) fn of(state: CertificateState) -> CertificateView {
+        let until = state.validity.and_then(|validity| validity.until.duration_since(UNIX_EPOCH).ok());
+        CertificateView { name: state.name, until: until.map(|since| since.as_secs()), problem: state.problem }
+    }
 }
 
 /// Answers at once, whatever the store is doing.
@@ -109,7 +132,8 @@ async fn alive(_: Call<Gates>, (): ()) -> Result<Alive, Problem> {
 
 async fn status(call: Call<Gates>, (): ()) -> Result<WholeStatus, Problem> {
     let gates = call.state.states.view(wall_clock()).into_iter().filter(GateView::is_wanted).collect();
-    Ok(WholeStatus { status: call.state.mail.status.show().await?, gates, demo: call.state.demo })
+    let certificates = call.state.certificates.states().into_iter().map(CertificateView::of).collect();
+    Ok(WholeStatus { status: call.state.mail.status.show().await?, gates, demo: call.state.demo, certificates })
 }
 
 async fn health(call: Call<Gates>, (): ()) -> Result<Health, Problem> {

@@ -93,6 +93,7 @@ pub(crate) async fn house() -> House {
         lab: None,
         states: GateStates::default(),
         sessions: Arc::default(),
+        certificates: Default::default(),
         demo: false,
     };
     let configuration = Configuration {

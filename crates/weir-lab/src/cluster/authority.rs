@@ -7,7 +7,7 @@
 //! so knows it. What the last one signed ends before it does itself.
 
 use super::identity::{Identity, hex, unhex};
-use super::validity::{BACKDATED, Validity};
+use super::validity::{BACKDATED, Issued, Validity};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, PKCS_ED25519, PublicKeyData, SanType, SignatureAlgorithm,

@@ -4,7 +4,7 @@
 use super::clock::Clock;
 use super::credentials::{Credentials, CredentialsError};
 use super::identity::Identity;
-use super::validity::Validity;
+use super::validity::{Issued, Validity};
 use rustls::{ClientConfig, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};

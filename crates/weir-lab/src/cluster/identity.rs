@@ -3,7 +3,7 @@
 //! All of it is in one name of the certificate, `weir-lab:NAME/ROLE/PRIORITY`. Messages do not name their sender; the certificate of the
 //! connection does.
 
-use super::validity::Validity;
+use super::validity::{Issued, Validity};
 use crate::wire::is_name;
 use rustls::pki_types::CertificateDer;
 use sha2::{Digest, Sha256};

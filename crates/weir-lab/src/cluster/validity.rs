@@ -1,117 +1,36 @@
-//! From when until when a certificate counts, as its DER says.
+//! How long a certificate of the lab counts. Clocks of its machines may be late, so each is dated back.
 
-use rustls::pki_types::CertificateDer;
 use std::time::{Duration, SystemTime};
-use time::{Date, Month, Time};
+pub(crate) use weir_tls::Validity;
 
-/// Clocks of machines may be late: certificates count from so long before they were made.
+/// Certificates count from so long before they were made.
 pub(crate) const BACKDATED: Duration = Duration::from_secs(2 * 3600);
 
-const VERSION: u8 = 0xa0;
-const UTC_TIME: u8 = 0x17;
-const GENERALIZED_TIME: u8 = 0x18;
-
-/// The two dates of a certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Validity {
-    pub(crate) from: SystemTime,
-    pub(crate) until: SystemTime,
+/// What the dates of a certificate that was dated back say.
+pub(crate) trait Issued {
+    /// When it was made.
+    fn made(&self) -> SystemTime;
+    /// How long it counts from when it was made.
+    fn life(&self) -> Duration;
 }
 
-impl Validity {
-    /// None if it is no certificate.
-    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Validity> {
-        let certificate = element(certificate)?.content;
-        let signed = element(certificate)?.content;
-        let version = element(signed)?;
-        let rest = if version.tag == VERSION { version.rest } else { signed };
-        let number = element(rest)?;
-        let algorithm = element(number.rest)?;
-        let issuer = element(algorithm.rest)?;
-        let dates = element(issuer.rest)?.content;
-        let from = element(dates)?;
-        let until = element(from.rest)?;
-        Some(Validity { from: date(&from)?, until: date(&until)? })
-    }
-
-    /// When it was made.
-    pub(crate) fn made(&self) -> SystemTime {
+impl Issued for Validity {
+    fn made(&self) -> SystemTime {
         (self.from + BACKDATED).min(self.until)
     }
 
-    /// How long it counts from when it was made.
-    pub(crate) fn life(&self) -> Duration {
+    fn life(&self) -> Duration {
         self.until.duration_since(self.made()).unwrap_or_default()
     }
-}
-
-/// One element of DER, and what follows it.
-struct Element<'a> {
-    tag: u8,
-    content: &'a [u8],
-    rest: &'a [u8],
-}
-
-fn element(bytes: &[u8]) -> Option<Element<'_>> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, mut rest) = rest.split_first()?;
-    let mut length = usize::from(first);
-    if first >= 0x80 {
-        let digits = usize::from(first & 0x7f);
-        if !(1..=3).contains(&digits) {
-            return None;
-        }
-        let (digits, after) = rest.split_at_checked(digits)?;
-        length = digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit));
-        rest = after;
-    }
-    let (content, rest) = rest.split_at_checked(length)?;
-    Some(Element { tag, content, rest })
-}
-
-fn date(element: &Element<'_>) -> Option<SystemTime> {
-    let text = std::str::from_utf8(element.content).ok()?.strip_suffix('Z')?;
-    let (year, rest): (i32, &str) = match element.tag {
-        UTC_TIME => {
-            let (year, rest) = text.split_at_checked(2)?;
-            let year: i32 = year.parse().ok()?;
-            (if year < 50 { 2000 + year } else { 1900 + year }, rest)
-        }
-        GENERALIZED_TIME => {
-            let (year, rest) = text.split_at_checked(4)?;
-            (year.parse().ok()?, rest)
-        }
-        _ => return None,
-    };
-    let pair = |at: usize| -> Option<u8> { rest.get(at..at + 2)?.parse().ok() };
-    let day = Date::from_calendar_date(year, Month::try_from(pair(0)?).ok()?, pair(2)?).ok()?;
-    let time = Time::from_hms(pair(4)?, pair(6)?, pair(8)?).ok()?;
-    Some(day.with_time(time).assume_utc().into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
-
-    fn certificate(from: u64, until: u64) -> CertificateDer<'static> {
-        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let mut params = CertificateParams::default();
-        (params.not_before, params.not_after) = (at(from).into(), at(until).into());
-        params.self_signed(&KeyPair::generate_for(&PKCS_ED25519).unwrap()).unwrap().der().clone()
-    }
 
     #[test]
-    fn dates_are_read_as_they_were_written_in_both_forms() {
+    fn the_life_of_a_certificate_begins_when_it_was_made() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        for (from, until) in [(7_200, 7_260), (1_800_000_000, 1_807_776_000), (1_800_000_000, 4_000_000_000)] {
-            let der = certificate(from, until);
-            let validity = Validity::of(&der).unwrap();
-            assert_eq!(validity, Validity { from: at(from), until: at(until) });
-            for end in 0..80.min(der.len()) {
-                assert_eq!(Validity::of(&CertificateDer::from(der[..end].to_vec())), None, "cut at {end}");
-            }
-        }
         let short = Validity { from: at(0), until: at(7_260) };
         assert_eq!((short.made(), short.life()), (at(7_200), Duration::from_secs(60)));
     }

@@ -7,9 +7,11 @@ use crate::notices;
 use crate::submission::{self, Identity, Notify, RaiseAlarm, SubmissionSettings};
 use crate::throttle::ThrottleSettings;
 use std::fmt;
+use std::sync::Arc;
 use weir_foundation::StoreSettings;
 use weir_smtp::limits::SmtpLimits;
 use weir_smtp::settings::Settings as SmtpSettings;
+use weir_tls::NamedCertificates;
 
 /// How the mail gate behaves.
 #[derive(Clone)]
@@ -30,6 +32,8 @@ pub struct Settings {
     pub inbound: Option<inbound::Settings>,
     /// Where other programs ask about files.
     pub clamd_door: DoorSettings,
+    /// Certificates that are got from an authority, by host name.
+    pub named: Arc<NamedCertificates>,
 }
 
 impl Settings {
@@ -98,6 +102,7 @@ impl Default for Settings {
             notices: notices::Settings::default(),
             inbound: None,
             clamd_door: DoorSettings::default(),
+            named: Arc::default(),
         }
     }
 }

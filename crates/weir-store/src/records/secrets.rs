@@ -15,6 +15,14 @@ impl SecretRecords {
             .bind(name).fetch_optional(pool).await?))
     }
 
+    /// All secrets whose names begin in this way, with their names.
+    pub async fn with_prefix(&self, prefix: &str) -> Result<Vec<(String, String)>, RecordsError> {
+        Ok(
+            read!(self, pool => sqlx::query_as("select name, value from secrets where substr(name, 1, $2) = $1 order by name")
+            .bind(prefix).bind(prefix.len() as i32).fetch_all(pool).await?),
+        )
+    }
+
     /// Makes this the secret of this name, whatever it was.
     pub async fn set(&self, name: &str, value: &str) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query("insert into secrets (name, value) values ($1, $2)

@@ -41,4 +41,24 @@ impl ValueRecords {
             .bind(relay).bind(name).bind(now.to_string()).bind(&last).execute(pool).await?.rows_affected());
         Ok(at.filter(|_| taken == 1))
     }
+
+    /// Takes or extends a lease of all relays together: true if `owner` has it until `until` now, false while another has it.
+    pub async fn lease(&self, name: &str, owner: &str, now: i64, until: i64) -> Result<bool, RecordsError> {
+        let wanted = format!("{until} {owner}");
+        let first = write!(self, pool => sqlx::query(
+            "insert into kept (relay, name, value) values ('', $1, $2) on conflict (relay, name) do nothing")
+            .bind(name).bind(&wanted).execute(pool).await?.rows_affected());
+        if first == 1 {
+            return Ok(true);
+        }
+        let Some(last) = self.get("", name).await? else { return Ok(false) };
+        let (end, holder) = last.split_once(' ').unwrap_or_default();
+        if holder != owner && end.parse::<i64>().is_ok_and(|end| end > now) {
+            return Ok(false);
+        }
+        let taken = write!(self, pool => sqlx::query(
+            "update kept set value = $2 where relay = '' and name = $1 and value = $3")
+            .bind(name).bind(&wanted).bind(&last).execute(pool).await?.rows_affected());
+        Ok(taken == 1)
+    }
 }

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use weir_http1::framing_watch::FramingWatch;
+use weir_tls::CHALLENGE_PROTOCOL;
 
 use super::client::{Accepted, Client, ClientStream, Watch};
 use super::connection_count::{ConnectionLimits, holder};
@@ -112,7 +113,12 @@ async fn serve_tls(
 ) {
     let accepted = unless_cut(&client, timeout(limit, acceptor.accept(stream))).await;
     let Some(Ok(Ok(stream))) = accepted else { return };
-    let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let protocol = stream.get_ref().1.alpn_protocol();
+    if protocol == Some(CHALLENGE_PROTOCOL.as_bytes()) {
+        // An authority has seen the certificate of its challenge, and there is nothing more to say.
+        return;
+    }
+    let http2 = protocol == Some(b"h2");
     serve_stream(arriving, thread, client, stream, Sniffed { octets: Vec::new(), http2 }).await;
 }
 

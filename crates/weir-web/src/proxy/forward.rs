@@ -225,6 +225,9 @@ impl RequestContext<'_> {
         fields: &(impl Fields + ?Sized),
         record: &mut RequestRecord,
     ) -> Result<Routed, Refusal> {
+        if let Some(answer) = self.answer_challenge(method, target) {
+            return Err(answer);
+        }
         if let Some(port) = self.client.redirect {
             return Err(redirect(method, target.host, target.target, port));
         }
@@ -238,6 +241,12 @@ impl RequestContext<'_> {
         let unbuffered = route.unbuffered || backend.settings.unbuffered;
         let browser = self.site.settings.web.waiting.enabled && is_for_browser(method, fields);
         Ok(Routed { backend, identity, class: Class::new(route.number, method), unbuffered, browser })
+    }
+
+    /// An authority that looks whether a name is ours, while we have ordered a certificate for it. Other tokens are the site's own business.
+    fn answer_challenge(&self, method: &Method, target: &Target<'_>) -> Option<Refusal> {
+        let named = self.site.settings.named.as_ref().filter(|_| method == Method::GET)?;
+        named.challenges().answer(target.host, target.path).map(Refusal::answer)
     }
 
     async fn send_and_receive(

@@ -48,7 +48,7 @@ pub use limits::Limits;
 pub use listener::Listener;
 pub use server_stream::TrustError;
 pub use settings::Settings;
-pub use web_settings::WebSettings;
+pub use web_settings::{CertificateRule, WebSettings};
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Method, Response, StatusCode};
 use weir_http1::refused::{self, Rule};
@@ -26,11 +27,18 @@ pub(super) struct Refusal {
     pub(super) new_cookie: Option<HeaderValue>,
     /// Told to a browser that has to wait.
     notice: Option<Box<Notice>>,
+    /// Said instead of a page.
+    text: Option<Box<str>>,
 }
 
 impl Refusal {
     pub(super) fn new(status: StatusCode) -> Refusal {
-        Refusal { status, retry_after: None, location: None, close: false, new_cookie: None, notice: None }
+        Refusal { status, retry_after: None, location: None, close: false, new_cookie: None, notice: None, text: None }
+    }
+
+    /// An answer in plain text that has nothing to do with the site.
+    pub(super) fn answer(text: String) -> Refusal {
+        Refusal { text: Some(text.into()), ..Refusal::new(StatusCode::OK) }
     }
 
     pub(super) fn closing(status: StatusCode) -> Refusal {
@@ -62,9 +70,11 @@ impl Refusal {
         client: &Client,
         mut record: RequestRecord,
     ) -> Response<ResponseBody> {
-        let page = match &self.notice {
-            Some(notice) => site.settings.web.waiting.write(notice),
-            None => site.pages.page(self.status),
+        let kind = if self.text.is_some() { "text/plain" } else { "text/html; charset=utf-8" };
+        let page = match (self.text, &self.notice) {
+            (Some(text), _) => Bytes::from(text.into_string()),
+            (None, Some(notice)) => site.settings.web.waiting.write(notice),
+            (None, None) => site.pages.page(self.status),
         };
         record.answered(self.status);
         record.sent(page.len());
@@ -72,7 +82,7 @@ impl Refusal {
         let mut response = Response::new(ResponseBody::Whole(Some(page)));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(after)));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use weir_tls::Tls;
+use weir_tls::{NamedCertificates, Tls};
 
 use super::backend::Backend;
 use super::limits::Limits;
@@ -21,6 +21,8 @@ pub struct Settings {
     pub listeners: Vec<Listener>,
     /// The certificate, for listeners with TLS.
     pub tls: Option<Arc<Tls>>,
+    /// Certificates that are got from an authority, which asks for answers here; None if there are none.
+    pub named: Option<Arc<NamedCertificates>>,
     pub identities: Identities,
     /// What clients may use.
     pub limits: Limits,

@@ -315,6 +315,7 @@ mod tests {
             listeners: Vec::new(),
             web: WebSettings { threads: 1, ..WebSettings::default() },
             tls: None,
+            named: None,
             identities: Identities::new(&identity::Settings::default(), &secret).unwrap(),
             limits: Limits::default(),
             backends: vec![Backend { admission, servers: vec!["127.0.0.1:9".to_owned()], ..Backend::default() }],

@@ -1,7 +1,9 @@
 //! `[web]`: what holds for the whole gate, and what its backends have in common.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use weir_settings::{Group, Section, settings};
 use weir_tls::CertificateFiles;
@@ -30,6 +32,8 @@ settings! {
         pub certificate: Option<PathBuf> = path().optional(),
         /// The private key of the certificate, as PEM
         pub key: Option<PathBuf> = path().optional(),
+        /// Further certificates for other host names, each "chain.pem key.pem"; a client is shown the one for the name that it asks for
+        pub certificates: Vec<CertificateRule> = list([], 256, "certificates"),
         /// Send every plain request to https at this port; 0 is off
         pub redirect as "redirect_port": Option<u16> = count(0, 0..=65_535).optional(),
         /// Threads that carry traffic; 0 is one for each processor
@@ -68,6 +72,29 @@ settings! {
         pub server_timing: bool = flag(false),
         /// What a backend is like whose rule says nothing else.
         pub usual: Backend = part(),
+    }
+}
+
+/// A certificate and its key, written as two paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateRule(pub CertificateFiles);
+
+weir_settings::text_value!(CertificateRule: "\"/etc/ssl/shop.pem /etc/ssl/shop.key\"");
+
+impl FromStr for CertificateRule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CertificateRule, String> {
+        match text.split_whitespace().collect::<Vec<_>>()[..] {
+            [chain, key] => Ok(CertificateRule(CertificateFiles { chain: chain.into(), key: key.into() })),
+            _ => Err(format!("{text:?} is not a certificate: write the path of its chain and that of its key")),
+        }
+    }
+}
+
+impl fmt::Display for CertificateRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0.chain.display(), self.0.key.display())
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) fn settings(backend: SocketAddr) -> Settings {
         listeners: vec![Listener::plain(here)],
         web: WebSettings { threads: 2, ..WebSettings::default() },
         tls: None,
+        named: None,
         identities: identities(&identity::Settings::default()),
         limits: Limits::default(),
         backends: vec![Backend { admission, servers: vec![backend.to_string()], ..Backend::default() }],

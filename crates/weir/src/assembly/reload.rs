@@ -4,7 +4,7 @@
 //! different, the mail gate is started anew, with its sockets open all the time. Everything else stays as it was read at the start, and
 //! what differs there is named, so that nobody believes that it is in force. A configuration with a problem changes nothing at all.
 
-use super::web::{backend, certificate, identities, settings};
+use super::web::{Secure, backend, certificate, identities, settings};
 use crate::config::{Config, Loaded, Setting};
 use crate::folder_args::FolderArgs;
 use anyhow::Context;
@@ -228,8 +228,9 @@ fn knowing(before: &identity::Settings, new: identity::Settings) -> identity::Se
 fn reload_web(gate: &Gate, config: &Config, data: &std::path::Path) -> anyhow::Result<Reloaded> {
     let before = gate.settings();
     // Read in any case, so that one that cannot be used is noticed before anything has changed.
-    let fresh = certificate(&config.web, data).context("the web gate's certificate")?;
-    let same = before.tls.as_ref().zip(fresh.as_ref()).is_some_and(|(old, new)| old.files() == new.files());
+    let named = before.named.clone().unwrap_or_default();
+    let fresh = certificate(config, data, &named).context("the web gate's certificate")?;
+    let same = before.tls.as_ref().zip(fresh.as_ref()).is_some_and(|(old, new)| old.has_files_of(new));
     let tls = if same { before.tls.clone() } else { fresh };
     let backends: Vec<_> = config.web.backends.iter().map(|rule| backend(config, rule)).collect();
     // The small one of the demo is in no configuration.
@@ -242,7 +243,8 @@ fn reload_web(gate: &Gate, config: &Config, data: &std::path::Path) -> anyhow::R
         (false, _) => backends,
     };
     let identities = identities(&config.web_identity, data)?;
-    let reloaded = gate.reload(settings(config, (tls.clone(), identities), backends, data)?)?;
+    let secure = Secure { tls: tls.clone(), named: Some(named) };
+    let reloaded = gate.reload(settings(config, secure, identities, backends, data)?)?;
     if same && let Some(tls) = tls {
         // It was read a moment ago. Sessions that can be resumed stay so.
         tls.reload().context("the web gate's certificate")?;

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::net::TcpListener;
+use weir_acme::ChallengeKind;
 use weir_foundation::supervision;
 use weir_store::folder::DataFolder;
-use weir_tls::Tls;
+use weir_tls::{CHALLENGE_PROTOCOL, CertificateFiles, NamedCertificates, Tls};
 use weir_web::admission::Slots;
 use weir_web::builtin;
 use weir_web::identity::{self, Identities};
-use weir_web::proxy::{Backend, BackendRule, Gate, Settings, WebSettings};
+use weir_web::proxy::{Backend, BackendRule, Gate, Settings};
 
 /// How often the certificate's files are looked at.
 const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
@@ -24,15 +25,21 @@ const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
 pub(super) const BUILTIN: &str = "builtin";
 
 /// Starts the web gate, if it is enabled and has a backend. `demo` gives it one of our own.
-pub(crate) async fn web_gate(config: &Config, data: &DataFolder, demo: bool) -> anyhow::Result<Option<Arc<Gate>>> {
+pub(crate) async fn web_gate(
+    config: &Config,
+    data: &DataFolder,
+    named: &Arc<NamedCertificates>,
+    demo: bool,
+) -> anyhow::Result<Option<Arc<Gate>>> {
     let web = &config.web;
     if !web.enabled || (web.backends.is_empty() && !demo) {
         return Ok(None);
     }
-    let tls = certificate(web, data.path())?;
+    let tls = certificate(config, data.path(), named)?;
     let backends = backends(config).await?;
     let identities = identities(&config.web_identity, data.path())?;
-    let settings = settings(config, (tls, identities), backends, data.path())?;
+    let secure = Secure { tls, named: Some(Arc::clone(named)) };
+    let settings = settings(config, secure, identities, backends, data.path())?;
     let gate = Gate::start(settings).context("the web gate cannot start")?;
     join(config, data, &gate).context("the exchange of the web gate cannot start")?;
     let gate = Arc::new(gate);
@@ -61,10 +68,17 @@ async fn watch_certificate(gate: Weak<Gate>) {
     }
 }
 
+/// What the gate has for TLS.
+pub(super) struct Secure {
+    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) named: Option<Arc<NamedCertificates>>,
+}
+
 /// What the gate is told.
 pub(super) fn settings(
     config: &Config,
-    (tls, identities): (Option<Arc<Tls>>, Identities),
+    secure: Secure,
+    identities: Identities,
     backends: Vec<Backend>,
     data: &Path,
 ) -> anyhow::Result<Settings> {
@@ -75,7 +89,8 @@ pub(super) fn settings(
         listeners: web.listeners(config.web_identity.proxy_protocol),
         rules: web.rules(&backends),
         web,
-        tls,
+        tls: secure.tls,
+        named: secure.named,
         identities,
         limits: config.web_limits.clone(),
         backends,
@@ -84,16 +99,28 @@ pub(super) fn settings(
     })
 }
 
-/// The certificate, if one is needed.
-pub(super) fn certificate(web: &WebSettings, data: &Path) -> anyhow::Result<Option<Arc<Tls>>> {
+/// The certificates, if some are needed.
+pub(super) fn certificate(
+    config: &Config,
+    data: &Path,
+    named: &Arc<NamedCertificates>,
+) -> anyhow::Result<Option<Arc<Tls>>> {
+    let web = &config.web;
     if web.listen_tls.is_empty() {
         return Ok(None);
     }
-    let tls = match web.certificate() {
-        None => Tls::self_signed(&data.join("web"), &[machine_name(), "localhost".to_owned()])?,
-        Some(files) => Tls::load(files)?,
+    let first = match web.certificate() {
+        None => CertificateFiles::self_signed(&data.join("web"), &[machine_name(), "localhost".to_owned()])?,
+        Some(files) => files,
     };
-    Ok(Some(Arc::new(tls.speaking(&["h2", "http/1.1"]))))
+    let others = web.certificates.iter().map(|rule| rule.0.clone()).collect();
+    let tls = Tls::load_all(first, others)?;
+    let own = config.certificates.names.first().filter(|_| web.certificate.is_none());
+    let tls = tls.with_names(Arc::clone(named), own.map(String::as_str));
+    // The authority's own protocol is spoken only where it is asked for.
+    let asks = config.certificates.is_on() && config.certificates.challenge == ChallengeKind::TlsAlpn;
+    let protocols: &[&str] = if asks { &["h2", "http/1.1", CHALLENGE_PROTOCOL] } else { &["h2", "http/1.1"] };
+    Ok(Some(Arc::new(tls.speaking(protocols))))
 }
 
 async fn backends(config: &Config) -> anyhow::Result<Vec<Backend>> {

@@ -7,7 +7,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
-use weir_console::api::whole::{AUDIT, CHECK_AUDIT, HEALTH, STATUS, Trail, WholeStatus};
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_console::api::whole::{AUDIT, CHECK_AUDIT, CertificateView, HEALTH, STATUS, Trail, WholeStatus};
 use weir_console::health::{Health, PartHealth, Verdict};
 use weir_mail::operations::{MailStatus, Vital};
 
@@ -97,9 +98,25 @@ fn print_long(out: &mut dyn Write, status: &MailStatus) -> anyhow::Result<()> {
     for (name, value) in facts(status) {
         writeln!(out, "  {name:<12} {value}")?;
     }
+    for certificate in &whole.certificates {
+        print_certificate(out, certificate)?;
+    }
     for damage in &status.spool.damage {
         writeln!(out, "  {:<12} {damage}", "DAMAGED")?;
     }
+    Ok(())
+}
+
+fn print_certificate(out: &mut dyn Write, certificate: &CertificateView) -> anyhow::Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let valid = match certificate.until {
+        None => "not got yet".to_owned(),
+        Some(until) if until <= now => "HAS RUN OUT".to_owned(),
+        Some(until) if until - now < 2 * 86_400 => format!("valid for {}", count((until - now) / 3600, "hour")),
+        Some(until) => format!("valid for {} days", (until - now) / 86_400),
+    };
+    let problem = certificate.problem.as_ref().map(|why| format!("; the last attempt failed: {why}"));
+    writeln!(out, "  {:<12} {}: {valid}{}", "certificate", certificate.name, problem.unwrap_or_default())?;
     Ok(())
 }
 

@@ -120,7 +120,7 @@ async fn up(
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
     let passwords = Passwords::new(config.submission.hashes_at_once as usize, random())?;
-    let mut gates = Orchestrator::new(loaded, config.clone(), demo, folder, passwords);
+    let mut gates = Orchestrator::new(loaded, config.clone(), demo, folder, passwords)?;
     gates.start_all().await?;
     let submission = &config.submission;
     let own_users = submission.identity == Identity::Login && submission.dovecot_socket.is_none();
@@ -141,6 +141,8 @@ async fn up(
     if let Err(error) = greet(out, &gates, &greeting) {
         tracing::warn!(%error, "the greeting could not be printed");
     }
+    // Now that somebody is there whom the authority can ask.
+    let keepers = gates.certificates().start(config);
     service_manager::ready();
     let watchdog = service_manager::watchdog().map(tokio::spawn);
     let mut reloader = Reloader::new(args.place.clone(), path.to_owned(), gates.web.gate().cloned(), (config, loaded));
@@ -186,6 +188,7 @@ async fn up(
         }
     };
     drop(reloader);
+    keepers.iter().for_each(tokio::task::JoinHandle::abort);
     let how = match end {
         End::Stop => {
             service_manager::stopping();

@@ -12,6 +12,7 @@ pub(crate) use page::{as_markdown, as_toml};
 pub(crate) use weir_settings::{Problem, Problems, Setting};
 
 use std::path::{Path, PathBuf};
+use weir_acme::{CertificateSettings, ChallengeKind};
 use weir_console::ConsoleSettings;
 use weir_foundation::StoreSettings;
 use weir_lab::LabSettings;
@@ -45,6 +46,7 @@ pub(crate) struct Config {
     pub(crate) web_identity: weir_web::identity::Settings,
     pub(crate) web_exchange: ExchangeSettings,
     pub(crate) web_history: HistorySettings,
+    pub(crate) certificates: CertificateSettings,
     pub(crate) lab: LabSettings,
     pub(crate) console: ConsoleSettings,
 }
@@ -75,6 +77,7 @@ impl Config {
             web_identity: reader.read(),
             web_exchange: reader.read(),
             web_history: reader.read(),
+            certificates: reader.read(),
             lab: reader.read(),
             console: reader.read(),
         }
@@ -96,6 +99,27 @@ impl Config {
         if self.submission.is_public() && self.stops_are_silent() {
             let hint = "set admin = \"you@example.org\" or webhook; or say that nobody is to be told: silent = true";
             reader.blame("notices", "admin", "nobody would hear that a user is stopped".into(), hint);
+        }
+        self.check_certificates(reader);
+    }
+
+    /// Somebody must be there whom the authority can ask.
+    fn check_certificates(&self, reader: &mut Reader<'_>) {
+        let settings = &self.certificates;
+        let web = self.web.enabled && !self.web.backends.is_empty();
+        let (what, hint) = match settings.challenge {
+            ChallengeKind::Http if settings.listen.is_empty() && !(web && !self.web.listen.is_empty()) => (
+                "nobody would answer the authority's question: the web gate has no plain listener here",
+                "let the web gate listen at port 80 (web.listen), or set certificates.listen = [\"0.0.0.0:80\"]",
+            ),
+            ChallengeKind::TlsAlpn if !(web && !self.web.listen_tls.is_empty()) => (
+                "nobody would answer the authority's question: the web gate does not speak HTTPS here",
+                "let the web gate listen at port 443 (web.listen_tls), or set challenge = \"http-01\"",
+            ),
+            _ => return,
+        };
+        if settings.is_on() {
+            reader.blame("certificates", "challenge", what.into(), hint);
         }
     }
 

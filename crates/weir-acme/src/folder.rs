@@ -1,0 +1,67 @@
+//! What is kept on the disk: the account, and a file for each name with certificate, chain and key. Only we may read it.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use weir_tls::{NamedCertificates, write_private};
+
+/// The folder. A certificate and its key are one file, so that they can never be of two different renewals.
+#[derive(Debug, Clone)]
+pub struct CertificateFolder(PathBuf);
+
+impl CertificateFolder {
+    /// The folder at `path`, which is made if it is not there.
+    pub fn open(path: &Path) -> io::Result<CertificateFolder> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        Ok(CertificateFolder(path.to_owned()))
+    }
+
+    /// Takes up what was kept for these names. A file that cannot be used is as good as none: the keeper gets another.
+    pub fn load(&self, names: &[String]) -> NamedCertificates {
+        let named = NamedCertificates::for_names(names);
+        for name in names {
+            let Ok(pem) = fs::read_to_string(self.file(name)) else { continue };
+            if let Err(error) = named.put(name, &pem, SystemTime::now()) {
+                tracing::warn!(name, %error, "the certificate that was kept for a name cannot be used");
+            }
+        }
+        named
+    }
+
+    pub(crate) fn keep(&self, name: &str, pem: &str) -> io::Result<()> {
+        write_private(&self.file(name), pem)
+    }
+
+    /// Notes that the last attempt for a name failed, so that a Weir that is started again and again does not try every time.
+    pub(crate) fn note_failure(&self, name: &str) {
+        let _ = write_private(&self.failure(name), "");
+    }
+
+    pub(crate) fn forget_failure(&self, name: &str) {
+        let _ = fs::remove_file(self.failure(name));
+    }
+
+    pub(crate) fn has_failed(&self, name: &str) -> bool {
+        self.failure(name).exists()
+    }
+
+    fn failure(&self, name: &str) -> PathBuf {
+        self.file(name).with_extension("failed")
+    }
+
+    pub(crate) fn account(&self) -> Option<String> {
+        fs::read_to_string(self.0.join("account.json")).ok()
+    }
+
+    pub(crate) fn keep_account(&self, json: &str) -> io::Result<()> {
+        write_private(&self.0.join("account.json"), json)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        // A name is checked: it has no slash. The star of a wildcard would only annoy people in a shell.
+        self.0.join(format!("{}.pem", name.to_ascii_lowercase().replace('*', "_")))
+    }
+}

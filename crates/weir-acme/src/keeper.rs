@@ -1,0 +1,276 @@
+//! The task that gets certificates and renews them.
+//!
+//! A certificate is renewed when two thirds of its life are over, up to a thirtieth of its life earlier: a random part, so that certificates that
+//! were got together are not all renewed together. Cost: one look a minute, or every few seconds where records are shared.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use instant_acme::{Account, NewAccount};
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep, timeout};
+use weir_tls::{NamedCertificates, Validity};
+
+use crate::back_off::{spread, wait};
+use crate::dns_hook::DnsHook;
+use crate::folder::CertificateFolder;
+use crate::http_client::AuthorityClient;
+use crate::order::{OrderError, Proof};
+use crate::settings::CertificateSettings;
+use crate::shared::{LOOK, Sharing};
+
+/// How often there is a look for something to do.
+const EVERY: Duration = Duration::from_secs(60);
+/// An order that takes longer is given up.
+const ORDER_MAX: Duration = Duration::from_secs(480);
+/// A name that could not be got before this start is tried after this.
+const AFTER_START: Duration = Duration::from_secs(30);
+/// The same alarm is raised again after this.
+const ALARM_EVERY: Duration = Duration::from_secs(86_400);
+
+/// A certificate is about to run out, and no other could be got.
+#[derive(Debug, Clone)]
+pub struct Alarm {
+    /// The host name.
+    pub name: String,
+    /// When it has run out; None if there never was one.
+    pub until: Option<SystemTime>,
+    /// Why there is no new one.
+    pub problem: String,
+}
+
+/// Gets certificates and renews them.
+pub struct CertificateKeeper {
+    settings: CertificateSettings,
+    folder: CertificateFolder,
+    named: Arc<NamedCertificates>,
+    sharing: Arc<Sharing>,
+    alarm: Box<dyn Fn(Alarm) + Send + Sync>,
+}
+
+/// What is known of one name besides its certificate.
+struct Plan {
+    failures: u32,
+    next_try: Instant,
+    problem: String,
+    alarmed: Option<Instant>,
+    /// How much earlier than others this one is renewed, from 0 to 1.
+    spread: f64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeptAccount {
+    directory: String,
+    credentials: serde_json::Value,
+}
+
+impl CertificateKeeper {
+    /// A keeper of these names. What it gets is served from `named`; alarms must not wait.
+    pub fn new(
+        settings: CertificateSettings,
+        folder: CertificateFolder,
+        named: Arc<NamedCertificates>,
+        sharing: Arc<Sharing>,
+        alarm: impl Fn(Alarm) + Send + Sync + 'static,
+    ) -> CertificateKeeper {
+        CertificateKeeper { settings, folder, named, sharing, alarm: Box::new(alarm) }
+    }
+
+    /// Keeps for ever; run it as a task.
+    pub async fn run(self) {
+        let fresh = |name: &String| {
+            let rest = if self.folder.has_failed(name) { AFTER_START } else { Duration::ZERO };
+            (name.to_ascii_lowercase(), Plan { next_try: Instant::now() + rest, ..Plan::new() })
+        };
+        let mut plans: BTreeMap<String, Plan> = self.settings.names.iter().map(fresh).collect();
+        loop {
+            if let Err(error) = self.follow_others().await {
+                tracing::warn!(%error, "the certificates of other machines cannot be read");
+            }
+            for (name, plan) in &mut plans {
+                self.look_at(name, plan).await;
+            }
+            sleep(self.next_look(&plans)).await;
+        }
+    }
+
+    fn next_look(&self, plans: &BTreeMap<String, Plan>) -> Duration {
+        let longest = match *self.sharing {
+            Sharing::Alone => EVERY,
+            Sharing::With(_) => LOOK,
+        };
+        let due = plans.iter().map(|(name, plan)| {
+            let rest = plan.next_try.saturating_duration_since(Instant::now());
+            rest.max(self.due_in(name, plan))
+        });
+        due.min().unwrap_or(longest).clamp(Duration::from_millis(200), longest)
+    }
+
+    /// How long until this name needs a certificate; nothing if it does now.
+    fn due_in(&self, name: &str, plan: &Plan) -> Duration {
+        let Some(validity) = self.named.validity(name) else { return Duration::ZERO };
+        renewal(&validity, plan.spread).duration_since(SystemTime::now()).unwrap_or_default()
+    }
+
+    async fn look_at(&self, name: &str, plan: &mut Plan) {
+        if self.due_in(name, plan).is_zero() && plan.next_try <= Instant::now() {
+            match self.sharing.may_ask().await {
+                Ok(true) => self.get(name, plan).await,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "who asks for certificates cannot be read from the records"),
+            }
+        }
+        self.raise_alarm(name, plan);
+    }
+
+    async fn get(&self, name: &str, plan: &mut Plan) {
+        let ordered = timeout(ORDER_MAX, self.order(name)).await.unwrap_or(Err(OrderError::Late));
+        match ordered {
+            Ok(validity) => {
+                *plan = Plan::new();
+                self.folder.forget_failure(name);
+                let days = validity.until.duration_since(SystemTime::now()).unwrap_or_default().as_secs() / 86_400;
+                tracing::info!(name, days, "a certificate was got");
+            }
+            Err(error) => {
+                plan.failures += 1;
+                let rest = wait(plan.failures, error.cost(), spread());
+                plan.next_try = Instant::now() + rest;
+                plan.problem = error.to_string();
+                self.named.failed(name, &plan.problem);
+                self.folder.note_failure(name);
+                let again_s = rest.as_secs();
+                tracing::warn!(name, %error, again_s, "no certificate could be got; what is in use stays");
+            }
+        }
+    }
+
+    async fn order(&self, name: &str) -> Result<Validity, OrderError> {
+        let hook = self.settings.hook.clone();
+        let hook = hook.map(|program| DnsHook { program, wait: self.settings.hook_wait });
+        let kind = self.settings.challenge;
+        let proof = Proof { kind, named: &self.named, hook: hook.as_ref(), sharing: &self.sharing };
+        let account = self.account().await?;
+        let ordered = proof.obtain(&account, name).await;
+        if ordered.as_ref().is_err_and(OrderError::is_unknown_account) {
+            self.keep_account("").await?;
+        }
+        let pem = ordered?;
+        let validity = self.named.put(name, &pem, SystemTime::now()).map_err(io::Error::other)?;
+        self.folder.keep(name, &pem)?;
+        self.sharing.keep(name, &pem).await?;
+        Ok(validity)
+    }
+
+    /// The account that we had, or a new one.
+    async fn account(&self) -> Result<Account, OrderError> {
+        let client = || AuthorityClient::new(self.settings.ca_file.as_deref());
+        let kept = match &*self.sharing {
+            Sharing::Alone => self.folder.account(),
+            shared => shared.account().await?,
+        };
+        let kept = kept.and_then(|json| serde_json::from_str::<KeptAccount>(&json).ok());
+        if let Some(kept) = kept.filter(|kept| kept.directory == self.settings.directory)
+            && let Ok(credentials) = serde_json::from_value(kept.credentials)
+        {
+            return Ok(Account::builder_with_http(Box::new(client()?)).from_credentials(credentials).await?);
+        }
+        let contact = format!("mailto:{}", self.settings.contact);
+        let contacts = [contact.as_str()];
+        let contact = if self.settings.contact.is_empty() { &[][..] } else { &contacts };
+        let new =
+            NewAccount { contact, terms_of_service_agreed: self.settings.accept_terms, only_return_existing: false };
+        let directory = self.settings.directory.clone();
+        let builder = Account::builder_with_http(Box::new(client()?));
+        let (account, credentials) = builder.create(&new, directory.clone(), None).await?;
+        let credentials = serde_json::to_value(&credentials).map_err(io::Error::other)?;
+        let json = serde_json::to_string(&KeptAccount { directory, credentials }).map_err(io::Error::other)?;
+        self.keep_account(&json).await?;
+        Ok(account)
+    }
+
+    async fn keep_account(&self, json: &str) -> Result<(), OrderError> {
+        self.folder.keep_account(json)?;
+        Ok(self.sharing.keep_account(json).await?)
+    }
+
+    /// Takes certificates that others got, and answers their challenges.
+    async fn follow_others(&self) -> Result<(), weir_store::records::RecordsError> {
+        if matches!(*self.sharing, Sharing::Alone) {
+            return Ok(());
+        }
+        self.sharing.follow_challenges(&self.named).await?;
+        for (name, pem) in self.sharing.certificates().await? {
+            let before = self.named.validity(&name);
+            // One that is not ours, or is older than what we have, is refused there.
+            let Ok(validity) = self.named.put(&name, &pem, SystemTime::now()) else { continue };
+            if before != Some(validity) {
+                tracing::info!(name, "a certificate that another machine got is in use");
+                if let Err(error) = self.folder.keep(&name, &pem) {
+                    tracing::warn!(name, %error, "a certificate cannot be kept in the data folder");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn raise_alarm(&self, name: &str, plan: &mut Plan) {
+        let validity = self.named.validity(name);
+        let urgent = match &validity {
+            Some(validity) => is_urgent(validity, self.settings.alarm_before, SystemTime::now()),
+            None => plan.failures > 1,
+        };
+        let told = plan.alarmed.is_some_and(|at| at.elapsed() < ALARM_EVERY);
+        if urgent && plan.failures > 0 && !told {
+            plan.alarmed = Some(Instant::now());
+            let (until, problem) = (validity.map(|validity| validity.until), plan.problem.clone());
+            (self.alarm)(Alarm { name: name.to_owned(), until, problem });
+        }
+    }
+}
+
+impl Plan {
+    fn new() -> Plan {
+        Plan { failures: 0, next_try: Instant::now(), problem: String::new(), alarmed: None, spread: spread() }
+    }
+}
+
+/// When a certificate is renewed.
+fn renewal(validity: &Validity, spread: f64) -> SystemTime {
+    let life = validity.until.duration_since(validity.from).unwrap_or_default();
+    validity.from + life * 2 / 3 - (life / 30).mul_f64(spread.clamp(0.0, 1.0))
+}
+
+/// Whether somebody should hear that it runs out. One that lives for days only is renewed later than that, so a part of its life counts.
+fn is_urgent(validity: &Validity, before: Duration, now: SystemTime) -> bool {
+    let life = validity.until.duration_since(validity.from).unwrap_or_default();
+    validity.until.duration_since(now).unwrap_or_default() < before.min(life / 6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    #[test]
+    fn a_certificate_is_renewed_early_and_not_all_at_once() {
+        let from = SystemTime::UNIX_EPOCH;
+        let validity = Validity { from, until: from + 90 * DAY };
+        assert_eq!(renewal(&validity, 0.0), from + 60 * DAY);
+        assert_eq!(renewal(&validity, 1.0), from + 57 * DAY);
+    }
+
+    #[test]
+    fn an_alarm_comes_before_the_end_and_after_the_renewal() {
+        let from = SystemTime::UNIX_EPOCH;
+        for (days, before, alarm_from) in [(90, 10, 80), (6, 10, 5)] {
+            let validity = Validity { from, until: from + days * DAY };
+            let urgent = |at: Duration| is_urgent(&validity, before * DAY, from + at);
+            assert!(!urgent(alarm_from * DAY) && urgent(alarm_from * DAY + Duration::from_secs(1)), "{days}");
+            assert!(renewal(&validity, 0.0) < from + alarm_from * DAY, "{days}");
+        }
+    }
+}

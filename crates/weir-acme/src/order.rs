@@ -1,0 +1,166 @@
+//! One order: from a host name to a certificate with its key (RFC 8555, 7.4).
+
+use std::io;
+use std::time::Duration;
+
+use instant_acme::{
+    Account, AuthorizationHandle, AuthorizationStatus, ChallengeType, Error, Identifier, NewOrder, Order, OrderStatus,
+    RetryPolicy,
+};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
+
+use crate::back_off::Cost;
+use crate::dns_hook::DnsHook;
+use crate::settings::ChallengeKind;
+use crate::shared::Sharing;
+use weir_tls::{ChallengeError, NamedCertificates};
+
+/// How long the authority may take to look at us, and to sign.
+const POLLING: RetryPolicy =
+    RetryPolicy::new().initial_delay(Duration::from_millis(500)).backoff(1.5).timeout(Duration::from_secs(180));
+
+/// How a name is proved.
+pub(crate) struct Proof<'a> {
+    pub(crate) kind: ChallengeKind,
+    pub(crate) named: &'a NamedCertificates,
+    pub(crate) hook: Option<&'a DnsHook>,
+    /// Others may be asked in our place.
+    pub(crate) sharing: &'a Sharing,
+}
+
+impl Proof<'_> {
+    /// Gets a certificate for `name`: its chain and its key, as one PEM text.
+    pub(crate) async fn obtain(&self, account: &Account, name: &str) -> Result<String, OrderError> {
+        let identifiers = [Identifier::Dns(name.to_owned())];
+        let mut order = account.new_order(&NewOrder::new(&identifiers)).await?;
+        let mut values = Vec::new();
+        let proved = self.prove(&mut order, name, &mut values).await;
+        self.named.challenges().close(name);
+        self.sharing.close_challenge(name).await;
+        if let Some(hook) = self.hook {
+            for value in values {
+                hook.unset(name, &value).await;
+            }
+        }
+        proved?;
+        let (request, key) = signing_request(name)?;
+        order.finalize_csr(&request).await?;
+        let chain = order.poll_certificate(&POLLING).await?;
+        Ok(format!("{}\n{}", chain.trim_end(), key))
+    }
+
+    async fn prove(&self, order: &mut Order, name: &str, values: &mut Vec<String>) -> Result<(), OrderError> {
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            self.prove_one(authorization?, name, values).await?;
+        }
+        match order.poll_ready(&POLLING).await {
+            Ok(OrderStatus::Ready | OrderStatus::Valid) => Ok(()),
+            Ok(_) => Err(OrderError::Refused(why_refused(order).await)),
+            Err(Error::Api(problem)) => Err(OrderError::Refused(problem.to_string())),
+            Err(other) => Err(other.into()),
+        }
+    }
+
+    async fn prove_one(
+        &self,
+        authorization: AuthorizationHandle<'_>,
+        name: &str,
+        values: &mut Vec<String>,
+    ) -> Result<(), OrderError> {
+        match authorization.status {
+            AuthorizationStatus::Valid => return Ok(()),
+            AuthorizationStatus::Pending => {}
+            other => return Err(OrderError::Refused(format!("the authorization is {other:?}"))),
+        }
+        let kind = match self.kind {
+            ChallengeKind::Http => ChallengeType::Http01,
+            ChallengeKind::TlsAlpn => ChallengeType::TlsAlpn01,
+            ChallengeKind::Dns => ChallengeType::Dns01,
+        };
+        // Its lifetime is that of the borrow below.
+        let mut authorization = authorization;
+        let mut challenge = authorization.challenge(kind).ok_or(OrderError::NotOffered)?;
+        let answer = challenge.key_authorization();
+        if let Some(hook) = self.hook {
+            let value = answer.dns_value();
+            values.push(value.clone());
+            hook.set(name, &value).await?;
+        } else {
+            self.named.challenges().open(name, &challenge.token, answer.as_str())?;
+            self.sharing.open_challenge(name, &challenge.token, answer.as_str()).await?;
+        }
+        challenge.set_ready().await?;
+        Ok(())
+    }
+}
+
+/// What the authority saw when it looked at us.
+async fn why_refused(order: &mut Order) -> String {
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let Ok(state) = authorization.refresh().await else { continue };
+        if let Some(problem) = state.challenges.iter().find_map(|challenge| challenge.error.as_ref()) {
+            return problem.to_string();
+        }
+    }
+    "the authority does not say why".to_owned()
+}
+
+fn signing_request(name: &str) -> Result<(Vec<u8>, String), OrderError> {
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    params.distinguished_name = DistinguishedName::new();
+    let key = KeyPair::generate()?;
+    let request = params.serialize_request(&key)?;
+    Ok((request.der().to_vec(), key.serialize_pem()))
+}
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OrderError {
+    /// The authority looked, and the name is not ours.
+    #[error("the authority does not believe that this name is ours: {0}")]
+    Refused(String),
+    /// It proves names in other ways.
+    #[error("the authority does not offer this kind of challenge; set certificates.challenge to another")]
+    NotOffered,
+    /// Talking to it failed.
+    #[error("the authority: {0}")]
+    Authority(#[from] Error),
+    /// The challenge cannot be answered.
+    #[error(transparent)]
+    Challenge(#[from] ChallengeError),
+    /// The hook, or the disk.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Other machines could not be told of the challenge.
+    #[error("the shared records: {0}")]
+    Records(#[from] weir_store::records::RecordsError),
+    /// No key or request could be made.
+    #[error("no request can be made for this name: {0}")]
+    Make(#[from] rcgen::Error),
+    /// All of it took too long.
+    #[error("the order took too long")]
+    Late,
+}
+
+impl OrderError {
+    pub(crate) fn cost(&self) -> Cost {
+        match self {
+            OrderError::Refused(_) | OrderError::NotOffered | OrderError::Make(_) => Cost::FailedProof,
+            OrderError::Authority(Error::Api(problem)) => match problem.r#type.as_deref().unwrap_or_default() {
+                kind if kind.ends_with(":rateLimited") => Cost::RateLimit,
+                kind if kind.ends_with(":badNonce") || kind.ends_with(":serverInternal") => Cost::Little,
+                kind if kind.ends_with(":accountDoesNotExist") => Cost::Little,
+                _ => Cost::FailedProof,
+            },
+            _ => Cost::Little,
+        }
+    }
+
+    /// Whether the authority has forgotten our account.
+    pub(crate) fn is_unknown_account(&self) -> bool {
+        let OrderError::Authority(Error::Api(problem)) = self else { return false };
+        problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":accountDoesNotExist"))
+    }
+}

@@ -1,0 +1,146 @@
+//! What machines with the same records share: the account, the certificates, open challenges, and the lease of whoever asks the authority.
+//!
+//! An authority may ask any of them about a challenge. So it is written down before the authority is told that we are ready, and each machine
+//! looks every [`LOOK`]. A machine never asks the records because a stranger asked it: floods of wrong tokens cost nothing there.
+
+use std::sync::OnceLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use weir_store::records::{Records, RecordsError};
+use weir_tls::NamedCertificates;
+
+/// How often each machine looks what the others have.
+pub(crate) const LOOK: Duration = Duration::from_secs(5);
+/// Whoever asks the authority has this long before another may.
+const LEASE: Duration = Duration::from_secs(600);
+/// A challenge is no older than an order may take.
+const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
+const LEASE_NAME: &str = "certificates.lease";
+const ACCOUNT: &str = "certificates.account";
+const CERTIFICATE: &str = "certificates.pair.";
+const CHALLENGE: &str = "certificates.challenge.";
+
+/// Whether there are others, and what is shared with them.
+#[derive(Debug)]
+pub enum Sharing {
+    /// This machine is alone.
+    Alone,
+    /// It shares these records, once they are open.
+    With(Shared),
+}
+
+/// The shared records, as far as certificates go.
+#[derive(Debug)]
+pub struct Shared {
+    records: OnceLock<Records>,
+    /// Tells this process from all others.
+    owner: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SharedChallenge {
+    token: String,
+    answer: String,
+    until_s: u64,
+}
+
+impl Sharing {
+    /// With others, whose records are not open yet.
+    pub fn with_others(owner: String) -> Sharing {
+        Sharing::With(Shared { records: OnceLock::new(), owner })
+    }
+
+    /// The records are open now.
+    pub fn opened(&self, records: &Records) {
+        if let Sharing::With(shared) = self {
+            let _ = shared.records.set(records.clone());
+        }
+    }
+
+    /// Whether this machine may ask the authority now. While the records are not open, nobody knows what others do, and it may not.
+    pub(crate) async fn may_ask(&self) -> Result<bool, RecordsError> {
+        let Sharing::With(shared) = self else { return Ok(true) };
+        let Some(records) = shared.records.get() else { return Ok(false) };
+        let now = unix_s();
+        let until = now + LEASE.as_secs();
+        records.values().lease(LEASE_NAME, &shared.owner, now as i64, until as i64).await
+    }
+
+    pub(crate) async fn account(&self) -> Result<Option<String>, RecordsError> {
+        match self.records() {
+            Some(records) => records.secrets().find(ACCOUNT).await,
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) async fn keep_account(&self, json: &str) -> Result<(), RecordsError> {
+        match self.records() {
+            Some(records) => records.secrets().set(ACCOUNT, json).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) async fn keep(&self, name: &str, pem: &str) -> Result<(), RecordsError> {
+        match self.records() {
+            Some(records) => records.secrets().set(&format!("{CERTIFICATE}{name}"), pem).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Certificates that the machines have, by name.
+    pub(crate) async fn certificates(&self) -> Result<Vec<(String, String)>, RecordsError> {
+        self.all(CERTIFICATE).await
+    }
+
+    /// Answers the challenges that other machines have open, for names that are ours too.
+    pub(crate) async fn follow_challenges(&self, named: &NamedCertificates) -> Result<(), RecordsError> {
+        for (name, json) in self.all(CHALLENGE).await? {
+            let ours = named.states().iter().any(|state| state.name.eq_ignore_ascii_case(&name));
+            // One that was closed is an empty text.
+            let challenge = serde_json::from_str::<SharedChallenge>(&json).ok();
+            match challenge.filter(|challenge| ours && unix_s() < challenge.until_s) {
+                Some(challenge) => drop(named.challenges().open(&name, &challenge.token, &challenge.answer)),
+                None => named.challenges().close(&name),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the others of a challenge, and waits until they must have seen it.
+    pub(crate) async fn open_challenge(&self, name: &str, token: &str, answer: &str) -> Result<(), RecordsError> {
+        let Some(records) = self.records() else { return Ok(()) };
+        let until_s = unix_s() + CHALLENGE_LIFE.as_secs();
+        let challenge = SharedChallenge { token: token.to_owned(), answer: answer.to_owned(), until_s };
+        let json = serde_json::to_string(&challenge).unwrap_or_default();
+        records.secrets().set(&format!("{CHALLENGE}{name}"), &json).await?;
+        tokio::time::sleep(LOOK * 2).await;
+        Ok(())
+    }
+
+    pub(crate) async fn close_challenge(&self, name: &str) {
+        let Some(records) = self.records() else { return };
+        // It ends by itself, too.
+        let closed = records.secrets().set(&format!("{CHALLENGE}{name}"), "").await;
+        if let Err(error) = closed {
+            tracing::debug!(name, %error, "a shared challenge stays until it ends");
+        }
+    }
+
+    async fn all(&self, prefix: &str) -> Result<Vec<(String, String)>, RecordsError> {
+        let Some(records) = self.records() else { return Ok(Vec::new()) };
+        let found = records.secrets().with_prefix(prefix).await?;
+        Ok(found.into_iter().filter_map(|(name, value)| Some((name.strip_prefix(prefix)?.to_owned(), value))).collect())
+    }
+
+    fn records(&self) -> Option<&Records> {
+        match self {
+            Sharing::Alone => None,
+            Sharing::With(shared) => shared.records.get(),
+        }
+    }
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,204 @@
+//! Certificates by host name, got from an authority while Weir runs.
+//!
+//! A certificate replaces another only if it can be used: its key fits, it is for that name, it counts now, and not less long than the one
+//! that it replaces. So whatever an authority sends, a working certificate stays until there is a better one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::CertifiedKey;
+
+use crate::challenges::Challenges;
+use crate::validity::Validity;
+
+/// Clocks differ: a certificate may begin to count so much later than now.
+const CLOCK_SLACK: Duration = Duration::from_secs(3600);
+
+/// Certificates by host name, and the challenges of those that are being got.
+#[derive(Debug, Default)]
+pub struct NamedCertificates {
+    known: RwLock<BTreeMap<String, Known>>,
+    challenges: Challenges,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    pair: Option<(Arc<CertifiedKey>, Validity)>,
+    problem: Option<String>,
+}
+
+/// How it stands with the certificate of one name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateState {
+    /// The host name.
+    pub name: String,
+    /// When the certificate counts; None if there is none yet.
+    pub validity: Option<Validity>,
+    /// Why the last attempt to get one failed; None if it did not.
+    pub problem: Option<String>,
+}
+
+impl NamedCertificates {
+    /// None yet, for these names.
+    pub fn for_names(names: &[String]) -> NamedCertificates {
+        let known = names.iter().map(|name| (name.to_ascii_lowercase(), Known::default())).collect();
+        NamedCertificates { known: RwLock::new(known), challenges: Challenges::default() }
+    }
+
+    /// Takes a certificate with its chain and its key, all in one PEM text.
+    pub fn put(&self, name: &str, pem: &str, now: SystemTime) -> Result<Validity, PairError> {
+        let (pair, validity) = usable(name, pem, now)?;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let entry = known.get_mut(&name.to_ascii_lowercase()).ok_or(PairError::NotOurs)?;
+        match &entry.pair {
+            Some((before, _)) if before.cert.first() == pair.cert.first() => return Ok(validity),
+            Some((_, before)) if before.until > validity.until => return Err(PairError::Shorter),
+            _ => {}
+        }
+        *entry = Known { pair: Some((Arc::new(pair), validity)), problem: None };
+        Ok(validity)
+    }
+
+    /// Notes why there is no new certificate for this name. The one in use stays.
+    pub fn failed(&self, name: &str, problem: &str) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(entry) = known.get_mut(&name.to_ascii_lowercase()) {
+            entry.problem = Some(problem.to_owned());
+        }
+    }
+
+    /// When the certificate of this name counts, if there is one.
+    pub fn validity(&self, name: &str) -> Option<Validity> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&name.to_ascii_lowercase())?.pair.as_ref().map(|(_, validity)| *validity)
+    }
+
+    /// How it stands with each name.
+    pub fn states(&self) -> Vec<CertificateState> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let state = |(name, entry): (&String, &Known)| CertificateState {
+            name: name.clone(),
+            validity: entry.pair.as_ref().map(|(_, validity)| *validity),
+            problem: entry.problem.clone(),
+        };
+        known.iter().map(state).collect()
+    }
+
+    /// The challenges of orders that are under way.
+    pub fn challenges(&self) -> &Challenges {
+        &self.challenges
+    }
+
+    /// The certificate for a name in small letters: its own, or that of the wildcard above it.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<CertifiedKey>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let of = |name: &str| known.get(name)?.pair.as_ref().map(|(pair, _)| Arc::clone(pair));
+        of(name).or_else(|| of(&format!("*.{}", name.split_once('.')?.1)))
+    }
+}
+
+fn usable(name: &str, pem: &str, now: SystemTime) -> Result<(CertifiedKey, Validity), PairError> {
+    let unreadable = |error: rustls::pki_types::pem::Error| PairError::Read(error.to_string());
+    let chain: Vec<CertificateDer<'static>> =
+        CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().map_err(unreadable)?;
+    let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(unreadable)?;
+    let first = chain.first().ok_or_else(|| PairError::Read("there is no certificate in it".to_owned()))?;
+    let validity = Validity::of(first).ok_or_else(|| PairError::Read("it has no dates".to_owned()))?;
+    check_name(name, first)?;
+    if now >= validity.until || now + CLOCK_SLACK < validity.from {
+        return Err(PairError::Dates);
+    }
+    let pair = CertifiedKey::from_der(chain, key, &rustls::crypto::ring::default_provider());
+    Ok((pair.map_err(PairError::Pair)?, validity))
+}
+
+fn check_name(name: &str, certificate: &CertificateDer<'_>) -> Result<(), PairError> {
+    let wrong = |_| PairError::Name(name.to_owned());
+    // Some host under a wildcard stands for all of them.
+    let host = name.strip_prefix("*.").map_or_else(|| name.to_owned(), |above| format!("weir.{above}"));
+    let host = ServerName::try_from(host).map_err(|_| PairError::Name(name.to_owned()))?;
+    let parsed = webpki::EndEntityCert::try_from(certificate).map_err(wrong)?;
+    parsed.verify_is_valid_for_subject_name(&host).map_err(wrong)
+}
+
+/// Why a certificate is not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum PairError {
+    /// It is no PEM, or something is missing in it.
+    #[error("the certificate cannot be read: {0}")]
+    Read(String),
+    /// It is for somebody else.
+    #[error("the certificate is not for {0}")]
+    Name(String),
+    /// It has run out, or does not count yet.
+    #[error("the certificate does not count at this time; is the clock right?")]
+    Dates,
+    /// Key and certificate do not belong together.
+    #[error("certificate and key cannot be used together: {0}")]
+    Pair(rustls::Error),
+    /// The one in use lasts longer.
+    #[error("the certificate in use is valid for longer")]
+    Shorter,
+    /// Nobody asked for a certificate of this name.
+    #[error("this name is not in certificates.names")]
+    NotOurs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pem(name: &str, days: u64) -> String {
+        let mut params = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let now = SystemTime::now();
+        params.not_before = (now - Duration::from_secs(60)).into();
+        params.not_after = (now + Duration::from_secs(days * 86_400)).into();
+        let key = rcgen::KeyPair::generate().unwrap();
+        params.self_signed(&key).unwrap().pem() + &key.serialize_pem()
+    }
+
+    #[test]
+    fn a_certificate_is_found_by_its_name_or_by_the_wildcard_above_it() {
+        let named = NamedCertificates::for_names(&["WWW.example".to_owned(), "*.example".to_owned()]);
+        assert!(named.find("www.example").is_none());
+        named.put("www.example", &pem("www.example", 30), SystemTime::now()).unwrap();
+        named.put("*.example", &pem("*.example", 30), SystemTime::now()).unwrap();
+        let found = |name| named.find(name).map(|pair| pair.cert[0].to_vec());
+        assert!(found("www.example").is_some() && found("www.example") != found("mail.example"));
+        assert!(found("mail.example").is_some() && found("a.mail.example").is_none() && found("example").is_none());
+    }
+
+    #[test]
+    fn what_an_authority_sends_never_takes_a_working_certificate_away() {
+        let named = NamedCertificates::for_names(&["www.example".to_owned()]);
+        let (now, good) = (SystemTime::now(), pem("www.example", 30));
+        named.put("www.example", &good, now).unwrap();
+        let before = named.find("www.example").unwrap();
+        let other_key = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let fresh = pem("www.example", 60);
+        let chain = fresh.split("-----BEGIN PRIVATE").next().unwrap().to_owned();
+        let bad = [
+            ("", "cannot be read"),
+            ("nonsense", "cannot be read"),
+            (chain.as_str(), "cannot be read"),
+            (&pem("evil.example", 60), "not for www.example"),
+            (&pem("www.example", 1), "longer"),
+            (&format!("{chain}{other_key}"), "cannot be used together"),
+        ];
+        for (pem, why) in bad {
+            let error = named.put("www.example", pem, now).unwrap_err().to_string();
+            assert!(error.contains(why), "{why}: {error}");
+            named.failed("www.example", &error);
+        }
+        let late = now + Duration::from_secs(90 * 86_400);
+        assert!(matches!(named.put("www.example", &fresh, late), Err(PairError::Dates)));
+        assert!(matches!(named.put("else.example", &pem("else.example", 9), now), Err(PairError::NotOurs)));
+        assert!(Arc::ptr_eq(&before, &named.find("www.example").unwrap()));
+        assert!(named.states()[0].problem.is_some());
+        named.put("www.example", &fresh, now).unwrap();
+        assert!(named.states()[0].problem.is_none() && !Arc::ptr_eq(&before, &named.find("www.example").unwrap()));
+    }
+}

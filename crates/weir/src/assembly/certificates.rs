@@ -1,0 +1,129 @@
+//! From `[certificates]` to certificates that come by themselves.
+
+use super::machine_name;
+use crate::config::Config;
+use anyhow::Context;
+use serde_json::json;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinHandle;
+use weir_acme::shared::Sharing;
+use weir_acme::{Alarm, CertificateFolder, CertificateKeeper, CertificateSettings, respond};
+use weir_foundation::random::random;
+use weir_foundation::webhook::Calls;
+use weir_store::records::Records;
+use weir_tls::NamedCertificates;
+
+/// A keeper that has panicked is started again after this.
+const REST: Duration = Duration::from_secs(60);
+const BACKLOG: u32 = 128;
+
+/// The certificates of this process. All gates serve from them.
+#[derive(Clone)]
+pub(crate) struct Certificates {
+    pub(crate) named: Arc<NamedCertificates>,
+    sharing: Arc<Sharing>,
+    folder: Option<CertificateFolder>,
+}
+
+impl Certificates {
+    /// Reads what was got before. Nothing is asked for yet.
+    pub(crate) fn open(config: &Config, data: &Path) -> anyhow::Result<Certificates> {
+        let settings = &config.certificates;
+        if !settings.is_on() {
+            let named = Arc::default();
+            return Ok(Certificates { named, sharing: Arc::new(Sharing::Alone), folder: None });
+        }
+        let path = data.join("tls").join("acme");
+        let folder = CertificateFolder::open(&path).with_context(|| format!("{} cannot be made", path.display()))?;
+        let owner = || format!("{} {}", machine_name(), weir_store::hex(&random::<8>()));
+        let shared = config.store.records.is_some();
+        let sharing = if shared { Sharing::with_others(owner()) } else { Sharing::Alone };
+        let named = Arc::new(folder.load(&settings.names));
+        Ok(Certificates { named, sharing: Arc::new(sharing), folder: Some(folder) })
+    }
+
+    /// The records are open: other machines may have got something.
+    pub(crate) fn records_opened(&self, records: &Records) {
+        self.sharing.opened(records);
+    }
+
+    /// Starts to get and renew certificates, if some are wanted.
+    pub(crate) fn start(&self, config: &Config) -> Vec<JoinHandle<()>> {
+        let Some(folder) = self.folder.clone() else { return Vec::new() };
+        let listen = &config.certificates.listen;
+        let answer = |address: &SocketAddr| {
+            // `[::]` would want the port of 0.0.0.0 as well.
+            let only_v6 = listen.iter().any(|other| other.is_ipv4() && other.port() == address.port());
+            tokio::spawn(answer_at(*address, only_v6, Arc::clone(&self.named)))
+        };
+        let mut tasks: Vec<_> = listen.iter().map(answer).collect();
+        let calls = config.notices.webhook.clone().map(Calls::start);
+        let (settings, this) = (config.certificates.clone(), self.clone());
+        tasks.push(tokio::spawn(async move { this.keep(settings, folder, calls).await }));
+        tasks
+    }
+
+    /// Keeps certificates for ever. It belongs to no gate, so nobody but this starts it again.
+    async fn keep(&self, settings: CertificateSettings, folder: CertificateFolder, calls: Option<Calls>) {
+        loop {
+            let (named, sharing, calls) = (Arc::clone(&self.named), Arc::clone(&self.sharing), calls.clone());
+            let raise = move |alarm: Alarm| raise(&alarm, calls.as_ref());
+            let keeper = CertificateKeeper::new(settings.clone(), folder.clone(), named, sharing, raise);
+            let mut task = AbortOnDrop(tokio::spawn(keeper.run()));
+            if let Err(error) = (&mut task.0).await {
+                tracing::error!(%error, "the keeper of certificates has failed and is started again");
+            }
+            tokio::time::sleep(REST).await;
+        }
+    }
+}
+
+/// A task that ends with whoever waits for it.
+struct AbortOnDrop(JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Answers the authority at this address. A port that is taken is no reason to end: it is tried again, and the gates serve.
+async fn answer_at(address: SocketAddr, only_v6: bool, named: Arc<NamedCertificates>) {
+    loop {
+        match listen(address, only_v6) {
+            Ok(listener) => respond(listener, Arc::clone(&named)).await,
+            Err(error) => {
+                tracing::error!(%address, %error, "certificates.listen: this cannot be listened at; it is tried again")
+            }
+        }
+        tokio::time::sleep(REST).await;
+    }
+}
+
+/// The program that replaced us may not have closed the port yet, so it may be used again at once.
+fn listen(address: SocketAddr, only_v6: bool) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    if only_v6 && address.is_ipv6() {
+        rustix::net::sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn raise(alarm: &Alarm, calls: Option<&Calls>) {
+    let Alarm { name, until, problem } = alarm;
+    let left = until.and_then(|until| until.duration_since(SystemTime::now()).ok());
+    let hours_left = left.map(|left| left.as_secs() / 3600);
+    tracing::error!(name, ?hours_left, problem, "a certificate is about to run out, and no other can be got");
+    if let Some(calls) = calls {
+        let until = until.and_then(|until| until.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
+        let id = format!("certificate-{name}-{}", until.unwrap_or_default());
+        calls.add(json!({ "id": id, "event": "certificate", "name": name, "until": until, "problem": problem }));
+    }
+}
