@@ -31,6 +31,7 @@ mod lists;
 #[allow(dead_code, reason = "the scanners' own tests use the rest")]
 mod mail;
 mod operating;
+mod quickstart;
 mod recipes;
 mod recipes_submission;
 mod replay;

@@ -10,6 +10,7 @@ mod cmd;
 mod config;
 mod control;
 mod folder_args;
+mod machine;
 mod memory;
 mod orchestrator;
 mod password;
@@ -32,10 +33,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Set Weir up on this machine: looks, asks, writes a configuration, starts it and tries it
+    #[command(subcommand)]
+    Quickstart(cmd::quickstart::Quickstart),
     /// Run every enabled gate in one process
     Up(cmd::up::Args),
     /// Is all well? Every gate in a line, one verdict, and an exit code
     Status(cmd::status::Args),
+    /// For health checks: whether every gate that should run does
+    Ready(cmd::version::ReadyArgs),
+    /// What this program is, and how it was built
+    Version(cmd::version::VersionArgs),
     /// Read the configuration again, while everything runs
     Reload(cmd::reload::Args),
     /// Start the installed program anew, without refusing anybody
@@ -76,6 +84,8 @@ enum Command {
     Backup(cmd::backup::BackupArgs),
     /// Bring a backup back into a new data folder
     Restore(cmd::backup::RestoreArgs),
+    /// What is wrong on this machine, the most important first, each with the next step
+    Doctor(cmd::doctor::Args),
     /// Validate the configuration
     Check(cmd::check::Args),
     /// Print the configuration in force
@@ -131,8 +141,11 @@ fn main() -> ExitCode {
 
 fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
+        Command::Quickstart(quickstart) => quickstart.run(out),
         Command::Up(args) => args.run(out),
         Command::Status(args) => args.run(out),
+        Command::Ready(args) => args.run(out),
+        Command::Version(args) => args.run(out),
         Command::Reload(args) => args.run(out),
         Command::Restart(args) => args.run(out),
         Command::Top(args) => args.run(out),
@@ -149,6 +162,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Trace(args) => args.run(out),
         Command::Backup(args) => args.run(out),
         Command::Restore(args) => args.run(out),
+        Command::Doctor(args) => args.run(out),
         Command::Check(args) => args.run(out),
         Command::Config(config) => config.run(out),
         Command::Sim(sim) => sim.run(out),

@@ -130,6 +130,11 @@ impl Config {
     }
 }
 
+/// Whether this text would be a valid configuration at this place.
+pub(crate) fn check_text(text: &str, file: &Path) -> Result<(), Problems> {
+    Loaded::from_text(text, Some(file)).map(drop)
+}
+
 /// A validated configuration together with where each value came from.
 #[derive(Debug)]
 pub(crate) struct Loaded {

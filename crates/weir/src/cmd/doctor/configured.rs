@@ -1,0 +1,110 @@
+//! What the configuration needs of this machine and of others.
+
+use super::{Finding, Grade};
+use crate::assembly;
+use crate::config::{Config, Loaded};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use weir_tls::{CertificateFiles, Validity};
+
+const PATIENCE: Duration = Duration::from_secs(3);
+const SHORT: Duration = Duration::from_secs(14 * 86_400);
+
+pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<Finding> {
+    let config = &loaded.config;
+    let mut findings = Vec::new();
+    if config.stops_are_silent() && assembly::mail_is_wanted(config, loaded, false) {
+        let next = "set notices.admin or notices.webhook";
+        findings.push(Finding::new(Grade::Soon, "nobody would hear that a user is stopped", next));
+    }
+    for problem in assembly::lab_problems(config) {
+        let next =
+            "apt-get install qemu-system-x86 qemu-utils bubblewrap, or leave lab.vms empty; `weir check` looks again";
+        findings.push(Finding::new(Grade::Broken, format!("the lab would not start: {problem}"), next));
+    }
+    for files in files(config) {
+        findings.extend(of_files(&files));
+    }
+    for name in &config.certificates.names {
+        let host = name.strip_prefix("*.").unwrap_or(name);
+        if (host, 443).to_socket_addrs().map_or(true, |mut found| found.next().is_none()) {
+            let what =
+                format!("{host} is not in the DNS, as far as this machine sees, so no certificate can be got for it");
+            findings.push(Finding::new(
+                Grade::Soon,
+                what,
+                "add an A record (and AAAA) with this machine's public address",
+            ));
+        }
+    }
+    let clamds =
+        values(loaded, "scan.clamav", "addresses").into_iter().map(|at| ("clamd", "scan.clamav.addresses", at));
+    let hosts = values(loaded, "delivery", "hosts").into_iter().map(|at| ("the smarthost", "delivery.hosts", at));
+    let servers = config.web.backends.iter().flat_map(|backend| backend.servers.clone());
+    let servers = servers.filter(|_| config.web.enabled).map(|at| ("the web server", "web.backends", at));
+    for (who, key, at) in clamds.chain(hosts).chain(servers) {
+        if let Err(error) = connect(&at) {
+            let grade = if runs { Grade::Broken } else { Grade::Soon };
+            let next = format!("start it, or correct {key}");
+            findings.push(Finding::new(grade, format!("{who} at {at} cannot be reached: {error}"), next));
+        }
+    }
+    findings
+}
+
+/// The texts of a setting that is a list.
+fn values(loaded: &Loaded, section: &str, key: &str) -> Vec<String> {
+    let setting = loaded.settings.iter().find(|setting| (setting.section, setting.key) == (section, key));
+    let text = setting.map_or("", |setting| setting.value.as_str());
+    text.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn connect(at: &str) -> std::io::Result<()> {
+    if let Some(path) = at.strip_prefix("unix:") {
+        return UnixStream::connect(path).map(drop);
+    }
+    let (bare, port) = match at.strip_prefix("https://") {
+        Some(bare) => (bare, ":443"),
+        None => (at, ":25"),
+    };
+    let with_port = if bare.rsplit_once(':').is_some() { bare.to_owned() } else { format!("{bare}{port}") };
+    let mut found = with_port.to_socket_addrs()?;
+    let first = found.next().ok_or(std::io::ErrorKind::NotFound)?;
+    TcpStream::connect_timeout(&first, PATIENCE).map(drop)
+}
+
+fn files(config: &Config) -> Vec<CertificateFiles> {
+    let mail = config.submission.certificate().filter(|_| config.submission.enabled);
+    let web = config.web.certificate().filter(|_| config.web.enabled);
+    let others = config.web.certificates.iter().map(|rule| rule.0.clone());
+    mail.into_iter().chain(web).chain(others).collect()
+}
+
+fn of_files(files: &CertificateFiles) -> Option<Finding> {
+    let shown = files.chain.display();
+    let Some(validity) = dates(&files.chain) else {
+        let what = format!("the certificate {shown} cannot be read");
+        return Some(Finding::new(
+            Grade::Broken,
+            what,
+            "it must be PEM, and the user that runs Weir must be able to read it",
+        ));
+    };
+    let next = "renew it, or let Weir get certificates by itself: [certificates] (docs/certificates.md)";
+    match validity.until.duration_since(SystemTime::now()) {
+        Err(_) => Some(Finding::new(Grade::Broken, format!("the certificate {shown} has run out"), next)),
+        Ok(left) if left < SHORT => {
+            let what = format!("the certificate {shown} runs out in {} hours", left.as_secs() / 3600);
+            Some(Finding::new(Grade::Soon, what, next))
+        }
+        Ok(_) => None,
+    }
+}
+
+fn dates(chain: &Path) -> Option<Validity> {
+    use tokio_rustls::rustls::pki_types::CertificateDer;
+    use tokio_rustls::rustls::pki_types::pem::PemObject;
+    Validity::of(&CertificateDer::from_pem_file(chain).ok()?)
+}

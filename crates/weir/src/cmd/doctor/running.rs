@@ -1,0 +1,54 @@
+//! What the running process says of itself.
+
+use super::{Finding, Grade};
+use crate::control::Control;
+use crate::folder_args::FolderArgs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_console::api::whole::{CertificateView, STATUS, WholeStatus};
+
+/// A certificate that has less left is worth a look, even if it may still be renewed.
+const SHORT_S: u64 = 10 * 86_400;
+
+pub(super) fn look(folder: &Path) -> Vec<Finding> {
+    let asked = Control::reach(&FolderArgs::of_folder(folder.to_owned())).and_then(|control| control.ask(&STATUS, &()));
+    match asked {
+        Ok(status) => of_status(&status),
+        Err(error) => {
+            let what = format!("Weir runs and does not say how it is: {error:#}");
+            vec![Finding::new(Grade::Broken, what, "look at its log: journalctl -u weir -n 50")]
+        }
+    }
+}
+
+fn of_status(status: &WholeStatus) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for gate in status.gates.iter().filter(|gate| !gate.is_up()) {
+        let why = gate.last_failure.as_deref().unwrap_or("it does not say why");
+        let what = format!("the {} gate is {}: {why}", gate.gate, gate.state);
+        findings.push(Finding::new(Grade::Broken, what, "mend what is said there; the gate is tried again by itself"));
+    }
+    if status.status.version != env!("CARGO_PKG_VERSION") {
+        let what = format!("{} runs, and {} is installed", status.status.version, env!("CARGO_PKG_VERSION"));
+        findings.push(Finding::new(Grade::Soon, what, "weir restart starts the installed program and refuses nobody"));
+    }
+    for damage in &status.status.spool.damage {
+        let next = "docs/durability.md says what can be saved; keep a copy of the folder first";
+        findings.push(Finding::new(Grade::Broken, format!("the spool is damaged: {damage}"), next));
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    findings.extend(status.certificates.iter().filter_map(|certificate| of_certificate(certificate, now)));
+    findings
+}
+
+fn of_certificate(certificate: &CertificateView, now: u64) -> Option<Finding> {
+    let (name, problem) = (&certificate.name, certificate.problem.as_ref()?);
+    let (grade, state) = match certificate.until {
+        None => (Grade::Broken, "there is none".to_owned()),
+        Some(until) if until <= now => (Grade::Broken, "it has run out".to_owned()),
+        Some(until) if until - now < SHORT_S => (Grade::Soon, format!("{} hours are left", (until - now) / 3600)),
+        Some(until) => (Grade::Note, format!("{} days are left", (until - now) / 86_400)),
+    };
+    let next = "the name must lead to this machine, and port 80 (or 443 for tls-alpn-01) must be open to the world; docs/certificates.md";
+    Some(Finding::new(grade, format!("no new certificate for {name} can be got ({state}): {problem}"), next))
+}

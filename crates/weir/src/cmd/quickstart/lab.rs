@@ -1,0 +1,51 @@
+//! `weir quickstart lab`: a lab of this machine alone.
+
+use super::plan::{Plan, Trial};
+use crate::machine::Machine;
+use std::path::Path;
+
+#[derive(clap::Args)]
+pub(crate) struct LabArgs {
+    /// How many virtual machines run samples; 0 for none
+    #[arg(long, value_name = "N")]
+    vms: Option<u8>,
+}
+
+/// Where the package puts the guest, if it is installed.
+const GUEST: &str = "/usr/share/weir/guest";
+
+impl LabArgs {
+    pub(super) fn plan(&self, machine: &Machine) -> Plan {
+        let guest = Path::new(GUEST).join("vmlinuz").exists();
+        let vms = self.vms.unwrap_or(if guest { 2 } else { 0 });
+        let mut config = "[lab]\n# Samples come from numbered directories below the data folder, from `weir lab submit`, and from the console.\n\
+                          enabled = true\n"
+            .to_owned();
+        if vms > 0 {
+            let names: Vec<String> = (1..=vms).map(|number| format!("vm{number}")).collect();
+            config.push_str(&format!(
+                "# Programs and scripts run in these virtual machines, which have no way out.\nvms = {}\nguest = \"{GUEST}\"\n",
+                super::plan::list(names)
+            ));
+        }
+        let mut found = vec![format!(
+            "/dev/kvm is {}",
+            if Path::new("/dev/kvm").exists() { "here: VMs are fast" } else { "missing: VMs are slow" }
+        )];
+        if let Some(path) = &machine.clamd {
+            found.push(format!("clamd answers at {}", path.display()));
+        }
+        Plan {
+            found,
+            config,
+            next: vec![
+                "weir lab submit FILE         hands a sample in".to_owned(),
+                "weir lab report HASH         what became of it".to_owned(),
+                "weir lab status              how the lab is doing".to_owned(),
+                "docs: /usr/share/doc/weir/lab.md".to_owned(),
+            ],
+            trial: Trial::Lab,
+            ..Plan::default()
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Tries what was set up, from this machine, and says what came of it.
+
+use super::Place;
+use super::plan::Trial;
+use crate::control::Control;
+use crate::folder_args::FolderArgs;
+use anyhow::Context;
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, crypto};
+use weir_console::api::whole::STATUS;
+use weir_tls::{Validity, any_certificate};
+
+/// For one conversation.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// For a certificate.
+const PATIENCE_FOR_AUTHORITY: Duration = Duration::from_secs(120);
+/// For a sample.
+const PATIENCE_FOR_LAB: Duration = Duration::from_secs(60);
+
+/// Tries it. What does not work is said; it is no error of quickstart's.
+pub(super) fn run(trial: &Trial, place: &Place, out: &mut dyn Write) -> anyhow::Result<()> {
+    match trial {
+        Trial::Nothing => Ok(()),
+        Trial::Web { host, plain, secure, authority } => {
+            if *authority {
+                wait_for_certificate(place, out)?;
+            }
+            report(out, &format!("http://{host}"), plain_page(*plain, host))?;
+            report(out, &format!("https://{host}"), secure_page(*secure, host))
+        }
+        Trial::Smtp { at, own, next_hop } => {
+            if let Some(next) = next_hop {
+                report(out, &format!("the server behind, {next}"), greeting(next))?;
+            }
+            report(out, &format!("SMTP at {at}"), smtp(*at, own.as_deref()))
+        }
+        Trial::Lab => report(out, "the lab", sample(place)),
+    }
+}
+
+fn report(out: &mut dyn Write, what: &str, outcome: anyhow::Result<String>) -> anyhow::Result<()> {
+    match outcome {
+        Ok(said) => writeln!(out, "Tried {what}: {said}")?,
+        Err(error) => writeln!(out, "Tried {what}: FAILED: {error:#}")?,
+    }
+    Ok(out.flush()?)
+}
+
+fn wait_for_certificate(place: &Place, out: &mut dyn Write) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    writeln!(out, "Waiting for the certificate ...")?;
+    out.flush()?;
+    loop {
+        let status = Control::reach(&FolderArgs::of_folder(place.data.clone()))?.ask(&STATUS, &())?;
+        let missing: Vec<_> = status.certificates.iter().filter(|certificate| certificate.until.is_none()).collect();
+        let Some(first) = missing.first() else {
+            return Ok(writeln!(out, "The certificate is here.")?);
+        };
+        if begun.elapsed() > PATIENCE_FOR_AUTHORITY {
+            let why = first.problem.as_deref().unwrap_or("the authority has not answered yet");
+            let said = "Weir goes on trying; until then a self-signed one is shown";
+            return Ok(writeln!(out, "There is no certificate for {} yet: {why}. {said}.", first.name)?);
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn request(host: &str) -> String {
+    format!("GET / HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir-quickstart\r\nConnection: close\r\n\r\n")
+}
+
+fn plain_page(at: SocketAddr, host: &str) -> anyhow::Result<String> {
+    let mut stream = connect(at)?;
+    stream.write_all(request(host).as_bytes())?;
+    let mut status = String::new();
+    BufReader::new(stream).read_line(&mut status)?;
+    Ok(status.trim().to_owned())
+}
+
+fn secure_page(at: SocketAddr, host: &str) -> anyhow::Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, secure_page_of(at, host)).await.context("no answer")? })
+}
+
+async fn secure_page_of(at: SocketAddr, host: &str) -> anyhow::Result<String> {
+    let provider = Arc::new(crypto::ring::default_provider());
+    let verifier = any_certificate(&provider);
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    let config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    let stream = tokio::net::TcpStream::connect(at).await?;
+    let name = ServerName::try_from(host.to_owned())?;
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    let until = certificates.first().and_then(Validity::of).map(|validity| validity.until);
+    let days =
+        until.and_then(|until| until.duration_since(SystemTime::now()).ok()).map_or(0, |left| left.as_secs() / 86_400);
+    stream.write_all(request(host).as_bytes()).await?;
+    let mut answer = Vec::new();
+    // Some servers end a connection without saying so.
+    let _ = (&mut stream).take(1 << 20).read_to_end(&mut answer).await;
+    let status = String::from_utf8_lossy(answer.split(|octet| *octet == b'\r').next().unwrap_or_default()).into_owned();
+    Ok(format!("{status}, {} bytes, with a certificate for {days} days", answer.len()))
+}
+
+fn connect(at: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&at, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn greeting(server: &str) -> anyhow::Result<String> {
+    let at = server.to_socket_addrs()?.next().context("it has no address")?;
+    let mut said = String::new();
+    BufReader::new(connect(at)?).read_line(&mut said)?;
+    Ok(said.trim().to_owned())
+}
+
+/// A session that hands in nothing: strangers must not be able to send to the world, and our own domain must be taken.
+fn smtp(at: SocketAddr, own: Option<&str>) -> anyhow::Result<String> {
+    let stream = connect(at)?;
+    let mut session = SmtpSession { lines: BufReader::new(stream.try_clone()?), stream };
+    session.reply()?;
+    let hello = session.say("EHLO quickstart.invalid")?;
+    let tls = if hello.contains("STARTTLS") { "with TLS" } else { "WITHOUT TLS" };
+    session.say("MAIL FROM:<>")?;
+    let world = session.say("RCPT TO:<somebody@stranger.invalid>")?;
+    anyhow::ensure!(!world.starts_with('2'), "it takes mail of strangers to the world: {world}");
+    let own = match own {
+        Some(address) => format!("; {address}: {}", session.say(&format!("RCPT TO:<{address}>"))?),
+        None => String::new(),
+    };
+    let _ = session.say("QUIT");
+    Ok(format!("it answers {tls}, and refuses strangers who write to the world{own}"))
+}
+
+struct SmtpSession {
+    lines: BufReader<TcpStream>,
+    stream: TcpStream,
+}
+
+impl SmtpSession {
+    fn say(&mut self, command: &str) -> io::Result<String> {
+        self.stream.write_all(format!("{command}\r\n").as_bytes())?;
+        self.reply()
+    }
+
+    fn reply(&mut self) -> io::Result<String> {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            if self.lines.read_line(&mut line)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            all.push_str(&line);
+            if line.as_bytes().get(3) != Some(&b'-') {
+                return Ok(all.trim().to_owned());
+            }
+        }
+    }
+}
+
+/// Hands in a harmless text and waits for the verdict.
+fn sample(place: &Place) -> anyhow::Result<String> {
+    let file = std::env::temp_dir().join(format!("weir-quickstart-{}.txt", std::process::id()));
+    std::fs::write(&file, format!("A harmless sample of {:?}.\n", SystemTime::now()))?;
+    let weir = |args: &[&str]| -> anyhow::Result<String> {
+        let output = Command::new(std::env::current_exe()?).args(args).arg("--data").arg(&place.data).output()?;
+        anyhow::ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let submitted = weir(&["lab", "submit", &file.to_string_lossy()]);
+    let _ = std::fs::remove_file(&file);
+    submitted?;
+    let begun = Instant::now();
+    loop {
+        let list: serde_json::Value = serde_json::from_str(&weir(&["lab", "list", "--json"])?)?;
+        let state = list[0]["state"].as_str().unwrap_or("nowhere").to_owned();
+        if state == "done" || begun.elapsed() > PATIENCE_FOR_LAB {
+            let verdict = list[0]["verdict"].as_str().unwrap_or("none yet");
+            return Ok(format!("a harmless sample is {state}, its verdict: {verdict}"));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}

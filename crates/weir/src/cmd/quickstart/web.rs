@@ -1,0 +1,155 @@
+//! `weir quickstart web`: Weir before a site.
+
+use super::plan::{Neighbour, Plan, Trial, everywhere};
+use super::questions::{Questions, host_name, mail_address, server};
+use crate::assembly::machine_name;
+use crate::machine::{Listening, Machine};
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct WebArgs {
+    /// A host name of the site; may be given several times
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// The server behind, host:port; the default is the web server that runs here
+    #[arg(long, value_name = "ADDRESS")]
+    backend: Option<String>,
+    /// The port for plain HTTP
+    #[arg(long, default_value_t = 80)]
+    http_port: u16,
+    /// The port for HTTPS
+    #[arg(long, default_value_t = 443)]
+    https_port: u16,
+    #[command(flatten)]
+    certificate: CertificateArgs,
+}
+
+/// Where certificates come from.
+#[derive(clap::Args)]
+pub(super) struct CertificateArgs {
+    /// Agree to the terms of service of the authority that gives the certificates
+    #[arg(long)]
+    pub(super) agree: bool,
+    /// Your mail address for the authority
+    #[arg(long, value_name = "MAIL")]
+    pub(super) contact: Option<String>,
+    /// The directory of another authority than Let's Encrypt
+    #[arg(long, value_name = "URL")]
+    pub(super) authority: Option<String>,
+    /// Certificates to trust when the authority is called, as PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) authority_ca: Option<PathBuf>,
+    /// Ask no authority: a self-signed certificate is made
+    #[arg(long)]
+    pub(super) self_signed: bool,
+}
+
+impl CertificateArgs {
+    /// The section `[certificates]` for these names, and whether an authority will be asked; `more` are further lines of it.
+    pub(super) fn section(&self, names: &[String], more: &str, ask: &Questions) -> anyhow::Result<(String, bool)> {
+        let question = "The authority gives a certificate only to who agrees to its terms of service (https://letsencrypt.org/repository/ \
+                        for Let's Encrypt). Do you?";
+        if self.self_signed || !ask.agreed(self.agree, question)? {
+            let text = "\n# No certificate is asked for, so a self-signed one is shown. To get real ones, agree to the authority's terms:\n\
+                        # [certificates]\n# names = [\"www.example.org\"]\n# accept_terms = true\n";
+            return Ok((text.to_owned(), false));
+        }
+        let mut text =
+            "\n# Certificates come from an authority by themselves and are renewed early (docs/certificates.md).\n\
+                        [certificates]\n"
+                .to_owned();
+        writeln!(text, "names = {}\naccept_terms = true", super::plan::list(names))?;
+        if let Some(contact) = &self.contact {
+            writeln!(text, "contact = {:?}", mail_address(contact)?)?;
+        }
+        if let Some(authority) = &self.authority {
+            writeln!(text, "directory = {:?}", server(authority)?)?;
+        }
+        if let Some(file) = &self.authority_ca {
+            writeln!(text, "ca_file = {:?}", std::path::absolute(file)?)?;
+        }
+        text.push_str(more);
+        Ok((text, true))
+    }
+}
+
+impl WebArgs {
+    pub(super) fn plan(&self, machine: &Machine, ask: &Questions) -> anyhow::Result<Plan> {
+        let hosts = self.hosts(ask)?;
+        let (http, https) = (self.http_port, self.https_port);
+        let servers = machine.web_servers();
+        let free = |listening: &&&Listening| ![http, https].contains(&listening.address.port());
+        let proposal =
+            servers.iter().find(free).map_or_else(|| "127.0.0.1:8080".to_owned(), |it| it.local().to_string());
+        let question = "Where does your site answer plain HTTP?";
+        let backend = server(&ask.ask(self.backend.as_deref(), question, Some(&proposal), "--backend HOST:PORT")?)?;
+        let (certificates, authority) = self.certificate.section(&hosts, "", ask)?;
+        let found = servers.iter().map(|it| format!("{} listens at {}", it.who(), it.address)).collect();
+        let config = format!(
+            "[web]\n# Everybody comes here; who speaks plain HTTP is sent on to HTTPS.\nlisten = {}\nlisten_tls = {}\n\
+             redirect_port = {https}\n\
+             # Your site. With `slots=N` Weir lets so many requests in at once; without, it finds the number by measuring.\n\
+             backends = [\"site {backend}\"]\n\
+             # To see for a day who would have to wait, before anybody does:\n# observe = true\n{certificates}",
+            everywhere(http, machine.ipv6),
+            everywhere(https, machine.ipv6),
+        );
+        let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let host = hosts.first().cloned().unwrap_or_default();
+        Ok(Plan {
+            found,
+            config,
+            dns: hosts
+                .iter()
+                .map(|host| format!("{host}.  A  the public address of this machine (AAAA too, if it has one)"))
+                .collect(),
+            neighbours: [http, https].iter().filter_map(|port| in_the_way(machine, *port, &backend)).collect(),
+            next: vec![
+                "weir web status              who is served, who waits".to_owned(),
+                "weir top                     the same, drawn again every second".to_owned(),
+                "weir doctor                  what is wrong on this machine".to_owned(),
+                "docs: /usr/share/doc/weir/web.md and operating.md".to_owned(),
+            ],
+            trial: Trial::Web { host, plain: here(http), secure: here(https), authority },
+        })
+    }
+
+    fn hosts(&self, ask: &Questions) -> anyhow::Result<Vec<String>> {
+        if !self.hosts.is_empty() {
+            return self.hosts.iter().map(|host| host_name(host)).collect();
+        }
+        let name = machine_name();
+        let proposal = Some(name.as_str()).filter(|name| name.contains('.'));
+        let typed = ask.ask(None, "Which host name does the site have?", proposal, "--host NAME")?;
+        Ok(vec![host_name(&typed)?])
+    }
+}
+
+/// Somebody else has a port that Weir needs.
+fn in_the_way(machine: &Machine, port: u16, backend: &str) -> Option<Neighbour> {
+    let taken = machine.on_port(port).filter(|taken| taken.program.as_deref() != Some("weir"))?;
+    let why = format!(
+        "{} listens at {}, and Weir needs port {port}. Let it listen at {backend}:",
+        taken.who(),
+        taken.address
+    );
+    let lines = match taken.program.as_deref() {
+        Some("nginx") => vec![
+            "# in the server block of your site, such as /etc/nginx/sites-enabled/default".to_owned(),
+            format!("listen {backend};              # instead of listen 80 and listen 443"),
+            "set_real_ip_from 127.0.0.1;    # the client's address comes from Weir, in this header".to_owned(),
+            "real_ip_header X-Forwarded-For;".to_owned(),
+        ],
+        Some("apache2" | "httpd") => vec![
+            "# /etc/apache2/ports.conf, and the same in <VirtualHost …> of your site".to_owned(),
+            format!("Listen {backend}"),
+            "# the client's address comes from Weir: a2enmod remoteip".to_owned(),
+            "RemoteIPHeader X-Forwarded-For".to_owned(),
+            "RemoteIPInternalProxy 127.0.0.1".to_owned(),
+        ],
+        _ => vec!["stop it, or give Weir another port: --http-port, --https-port".to_owned()],
+    };
+    Some(Neighbour { why, lines, blocks: true })
+}
