@@ -14,6 +14,7 @@ mod election;
 mod fair;
 mod feeds;
 mod gates;
+mod guide;
 mod harness;
 mod hostile;
 mod house;
