@@ -4,8 +4,8 @@
 mod acquaintance;
 mod attachment;
 mod audit;
-mod clamd_door;
 mod certificates;
+mod clamd_door;
 mod console;
 mod control;
 mod corpus;

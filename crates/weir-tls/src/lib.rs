@@ -7,16 +7,16 @@
 //! are under way are not touched. A crate of its own, because the mail gate and the web gate both need it and do not
 //! know each other.
 
-mod expiry;
 mod challenges;
+mod expiry;
 mod file_pair;
 mod named;
 mod roots;
 mod validity;
 mod verifier;
 
-pub use expiry::not_after;
 pub use challenges::{CHALLENGE_PATH, CHALLENGE_PROTOCOL, ChallengeError, Challenges};
+pub use expiry::not_after;
 pub use file_pair::{CertificateFiles, write_private};
 pub use named::{CertificateState, NamedCertificates, PairError};
 pub use roots::{RootsError, roots};

@@ -69,6 +69,9 @@ fn print(out: &mut dyn Write, seen: &Seen, long: bool) -> anyhow::Result<()> {
         };
         writeln!(out, "  {part:<12} {word:<5} {}", says.replace('\n', "\n                     "))?;
     }
+    for certificate in &seen.status.certificates {
+        print_certificate(out, certificate)?;
+    }
     if health.parts.is_empty() || long {
         print_long(out, status)?;
     }
@@ -97,9 +100,6 @@ fn print_long(out: &mut dyn Write, status: &MailStatus) -> anyhow::Result<()> {
     }
     for (name, value) in facts(status) {
         writeln!(out, "  {name:<12} {value}")?;
-    }
-    for certificate in &whole.certificates {
-        print_certificate(out, certificate)?;
     }
     for damage in &status.spool.damage {
         writeln!(out, "  {:<12} {damage}", "DAMAGED")?;
