@@ -147,7 +147,7 @@ fn a_lab_without_its_programs_fails_alone() {
 }
 
 /// Every task that is watched.
-const TASKS: [(&str, &str); 21] = [
+const TASKS: [(&str, &str); 22] = [
     ("mail opening", "mail"),
     ("submission listener", "mail"),
     ("inbound listener", "mail"),
@@ -162,6 +162,7 @@ const TASKS: [(&str, &str); 21] = [
     ("throttle", "mail"),
     ("held", "mail"),
     ("retention", "mail"),
+    ("tracking", "mail"),
     ("notices", "mail"),
     ("bans", "mail"),
     ("delivery", "mail"),

@@ -45,6 +45,7 @@ mod strangers;
 mod table1;
 mod throttle;
 mod together;
+mod tracking;
 mod tuning;
 mod upgrade;
 mod web;

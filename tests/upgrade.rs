@@ -112,6 +112,10 @@ fn everything_is_there(site: &Site) {
     let queue = site.json(&["queue", "list"]);
     assert_eq!(queue["total"], 4, "{queue}");
 
+    let found = site.json(&["find", "--login", "worm"]);
+    let sent = entries(&found["messages"]);
+    assert!(!sent.is_empty() && sent.iter().all(|mail| field(mail, "from").contains('@')), "of its diary: {found}");
+
     assert_eq!(field(entry(&site.json(&["console", "list"]), "name", "olga"), "role"), "operator");
     assert_eq!(field(entry(&site.json(&["console", "token", "list"]), "name", "monitoring"), "scope"), "read");
     assert_eq!(field(entry(&site.json(&["dkim", "list"]), "domain", "example.org"), "selector"), "weir202611");

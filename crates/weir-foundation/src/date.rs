@@ -66,9 +66,13 @@ pub fn rfc3339(unix_ns: i64) -> String {
     Date::new(Instant(unix_ns.max(0) as u64)).rfc3339()
 }
 
-/// Seconds since the Unix epoch of `2026-11-15T14:02:10Z`; nothing if it is no such time.
+/// Seconds since the Unix epoch of `2026-11-15T14:02:10Z`, or of the midnight of `2026-11-15`; nothing if it is no such time.
 pub fn parse_rfc3339(text: &str) -> Option<i64> {
-    let field = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
+    let text = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
+    let field = |from: usize, to: usize| {
+        let digits = text.get(from..to).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()));
+        digits?.parse::<i64>().ok()
+    };
     let marks = [(4, '-'), (7, '-'), (10, 'T'), (13, ':'), (16, ':')];
     if text.len() < 20
         || !text.ends_with('Z')
@@ -137,6 +141,19 @@ impl fmt::Display for Date {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for seconds in [0, 951_782_401, 4_107_542_399] {
+            assert_eq!(parse_rfc3339(&rfc3339(seconds * 1_000_000_000)), Some(seconds));
+        }
+        assert_eq!(parse_rfc3339("2000-02-29"), Some(951_782_400));
+        for bad in
+            ["", "2000-13-01", "2000-02-29T00:00:00", "2000-02-29T+1:00:00Z", "2000/02/29", "20000-02-2", "ä-ä-ä-ä"]
+        {
+            assert_eq!(parse_rfc3339(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn known_dates() {

@@ -20,6 +20,10 @@ settings! {
         pub diary_bytes as "diary_size": u64 = size("64MiB", "0"..="1024GiB"),
         /// Without a backup for this long, `weir status` and the console say so; 0 for never
         pub backup_due: Duration = duration("8d", "0s"..="3650d"),
+        /// How much room is given to what `weir find` looks through, with its indexes; the oldest goes first, 0 for nothing
+        pub tracking_bytes as "tracking_size": u64 = size("1GiB", "0"..="1024GiB"),
+        /// How long messages can be found
+        pub tracking_age: Duration = duration("90d", "1h"..="3650d"),
         /// Mail in transit.
         pub spool: Options = part_by(spool),
     }

@@ -25,6 +25,7 @@ use crate::clamd_door::{DoorError, OpenDoor};
 use crate::delivery::StartError;
 use crate::delivery::resolver::ResolverError;
 use crate::held::HeldMail;
+use crate::letter::Letter;
 use crate::notices::{NoticeEvent, Notices};
 use crate::operations::{Backend, Listener, MailOperations, OperationsParts};
 use crate::retention::Retention;
@@ -37,6 +38,7 @@ use receiving::Receiving;
 use recovery::Recovery;
 use running::Running;
 use stages::Stages;
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -50,17 +52,21 @@ use weir_foundation::{sockets, supervision};
 use weir_smtp::dkim::KeyError;
 use weir_smtp::registry::Registry;
 use weir_smtp::server::{SmtpServer, TlsMode};
-use weir_store::diary::Diary;
+use weir_store::diary::{Diary, DiaryLine};
 use weir_store::spool::{FoundMessage, Spool, SpoolError};
+use weir_store::tracking::{Tracking, TrackingLimits, TrackingParts};
 use weir_tls::{Tls, TlsError};
 
 /// How often the certificate's files are looked at.
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(60);
+/// Letters found at start that are held against what is tracked.
+const FOUND_MAX: usize = 10_000;
 
 /// A running mail gate.
 pub struct Gate {
     running: Arc<Running>,
     operations: MailOperations,
+    tracking: Tracking,
     recovered: Recovered,
     tls: Arc<Tls>,
     bans: Vec<KeptBans>,
@@ -81,7 +87,10 @@ impl Gate {
         let (folder, options) = (foundation.folder.spool(), settings.store.spool.clone());
         let opened = tokio::task::spawn_blocking(move || Spool::open(folder, options)).await;
         let (spool, found) = opened.map_err(io::Error::other)??;
-        let spool = spool.with_diary(diary(&foundation, &settings));
+        let diary = diary(&foundation, &settings);
+        let tracking = tracking(&foundation, &settings, diary.clone());
+        let spool = spool.with_diary(diary);
+        let unfinished = letters(&found);
         let tls = certificate(&settings, &foundation)?;
         let stages = Stages::start(stages(&spool), &spool)?;
         let works = Works::new(&foundation, passwords, &settings, spool, stages);
@@ -115,6 +124,7 @@ impl Gate {
             }
         };
         let listeners = listeners.into_iter().chain(door.listeners.clone()).collect();
+        let spool_diary = works.spool.diary().clone();
         let mut tasks = vec![
             supervision::spawn(
                 "held",
@@ -123,6 +133,7 @@ impl Gate {
             supervision::spawn("retention", works.retention(&foundation, &settings).run()),
             supervision::spawn("mail-certificate", Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
         ];
+        tasks.push(supervision::spawn("tracking", follow(tracking.clone(), spool_diary, unfinished)));
         tasks.extend(bans.iter().cloned().map(|bans| supervision::spawn("bans", bans.run())));
         let Works { spool, stages, held, throttling, passwords, rules, clock, .. } = works;
         let since = clock();
@@ -134,9 +145,10 @@ impl Gate {
             passwords,
             settings: rules,
             backend: Arc::clone(&running) as Arc<_>,
+            tracking: tracking.clone(),
         });
         let grace = settings.submission.grace;
-        Ok(Gate { running, operations, recovered, tls, bans, door, tasks, foundation, grace })
+        Ok(Gate { running, operations, tracking, recovered, tls, bans, door, tasks, foundation, grace })
     }
 
     /// What a person in charge may do to this gate.
@@ -182,6 +194,7 @@ impl Gate {
             bans.close().await;
         }
         flush(&self.running.spool).await;
+        self.tracking.close().await;
         // Somebody may still have a copy; the next start of the gate must not find it in use.
         self.running.spool.close().await;
     }
@@ -318,20 +331,23 @@ fn open_door(works: &Works, foundation: &Foundation, settings: &Settings) -> Res
 
 /// The operations where the mail gate is off, or does not start for now: they open no spool.
 pub fn operations_without_mail(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> MailOperations {
-    operations_over(foundation, passwords, settings, Arc::new(Absent))
+    let tracking = tracking(foundation, settings, Diary::default());
+    operations_over(foundation, passwords, settings, (Arc::new(Absent), tracking))
 }
 
 /// The operations on a data folder where nothing runs.
 pub fn operations_at_rest(foundation: &Foundation, passwords: Passwords, settings: &Settings) -> MailOperations {
-    let backend = AtRest::new(foundation.folder.spool(), settings.store.spool.clone(), diary(foundation, settings));
-    operations_over(foundation, passwords, settings, Arc::new(backend))
+    let diary = diary(foundation, settings);
+    let backend = AtRest::new(foundation.folder.spool(), settings.store.spool.clone(), diary.clone());
+    let tracking = tracking(foundation, settings, diary);
+    operations_over(foundation, passwords, settings, (Arc::new(backend), tracking))
 }
 
 fn operations_over(
     foundation: &Foundation,
     passwords: Passwords,
     settings: &Settings,
-    backend: Arc<dyn Backend>,
+    (backend, tracking): (Arc<dyn Backend>, Tracking),
 ) -> MailOperations {
     let nobody: Notify = Box::new(|_, _, _| {});
     MailOperations::new(&OperationsParts {
@@ -340,7 +356,48 @@ fn operations_over(
         passwords,
         settings: Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, nobody, Box::new(|_| {}))),
         backend,
+        tracking,
     })
+}
+
+/// Message tracking, which opens its file when somebody needs it.
+fn tracking(foundation: &Foundation, settings: &Settings, diary: Diary) -> Tracking {
+    let (folder, store) = (&foundation.folder, &settings.store);
+    Tracking::new(TrackingParts {
+        records: foundation.records.clone(),
+        file: folder.tracking(),
+        relay: foundation.relay.clone(),
+        diary,
+        diary_folder: folder.diary(),
+        limits: TrackingLimits { bytes_max: store.tracking_bytes, age_max: store.tracking_age },
+    })
+}
+
+/// What the spool had at start, as the diary would have heard of it. Of very many the newest will do: the others were there at the last start too.
+fn letters(found: &[FoundMessage]) -> Vec<DiaryLine> {
+    let line = |found: &FoundMessage| {
+        let letter = Letter::read(&found.envelope).ok()?;
+        Some(DiaryLine::new(found.id, "found", "").with(letter.facts(found.size)).at(letter.at))
+    };
+    found.iter().rev().take(FOUND_MAX).filter_map(line).collect()
+}
+
+/// Follows the diary. A kill may have taken lines about mail that the spool has: they are written first.
+async fn follow(tracking: Tracking, diary: Diary, unfinished: Vec<DiaryLine>) {
+    if !unfinished.is_empty() && tracking.is_on() {
+        while matches!(tracking.catch_up(Duration::from_secs(1)).await, Ok(false)) {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        let ids: Vec<String> = unfinished.iter().map(|line| line.id.clone()).collect();
+        match tracking.unknown(&ids).await {
+            Ok(unknown) => {
+                let unknown: BTreeSet<String> = unknown.into_iter().collect();
+                unfinished.into_iter().filter(|line| unknown.contains(&line.id)).for_each(|line| diary.note(line));
+            }
+            Err(error) => tracing::warn!(%error, "mail in the spool may not be found by `weir find`"),
+        }
+    }
+    tracking.run().await;
 }
 
 /// The diary. Without it, on a full disk say, everything else works.

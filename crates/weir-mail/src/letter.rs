@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use weir_smtp::envelope::{Envelope, MailFrom, Notify, RcptTo, Ret};
 use weir_smtp::mailbox::Mailbox;
+use weir_store::diary::Facts;
 
-/// Recipients that are named in a line.
-const NAMED_MAX: usize = 5;
+/// Recipients that the diary hears of by name.
+const NAMED_MAX: usize = 50;
 
 /// What is remembered of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,12 +148,27 @@ impl Letter {
 
     /// Who wrote to whom about what, in a line.
     pub(crate) fn in_words(&self) -> String {
-        let named: Vec<String> = self.to.iter().take(NAMED_MAX).map(|to| format!("<{}>", to.address)).collect();
-        let more = self.to.len().saturating_sub(NAMED_MAX);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let user = self.user().map(|user| format!(" as {user}")).unwrap_or_default();
-        let (from, to, source) = (&self.from, named.join(", "), &self.source);
-        format!("from {source}{user}: <{from}> to {to}{more}, subject {:?}", self.subject)
+        self.facts(0).in_words()
+    }
+
+    /// What the diary is told of it, and what it is found by later; its size is not known here.
+    pub(crate) fn facts(&self, size: u64) -> Facts {
+        let gate = match self.origin {
+            LetterOrigin::Submitted | LetterOrigin::Released => "submission",
+            LetterOrigin::Received => "inbound",
+            LetterOrigin::Own => "weir",
+        };
+        Facts {
+            from: self.from.clone(),
+            to: self.to.iter().take(NAMED_MAX).map(|to| to.address.clone()).collect(),
+            recipients: self.to.len() as u64,
+            subject: self.subject.clone(),
+            size,
+            client: self.source.clone(),
+            login: self.user().unwrap_or_default().to_owned(),
+            gate: gate.to_owned(),
+            ..Facts::default()
+        }
     }
 
     /// The letter in the spool's bytes.

@@ -225,6 +225,7 @@ impl Fixture {
             passwords: Passwords::new(2, [7; 32]).unwrap(),
             settings: Arc::new(settings),
             backend: Arc::clone(&behind) as Arc<_>,
+            tracking: weir_store::tracking::Tracking::default(),
         });
         Fixture { operations, audit, throttling, records, now, behind, folder }
     }

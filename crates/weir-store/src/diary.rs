@@ -5,6 +5,13 @@
 //! nothing. A kill loses what was in the channel, a power cut what the disk did not have yet; what must not be lost is in the
 //! records and the spool. When lines come faster than they can be written they are dropped, and the diary says how many.
 //! The files together have a bound: the oldest goes first. Asking reads all of them, once a step of the way.
+//! [`crate::tracking`] reads them as they grow, and makes messages findable from them.
+
+mod facts;
+mod tail;
+
+pub use facts::Facts;
+pub(crate) use tail::{DiaryPart, DiaryPosition, read_on};
 
 use crate::unless_gone;
 use serde::{Deserialize, Serialize};
@@ -40,11 +47,14 @@ pub struct DiaryLine {
     pub id: String,
     /// What happened, in a word.
     pub event: String,
-    /// And in words.
+    /// And in words; a line with facts may leave them to those.
     pub text: String,
     /// What else it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<String>,
+    /// What it knows of the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Box<Facts>>,
 }
 
 impl DiaryLine {
@@ -54,7 +64,21 @@ impl DiaryLine {
     pub fn new(id: impl ToString, event: &str, text: impl Into<String>) -> DiaryLine {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let at = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
-        DiaryLine { at, id: id.to_string(), event: event.to_owned(), text: text.into(), about: Vec::new() }
+        DiaryLine { at, id: id.to_string(), event: event.to_owned(), text: text.into(), ..DiaryLine::default() }
+    }
+
+    /// The same with facts about the message.
+    #[must_use]
+    pub fn with(self, facts: Facts) -> DiaryLine {
+        DiaryLine { facts: Some(Box::new(facts)), ..self }
+    }
+
+    /// The same with words where only facts were written.
+    fn told(mut self) -> DiaryLine {
+        if let (true, Some(facts)) = (self.text.is_empty(), &self.facts) {
+            self.text = facts.in_words();
+        }
+        self
     }
 
     /// The same, also about these.
@@ -76,6 +100,7 @@ impl DiaryLine {
             text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_MAX).collect()
         };
         self.text = cut(&self.text);
+        self.facts = self.facts.map(|facts| Box::new(facts.bounded()));
         self.about.truncate(ABOUT_MAX);
         self.about.iter_mut().for_each(|thing| *thing = cut(thing));
         self
@@ -153,7 +178,7 @@ pub fn lines_about(folder: &Path, things: &[String]) -> io::Result<Vec<DiaryLine
                 && let Ok(line) = serde_json::from_str::<DiaryLine>(&text)
                 && fits(&line)
             {
-                found.push(line);
+                found.push(line.told());
             }
         }
     }

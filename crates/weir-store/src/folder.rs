@@ -71,6 +71,16 @@ impl DataFolder {
         self.path.join("diary")
     }
 
+    /// Messages by what is known of them, made from the diary: [`crate::tracking`].
+    pub fn tracking(&self) -> PathBuf {
+        self.path.join("tracking.db")
+    }
+
+    /// Figures of all gates over time: [`crate::past`].
+    pub fn past(&self) -> PathBuf {
+        self.path.join("past.db")
+    }
+
     /// The embedded database.
     pub fn records(&self) -> PathBuf {
         self.path.join("records.db")

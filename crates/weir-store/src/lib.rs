@@ -6,10 +6,12 @@
 
 pub mod diary;
 pub mod folder;
+pub mod past;
 pub mod records;
 mod sample_hash;
 pub mod samples;
 pub mod spool;
+pub mod tracking;
 
 /// Fills `bytes` with randomness from the operating system.
 pub fn random(bytes: &mut [u8]) -> std::io::Result<()> {

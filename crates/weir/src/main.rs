@@ -78,6 +78,8 @@ enum Command {
     Demo(cmd::demo::Demo),
     /// Who changed what, and when
     Audit(cmd::status::AuditArgs),
+    /// Messages by sender, recipient, subject, client, user, verdict or time
+    Find(cmd::find::Args),
     /// The whole way of a message or a sample, from SMTP to the lab and back
     Trace(cmd::trace::Args),
     /// Copy everything that must survive to a folder, while Weir runs
@@ -159,6 +161,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Dkim(dkim) => dkim.run(out),
         Command::Demo(demo) => demo.run(out),
         Command::Audit(args) => args.run(out),
+        Command::Find(args) => args.run(out),
         Command::Trace(args) => args.run(out),
         Command::Backup(args) => args.run(out),
         Command::Restore(args) => args.run(out),

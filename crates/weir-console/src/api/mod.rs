@@ -8,6 +8,7 @@ pub mod accounts;
 pub mod bans;
 mod call;
 pub mod feeds;
+pub mod find;
 pub mod held;
 pub mod lab;
 mod openapi;
@@ -71,6 +72,7 @@ fn common() -> Table<Gates> {
         accounts::operations,
         tokens::operations,
         trace::operations,
+        find::operations,
         queue::operations,
         bans::operations,
         sessions::operations,

@@ -1,4 +1,6 @@
-//! One box for everything: a message id, an address, a user, a hash.
+//! One box for everything: a message by any word about it, a user, a hash; and a field for each thing that mail is looked for by.
+
+mod messages;
 
 use super::held::title;
 use super::{Asking, PageResult, query};
@@ -17,8 +19,13 @@ const SHOWN: usize = 20;
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
     let wanted: String = asked.value("q").chars().take(255).collect();
+    let fields = messages::Fields::of(&asked);
+    let is_empty = wanted.is_empty() && fields.is_empty();
     let mut found: Vec<Html> = Vec::new();
-    if !wanted.is_empty() {
+    if !is_empty {
+        found.extend(messages::section(&site, &wanted, &fields).await);
+    }
+    if !wanted.is_empty() && fields.is_first_page() {
         for part in [user(&site, &wanted).await, held(&site, &wanted).await, quarantine(&site, &wanted).await] {
             found.extend(part);
         }
@@ -26,17 +33,23 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
             found.extend(part);
         }
     }
-    let result = match (wanted.is_empty(), found.is_empty()) {
-        (true, _) => empty("Search for a message id, an address, a user or the hash of a sample.", &Html::none()),
+    let result = match (is_empty, found.is_empty()) {
+        (true, _) => empty(
+            "Search for mail by any word about it: an address, a domain, words of the subject, a client. Or for a user, an id or the hash of a sample.",
+            &Html::none(),
+        ),
         (false, true) => empty(
             "Nothing is known of this.",
-            &html!("Ids, addresses and users are looked for as a whole; a hash may be cut to four digits."),
+            &html!(
+                "Words are looked for as a whole; one that ends in * is a beginning. A hash may be cut to four digits."
+            ),
         ),
         (false, false) => found.into_iter().collect(),
     };
     let body = html!(
-        "<h1>Search</h1><form class=\"filter\"><label>Id, address or hash <input type=\"search\" name=\"q\" value=\"{}\" autofocus></label><button>Search</button></form>{}",
+        "<h1>Search</h1><form class=\"filter\"><label>Words, address, id or hash <input type=\"search\" name=\"q\" value=\"{}\" autofocus></label>{}<button>Search</button></form>{}",
         wanted,
+        fields.form(),
         result
     );
     Ok(Sheet::new("Search", Here::Nowhere, body).page(&site, &visit).await)

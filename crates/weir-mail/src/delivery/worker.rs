@@ -11,7 +11,7 @@ use super::queue::{Assignment, Attempt};
 use super::window::Feedback;
 use weir_smtp::client::session::Session;
 use weir_smtp::outcome::{DeliveryOutcome, Fate, Status};
-use weir_store::diary::DiaryLine;
+use weir_store::diary::{DiaryLine, Facts};
 
 /// Recipients of one delivery that the diary hears of.
 const NOTED_MAX: usize = 50;
@@ -143,7 +143,11 @@ fn note<L: Ledger>(ledger: &L, assignment: &Assignment, attempt: &Attempt) {
             Fate::Permanent => "undeliverable",
         };
         if number < NOTED_MAX {
-            ledger.note(DiaryLine::new(id, event, format!("to <{to}>: {outcome}")));
+            let line = DiaryLine::new(id, event, format!("to <{to}>: {outcome}"));
+            ledger.note(match &outcome.peer {
+                Some(peer) => line.with(Facts { destination: peer.to_string(), ..Facts::default() }),
+                None => line,
+            });
         }
     }
 }

@@ -191,10 +191,10 @@ impl Inbound {
             None if shared.settings.is_stranger(peer) => letter.without_reports(),
             None => letter,
         };
-        let count = letter.to.len();
+        let (count, size) = (letter.to.len(), draft.size());
         draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
         tracing::debug!(%id, from = letter.from, source = letter.source, recipients = count, "received");
-        let line = DiaryLine::new(id, "accepted", letter.in_words()).about([header.message_id]).at(letter.at);
+        let line = DiaryLine::new(id, "accepted", "").with(letter.facts(size)).about([header.message_id]).at(letter.at);
         shared.spool.diary().note(line);
         shared.pipeline.send(Transit::to_all(id, letter));
         if let Some(done) = ordered {

@@ -9,6 +9,7 @@ mod backend;
 mod bans;
 mod dkim;
 mod feeds;
+mod find;
 mod held;
 mod mail_backup;
 mod message_file;
@@ -30,6 +31,7 @@ pub use backend::{Backend, Banning, Listener, Vital};
 pub use bans::{BanDone, BanOperations, BanView};
 pub use dkim::{DkimOperations, KeyKind, KeyView, NewKey};
 pub use feeds::FeedOperations;
+pub use find::{FindOperations, FoundMail, MailFilter, MailFound};
 pub use held::{Decision, HeldDone, HeldList, HeldMessage, HeldOperations, HeldPage, HeldRecipient, HeldSelection};
 pub use mail_backup::settle_restored;
 pub use own_throttle::{Asked, OwnThrottle};
@@ -58,6 +60,7 @@ use weir_foundation::backup::GateBackup;
 use weir_foundation::date::rfc3339 as when;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::{Actor, Foundation, OperationError, OperationFuture};
+use weir_store::tracking::Tracking;
 
 /// The operations of one mail gate. Cheap to clone, as is each of them.
 #[derive(Clone)]
@@ -80,6 +83,8 @@ pub struct MailOperations {
     pub dkim: DkimOperations,
     /// Addresses that are kept out.
     pub bans: BanOperations,
+    /// Messages by what is known of them.
+    pub find: FindOperations,
     /// The ways of messages.
     pub traces: TraceOperations,
     /// How the whole is doing.
@@ -100,6 +105,8 @@ pub struct OperationsParts {
     pub settings: Arc<Settings>,
     /// The running gate, or the folder at rest.
     pub backend: Arc<dyn Backend>,
+    /// Messages by what is known of them.
+    pub tracking: Tracking,
 }
 
 impl MailOperations {
@@ -109,6 +116,7 @@ impl MailOperations {
         let held = HeldOperations::new(parts, &users);
         let quarantine = QuarantineOperations::new(parts);
         MailOperations {
+            find: FindOperations::new(parts),
             traces: TraceOperations::new(parts, &held, &quarantine),
             users,
             throttles: ThrottleOperations::new(parts),

@@ -5,7 +5,7 @@
 
 use super::held::{HeldOperations, HeldSelection};
 use super::quarantine::{QuarantineOperations, QuarantineSelection};
-use super::{Backend, OperationError, OperationsParts, names, plural, when};
+use super::{Backend, OperationError, OperationsParts, find, names, plural, when};
 use crate::queue::QueueSelection;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,7 @@ use weir_store::diary::{DiaryLine, lines_about};
 use weir_store::folder::DataFolder;
 use weir_store::records::{AuditLine, AuditRecords};
 use weir_store::spool::MessageId;
+use weir_store::tracking::{Act, MessageFilter, Tracking};
 
 /// The longest name that is asked for: a Message-ID is one line of a header.
 const NAME_MAX: usize = 998;
@@ -84,11 +85,11 @@ impl TraceLine {
 
 fn stage_of(event: &str) -> &'static str {
     match event {
-        "accepted" => "smtp",
+        "accepted" | "found" => "smtp",
         "held" | "let-go" | "released" | "decided" | "deleted" => "throttle",
         "scanned" | "failed" | "pending" | "late" | "verdict" => "scan",
         "sample" | "opinion" | "analysed" => "lab",
-        "freed" => "quarantine",
+        "freed" | "quarantined" => "quarantine",
         _ => "delivery",
     }
 }
@@ -99,6 +100,7 @@ pub struct TraceOperations {
     audit: AuditRecords,
     folder: Arc<DataFolder>,
     backend: Arc<dyn Backend>,
+    tracking: Tracking,
     held: HeldOperations,
     quarantine: QuarantineOperations,
 }
@@ -113,6 +115,7 @@ impl TraceOperations {
             audit: parts.foundation.records.audit(),
             folder: Arc::clone(&parts.foundation.folder),
             backend: Arc::clone(&parts.backend),
+            tracking: parts.tracking.clone(),
             held: held.clone(),
             quarantine: quarantine.clone(),
         }
@@ -128,8 +131,14 @@ impl TraceOperations {
             follow(&folder, &asked)
         });
         let found = read.await.map_err(|error| OperationError::Failed(error.to_string()))?;
-        let (messages, lines) =
+        let (mut messages, mut lines) =
             found.map_err(|error| OperationError::Failed(format!("the diary cannot be read: {error}")))?;
+        if lines.is_empty() && !is_hash(&what) {
+            // The diary has forgotten it, or another relay had it.
+            let (ids, acts) = self.tracked(&what).await?;
+            messages.extend(ids);
+            lines = acts;
+        }
         let samples: BTreeSet<i64> =
             lines.iter().flat_map(|line| &line.about).filter_map(|thing| sample(thing)).collect();
         let mut trace = MailTrace {
@@ -149,6 +158,30 @@ impl TraceOperations {
         trace.lines.sort_by_key(|line| line.at_ns);
         trace.lines.dedup();
         Ok(trace)
+    }
+
+    /// The ids and lines of a message that is tracked.
+    async fn tracked(&self, what: &str) -> Result<(Vec<String>, Vec<DiaryLine>), OperationError> {
+        let id = match is_message(what) {
+            true => what.to_owned(),
+            false => {
+                let filter = MessageFilter { name: what.to_owned(), ..MessageFilter::default() };
+                let found = self.tracking.search(&filter, 1).await.map_err(|error| find::failed(&error))?;
+                found.messages.into_iter().flat_map(|message| message.ids).next().unwrap_or_default()
+            }
+        };
+        let Some((message, acts)) = self.tracking.message(&id).await.map_err(|error| find::failed(&error))? else {
+            return Ok((Vec::new(), Vec::new()));
+        };
+        let line = |act: Act| DiaryLine {
+            at: act.at,
+            id: act.id,
+            event: act.event,
+            text: act.text,
+            about: act.about,
+            facts: None,
+        };
+        Ok((message.ids, acts.into_iter().map(line).collect()))
     }
 
     /// Where a message is now: in a delay queue, in quarantine, or on its way.
@@ -220,7 +253,7 @@ fn nothing_known(what: &str) -> OperationError {
     OperationError::unknown(
         format!("nothing is known of {}", names::shown(what)),
         "ids are in the reply to the sender and in `weir held list`, `weir quarantine list` and `weir queue list`; what happened is \
-         remembered as far back as store.diary_size allows",
+         remembered as far back as store.diary_size and store.tracking_size allow",
     )
 }
 

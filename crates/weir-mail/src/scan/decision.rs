@@ -158,6 +158,20 @@ pub(super) fn all_said(verdict: &Verdict) -> String {
     verdict.findings.iter().map(said).collect::<Vec<_>>().join("; ")
 }
 
+/// What was found, for whoever looks for mail by it.
+pub(super) fn in_a_word(verdict: &Verdict) -> String {
+    let Some(gravest) = verdict.gravest() else { return String::new() };
+    match &gravest.outcome {
+        Outcome::Clean if verdict.suspicious.is_empty() => "clean".to_owned(),
+        Outcome::Clean => "suspicious".to_owned(),
+        Outcome::Spam { .. } => "spam".to_owned(),
+        Outcome::NotScanned { .. } => "not scanned".to_owned(),
+        Outcome::Failed { .. } => "failed".to_owned(),
+        Outcome::Forbidden { .. } => "forbidden".to_owned(),
+        Outcome::Infected { name } => format!("infected {name}"),
+    }
+}
+
 fn scanners(verdict: &Verdict) -> String {
     let mut names: Vec<&str> = verdict.findings.iter().map(|finding| finding.scanner.as_str()).collect();
     names.dedup();

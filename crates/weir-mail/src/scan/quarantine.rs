@@ -24,6 +24,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use weir_core::time::Instant;
+use weir_store::diary::DiaryLine;
 use weir_store::records::{AuditLine, Fate, QuarantineRow, RecordsError};
 use weir_store::spool::SpoolError;
 
@@ -204,6 +205,8 @@ impl Quarantine {
                 self.write_rows(bunch).await;
             }
             for (kept, _) in &taken {
+                let text = format!("in quarantine/{}: {}", kept.queue.as_str(), one_line(&kept.reason));
+                self.shared.site.spool.diary().note(DiaryLine::new(kept.waiting.id, "quarantined", text).at(kept.at.0));
                 let _ = self.shared.site.spool.finish(kept.waiting.id);
             }
             self.shared.open.fetch_sub(before - later.len(), Ordering::Relaxed);

@@ -19,7 +19,7 @@ use weir_scan::content::{Content, ContentDraft};
 use weir_scan::inspect::About;
 use weir_scan::verdict::Verdict;
 use weir_smtp::reception::Alarm;
-use weir_store::diary::DiaryLine;
+use weir_store::diary::{DiaryLine, Facts};
 use weir_store::spool::SpoolError;
 
 /// Scanners have deadlines of their own; this is for one that forgets it.
@@ -197,7 +197,8 @@ impl ScanShared {
             took.as_secs_f64(),
             decision::all_said(verdict)
         );
-        self.note(DiaryLine::new(waiting.id, "scanned", text));
+        let facts = Facts { feed: (feed + 1).to_string(), verdict: decision::in_a_word(verdict), ..Facts::default() };
+        self.note(DiaryLine::new(waiting.id, "scanned", text).with(facts));
     }
 
     pub(super) fn measure(&self, size: u64, feed: usize, verdict: &Verdict) {

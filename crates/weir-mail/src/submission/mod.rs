@@ -103,7 +103,7 @@ impl Submission {
             return self.carry_on(id, Arc::new(letter), places, true).await;
         }
         let (identity, user) = (letter.owner.clone(), self.user(&letter.owner).await?);
-        let case = Case { id, identity: &identity, user: user.as_ref(), taken_before: true, message_id: "" };
+        let case = Case { id, identity: &identity, user: user.as_ref(), taken_before: true, message_id: "", size: 0 };
         match self.decide(&case, letter).await {
             Ok(_) => Ok(()),
             Err(SubmissionRefusal::Certain(reply) | SubmissionRefusal::InDoubt(reply)) => Err(reply),
@@ -157,7 +157,8 @@ impl Submission {
             self.tell(kind, identity, user);
         }
         let diary = self.shared.spool.diary();
-        diary.note(DiaryLine::new(id, "accepted", letter.in_words()).about([case.message_id]).at(letter.at));
+        let line = DiaryLine::new(id, "accepted", "").with(letter.facts(case.size));
+        diary.note(line.about([case.message_id]).at(letter.at));
         self.carry_on(id, Arc::new(letter), going, held > 0).await.map_err(SubmissionRefusal::InDoubt)?;
         tracing::debug!(%id, identity, at_once = at_once.len(), held, queue, ?stopped, "decided");
         let said = match (held, expected) {
@@ -344,7 +345,8 @@ impl Submission {
             false => header.message_id,
         };
         let (id, user) = (draft.id(), user.as_ref());
-        let case = Case { id, identity: &identity, user, taken_before: false, message_id: &message_id };
+        let size = draft.size();
+        let case = Case { id, identity: &identity, user, taken_before: false, message_id: &message_id, size };
         match self.commit_and_decide(&case, letter, draft).await {
             Ok(reply) => {
                 if let Some(done) = ordered {
@@ -394,6 +396,8 @@ struct Case<'a> {
     taken_before: bool,
     /// What its header calls it; empty if that is not known any more.
     message_id: &'a str,
+    /// Its size; 0 if that is not at hand.
+    size: u64,
 }
 
 /// What the throttle said, and whom it was asked about.

@@ -55,18 +55,38 @@ pub struct Records {
 }
 
 #[derive(Debug, Clone)]
-enum Database {
+pub(crate) enum Database {
     Sqlite { write: writer::SqliteWriter, read: sqlx::SqlitePool },
     Postgres(sqlx::PgPool),
 }
 
 impl Database {
-    fn is_shared(&self) -> bool {
+    /// A SQLite file of its own, for what can be made again: a power cut may take the last of it. Tables are made by whoever needs them.
+    pub(crate) async fn sqlite_beside(path: &Path) -> Result<Database, RecordsError> {
+        let options = sqlite_options(path).synchronous(SqliteSynchronous::Normal);
+        let write = writer::SqliteWriter::open(&options).await?;
+        let read = sqlite_pool().connect_with(options.read_only(true)).await?;
+        Ok(Database::Sqlite { write, read })
+    }
+
+    pub(crate) fn is_shared(&self) -> bool {
         matches!(self, Database::Postgres(_))
     }
 
+    /// One of two lists of statements: SQLite's or PostgreSQL's.
+    pub(crate) fn either_list(
+        &self,
+        sqlite: &'static [&'static str],
+        postgres: &'static [&'static str],
+    ) -> &'static [&'static str] {
+        match self {
+            Database::Sqlite { .. } => sqlite,
+            Database::Postgres(_) => postgres,
+        }
+    }
+
     /// One of two statements: SQLite's or PostgreSQL's.
-    fn either(&self, sqlite: &'static str, postgres: &'static str) -> &'static str {
+    pub(crate) fn either(&self, sqlite: &'static str, postgres: &'static str) -> &'static str {
         match self {
             Database::Sqlite { .. } => sqlite,
             Database::Postgres(_) => postgres,
@@ -97,9 +117,19 @@ macro_rules! write {
         }
     };
 }
-use {read, write};
+pub(crate) use read;
+use write;
 
 impl Records {
+    pub(crate) fn of(db: Database) -> Records {
+        Records { db }
+    }
+
+    /// The database itself.
+    pub(crate) fn database(&self) -> Database {
+        self.db.clone()
+    }
+
     /// Opens the SQLite file at `path`, making it if it is not there.
     pub async fn sqlite(path: &Path) -> Result<Records, RecordsError> {
         if path.parent().is_some_and(is_elsewhere) {
@@ -113,19 +143,10 @@ impl Records {
     }
 
     async fn open_sqlite(path: &Path) -> Result<Records, RecordsError> {
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(Duration::from_secs(5))
-            .disable_statement_logging();
+        let options = sqlite_options(path);
         let write = writer::SqliteWriter::open(&options).await?;
         schema::migrate_sqlite(&mut *write.lock().await?).await?;
-        // A connection to a file does not go away by itself: there is no need to ask how it is.
-        let pool = SqlitePoolOptions::new().max_connections(2).min_connections(1).test_before_acquire(false);
-        let pool = pool.acquire_slow_threshold(SILENT);
-        let read = pool.connect_with(options.read_only(true)).await?;
+        let read = sqlite_pool().connect_with(options.read_only(true)).await?;
         Ok(Records { db: Database::Sqlite { write, read } })
     }
 
@@ -252,6 +273,22 @@ impl Records {
     }
 }
 
+fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(Duration::from_secs(5))
+        .disable_statement_logging()
+}
+
+/// For those who read. A connection to a file does not go away by itself: there is no need to ask how it is.
+fn sqlite_pool() -> SqlitePoolOptions {
+    let pool = SqlitePoolOptions::new().max_connections(2).min_connections(1).test_before_acquire(false);
+    pool.acquire_slow_threshold(SILENT)
+}
+
 /// Whether a folder's disk has not even the space for the shared memory of a write-ahead log.
 fn is_full(folder: &Path) -> bool {
     const LEAST_BYTES: u64 = 64 * 1024;
@@ -281,13 +318,15 @@ const DURABLE: &str =
 /// By a task of its own: with sqlx 0.9.0, whoever is dropped between sending `BEGIN` and the answer leaves the connection inside a
 /// transaction that nobody rolls back, and the pool hands it to the next one, whose writes are then lost. The task stays for the
 /// answer, and a transaction that nobody takes is rolled back.
-async fn begin_in_postgres(pool: &sqlx::PgPool) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
+pub(crate) async fn begin_in_postgres(
+    pool: &sqlx::PgPool,
+) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
     let pool = pool.clone();
     tokio::spawn(async move { pool.begin().await }).await.map_err(|_| sqlx::Error::WorkerCrashed)?
 }
 
 /// Gives up on a server that hangs.
-async fn in_time<T>(question: impl Future<Output = Result<T, RecordsError>>) -> Result<T, RecordsError> {
+pub(crate) async fn in_time<T>(question: impl Future<Output = Result<T, RecordsError>>) -> Result<T, RecordsError> {
     tokio::time::timeout(ANSWER_MAX, question).await.map_err(|_| RecordsError::Silent)?
 }
 

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The connection. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct SqliteWriter {
+pub(crate) struct SqliteWriter {
     /// None once it is closed.
     connection: Arc<Mutex<Option<SqliteConnection>>>,
     /// Whether somebody has begun a transaction and not said that it has ended.
@@ -30,7 +30,7 @@ impl SqliteWriter {
     }
 
     /// Waits for its turn.
-    pub(super) async fn lock(&self) -> Result<MappedMutexGuard<'_, SqliteConnection>, sqlx::Error> {
+    pub(crate) async fn lock(&self) -> Result<MappedMutexGuard<'_, SqliteConnection>, sqlx::Error> {
         let guard = timeout(PATIENCE, self.connection.lock()).await.map_err(|_| sqlx::Error::PoolTimedOut)?;
         let mut guard = MutexGuard::try_map(guard, Option::as_mut).map_err(|_| sqlx::Error::PoolClosed)?;
         if self.unfinished.load(Ordering::SeqCst) {

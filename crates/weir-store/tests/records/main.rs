@@ -3,6 +3,8 @@
 
 mod correspondents;
 mod lab;
+mod past;
+mod tracking;
 
 use weir_peers::Postgres;
 use weir_store::records::*;
@@ -12,6 +14,9 @@ use lab::{
     abandoned, children, drained_alone, dropped, fenced, interrupted, many_candidates, nodes, one_leader, one_result,
     opinions, pruned, queue, samples,
 };
+
+use past::kept_and_bounded;
+use tracking::{forgotten, found_by_all, pages, relays_find_each_other};
 
 /// Runs a test on both databases.
 macro_rules! on_both {
@@ -35,6 +40,11 @@ macro_rules! on_both {
 
 on_both! {
     users_are_kept => users,
+    a_message_is_found_by_all_that_is_known_of_it => found_by_all,
+    the_past_is_kept_and_bounded => kept_and_bounded,
+    every_page_of_messages_has_others => pages,
+    messages_that_are_too_old_are_forgotten => forgotten,
+    a_relay_finds_what_shares_its_tables => relays_find_each_other,
     decisions_are_all_or_nothing => decisions,
     a_decision_that_nobody_waits_for_takes_nothing_along => given_up,
     many_writers_lose_no_decision => many_writers,

@@ -11,6 +11,7 @@ pub(crate) mod dkim;
 pub(crate) mod doctor;
 pub(crate) mod feeds;
 pub(crate) mod fence;
+pub(crate) mod find;
 pub(crate) mod held;
 pub(crate) mod hitserver;
 pub(crate) mod lab;

@@ -107,6 +107,11 @@ impl Quarantine {
         if left == 0 {
             store.forget(message);
         }
+        let dropped: Vec<&QuarantineRow> = rows.iter().filter(|row| row.fate != Fate::Go).collect();
+        if let Some(first) = dropped.first() {
+            let text = format!("{} deleted from quarantine by {}", counted(dropped.len()), first.decided_by);
+            self.shared.site.spool.diary().note(DiaryLine::new(message, "deleted", text));
+        }
         Ok(())
     }
 
@@ -231,6 +236,10 @@ impl Quarantine {
         self.carry_out().await?;
         Ok(true)
     }
+}
+
+fn counted(recipients: usize) -> String {
+    format!("{recipients} recipient{}", if recipients == 1 { "" } else { "s" })
 }
 
 fn places_of<'a>(rows: impl IntoIterator<Item = &'a QuarantineRow>) -> Vec<usize> {

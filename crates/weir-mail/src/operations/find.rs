@@ -1,0 +1,248 @@
+//! Message tracking: mail by its sender, recipient, subject, client, user, verdict or time.
+
+use super::{OperationError, OperationsParts, when};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::{SystemTime, UNIX_EPOCH};
+use weir_foundation::date;
+use weir_store::spool::MessageId;
+use weir_store::tracking::{MessageFilter, PAGE_MAX, TrackedMessage, Tracking, TrackingError};
+
+/// The longest text of one field, in characters.
+const FIELD_MAX: usize = 320;
+/// Messages of one page, if nobody says how many.
+const PAGE: usize = 50;
+
+/// Which messages are looked for. What is empty does not restrict; all that is given must fit.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MailFilter {
+    /// Words in any field, or the id of a message. A word may end in `*`.
+    pub text: String,
+    /// The envelope sender: an address, the name before the `@`, or a domain.
+    pub from: String,
+    /// A recipient, likewise.
+    pub to: String,
+    /// Words of the subject.
+    pub subject: String,
+    /// The address of the client.
+    pub client: String,
+    /// The user who sent it.
+    pub login: String,
+    /// What the scan found: `clean`, `infected`, `spam`, `suspicious`, `forbidden`, `failed`, or words of a virus's name.
+    pub verdict: String,
+    /// Where it has got to: `accepted`, `held`, `quarantined`, `delivered`, `deferred`, `bounced`, `deleted`, `released`.
+    pub state: String,
+    /// Not before: a time such as `2026-11-17T18:00:00Z` or `2026-11-17`, or an age such as `90m`, `2h` or `7d`.
+    pub since: String,
+    /// Before, likewise.
+    pub until: String,
+    /// For the next page: what the last one said under `next`.
+    pub after: Option<i64>,
+    /// So many, at most 200; 50 if nothing is said.
+    pub most: Option<usize>,
+}
+
+/// Messages that were found, the newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MailFound {
+    /// The messages.
+    pub messages: Vec<FoundMail>,
+    /// Ask with this as `after` for older ones; nothing if there are none.
+    pub next: Option<i64>,
+    /// What to know about the answer, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// A message that was found. Texts are empty where nothing is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FoundMail {
+    /// Its id; `weir trace` tells its way.
+    pub message: String,
+    /// The ids that it went on under.
+    pub later: Vec<String>,
+    /// When it came.
+    #[schemars(extend("format" = "date-time"))]
+    pub at: String,
+    /// When something last happened to it.
+    #[schemars(extend("format" = "date-time"))]
+    pub changed: String,
+    /// The envelope sender; empty for a report.
+    pub from: String,
+    /// The first recipients.
+    pub to: Vec<String>,
+    /// How many recipients there are.
+    pub recipients: u64,
+    /// The subject.
+    pub subject: String,
+    /// Its size in octets.
+    pub size_bytes: u64,
+    /// The address of the client.
+    pub client: String,
+    /// The user who sent it.
+    pub login: String,
+    /// How it came: `submission`, `inbound` or `weir`.
+    pub gate: String,
+    /// The feed that scanned it.
+    pub feed: String,
+    /// What the scan found.
+    pub verdict: String,
+    /// Where it has got to.
+    pub state: String,
+    /// The server that it went to last.
+    pub destination: String,
+    /// What became of the last attempt at delivery.
+    pub answer: String,
+}
+
+impl From<TrackedMessage> for FoundMail {
+    fn from(tracked: TrackedMessage) -> FoundMail {
+        let mut ids = tracked.ids.into_iter();
+        FoundMail {
+            message: ids.next().unwrap_or_default(),
+            later: ids.collect(),
+            at: when(tracked.at),
+            changed: when(tracked.changed),
+            from: tracked.from,
+            to: tracked.to,
+            recipients: tracked.recipients,
+            subject: tracked.subject,
+            size_bytes: tracked.size,
+            client: tracked.client,
+            login: tracked.login,
+            gate: tracked.gate,
+            feed: tracked.feed,
+            verdict: tracked.verdict,
+            state: tracked.state,
+            destination: tracked.destination,
+            answer: tracked.answer,
+        }
+    }
+}
+
+/// Looks for messages. Cheap to clone.
+#[derive(Clone)]
+pub struct FindOperations {
+    tracking: Tracking,
+}
+
+impl FindOperations {
+    pub(super) fn new(parts: &OperationsParts) -> FindOperations {
+        FindOperations { tracking: parts.tracking.clone() }
+    }
+
+    /// Messages that fit, the newest first.
+    pub async fn find(&self, filter: &MailFilter) -> Result<MailFound, OperationError> {
+        if !self.tracking.is_on() {
+            let hint = "set store.tracking_size, the room for what is remembered";
+            return Err(OperationError::conflict("messages are not tracked here", hint));
+        }
+        let mut found = self.page(filter).await?;
+        if self.tracking.has_missed() {
+            let note = "mail came faster than it could be tracked, so some is missing; a larger store.diary_size helps";
+            found.notes.push(note.to_owned());
+        }
+        Ok(found)
+    }
+
+    async fn page(&self, filter: &MailFilter) -> Result<MailFound, OperationError> {
+        let id = filter.text.trim().to_ascii_lowercase();
+        if id.parse::<MessageId>().is_ok()
+            && let Some((message, _)) = self.tracking.message(&id).await.map_err(|error| failed(&error))?
+        {
+            return Ok(MailFound { messages: vec![message.into()], ..MailFound::default() });
+        }
+        let most = filter.most.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+        let found = self.tracking.search(&checked(filter)?, most).await.map_err(|error| failed(&error))?;
+        let last = found.messages.last().map(|message| message.place);
+        let behind = "the newest mail is still being taken in; ask again in a moment";
+        Ok(MailFound {
+            next: last.filter(|_| found.more),
+            messages: found.messages.into_iter().map(FoundMail::from).collect(),
+            notes: found.behind.then(|| behind.to_owned()).into_iter().collect(),
+        })
+    }
+}
+
+/// What is asked for, within its bounds.
+fn checked(filter: &MailFilter) -> Result<MessageFilter, OperationError> {
+    let MailFilter { text, from, to, subject, client, login, verdict, state, since, until, after, .. } = filter.clone();
+    let fields = [&text, &from, &to, &subject, &client, &login, &verdict, &state];
+    if let Some(long) = fields.into_iter().find(|field| field.chars().count() > FIELD_MAX) {
+        let begin: String = long.chars().take(20).collect();
+        let hint = format!("a field has at most {FIELD_MAX} characters");
+        return Err(OperationError::invalid(format!("{begin:?}… is too long"), hint));
+    }
+    Ok(MessageFilter {
+        text,
+        from,
+        to,
+        subject,
+        client,
+        login,
+        verdict,
+        state,
+        name: String::new(),
+        since: time(&since)?,
+        until: time(&until)?,
+        before: after,
+    })
+}
+
+/// A time, or an age before now; nothing for an empty text.
+fn time(text: &str) -> Result<Option<i64>, OperationError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let ns = age(text).or_else(|| date::parse_rfc3339(text)?.checked_mul(1_000_000_000)).ok_or_else(|| {
+        let shown: String = text.chars().take(40).collect();
+        let hint = "write 2026-11-17T18:00:00Z, 2026-11-17, or an age such as 90m, 2h or 7d";
+        OperationError::invalid(format!("{shown:?} is no time"), hint)
+    })?;
+    Ok(Some(ns))
+}
+
+fn age(text: &str) -> Option<i64> {
+    let unit = text.chars().last()?;
+    let number: i64 = text.strip_suffix(unit)?.parse().ok().filter(|number| *number >= 0)?;
+    let seconds: i64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        'w' => 7 * 86_400,
+        _ => return None,
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let ago = number.checked_mul(seconds)?.checked_mul(1_000_000_000)?;
+    Some(i64::try_from(now.as_nanos()).ok()?.saturating_sub(ago).max(0))
+}
+
+/// Tracking failed: whose fault that is, is in the words.
+pub(super) fn failed(error: &TrackingError) -> OperationError {
+    OperationError::Failed(format!("message tracking: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_ages_are_taken_as_people_write_them() {
+        assert_eq!(time("").unwrap(), None);
+        assert_eq!(time("1970-01-02").unwrap(), Some(86_400_000_000_000));
+        assert_eq!(time("1970-01-01T00:00:07Z").unwrap(), Some(7_000_000_000));
+        let (hour, now) = (time("1h").unwrap().unwrap(), time("0s").unwrap().unwrap());
+        assert!((now - hour - 3_600_000_000_000).abs() < 60_000_000_000, "{hour} {now}");
+        for bad in ["soon", "-1h", "99999999999999d", "h", "2026-13-01", "1x", "é"] {
+            assert!(time(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_field_without_an_end_is_refused() {
+        let filter = MailFilter { subject: "x".repeat(5_000), ..MailFilter::default() };
+        assert!(checked(&filter).unwrap_err().to_string().len() < 200);
+    }
+}

@@ -1,0 +1,343 @@
+//! One message as it is tracked: what it was, what happened to it, and where it has got to.
+//!
+//! A message that leaves a delay queue or a quarantine goes on under a new id. It stays one tracked message, with all its ids.
+//! Everything in it has a bound, because senders choose how many recipients and how long a subject it has, and a server that never takes it
+//! makes a line for every attempt.
+
+use super::words::name_hash;
+use crate::diary::{DiaryLine, Facts};
+use serde::{Deserialize, Serialize};
+
+/// Ids of one message.
+const IDS_MAX: usize = 64;
+/// Recipients by name.
+const TO_MAX: usize = 20;
+/// What happened first, and what happened last: so much of each is kept.
+const FIRST_ACTS: usize = 20;
+const LAST_ACTS: usize = 40;
+/// The longest text of an act and of an answer, in characters.
+const ACT_MAX: usize = 400;
+const ANSWER_MAX: usize = 160;
+
+/// A tracked message. Texts are empty where nothing is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrackedMessage {
+    /// Its place in the order of time; unique.
+    pub place: i64,
+    /// Its ids, the first one first.
+    pub ids: Vec<String>,
+    /// When it came, and when something last happened, in nanoseconds since the Unix epoch.
+    pub at: i64,
+    /// When something last happened.
+    pub changed: i64,
+    /// The envelope sender.
+    pub from: String,
+    /// The first recipients.
+    pub to: Vec<String>,
+    /// How many recipients there are.
+    pub recipients: u64,
+    /// The subject.
+    pub subject: String,
+    /// The size in octets.
+    pub size: u64,
+    /// The address of the client.
+    pub client: String,
+    /// The user who sent it.
+    pub login: String,
+    /// How it came.
+    pub gate: String,
+    /// The feed that scanned it.
+    pub feed: String,
+    /// What the scan found.
+    pub verdict: String,
+    /// The server it went to last.
+    pub destination: String,
+    /// What that server said.
+    pub answer: String,
+    /// The hash of its Message-ID.
+    pub(super) name: String,
+    /// Where it has got to, in a word: `accepted`, `held`, `quarantined`, `delivered` and so on.
+    pub state: String,
+}
+
+/// One thing that happened to a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Act {
+    /// When, in nanoseconds since the Unix epoch.
+    pub at: i64,
+    /// Which of the message's ids.
+    pub id: String,
+    /// What, in a word.
+    pub event: String,
+    /// And in words.
+    pub text: String,
+    /// What else it is about.
+    pub about: Vec<String>,
+}
+
+/// The same as it is written: a JSON array is a third of the object with its names.
+type WrittenMessage = (
+    Vec<String>,
+    i64,
+    i64,
+    String,
+    (Vec<String>, u64),
+    String,
+    u64,
+    String,
+    String,
+    String,
+    (String, String),
+    String,
+    String,
+    (String, String),
+);
+/// Microseconds since the message came, which of its ids, what, words, and what else it is about.
+#[derive(Debug, Serialize, Deserialize)]
+struct WrittenAct(i64, usize, String, String, #[serde(default)] Vec<String>);
+
+impl TrackedMessage {
+    /// A message that a line is the first to name.
+    pub(super) fn new(place: i64, line: &DiaryLine) -> TrackedMessage {
+        TrackedMessage { place, ids: vec![line.id.clone()], at: line.at, ..TrackedMessage::default() }
+    }
+
+    /// Takes in what a line says; `acts` are those so far.
+    pub(super) fn apply(&mut self, line: &DiaryLine, acts: &mut Vec<Act>) {
+        if !self.ids.contains(&line.id) && self.ids.len() < IDS_MAX {
+            self.ids.push(line.id.clone());
+        }
+        self.changed = self.changed.max(line.at);
+        match &line.facts {
+            Some(facts) => self.learn(facts),
+            None if line.event == "accepted" => self.learn(&Facts::of_words(&line.text)),
+            None => {}
+        }
+        if let Some(name) = line.about.iter().find(|thing| thing.starts_with('<')) {
+            self.name = name_hash(name);
+        }
+        if let Some(state) = state_after(&line.event) {
+            state.clone_into(&mut self.state);
+        }
+        if matches!(line.event.as_str(), "delivered" | "deferred" | "undeliverable") {
+            self.answer = line.text.chars().take(ANSWER_MAX).collect();
+            if self.to.is_empty()
+                && let Some((to, _)) = line.text.strip_prefix("to <").and_then(|rest| rest.split_once(">: "))
+            {
+                self.learn(&Facts { to: vec![to.to_owned()], ..Facts::default() });
+            }
+        }
+        self.add(line, acts);
+    }
+
+    fn add(&self, line: &DiaryLine, acts: &mut Vec<Act>) {
+        let act = Act {
+            at: line.at,
+            id: line.id.clone(),
+            event: line.event.clone(),
+            text: line.text.chars().take(ACT_MAX).collect(),
+            // The Message-ID is not repeated: it is only looked for by its hash.
+            about: line.about.iter().filter(|thing| !thing.starts_with('<')).cloned().collect(),
+        };
+        // A diary that was restored, or read again after a power cut, says the same once more.
+        if acts.contains(&act) {
+            return;
+        }
+        acts.push(act);
+        if acts.len() > FIRST_ACTS + LAST_ACTS {
+            acts.remove(FIRST_ACTS);
+        }
+    }
+
+    /// What is known now and was not before, or is new.
+    fn learn(&mut self, facts: &Facts) {
+        let texts = [
+            (&mut self.from, &facts.from),
+            (&mut self.subject, &facts.subject),
+            (&mut self.client, &facts.client),
+            (&mut self.login, &facts.login),
+            (&mut self.gate, &facts.gate),
+            (&mut self.feed, &facts.feed),
+            (&mut self.verdict, &facts.verdict),
+            (&mut self.destination, &facts.destination),
+        ];
+        texts.into_iter().filter(|(_, new)| !new.is_empty()).for_each(|(known, new)| known.clone_from(new));
+        if !facts.to.is_empty() {
+            self.to = facts.to.iter().take(TO_MAX).cloned().collect();
+            self.recipients = facts.recipients.max(facts.to.len() as u64);
+        }
+        if facts.size > 0 {
+            self.size = facts.size;
+        }
+    }
+
+    /// The facts of the first act, whose words are made from them.
+    fn facts(&self) -> Facts {
+        Facts {
+            from: self.from.clone(),
+            to: self.to.clone(),
+            recipients: self.recipients,
+            subject: self.subject.clone(),
+            client: self.client.clone(),
+            login: self.login.clone(),
+            ..Facts::default()
+        }
+    }
+
+    /// The text for the database.
+    pub(super) fn written(&self) -> String {
+        let TrackedMessage { ids, at, changed, from, to, recipients, subject, size, client, login, gate, .. } =
+            self.clone();
+        let TrackedMessage { feed, verdict, destination, answer, state, name, .. } = self.clone();
+        let row: WrittenMessage = (
+            ids,
+            at,
+            changed,
+            from,
+            (to, recipients),
+            subject,
+            size,
+            client,
+            login,
+            gate,
+            (feed, verdict),
+            destination,
+            answer,
+            (state, name),
+        );
+        serde_json::to_string(&row).unwrap_or_default()
+    }
+
+    /// The message of a text; none if it is not one of ours.
+    pub(super) fn read(place: i64, text: &str) -> Option<TrackedMessage> {
+        let row: WrittenMessage = serde_json::from_str(text).ok()?;
+        let (ids, at, changed, from, (to, recipients), subject, size, client, login, gate, found, ..) = row;
+        let ((feed, verdict), (destination, answer, (state, name))) = (found, (row.11, row.12, row.13));
+        Some(TrackedMessage {
+            place,
+            ids,
+            at,
+            changed,
+            from,
+            to,
+            recipients,
+            subject,
+            size,
+            client,
+            login,
+            gate,
+            feed,
+            verdict,
+            destination,
+            answer,
+            name,
+            state,
+        })
+    }
+
+    /// The text of its acts for the database.
+    pub(super) fn written_acts(&self, acts: &[Act]) -> String {
+        let written = |act: &Act| {
+            let id = self.ids.iter().position(|id| *id == act.id).unwrap_or(0);
+            WrittenAct(
+                act.at.saturating_sub(self.at) / 1_000,
+                id,
+                act.event.clone(),
+                act.text.clone(),
+                act.about.clone(),
+            )
+        };
+        serde_json::to_string(&acts.iter().map(written).collect::<Vec<_>>()).unwrap_or_default()
+    }
+
+    /// The acts of a text. Where the first has no words they are made from what is known.
+    pub(super) fn read_acts(&self, text: &str) -> Vec<Act> {
+        let acts: Vec<WrittenAct> = serde_json::from_str(text).unwrap_or_default();
+        let read = |WrittenAct(after, id, event, text, about): WrittenAct| Act {
+            at: self.at.saturating_add(after.saturating_mul(1_000)),
+            id: self.ids.get(id).or(self.ids.first()).cloned().unwrap_or_default(),
+            event,
+            text,
+            about,
+        };
+        acts.into_iter().map(read).collect()
+    }
+
+    /// The acts as people read them.
+    pub(super) fn told(&self, mut acts: Vec<Act>) -> Vec<Act> {
+        acts.iter_mut().filter(|act| act.text.is_empty()).for_each(|act| act.text = self.facts().in_words());
+        acts
+    }
+}
+
+/// Where a message is after an event; nothing if the event moves it nowhere.
+fn state_after(event: &str) -> Option<&'static str> {
+    Some(match event {
+        "accepted" | "let-go" | "found" => "accepted",
+        "held" => "held",
+        "scanned" | "verdict" | "late" => "scanned",
+        "failed" => "waits for the scan",
+        "pending" => "waits for the lab",
+        "quarantined" => "quarantined",
+        "released" | "freed" => "released",
+        "deleted" => "deleted",
+        "delivered" => "delivered",
+        "deferred" => "deferred",
+        "undeliverable" => "bounced",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(id: &str, event: &str, text: &str, at: u64) -> DiaryLine {
+        DiaryLine::new(id, event, text).at(at)
+    }
+
+    fn applied(lines: &[DiaryLine]) -> (TrackedMessage, Vec<Act>) {
+        let (mut message, mut acts) = (TrackedMessage::new(7, &lines[0]), Vec::new());
+        lines.iter().for_each(|line| message.apply(line, &mut acts));
+        (message, acts)
+    }
+
+    #[test]
+    fn a_message_is_what_its_lines_say() {
+        let facts = Facts { from: "a@b".into(), to: vec!["c@d".into()], recipients: 1, size: 9, ..Facts::default() };
+        let (message, acts) = applied(&[
+            line("m1", "accepted", "", 1_000_000).with(facts).about(["<x@y>"]),
+            line("m1", "held", "held: 1 of 1", 2_000_000),
+            line("m2", "released", "goes", 3_000_000).about(["m1"]),
+            line("m2", "scanned", "", 3_500_000).with(Facts { verdict: "clean".into(), ..Facts::default() }),
+            line("m2", "delivered", "to <c@d>: 250 ok", 4_000_000),
+            line("m2", "report", "the sender is told", 5_000_000),
+        ]);
+        assert_eq!((message.ids.len(), message.state.as_str(), message.changed), (2, "delivered", 5_000_000));
+        assert_eq!((message.answer.as_str(), message.verdict.as_str()), ("to <c@d>: 250 ok", "clean"));
+        assert_eq!(TrackedMessage::read(7, &message.written()).unwrap(), message);
+        assert_eq!(message.read_acts(&message.written_acts(&acts)), acts);
+        assert!(message.told(acts)[0].text.contains("<a@b> to <c@d>"));
+    }
+
+    #[test]
+    fn a_line_that_is_read_twice_counts_once_and_a_message_has_an_end() {
+        let first = line("m1", "accepted", "from 192.0.2.1 as ann: <a@b> to <c@d>, subject \"x\"", 1_000);
+        let (message, acts) = applied(&[first.clone(), first.clone()]);
+        assert_eq!((acts.len(), message.login.as_str(), message.to.as_slice()), (1, "ann", &["c@d".to_owned()][..]));
+        let mut lines = vec![first];
+        lines.extend((0..5_000).map(|n| line(&format!("m{n}"), "deferred", &format!("{n}{}", "x".repeat(9_000)), n)));
+        let (message, acts) = applied(&lines);
+        assert!(message.ids.len() == IDS_MAX && acts.len() == FIRST_ACTS + LAST_ACTS);
+        assert_eq!((acts[0].event.as_str(), &acts[acts.len() - 1].text[..4]), ("accepted", "4999"));
+        assert!(message.written_acts(&acts).len() < 64 << 10);
+    }
+
+    #[test]
+    fn what_is_no_row_of_ours_is_no_message() {
+        for text in ["", "[]", "{}", "[1,2]", "\u{0}"] {
+            assert_eq!(TrackedMessage::read(1, text), None, "{text:?}");
+        }
+        assert!(TrackedMessage::default().read_acts("nonsense").is_empty());
+    }
+}

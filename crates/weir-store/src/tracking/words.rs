@@ -1,0 +1,302 @@
+//! What a message is found by: words, each with the field that it stands in.
+//!
+//! A word is a letter for its field, a colon, and the text in small letters. An address `ann@example.org` of a sender is three words: `f:ann@example.org`,
+//! `f:ann@` and `f:@example.org`, so that it is found by the whole, by the name and by the domain. A subject is cut into words, and a script without spaces into
+//! single characters. All of it happens here and not in the database, so both databases find the same.
+
+use super::message::TrackedMessage;
+use super::search::MessageFilter;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+
+/// The longest word, and the most of one text, of one message and of one question.
+const WORD_MAX: usize = 80;
+const TEXT_WORDS_MAX: usize = 40;
+const MESSAGE_WORDS_MAX: usize = 200;
+const ASKED_MAX: usize = 16;
+
+/// The fields and their letters.
+const SENDER: char = 'f';
+const RECIPIENT: char = 't';
+const SUBJECT: char = 's';
+const CLIENT: char = 'c';
+const LOGIN: char = 'l';
+const VERDICT: char = 'v';
+const STATE: char = 'x';
+const NAME: char = 'm';
+
+/// The words of a message.
+pub(super) fn of_message(message: &TrackedMessage) -> String {
+    let mut words = BTreeSet::new();
+    words.extend(address(SENDER, &message.from));
+    words.extend(address(LOGIN, &message.login));
+    message.to.iter().for_each(|to| words.extend(address(RECIPIENT, to)));
+    words.extend(text(SUBJECT, &message.subject));
+    words.extend(text(VERDICT, &message.verdict));
+    words.extend(text(STATE, &message.state));
+    words.extend(word(CLIENT, &message.client));
+    if !message.name.is_empty() {
+        words.insert(name_word(&message.name));
+    }
+    words.into_iter().take(MESSAGE_WORDS_MAX).collect::<Vec<_>>().join(" ")
+}
+
+/// What is kept of a Message-ID: a hash, because the whole would be a large part of what is written of a small mail.
+pub(super) fn name_hash(message_id: &str) -> String {
+    let name = message_id.trim_start_matches('<').trim_end_matches('>').to_lowercase();
+    crate::hex(&Sha256::digest(name)[..6])
+}
+
+fn name_word(hash: &str) -> String {
+    format!("{NAME}:{hash}")
+}
+
+fn address(field: char, address: &str) -> Vec<String> {
+    let whole = plain(address);
+    let Some((local, domain)) = whole.rsplit_once('@') else {
+        return if whole.is_empty() { Vec::new() } else { vec![format!("{field}:{}@", cut(&whole))] };
+    };
+    vec![format!("{field}:{}", cut(&whole)), format!("{field}:{}@", cut(local)), format!("{field}:@{}", cut(domain))]
+}
+
+fn word(field: char, text: &str) -> Option<String> {
+    let text = plain(text);
+    (!text.is_empty()).then(|| format!("{field}:{}", cut(&text)))
+}
+
+fn text(field: char, text: &str) -> Vec<String> {
+    words_of(text).into_iter().take(TEXT_WORDS_MAX).map(|word| format!("{field}:{}", cut(&word))).collect()
+}
+
+fn words_of(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for c in text.chars().flat_map(char::to_lowercase) {
+        match c {
+            c if has_no_spaces(c) => words.extend([c.to_string(), String::new()]),
+            c if c.is_alphanumeric() => words.last_mut().into_iter().for_each(|word| word.push(c)),
+            _ => words.push(String::new()),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// Scripts that are written without spaces: Thai to Khmer, Japanese, Chinese.
+fn has_no_spaces(c: char) -> bool {
+    matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// In small letters, with `_` for what would part a word in one of the databases.
+fn plain(text: &str) -> String {
+    let plain = |c: char| if c.is_alphanumeric() || "@.:-+".contains(c) { c } else { '_' };
+    text.chars().flat_map(char::to_lowercase).map(plain).collect()
+}
+
+fn cut(text: &str) -> &str {
+    let end = text.char_indices().nth(WORD_MAX).map_or(text.len(), |(at, _)| at);
+    text.get(..end).unwrap_or(text)
+}
+
+/// A word that is asked for, or the beginning of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Asked {
+    word: String,
+    is_beginning: bool,
+}
+
+impl Asked {
+    fn whole(word: String) -> Asked {
+        Asked { word, is_beginning: false }
+    }
+}
+
+/// What is asked for: of each set one word must be there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Question(Vec<Vec<Asked>>);
+
+impl Question {
+    pub(super) fn of(filter: &MessageFilter) -> Question {
+        let mut question = Question::default();
+        question.one(address_asked(SENDER, &filter.from));
+        question.one(address_asked(RECIPIENT, &filter.to));
+        question.one(address_asked(LOGIN, &filter.login));
+        question.one(single(CLIENT, &filter.client));
+        for (field, text) in [(SUBJECT, &filter.subject), (VERDICT, &filter.verdict), (STATE, &filter.state)] {
+            text.split_whitespace().for_each(|part| question.all(parts(field, part)));
+        }
+        if !filter.name.is_empty() {
+            question.one(vec![named(&filter.name)]);
+        }
+        for part in filter.text.split_whitespace() {
+            question.anywhere(part);
+        }
+        question.0.truncate(ASKED_MAX);
+        question
+    }
+
+    /// One of these.
+    fn one(&mut self, words: Vec<Asked>) {
+        if !words.is_empty() {
+            self.0.push(words);
+        }
+    }
+
+    /// All of these.
+    fn all(&mut self, words: Vec<Asked>) {
+        words.into_iter().for_each(|word| self.one(vec![word]));
+    }
+
+    /// A part of what somebody typed, in any field.
+    fn anywhere(&mut self, part: &str) {
+        let mut words = single(CLIENT, part);
+        words.push(named(part));
+        [SENDER, RECIPIENT, LOGIN].into_iter().for_each(|field| words.extend(address_asked(field, part)));
+        let subject = parts(SUBJECT, part);
+        // What falls into several words cannot be one word of a subject or a verdict.
+        if let [one] = subject.as_slice() {
+            words.push(one.clone());
+            [VERDICT, STATE].into_iter().for_each(|field| words.extend(parts(field, part)));
+            self.one(words);
+        } else if part.contains(['@', '.', ':']) || subject.is_empty() {
+            self.one(words);
+        } else {
+            self.all(subject);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// In the words of SQLite's full text search. A word has no character that means something there but those between its quotes.
+    pub(super) fn for_sqlite(&self) -> String {
+        let asked = |asked: &Asked| format!("\"{}\"{}", asked.word, if asked.is_beginning { " *" } else { "" });
+        self.joined(asked, " OR ", " AND ")
+    }
+
+    /// In the words of PostgreSQL's.
+    pub(super) fn for_postgres(&self) -> String {
+        let asked = |asked: &Asked| format!("'{}'{}", asked.word, if asked.is_beginning { ":*" } else { "" });
+        self.joined(asked, " | ", " & ")
+    }
+
+    fn joined(&self, asked: impl Fn(&Asked) -> String, or: &str, and: &str) -> String {
+        let set = |set: &Vec<Asked>| format!("({})", set.iter().map(&asked).collect::<Vec<_>>().join(or));
+        self.0.iter().map(set).collect::<Vec<_>>().join(and)
+    }
+}
+
+fn named(message_id: &str) -> Asked {
+    Asked::whole(name_word(&name_hash(message_id)))
+}
+
+/// `*` at the end asks for a beginning.
+fn beginning(text: &str) -> (&str, bool) {
+    match text.strip_suffix('*') {
+        Some(text) => (text, true),
+        None => (text, false),
+    }
+}
+
+/// An address, a name before the `@`, or a domain.
+fn address_asked(field: char, text: &str) -> Vec<Asked> {
+    let (text, is_beginning) = beginning(text.trim().trim_start_matches('<').trim_end_matches('>'));
+    let text = plain(text);
+    let word = |text: String| Asked { word: format!("{field}:{text}"), is_beginning };
+    if text.trim_matches('@').is_empty() {
+        Vec::new()
+    } else if text.contains('@') || is_beginning {
+        vec![word(cut(&text).to_owned())]
+    } else {
+        vec![word(format!("{}@", cut(&text))), word(format!("@{}", cut(&text)))]
+    }
+}
+
+fn single(field: char, text: &str) -> Vec<Asked> {
+    let (text, is_beginning) = beginning(text.trim());
+    word(field, text).map(|word| Asked { word, is_beginning }).into_iter().collect()
+}
+
+fn parts(field: char, text: &str) -> Vec<Asked> {
+    let (whole, is_beginning) = beginning(text);
+    let mut words: Vec<Asked> = self::text(field, whole).into_iter().map(Asked::whole).collect();
+    if let Some(last) = words.last_mut() {
+        last.is_beginning = is_beginning;
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message() -> TrackedMessage {
+        TrackedMessage {
+            from: "Ann@Example.org".into(),
+            to: vec!["bob@x.net".into()],
+            subject: "Ihre Rechnung №42: größer 請求書".into(),
+            login: "ann".into(),
+            client: "2001:db8::7".into(),
+            verdict: "infected: Eicar-Test".into(),
+            ..TrackedMessage::default()
+        }
+    }
+
+    fn sqlite(filter: &MessageFilter) -> String {
+        Question::of(filter).for_sqlite()
+    }
+
+    #[test]
+    fn a_message_has_words_for_every_way_to_name_it() {
+        let words = of_message(&TrackedMessage { name: name_hash("<x@y>"), ..message() });
+        for word in [
+            "f:ann@example.org",
+            "f:ann@",
+            "f:@example.org",
+            "t:@x.net",
+            "l:ann@",
+            "s:rechnung",
+            "s:größer",
+            "s:請",
+            "c:2001:db8::7",
+            "v:eicar",
+        ] {
+            assert!(words.split(' ').any(|has| has == word), "{word} in {words}");
+        }
+        assert!(words.contains(&named("x@y").word));
+    }
+
+    #[test]
+    fn a_question_names_words_as_messages_have_them() {
+        let from = |text: &str| sqlite(&MessageFilter { from: text.into(), ..MessageFilter::default() });
+        assert_eq!(from("<ANN@example.org>"), r#"("f:ann@example.org")"#);
+        assert_eq!(from("ann"), r#"("f:ann@" OR "f:@ann")"#);
+        assert_eq!(from("@example.org"), r#"("f:@example.org")"#);
+        assert_eq!(from("ann*"), r#"("f:ann" *)"#);
+        let subject = MessageFilter { subject: "größer Rech*".into(), ..MessageFilter::default() };
+        assert_eq!(sqlite(&subject), r#"("s:größer") AND ("s:rech" *)"#);
+        assert_eq!(Question::of(&subject).for_postgres(), "('s:größer') & ('s:rech':*)");
+        assert_eq!(sqlite(&MessageFilter::default()), "");
+    }
+
+    #[test]
+    fn nothing_that_is_typed_leaves_its_quotes() {
+        let nasty = "x\" OR \"y ') | 'z:* \\ NEAR( -a ^b \u{0} ~ _~ ''' \"\"\"* @ * ** @@ <>";
+        let filter =
+            MessageFilter { text: nasty.into(), from: nasty.into(), to: "*".into(), ..MessageFilter::default() };
+        let question = Question::of(&filter);
+        assert!(question.0.len() <= ASKED_MAX);
+        for asked in question.0.iter().flatten() {
+            let harmless = |c: char| c.is_alphanumeric() || "@.:-+_".contains(c);
+            assert!(asked.word.chars().all(harmless), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_of_a_thousand_words_has_an_end() {
+        let subject: String = (0..5_000).map(|number| format!("w{number} ")).collect();
+        let to = vec!["y".repeat(900); 500];
+        let words = of_message(&TrackedMessage { subject, to, ..TrackedMessage::default() });
+        assert!(words.split(' ').count() <= MESSAGE_WORDS_MAX && words.len() < 32 << 10);
+    }
+}

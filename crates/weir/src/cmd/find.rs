@@ -1,0 +1,116 @@
+//! `weir find`: messages by what is known of them.
+
+use crate::answer::{bytes, count, time};
+use crate::control::Asking;
+use crate::table::Table;
+use std::io::Write;
+use weir_console::api::find::FIND;
+use weir_mail::operations::{FoundMail, MailFilter, MailFound};
+
+/// The longest subject and address of a line.
+const SUBJECT_MAX: usize = 50;
+const ADDRESS_MAX: usize = 40;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Words of any field, all of which must be there; a word may end in *
+    text: Vec<String>,
+    /// The envelope sender: an address, the name before the @, or a domain
+    #[arg(long, value_name = "ADDRESS", default_value = "")]
+    from: String,
+    /// A recipient: an address, the name before the @, or a domain
+    #[arg(long, value_name = "ADDRESS", default_value = "")]
+    to: String,
+    /// Words of the subject
+    #[arg(long, short, value_name = "WORDS", default_value = "")]
+    subject: String,
+    /// The address of the client
+    #[arg(long, value_name = "ADDRESS", default_value = "")]
+    client: String,
+    /// The user who sent it
+    #[arg(long, short, value_name = "NAME", default_value = "")]
+    login: String,
+    /// What the scan found: clean, infected, spam, suspicious, forbidden, failed, or a word of a virus's name
+    #[arg(long, value_name = "WORD", default_value = "")]
+    verdict: String,
+    /// Where it has got to: accepted, held, quarantined, delivered, deferred, bounced, deleted or released
+    #[arg(long, value_name = "WORD", default_value = "")]
+    state: String,
+    /// Not before this time (2026-11-17T18:00:00Z, 2026-11-17) or age (90m, 2h, 7d)
+    #[arg(long, value_name = "TIME", default_value = "")]
+    since: String,
+    /// Before this time or age
+    #[arg(long, value_name = "TIME", default_value = "")]
+    until: String,
+    /// So many messages, at most 200
+    #[arg(long, short = 'n', value_name = "NUMBER", default_value_t = 50)]
+    most: usize,
+    /// Go on after a page: the number that it ended with
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    after: Option<i64>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl Args {
+    pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let filter = MailFilter {
+            text: self.text.join(" "),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            subject: self.subject.clone(),
+            client: self.client.clone(),
+            login: self.login.clone(),
+            verdict: self.verdict.clone(),
+            state: self.state.clone(),
+            since: self.since.clone(),
+            until: self.until.clone(),
+            after: self.after,
+            most: Some(self.most),
+        };
+        let found = self.asking.reach()?.ask(&FIND, &filter)?;
+        self.asking.answer(out, &found, print)
+    }
+}
+
+fn print(out: &mut dyn Write, found: &MailFound) -> anyhow::Result<()> {
+    if found.messages.is_empty() {
+        writeln!(out, "No message fits.")?;
+    } else {
+        let mut table = Table::new(&["MESSAGE", "CAME (UTC)", "FROM", "TO", ">SIZE", "STATE", "VERDICT", "SUBJECT"]);
+        for mail in &found.messages {
+            table.row([
+                mail.message.clone(),
+                time(&mail.at),
+                tame(if mail.from.is_empty() { "<>" } else { &mail.from }, ADDRESS_MAX),
+                to(mail),
+                if mail.size_bytes > 0 { bytes(mail.size_bytes) } else { String::new() },
+                mail.state.clone(),
+                tame(&mail.verdict, ADDRESS_MAX),
+                tame(&mail.subject, SUBJECT_MAX),
+            ]);
+        }
+        table.write(out)?;
+        writeln!(out, "\n{}; `weir trace MESSAGE` tells the way of one.", count(found.messages.len(), "message"))?;
+    }
+    if let Some(next) = found.next {
+        writeln!(out, "There are older ones: --after {next}")?;
+    }
+    for note in &found.notes {
+        writeln!(out, "Note: {note}")?;
+    }
+    Ok(())
+}
+
+fn to(mail: &FoundMail) -> String {
+    match (mail.to.first(), mail.recipients) {
+        (Some(one), 0 | 1) => tame(one, ADDRESS_MAX),
+        (Some(one), many) => format!("{} and {} more", tame(one, ADDRESS_MAX), many - 1),
+        (None, _) => String::new(),
+    }
+}
+
+/// Text of strangers on a terminal: nothing in it is obeyed.
+fn tame(text: &str, most: usize) -> String {
+    weir_scan::plain::shown(text, most)
+}
