@@ -34,6 +34,8 @@ impl Axis {
             true if value.abs() < 1.0 || (value.abs() < 2.0 && value.fract() != 0.0) => {
                 format!("−{} s", number((value.abs() * 60.0).round()))
             }
+            true if value.abs() >= DAYS_FROM => format!("−{} d", number(value.abs() / 1_440.0)),
+            true if value.abs() >= HOURS_FROM => format!("−{} h", number(value.abs() / 60.0)),
             true => format!("−{} min", number(value.abs())),
             false => number(value),
         }
@@ -128,9 +130,34 @@ fn nice_step(rough: f64) -> f64 {
     factor * power
 }
 
-/// Steps that a clock has, in minutes: five seconds, a quarter of a minute, half of one, and so on.
+/// From here on the past is told in hours, and in days; in minutes.
+const HOURS_FROM: f64 = 120.0;
+const DAYS_FROM: f64 = 2.0 * 1_440.0;
+
+/// Steps that a clock and a calendar have, in minutes: five seconds, a quarter of a minute, half of one, and so on.
 fn clock_step(rough: f64) -> f64 {
-    const STEPS: [f64; 9] = [1.0 / 12.0, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
+    const STEPS: [f64; 20] = [
+        1.0 / 12.0,
+        0.25,
+        0.5,
+        1.0,
+        2.0,
+        5.0,
+        10.0,
+        15.0,
+        30.0,
+        60.0,
+        120.0,
+        240.0,
+        360.0,
+        720.0,
+        1_440.0,
+        2_880.0,
+        7.0 * 1_440.0,
+        30.0 * 1_440.0,
+        73.0 * 1_440.0,
+        180.0 * 1_440.0,
+    ];
     STEPS.into_iter().find(|step| *step >= rough * 0.999).unwrap_or_else(|| nice_step(rough))
 }
 
@@ -177,6 +204,9 @@ mod tests {
             (1.0, vec!["−1 min", "−45 s", "−30 s", "−15 s", "now"]),
             (2.0, vec!["−2 min", "−90 s", "−1 min", "−30 s", "now"]),
             (10.0, vec!["−10 min", "−8 min", "−6 min", "−4 min", "−2 min", "now"]),
+            (1_440.0, vec!["−24 h", "−18 h", "−12 h", "−6 h", "now"]),
+            (7.0 * 1_440.0, vec!["−8 d", "−6 d", "−4 d", "−2 d", "now"]),
+            (365.0 * 1_440.0, vec!["−365 d", "−292 d", "−219 d", "−146 d", "−73 d", "now"]),
         ] {
             let axis = Axis::ago(minutes);
             let said: Vec<String> = axis.scale([].into_iter()).ticks.iter().map(|tick| axis.tick(*tick)).collect();

@@ -2,6 +2,7 @@
 
 use crate::html;
 use crate::html::Html;
+use crate::past::Over;
 use crate::pulse::Pulse;
 use crate::session::{Said, TOKEN_FIELD, Visit};
 use crate::site::Site;
@@ -249,6 +250,16 @@ pub(crate) fn plot(chart: &Chart, [desk, telephone]: [(u32, u32); 2]) -> Html {
         Html::chart(chart, desk.0, desk.1),
         Html::chart(chart, telephone.0, telephone.1)
     )
+}
+
+/// The times that the charts of a page can look back, as links to the same page.
+pub(crate) fn times(page: &'static str, current: Over) -> Html {
+    let time = |(over, name, words): (Over, &'static str, &'static str)| {
+        let marked = if over == current { "page" } else { "false" };
+        html!("<li><a href=\"/{}?over={}\" aria-current=\"{}\">{}</a></li>", page, name, marked, words)
+    };
+    let times: Html = Over::ALL.into_iter().map(time).collect();
+    html!("<nav aria-label=\"Charts of the last\"><ul class=\"tabs times\">{}</ul></nav>", times)
 }
 
 /// A list that shows nothing, and how to make it show something.

@@ -1,5 +1,6 @@
-//! The last minutes of all gates, for charts: a ring of samples, bounded in number.
+//! The last minutes of all gates, for charts: a ring of samples, bounded in number. For a longer time charts are drawn from the [`crate::past`].
 
+use crate::past::PastView;
 use crate::pulse::Pulse;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ pub(crate) struct History {
     samples: VecDeque<HistoryPoint>,
     /// Slot time that sessions had received, by key: few samples, as there are many sessions.
     shares: VecDeque<(Instant, HashMap<String, f64>)>,
+    /// What charts are drawn from instead, if somebody asked for a longer time.
+    past: Option<PastView>,
 }
 
 /// Counters only grow; gauges are as they were.
@@ -92,6 +95,16 @@ impl History {
         }
     }
 
+    /// The same, with charts of a longer time.
+    pub(crate) fn over(self, past: Option<PastView>) -> History {
+        History { past, ..self }
+    }
+
+    /// What was seen last.
+    pub(crate) fn last(&self) -> Option<Reading> {
+        self.samples.back().map(|sample| sample.reading)
+    }
+
     fn push(&mut self, reading: Reading, now: Instant) {
         if self.samples.len() >= SAMPLES_MAX {
             self.samples.pop_front();
@@ -101,11 +114,21 @@ impl History {
 
     /// A value as it was, by minutes before now.
     pub(crate) fn gauge(&self, value: fn(&Reading) -> f64, now: Instant) -> Vec<(f64, f64)> {
-        self.recent(now).map(|sample| (minutes(sample.at, now), value(&sample.reading))).collect()
+        match &self.past {
+            Some(past) => past.gauge(value),
+            None => self.recent(now).map(|sample| (minutes(sample.at, now), value(&sample.reading))).collect(),
+        }
     }
 
     /// How fast a counter grew, a second.
     pub(crate) fn rate(&self, counter: fn(&Reading) -> f64, now: Instant) -> Vec<(f64, f64)> {
+        match &self.past {
+            Some(past) => past.rate(counter),
+            None => self.recent_rate(counter, now),
+        }
+    }
+
+    fn recent_rate(&self, counter: fn(&Reading) -> f64, now: Instant) -> Vec<(f64, f64)> {
         let mut points = Vec::new();
         let mut from = 0;
         let samples: Vec<&HistoryPoint> = self.recent(now).collect();
@@ -125,7 +148,7 @@ impl History {
 
     /// How fast a counter grows now, a second.
     pub(crate) fn rate_now(&self, counter: fn(&Reading) -> f64, now: Instant) -> f64 {
-        self.rate(counter, now).last().map_or(0.0, |(_, rate)| *rate)
+        self.recent_rate(counter, now).last().map_or(0.0, |(_, rate)| *rate)
     }
 
     /// Each session's part of the slot time of the last seconds.
@@ -148,6 +171,9 @@ impl History {
 
     /// How far back there is something to show, in whole steps, so that the axis does not crawl.
     fn span(&self, now: Instant) -> f64 {
+        if let Some(past) = &self.past {
+            return past.span;
+        }
         let oldest = self.recent(now).next().map_or(0.0, |sample| -minutes(sample.at, now));
         [1.0, 2.0, 5.0].into_iter().find(|step| oldest <= *step).unwrap_or(MINUTES)
     }

@@ -23,6 +23,7 @@ mod looks;
 mod metrics;
 mod noted_change;
 mod pages;
+mod past;
 mod preview;
 mod process_tree;
 mod pulse;

@@ -4,6 +4,7 @@ use crate::gates::Gates;
 use crate::history::History;
 use crate::logins::Logins;
 use crate::looks::{EVERY, Looks, unwatched_pause};
+use crate::past::{self, Over, PastView, Recorder};
 use crate::pulse::Pulse;
 use crate::steps::Steps;
 use serde::Serialize;
@@ -11,7 +12,8 @@ use std::net::SocketAddr;
 use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
+use weir_store::past::Past;
 
 /// How long after somebody's last request the gates are still watched for them.
 const LINGERS: Duration = Duration::from_secs(60);
@@ -63,6 +65,8 @@ pub struct SiteParts {
     pub(crate) logins: Logins,
     pub(crate) steps: Steps,
     pub(crate) looks: Looks,
+    past: Past,
+    recorder: Mutex<Recorder>,
     /// Places for pages that are kept current.
     pub(crate) streams: Arc<Semaphore>,
 }
@@ -102,7 +106,11 @@ impl Site {
     /// A console for these gates that listens at `address`.
     pub fn new(gates: Gates, mut configuration: Configuration, address: SocketAddr) -> Site {
         configuration.hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
+        let foundation = &gates.administration.foundation;
+        let past = Past::new(foundation.records.clone(), foundation.folder.past(), &foundation.relay);
         Site(Arc::new(SiteParts {
+            past,
+            recorder: Mutex::default(),
             gates,
             configuration,
             address,
@@ -133,6 +141,7 @@ impl Site {
         loop {
             let begun = Instant::now();
             self.looks.next(Pulse::take(&self.gates)).await;
+            self.record().await;
             let due = begun + unwatched_pause(begun.elapsed());
             tokio::time::sleep(EVERY).await;
             // A page that is kept current is seen again and again too.
@@ -143,6 +152,26 @@ impl Site {
                 }
             }
         }
+    }
+
+    /// Writes down what the last look saw.
+    async fn record(&self) {
+        let Some(reading) = self.looks.history().last() else { return };
+        let over = self.recorder.lock().await.add(reading, crate::words::now());
+        if let Some(minute) = over
+            && let Err(error) = past::write(&self.past, minute).await
+        {
+            tracing::warn!(%error, "a minute of the past cannot be written; charts will have a hole");
+        }
+    }
+
+    /// The history, with charts over a longer time if that is asked for. Without it, the last minutes have to do.
+    pub(crate) async fn history_over(&self, over: Over) -> History {
+        let past = PastView::read(&self.past, over, crate::words::now()).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the past cannot be read");
+            None
+        });
+        self.history().over(past)
     }
 
     /// The history so far.

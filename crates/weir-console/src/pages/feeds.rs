@@ -1,9 +1,10 @@
 //! The scan's feeds: waits, limits, and what better limits would do.
 
 use super::{Asking, PageResult, Sent, Trouble, ended, query};
-use crate::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, status, token};
+use crate::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, status, times, token};
 use crate::html;
 use crate::html::Html;
+use crate::past::Over;
 use crate::session::Visit;
 use crate::site::Site;
 use crate::words::{count, grouped, percent, rate, seconds, size};
@@ -36,7 +37,8 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         ),
     };
     let now = Instant::now();
-    let history = site.history();
+    let over = Over::named(query(&asked).value("over"));
+    let history = site.history_over(over).await;
     let scanned = history.rate(|reading| reading.scanned, now).into_iter().map(|(x, y)| (x, y * 60.0));
     let mut traffic = history
         .chart(now, "Messages scanned", ("scanned", "messages/min"))
@@ -53,6 +55,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         html!("<h1>Feeds</h1><p class=\"lead\">{}</p>", lead(&feeds)),
         figures(&feeds),
         html!("<div class=\"two\">{}{}</div>", plot(&traffic, NARROW), plot(&waiting, NARROW)),
+        times("feeds", over),
         html!("<section><h2>The feeds</h2>{}</section>", table(&feeds)),
         scanners(&feeds.scanners),
         html!("<section><h2 id=\"tune\">Better limits</h2>{}</section>", proposal),

@@ -1,9 +1,10 @@
 //! The lab: who leads, what waits and where, and the samples.
 
 use super::{Asking, PageResult, Sent, Trouble, ended, query};
-use crate::frame::{Here, Sheet, WIDE, back, empty, numbers, plot, status, token};
+use crate::frame::{Here, Sheet, WIDE, back, empty, numbers, plot, status, times, token};
 use crate::html;
 use crate::html::{Html, Piece};
+use crate::past::Over;
 use crate::session::Visit;
 use crate::site::Site;
 use crate::words::{cut, grouped, seconds, size, time_ns};
@@ -29,6 +30,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         return Ok(Sheet::new("Lab", Here::Lab, body).page(&site, &visit).await);
     };
     let asked = query(&asked);
+    let over = Over::named(asked.value("over"));
     let lab = node.status().await?;
     let filter = SampleFilter {
         hash: asked.value("hash").to_ascii_lowercase(),
@@ -38,7 +40,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
     };
     let samples = node.list(&filter, SAMPLES_SHOWN).await?;
     let (queues, nodes, places) = (node.queue(0).await?.queues, node.nodes().await?, node.places().await);
-    let (now, history) = (Instant::now(), site.history());
+    let (now, history) = (Instant::now(), site.history_over(over).await);
     let open = history
         .chart(now, "Samples that are not done", ("open", "samples"))
         .steps("open", history.gauge(|reading| reading.samples_open, now))
@@ -47,6 +49,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         html!("<h1>Lab</h1><p class=\"lead\">{}</p>", lead(&lab)),
         figures(&lab),
         plot(&open, WIDE),
+        times("lab", over),
         uploading(&visit),
         waiting(&queues),
         html!("<section><h2>Samples</h2>{}</section>", tabs(&lab, &filter.state, asked.value("verdict"))),

@@ -1,24 +1,26 @@
 //! The first page: is everything all right, what is under attack, what needs a decision.
 
-use super::{Asking, PageResult};
-use crate::frame::{Here, LivePart, NARROW, Sheet, numbers, plot, status};
+use super::{Asking, PageResult, query};
+use crate::frame::{Here, LivePart, NARROW, Sheet, numbers, plot, status, times};
 use crate::health::{Health, HealthProblem, Verdict};
 use crate::history::History;
 use crate::html;
 use crate::html::Html;
+use crate::past::Over;
 use crate::pulse::Pulse;
 use crate::site::Site;
 use crate::words::{capital, clock, count, grouped, percent, rate, seconds};
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use std::time::Instant;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
-    let pulse = site.pulse().await;
-    let parts = parts(&pulse, &site.history());
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
+    let over = Over::named(query(&asked).value("over"));
+    let (pulse, history) = (site.pulse().await, site.history_over(over).await);
+    let parts = parts(&pulse, &history);
     let part = |(id, html): &LivePart| html!("<div id=\"{}\" class=\"part {}\">{}</div>", *id, *id, html);
     let shown: Html = parts.iter().map(part).collect();
-    let body = html!("<h1 class=\"unseen\">Overview</h1><div class=\"overview\">{}</div>", shown);
+    let body = html!("<h1 class=\"unseen\">Overview</h1><div class=\"overview\">{}</div>{}", shown, times("", over));
     Ok(Sheet::new("Overview", Here::Overview, body).with_parts(parts).page(&site, &visit).await)
 }
 

@@ -1,9 +1,10 @@
 //! The throttle: who is stopped or waits, what is held, and all users.
 
 use super::{Asking, PageResult, held, query};
-use crate::frame::{Here, Sheet, WIDE, back, empty, plot, status, token};
+use crate::frame::{Here, Sheet, WIDE, back, empty, plot, status, times, token};
 use crate::html;
 use crate::html::{Html, Piece};
+use crate::past::Over;
 use crate::session::Visit;
 use crate::site::Site;
 use crate::words::{count, grouped, time};
@@ -18,13 +19,14 @@ const BUSY_MAX: i64 = 50;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
+    let over = Over::named(asked.value("over"));
     let (user, recipient, after) = (asked.value("user"), asked.value("to"), asked.value("after"));
     let selection =
         HeldSelection { user: user.to_owned(), recipient: recipient.to_owned(), all: true, ..HeldSelection::default() };
     let list = site.mail.held.first(&selection, MAILS_MAX).await?;
     let (busy, users) = (site.mail.throttles.busy(BUSY_MAX).await?, site.mail.users.list(after).await?);
     let totals = site.pulse().await.status.as_ref().map(|status| status.totals).unwrap_or_default();
-    let (now, history) = (Instant::now(), site.history());
+    let (now, history) = (Instant::now(), site.history_over(over).await);
     let chart = history
         .chart(now, "Recipients held", ("held", "recipients"))
         .steps("held", history.gauge(|reading| reading.held, now))
@@ -58,6 +60,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
             lead
         ),
         plot(&chart, WIDE),
+        times("throttle", over),
         busy_table(&visit, &busy),
         html!(
             "<section><h2 id=\"held\">Held mail</h2><form class=\"filter\"><label>User <input name=\"user\" value=\"{}\"></label>\

@@ -1,17 +1,18 @@
 //! The web gate: who asks, who waits, and who gets what beside what would be fair.
 
-use super::{Asking, PageResult, Sent, ended, refused};
+use super::{Asking, PageResult, Sent, ended, query, refused};
 use crate::api::web::{Drain, blocked, drained, unblocked};
-use crate::frame::{Here, NARROW, Sheet, back, empty, numbers, plot, status, token};
+use crate::frame::{Here, NARROW, Sheet, back, empty, numbers, plot, status, times, token};
 use crate::html;
 use crate::html::{Html, Text};
+use crate::past::Over;
 use crate::pulse::Pulse;
 use crate::session::Visit;
 use crate::site::Site;
 use crate::trouble::Trouble;
 use crate::words::{count, grouped, percent, rate, seconds, time_ns};
 use axum::Extension;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use std::collections::{BTreeMap, HashMap};
@@ -24,7 +25,8 @@ use weir_web::view::{BackendView, Status};
 const HERE: &str = "/web";
 const SESSIONS_SHOWN: usize = 50;
 
-pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
+pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
+    let over = Over::named(query(&asked).value("over"));
     let pulse = site.pulse().await;
     let Some(web) = &pulse.web else {
         let how = html!(
@@ -33,7 +35,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
         let body = html!("<h1>Web</h1>{}", empty("No web server is configured.", &how));
         return Ok(Sheet::new("Web", Here::Web, body).page(&site, &visit).await);
     };
-    let (now, history) = (Instant::now(), site.history());
+    let (now, history) = (Instant::now(), site.history_over(over).await);
     let refused = history.rate(|reading| reading.refused, now);
     let mut served = history
         .chart(now, "Requests served", ("requests", "requests/s"))
@@ -57,6 +59,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
             ("refused since the start", grouped(refused_in_all(web))),
         ]),
         html!("<div class=\"two\">{}{}</div>", plot(&served, NARROW), plot(&waiting, NARROW)),
+        times("web", over),
         sessions(&pulse, &shares),
         subnets(&pulse.sessions, &shares),
         web.backends.iter().map(|view| backend(&visit, view)).collect(),

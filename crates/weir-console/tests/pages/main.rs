@@ -2,6 +2,7 @@
 //! stranger's page can make a browser do.
 #![allow(missing_docs)]
 
+mod charts;
 mod house;
 mod logins;
 mod mail;
