@@ -5,10 +5,10 @@ WEIR  := target/quick/weir
 DIST  := target/dist/weir
 OUT   := out
 
-.PHONY: help run guest tour test soak bench bench-core bench-lab bench-mail bench-scan bench-web bench-vm lint style warnings setup docs man deb try-deb clean
+.PHONY: help run guest guest-windows tour test soak bench bench-core bench-lab bench-mail bench-scan bench-web bench-vm lint style warnings setup docs man deb try-deb clean
 
 help: ## list what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(WEIR) ## build Weir and start every gate on loopback, with its data in weir-data/
 	@command -v qemu-system-x86_64 >/dev/null && [ ! -e target/guest/root.squashfs ] && guest/build || true
@@ -16,6 +16,10 @@ run: $(WEIR) ## build Weir and start every gate on loopback, with its data in we
 
 guest: ## build the guest in which samples run, from Debian packages, into target/guest
 	guest/build
+
+guest-windows: ## build the guest in which Windows programs run, by Wine, into target/guest-windows; 350 MB to fetch the first time
+	@tools/setup guest-windows
+	guest/build-windows
 
 tour: $(WEIR) ## the papers' experiments, recomputed, with plots in out/
 	@mkdir -p $(OUT)
