@@ -11,9 +11,17 @@ pub const ARGUMENTS_MAX: usize = 32;
 /// How much of what a sample prints is kept.
 pub const OUTPUT_MAX: usize = 4096;
 
+/// The most pictures, and how long they are together.
+pub const SCREENS_MAX: usize = 4;
+/// The longest picture, in base64.
+pub const SCREEN_BYTES_MAX: usize = 400 * 1024;
+
 /// What a sample did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Behaviour {
+    /// What ran it: `windows` for a guest with Wine, nothing for Linux.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub system: String,
     /// The sample's own file in the guest; empty where an agent does not say it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sample: String,
@@ -35,6 +43,18 @@ pub struct Behaviour {
     /// What else it did that tells something.
     #[serde(default)]
     pub acts: Vec<Act>,
+    /// What is different in the registry of Windows afterwards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub registry: Vec<RegistryChange>,
+    /// The text of message boxes, and the titles of windows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<String>,
+    /// Libraries that were loaded and are not Wine's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<String>,
+    /// What was to be seen on the screen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub screens: Vec<Screen>,
     /// The beginning of what it printed.
     #[serde(default)]
     pub output: String,
@@ -106,13 +126,47 @@ pub struct Network {
     pub host: String,
 }
 
+/// A change of the registry.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RegistryChange {
+    /// Such as `HKCU\\Software\\Example`.
+    pub key: String,
+    /// The name of the value; empty for the key's own, or the key itself.
+    pub name: String,
+    /// `set` or `deleted`, of a value; `deleted-key`.
+    pub what: String,
+    /// What it is now, as the hive has it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub data: String,
+}
+
+/// A picture of the screen.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Screen {
+    /// After so many milliseconds.
+    pub at_ms: u64,
+    /// A PNG file in base64.
+    pub png: String,
+}
+
+impl Screen {
+    /// Whether it is what it should be, as far as its beginning, its letters and its length tell: the guest says it, and a browser draws it.
+    pub fn is_picture(&self) -> bool {
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+        self.png.len() <= SCREEN_BYTES_MAX && self.png.starts_with("iVBORw0KGgo") && self.png.bytes().all(is_letter)
+    }
+}
+
 /// An attempt to stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Persistence {
     /// The file.
     pub path: String,
-    /// The way: `cron`, `rc`, `systemd`, `shell`, `preload`, `ssh`, `autostart`, `account` or `module`.
+    /// The way: `cron`, `rc`, `systemd`, `shell`, `preload`, `ssh`, `autostart`, `account` or `module`; in Windows `run-key`, `startup`,
+    /// `service`, `task`, `winlogon`, `debugger` or `appinit`.
     pub what: String,
 }
 
@@ -137,6 +191,12 @@ pub struct Persistence {
 /// | `missing` | a command or interpreter that was looked for and is not in this guest |
 /// | `sleeps` | how long it wanted to wait, such as `3600 s`; the agent has made it short |
 /// | `second-stage` | the link of a program that the agent gave out and that ran |
+/// | `writes-memory` | in Windows: the process whose memory it writes |
+/// | `remote-thread` | in Windows: how it makes another process run something |
+/// | `hooks-keys` | in Windows: how it listens to the keyboard |
+/// | `mutex` | in Windows: the name of one that it made |
+/// | `looks` | in Windows: what it looked at to know where it is, such as a key of the registry |
+/// | `unprotects` | in Windows: nothing; it opened what Windows keeps locked for its user |
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Act {

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weir_guest::behaviour::Behaviour;
 use weir_guest::frame::{self, FRAME_MAX, Kind};
 use weir_guest::words::{Dropped, Run};
@@ -24,16 +24,17 @@ pub(crate) struct Left {
 }
 
 /// Adds length and hash to the files of the report that are still there, and picks those that go back.
-pub(crate) fn find(behaviour: &mut Behaviour, order: &Run, sample: &Path) -> Vec<Left> {
+/// `at` says where a file of the report is.
+pub(crate) fn find(behaviour: &mut Behaviour, order: &Run, at: fn(&str) -> PathBuf) -> Vec<Left> {
     let (mut found, mut room) = (Vec::new(), order.files_bytes_max);
-    let sample = sample.to_string_lossy();
+    let sample = behaviour.sample.clone();
     for change in &mut behaviour.files {
         let path = match change.what.as_str() {
             "written" => &change.path,
             "renamed" => change.to.as_ref().unwrap_or(&change.path),
             _ => continue,
         };
-        let Some((mut file, bytes)) = open(path) else { continue };
+        let Some((mut file, bytes)) = open(&at(path)) else { continue };
         change.bytes = Some(bytes);
         if bytes > order.files_bytes_max {
             continue;
@@ -43,7 +44,7 @@ pub(crate) fn find(behaviour: &mut Behaviour, order: &Run, sample: &Path) -> Vec
         change.sha256 = looked.ok().map(|(hash, _)| hash);
         let known = found.iter().any(|left: &Left| left.path == *path);
         let fits = bytes > 0 && bytes <= room && found.len() < order.files_max as usize;
-        if fits && !known && change.sha256.is_some() && path.as_str() != sample && file.rewind().is_ok() {
+        if fits && !known && change.sha256.is_some() && *path != sample && file.rewind().is_ok() {
             room -= bytes;
             found.push(Left { path: path.clone(), bytes, file });
         }
@@ -52,7 +53,7 @@ pub(crate) fn find(behaviour: &mut Behaviour, order: &Run, sample: &Path) -> Vec
 }
 
 /// A regular file; nothing else is opened.
-fn open(path: &str) -> Option<(File, u64)> {
+fn open(path: &Path) -> Option<(File, u64)> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path).ok()?;
     let about = file.metadata().ok()?;
@@ -140,10 +141,11 @@ mod tests {
         std::os::unix::fs::symlink("/etc/passwd", path("link")).ok();
         let change = |name: &str| FileChange { path: path(name), what: "written".into(), ..FileChange::default() };
         let names = ["one", "two", "large", "sample", "link", "gone"];
-        let mut behaviour = Behaviour { files: names.map(change).to_vec(), ..Behaviour::default() };
+        let (files, sample) = (names.map(change).to_vec(), path("sample"));
+        let mut behaviour = Behaviour { files, sample, ..Behaviour::default() };
         let order =
             Run { name: "s".into(), bytes: 0, watch_ms: 0, root: false, time_ns: 0, files_max: 9, files_bytes_max: 7 };
-        let found = find(&mut behaviour, &order, &home.join("sample"));
+        let found = find(&mut behaviour, &order, |path| path.into());
         let found: Vec<_> = found.iter().map(|left| left.bytes).collect();
         let lengths: Vec<_> = behaviour.files.iter().map(|file| (file.bytes, file.sha256.is_some())).collect();
         std::fs::remove_dir_all(&home).unwrap();

@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SILENCE: Duration = Duration::from_millis(2500);
 /// Where clients speak first and would be confused; slow ones are slow on a busy machine.
 const CLIENTS_FIRST: [u16; 7] = [80, 443, 3128, 8000, 8080, 8443, 8888];
+/// The port that stands for all of them.
+const ALL_PORTS: u16 = 1;
 const HEAD_MAX: usize = 64 * 1024;
 /// How much of what is handed over with a request is waited for.
 const BODY_MAX: usize = 32 * 1024;
@@ -79,6 +81,11 @@ impl Internet {
         }
     }
 
+    /// Every port is this one, where the kernel has been told so (`guest/init-windows`).
+    pub(crate) fn answer_all(&self) {
+        self.serve(SocketAddr::from((Ipv4Addr::UNSPECIFIED, ALL_PORTS)));
+    }
+
     fn serve(&self, at: SocketAddr) {
         let Ok(listener) = TcpListener::bind(at) else { return };
         let (server, connections) = (self.server.clone(), Arc::clone(&self.connections));
@@ -130,7 +137,13 @@ impl InnerServer {
     /// Serves one connection.
     fn converse(&self, stream: TcpStream) {
         let Ok(at) = stream.local_addr() else { return };
-        let at = SocketAddr::new(at.ip().to_canonical(), at.port());
+        let mut at = SocketAddr::new(at.ip().to_canonical(), at.port());
+        if at.port() == ALL_PORTS
+            && let Ok(wanted) = rustix::net::sockopt::ip_original_dst(&stream)
+        {
+            at = wanted.into();
+            self.record.connects(0, at);
+        }
         let conversation = Conversation::new(at.port());
         let _ = stream.set_read_timeout(Some(InnerServer::patience(&conversation, at)));
         if let Some(greeting) = conversation.greeting() {

@@ -6,4 +6,5 @@
 pub mod behaviour;
 pub mod frame;
 pub mod secret;
+pub mod windows_paths;
 pub mod words;

@@ -20,6 +20,7 @@ mod sys;
 mod tls;
 mod trace;
 mod watch;
+mod windows;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();

@@ -2,6 +2,7 @@
 
 use crate::internet::Internet;
 use crate::port::{self, PortLine};
+use crate::windows::{self, Windows};
 use crate::{dropped, sys, watch};
 use rustix::fs::{Gid, Uid};
 use std::fs::{self, File};
@@ -19,8 +20,12 @@ const SAMPLE_MAX: u64 = 64 << 20;
 pub(crate) fn serve() {
     let port = port::open();
     let internet = Internet::start();
+    let windows = windows::is_here().then(Windows::start).and_then(Result::ok);
+    if windows.is_some() {
+        internet.answer_all();
+    }
     loop {
-        if let Err(error) = answer(&port, &internet) {
+        if let Err(error) = answer(&port, &internet, windows.as_ref()) {
             // The lab has left, or does not speak our language: what it says next counts.
             let _ = frame::write(&mut &port, Kind::Failed, error.to_string().as_bytes());
             std::thread::sleep(Duration::from_millis(20));
@@ -28,16 +33,17 @@ pub(crate) fn serve() {
     }
 }
 
-fn answer(port: &File, internet: &Internet) -> io::Result<()> {
+fn answer(port: &File, internet: &Internet, windows: Option<&Windows>) -> io::Result<()> {
     match frame::read(&mut PortLine::new(port))? {
         (Kind::Hello, content) => {
             let hello: Hello = serde_json::from_slice(&content)?;
             refresh(&hello)?;
-            let agent = format!("weir-guest {} on Linux {}", env!("CARGO_PKG_VERSION"), release());
+            let system = if windows.is_some() { "Wine and Linux" } else { "Linux" };
+            let agent = format!("weir-guest {} on {system} {}", env!("CARGO_PKG_VERSION"), release());
             let ready = Ready { nonce: hello.nonce, agent, clock_ns: clock_ns() };
             frame::write(&mut &*port, Kind::Ready, &serde_json::to_vec(&ready)?)
         }
-        (Kind::Run, content) => run(port, &serde_json::from_slice(&content)?, internet),
+        (Kind::Run, content) => run(port, &serde_json::from_slice(&content)?, internet, windows),
         _ => Ok(()),
     }
 }
@@ -64,11 +70,19 @@ fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-fn run(port: &File, order: &Run, internet: &Internet) -> io::Result<()> {
-    let sample = receive(port, order)?;
+fn run(port: &File, order: &Run, internet: &Internet, windows: Option<&Windows>) -> io::Result<()> {
+    let home = match windows {
+        Some(_) => windows::DOWNLOADS,
+        None if order.root => "/root",
+        None => "/home/user",
+    };
+    let sample = receive(port, order, Path::new(home))?;
     set_clock(order.time_ns)?;
-    let mut behaviour = watch::run(port, order, &sample, internet)?;
-    let dropped = dropped::find(&mut behaviour, order, &sample);
+    let (mut behaviour, at): (_, fn(&str) -> PathBuf) = match windows {
+        Some(windows) => (windows.run(port, order, &sample, internet)?, windows::on_disk),
+        None => (watch::run(port, order, &sample, internet)?, |path| path.into()),
+    };
+    let dropped = dropped::find(&mut behaviour, order, at);
     frame::write_pieces(&mut &*port, Kind::Report, &serde_json::to_vec(&behaviour)?)?;
     for file in dropped {
         file.send(port)?;
@@ -77,12 +91,11 @@ fn run(port: &File, order: &Run, internet: &Internet) -> io::Result<()> {
 }
 
 /// Takes the sample and makes it a program of the user.
-fn receive(port: &File, order: &Run) -> io::Result<PathBuf> {
+fn receive(port: &File, order: &Run, home: &Path) -> io::Result<PathBuf> {
     if order.bytes > SAMPLE_MAX {
         return Err(io::Error::other("the sample is too large for this guest"));
     }
-    let home = if order.root { "/root" } else { "/home/user" };
-    let mut path = Path::new(home).join(fit_name(&order.name));
+    let mut path = home.join(fit_name(&order.name));
     if path.is_dir() {
         path.as_mut_os_string().push(".sample");
     }

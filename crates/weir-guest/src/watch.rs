@@ -80,7 +80,7 @@ fn keep_time(port: &File, watch: Duration, over: &AtomicBool, expired: &AtomicBo
 }
 
 /// The beginning of what is printed; the rest is read, so that nobody waits.
-fn first_words(mut output: io::PipeReader) -> String {
+pub(crate) fn first_words(mut output: io::PipeReader) -> String {
     let (mut kept, mut piece) = (Vec::new(), [0; 8192]);
     while let Ok(length @ 1..) = output.read(&mut piece) {
         kept.extend_from_slice(&piece[..length.min(OUTPUT_MAX - kept.len())]);
