@@ -26,6 +26,7 @@ mod lab_directory;
 mod lab_network;
 mod lab_plugins;
 mod lab_vm;
+mod lab_windows;
 mod letters;
 mod lists;
 #[path = "../crates/weir-scan/tests/scan/mail.rs"]

@@ -71,6 +71,7 @@ pub const PLUGINS: &[OwnPlugin] = own_plugins! {
     "identify" => Some(identify::look),
     "office-pdf" => Some(office_pdf::look),
     "run-linux" => None,
+    "run-windows" => None,
     "strings" => Some(strings::look),
     "yara" => Some(yara::look),
 };

@@ -6,7 +6,7 @@ use crate::html;
 use crate::html::Html;
 use crate::process_tree;
 use crate::words::{self, count, size};
-use weir_lab::report::{Act, Acted, Behaviour, FileChange, Ioc, IocKind, Network, Persistence};
+use weir_lab::report::{Act, Acted, Behaviour, FileChange, Ioc, IocKind, Network, Persistence, RegistryChange, Screen};
 
 /// How much of it is drawn.
 #[derive(Debug, Clone, Copy)]
@@ -45,14 +45,18 @@ impl Bounds {
 pub(crate) fn draw(acted: &Acted, bounds: Bounds) -> Html {
     let seen = &acted.seen;
     html!(
-        "<p>{} <span class=\"faint\">In {}, {}.</span></p>{}{}{}{}<h3>Processes</h3>{}",
+        "<p>{} <span class=\"faint\">In {}, {}.</span></p>{}{}{}{}{}{}{}{}<h3>Processes</h3>{}",
         sentence(seen, bounds),
         if acted.machine.is_empty() { "a VM".to_owned() } else { bounds.cut(&acted.machine) },
         if acted.accelerator.is_empty() { "accelerator unknown".to_owned() } else { bounds.cut(&acted.accelerator) },
         stays(&seen.persistence, bounds),
         network(&seen.network, bounds),
         files(&seen.files, bounds),
+        registry(&seen.registry, bounds),
+        texts("What it showed", &seen.windows, bounds),
+        screens(&seen.screens),
         acts(&seen.acts, bounds),
+        texts("What it loaded that is not Wine's", &seen.modules, bounds),
         if seen.processes.is_empty() {
             html!("<p class=\"faint\">None was seen.</p>")
         } else {
@@ -142,6 +146,39 @@ fn files(touched: &[FileChange], bounds: Bounds) -> Html {
     };
     let head = html!("<th>It was</th><th>File</th><th class=\"number\">Size</th><th>SHA-256</th>");
     titled("Files that it changed", &bounds.table(&head, touched.iter().map(row), touched.len()))
+}
+
+fn registry(changes: &[RegistryChange], bounds: Bounds) -> Html {
+    let row = |change: &RegistryChange| {
+        html!(
+            "<tr><td>{}</td><td><code>{}</code></td><td><code>{}</code></td><td><code>{}</code></td></tr>",
+            bounds.cut(&change.what),
+            bounds.cut(&change.key),
+            bounds.cut(&change.name),
+            bounds.cut(&change.data)
+        )
+    };
+    let head = html!("<th>It was</th><th>Key</th><th>Value</th><th>Data</th>");
+    titled("The registry afterwards", &bounds.table(&head, changes.iter().map(row), changes.len()))
+}
+
+fn texts(title: &str, texts: &[String], bounds: Bounds) -> Html {
+    let row = |text: &String| html!("<tr><td><code>{}</code></td></tr>", bounds.cut(text));
+    titled(title, &bounds.table(&Html::none(), texts.iter().map(row), texts.len()))
+}
+
+/// Pictures of the screen. The lab has seen to it that each is a PNG in base64 and not too large.
+fn screens(screens: &[Screen]) -> Html {
+    let picture = |screen: &Screen| {
+        let seconds = screen.at_ms / 1000;
+        html!(
+            "<figure><img class=\"screen\" src=\"data:image/png;base64,{}\" alt=\"The screen after {} seconds\"><figcaption>after {} s</figcaption></figure>",
+            screen.png.as_str(),
+            seconds,
+            seconds
+        )
+    };
+    titled("The screen", &screens.iter().filter(|screen| screen.is_picture()).map(picture).collect::<Html>())
 }
 
 fn acts(acts: &[Act], bounds: Bounds) -> Html {

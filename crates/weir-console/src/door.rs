@@ -380,8 +380,8 @@ fn wrong_name() -> Response {
     (StatusCode::MISDIRECTED_REQUEST, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], words).into_response()
 }
 
-/// Nothing but our own files runs, is drawn or is asked for, and nobody frames us.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+/// Nothing but our own files runs or is asked for, and nobody frames us. Pictures may be in the page itself: what was on a guest's screen.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 fn protect(headers: &mut HeaderMap) {

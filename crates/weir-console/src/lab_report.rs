@@ -23,7 +23,7 @@ th{font-weight:600}.number{text-align:right}.scroll{overflow-x:auto}tr+tr td{bor
 code,.tree{font-family:ui-monospace,monospace;font-size:.9em;overflow-wrap:anywhere}
 .faint{color:var(--faint)}.verdict{display:inline-block;padding:.1rem .7rem;border-radius:1rem;border:1px solid;font-weight:600}
 .malicious{color:#c22}.suspicious{color:#b60}.clean{color:#283}.unknown{color:var(--faint)}
-.tree{list-style:none;padding:0}.tree ul{list-style:none;padding-left:1.4rem;border-left:1px solid var(--line)}
+figure{margin:0 0 1rem}img{max-width:100%;border:1px solid var(--line)}.tree{list-style:none;padding:0}.tree ul{list-style:none;padding-left:1.4rem;border-left:1px solid var(--line)}
 ";
 
 /// The page.
@@ -32,7 +32,7 @@ pub(crate) fn page(merged: &Merged) -> Html {
     let name = if sample.name.is_empty() { "A sample without a name" } else { &sample.name };
     html!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">\
          <meta name=\"referrer\" content=\"no-referrer\"><title>{}</title>{}</head><body><h1>{}</h1><p>{} <span class=\"faint\">sample {}, {}</span></p>\
          {}<h2>The sample</h2><table><tr><th>SHA-256</th><td><code>{}</code></td></tr><tr><th>Type</th><td>{}</td></tr>\
          <tr><th>Size</th><td>{}</td></tr><tr><th>Handed in by</th><td>{}</td></tr></table>{}{}{}{}{}</body></html>",

@@ -1,4 +1,5 @@
-//! What a sample is, by its first bytes: a type such as `application/zip`. Names say nothing.
+//! What a sample is, by its first bytes: a type such as `application/zip`. A name says something only where Windows opens a file by it and
+//! its bytes say nothing: scripts, batch files, installers.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -10,6 +11,9 @@ pub fn of(head: &[u8]) -> &'static str {
     if let Some(kind) = infer::get(head) {
         return kind.mime_type();
     }
+    if head.starts_with(SHORTCUT) {
+        return "application/x-ms-shortcut";
+    }
     let text = std::str::from_utf8(head).or_else(|error| match error.error_len() {
         // Cut in the middle of a character.
         None => std::str::from_utf8(&head[..error.valid_up_to()]),
@@ -18,6 +22,30 @@ pub fn of(head: &[u8]) -> &'static str {
     match text {
         Ok(text) if !text.chars().any(|c| c.is_control() && !c.is_whitespace()) => "text/plain",
         _ => "application/octet-stream",
+    }
+}
+
+/// Types that only names tell, and what their bytes may look like: any text is a script to whoever opens it as one.
+const BY_NAME: [(&str, &str); 6] = [
+    ("bat", "application/x-bat"),
+    ("cmd", "application/x-bat"),
+    ("js", "application/x-jscript"),
+    ("jse", "application/x-jscript"),
+    ("vbs", "application/x-vbscript"),
+    ("vbe", "application/x-vbscript"),
+];
+const SHORTCUT: &[u8] = b"\x4c\0\0\0\x01\x14\x02\0";
+
+/// The type of a sample of this name whose type by its bytes is this.
+pub fn named(kind: &'static str, name: &str) -> &'static str {
+    let ending = name.trim_end_matches(['.', ' ']).rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    let Some(ending) = ending else { return kind };
+    match kind {
+        "application/x-ole-storage" if ending == "msi" => "application/x-msi",
+        "text/plain" | "application/octet-stream" | "text/html" | "text/xml" => {
+            BY_NAME.iter().find(|(known, _)| *known == ending).map_or(kind, |(_, by_name)| by_name)
+        }
+        _ => kind,
     }
 }
 
@@ -31,7 +59,24 @@ pub fn of_source(source: &mut (impl Read + Seek)) -> io::Result<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::{named, of};
+
+    #[test]
+    fn names_count_where_windows_opens_by_them() {
+        assert_eq!(of(b"\x4c\0\0\0\x01\x14\x02\0rest"), "application/x-ms-shortcut");
+        for (kind, name, expected) in [
+            ("text/plain", "invoice.pdf.JS", "application/x-jscript"),
+            ("text/html", "page.js. ", "application/x-jscript"),
+            ("application/octet-stream", "utf16.vbs", "application/x-vbscript"),
+            ("text/plain", "run.cmd", "application/x-bat"),
+            ("application/x-ole-storage", "setup.msi", "application/x-msi"),
+            ("application/pdf", "letter.js", "application/pdf"),
+            ("text/plain", "js", "text/plain"),
+            ("text/plain", "page.hta", "text/plain"),
+        ] {
+            assert_eq!(named(kind, name), expected, "{kind} {name}");
+        }
+    }
 
     #[test]
     fn types() {

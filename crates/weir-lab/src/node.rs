@@ -251,7 +251,7 @@ impl Node {
         if self.membership.as_ref().is_some_and(Membership::is_outside) {
             return Err(NotTaken::Outside);
         }
-        let (stored, file_type) = self.store(content, false).await?;
+        let (stored, file_type) = self.store(content, &handed.name, false).await?;
         let sample = self.row(&handed, &stored, file_type)?;
         let numbers = self.records.lab_samples().submit(&[sample]).await?;
         if let Some(leader) = self.leader() {
@@ -264,12 +264,13 @@ impl Node {
     async fn store(
         &self,
         mut content: impl Read + Seek + Send + 'static,
+        name: &str,
         any: bool,
     ) -> Result<(Stored, &'static str), NotTaken> {
         let (samples, most) = (self.samples.clone(), self.settings.intake.size_max);
-        let plugins = self.settings.plugins.clone();
+        let (plugins, name) = (self.settings.plugins.clone(), name.to_owned());
         let stored = tokio::task::spawn_blocking(move || {
-            let file_type = file_type::of_source(&mut content).map_err(SampleError::Io)?;
+            let file_type = file_type::named(file_type::of_source(&mut content).map_err(SampleError::Io)?, &name);
             if !any && Plugin::needed(&plugins, file_type).is_empty() {
                 return Err(NotTaken::NothingToRun(file_type.to_owned()));
             }
@@ -498,7 +499,8 @@ impl Node {
 
     /// Stores a file; the row of its sample.
     async fn row_of(&self, file: &Ready) -> Result<Option<NewSample>, NotTaken> {
-        let (stored, file_type) = self.store(file.file.try_clone().map_err(SampleError::Io)?, true).await?;
+        let (stored, file_type) =
+            self.store(file.file.try_clone().map_err(SampleError::Io)?, &file.name(), true).await?;
         if !file.is_unchanged() {
             return Err(NotTaken::Changed);
         }

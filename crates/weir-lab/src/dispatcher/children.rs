@@ -42,7 +42,8 @@ fn store(samples: &Samples, job: &Job, artifacts: &mut [Artifact], limits: Child
                 }
                 artifact.sha256 = Some(hash.to_string());
                 artifact.bytes = Some(bytes);
-                artifact.content_type = Some(kind.to_owned());
+                let shown = artifact.filename.as_deref().unwrap_or(&name);
+                artifact.content_type = Some(file_type::named(kind, shown).to_owned());
             }
             Err(why) => artifact.left_out = Some(why),
         }

@@ -182,6 +182,6 @@ fn together(own: &[&Plugin]) -> Plugin {
 
 /// Puts a sample into the folder of a worker, and takes out what the last one left.
 fn fill(job: &Job, mut sample: std::fs::File, name: &str) -> std::io::Result<()> {
-    let kind = file_type::of_source(&mut sample)?;
+    let kind = file_type::named(file_type::of_source(&mut sample)?, name);
     job.refill(&Input::new(name, kind), &mut sample)
 }

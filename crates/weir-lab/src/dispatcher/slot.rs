@@ -138,7 +138,7 @@ async fn prepare(folder: &JobFolder, sample: &Sample, plugin: &Plugin, assignmen
     let mut sample = sample.open().map_err(unreadable)?;
     let (folder, name, config) = (folder.0.clone().unwrap_or_default(), assignment.name.clone(), plugin.config.clone());
     let prepared = tokio::task::spawn_blocking(move || {
-        let file_type = file_type::of_source(&mut sample).map_err(unreadable)?;
+        let file_type = file_type::named(file_type::of_source(&mut sample).map_err(unreadable)?, &name);
         let input = Input { config, ..Input::new(&name, file_type) };
         Job::prepare(&folder, &input, &mut sample).map_err(|error| format!("the job cannot be prepared: {error}"))
     });

@@ -32,7 +32,7 @@ const FINDINGS_MAX: usize = 8;
 const FINDING_CHARS: usize = 200;
 
 /// Rules and findings by their names, each with what it is a case of.
-const TABLE: [(&str, &[(&str, &str)]); 47] = [
+const TABLE: [(&str, &[(&str, &str)]); 66] = [
     ("encrypts", &[("T1486", "Data Encrypted for Impact")]),
     ("stays", &[("T1547", "Boot or Logon Autostart Execution")]),
     (
@@ -95,6 +95,37 @@ const TABLE: [(&str, &[(&str, &str)]); 47] = [
     ("excel4", &[("T1059.005", "Command and Scripting Interpreter: Visual Basic")]),
     ("dde", &[("T1559.002", "Inter-Process Communication: Dynamic Data Exchange")]),
     ("fetches", &[("T1221", "Template Injection")]),
+    ("removes-backups", &[("T1490", "Inhibit System Recovery")]),
+    ("injects", &[("T1055", "Process Injection")]),
+    ("stays-in-windows", &[("T1547", "Boot or Logon Autostart Execution")]),
+    (
+        "takes-windows-orders",
+        &[
+            ("T1059.003", "Command and Scripting Interpreter: Windows Command Shell"),
+            ("T1095", "Non-Application Layer Protocol"),
+        ],
+    ),
+    ("logs-keys", &[("T1056.001", "Input Capture: Keylogging")]),
+    (
+        "steals",
+        &[
+            ("T1555.003", "Credentials from Password Stores: Credentials from Web Browsers"),
+            ("T1005", "Data from Local System"),
+        ],
+    ),
+    ("stops-windows-guards", &[("T1562.001", "Impair Defenses: Disable or Modify Tools")]),
+    ("lolbin", &[("T1218", "System Binary Proxy Execution")]),
+    ("drops-and-runs", &[("T1027.009", "Obfuscated Files or Information: Embedded Payloads")]),
+    ("pretends-to-be-windows", &[("T1036.005", "Masquerading: Match Legitimate Resource Name or Location")]),
+    ("changes-wallpaper", &[("T1491.001", "Defacement: Internal Defacement")]),
+    ("looks-for-analysts", &[("T1497.001", "Virtualization/Sandbox Evasion: System Checks")]),
+    ("run-key", &[("T1547.001", "Boot or Logon Autostart Execution: Registry Run Keys / Startup Folder")]),
+    ("startup", &[("T1547.001", "Boot or Logon Autostart Execution: Registry Run Keys / Startup Folder")]),
+    ("service", &[("T1543.003", "Create or Modify System Process: Windows Service")]),
+    ("task", &[("T1053.005", "Scheduled Task/Job: Scheduled Task")]),
+    ("winlogon", &[("T1547.004", "Boot or Logon Autostart Execution: Winlogon Helper DLL")]),
+    ("debugger", &[("T1546.012", "Event Triggered Execution: Image File Execution Options Injection")]),
+    ("appinit", &[("T1546.010", "Event Triggered Execution: AppInit DLLs")]),
 ];
 
 /// What a rule or finding of this name is a case of.
@@ -122,7 +153,7 @@ pub(super) fn of<'a>(pages: impl Iterator<Item = &'a SamplePage>) -> Vec<Techniq
         }
         for found in &report.summary.taxonomies {
             note(&found.predicate, &format!("{}: {}: {}", result.plugin, found.predicate, found.value));
-            if found.predicate == "stays" {
+            if matches!(found.predicate.as_str(), "stays" | "stays-in-windows") {
                 // Which ways there were.
                 found.value.split(", ").for_each(|way| note(way, &format!("{}: stays: {way}", result.plugin)));
             }
@@ -146,7 +177,7 @@ pub fn layer(merged: &Merged) -> Value {
         "versions": { "attack": "17", "navigator": "5.1.0", "layer": "4.5" },
         "domain": "enterprise-attack",
         "description": format!("{}: {}", sample.verdict, merged.page.reasons.join("; ")),
-        "filters": { "platforms": ["Linux"] },
+        "filters": { "platforms": ["Linux", "Windows"] },
         "techniques": merged.techniques.iter().map(technique).collect::<Vec<_>>(),
         "gradient": { "colors": ["#ffe766", "#ff6666"], "minValue": 1, "maxValue": FINDINGS_MAX },
     })

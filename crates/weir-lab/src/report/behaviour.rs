@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use weir_guest::behaviour::{Behaviour, LISTED_MAX, Process};
+use weir_guest::behaviour::{Behaviour, LISTED_MAX, Process, SCREENS_MAX};
 
 /// What was seen, and where.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +45,10 @@ impl Acted {
         seen.network.truncate(LISTED_MAX);
         seen.persistence.truncate(LISTED_MAX);
         seen.acts.truncate(LISTED_MAX);
+        seen.registry.truncate(LISTED_MAX);
+        seen.windows.truncate(LISTED_MAX);
+        seen.modules.truncate(LISTED_MAX);
+        seen.screens.truncate(SCREENS_MAX);
         Some(acted)
     }
 

@@ -14,7 +14,7 @@ pub use attack::Technique;
 pub use behaviour::Acted;
 pub(crate) use ioc::is_foreign;
 pub use ioc::{Ioc, IocKind};
-pub use weir_guest::behaviour::{Act, Behaviour, FileChange, Network, Persistence, Process};
+pub use weir_guest::behaviour::{Act, Behaviour, FileChange, Network, Persistence, Process, RegistryChange, Screen};
 
 use crate::sample_page::{SampleLine, SamplePage};
 use serde::Serialize;

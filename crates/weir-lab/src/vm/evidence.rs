@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use weir_guest::behaviour::Behaviour;
 use weir_guest::secret::{self, Secret};
+use weir_guest::windows_paths;
 
 /// Reasons that are given.
 const DOUBTS_MAX: usize = 12;
@@ -59,8 +60,10 @@ fn not_ended(seen: &Behaviour) -> Option<String> {
 
 /// What tells a sample which machine it is on, or who watches.
 fn looks(seen: &Behaviour) -> BTreeSet<&str> {
-    let tells = |path: &&str| matches!(secret::of(path), Some(Secret::Machine | Secret::Hardware | Secret::Tracer));
-    acts(seen, "reads").into_iter().filter(tells).collect()
+    let kept = |path: &str| secret::of(path).or_else(|| windows_paths::secret(path));
+    let tells = |path: &&str| matches!(kept(path), Some(Secret::Machine | Secret::Hardware | Secret::Tracer));
+    // In Windows the agent says which calls and keys are such looks.
+    acts(seen, "reads").into_iter().filter(tells).chain(acts(seen, "looks")).collect()
 }
 
 /// Whom it called, by name where there is one.
@@ -72,6 +75,8 @@ fn calls(seen: &Behaviour) -> BTreeSet<&str> {
 fn is_silent(seen: &Behaviour) -> bool {
     seen.output.trim().is_empty()
         && seen.files.is_empty()
+        && seen.registry.is_empty()
+        && seen.windows.is_empty()
         && seen.processes.len() < 2
         && acts(seen, "becomes").is_empty()
 }

@@ -25,7 +25,7 @@ mod worker;
 pub use accelerator::{Accelerator, Choice};
 pub use failure::VmFailure;
 pub use start_error::VmStartError;
-pub use vm_rule::VmRule;
+pub use vm_rule::{Guests, System, VmRule};
 pub use worker::{Phase, Vm};
 
 use crate::tasks::Task;
@@ -106,15 +106,20 @@ settings! {
     #[check(VmsSettings::check)]
     pub struct VmsSettings {
         /// The VMs of this machine: a name, and what differs from a guest of ours with 256 MiB, such as "vm1 memory=256 tags=linux
-        /// revert=process" or "win image=/srv/win.qcow2 memory=4096 tags=windows plugins=run-windows"; `weir up --demo` has two if
-        /// there is a guest
+        /// revert=process", "win system=windows" for the guest that runs Windows programs by Wine, or "real image=/srv/win.qcow2
+        /// memory=4096 tags=windows plugins=run-real"; `weir up --demo` has two if there is a guest
         pub rules as "vms": Vec<VmRule> = list([], 64, "VMs"),
         /// The folder with the guest that `make guest` builds (vmlinuz and initrd); without it target/guest, guest beside this
         /// program or /usr/share/weir/guest
         pub guest: Option<PathBuf> = path().optional(),
+        /// The folder with the guest that `make guest-windows` builds; without it target/guest-windows, guest-windows beside this program
+        /// or /usr/share/weir/guest-windows
+        pub guest_windows: Option<PathBuf> = path().optional(),
         pub common: Common = part(),
         /// Whether other machines of this lab have VMs: samples that are taken in here want them too
         pub elsewhere as "vms_elsewhere": bool = flag(false),
+        /// Whether other machines of this lab have VMs that run Windows programs
+        pub windows_elsewhere as "vms_windows_elsewhere": bool = flag(false),
     }
 }
 

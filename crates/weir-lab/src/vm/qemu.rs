@@ -229,8 +229,10 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
     line.extend(words("-chardev ringbuf,id=console,size=65536 -serial chardev:console"));
     line.extend(match start.accelerator {
         Accelerator::Kvm => words("-accel kvm -cpu host"),
+        // With SMAP a program that returns by `iret`, as Wine's do, brings the guest's kernel down: QEMU's translation reads its stack as the
+        // kernel's.
         Accelerator::Tcg => words(&format!(
-            "-accel tcg,tb-size={TRANSLATIONS_MIB} -cpu max,hypervisor=off,tcg-cpuid=off,vendor=GenuineIntel"
+            "-accel tcg,tb-size={TRANSLATIONS_MIB} -cpu max,smap=off,hypervisor=off,tcg-cpuid=off,vendor=GenuineIntel"
         )),
     });
     line.extend(words(&format!("-m {}", settings.memory_mib)));

@@ -9,11 +9,10 @@ use crate::report::{Acted, is_foreign};
 use serde_json::value::to_raw_value;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use weir_guest::behaviour::{ARGUMENTS_MAX, Behaviour, LISTED_MAX, OUTPUT_MAX, TEXT_MAX};
+use weir_guest::behaviour::{ARGUMENTS_MAX, Behaviour, LISTED_MAX, OUTPUT_MAX, SCREENS_MAX, Screen, TEXT_MAX};
 
 /// The most observables of a report.
 const OBSERVABLES_MAX: usize = 200;
-const NAMESPACE: &str = "run-linux";
 
 /// The report of a sample that ran in this VM. What it left is in the job.
 pub(super) fn of(findings: Findings, job: &Job, vm: &str, accelerator: &str) -> serde_json::Result<Report> {
@@ -83,20 +82,41 @@ fn tame(mut seen: Behaviour) -> Behaviour {
         fit(&mut act.what, 64);
         fit(&mut act.detail, TEXT_MAX);
     }
+    tame_windows(&mut seen);
     seen
+}
+
+/// The same for what only Windows has.
+fn tame_windows(seen: &mut Behaviour) {
+    fit(&mut seen.system, 64);
+    seen.registry.truncate(LISTED_MAX);
+    for change in &mut seen.registry {
+        for text in [&mut change.key, &mut change.name, &mut change.what, &mut change.data] {
+            fit(text, TEXT_MAX);
+        }
+    }
+    for texts in [&mut seen.windows, &mut seen.modules] {
+        texts.truncate(LISTED_MAX);
+        texts.iter_mut().for_each(|text| fit(text, TEXT_MAX));
+    }
+    // Half a picture is none.
+    seen.screens.retain(Screen::is_picture);
+    seen.screens.truncate(SCREENS_MAX);
 }
 
 /// A file that the sample left is a child.
 fn dropped(file: String, path: &str) -> Artifact {
-    let mut name: String = path.rsplit('/').next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+    let mut name: String =
+        path.rsplit(['/', '\\']).next().unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
     fit(&mut name, 255);
     Artifact { data_type: "file".into(), file: Some(file), filename: Some(name), ..Artifact::default() }
 }
 
 fn taxonomies(seen: &Behaviour, programs: &[String]) -> Vec<Taxonomy> {
+    let is_windows = seen.system == "windows";
     let finding = |level, predicate: &str, value: String| Taxonomy {
         level,
-        namespace: NAMESPACE.into(),
+        namespace: if is_windows { "run-windows" } else { "run-linux" }.into(),
         predicate: predicate.into(),
         value,
     };
@@ -110,8 +130,9 @@ fn taxonomies(seen: &Behaviour, programs: &[String]) -> Vec<Taxonomy> {
     }
     let doubts = evidence::doubts(seen, programs);
     if points == 0 && doubts.is_empty() {
-        let words = "it ran to its end in Linux, found what it looked for, and did only harmless things";
-        findings.push(finding(Level::Safe, "clean", words.into()));
+        let system = if is_windows { "Wine" } else { "Linux" };
+        let words = format!("it ran to its end in {system}, found what it looked for, and did only harmless things");
+        findings.push(finding(Level::Safe, "clean", words));
     }
     // What has points without being suspicious is not clean either, and says so by its rules.
     let doubtful = |hit: &rules::Hit| format!("{}: {}", hit.rule, hit.evidence);

@@ -65,7 +65,7 @@ const RULES: &[(&str, Look)] = &[
 /// The names of all of them.
 #[cfg(test)]
 pub(super) fn rule_names() -> impl Iterator<Item = &'static str> {
-    RULES.iter().map(|(name, _)| *name)
+    RULES.iter().chain(windows::RULES).map(|(name, _)| *name)
 }
 
 /// The rules that apply, the gravest first.
@@ -78,7 +78,8 @@ pub(super) fn hits(behaviour: &Behaviour) -> Vec<Hit> {
             evidence: evidence.chars().take(EVIDENCE_MAX).collect(),
         })
     };
-    let mut hits: Vec<Hit> = RULES.iter().filter_map(hit).collect();
+    let rules = if behaviour.system == "windows" { windows::RULES } else { RULES };
+    let mut hits: Vec<Hit> = rules.iter().filter_map(hit).collect();
     hits.sort_by_key(|hit| std::cmp::Reverse(hit.points));
     hits
 }
@@ -195,10 +196,10 @@ impl<'a> Seen<'a> {
     fn documents(&self) -> BTreeSet<&'a str> {
         let is_document = |file: &&FileChange| {
             file.existed
-                && ["/home/", "/root/", "/srv/", "/mnt/", "/media/", "/opt/"]
+                && ["/home/", "/root/", "/srv/", "/mnt/", "/media/", "/opt/", "C:\\users\\"]
                     .iter()
                     .any(|top| file.path.starts_with(top))
-                && !file.path.contains("/.")
+                && !["/.", "\\AppData\\"].iter().any(|part| file.path.contains(part))
         };
         self.behaviour.files.iter().filter(is_document).map(|file| file.path.as_str()).collect()
     }
@@ -445,6 +446,8 @@ fn lies_low(seen: &Seen<'_>) -> Option<(u32, String)> {
     let looks = || seen.reads(Secret::Tracer).or_else(|| seen.reads(Secret::Machine));
     daemon.or_else(looks).map(|evidence| (1, evidence))
 }
+
+mod windows;
 
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 use tokio::sync::{Mutex, OnceCell};
 
-/// A guest of ours boots within this, also without KVM and on a busy machine.
-const BOOT_MAX: Duration = Duration::from_secs(180);
+/// A guest of ours boots within this, also with Windows in it, without KVM and on a busy machine.
+const BOOT_MAX: Duration = Duration::from_secs(600);
 /// Somebody else's image may take longer.
 const BOOT_MAX_IMAGE: Duration = Duration::from_secs(1800);
 /// After the agent has answered, what the kernel still has to do in the background, and how long its clock is compared with ours.
@@ -22,10 +22,13 @@ const PACE: std::ops::RangeInclusive<u128> = 60..=160;
 /// A guest finds out the speed of its clock when it boots, and on a busy machine it may be wrong: so often it is booted again.
 const BOOTS_MAX: u32 = 3;
 /// Changes when the way of starting QEMU changes: a snapshot fits one set of devices.
-const DEVICES: &str = "2";
+const DEVICES: &str = "3";
 
 /// A guest that boots with KVM does so within this.
 const TEST_BOOT: Duration = Duration::from_secs(15);
+/// The guest with Windows in it is known by its large disk, and starts much more.
+const LARGE: u64 = 200 << 20;
+const TEST_BOOT_LARGE: Duration = Duration::from_secs(120);
 /// Somebody else's image may take longer.
 const TEST_BOOT_IMAGE: Duration = Duration::from_secs(300);
 
@@ -63,7 +66,13 @@ impl Snapshots {
         if opened.is_err() || failure.is_known() {
             return Accelerator::Tcg;
         }
-        let limit = if matches!(settings.boot, Boot::Image(_)) { TEST_BOOT_IMAGE } else { TEST_BOOT };
+        let is_large =
+            settings.boot.disk().and_then(|disk| disk.metadata().ok()).is_some_and(|disk| disk.len() > LARGE);
+        let limit = match &settings.boot {
+            Boot::Image(_) => TEST_BOOT_IMAGE,
+            Boot::Kernel { .. } if is_large => TEST_BOOT_LARGE,
+            Boot::Kernel { .. } => TEST_BOOT,
+        };
         match self.make(settings, Accelerator::Kvm, limit).await {
             Ok(_) => Accelerator::Kvm,
             Err(error) => {

@@ -17,6 +17,10 @@ pub enum VmStartError {
     ClosedImage(PathBuf),
     #[error("the VM {0} has no guest to boot\n  hint: `make guest` builds one; lab.guest says where it is")]
     NoGuest(String),
+    #[error(
+        "the VM {0} has no guest for Windows to boot\n  hint: `make guest-windows` builds one; lab.guest_windows says where it is"
+    )]
+    NoWindowsGuest(String),
     #[error("the folder of the lab's VMs {0} cannot be used: {1}")]
     Folder(PathBuf, io::Error),
 }

@@ -17,11 +17,43 @@ pub struct VmRule {
     pub plugins: Vec<String>,
     pub revert: Revert,
     pub root: bool,
+    /// Which guest of ours it boots, if it boots none of its own.
+    pub system: System,
+}
+
+/// A guest of ours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum System {
+    /// For programs and scripts of Linux.
+    #[default]
+    Linux,
+    /// For programs and scripts of Windows, by Wine.
+    Windows,
+}
+
+/// Where guests of ours are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Guests {
+    /// The folder of that for Linux.
+    pub linux: Option<PathBuf>,
+    /// The folder of that for Windows.
+    pub windows: Option<PathBuf>,
+}
+
+impl Guests {
+    fn folder(&self, system: System) -> Option<&Path> {
+        match system {
+            System::Linux => self.linux.as_deref(),
+            System::Windows => self.windows.as_deref(),
+        }
+    }
 }
 
 text_value!(VmRule: "\"vm1 memory=256\"");
 
 const MEMORY_MIB: u32 = 256;
+/// Wine and a screen need more.
+const MEMORY_MIB_WINDOWS: u32 = 768;
 const MEMORY_MIB_BOUNDS: std::ops::RangeInclusive<u32> = 96..=65_536;
 const LIST_MAX: usize = 32;
 
@@ -30,16 +62,26 @@ impl VmRule {
     pub fn usual(name: &str) -> VmRule {
         let (tags, plugins) = (vec!["linux".to_owned()], Vec::new());
         let (name, memory_mib, revert) = (name.to_owned(), MEMORY_MIB, Revert::InPlace);
-        VmRule { name, boot: None, memory_mib, tags, plugins, revert, root: false }
+        VmRule { name, boot: None, memory_mib, tags, plugins, revert, root: false, system: System::Linux }
     }
 
-    /// The VM, if what it boots is known: `guest` is the folder of our guest.
-    pub fn settings(&self, guest: Option<&Path>) -> Result<VmSettings, VmStartError> {
+    /// One for Windows programs.
+    pub fn windows(name: &str) -> VmRule {
+        let (tags, plugins) = (vec!["windows".to_owned()], vec!["run-windows".to_owned()]);
+        VmRule { tags, plugins, memory_mib: MEMORY_MIB_WINDOWS, system: System::Windows, ..VmRule::usual(name) }
+    }
+
+    /// The VM, if what it boots is known.
+    pub fn settings(&self, guests: &Guests) -> Result<VmSettings, VmStartError> {
         let ours = |guest: &Path| Boot::Kernel { kernel: guest.join("vmlinuz"), initrd: guest.join("initrd") };
-        let boot = self.boot.clone().or_else(|| guest.map(ours));
+        let boot = self.boot.clone().or_else(|| guests.folder(self.system).map(ours));
+        let missing = || match self.system {
+            System::Linux => VmStartError::NoGuest(self.name.clone()),
+            System::Windows => VmStartError::NoWindowsGuest(self.name.clone()),
+        };
         Ok(VmSettings {
             name: self.name.clone(),
-            boot: boot.ok_or_else(|| VmStartError::NoGuest(self.name.clone()))?,
+            boot: boot.ok_or_else(missing)?,
             memory_mib: self.memory_mib,
             tags: self.tags.clone(),
             plugins: self.plugins.clone(),
@@ -55,7 +97,7 @@ impl FromStr for VmRule {
     fn from_str(text: &str) -> Result<VmRule, String> {
         let wrong = |what: &str| {
             format!(
-                "{text:?} is not a VM: {what}; write \"vm1 memory=256 tags=linux revert=process\" (also image=, kernel=, initrd=, plugins=, user=)"
+                "{text:?} is not a VM: {what}; write \"vm1 memory=256 tags=linux revert=process\" (also system=windows, image=, kernel=, initrd=, plugins=, user=)"
             )
         };
         let mut words = text.split_whitespace();
@@ -66,6 +108,10 @@ impl FromStr for VmRule {
             return Err(wrong("names that begin with slot_ are those of processes"));
         }
         let (mut kernel, mut initrd, mut image) = (None, None, None);
+        // What the guest is decides what the rest is without being said, wherever it stands.
+        if words.clone().any(|word| word == "system=windows") {
+            rule = VmRule::windows(&rule.name);
+        }
         for word in words {
             let (key, value) = word.split_once('=').ok_or_else(|| wrong(&format!("{word:?} is not known")))?;
             match (key, value) {
@@ -81,6 +127,9 @@ impl FromStr for VmRule {
                 ("revert", "process") => rule.revert = Revert::Process,
                 ("revert", "none") => rule.revert = Revert::None,
                 ("revert", _) => return Err(wrong("revert is in-place, process or none")),
+                ("system", "linux" | "windows") => {}
+                ("system", _) => return Err(wrong("system is linux or windows")),
+                ("user", "root") if rule.system == System::Windows => return Err(wrong("Windows has no user root")),
                 ("user", "root") => rule.root = true,
                 ("user", "user") => rule.root = false,
                 ("user", _) => return Err(wrong("user is user or root")),
@@ -97,6 +146,9 @@ impl FromStr for VmRule {
             (None, None, Some(image)) => Some(Boot::Image(image)),
             _ => return Err(wrong("it has kernel and initrd, or image, or none of them")),
         };
+        if rule.boot.is_some() && rule.system == System::Windows {
+            return Err(wrong("system=windows is a guest of ours, and has no kernel, initrd or image"));
+        }
         Ok(rule)
     }
 }
@@ -120,11 +172,16 @@ impl fmt::Display for VmRule {
             }
             Some(Boot::Image(image)) => write!(f, " image={}", image.display())?,
         }
-        if self.memory_mib != MEMORY_MIB {
+        let mut usual = VmRule { tags: Vec::new(), ..VmRule::usual(&self.name) };
+        if self.system == System::Windows {
+            f.write_str(" system=windows")?;
+            usual = VmRule::windows(&self.name);
+        }
+        if self.memory_mib != usual.memory_mib {
             write!(f, " memory={}", self.memory_mib)?;
         }
-        for (key, list) in [("tags", &self.tags), ("plugins", &self.plugins)] {
-            if !list.is_empty() {
+        for (key, list, usual) in [("tags", &self.tags, &usual.tags), ("plugins", &self.plugins, &usual.plugins)] {
+            if list != usual {
                 write!(f, " {key}={}", list.join(","))?;
             }
         }
@@ -148,6 +205,8 @@ mod tests {
             "vm1 memory=512 tags=linux,x plugins=run-linux revert=process user=root",
             "win image=/srv/win.qcow2 memory=4096 tags=windows revert=none",
             "own kernel=/boot/k initrd=/boot/i",
+            "win system=windows",
+            "win system=windows memory=1024 tags=windows,fast revert=process",
         ] {
             assert_eq!(text.parse::<VmRule>().unwrap().to_string(), text);
         }
@@ -169,6 +228,9 @@ mod tests {
             "vm1 image=/i kernel=/k initrd=/j",
             "vm1 image=relative",
             "vm1 fast",
+            "vm1 system=macos",
+            "vm1 system=windows image=/i",
+            "vm1 system=windows user=root",
         ] {
             assert!(text.parse::<VmRule>().is_err(), "{text}");
         }

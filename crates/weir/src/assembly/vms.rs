@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use weir_lab::plugin::{Plugin, Run};
 use weir_lab::tasks::Task;
-use weir_lab::vm::{self, Common, Vm, VmRule, VmStartError, VmsSettings};
+use weir_lab::vm::{self, Common, Guests, Vm, VmRule, VmStartError, VmsSettings};
 
-/// Where an administrator may put the guest for every user.
-const INSTALLED: &str = "/usr/share/weir/guest";
+/// Where an administrator may put guests for every user.
+const INSTALLED: &str = "/usr/share/weir";
 
 /// The VMs of this machine, the tasks that keep them, and a word about them for whoever starts it.
 pub(super) struct Vms {
@@ -22,8 +22,8 @@ pub(super) fn prepare(vms: &VmsSettings, home: &Path) -> Result<Vms, VmStartErro
         let about = "no VM (lab.vms; `make guest` builds a guest)".into();
         return Ok(Vms { vms: Vec::new(), tasks: Vec::new(), about });
     }
-    let guest = guest(vms);
-    let settings: Result<_, _> = rules.iter().map(|rule| rule.settings(guest.as_deref())).collect();
+    let guests = guests(vms);
+    let settings: Result<_, _> = rules.iter().map(|rule| rule.settings(&guests)).collect();
     let (vms, tasks) = vm::start(common(vms, home), settings?)?;
     let names: Vec<&str> = rules.iter().map(|rule| rule.name.as_str()).collect();
     Ok(Vms { vms, tasks, about: format!("VMs {} come up", names.join(", ")) })
@@ -35,40 +35,62 @@ pub(super) fn problems(vms: &VmsSettings) -> Vec<VmStartError> {
     if rules.is_empty() {
         return Vec::new();
     }
-    let guest = guest(vms);
-    let guests = rules.iter().filter_map(|rule| rule.settings(guest.as_deref()).err());
-    common(vms, Path::new("")).missing_programs().map(VmStartError::NoProgram).chain(guests).collect()
+    let guests = guests(vms);
+    let without = rules.iter().filter_map(|rule| rule.settings(&guests).err());
+    common(vms, Path::new("")).missing_programs().map(VmStartError::NoProgram).chain(without).collect()
 }
 
 /// Two VMs for a demonstration, where a guest and QEMU are.
 pub(super) fn demo(vms: &mut VmsSettings) {
-    let is_possible = guest(vms).is_some() && common(vms, Path::new("")).missing_programs().next().is_none();
+    let guests = guests(vms);
+    let is_possible = guests.linux.is_some() && common(vms, Path::new("")).missing_programs().next().is_none();
     if vms.rules.is_empty() && is_possible {
         vms.rules = vec![VmRule::usual("vm1"), VmRule::usual("vm2")];
+        // Where the other guest was built as well, it takes the place of the second.
+        if guests.windows.is_some() {
+            vms.rules[1] = VmRule::windows("win1");
+        }
     }
 }
 
-/// Plugins that run in VMs belong to this lab only if it has some: a sample waits for every plugin that takes it, also for one
-/// that no machine can run.
+/// Plugins that run in VMs belong to this lab only if it has some that can run them: a sample waits for every plugin that takes it, also for
+/// one that no machine can run.
 pub(super) fn if_any(mut plugins: Vec<Plugin>, vms: &VmsSettings) -> Vec<Plugin> {
-    if vms.rules.is_empty() && !vms.elsewhere {
-        plugins.retain(|plugin| plugin.run != Run::Vm);
-    }
+    plugins.retain(|plugin| plugin.run != Run::Vm || is_offered(plugin, vms));
     plugins
+}
+
+/// Whether a VM offers this plugin. Of other machines' VMs only what is said is known.
+fn is_offered(plugin: &Plugin, vms: &VmsSettings) -> bool {
+    let has_tags = |rule: &VmRule| plugin.tags.iter().all(|tag| rule.tags.contains(tag));
+    let is_named = |rule: &VmRule| rule.plugins.is_empty() || rule.plugins.contains(&plugin.name);
+    let elsewhere = match plugin.name.as_str() {
+        "run-windows" => vms.windows_elsewhere,
+        _ => vms.elsewhere,
+    };
+    elsewhere || vms.rules.iter().any(|rule| has_tags(rule) && is_named(rule))
 }
 
 fn common(vms: &VmsSettings, home: &Path) -> Common {
     Common { home: home.join("vms"), ..vms.common.clone() }
 }
 
-/// The guest's folder, absolute, if there is one.
-fn guest(vms: &VmsSettings) -> Option<PathBuf> {
+/// The folders of our guests, absolute, of those that are there.
+fn guests(vms: &VmsSettings) -> Guests {
+    Guests {
+        linux: guest(vms.guest.as_deref(), "guest"),
+        windows: guest(vms.guest_windows.as_deref(), "guest-windows"),
+    }
+}
+
+fn guest(given: Option<&Path>, name: &str) -> Option<PathBuf> {
     let is_guest = |folder: &PathBuf| folder.join("vmlinuz").exists() && folder.join("initrd").exists();
-    if let Some(given) = &vms.guest {
+    if let Some(given) = given {
         return std::path::absolute(given).ok().filter(is_guest);
     }
-    let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join("guest")));
-    let candidates = [std::path::absolute("target/guest").ok(), beside, Some(INSTALLED.into())];
+    let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.join(name)));
+    let candidates =
+        [std::path::absolute(Path::new("target").join(name)).ok(), beside, Some(Path::new(INSTALLED).join(name))];
     candidates.into_iter().flatten().find(is_guest)
 }
 
@@ -76,6 +98,25 @@ fn guest(vms: &VmsSettings) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use weir_lab::vm::Boot;
+
+    #[test]
+    fn a_plugin_that_no_vm_offers_is_not_of_this_lab() {
+        let own = |name: &str| weir_analysis::PLUGINS.iter().find(|plugin| plugin.name == name).unwrap().manifest;
+        let plugins =
+            || ["run-linux", "run-windows", "identify"].map(|name| Plugin::parse(own(name), Path::new("")).unwrap());
+        let names = |vms: &VmsSettings| -> Vec<String> {
+            if_any(plugins().to_vec(), vms).into_iter().map(|plugin| plugin.name).collect()
+        };
+        let mut vms = VmsSettings::default();
+        assert_eq!(names(&vms), ["identify"]);
+        vms.rules = vec!["vm1".parse().unwrap()];
+        assert_eq!(names(&vms), ["run-linux", "identify"], "a VM without tags runs no Windows programs");
+        vms.rules = vec!["win system=windows".parse().unwrap()];
+        assert_eq!(names(&vms), ["run-windows", "identify"]);
+        vms.rules.clear();
+        (vms.elsewhere, vms.windows_elsewhere) = (true, true);
+        assert_eq!(names(&vms), ["run-linux", "run-windows", "identify"]);
+    }
 
     #[test]
     fn what_vms_lack_is_said_before_they_are_started() {

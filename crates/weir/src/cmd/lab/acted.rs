@@ -7,7 +7,7 @@ use crate::answer::{bytes, count};
 use crate::table::shown;
 use serde_json::value::RawValue;
 use std::io::Write;
-use weir_lab::report::{Act, Acted, FileChange, Network, Persistence, Process};
+use weir_lab::report::{Act, Acted, FileChange, Network, Persistence, Process, RegistryChange};
 
 /// Lines of one kind; `--json` has all.
 const LINES_MAX: usize = 20;
@@ -23,7 +23,10 @@ pub(super) fn print(out: &mut dyn Write, report: &RawValue) -> anyhow::Result<()
     })?;
     lines(out, "files", &seen.files, changed)?;
     lines(out, "network", &seen.network, called)?;
+    lines(out, "registry", &seen.registry, registered)?;
     lines(out, "stays", &seen.persistence, stays)?;
+    lines(out, "showed", &seen.windows, |text| shown(text))?;
+    lines(out, "loaded", &seen.modules, |path| shown(path))?;
     lines(out, "did", &seen.acts, did)?;
     match seen.left_out {
         0 => Ok(()),
@@ -65,6 +68,11 @@ fn called(call: &Network) -> String {
         .map(|word| shown(word))
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+fn registered(change: &RegistryChange) -> String {
+    let data = if change.data.is_empty() { String::new() } else { format!(" = {}", shown(&change.data)) };
+    format!("{} {}\\{}{data}", shown(&change.what), shown(&change.key), shown(&change.name))
 }
 
 fn stays(attempt: &Persistence) -> String {
