@@ -87,13 +87,14 @@ impl Tls {
 
     /// Reads all files again. One that cannot be used does not keep the others from being read.
     pub fn reload(&self) -> Result<(), TlsError> {
-        self.current.files().map(FilePair::reload).fold(Ok(()), Result::and)
+        let outcomes: Vec<_> = self.current.files().map(FilePair::reload).collect();
+        outcomes.into_iter().collect()
     }
 
     /// Reads the files again that have changed, and returns whether some had.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
-        let changed = |pair: &FilePair| pair.reload_if_changed();
-        self.current.files().map(changed).fold(Ok(false), |before, now| Ok(before? | now?))
+        let looks: Vec<_> = self.current.files().map(FilePair::reload_if_changed).collect();
+        looks.into_iter().try_fold(false, |before, now| Ok(before | now?))
     }
 
     /// Checks the files every `period`, without end; run it as a task.

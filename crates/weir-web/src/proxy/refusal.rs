@@ -17,6 +17,8 @@ use crate::admission::{Promise, Refused, Standing};
 use crate::route::without_port;
 use crate::waiting_page::{Notice, whole_seconds};
 
+const HTML: &str = "text/html; charset=utf-8";
+
 /// An answer of our own.
 pub(super) struct Refusal {
     status: StatusCode,
@@ -25,20 +27,25 @@ pub(super) struct Refusal {
     /// Whether the connection can be used again.
     close: bool,
     pub(super) new_cookie: Option<HeaderValue>,
-    /// Told to a browser that has to wait.
-    notice: Option<Box<Notice>>,
-    /// Said instead of a page.
-    text: Option<Box<str>>,
+    /// What is said instead of the page of the status.
+    said: Option<Box<Said>>,
+}
+
+enum Said {
+    /// To a browser that has to wait.
+    Wait(Notice),
+    /// Plain text.
+    Text(String),
 }
 
 impl Refusal {
     pub(super) fn new(status: StatusCode) -> Refusal {
-        Refusal { status, retry_after: None, location: None, close: false, new_cookie: None, notice: None, text: None }
+        Refusal { status, retry_after: None, location: None, close: false, new_cookie: None, said: None }
     }
 
     /// An answer in plain text that has nothing to do with the site.
     pub(super) fn answer(text: String) -> Refusal {
-        Refusal { text: Some(text.into()), ..Refusal::new(StatusCode::OK) }
+        Refusal { said: Some(Box::new(Said::Text(text))), ..Refusal::new(StatusCode::OK) }
     }
 
     pub(super) fn closing(status: StatusCode) -> Refusal {
@@ -50,18 +57,22 @@ impl Refusal {
         let Promise { ahead, wait } = promise;
         let notice = browser.then(|| Notice { ahead: Some(ahead), wait, again: promise.again() });
         let retry_after = Some(notice.map_or(wait, |notice| notice.again));
-        Refusal { retry_after, notice: notice.map(Box::new), ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE) }
+        Refusal {
+            retry_after,
+            said: notice.map(Said::Wait).map(Box::new),
+            ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE)
+        }
     }
 
     /// The same for somebody who is in no line: the queue is too long, even for those who are known.
     pub(super) fn for_browser(self) -> Refusal {
         let wait = self.retry_after.unwrap_or_default();
-        Refusal { notice: Some(Box::new(Notice { ahead: None, wait, again: wait })), ..self }
+        Refusal { said: Some(Box::new(Said::Wait(Notice { ahead: None, wait, again: wait }))), ..self }
     }
 
     /// Whether a browser is told to wait.
     pub(super) fn is_waiting_page(&self) -> bool {
-        self.notice.is_some()
+        matches!(self.said.as_deref(), Some(Said::Wait(_)))
     }
 
     pub(super) fn into_response(
@@ -70,11 +81,10 @@ impl Refusal {
         client: &Client,
         mut record: RequestRecord,
     ) -> Response<ResponseBody> {
-        let kind = if self.text.is_some() { "text/plain" } else { "text/html; charset=utf-8" };
-        let page = match (self.text, &self.notice) {
-            (Some(text), _) => Bytes::from(text.into_string()),
-            (None, Some(notice)) => site.settings.web.waiting.write(notice),
-            (None, None) => site.pages.page(self.status),
+        let (kind, page) = match self.said.map(|said| *said) {
+            Some(Said::Text(text)) => ("text/plain", Bytes::from(text)),
+            Some(Said::Wait(notice)) => (HTML, site.settings.web.waiting.write(&notice)),
+            None => (HTML, site.pages.page(self.status)),
         };
         record.answered(self.status);
         record.sent(page.len());

@@ -98,7 +98,7 @@ async fn answer_at(address: SocketAddr, only_v6: bool, named: Arc<NamedCertifica
         match listen(address, only_v6) {
             Ok(listener) => respond(listener, Arc::clone(&named)).await,
             Err(error) => {
-                tracing::error!(%address, %error, "certificates.listen: this cannot be listened at; it is tried again")
+                tracing::error!(%address, %error, "certificates.listen: this cannot be listened at; it is tried again");
             }
         }
         tokio::time::sleep(REST).await;

@@ -108,11 +108,11 @@ impl Config {
         let settings = &self.certificates;
         let web = self.web.enabled && !self.web.backends.is_empty();
         let (what, hint) = match settings.challenge {
-            ChallengeKind::Http if settings.listen.is_empty() && !(web && !self.web.listen.is_empty()) => (
+            ChallengeKind::Http if settings.listen.is_empty() && (!web || self.web.listen.is_empty()) => (
                 "nobody would answer the authority's question: the web gate has no plain listener here",
                 "let the web gate listen at port 80 (web.listen), or set certificates.listen = [\"0.0.0.0:80\"]",
             ),
-            ChallengeKind::TlsAlpn if !(web && !self.web.listen_tls.is_empty()) => (
+            ChallengeKind::TlsAlpn if !web || self.web.listen_tls.is_empty() => (
                 "nobody would answer the authority's question: the web gate does not speak HTTPS here",
                 "let the web gate listen at port 443 (web.listen_tls), or set challenge = \"http-01\"",
             ),
