@@ -27,6 +27,7 @@ mod past;
 mod preview;
 mod process_tree;
 mod pulse;
+mod reading;
 mod rule_proposal;
 mod serving;
 pub mod session;

@@ -3,7 +3,7 @@
 //! A row of a minute says how much each counter grew in it, and the highest that each gauge was seen at. An hour is the sum of the growth of its minutes, and the
 //! highest of their heights. So a gate that starts anew, or Weir itself, makes no dent and no peak.
 
-use crate::history::Reading;
+use crate::reading::Reading;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use weir_store::past::{Past, PastStep};

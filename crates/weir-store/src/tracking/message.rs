@@ -4,9 +4,9 @@
 //! Everything in it has a bound, because senders choose how many recipients and how long a subject it has, and a server that never takes it
 //! makes a line for every attempt.
 
-use super::words::name_hash;
 use crate::diary::{DiaryLine, Facts};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// Ids of one message.
 const IDS_MAX: usize = 64;
@@ -268,6 +268,12 @@ impl TrackedMessage {
         acts.iter_mut().filter(|act| act.text.is_empty()).for_each(|act| act.text = self.facts().in_words());
         acts
     }
+}
+
+/// What is kept of a Message-ID: a hash, because the whole would be a large part of what is written of a small mail.
+pub(super) fn name_hash(message_id: &str) -> String {
+    let name = message_id.trim_start_matches('<').trim_end_matches('>').to_lowercase();
+    crate::hex(&Sha256::digest(name)[..6])
 }
 
 /// Where a message is after an event; nothing if the event moves it nowhere.

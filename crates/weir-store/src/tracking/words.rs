@@ -4,9 +4,8 @@
 //! `f:ann@` and `f:@example.org`, so that it is found by the whole, by the name and by the domain. A subject is cut into words, and a script without spaces into
 //! single characters. All of it happens here and not in the database, so both databases find the same.
 
-use super::message::TrackedMessage;
+use super::message::{TrackedMessage, name_hash};
 use super::search::MessageFilter;
-use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 
 /// The longest word, and the most of one text, of one message and of one question.
@@ -39,12 +38,6 @@ pub(super) fn of_message(message: &TrackedMessage) -> String {
         words.insert(name_word(&message.name));
     }
     words.into_iter().take(MESSAGE_WORDS_MAX).collect::<Vec<_>>().join(" ")
-}
-
-/// What is kept of a Message-ID: a hash, because the whole would be a large part of what is written of a small mail.
-pub(super) fn name_hash(message_id: &str) -> String {
-    let name = message_id.trim_start_matches('<').trim_end_matches('>').to_lowercase();
-    crate::hex(&Sha256::digest(name)[..6])
 }
 
 fn name_word(hash: &str) -> String {

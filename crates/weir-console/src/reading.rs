@@ -1,0 +1,51 @@
+//! The figures of all gates at one look, for charts.
+
+use crate::pulse::Pulse;
+use weir_mail::operations::Vital;
+
+/// Counters only grow; gauges are as they were.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Reading {
+    pub(crate) held: f64,
+    pub(crate) mails: f64,
+    pub(crate) scanned: f64,
+    pub(crate) scan_waiting: f64,
+    pub(crate) served: f64,
+    pub(crate) refused: f64,
+    pub(crate) web_waiting: f64,
+    pub(crate) samples_open: f64,
+    /// It falls when old samples are pruned.
+    pub(crate) samples_done: f64,
+}
+
+impl Reading {
+    /// What a look found. What it could not find is as it was: a database that does not answer for a moment has not lost its mail.
+    pub(crate) fn of(pulse: &Pulse, before: Reading) -> Reading {
+        let mut reading = before;
+        if let Some(status) = &pulse.status {
+            reading.held = status.totals.held_recipients as f64;
+            reading.mails = status.gate.as_ref().map_or(before.mails, |gate| messages(gate) as f64);
+        }
+        if let Some(feeds) = &pulse.feeds {
+            reading.scanned = (feeds.counts.passed + feeds.counts.quarantined) as f64;
+            reading.scan_waiting = feeds.waiting as f64;
+        }
+        if let Some(web) = &pulse.web {
+            let counters = || web.backends.iter().map(|backend| &backend.queue.counters);
+            reading.served = counters().map(|counters| counters.dispatched).sum::<u64>() as f64;
+            reading.refused = counters().flat_map(|counters| &counters.refused).sum::<u64>() as f64;
+            reading.web_waiting = pulse.web_waiting() as f64;
+        }
+        if pulse.lab.is_some() {
+            reading.samples_open = pulse.samples_open() as f64;
+            reading.samples_done = pulse.samples("done") as f64;
+        }
+        reading
+    }
+}
+
+/// Messages that both servers have taken.
+fn messages(gate: &Vital) -> u64 {
+    let servers = std::iter::once(&gate.counters).chain(&gate.inbound);
+    servers.filter_map(|counters| counters.get("messages")).sum()
+}
