@@ -9,6 +9,7 @@ use crate::site::Site;
 use crate::words::{count, grouped};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use weir_chart::Chart;
 use weir_foundation::console_accounts::Role;
 
@@ -71,7 +72,7 @@ impl Sheet {
     /// A page that is kept current, part by part; as many as there are [`PART_IDS`]. A page has the same number of them every time.
     pub(crate) fn live(title: impl Into<String>, here: Here, parts: Vec<Html>) -> Sheet {
         debug_assert!(parts.len() <= PART_IDS.len(), "a part without an id would not be shown");
-        let parts: Vec<LivePart> = PART_IDS.into_iter().zip(parts).collect();
+        let parts: Vec<LivePart> = PART_IDS.into_iter().zip(parts.into_iter().map(marked)).collect();
         let place = |(id, html): &LivePart| html!("<div id=\"{}\" class=\"live\">{}</div>", *id, html);
         let content = parts.iter().map(place).collect();
         Sheet::new(title, here, content).with_parts(parts)
@@ -121,6 +122,14 @@ impl Sheet {
         answer.extensions_mut().insert(LiveParts([badges, &self.parts].concat()));
         answer
     }
+}
+
+/// A part with a mark of what it says, by which the script knows that it shows the same already: nothing is replaced under somebody's
+/// pointer that would only look as before.
+fn marked(part: Html) -> Html {
+    let mut hasher = DefaultHasher::new();
+    part.without_times().hash(&mut hasher);
+    html!("<span hidden data-is=\"{}\"></span>{}", format!("{:x}", hasher.finish()), part)
 }
 
 fn top(here: Here, visit: &Visit, badges: &[(&'static str, Html)]) -> Html {

@@ -43,6 +43,22 @@ impl Html {
         self.0.push_str(&more.0);
     }
 
+    /// The markup without the words of its times, which the browser counts on by itself: `5 s ago` is no news.
+    pub(crate) fn without_times(&self) -> String {
+        let markup = self.as_str();
+        let mut settled = String::with_capacity(markup.len());
+        let mut rest = markup;
+        while let Some((before, time)) = rest.split_once("<time ") {
+            let (element, after) = time.split_once("</time>").unwrap_or((time, ""));
+            let attributes = element.split_once('>').map_or(element, |(attributes, _)| attributes);
+            settled.push_str(before);
+            settled.push_str(attributes);
+            rest = after;
+        }
+        settled.push_str(rest);
+        settled
+    }
+
     /// The text of it.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -277,5 +293,15 @@ mod tests {
     fn pieces_of_addresses_are_encoded() {
         let link = html!("<a href=\"/users/{}\">", Piece("ann/x?\"é"));
         assert_eq!(link.as_str(), "<a href=\"/users/ann%2Fx%3F%22%C3%A9\">");
+    }
+
+    #[test]
+    fn a_time_that_went_on_is_no_news_and_another_time_is() {
+        let time = |at: &str, words: &str| html!("<td><time datetime=\"{}\">{}</time></td>", at, words).without_times();
+        assert_eq!(time("14:02", "5 s ago"), time("14:02", "7 s ago"));
+        assert_ne!(time("14:02", "5 s ago"), time("14:03", "5 s ago"));
+        let after = |words: &str| html!("<time datetime=\"x\">1</time><i>{}</i>", words).without_times();
+        assert_ne!(after("2"), after("3"));
+        assert_eq!(html!("<b>x</b>").without_times(), "<b>x</b>");
     }
 }

@@ -50,6 +50,7 @@ pub(crate) async fn page(State(site): State<Site>) -> Response {
 fn text(pulse: &Pulse, gates: &[GateView]) -> String {
     let mut page = Figures::default();
     page.gates(gates);
+    page.upkeep(pulse);
     if let Some(status) = &pulse.status {
         let totals = status.totals;
         page.gauge("weir_throttle_users", "Users", totals.users);
@@ -147,6 +148,27 @@ impl Figures {
         }
     }
 
+    /// The backup, the certificates and the disk.
+    fn upkeep(&mut self, pulse: &Pulse) {
+        if let Some(age) = &pulse.backup {
+            let help = "Since the last backup, or since the data folder was made if there was none";
+            self.gauge("weir_backup_age_seconds", help, age.age_s);
+            self.gauge("weir_backup_overdue", "Whether store.backup_due is over", u8::from(age.is_overdue()));
+        }
+        if let Some(disk) = &pulse.disk {
+            self.gauge("weir_disk_free_bytes", "Free space under the data folder", disk.free_bytes);
+        }
+        let ends =
+            pulse.certificates.iter().filter_map(|certificate| Some((certificate.of, certificate.ends.as_ref().ok()?)));
+        let ends: Vec<(&str, &i64)> = ends.collect();
+        if !ends.is_empty() {
+            self.head("weir_certificate_end_seconds", "gauge", "When a certificate ends, in seconds of the Unix epoch");
+        }
+        for (gate, end) in ends {
+            let _ = writeln!(self.0, "weir_certificate_end_seconds{{gate=\"{gate}\"}} {end}");
+        }
+    }
+
     /// What only the leader knows. Counters begin with its term.
     fn leader(&mut self, lab: &LabStatus) {
         let Some(figures) = &lab.figures else { return };
@@ -234,6 +256,7 @@ mod tests {
         ] {
             assert!(page.contains(&format!("\n{line}\n")), "{line} in\n{page}");
         }
+        assert!(!page.contains("weir_backup_age_seconds"), "nothing is said of what was not seen");
         let page = text(&pulse(None, None), &[]);
         assert!(page.contains("weir_lab_samples{state=\"queued\"} 3") && !page.contains("weir_lab_machines"), "{page}");
     }

@@ -12,12 +12,16 @@
   const typed = (field) => field.type !== "hidden" && (field.value !== field.defaultValue || field.checked !== field.defaultChecked);
   const inUse = (place) => place.contains(document.activeElement) || $("details[open]", place) !== null
     || all("input, textarea", place).some(typed);
+  // A part begins with a mark of what it says.
+  const mark = (markup) => /^<span hidden data-is="([0-9a-f]+)">/.exec(markup)?.[1];
+  const shows = (place, markup) => mark(markup) !== undefined && place.firstElementChild?.dataset.is === mark(markup);
   const waiting = new Map();
   const show = () => {
     for (const [id, markup] of waiting) {
       const place = document.getElementById(id);
-      if (place && inUse(place)) continue;
-      if (place) place.innerHTML = markup;
+      const same = !place || shows(place, markup);
+      if (!same && inUse(place)) continue;
+      if (!same) place.innerHTML = markup;
       waiting.delete(id);
     }
   };
