@@ -42,14 +42,9 @@ pub(super) fn problems(vms: &VmsSettings) -> Vec<VmStartError> {
 
 /// Two VMs for a demonstration, where a guest and QEMU are.
 pub(super) fn demo(vms: &mut VmsSettings) {
-    let guests = guests(vms);
-    let is_possible = guests.linux.is_some() && common(vms, Path::new("")).missing_programs().next().is_none();
+    let is_possible = guests(vms).linux.is_some() && common(vms, Path::new("")).missing_programs().next().is_none();
     if vms.rules.is_empty() && is_possible {
         vms.rules = vec![VmRule::usual("vm1"), VmRule::usual("vm2")];
-        // Where the other guest was built as well, it takes the place of the second.
-        if guests.windows.is_some() {
-            vms.rules[1] = VmRule::windows("win1");
-        }
     }
 }
 
