@@ -70,9 +70,9 @@ impl Sheet {
     }
 
     /// A page that is kept current, part by part; as many as there are [`PART_IDS`]. A page has the same number of them every time.
-    pub(crate) fn live(title: impl Into<String>, here: Here, parts: Vec<Html>) -> Sheet {
+    pub(crate) fn live(title: impl Into<String>, here: Here, parts: &[Html]) -> Sheet {
         debug_assert!(parts.len() <= PART_IDS.len(), "a part without an id would not be shown");
-        let parts: Vec<LivePart> = PART_IDS.into_iter().zip(parts.into_iter().map(marked)).collect();
+        let parts: Vec<LivePart> = PART_IDS.into_iter().zip(parts.iter().map(marked)).collect();
         let place = |(id, html): &LivePart| html!("<div id=\"{}\" class=\"live\">{}</div>", *id, html);
         let content = parts.iter().map(place).collect();
         Sheet::new(title, here, content).with_parts(parts)
@@ -126,7 +126,7 @@ impl Sheet {
 
 /// A part with a mark of what it says, by which the script knows that it shows the same already: nothing is replaced under somebody's
 /// pointer that would only look as before.
-fn marked(part: Html) -> Html {
+fn marked(part: &Html) -> Html {
     let mut hasher = DefaultHasher::new();
     part.without_times().hash(&mut hasher);
     html!("<span hidden data-is=\"{}\"></span>{}", format!("{:x}", hasher.finish()), part)

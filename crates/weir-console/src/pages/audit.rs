@@ -24,7 +24,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
             lines.iter().map(row).collect::<Html>()
         )
     };
-    let parts = vec![
+    let parts = [
         html!(
             "<h1>Audit</h1><p class=\"lead\">Who did what, the newest first.</p><form class=\"filter\"><label>About \
              <input name=\"subject\" value=\"{}\" placeholder=\"a user or a message id\"></label><button>Filter</button></form>",
@@ -32,7 +32,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         ),
         shown,
     ];
-    Ok(Sheet::live("Audit", Here::Audit, parts).page(&site, &visit).await)
+    Ok(Sheet::live("Audit", Here::Audit, &parts).page(&site, &visit).await)
 }
 
 fn row(line: &AuditView) -> Html {

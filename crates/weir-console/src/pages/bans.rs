@@ -23,7 +23,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
         1 => "One address is kept out now.".to_owned(),
         more => format!("{more} addresses are kept out now."),
     };
-    let parts = vec![
+    let parts = [
         html!("<h1>Bans</h1><p class=\"lead\">{}</p>", lead),
         html!(
             "<p class=\"faint\">An address that fails to log in with different passwords, or writes to people who do not exist, may not \
@@ -32,7 +32,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
         table(&visit, &bans),
         form(&visit),
     ];
-    Ok(Sheet::live("Bans", Here::Throttle, parts).page(&site, &visit).await)
+    Ok(Sheet::live("Bans", Here::Throttle, &parts).page(&site, &visit).await)
 }
 
 fn table(visit: &Visit, bans: &[BanView]) -> Html {

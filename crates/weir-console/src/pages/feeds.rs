@@ -51,7 +51,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         .chart(now, "Messages waiting", ("waiting", "messages"))
         .steps("waiting", history.gauge(|reading| reading.scan_waiting, now))
         .when_empty("mail would fill this");
-    let parts = vec![
+    let parts = [
         html!("<h1>Feeds</h1><p class=\"lead\">{}</p>", lead(&feeds)),
         figures(&feeds),
         html!("<div class=\"two\">{}{}</div>", plot(&traffic, NARROW), plot(&waiting, NARROW)),
@@ -60,7 +60,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         scanners(&feeds.scanners),
         html!("<section><h2 id=\"tune\">Better limits</h2>{}</section>", proposal),
     ];
-    Ok(Sheet::live("Feeds", Here::Feeds, parts).page(&site, &visit).await)
+    Ok(Sheet::live("Feeds", Here::Feeds, &parts).page(&site, &visit).await)
 }
 
 /// Each scanner: whether it answers, how old what it knows is, and what should be looked at.

@@ -33,8 +33,8 @@ pub(super) async fn page(
         until(&page),
         choices(&visit, &page)
     );
-    let parts = vec![head, facts(&page), headers(&page.header), preview.html(), trail];
-    Ok(Sheet::live("Held mail", Here::Throttle, parts).page(&site, &visit).await)
+    let parts = [head, facts(&page), headers(&page.header), preview.html(), trail];
+    Ok(Sheet::live("Held mail", Here::Throttle, &parts).page(&site, &visit).await)
 }
 
 /// A subject, or that there is none.

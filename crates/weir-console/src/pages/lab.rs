@@ -45,7 +45,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         .chart(now, "Samples that are not done", ("open", "samples"))
         .steps("open", history.gauge(|reading| reading.samples_open, now))
         .when_empty("samples would fill this: weir lab submit FILE");
-    let parts = vec![
+    let parts = [
         html!("<h1>Lab</h1><p class=\"lead\">{}</p>", lead(&lab)),
         figures(&lab),
         plot(&open, WIDE),
@@ -58,7 +58,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         machines(&visit, &nodes),
         about(&lab),
     ];
-    Ok(Sheet::live("Lab", Here::Lab, parts).page(&site, &visit).await)
+    Ok(Sheet::live("Lab", Here::Lab, &parts).page(&site, &visit).await)
 }
 
 fn lead(lab: &LabStatus) -> String {

@@ -68,7 +68,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
             size(bytes.max(0) as u64)
         ),
     };
-    let parts = vec![
+    let parts = [
         html!("<h1>Quarantine</h1><p class=\"lead\">{}</p>", lead),
         tabs(&totals, queue),
         html!(
@@ -82,7 +82,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
             "<p><a href=\"/rules\">Rules that people made</a> say what does not pass beside what the scanners know.</p>"
         ),
     ];
-    Ok(Sheet::live("Quarantine", Here::Quarantine, parts).page(&site, &visit).await)
+    Ok(Sheet::live("Quarantine", Here::Quarantine, &parts).page(&site, &visit).await)
 }
 
 /// How much there is: counted now where that is quick, and as of the last look where it is not.
@@ -224,8 +224,9 @@ fn choices(visit: &Visit, page: &QuarantinePage) -> Html {
     };
     // What is left alone goes by itself: the safe act is to do that sooner.
     html!(
-        "<div class=\"actions\"><form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"main\" name=\"action\" value=\"delete\">Delete this mail</button></form>{}{}</div>\
-         <p class=\"faint\">Deleting tells nobody and cannot be undone. Whoever does nothing has it deleted in its time.</p>",
+        "<div class=\"actions\"><details class=\"ask\"><summary class=\"button main\">Delete…</summary><p>This drops the mail. Nobody is told, and it cannot be undone.</p>\
+         <form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"danger\" name=\"action\" value=\"delete\">Delete this mail</button></form></details>{}{}</div>\
+         <p class=\"faint\">Whoever does nothing has it deleted in its time.</p>",
         common,
         release,
         alike(entry)

@@ -44,7 +44,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         }
         false => Html::none(),
     };
-    let parts = vec![
+    let parts = [
         html!("<h1>Outgoing queue</h1><p class=\"lead\">{}</p>", lead),
         html!(
             "<form class=\"filter\"><label>User <input name=\"user\" value=\"{}\"></label>\
@@ -54,7 +54,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         ),
         html!("{}{}", table, rest),
     ];
-    Ok(Sheet::live("Outgoing queue", Here::Queue, parts).page(&site, &visit).await)
+    Ok(Sheet::live("Outgoing queue", Here::Queue, &parts).page(&site, &visit).await)
 }
 
 fn table(visit: &Visit, entries: &[QueueEntry], here: &str) -> Html {

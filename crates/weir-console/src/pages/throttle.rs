@@ -54,7 +54,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     } else {
         Html::none()
     };
-    let parts = vec![
+    let parts = [
         html!(
             "<h1>Throttle</h1><p class=\"lead\">{}</p><p><a href=\"/bans\">Addresses that are kept out after failed logins</a></p>",
             lead
@@ -71,7 +71,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         html!("{}{}", held, rest),
         user_table(&visit, &users),
     ];
-    Ok(Sheet::live("Throttle", Here::Throttle, parts).page(&site, &visit).await)
+    Ok(Sheet::live("Throttle", Here::Throttle, &parts).page(&site, &visit).await)
 }
 
 fn people(number: i64) -> String {

@@ -45,7 +45,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         )
     };
     let trail = super::audit::trail(&site, &page.user.name, 20).await?;
-    let parts = vec![
+    let parts = [
         html!(
             "<h1>{}</h1><p>{}</p><section class=\"why\"><h2>Now</h2><p>{}</p>{}<h2>What you can do</h2>{}</section>",
             page.user.name,
@@ -66,7 +66,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         super::user_admin::section(&visit, &page),
         trail,
     ];
-    Ok(Sheet::live(page.user.name.clone(), Here::Throttle, parts).page(&site, &visit).await)
+    Ok(Sheet::live(page.user.name.clone(), Here::Throttle, &parts).page(&site, &visit).await)
 }
 
 fn state(page: &UserPage) -> String {

@@ -49,7 +49,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         .steps("waiting", history.gauge(|reading| reading.web_waiting, now))
         .when_empty("a flood would fill this");
     let shares = history.shares();
-    let parts = vec![
+    let parts = [
         html!("<h1>Web</h1><p class=\"lead\">{}</p>", lead(&pulse)),
         web.backends.iter().map(pressure).collect(),
         numbers(&[
@@ -65,7 +65,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         web.backends.iter().map(|view| backend(&visit, view)).collect(),
         blocks(&visit, &site.web.as_ref().map(|gate| gate.blocks().view(SystemTime::now())).unwrap_or_default()),
     ];
-    Ok(Sheet::live("Web", Here::Web, parts).page(&site, &visit).await)
+    Ok(Sheet::live("Web", Here::Web, &parts).page(&site, &visit).await)
 }
 
 fn refused_in_all(web: &Status) -> u64 {

@@ -69,7 +69,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         now(page),
         choices::choices(&visit, &merged, &proposal)
     );
-    let parts = vec![
+    let parts = [
         head,
         acted(&merged),
         inside(page),
@@ -81,7 +81,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         trail,
         raw(&page.results),
     ];
-    Ok(Sheet::live("Sample", Here::Lab, parts).page(&site, &visit).await)
+    Ok(Sheet::live("Sample", Here::Lab, &parts).page(&site, &visit).await)
 }
 
 fn unreadable() -> Trouble {
