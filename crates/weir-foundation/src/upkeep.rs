@@ -11,7 +11,7 @@ use weir_store::records::RecordsError;
 /// With less than this part of the disk free, somebody should look.
 const FREE_PART_LEAST: f64 = 0.05;
 /// Nobody need look while this much is free, however large the disk is.
-const FREE_BYTES_PLENTY: u64 = 20 << 30;
+const FREE_BYTES_PLENTY: u64 = 4 << 30;
 
 /// Looks after the data folder. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ mod tests {
     fn a_large_disk_may_be_fuller_than_a_small_one() {
         let disk = |free_gib: u64, size_gib: u64| Disk { free_bytes: free_gib << 30, size_bytes: size_gib << 30 };
         assert!(disk(1, 100).is_short() && !disk(6, 100).is_short());
-        assert!(!disk(25, 10_000).is_short() && disk(19, 10_000).is_short());
+        assert!(!disk(5, 10_000).is_short() && disk(3, 10_000).is_short() && !disk(3, 20).is_short());
     }
 
     #[tokio::test]
