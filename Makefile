@@ -5,7 +5,7 @@ WEIR  := target/quick/weir
 DIST  := target/dist/weir
 OUT   := out
 
-.PHONY: help run guest guest-windows tour test soak bench bench-core bench-lab bench-mail bench-scan bench-web bench-vm lint style warnings setup docs man deb try-deb clean
+.PHONY: help run guest guest-windows tour test soak bench bench-core bench-lab bench-mail bench-scan bench-web bench-vm lint style warnings setup docs man deb release try-release try-deb clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,13 @@ man: $(WEIR) ## man pages and completions into out/
 
 deb: $(DIST) ## the Debian package, into out/
 	tools/deb $(DIST) $(OUT)
+
+release: ## what one would publish, into out/release: static program, package, apt repository, image, SBOM, sums, signature; many minutes
+	tools/release $(OUT)/release
+
+try-release: ## from a clean Debian root to an HTTPS page through the gate, with what `make release` made (root, a few minutes)
+	@tools/setup soak
+	tools/try-release $(OUT)/release
 
 try-deb: deb ## install the package on a clean Debian root, start its service, remove it again (root, a few minutes)
 	@tools/setup soak
