@@ -162,13 +162,17 @@ mod tests {
 
     #[test]
     fn a_certificate_is_found_by_its_name_or_by_the_wildcard_above_it() {
-        let named = NamedCertificates::for_names(&["WWW.example".to_owned(), "*.example".to_owned()]);
-        assert!(named.find("www.example").is_none());
-        named.put("www.example", &pem("www.example", 30), SystemTime::now()).unwrap();
-        named.put("*.example", &pem("*.example", 30), SystemTime::now()).unwrap();
+        let named = NamedCertificates::for_names(&["WWW.site.example".to_owned(), "*.site.example".to_owned()]);
+        assert!(named.find("www.site.example").is_none());
+        named.put("www.site.example", &pem("www.site.example", 30), SystemTime::now()).unwrap();
+        named.put("*.site.example", &pem("*.site.example", 30), SystemTime::now()).unwrap();
         let found = |name| named.find(name).map(|pair| pair.cert[0].to_vec());
-        assert!(found("www.example").is_some() && found("www.example") != found("mail.example"));
-        assert!(found("mail.example").is_some() && found("a.mail.example").is_none() && found("example").is_none());
+        assert!(found("www.site.example").is_some() && found("www.site.example") != found("mail.site.example"));
+        assert!(
+            found("mail.site.example").is_some()
+                && found("a.mail.site.example").is_none()
+                && found("site.example").is_none()
+        );
     }
 
     #[test]
