@@ -119,6 +119,8 @@ fn who_wrote_may_be_answered_and_a_worm_that_answers_the_inbox_is_stopped() {
     let forged = "w@none.example";
     let said = outside.text(forged, &["ann@demo.test"], &format!("From: {forged}\r\nSubject: x\r\n\r\nhello"));
     assert!(said.starts_with("250"), "{said}");
+    // An answer before its question is a mail to a stranger, and too many of these stop the account.
+    site.arrived("ann@demo.test", 61);
     let mut answer = |to: &str| ann.mail("ann@demo.test", &[to], "an answer");
     assert!(answer(forged).contains("held: 1 of 1"), "an address that nobody confirms stays a stranger's");
     wait_for("an answer to go", || answer("w59@any.example").contains("accepted, on its way").then_some(()));

@@ -134,7 +134,7 @@ fn a_site_gets_a_certificate_and_renews_it_whatever_the_authority_does() {
 
     pebble.stop();
     let failing = |now: &str| now.contains("the last attempt failed");
-    let status = wait_for("the failure", || site.weir(&["status"]).ok(), failing);
+    let status = wait_for("the failure", || site.weir(&["status"]).stdout, failing);
     assert!(status.contains("certificate  www.site.test:"), "{status}");
     assert_eq!(site.shown("www.site.test"), second, "the last one stays, even if it has run out");
 
@@ -142,7 +142,7 @@ fn a_site_gets_a_certificate_and_renews_it_whatever_the_authority_does() {
     pebble.start(&PebbleMood { valid_s: 0, ..mood });
     let third = wait_for("another", || site.shown("www.site.test"), |now| is_from_pebble(now) && now != second);
     assert!(third.contains("DNS:www.site.test"), "{third}");
-    wait_for("no more failure", || site.weir(&["status"]).ok(), |now| !failing(now));
+    wait_for("no more failure", || site.weir(&["status"]).stdout, |now| !failing(now));
 }
 
 #[test]

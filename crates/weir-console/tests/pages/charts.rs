@@ -21,7 +21,7 @@ async fn charts_look_back_as_far_as_one_asks_over_a_restart_too() {
         let text = house.get(&format!("/throttle{page}"), &session).await.text;
         assert!(text.contains(ago) && text.contains(peak), "{page}: {text}");
         let text = house.get(&format!("/{page}"), &session).await.text;
-        assert!(text.contains(ago) && text.contains("id=\"still-gate-throttle\""), "{page}: {text}");
+        assert!(text.contains(ago) && text.contains("id=\"gate-throttle\""), "{page}: {text}");
     }
     for page in ["/throttle", "/throttle?over=", "/throttle?over=nonsense", "/"] {
         let text = house.get(page, &session).await.text;
