@@ -1,7 +1,7 @@
 //! What machines with the same records share: the account, the certificates, open challenges, and the lease of whoever asks the authority.
 //!
 //! An authority may ask any of them about a challenge. So it is written down before the authority is told that we are ready, and each machine
-//! looks every [`LOOK`]. A machine never asks the records because a stranger asked it: floods of wrong tokens cost nothing there.
+//! looks every few seconds (`LOOK`). A machine never asks the records because a stranger asked it: floods of wrong tokens cost nothing there.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
