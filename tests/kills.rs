@@ -100,7 +100,9 @@ fn a_full_disk_refuses_mail_and_loses_none() {
         world.kill(life);
         let refusals = world.books.refusals(&["bulk", "crowd"]);
         assert_eq!(refusals.iter().map(String::as_str).collect::<Vec<_>>(), ["452 4.3.1"], "floor {floor}");
-        world.settle().demand(DELIVERIES + USUAL_BATCH, 2 * (DELIVERIES + USUAL_BATCH));
+        // On a starved machine a batch carries more than usual. What must not come again is the pile of 150.
+        let most = 2 * (DELIVERIES + USUAL_BATCH);
+        world.settle().demand(most, most);
     }
 }
 

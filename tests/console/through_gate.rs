@@ -31,7 +31,8 @@ fn the_console_works_through_the_web_gate() {
     let curl = ["-k", "--resolve", resolved.as_str()];
     let password = up.admin_password();
     let visitor = Visitor::log_in(&base, &curl, ("admin", &password));
-    assert!(visitor.get("/").contains("Nothing needs you"));
+    // On a slow machine the console is not yet there when the web gate first looks for its server.
+    wait_for("a page on which all is well", || visitor.get("/").contains("Nothing needs you").then_some(()));
 
     // The stream comes through as it is written, not when it ends.
     let mut live = visitor.live("/live?page=%2F");
