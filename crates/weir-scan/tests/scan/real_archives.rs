@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 use weir_scan::budget::{Budget, Exceeded, Limits};
-use weir_scan::walk::{File, Oddity, Place, Visit, walk_file};
+use weir_scan::walk::{File, Oddity, Place, Visit, walk_sample};
 
 /// Every file that the walk finds, with its name, and what is odd.
 #[derive(Default)]
@@ -28,10 +28,15 @@ impl Visit for Shown {
 }
 
 fn walked(path: &Path) -> Shown {
+    walked_with(path, &[])
+}
+
+/// The same where these words stand in the mail as its password.
+fn walked_with(path: &Path, passwords: &[&str]) -> Shown {
     let mut shown = Shown::default();
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let data = std::fs::read(path).unwrap();
-    walk_file(&[name], &data, &mut Budget::new(&Limits::default()), &mut shown).unwrap();
+    walk_sample(&[name], &data, passwords, &mut Budget::new(&Limits::default()), &mut shown).unwrap();
     shown
 }
 
@@ -114,6 +119,48 @@ fn rar_archives_with_a_password_or_in_pieces_are_not_opened() {
         let hidden = shown.odd.iter().any(|odd| matches!(odd, Oddity::Encrypted | Oddity::Unreadable(_)));
         let expected = ["-psw", "hpsw", "part", "rar3-old"].iter().any(|word| name.contains(word));
         assert!(hidden || !expected, "{name}: {:?}", shown.odd);
+    }
+}
+
+/// Whether nothing stayed closed: the password was found, and everything behind it was shown.
+fn assert_opened(name: &str, shown: &Shown) {
+    assert!(shown.odd.contains(&Oddity::PasswordInMail), "{name}: {:?}", shown.odd);
+    let closed = |odd: &&Oddity| matches!(odd, Oddity::Encrypted | Oddity::Unreadable(_));
+    assert!(!shown.odd.iter().any(|odd| closed(&odd)), "{name}: {:?}", shown.odd);
+    assert!(shown.files.len() > 1, "{name} shows nothing");
+}
+
+#[test]
+fn a_password_in_the_mail_opens_rar_archives_of_every_version() {
+    let mut opened = 0;
+    // Those of version 3 and 5 with a password on their files, and on their names as well.
+    for path in rar_files() {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name.contains("nopsw") || !name.contains("psw") {
+            continue;
+        }
+        let shown = walked_with(&path, &["please", "is", "password"]);
+        assert_opened(&name, &shown);
+        let wrong = walked_with(&path, &["please", "is", "Password"]);
+        assert!(wrong.odd.contains(&Oddity::Encrypted), "{name}: {:?}", wrong.odd);
+        opened += 1;
+    }
+    println!("{opened} RAR archives opened with a password from the mail");
+    assert!(opened >= 5 || rar_files().is_empty(), "{opened}");
+}
+
+#[test]
+fn a_password_in_the_mail_opens_7z_archives_with_and_without_locked_names() {
+    let folder = folder();
+    for names in ["-mhe=off", "-mhe=on"] {
+        let packed = folder.path().join(format!("invoice{names}.7z"));
+        let mut pack = Command::new("7zz");
+        run(pack.args(["a", "-bd", "-pInv-2026!", names]).arg(&packed).arg(folder.path().join("in")));
+        let shown = walked_with(&packed, &["is", "Inv-2026!"]);
+        assert_opened(names, &shown);
+        assert!(shown.files.iter().any(|(_, data)| *data == program()), "{names}: the program is not shown");
+        let wrong = walked_with(&packed, &["Inv-2025!"]);
+        assert!(wrong.odd.contains(&Oddity::Encrypted), "{names}: {:?}", wrong.odd);
     }
 }
 

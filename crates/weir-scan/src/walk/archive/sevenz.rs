@@ -19,17 +19,11 @@ const LZMA2: &[u8] = &[0x21];
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     let archive = match Archive::read(&mut Cursor::new(data), &Password::empty()) {
         Ok(archive) => archive,
-        Err(error) => {
-            walk.odd_here(oddity(&error));
-            return Ok(());
-        }
+        Err(error) => return locked_names(walk, data, &error, level),
     };
-    let coders = || archive.blocks.iter().flat_map(|block| &block.coders);
-    let dictionary = coders().map(|coder| dictionary(coder.encoder_method_id(), coder.properties())).max();
-    if let Some(size) = dictionary.filter(|size| *size > DICTIONARY_MAX) {
-        return Err(Exceeded::Dictionary(size));
-    }
-    let mut locks = coders().filter(|coder| coder.encoder_method_id() == AES).peekable();
+    bear(&archive)?;
+    let coders = archive.blocks.iter().flat_map(|block| &block.coders);
+    let mut locks = coders.filter(|coder| coder.encoder_method_id() == AES).peekable();
     if locks.peek().is_none() {
         return members(walk, archive, data, "", level);
     }
@@ -47,6 +41,40 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     }
 }
 
+/// Whether its dictionaries fit into what we give them.
+fn bear(archive: &Archive) -> Result<(), Exceeded> {
+    let coders = archive.blocks.iter().flat_map(|block| &block.coders);
+    let largest =
+        coders.map(|coder| dictionary(coder.encoder_method_id(), coder.properties())).max().unwrap_or_default();
+    if largest > DICTIONARY_MAX { Err(Exceeded::Dictionary(largest)) } else { Ok(()) }
+}
+
+/// An archive that could not be read: perhaps because its names have a password as well, which may stand in the message.
+fn locked_names(walk: &mut Walk<'_>, data: &[u8], error: &Error, level: u32) -> Result<(), Exceeded> {
+    let cheap = data.len() <= TRIED_MAX && header_rounds(data).is_some_and(|rounds| rounds <= ROUNDS_MAX);
+    let passwords = if cheap { walk.passwords.iter().take(PASSWORDS_MAX).cloned().collect() } else { Vec::new() };
+    for password in passwords {
+        walk.budget.time()?;
+        let Ok(archive) = Archive::read(&mut Cursor::new(data), &Password::from(password.as_str())) else { continue };
+        bear(&archive)?;
+        walk.odd_here(Oddity::PasswordInMail);
+        return members(walk, archive, data, &password, level);
+    }
+    walk.odd_here(oddity(error));
+    Ok(())
+}
+
+/// How often the key of the header is hashed, if it has a password. The header stands where the first 32 octets say, and names its
+/// coder in the clear: four octets, the length of its properties, and these.
+fn header_rounds(data: &[u8]) -> Option<u8> {
+    let number = |at: usize| Some(u64::from_le_bytes(data.get(at..at + 8)?.try_into().ok()?));
+    let begin = usize::try_from(number(12)?).ok()?.checked_add(32)?;
+    let end = begin.checked_add(usize::try_from(number(20)?).ok()?)?;
+    let header = data.get(begin..end)?;
+    let at = memchr::memmem::find(header, AES)?;
+    header.get(at + AES.len() + 1..).map(rounds)
+}
+
 /// How often the key is hashed, as a power of two.
 fn rounds(properties: &[u8]) -> u8 {
     properties.first().map_or(u8::MAX, |first| first & 0x3f)
@@ -62,7 +90,8 @@ fn fitting(walk: &mut Walk<'_>, data: &[u8]) -> Result<Option<String>, Exceeded>
         // A few octets of a file come out of any password; its sum is right only with the right one.
         let read = reader.for_each_entries(|entry, from| {
             let most = walk.budget.limits().held_bytes / 4;
-            whole = entry.is_directory() || std::io::copy(&mut from.take(most), &mut std::io::sink()).is_ok();
+            // Entries without content come after the others, also where those did not open.
+            whole &= entry.is_directory() || std::io::copy(&mut from.take(most), &mut std::io::sink()).is_ok();
             Ok(whole && entry.is_directory())
         });
         if whole && read.is_ok() {
