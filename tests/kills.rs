@@ -74,11 +74,11 @@ fn a_full_disk_refuses_mail_and_loses_none() {
         world.some(Answer::is_taken, 50);
 
         // Mail piles up, then the disk is full, then all of it is delivered: a kill must not repeat that.
-        world.sink.be_slow(true);
+        world.sink.hold(true);
         world.some(Answer::is_taken, 150);
         let filler = disk.fill();
         world.some(|answer| answer.is("452 4.3.1"), 5);
-        world.sink.be_slow(false);
+        world.sink.hold(false);
         let taken = world.sink.taken().len();
         wait_for("deliveries on a full disk", Duration::from_secs(30), || {
             (world.sink.taken().len() > taken + 60).then_some(())

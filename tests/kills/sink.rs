@@ -9,7 +9,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// A server that is held answers after this long all the same: sooner than whoever delivers to it gives up.
+const HELD_MOST: Duration = Duration::from_secs(60);
 
 /// The header by which the load's messages are known.
 pub(super) const TOKEN_HEADER: &str = "X-Kill: ";
@@ -36,8 +39,8 @@ pub(super) struct Sink {
     whims: Arc<AtomicU64>,
     /// Answers at once and refuses nothing.
     plain: Arc<AtomicBool>,
-    /// Takes its time with everything, so that mail piles up.
-    slow: Arc<AtomicBool>,
+    /// Answers nobody for the time being, so that mail piles up.
+    held: Arc<AtomicBool>,
 }
 
 /// Where one life of the gate delivers; it closes when dropped.
@@ -71,9 +74,9 @@ impl Sink {
         self.plain.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it takes its time.
-    pub(super) fn be_slow(&self, slow: bool) {
-        self.slow.store(slow, Ordering::SeqCst);
+    /// Whether it leaves everybody without an answer.
+    pub(super) fn hold(&self, held: bool) {
+        self.held.store(held, Ordering::SeqCst);
     }
 
     /// What was taken so far.
@@ -131,9 +134,7 @@ impl Sink {
 
     /// The message is here. It is written down before anybody hears so.
     fn take(&self, peer: &mut Peer, life: u32) -> std::io::Result<()> {
-        if self.slow.load(Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(200));
-        }
+        self.wait_while_held();
         if self.whim(80) {
             peer.begin();
             return peer.say("451 4.3.0 not now");
@@ -147,6 +148,14 @@ impl Sink {
         }
         peer.begin();
         peer.say("250 2.0.0 taken")
+    }
+
+    /// Mail piles up before a server that does not answer, however slowly it comes in; only then does the test go on.
+    fn wait_while_held(&self) {
+        let begun = Instant::now();
+        while self.held.load(Ordering::SeqCst) && begun.elapsed() < HELD_MOST {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Once in `often` times, evenly spread.
