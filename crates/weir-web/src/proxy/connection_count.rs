@@ -5,7 +5,7 @@
 //! one that has been quiet for longest. A newcomer may push out only somebody of its own subnet, or of one that has more connections than its own, so
 //! whoever holds few cannot be driven out by who holds many. One lock, taken when a connection comes and goes.
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,6 +32,8 @@ struct Count {
     pushed_out: u64,
     /// Those that may have to make room, by number.
     known: HashMap<u64, OpenConnection>,
+    /// The same numbers by subnet.
+    by_subnet: HashMap<SubnetKey, BTreeSet<u64>>,
     next: u64,
     /// Found by the last look at all of them, the first to go last; and when that look found nobody.
     idle: Vec<u64>,
@@ -129,6 +131,7 @@ impl ConnectionCount {
         let number = count.next;
         count.next += 1;
         count.known.insert(number, OpenConnection { holder, presence });
+        count.by_subnet.entry(holder.subnet).or_default().insert(number);
         number
     }
 
@@ -149,19 +152,35 @@ impl Count {
             return false;
         }
         loop {
-            let Some(number) = self.next_idle() else { return false };
+            let Some(number) = self.next_idle() else { return self.push_out_neighbour(newcomer.subnet) };
             let idle = self.known.get(&number).filter(|known| known.presence.quiet_since().is_some());
-            let Some(OpenConnection { holder, presence }) = idle else { continue };
+            let Some(OpenConnection { holder, .. }) = idle else { continue };
             let larger = self.clients.of_subnet(holder.subnet) > self.clients.of_subnet(newcomer.subnet);
             if holder.subnet != newcomer.subnet && !larger {
                 self.idle.push(number);
-                return false;
+                return self.push_out_neighbour(newcomer.subnet);
             }
-            presence.finish(End::Cut);
-            self.pushed_out += 1;
-            self.forget(number);
+            self.push_out(number);
             return true;
         }
+    }
+
+    /// Who finds nobody in a larger subnet takes the place of a neighbour: of the one that has been quiet for longest. Otherwise whoever
+    /// shares a network with those that hold all places idle would never get in.
+    fn push_out_neighbour(&mut self, subnet: SubnetKey) -> bool {
+        let neighbours = self.by_subnet.get(&subnet).into_iter().flatten();
+        let quiet = neighbours.filter_map(|number| Some((self.known.get(number)?.presence.quiet_since()?, *number)));
+        let Some((_, number)) = quiet.min() else { return false };
+        self.push_out(number);
+        true
+    }
+
+    fn push_out(&mut self, number: u64) {
+        if let Some(known) = self.known.get(&number) {
+            known.presence.finish(End::Cut);
+            self.pushed_out += 1;
+        }
+        self.forget(number);
     }
 
     /// The next that has to go. All connections are looked at only now and then.
@@ -209,6 +228,12 @@ impl Count {
         if let Some(known) = self.known.remove(&number) {
             self.open -= 1;
             self.clients.remove(known.holder);
+            if let Some(numbers) = self.by_subnet.get_mut(&known.holder.subnet) {
+                numbers.remove(&number);
+                if numbers.is_empty() {
+                    self.by_subnet.remove(&known.holder.subnet);
+                }
+            }
         }
     }
 }
@@ -383,6 +408,20 @@ mod tests {
         drop((all, new));
         assert_eq!(room.count.totals().open, 0);
         assert!(room.count.lock().known.is_empty() && room.count.lock().clients.is_empty());
+    }
+
+    #[test]
+    fn who_shares_a_network_with_those_that_idle_takes_the_place_of_a_neighbour() {
+        let room = Room::of(10);
+        let all: Vec<_> = (0..10).map(|number| room.open(number / 2, Some(number + 1)).unwrap()).collect();
+        let new = room.open(3, None).expect("a neighbour makes room");
+        assert_eq!(gone(&all), [6], "the one of its subnet that was quiet for longer");
+        let another = room.open(3, None).expect("the other one, too");
+        assert_eq!(gone(&all), [6, 7]);
+        assert!(room.open(3, None).is_none(), "nothing idles there any more, and no other subnet is larger");
+        drop((all, new, another));
+        let count = room.count.lock();
+        assert!(count.open == 0 && count.by_subnet.is_empty());
     }
 
     #[test]
