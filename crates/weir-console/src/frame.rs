@@ -25,6 +25,7 @@ pub(crate) enum Here {
     Lab,
     Audit,
     Settings,
+    Guide,
     Mine,
     Nowhere,
 }
@@ -62,6 +63,7 @@ const WAYS: &[(Here, &str, &str, &str, Role)] = &[
     (Here::Lab, "lab", "Lab", "badge-lab", Role::Operator),
     (Here::Audit, "audit", "Audit", "", Role::Operator),
     (Here::Settings, "settings", "Settings", "", Role::Admin),
+    (Here::Guide, "docs", "Guide", "", Role::Operator),
 ];
 
 impl Sheet {

@@ -33,6 +33,11 @@ impl Html {
         Html(format!("<style>{sheet}</style>"))
     }
 
+    /// A page of the guide, whose text is in the program; its reader escapes what is written as markup.
+    pub(crate) fn of_guide(rendered: String) -> Html {
+        Html(rendered)
+    }
+
     /// Nothing.
     pub fn none() -> Html {
         Html::default()

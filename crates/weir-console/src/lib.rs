@@ -13,6 +13,7 @@ mod evidence;
 pub mod form;
 mod frame;
 pub mod gates;
+mod guide;
 pub mod health;
 mod history;
 pub mod html;

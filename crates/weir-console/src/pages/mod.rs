@@ -5,6 +5,7 @@ mod assets;
 mod audit;
 mod bans;
 mod feeds;
+mod guide;
 mod held;
 mod lab;
 mod link;
@@ -105,6 +106,8 @@ fn pages() -> Router<Site> {
         .route("/trace/{id}", get(trace::page))
         .route("/audit", get(audit::page))
         .route("/settings", get(settings::page))
+        .route("/docs", get(guide::contents))
+        .route("/docs/{*path}", get(guide::page))
         .route("/settings/tokens", post(tokens::add))
         .route("/settings/tokens/revoke", post(tokens::revoke))
         .route("/settings/sessions/end", post(sessions::end))
