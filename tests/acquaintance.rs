@@ -71,6 +71,23 @@ fn a_worm_that_mails_only_colleagues_is_stopped() {
 }
 
 #[test]
+fn an_address_of_ours_that_names_a_way_elsewhere_is_a_strangers() {
+    let site = Site::new("[throttle]\nown_domains = [\"example.org\"]\n");
+    let up = site.up();
+    let ways: [fn(usize) -> String; 3] = [
+        |n| format!("info+%far{n}.example@example.org"),
+        |n| format!("victim{n}%far.example@example.org"),
+        |n| format!("far.example!victim{n}@example.org"),
+    ];
+    for (name, way) in ["ann", "bob", "cat"].into_iter().zip(ways) {
+        let address = format!("{name}@example.org");
+        add_user(&site, name, &address);
+        let reached = reached(&mut login(&up, name), &address, (0..200).map(way));
+        assert!(reached <= 10, "{name} reached {reached} through a server that reads such addresses");
+    }
+}
+
+#[test]
 fn old_correspondents_are_known_also_after_a_kill_and_a_worm_that_mails_only_them_is_stopped() {
     let site = Site::new("[throttle]\nworking_set = 0\nmax_multi_slack = 200\n");
     let up = site.up();

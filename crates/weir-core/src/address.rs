@@ -2,7 +2,8 @@
 //!
 //! The domain is lower case, without a final dot, its international labels in ASCII (RFC 3492, after plain
 //! lower-casing; the full preparation of RFC 5891 is left out). The local part loses its plus tag; its case is
-//! kept, as RFC 5321 says that it may matter. Angle brackets and surrounding blanks fall away.
+//! kept, as RFC 5321 says that it may matter. Angle brackets and surrounding blanks fall away. A local part that names a way to somebody
+//! else (`bob%far.example`, `far!bob`) keeps everything: behind its plus may stand whom the mail is really for.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -12,7 +13,20 @@ const ADDRESS_MAX: usize = 512;
 
 /// The canonical form of `address`, or why it is none.
 pub fn canonical(address: &str) -> Result<String, &'static str> {
-    written(address, |mailbox| mailbox.split_once('+').map_or(mailbox, |(before, _)| before))
+    written(address, |mailbox| match mailbox.split_once('+') {
+        Some((before, _)) if !is_way(mailbox) => before,
+        _ => mailbox,
+    })
+}
+
+/// Whether an address names a way to a mailbox at another server, as old mail servers read it and some still do: `bob%far.example@here`,
+/// `far!bob@here`, `"bob@far.example"@here`.
+pub fn names_a_way(address: &str) -> bool {
+    address.rsplit_once('@').is_some_and(|(local, _)| is_way(local.trim_start().trim_start_matches('<')))
+}
+
+fn is_way(local: &str) -> bool {
+    local.contains(['%', '!', '@'])
 }
 
 /// The canonical form, but with the plus tag. At a domain that is not ours nobody knows what a plus means: at some `ann+a` and `ann+b`
@@ -116,6 +130,23 @@ mod tests {
             ("eve@Pročprostěnemluvíčesky.cz", "eve@xn--proprostnemluvesky-uyb24dma41a.cz"),
         ] {
             assert_eq!(canonical(given).as_deref(), Ok(form), "{given}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_names_a_way_is_somebody_of_its_own() {
+        for (given, form) in [
+            ("info+%far1.test@x.org", "info+%far1.test@x.org"),
+            ("info+a!b@x.org", "info+a!b@x.org"),
+            ("bob%far.test@X.org", "bob%far.test@x.org"),
+        ] {
+            assert_eq!(canonical(given).as_deref(), Ok(form), "{given}");
+        }
+        for way in ["bob%far.test@x.org", "<far!bob@x.org>", "\"bob@far.test\"@x.org", "info+%far.test@x.org"] {
+            assert!(names_a_way(way), "{way}");
+        }
+        for plain in ["bob@x.org", "bob+tag@x.org", "\"a b\"@x.org", "bob"] {
+            assert!(!names_a_way(plain), "{plain}");
         }
     }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
-use weir_core::address::{canonical, canonical_with_tag};
+use weir_core::address::{canonical, canonical_with_tag, names_a_way};
 use weir_core::throttle::{Class, NetworkKey, Params, RecipientKey};
 use weir_smtp::network::IpNetwork;
 use weir_smtp::peer::SmtpPeer;
@@ -129,8 +129,12 @@ impl Settings {
         RecipientKey(self.hash(&canonical))
     }
 
-    /// Who a recipient is as far as the address says it. Who has been written to before is found where the throttle decides.
+    /// Who a recipient is as far as the address says it. Who has been written to before is found where the throttle decides. An address at
+    /// our domain that names a way to another server may reach anybody, so it is a stranger's.
     pub(super) fn class_of(&self, address: &str) -> Class {
+        if names_a_way(address) {
+            return Class::Stranger;
+        }
         let at = |domains: &Domains| address.rsplit_once('@').is_some_and(|(_, domain)| domains.contain(domain));
         if at(&self.own_domains) || at(&self.partner_domains) { Class::Colleague } else { Class::Stranger }
     }
