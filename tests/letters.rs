@@ -219,6 +219,46 @@ fn a_site_may_let_users_release_what_is_only_delayed() {
 }
 
 #[test]
+fn a_stolen_password_ends_no_stop_and_takes_no_account_over() {
+    let throttle = "[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\nstop_at = 2\n";
+    let site = Site::with_submission("users_release = true\n", throttle);
+    let up = site.up();
+    let base = format!("http://{}", up.listener("console"));
+    let mut thief = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+    let mut send = |to: &str| thief.mail("demo@localhost", &[&format!("{to}@localhost")], &format!("about {to}"));
+    let held: Vec<String> = ["one", "two", "three", "four"].into_iter().map(|to| id_in(&send(to))).collect();
+    let thief = Visitor::log_in(&base, &[], ("demo", &up.password()));
+    let page = thief.get("/me");
+    assert!(!page.contains("Delete the chosen") && !page.contains("New password"), "{page}");
+    let all: Vec<(&str, &str)> = held.iter().map(|message| ("message", message.as_str())).collect();
+    let not_enough = "A password is not enough while your account is stopped or locked";
+    for try_it in [
+        thief.post("/me", "/me/delete", &all),
+        thief.post("/me", "/me/password", &[("old", &up.password()), ("new", "another password")]),
+    ] {
+        assert!(try_it.contains(not_enough), "{try_it}");
+    }
+    assert_eq!(site.json(&["held", "list"])["recipients"], 3, "nothing was deleted");
+    // A person's lock is no different, also after an administrator has ended the stop.
+    site.weir(&["user", "unlock", "demo"]).ok();
+    site.weir(&["user", "lock", "demo", "--reason", "the password was stolen"]).ok();
+    assert!(thief.post("/me", "/me/delete", &all).contains(not_enough));
+    assert!(Client::login(&up.plain, "demo", "another password").is_err());
+}
+
+#[test]
+fn a_new_password_ends_the_sessions_of_the_old_one() {
+    let site = Site::new("");
+    let up = site.up();
+    let mut open = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+    assert!(open.mail("demo@localhost", &["one@localhost"], "before").starts_with("250"));
+    site.weir_with(&["user", "passwd", "demo", "--password-stdin"], "a password of their own\n").ok();
+    let said = open.say("NOOP");
+    assert!(said.is_empty() || said.starts_with("421"), "{said}");
+    assert!(Client::login(&up.plain, "demo", "a password of their own").is_ok());
+}
+
+#[test]
 fn an_order_by_mail_lets_one_mail_go_and_leaves_the_others() {
     let notices = "[notices]\ntell_delays_over = \"0s\"\n";
     let throttle = "[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\nstop_at = 3\n";

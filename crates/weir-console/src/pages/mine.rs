@@ -45,6 +45,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
     };
     let list = site.mail.held.first(&own(&visit), MAILS_MAX).await?;
     let may = site.mail.users.may_release(&visit.known.name, visit.link()).await?;
+    let frozen = is_frozen(&site, &visit).await?;
     let locked = match &page.user.locked_since {
         Some(_) => format!("A person has locked your account: {}. ", page.user.locked_reason),
         None => String::new(),
@@ -52,7 +53,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
     let mails = if list.messages.is_empty() {
         empty("None of your mail is held.", &Html::none())
     } else {
-        table(&visit, &list.messages, may)
+        table(&visit, &list.messages, may, frozen)
     };
     let body = html!(
         "<h1>Your mail</h1><p class=\"lead\">{}{}</p>{}<section><h2>Held mail</h2>{}</section>\
@@ -66,13 +67,27 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
         ]),
         mails,
         advice(may, &page.user.contact),
-        own_account(&visit, &page)
+        own_account(&visit, &page, frozen)
     );
     Ok(Sheet::new("Your mail", Here::Mine, body).page(&site, &visit).await)
 }
 
+/// Whether somebody who came by a password may decide nothing: the account is stopped or locked, so the password may be a thief's.
+async fn is_frozen(site: &Site, visit: &Visit) -> Result<bool, OperationError> {
+    if visit.link().is_some() || visit.may(Role::Operator) {
+        return Ok(false);
+    }
+    site.mail.users.is_frozen(&visit.known.name).await
+}
+
+/// What such a visitor hears.
+fn frozen() -> Trouble {
+    let hint = "Follow the link in the latest notice at your contact address, or ask an administrator.";
+    Trouble::new(StatusCode::FORBIDDEN, "A password is not enough while your account is stopped or locked.", hint)
+}
+
 /// Password and contact address, as far as one may change them.
-fn own_account(visit: &Visit, page: &UserPage) -> Html {
+fn own_account(visit: &Visit, page: &UserPage, frozen: bool) -> Html {
     if visit.may(Role::Operator) {
         return Html::none();
     }
@@ -83,6 +98,9 @@ fn own_account(visit: &Visit, page: &UserPage) -> Html {
         Way::Link { .. } => Html::none(),
     };
     let password = match page.has_password {
+        true if frozen => html!(
+            "<p class=\"faint\">While your account is stopped or locked, the password is changed through the link in a notice, or by an administrator.</p>"
+        ),
         true => html!(
             "<form class=\"filter\" method=\"post\" action=\"/me/password\">{}{}{}<label>New password <input name=\"new\" type=\"password\" autocomplete=\"new-password\" \
              required minlength=\"8\" maxlength=\"1000\"></label><button>Change the password</button></form>",
@@ -123,7 +141,7 @@ fn advice(may: MayRelease, contact: &str) -> String {
     }
 }
 
-fn table(visit: &Visit, messages: &[HeldMessage], may: MayRelease) -> Html {
+fn table(visit: &Visit, messages: &[HeldMessage], may: MayRelease, frozen: bool) -> Html {
     let row = |held: &HeldMessage| {
         let to: Vec<String> = held.recipients.iter().map(|recipient| recipient.address.clone()).collect();
         let next = held.recipients.iter().filter_map(|recipient| recipient.expected.as_deref()).min();
@@ -143,12 +161,22 @@ fn table(visit: &Visit, messages: &[HeldMessage], may: MayRelease) -> Html {
         _ => Html::none(),
     };
     let columns = html!("<th>Subject</th><th>To</th><th>Held</th><th>Goes</th>");
-    let choices = html!(
+    let choices = if frozen {
+        html!(
+            "<span class=\"faint\">A password is not enough to decide about this while your account is stopped or locked.</span>"
+        )
+    } else {
+        delete_choice(&release)
+    };
+    mails(visit, ("me/delete", "/me"), &columns, &messages.iter().map(row).collect(), &choices)
+}
+
+fn delete_choice(release: &Html) -> Html {
+    html!(
         "{}<details class=\"ask\"><summary class=\"button danger\">Delete…</summary>\
          <p>This drops the chosen mail. It cannot be undone.</p><button class=\"danger\">Delete the chosen</button></details>",
         release
-    );
-    mails(visit, ("me/delete", "/me"), &columns, &messages.iter().map(row).collect(), &choices)
+    )
 }
 
 pub(super) async fn delete(
@@ -156,6 +184,10 @@ pub(super) async fn delete(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
+    // Who is stopped and has nothing left that waits may send again: whoever stole the password must not bring that about.
+    if is_frozen(&site, &visit).await? {
+        return Err(frozen());
+    }
     decide(&site, &visit, &sent, Decision::Delete).await
 }
 
@@ -188,6 +220,11 @@ async fn decide(site: &Site, visit: &Visit, sent: &Form, decision: Decision) -> 
 
 pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
     let name = &visit.known.name;
+    match is_frozen(&site, &visit).await {
+        Ok(false) => {}
+        Ok(true) => return refused(&site, &visit, &sent, ("/me", frozen().words())),
+        Err(error) => return ended(&site, &visit, &sent, ("/me", Err::<String, _>(error))),
+    }
     // An account of the console may have the name of a user, and is not that user.
     if visit.may(Role::Operator) {
         let words = "An administrator changes it: weir console passwd, or weir user passwd.".to_owned();

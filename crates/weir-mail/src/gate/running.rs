@@ -58,7 +58,7 @@ impl Backend for Running {
     }
 
     fn end_sessions(&self, user: &str, why: &str) -> usize {
-        end_sessions(self.server.registry(), user, &format!("the account is locked: {why}"))
+        end_sessions(self.server.registry(), user, why)
     }
 
     fn sessions_of(&self, user: &str) -> usize {

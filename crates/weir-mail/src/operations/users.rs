@@ -286,7 +286,9 @@ impl UserOperations {
         let mut user = self.user(name).await?;
         user.password = self.passwords.hash(password).await?;
         self.users.update(&user).await?;
-        self.audit.write(actor, "user.passwd", name, "a new password".to_owned()).await
+        // Whoever logged in with the old one may be why there is a new one.
+        let ended = self.backend.end_sessions(name, "the password was changed; log in with the new one");
+        self.audit.write(actor, "user.passwd", name, format!("a new password ({ended} sessions ended)")).await
     }
 
     /// Changes a user. New parameters are in force at once, also for what waits.
@@ -368,7 +370,7 @@ impl UserOperations {
         if self.throttles.find(name).await?.is_some() {
             self.throttling.command(name, ThrottleCommand::Stop).await?;
         }
-        let sessions_ended = self.backend.end_sessions(name, reason);
+        let sessions_ended = self.backend.end_sessions(name, &format!("the account is locked: {reason}"));
         self.audit.write(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
         Ok(LockDone { name: name.to_owned(), sessions_ended })
     }
@@ -466,6 +468,11 @@ impl UserOperations {
             None if stopped => MayRelease::NotWhileStopped,
             None => MayRelease::Yes,
         })
+    }
+
+    /// Whether an account is stopped or locked. Then its password may be in somebody else's hands, who must not decide with it.
+    pub async fn is_frozen(&self, name: &str) -> Result<bool, OperationError> {
+        Ok(self.user(name).await?.locked_at.is_some() || self.situation(name).await?.1)
     }
 
     /// The situation of somebody's throttle, and whether they are stopped.
