@@ -17,6 +17,24 @@ impl IpNetwork {
     }
 }
 
+/// Whether a list of networks that are meant to be one's own lets in the world: one that is larger than anybody's (10.0.0.0/8 is the
+/// largest that people have at home), or small ones that come to a quarter of all IPv4 addresses.
+pub fn let_in_everybody(networks: &[IpNetwork]) -> bool {
+    let prefix = |network: &IpNetwork| network.mask.leading_ones();
+    let is_local = |network: &IpNetwork| network.mask.leading_ones() >= 7 && network.address >> 121 == 0xfc >> 1;
+    let is_wide = |network: &&IpNetwork| match (is_v4(network), prefix(network)) {
+        (true, prefix) => prefix < 96 + 8,
+        (false, prefix) => prefix < 16 && !is_local(network),
+    };
+    let ipv4: u64 = networks.iter().filter(|network| is_v4(network)).map(|network| 1 << (128 - prefix(network))).sum();
+    networks.iter().any(|network| is_wide(&network)) || ipv4 > 1 << 30
+}
+
+/// Whether a network is one of IPv4, and not one of IPv6 that holds all of it.
+fn is_v4(network: &IpNetwork) -> bool {
+    network.mask.leading_ones() >= 96 && network.address >> 32 == 0xffff
+}
+
 /// All addresses as 128 bits; IPv4 in the mapped range.
 fn bits(address: IpAddr) -> u128 {
     match address {
@@ -58,6 +76,30 @@ pub enum NetworkError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_of_everybody() {
+        let all = |texts: &[&str]| {
+            let networks: Vec<IpNetwork> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            let_in_everybody(&networks)
+        };
+        for open in [
+            &["0.0.0.0/0"][..],
+            &["0.0.0.0/1", "128.0.0.0/1"],
+            &["10.0.0.0/8", "64.0.0.0/7"],
+            &["::/0"],
+            &["::ffff:0:0/96"],
+            &["2000::/3"],
+            &["::/1", "8000::/1"],
+        ] {
+            assert!(all(open), "{open:?}");
+        }
+        for own in [&["10.0.0.0/8", "192.168.0.0/16"][..], &["192.0.2.7"], &["fc00::/7", "2001:db8::/32"], &[]] {
+            assert!(!all(own), "{own:?}");
+        }
+        let slices: Vec<String> = (0..256).map(|n| format!("{n}.0.0.0/8")).collect();
+        assert!(all(&slices.iter().map(String::as_str).collect::<Vec<_>>()), "piece by piece");
+    }
 
     #[test]
     fn membership() {

@@ -8,11 +8,11 @@ use super::recipients::CalloutSettings;
 use crate::delivery::route::Endpoint;
 use crate::delivery::{DomainRule, MailServer, RuleWay};
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use weir_settings::{Section, settings};
 use weir_smtp::limits::SmtpLimits;
-use weir_smtp::network::IpNetwork;
+use weir_smtp::network::{IpNetwork, let_in_everybody};
 
 settings! {
     /// Mail from other servers: for which domains, for whom, and where it goes
@@ -131,10 +131,7 @@ impl InboundSettings {
             let what = "recipients = \"file\" and recipient_file belong together".to_owned();
             section.blame("recipients", what, "set both, or neither");
         }
-        let all = |network: &IpNetwork| {
-            [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST].iter().all(|ip| network.contains((*ip).into()))
-        };
-        if self.trusted.iter().any(all) {
+        if let_in_everybody(&self.trusted) {
             let what = "a network of all addresses may relay to anywhere: an open relay".to_owned();
             section.blame("trusted", what, "list the addresses of your own servers only");
         }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_settings::{Section, settings};
-use weir_smtp::network::IpNetwork;
+use weir_smtp::network::{IpNetwork, let_in_everybody};
 use weir_smtp::settings::{Auth, AuthWithoutTls};
 use weir_tls::CertificateFiles;
 
@@ -71,12 +71,10 @@ impl SubmissionSettings {
         if self.certificate.is_some() != self.key.is_some() {
             section.blame("certificate", "certificate and key belong together".into(), "set both, or neither");
         }
-        let all = |network: &IpNetwork| {
-            [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST].iter().all(|ip| network.contains((*ip).into()))
-        };
-        if self.clients.iter().any(all) {
+        let lists = [("clients", &self.clients), ("trusted", &self.trusted), ("received_from", &self.received_from)];
+        for (key, _) in lists.into_iter().filter(|(_, networks)| let_in_everybody(networks)) {
             let what = "everybody could send mail through this relay: an open relay".to_owned();
-            section.blame("clients", what, "list the networks of your own machines only");
+            section.blame(key, what, "list the networks of your own machines only");
         }
         if self.identity == Identity::ClientAddress && self.clients.is_empty() && self.is_public() {
             let what = "nobody logs in with this, and it does not say whose machines may hand in mail".to_owned();

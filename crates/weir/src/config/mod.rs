@@ -317,8 +317,16 @@ mod tests {
             assert!(problems(&open).contains("it does not say whose machines may hand in mail"), "{open}");
             let named = open.replace("[notices]", "clients = [\"10.0.0.0/8\"]\n[notices]");
             assert!(Loaded::from_text(&named, None).is_ok(), "{named}");
-            let everybody = named.replace("10.0.0.0/8", "0.0.0.0/0");
-            assert!(problems(&everybody).contains("an open relay"), "{everybody}");
+            for network in ["0.0.0.0/0", "0.0.0.0/1\", \"128.0.0.0/1", "::/0"] {
+                let everybody = named.replace("10.0.0.0/8", network);
+                assert!(problems(&everybody).contains("clients: everybody could send mail"), "{everybody}");
+                // Those who may say who somebody is are asked for no password either.
+                for key in ["trusted", "received_from"] {
+                    let named = told.replace("[notices]", &format!("{key} = [\"{network}\"]\n[notices]"));
+                    let said = problems(&named);
+                    assert!(said.contains(&format!("{key}: everybody could send mail")), "{named}\n{said}");
+                }
+            }
         }
     }
 
