@@ -12,10 +12,12 @@ use crate::notices::evidence::{self, Evidence};
 use crate::notices::{OwnMail, post};
 use crate::pipeline::Pipeline;
 use crate::throttle::{NotDone, Shown, ThrottleCommand, Throttling};
+use std::collections::BTreeSet;
 use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, RcptTo};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::session::Verdict;
+use weir_store::diary::DiaryLine;
 use weir_store::records::{AuditLine, Fate, HeldFilter, Records};
 use weir_store::spool::Spool;
 
@@ -79,6 +81,7 @@ impl Orders<'_> {
         let fate = if order.action == Action::Delete { Fate::Drop } else { Fate::Go };
         let while_stopped = order.action != Action::Release;
         let only = self.entries_of(&order).await?;
+        let messages = self.messages_of(&order).await?;
         let shown = Shown { up_to: order.up_to, situation: order.situation, fate, only, while_stopped };
         let done = self
             .throttling
@@ -90,11 +93,29 @@ impl Orders<'_> {
             Some(NotDone::Stopped) => return self.ask_back(&order).await,
             None => self.held.wake(),
         }
-        let detail = format!("{} go, {} deleted, by a crafted mail", done.going, done.dropped);
+        self.note(&messages, fate);
+        let detail = format!("{} go, {} deleted, by an answer to a notice", done.going, done.dropped);
         let said = format!("done for {}: {detail}", order.identity);
         let action = if fate == Fate::Drop { "held.delete" } else { "held.release" };
         self.audit(&order, action, detail).await;
         Ok(Reply::new(250, Status(2, 0, 0), said))
+    }
+
+    /// The mails that an order is about, for the diary.
+    async fn messages_of(&self, order: &Order) -> Result<BTreeSet<String>, Reply> {
+        let message = order.only.clone().unwrap_or_default();
+        let filter = HeldFilter { identity: order.identity.clone(), message, ..HeldFilter::default() };
+        let rows = self.records.held().list(&filter, i64::MAX).await.map_err(|_| not_now())?;
+        Ok(rows.into_iter().filter(|row| row.entry <= order.up_to).map(|row| row.message).collect())
+    }
+
+    /// Whoever looks for these mails later reads what became of them.
+    fn note(&self, messages: &BTreeSet<String>, fate: Fate) {
+        let (event, what) = if fate == Fate::Drop { ("deleted", "deleted") } else { ("decided", "released") };
+        for message in messages {
+            let text = format!("{what} from the delay queue by an answer to a notice");
+            self.spool.diary().note(DiaryLine::new(message, event, text));
+        }
     }
 
     /// The entries of the one mail that an order is about; nothing if it is about all.
@@ -130,7 +151,7 @@ impl Orders<'_> {
     }
 
     async fn audit(&self, order: &Order, action: &str, detail: String) {
-        let (at, actor, action) = (self.now.0 as i64, "crafted mail".into(), action.into());
+        let (at, actor, action) = (self.now.0 as i64, "answer to a notice".into(), action.into());
         let line = AuditLine { at, actor, action, subject: order.identity.clone(), detail };
         if let Err(error) = self.records.audit().write(&line).await {
             tracing::error!(%error, ?line, "an order by mail was carried out and could not be audited");

@@ -65,7 +65,7 @@ fn words_of(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for c in text.chars().flat_map(char::to_lowercase) {
         match c {
-            c if has_no_spaces(c) => words.extend([c.to_string(), String::new()]),
+            c if has_no_spaces(c) || is_symbol(c) => words.extend([c.to_string(), String::new()]),
             c if c.is_alphanumeric() => words.last_mut().into_iter().for_each(|word| word.push(c)),
             _ => words.push(String::new()),
         }
@@ -77,6 +77,11 @@ fn words_of(text: &str) -> Vec<String> {
 /// Scripts that are written without spaces: Thai to Khmer, Japanese, Chinese.
 fn has_no_spaces(c: char) -> bool {
     matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+/// Pictures and signs, each of which is a word of its own: people look for the one in a subject.
+fn is_symbol(c: char) -> bool {
+    c >= '\u{2190}' && !c.is_alphanumeric() && !c.is_whitespace() && !c.is_control()
 }
 
 /// In small letters, with `_` for what would part a word in one of the databases.
@@ -110,12 +115,15 @@ pub(super) struct Question(Vec<Vec<Asked>>);
 impl Question {
     pub(super) fn of(filter: &MessageFilter) -> Question {
         let mut question = Question::default();
-        question.one(address_asked(SENDER, &filter.from));
-        question.one(address_asked(RECIPIENT, &filter.to));
-        question.one(address_asked(LOGIN, &filter.login));
-        question.one(single(CLIENT, &filter.client));
+        for (field, text) in [(SENDER, &filter.from), (RECIPIENT, &filter.to), (LOGIN, &filter.login)] {
+            question.asked_for(text, address_asked(field, text));
+        }
+        question.asked_for(&filter.client, single(CLIENT, &filter.client));
         for (field, text) in [(SUBJECT, &filter.subject), (VERDICT, &filter.verdict), (STATE, &filter.state)] {
-            text.split_whitespace().for_each(|part| question.all(parts(field, part)));
+            for part in text.split_whitespace() {
+                let words = parts(field, part);
+                if words.is_empty() { question.nothing() } else { question.all(words) }
+            }
         }
         if !filter.name.is_empty() {
             question.one(vec![named(&filter.name)]);
@@ -125,6 +133,16 @@ impl Question {
         }
         question.0.truncate(ASKED_MAX);
         question
+    }
+
+    /// One of the words that stand for this text. A text without any, such as `%`, fits nothing: to leave it out would show everything.
+    fn asked_for(&mut self, text: &str, words: Vec<Asked>) {
+        if words.is_empty() && !text.trim().is_empty() { self.nothing() } else { self.one(words) }
+    }
+
+    /// A word that no message has: what stands behind its letter is always a hash.
+    fn nothing(&mut self) {
+        self.0.push(vec![Asked::whole(format!("{NAME}:-"))]);
     }
 
     /// One of these.
@@ -141,6 +159,9 @@ impl Question {
 
     /// A part of what somebody typed, in any field.
     fn anywhere(&mut self, part: &str) {
+        if !part.chars().any(|c| c.is_alphanumeric() || is_symbol(c)) {
+            return self.nothing();
+        }
         let mut words = single(CLIENT, part);
         words.push(named(part));
         [SENDER, RECIPIENT, LOGIN].into_iter().for_each(|field| words.extend(address_asked(field, part)));
@@ -237,6 +258,21 @@ mod tests {
 
     fn sqlite(filter: &MessageFilter) -> String {
         Question::of(filter).for_sqlite()
+    }
+
+    #[test]
+    fn what_holds_no_word_finds_nothing_and_a_picture_is_one() {
+        let nothing = format!("(\"{NAME}:-\")");
+        for given in ["%", "\"", "''", "*", "@"] {
+            let of = |filter: MessageFilter| assert_eq!(sqlite(&filter), nothing, "{given}");
+            of(MessageFilter { text: given.into(), ..MessageFilter::default() });
+            of(MessageFilter { subject: given.into(), ..MessageFilter::default() });
+            of(MessageFilter { from: given.into(), ..MessageFilter::default() });
+        }
+        let smile = TrackedMessage { subject: "Party 🎉 today".into(), ..TrackedMessage::default() };
+        assert!(of_message(&smile).split(' ').any(|word| word == "s:🎉"), "{}", of_message(&smile));
+        let asked = MessageFilter { subject: "🎉".into(), ..MessageFilter::default() };
+        assert_eq!(sqlite(&asked), "(\"s:🎉\")");
     }
 
     #[test]
