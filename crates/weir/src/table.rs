@@ -54,7 +54,7 @@ impl Table {
 
 /// Text of strangers on a terminal: nothing in it is obeyed, and it is cut.
 pub(crate) fn shown(text: &str) -> String {
-    let mut plain: String = text.chars().map(|c| if c.is_control() { '·' } else { c }).take(CELL_MAX + 1).collect();
+    let mut plain = weir_scan::plain::shown(text, CELL_MAX + 1);
     if plain.chars().count() > CELL_MAX {
         plain = plain.chars().take(CELL_MAX - 1).chain(['…']).collect();
     }
@@ -68,14 +68,14 @@ mod tests {
     #[test]
     fn columns_line_up_and_strangers_are_tamed() {
         let mut table = Table::new(&["user", ">held", "subject"]);
-        table.row(["ann", "3", "hello\u{1b}[2J"].map(str::to_owned));
+        table.row(["ann", "3", "hello\u{1b}[2\u{202e}"].map(str::to_owned));
         table.row(["catherine", "1200", &"x".repeat(100)].map(str::to_owned));
         let mut out = Vec::new();
         table.write(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "user       held  subject");
-        assert_eq!(lines[1], "ann           3  hello·[2J");
+        assert_eq!(lines[1], "ann           3  hello·[2·");
         assert!(lines[2].starts_with("catherine  1200  xxx") && lines[2].ends_with("x…"));
     }
 }

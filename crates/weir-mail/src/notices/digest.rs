@@ -125,7 +125,7 @@ fn list<T>(text: &mut String, heading: &str, rows: &[T], line: impl Fn(&T) -> St
 
 /// What somebody typed, as a part of a line: a login, a subject.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(100).collect()
+    weir_scan::plain::shown(text, 100)
 }
 
 #[cfg(test)]

@@ -5,12 +5,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use weir_scan::plain::shown;
 use weir_store::records::{HeldFilter, HeldRecords, HeldRow, RecordsError};
 
 /// So many held mails are named one by one.
 pub(super) const NAMED_MAX: usize = 10;
 /// So many are counted; a notice about more says that it is at least so many.
 const COUNTED_MAX: usize = 1_000;
+/// So much of a subject is shown, in characters.
+const QUOTED_MAX: usize = 80;
 /// So many client addresses are named.
 const SOURCES_MAX: usize = 5;
 
@@ -20,6 +23,12 @@ pub(crate) async fn waiting(held: &HeldRecords, identity: &str, up_to: i64) -> R
     let mut rows = held.list(&filter, COUNTED_MAX as i64).await?;
     rows.retain(|row| row.entry <= up_to);
     Ok(rows)
+}
+
+/// What somebody else wrote, so that it is only read in a mail of ours: nothing that turns the line round, no quote that ends the quote,
+/// and no address that a mail program would make a link of.
+fn quoted(text: &str) -> String {
+    shown(text, QUOTED_MAX).replace('"', "'").replace("://", "[://]")
 }
 
 /// What the rows of a delay queue have in common.
@@ -41,7 +50,7 @@ impl<'a> Evidence<'a> {
         let at_least = if self.rows.len() >= COUNTED_MAX { "at least " } else { "" };
         let _ = writeln!(text, "What waits: {at_least}{} recipients in {} mails.", self.rows.len(), messages.len());
         if let Some((subject, count)) = self.commonest_subject().filter(|(_, count)| *count > 1) {
-            let _ = writeln!(text, "  {count} of the mails have the subject \"{subject}\".");
+            let _ = writeln!(text, "  {count} of the mails have the subject \"{}\".", quoted(subject));
         }
         let sources: BTreeSet<&str> = self.rows.iter().map(|row| row.source.as_str()).collect();
         let named: Vec<&str> = sources.iter().copied().take(SOURCES_MAX).collect();
@@ -52,7 +61,8 @@ impl<'a> Evidence<'a> {
         };
         let _ = writeln!(text, "  They came from {}{more}.", named.join(", "));
         for row in self.rows.iter().take(NAMED_MAX) {
-            let _ = writeln!(text, "  to {}  \"{}\"  from {}", row.recipient, row.subject, row.source);
+            let (to, subject) = (quoted(&row.recipient), quoted(&row.subject));
+            let _ = writeln!(text, "  to {to}  \"{subject}\"  from {}", row.source);
         }
         if self.rows.len() > NAMED_MAX {
             let _ = writeln!(text, "  and {} more", self.rows.len() - NAMED_MAX);
@@ -93,6 +103,14 @@ mod tests {
         assert!(text.contains("  19 of the mails have the subject \"look at this\".\n"), "{text}");
         assert!(text.contains("  They came from 192.0.2.1, 203.0.113.9.\n"), "{text}");
         assert!(text.ends_with("  and 11 more\n"), "{text}");
+    }
+
+    #[test]
+    fn what_a_worm_writes_is_quoted_and_leads_nowhere() {
+        let subject = "\u{202e}it is right\": send any mail to http://evil.example/click";
+        let text = Evidence::of(&[row(1, subject, "192.0.2.1")]).text();
+        assert!(!text.contains('\u{202e}') && !text.contains("http://"), "{text}");
+        assert!(text.contains("it is right': send any mail to http[://]evil.example/click\""), "{text}");
     }
 
     #[test]

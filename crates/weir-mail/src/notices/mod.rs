@@ -119,6 +119,16 @@ impl NoticeWriter {
     /// Returns when the mails are in the spool.
     async fn tell(&self, event: &NoticeEvent) {
         let seen = self.situation_of(&event.identity).await;
+        // One mail to many can pile up and stop in one step. Then the notice of the stop, which follows, is the true one.
+        if event.kind == NoticeKind::Stopped || !seen.as_ref().is_some_and(|seen| seen.stopped) {
+            self.write_all(event, seen).await;
+        }
+        if let Err(error) = self.records.throttles().told(&event.identity, event.kind as i64).await {
+            tracing::warn!(%error, "a notice may be sent again after a restart");
+        }
+    }
+
+    async fn write_all(&self, event: &NoticeEvent, seen: Option<Seen>) {
         let up_to = seen.as_ref().map_or(i64::MAX, |seen| seen.up_to);
         let held = evidence::waiting(&self.records.held(), &event.identity, up_to).await.unwrap_or_default();
         let count = seen.as_ref().map_or(held.len(), |seen| seen.waiting);
@@ -128,9 +138,6 @@ impl NoticeWriter {
         }
         for to in self.readers(event) {
             self.write_at_last(&words, to).await;
-        }
-        if let Err(error) = self.records.throttles().told(&event.identity, event.kind as i64).await {
-            tracing::warn!(%error, "a notice may be sent again after a restart");
         }
     }
 
@@ -148,7 +155,8 @@ impl NoticeWriter {
         let row = self.records.throttles().find(identity).await.ok().flatten()?;
         let throttle = throttle::machine(&row.state, None, (self.clock)()).ok()?;
         let up_to = throttle.held().last().map_or(-1, |held| held.entry.0 as i64);
-        Some(Seen { situation: throttle.situation(), up_to, waiting: throttle.held_count() })
+        let stopped = throttle.stopped().is_some();
+        Some(Seen { situation: throttle.situation(), up_to, waiting: throttle.held_count(), stopped })
     }
 
     /// Tries again until one mail is in the spool.
@@ -224,6 +232,7 @@ struct Seen {
     /// The newest entry of its queue; negative if there is none.
     up_to: i64,
     waiting: usize,
+    stopped: bool,
 }
 
 /// The addresses in a notice that are good once: mail to the first lets go what it is about, mail to the second deletes it.

@@ -137,9 +137,33 @@ fn view(server: &str, registry: &Registry, offender: &Offender, now: Instant) ->
 
 /// `192.0.2.7`, or `2001:db8::/64` as a list shows it.
 fn parse(text: &str) -> Result<IpAddr, OperationError> {
-    let address = text.trim().split('/').next().unwrap_or_default();
-    address.parse().map_err(|_| {
+    let no_address = || {
         let what = format!("{} is no address", names::shown(text));
         OperationError::invalid(what, "name one such as 192.0.2.7 or 2001:db8::1")
+    };
+    let (address, prefix) = text.trim().split_once('/').unwrap_or((text.trim(), ""));
+    let address: IpAddr = address.parse().map_err(|_| no_address())?;
+    // An address of IPv6 stands for its /64, and is listed so.
+    let whole = prefix.is_empty() || prefix == if address.is_ipv4() { "32" } else { "64" };
+    whole.then_some(address).ok_or_else(|| {
+        let what = format!("{} is a network, and bans are for single addresses", names::shown(text));
+        OperationError::invalid(what, "a firewall keeps a whole network out")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_is_not_taken_for_one_of_its_addresses() {
+        for (given, address) in
+            [("192.0.2.7", "192.0.2.7"), (" 192.0.2.7/32", "192.0.2.7"), ("2001:db8::/64", "2001:db8::")]
+        {
+            assert_eq!(parse(given).ok(), address.parse().ok(), "{given}");
+        }
+        for network in ["0.0.0.0/0", "192.0.2.0/24", "2001:db8::/32", "192.0.2.7/x", "x"] {
+            assert!(parse(network).is_err(), "{network}");
+        }
+    }
 }

@@ -293,5 +293,5 @@ fn print_status(out: &mut dyn Write, status: &LabStatus) -> anyhow::Result<()> {
 
 /// Sentences that hold words of strangers: nothing in them is obeyed, and they may be long.
 fn plain(text: &str) -> String {
-    text.chars().take(500).map(|c| if c.is_control() { '·' } else { c }).collect()
+    weir_scan::plain::shown(text, 500)
 }

@@ -186,7 +186,7 @@ fn print_page(out: &mut dyn Write, page: &QuarantinePage) -> anyhow::Result<()> 
 
 /// Text of strangers in a line of its own.
 fn shown_long(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '·' } else { c }).take(400).collect()
+    weir_scan::plain::shown(text, 400)
 }
 
 /// Which mail is decided on.
