@@ -47,7 +47,7 @@ fn every_page_is_in_the_table_of_contents() {
 }
 
 #[test]
-fn configurations_for_certificates_and_containers_are_valid() {
+fn every_configuration_in_the_guide_and_of_the_containers_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let check = |text: &str, whence: &str| {
         let file = folder.path().join("weir.toml");
@@ -55,10 +55,16 @@ fn configurations_for_certificates_and_containers_are_valid() {
         let said = weir(&["check", "--config", file.to_str().unwrap()]);
         assert_eq!(said.code, Some(0), "{whence}:\n{text}\n{}", said.stderr);
     };
-    let page = fs::read_to_string(root().join("docs/certificates.md")).unwrap();
-    let blocks: Vec<&str> = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert!(blocks.len() >= 3, "{blocks:?}");
-    blocks.iter().for_each(|block| check(block, "docs/certificates.md"));
+    let mut checked = 0;
+    // A plugin says who it is in a file of its own kind.
+    for page in pages().into_iter().filter(|page| !page.ends_with("plugins.md")) {
+        let text = fs::read_to_string(&page).unwrap();
+        for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            check(block, &page.display().to_string());
+            checked += 1;
+        }
+    }
+    assert!(checked >= 10, "{checked} configurations");
     for kind in ["web", "relay", "mx", "lab"] {
         let file = root().join(format!("packaging/compose/{kind}.toml"));
         check(&fs::read_to_string(&file).unwrap(), kind);
