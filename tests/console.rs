@@ -31,7 +31,8 @@ const TRICKS: [&str; 12] = [
 ];
 
 /// The demonstration would look for a free port for mail from outside, and tests beside this one might take it first.
-const INBOUND: &str = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test\"]\nrecipients = \"any\"\n";
+pub(crate) const INBOUND: &str =
+    "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test\"]\nrecipients = \"any\"\n";
 
 /// A plugin that says what a VM would have seen of a worm, full of tricks.
 const ACTS: &str = r#"import json
@@ -165,10 +166,15 @@ fn attacks_by_mail(site: &Site, up: &Up) {
 }
 
 /// Requests that keep the web gate's backend busy until told to stop.
-struct Flood(Arc<AtomicBool>, Vec<std::thread::JoinHandle<()>>);
+pub(crate) struct Flood(Arc<AtomicBool>, Vec<std::thread::JoinHandle<()>>);
 
 impl Flood {
     fn new(address: &str) -> Flood {
+        Flood::of(address, 30)
+    }
+
+    /// With so many clients.
+    pub(crate) fn of(address: &str, clients: usize) -> Flood {
         let stop = Arc::new(AtomicBool::new(false));
         let client = |_| {
             let (stop, address) = (Arc::clone(&stop), address.to_owned());
@@ -180,11 +186,11 @@ impl Flood {
                 }
             })
         };
-        let threads = (0..30).map(client).collect();
+        let threads = (0..clients).map(client).collect();
         Flood(stop, threads)
     }
 
-    fn stop(self) {
+    pub(crate) fn stop(self) {
         self.0.store(true, Ordering::Relaxed);
         self.1.into_iter().for_each(|thread| drop(thread.join()));
     }
@@ -461,6 +467,8 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
     let quarantined = site.json(&["quarantine", "list"]);
     let pages = [
         ("overview", "/".to_owned()),
+        ("incidents", "/incidents".to_owned()),
+        ("incident", "/incidents/1".to_owned()),
         ("throttle", "/throttle".to_owned()),
         ("user", "/throttle/users/demo".to_owned()),
         ("held", format!("/throttle/held/{}", held["messages"][3]["message"].as_str().expect("an id"))),

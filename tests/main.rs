@@ -19,6 +19,7 @@ mod harness;
 mod hostile;
 mod house;
 mod inbound;
+mod incidents;
 mod kills;
 mod lab;
 mod lab_corpus;

@@ -158,7 +158,7 @@ fn need(method: &Method, path: &str) -> Need {
         _ if under("/me/quarantine") => Need::Role(Role::User),
         "/" | "/live" | "/search" | "/audit" | "/web" | "/feeds" if looks => Need::Role(Role::Operator),
         _ if under("/docs") && looks => Need::Role(Role::User),
-        _ if under("/trace") && looks => Need::Role(Role::Operator),
+        _ if (under("/trace") || under("/incidents")) && looks => Need::Role(Role::Operator),
         "/web/drain" | "/web/block" | "/web/unblock" => Need::Role(Role::Operator),
         // Whether a machine takes part is an administrator's decision, as in the API.
         "/lab/drain" => Need::Role(Role::Admin),

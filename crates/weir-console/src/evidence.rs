@@ -5,13 +5,15 @@
 
 use crate::html;
 use crate::html::{Html, Piece};
-use crate::words::{count, percent};
+use crate::words::{count, cut, percent};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use weir_mail::operations::HeldMessage;
 
 /// So many subjects and networks are named.
 const NAMED_MAX: usize = 3;
+/// Characters of a subject that stands in a sentence.
+const SUBJECT_SHOWN: usize = 120;
 
 /// What some held mail has in common.
 #[derive(Debug, PartialEq)]
@@ -57,6 +59,29 @@ impl Evidence {
             count(self.domains as u64, "domain")
         );
         html!("<ul class=\"evidence\">{}{}{}</ul>", how_many, self.alike(), self.places())
+    }
+
+    /// The same as plain sentences.
+    pub(crate) fn sentences(&self) -> Vec<String> {
+        if self.mails == 0 {
+            return Vec::new();
+        }
+        let at_least = if self.more { "at least " } else { "" };
+        let mut said = vec![format!(
+            "What waits: {at_least}{} to {} at {}, none of whom this account had written to.",
+            count(self.mails as u64, "mail"),
+            count(self.recipients as u64, "recipient"),
+            count(self.domains as u64, "domain")
+        )];
+        if let [(subject, same), ..] = self.subjects.as_slice()
+            && *same > 1
+        {
+            let part = percent(*same as f64 / self.mails as f64);
+            said.push(format!("{part} of these have the same subject: \"{}\".", cut(subject, SUBJECT_SHOWN)));
+        }
+        let named: Vec<&str> = self.networks.iter().take(NAMED_MAX).map(|(network, _)| network.as_str()).collect();
+        said.push(format!("They came from {}.", named.join(", ")));
+        said
     }
 
     fn alike(&self) -> Html {
@@ -145,6 +170,11 @@ mod tests {
         assert!(page.contains("<b>4 mails</b> to <b>8 recipients</b> at 2 domains"), "{page}");
         assert!(page.contains("<b>75 %</b> of them") && page.contains("look at &lt;this&gt;</a>"), "{page}");
         assert!(page.contains("<b>2 networks</b>: 203.0.113.0/24 (3), 192.0.2.0/24 (1)"), "{page}");
+        let said = evidence.sentences();
+        assert!(
+            said[0].contains("4 mails to 8 recipients at 2 domains") && said[1].contains("\"look at <this>\""),
+            "{said:?}"
+        );
     }
 
     #[test]

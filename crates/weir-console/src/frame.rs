@@ -17,6 +17,7 @@ use weir_foundation::console_accounts::Role;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Here {
     Overview,
+    Incidents,
     Throttle,
     Quarantine,
     Queue,
@@ -55,6 +56,7 @@ const PART_IDS: [&str; 12] = [
 /// The menu: page, address without its first slash, name, the id of the element that shows how much waits there, and the role that sees it.
 const WAYS: &[(Here, &str, &str, &str, Role)] = &[
     (Here::Overview, "", "Overview", "", Role::Operator),
+    (Here::Incidents, "incidents", "Incidents", "badge-incidents", Role::Operator),
     (Here::Throttle, "throttle", "Throttle", "badge-throttle", Role::Operator),
     (Here::Quarantine, "quarantine", "Quarantine", "badge-quarantine", Role::Operator),
     (Here::Queue, "queue", "Queue", "", Role::Operator),
@@ -191,6 +193,7 @@ pub(crate) fn badges(pulse: &Pulse) -> Vec<(&'static str, Html)> {
     let totals = pulse.status.as_ref().map(|status| status.totals).unwrap_or_default();
     let throttle = if totals.stopped > 0 { "red" } else { "amber" };
     vec![
+        ("badge-incidents", badge(pulse.incidents.count, "amber", "open")),
         ("badge-throttle", badge(totals.held_recipients, throttle, "held")),
         ("badge-quarantine", badge(pulse.quarantined(""), "plain", "in quarantine")),
         ("badge-feeds", badge(pulse.feeds.as_ref().map_or(0, |feeds| feeds.waiting as i64), "amber", "waiting")),
@@ -213,7 +216,7 @@ pub(crate) fn back(path: &str) -> Html {
 /// with the chosen. `here` is where to come back to.
 pub(crate) fn mails(visit: &Visit, (action, here): (&str, &str), columns: &Html, rows: &Html, choices: &Html) -> Html {
     html!(
-        "<form method=\"post\" action=\"/{}\" class=\"list\">{}{}<div class=\"scroll\"><table><thead><tr>\
+        "<form method=\"post\" action=\"/{}\" class=\"list\">{}{}<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>\
          <th><input type=\"checkbox\" class=\"all\" aria-label=\"Choose all\"></th>{}</tr></thead><tbody>{}</tbody></table></div>\
          <div class=\"actions\">{}</div></form>",
         action,

@@ -50,7 +50,7 @@ pub struct Health {
 /// How one part is doing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PartHealth {
-    /// `mail`, `scan`, `web`, `lab`, `backup`, `certificates` or `disk`; and `console` while there are no pages.
+    /// `mail`, `scan`, `web`, `lab`, `backup`, `certificates`, `disk` or `incidents`; and `console` while there are no pages.
     pub part: String,
     /// The worst of its problems.
     pub verdict: Verdict,
@@ -118,7 +118,16 @@ impl Part {
 impl Health {
     /// Of what a look has seen.
     pub(crate) fn of(pulse: &Pulse) -> Health {
-        let parts = [mail(pulse), scan(pulse), web(pulse), lab(pulse), backup(pulse), certificates(pulse), disk(pulse)];
+        let parts = [
+            mail(pulse),
+            scan(pulse),
+            web(pulse),
+            lab(pulse),
+            backup(pulse),
+            certificates(pulse),
+            disk(pulse),
+            incidents(pulse),
+        ];
         let parts: Vec<Part> = parts.into_iter().chain(console(pulse)).collect();
         let lines: Vec<PartHealth> = parts.iter().map(Part::line).collect();
         let mut problems: Vec<HealthProblem> = parts.into_iter().flat_map(|part| part.problems).collect();
@@ -389,6 +398,21 @@ fn disk(pulse: &Pulse) -> Part {
     part
 }
 
+/// What goes on. It changes no verdict: what needs a person about it is said by the gate that it concerns.
+fn incidents(pulse: &Pulse) -> Part {
+    let mut part = Part::new("incidents", pulse);
+    let open = &pulse.incidents;
+    if open.count == 0 {
+        part.say("none open");
+        return part;
+    }
+    let named: Vec<&str> = open.first.iter().map(|(_, headline)| headline.as_str()).collect();
+    let more = (open.count - named.len() as i64).max(0);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    part.say(format!("{}: {}{more}", count(open.count, "open incident"), named.join(", ")));
+    part
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,7 +436,7 @@ mod tests {
     fn a_quiet_site_is_well_and_every_part_says_something() {
         let health = Health::of(&quiet());
         assert_eq!((health.verdict, health.says.as_str()), (Verdict::Well, "All is well."), "{health:?}");
-        assert_eq!(health.parts.len(), 7);
+        assert_eq!(health.parts.len(), 8);
         assert!(health.parts.iter().all(|line| !line.says.is_empty()), "{health:?}");
     }
 

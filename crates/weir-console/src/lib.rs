@@ -17,6 +17,7 @@ mod guide;
 pub mod health;
 mod history;
 pub mod html;
+pub mod incidents;
 mod lab_report;
 pub mod listener;
 pub mod logins;

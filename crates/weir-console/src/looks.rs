@@ -66,9 +66,9 @@ impl Looks {
     }
 
     /// The next look, whatever the last one is worth.
-    pub(crate) async fn next(&self, take: impl Future<Output = Pulse>) {
+    pub(crate) async fn next(&self, take: impl Future<Output = Pulse>) -> Arc<Pulse> {
         let _turn = self.turn.lock().await;
-        self.keep(take.await);
+        self.keep(take.await)
     }
 
     /// Returns when the next look has been taken.

@@ -9,10 +9,13 @@ use weir_foundation::upkeep::{BackupAge, Disk};
 use weir_lab::operations::LabStatus;
 use weir_mail::operations::{BusyView, MailStatus, QuarantineTotal};
 use weir_mail::scan::FeedsStatus;
+use weir_store::records::RecordsError;
 use weir_web::admission::SessionView;
 
 /// Users that an overview names.
 const BUSY: i64 = 20;
+/// Open incidents that an overview names.
+const INCIDENTS: i64 = 5;
 /// Sessions whose shares are followed: those that ask for most.
 pub(crate) const SESSIONS: usize = 100;
 /// Sessions that are counted.
@@ -41,8 +44,17 @@ pub(crate) struct Pulse {
     pub(crate) backup: Option<BackupAge>,
     /// Certificates that clients are shown.
     pub(crate) certificates: Vec<CertificateView>,
+    /// Incidents that are open.
+    pub(crate) incidents: OpenIncidents,
     /// What went wrong while looking: at which part, and what.
     pub(crate) problems: Vec<(&'static str, String)>,
+}
+
+/// Incidents that are open: how many, and the first of them, each with its number and its headline.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct OpenIncidents {
+    pub(crate) count: i64,
+    pub(crate) first: Vec<(i64, String)>,
 }
 
 /// Until when a certificate is valid.
@@ -68,6 +80,7 @@ impl Pulse {
         };
         let upkeep = &gates.administration.upkeep;
         let backup = upkeep.backup().await.map_err(|error| note("backup", error.to_string())).ok();
+        let incidents = open_incidents(gates).await.map_err(|error| note("incidents", error.to_string()));
         let certificates = certificates(gates, status.as_ref()).await;
         let mut sessions = gates.web.as_ref().map(|gate| gate.sessions(COUNTED)).unwrap_or_default();
         let asking = sessions.len();
@@ -87,6 +100,7 @@ impl Pulse {
             disk: upkeep.disk(),
             backup,
             certificates,
+            incidents: incidents.unwrap_or_default(),
             problems,
         }
     }
@@ -138,9 +152,16 @@ impl Pulse {
             disk: None,
             backup: None,
             certificates: Vec::new(),
+            incidents: OpenIncidents::default(),
             problems: Vec::new(),
         }
     }
+}
+
+async fn open_incidents(gates: &Gates) -> Result<OpenIncidents, RecordsError> {
+    let (rows, count) = gates.administration.foundation.records.incidents().open_now(INCIDENTS).await?;
+    let first = rows.iter().map(|row| (row.id, row.headline())).collect();
+    Ok(OpenIncidents { count, first })
 }
 
 /// The certificates of the gates that run. Their files are small, and read anew because they are renewed while Weir runs.

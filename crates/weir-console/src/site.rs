@@ -2,6 +2,7 @@
 
 use crate::gates::Gates;
 use crate::history::History;
+use crate::incidents::IncidentWatch;
 use crate::logins::Logins;
 use crate::looks::{EVERY, Looks, unwatched_pause};
 use crate::past::{self, Over, PastView, Recorder};
@@ -138,10 +139,12 @@ impl Site {
 
     /// Looks at the gates again and again, so that pages need not wait and charts have a past; run it as a task.
     pub async fn watch(self) {
+        let mut incidents = IncidentWatch::new(&self.gates);
         loop {
             let begun = Instant::now();
-            self.looks.next(Pulse::take(&self.gates)).await;
+            let pulse = self.looks.next(Pulse::take(&self.gates)).await;
             self.record().await;
+            incidents.look(&pulse).await;
             let due = begun + unwatched_pause(begun.elapsed());
             tokio::time::sleep(EVERY).await;
             // A page that is kept current is seen again and again too.

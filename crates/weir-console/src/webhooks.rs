@@ -1,4 +1,4 @@
-//! The webhook hears of locks, quarantines and verdicts.
+//! The webhook hears of incidents, locks, quarantines and verdicts.
 //!
 //! What happened is read from the records: lines of the audit trail after the last one that was told, and samples that ended after
 //! the last one. So there is no queue that could overflow or be lost with the process: what was not taken is told again, after
@@ -124,6 +124,8 @@ fn of_line(number: i64, line: &AuditView) -> Option<Value> {
         "user.unlock" => ("user.unlocked", None),
         "quarantine.release" => ("quarantine.released", None),
         "quarantine.delete" => ("quarantine.deleted", None),
+        "incident.opened" => ("incident.opened", None),
+        "incident.closed" => ("incident.closed", None),
         action => {
             let queue = action.strip_prefix("quarantine.")?;
             QuarantineQueue::ALL.iter().find(|known| known.as_str() == queue)?;

@@ -76,6 +76,8 @@ enum Command {
     Dkim(cmd::dkim::Dkim),
     /// Attacks on a running Weir, to be watched
     Demo(cmd::demo::Demo),
+    /// What goes wrong now and what went wrong, each with its story
+    Incidents(cmd::incidents::Args),
     /// Who changed what, and when
     Audit(cmd::status::AuditArgs),
     /// Messages by sender, recipient, subject, client, user, verdict or time
@@ -160,6 +162,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Console(console) => console.run(out),
         Command::Dkim(dkim) => dkim.run(out),
         Command::Demo(demo) => demo.run(out),
+        Command::Incidents(args) => args.run(out),
         Command::Audit(args) => args.run(out),
         Command::Find(args) => args.run(out),
         Command::Trace(args) => args.run(out),

@@ -10,6 +10,7 @@ mod call;
 pub mod feeds;
 pub mod find;
 pub mod held;
+pub mod incidents;
 pub mod lab;
 mod openapi;
 mod operation;
@@ -75,6 +76,7 @@ fn common() -> Table<Gates> {
         find::operations,
         queue::operations,
         bans::operations,
+        incidents::operations,
         sessions::operations,
     ];
     nouns.into_iter().fold(Table::new(), |table, add| add(table))

@@ -7,6 +7,7 @@ mod bans;
 mod feeds;
 mod guide;
 mod held;
+mod incidents;
 mod lab;
 mod link;
 mod live;
@@ -104,6 +105,8 @@ fn pages() -> Router<Site> {
         .route("/rules/remove", post(rules::remove))
         .route("/search", get(search::page))
         .route("/trace/{id}", get(trace::page))
+        .route("/incidents", get(incidents::list))
+        .route("/incidents/{id}", get(incidents::show))
         .route("/audit", get(audit::page))
         .route("/settings", get(settings::page))
         .route("/docs", get(guide::contents))

@@ -46,7 +46,17 @@ fn lead(pulse: &Pulse, health: &Health) -> Html {
         (Verdict::Well, attack) => format!("{attack} Nothing needs you."),
         (_, attack) => format!("{attack} {}", health.says),
     };
-    html!("<p class=\"lead\">{}</p>", words.trim())
+    html!("<p class=\"lead\">{}{}</p>", words.trim(), open_incidents(pulse))
+}
+
+/// How many incidents are open, as a link to their stories.
+fn open_incidents(pulse: &Pulse) -> Html {
+    let (to, words) = match (pulse.incidents.count, pulse.incidents.first.first()) {
+        (0, _) => return Html::none(),
+        (1, Some((id, _))) => (format!("incidents/{id}"), "1 open incident".to_owned()),
+        (open, _) => ("incidents".to_owned(), count(open, "open incident")),
+    };
+    html!(" <a href=\"/{}\">{}</a>", to, words)
 }
 
 /// What is under attack now, and what is done about it.

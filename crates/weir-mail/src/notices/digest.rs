@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::time::Duration;
 use weir_core::time::Instant;
 use weir_foundation::date::Date;
-use weir_store::records::{Learned, RecordsError, ThrottleRow};
+use weir_store::records::{IncidentRow, Learned, RecordsError, ThrottleRow};
 
 /// Whose turn it was last.
 const KEPT: &str = "notices.digest";
@@ -41,7 +41,9 @@ impl NoticeWriter {
         }
         let busy = self.records.throttles().busy(READ_MAX as i64).await?;
         let learned = self.records.throttles().learned((now.0 / DAY_NS) as i64 - 1).await?;
-        let digest = Digest::new(&busy, &learned, now);
+        let since_s = (before / 1_000_000_000) as i64;
+        let incidents = self.records.incidents().since(since_s, NAMED_MAX as i64 + 1).await?;
+        let digest = Digest { incidents: &incidents, ..Digest::new(&busy, &learned, now) };
         if digest.is_empty() {
             return Ok(());
         }
@@ -59,6 +61,8 @@ struct Digest<'a> {
     delayed: Vec<&'a ThrottleRow>,
     /// Would have been held or stopped.
     learned: Vec<&'a Learned>,
+    /// Open since the last digest, or still.
+    incidents: &'a [IncidentRow],
     now: Instant,
 }
 
@@ -66,17 +70,18 @@ impl<'a> Digest<'a> {
     fn new(busy: &'a [ThrottleRow], learned: &'a [Learned], now: Instant) -> Digest<'a> {
         let (stopped, delayed) = busy.iter().partition(|row| row.stopped_at.is_some());
         let learned = learned.iter().filter(|learned| learned.would_hold > 0).collect();
-        Digest { stopped, delayed, learned, now }
+        Digest { stopped, delayed, learned, incidents: &[], now }
     }
 
     fn is_empty(&self) -> bool {
-        self.stopped.is_empty() && self.delayed.is_empty() && self.learned.is_empty()
+        self.stopped.is_empty() && self.delayed.is_empty() && self.learned.is_empty() && self.incidents.is_empty()
     }
 
     fn subject(&self) -> String {
         let waiting: i64 = self.stopped.iter().chain(&self.delayed).map(|row| row.held).sum();
         match (self.stopped.len(), waiting) {
-            (0, 0) => "What the throttle would have held yesterday".to_owned(),
+            (0, 0) if !self.learned.is_empty() => "What the throttle would have held yesterday".to_owned(),
+            (0, 0) => "What happened since the last digest".to_owned(),
             (0, waiting) => format!("{waiting} recipients wait in delay queues; nobody is stopped"),
             (1, waiting) => format!("1 account is stopped; {waiting} recipients wait"),
             (stopped, waiting) => format!("{stopped} accounts are stopped; {waiting} recipients wait"),
@@ -96,6 +101,16 @@ impl<'a> Digest<'a> {
             let (who, held, stops) = (plain(&learned.identity), learned.would_hold, learned.would_stop);
             format!("{who}  {held} recipients held, stopped {stops} times, of {} mails", learned.mails)
         });
+        list(
+            &mut text,
+            "Incidents since the last digest; `weir incidents NUMBER` tells the story of one:",
+            self.incidents,
+            |row| {
+                let at = |seconds: i64| Date::new(Instant(seconds.max(0) as u64 * 1_000_000_000));
+                let ended = row.closed_s.map_or_else(|| "goes on".to_owned(), |closed| format!("over {}", at(closed)));
+                format!("{}  {}, began {}, {ended}", row.id, plain(&row.headline()), at(row.opened_s))
+            },
+        );
         if !self.stopped.is_empty() || !self.delayed.is_empty() {
             text.push_str(
                 "What you can do:\n  weir held list; weir held release or delete --user NAME; weir user unlock NAME\n",
@@ -153,6 +168,31 @@ mod tests {
         assert!(body.contains("ann  21 recipients wait, since 2026-11-16"), "{body}");
         assert!(body.contains("bobBcc: x  3 recipients wait"), "{body}");
         assert!(body.contains("https://console.example.org/throttle"), "{body}");
+    }
+
+    #[test]
+    fn incidents_are_named_with_their_numbers() {
+        let incidents = [
+            IncidentRow {
+                id: 7,
+                title: "Account stopped".into(),
+                subject: "ann\r\nBcc: x".into(),
+                opened_s: 1_794_798_240,
+                ..IncidentRow::default()
+            },
+            IncidentRow {
+                id: 8,
+                title: "Flood".into(),
+                opened_s: 1_794_798_240,
+                closed_s: Some(1_794_798_300),
+                ..IncidentRow::default()
+            },
+        ];
+        let digest = Digest { incidents: &incidents, ..Digest::new(&[], &[], Instant(0)) };
+        assert!(!digest.is_empty() && digest.subject() == "What happened since the last digest");
+        let body = digest.body("");
+        assert!(body.contains("7  Account stopped: annBcc: x, began ") && body.contains(", goes on"), "{body}");
+        assert!(body.contains("8  Flood, began ") && body.contains(", over "), "{body}");
     }
 
     #[test]

@@ -8,6 +8,7 @@
 mod audit;
 mod correspondents;
 mod held;
+mod incidents;
 mod lab;
 mod quarantine;
 mod relays;
@@ -24,8 +25,9 @@ mod writer;
 pub use audit::{AuditCheck, AuditLine, AuditRecords, BegunChange};
 pub use correspondents::{CorrespondentRecords, PackName, Packs, PastMailAsked, PastMailFound};
 pub use held::{Fate, HeldFilter, HeldRecords, HeldRow};
+pub use incidents::{IncidentRecords, IncidentRow};
 pub use lab::*;
-pub use quarantine::{QuarantineFilter, QuarantineRecords, QuarantineRow, QuarantineTotal, Quarantined};
+pub use quarantine::{QuarantineFilter, QuarantineRecords, QuarantineRow, QuarantineTotal, Quarantined, VirusCount};
 pub use relays::RelayRecords;
 pub use rules::{NewRule, RuleRecords, RuleRow};
 pub use secrets::SecretRecords;
@@ -220,6 +222,11 @@ impl Records {
     /// Quarantined mail.
     pub fn quarantine(&self) -> QuarantineRecords {
         QuarantineRecords { db: self.db.clone() }
+    }
+
+    /// What went wrong.
+    pub fn incidents(&self) -> IncidentRecords {
+        IncidentRecords::new(self.db.clone())
     }
 
     /// The audit trail.

@@ -250,6 +250,20 @@ impl QuarantineRecords {
             })).collect::<Result<_, _>>()?))
     }
 
+    /// What infected mail that came at `day` or later was called, those names first of which most came at `lately` or later; at most `most`
+    /// names. At most [`COUNTED_MAX`] recipients are looked at.
+    pub async fn viruses(&self, lately: i64, day: i64, most: i64) -> Result<Vec<VirusCount>, RecordsError> {
+        let sql = "select reason, count(distinct case when at >= $1 then message end), count(distinct message),
+               count(distinct sender), count(distinct recipient)
+             from (select reason, at, message, sender, recipient from quarantine
+                   where queue = 'virus' and at >= $2 order by at desc limit $3) as infected
+             group by reason order by 2 desc, 1 limit $4";
+        let rows: Vec<(String, i64, i64, i64, i64)> = read!(self, pool => sqlx::query_as(sql)
+            .bind(lately).bind(day).bind(COUNTED_MAX).bind(most).fetch_all(pool).await?);
+        let count = |(name, lately, day, senders, recipients)| VirusCount { name, lately, day, senders, recipients };
+        Ok(rows.into_iter().map(count).collect())
+    }
+
     /// Spam from outside that `relay` keeps and that came from the first time on and before the second, of recipients after
     /// `after`, in order of recipient: for digests.
     pub async fn digest(
@@ -266,6 +280,24 @@ impl QuarantineRecords {
         Ok(read!(self, pool => sqlx::query(sql).bind(relay).bind(since).bind(until).bind(after).bind(most)
             .fetch_all(pool).await?.iter().map(quarantine_row!()).collect::<Result<_, _>>()?))
     }
+}
+
+/// Rows that are looked at to count viruses: an outbreak of millions is counted by its newest.
+const COUNTED_MAX: i64 = 10_000;
+
+/// How much infected mail came with one virus.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VirusCount {
+    /// What the scanners said.
+    pub name: String,
+    /// Messages that came lately.
+    pub lately: i64,
+    /// Messages that came within the day.
+    pub day: i64,
+    /// From so many senders.
+    pub senders: i64,
+    /// To so many recipients.
+    pub recipients: i64,
 }
 
 impl Quarantined {

@@ -10,8 +10,20 @@ use sqlx::{Connection, PgPool, SqliteConnection};
 const SQLITE: &str = include_str!("sql/sqlite.sql");
 const POSTGRES: &str = include_str!("sql/postgres.sql");
 /// 2 and on: what both understand.
-const LATER: [&str; 11] =
-    [SECRETS, TOLD, QUARANTINE, LAB, VERDICTS, CHILDREN, LAB_INDEXES, RULES, LOOKED_FOR, AUDIT_CHAIN, CORRESPONDENTS];
+const LATER: [&str; 12] = [
+    SECRETS,
+    TOLD,
+    QUARANTINE,
+    LAB,
+    VERDICTS,
+    CHILDREN,
+    LAB_INDEXES,
+    RULES,
+    LOOKED_FOR,
+    AUDIT_CHAIN,
+    CORRESPONDENTS,
+    INCIDENTS,
+];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
@@ -39,6 +51,8 @@ const AUDIT_CHAIN: &str = include_str!("sql/audit_chain.sql");
 const CORRESPONDENTS: &str = "create table correspondents (
   owner text not null, pack bigint not null, entries OCTETS not null, primary key (owner, pack)) PACKED;
 create table letters (address text primary key, entries text not null);";
+/// 13: incidents.
+const INCIDENTS: &str = include_str!("sql/incidents.sql");
 
 /// A migration in the words of one database: what it calls a number that it makes, octets, and a table that is its own index.
 fn worded(statements: &str, words: [&str; 3]) -> sqlx::AssertSqlSafe<String> {

@@ -2,6 +2,7 @@
 #![allow(missing_docs)]
 
 mod correspondents;
+mod incidents;
 mod lab;
 mod past;
 mod tracking;
@@ -10,6 +11,7 @@ use weir_peers::Postgres;
 use weir_store::records::*;
 
 use correspondents::{many_relays, packs};
+use incidents::{bounded, kept_until_over, taken_over};
 use lab::{
     abandoned, children, drained_alone, dropped, fenced, interrupted, many_candidates, nodes, one_leader, one_result,
     opinions, pruned, queue, samples,
@@ -42,6 +44,10 @@ on_both! {
     users_are_kept => users,
     a_message_is_found_by_all_that_is_known_of_it => found_by_all,
     the_past_is_kept_and_bounded => kept_and_bounded,
+    an_incident_is_open_once_and_kept => kept_until_over,
+    incidents_are_bounded => bounded,
+    a_relay_takes_over_from_one_that_is_silent => taken_over,
+    viruses_are_counted_by_name => viruses,
     every_page_of_messages_has_others => pages,
     messages_that_are_too_old_are_forgotten => forgotten,
     a_relay_finds_what_shares_its_tables => relays_find_each_other,
@@ -407,6 +413,28 @@ async fn quarantined(records: Records) {
 }
 
 /// Thirty messages to seven hundred each: a list is bounded by its rows too.
+async fn viruses(records: Records) {
+    let quarantine = records.quarantine();
+    let row = |message: &str, place, at, reason: &str| QuarantineRow {
+        reason: reason.into(),
+        ..quarantined_row(message, place, "virus", at)
+    };
+    let rows = [
+        row("m1", 0, 10, "Worm.A"),
+        row("m1", 1, 10, "Worm.A"),
+        row("m2", 0, 100, "Worm.A"),
+        row("m3", 0, 101, "Worm.A"),
+        row("m4", 0, 102, "it's <b>"),
+        quarantined_row("m5", 0, "spam", 103),
+    ];
+    quarantine.add(&rows).await.unwrap();
+    let counts = quarantine.viruses(100, 5, 5).await.unwrap();
+    let counted: Vec<_> = counts.iter().map(|count| (count.name.as_str(), count.lately, count.day)).collect();
+    assert_eq!(counted, [("Worm.A", 2, 3), ("it's <b>", 1, 1)]);
+    assert_eq!(quarantine.viruses(100, 50, 1).await.unwrap().len(), 1);
+    assert_eq!(quarantine.viruses(500, 500, 5).await.unwrap(), []);
+}
+
 async fn quarantined_crowds(records: Records) {
     for message in 0..30 {
         let row = |place| quarantined_row(&format!("m{message:02}"), place, "virus", 100 - message);

@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::task::JoinHandle;
 use weir_console::current_router::CurrentRouter;
 use weir_console::gates::Gates;
+use weir_console::incidents::IncidentWatch;
 use weir_console::listener::ConsoleListener;
 use weir_console::site::{Configuration, CurrentSettings, SettingView, Site};
 use weir_console::webhooks::Webhooks;
@@ -61,6 +62,12 @@ pub(crate) fn configuration(config: &Config, loaded: &Loaded, demo: bool) -> Con
 pub(crate) fn webhooks(config: &Config, gates: &Gates) -> Option<impl Future<Output = ()> + use<>> {
     let webhook = config.notices.webhook.clone()?;
     Some(Webhooks::new(webhook, gates.administration.foundation.clone(), gates.lab.clone()).run())
+}
+
+/// Watches for incidents where there is no console, which does it otherwise.
+pub(crate) fn incidents(config: &Config, gates: &Gates) -> Option<impl Future<Output = ()> + use<>> {
+    let shown = config.console.enabled && !config.console.listen.is_empty();
+    (!shown).then(|| IncidentWatch::new(gates).run())
 }
 
 impl Console {

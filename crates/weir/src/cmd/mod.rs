@@ -14,6 +14,7 @@ pub(crate) mod fence;
 pub(crate) mod find;
 pub(crate) mod held;
 pub(crate) mod hitserver;
+pub(crate) mod incidents;
 pub(crate) mod lab;
 pub(crate) mod plugin;
 pub(crate) mod quarantine;

@@ -2,7 +2,7 @@
 
 use crate::allocator;
 use crate::assembly::{self, Console, ProcessCommand, ReloadAnswer, ReloadOutcome, Reloader, own_routes};
-use crate::config::Loaded;
+use crate::config::{Config, Loaded};
 use crate::control::refuse_other_owner;
 use crate::folder_args::FolderArgs;
 use crate::memory;
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tracing_subscriber::filter::LevelFilter;
 use weir_console::api::router;
 use weir_console::current_router::CurrentRouter;
@@ -99,6 +100,13 @@ impl Args {
     }
 }
 
+/// What runs behind the gates that there are now: the webhook, and the watch for incidents where no console keeps it.
+fn background(config: &Config, gates: &Orchestrator) -> Vec<JoinHandle<()>> {
+    let Some(shown) = gates.gates() else { return Vec::new() };
+    let webhooks = assembly::webhooks(config, &shown).map(tokio::spawn);
+    webhooks.into_iter().chain(assembly::incidents(config, &shown).map(tokio::spawn)).collect()
+}
+
 /// How a run ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
@@ -133,7 +141,7 @@ async fn up(
     close_unused_sockets(gates.states());
     let mut admin = FirstAdmin { demo, looked: false };
     let password = admin.make(&gates).await?;
-    let mut webhooks = gates.gates().and_then(|shown| assembly::webhooks(config, &shown)).map(tokio::spawn);
+    let mut behind = background(config, &gates);
     let (commands, mut wanted) = mpsc::channel(1);
     let current = CurrentRouter::new(api(&gates).merge(own_routes(commands.clone())));
     let serving = tokio::spawn(socket.serve(current.service()));
@@ -175,10 +183,8 @@ async fn up(
         if others_run {
             let api = api(&gates);
             reloader.follow_web(gates.web.gate().cloned());
-            if let Some(former) = webhooks.take() {
-                former.abort();
-            }
-            webhooks = gates.gates().and_then(|shown| assembly::webhooks(config, &shown)).map(tokio::spawn);
+            behind.iter().for_each(JoinHandle::abort);
+            behind = background(config, &gates);
             current.replace(api.clone().merge(own_routes(commands.clone())));
             gates.show(api);
             if let Err(error) = admin.greet_late(&gates, out).await {
@@ -188,7 +194,7 @@ async fn up(
         }
     };
     drop(reloader);
-    keepers.iter().for_each(tokio::task::JoinHandle::abort);
+    keepers.iter().for_each(JoinHandle::abort);
     let how = match end {
         End::Stop => {
             service_manager::stopping();
@@ -203,9 +209,7 @@ async fn up(
     };
     // Nobody may be reading any more; that must not keep us from stopping in order.
     let _ = writeln!(out, "{how}: messages that are coming in are finished first.").and_then(|()| out.flush());
-    if let Some(webhooks) = webhooks {
-        webhooks.abort();
-    }
+    behind.iter().for_each(JoinHandle::abort);
     serving.abort();
     let _ = serving.await;
     gates.stop_all().await;

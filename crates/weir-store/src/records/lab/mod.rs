@@ -13,6 +13,7 @@ mod opinions;
 mod samples;
 
 pub use attempts::{AttemptEnd, AttemptRecords, AttemptRow, LabBatch, ResultRow, SampleChange};
+pub use ended::MalwareCount;
 pub use leader::{Fence, LeaderRecords, LeaseReply};
 pub use nodes::{NodeRecords, NodeRow};
 pub use opinions::OpinionRow;

@@ -67,7 +67,8 @@ impl Demo {
         }
         writeln!(out)?;
         compared(&guarded, observed.as_ref()).write(out)?;
-        writeln!(out, "\nWhat waits for a decision: `weir held list`, `weir quarantine list`, `weir lab list`.")?;
+        writeln!(out, "\nWhat happened, told as stories: `weir incidents`, or the page Incidents of the console.")?;
+        writeln!(out, "What waits for a decision: `weir held list`, `weir quarantine list`, `weir lab list`.")?;
         Ok(())
     }
 }

@@ -1,0 +1,249 @@
+//! What can go wrong, in words: a title, what Weir does about it by itself, and what a person can do.
+
+use serde::{Deserialize, Serialize};
+
+/// Which rule opened an incident.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(super) enum Kind {
+    /// The throttle stopped an account.
+    Stopped,
+    /// Far more is asked of a web backend than it can serve.
+    Flood,
+    /// A scanner does not answer.
+    Scanner,
+    /// Many mails with the same virus.
+    Virus,
+    /// More malware in the lab than usual.
+    Malware,
+    /// Another machine leads the lab, or none does.
+    Leader,
+    /// The disk fills.
+    Disk,
+    /// A gate does not run.
+    Gate,
+    /// A certificate is about to end.
+    Certificate,
+}
+
+/// What belongs to a kind.
+pub(super) struct KindWords {
+    pub(super) kind: Kind,
+    /// As the API and the records call it.
+    pub(super) name: &'static str,
+    /// With one subject.
+    pub(super) title: &'static str,
+    /// With several, or with none that needs a name.
+    pub(super) title_of_several: &'static str,
+    /// What Weir does by itself.
+    pub(super) weir_did: &'static str,
+    /// What a person can do, and the page of the console where that is done.
+    pub(super) to_do: &'static str,
+    pub(super) page: &'static str,
+    /// Names of changes in the audit trail that have to do with it begin like this.
+    pub(super) acts: &'static [&'static str],
+    /// Whether only changes to its own subject have to do with it.
+    pub(super) acts_on_subject: bool,
+    /// Whether all relays that share their records see the same one.
+    pub(super) of_site: bool,
+    /// Its sign must have been there for so long before it counts.
+    pub(super) patience_s: i64,
+    /// Its sign must have been gone for so long before it is over.
+    pub(super) quiet_s: i64,
+    /// If the sign comes back within this time after the end, it is the same incident.
+    pub(super) again_s: i64,
+}
+
+const HALF_AN_HOUR_S: i64 = 1_800;
+
+const KINDS: [KindWords; 9] = [
+    KindWords {
+        kind: Kind::Stopped,
+        name: "stopped",
+        title: "Account stopped",
+        title_of_several: "Many accounts stopped",
+        weir_did: "Weir stopped the account: it takes no more mail from it, and keeps the mail that waits until somebody decides. \
+                   Mail that the throttle had let go before that is on its way.",
+        to_do: "Look at the mail that waits. If the account was taken over, lock it, delete the mail and set a new password; \
+                otherwise release the mail.",
+        page: "/throttle",
+        acts: &["user.", "held."],
+        acts_on_subject: true,
+        of_site: true,
+        patience_s: 0,
+        quiet_s: 60,
+        again_s: HALF_AN_HOUR_S,
+    },
+    KindWords {
+        kind: Kind::Flood,
+        name: "flood",
+        title: "Flood on a web backend",
+        title_of_several: "Floods on several web backends",
+        weir_did: "Weir gave every client its fair share of the servers. Whoever asked for more waited in a line of their own, and \
+                   visitors who were known from before were served before strangers.",
+        to_do: "Nothing needs to be done. Networks that only attack can be blocked on the web page.",
+        page: "/web",
+        acts: &["web."],
+        acts_on_subject: false,
+        of_site: false,
+        patience_s: 0,
+        quiet_s: 120,
+        again_s: HALF_AN_HOUR_S,
+    },
+    KindWords {
+        kind: Kind::Scanner,
+        name: "scanner",
+        title: "Scanner down",
+        title_of_several: "Scanner down",
+        weir_did: "Weir asked the scanner again and again. Mail that needs it waits on the disk; nothing goes out unscanned, and \
+                   nothing is lost.",
+        to_do: "See why the scanner does not answer, and start it again. Mail that waits is scanned by itself then.",
+        page: "/feeds",
+        acts: &["feeds.", "scan.", "rule."],
+        acts_on_subject: false,
+        of_site: false,
+        patience_s: 5,
+        quiet_s: 60,
+        again_s: HALF_AN_HOUR_S,
+    },
+    KindWords {
+        kind: Kind::Virus,
+        name: "virus",
+        title: "Burst of one virus",
+        title_of_several: "Bursts of several viruses",
+        weir_did: "Weir put every one of these mails into quarantine. None was delivered.",
+        to_do: "Nothing needs to be done. The mails can be looked at and deleted in the quarantine; a sender of your own among \
+                them should change their password.",
+        page: "/quarantine?queue=virus",
+        acts: &["quarantine.release", "quarantine.delete", "rule."],
+        acts_on_subject: false,
+        of_site: true,
+        patience_s: 0,
+        quiet_s: 60,
+        again_s: 2 * HALF_AN_HOUR_S,
+    },
+    KindWords {
+        kind: Kind::Malware,
+        name: "malware",
+        title: "Malware in the lab",
+        title_of_several: "Malware in the lab",
+        weir_did: "The lab analysed the samples and wrote a report on each. Mail that waited for a verdict like this is in quarantine.",
+        to_do: "Read the reports. A rule made from one keeps the same file out of all mail.",
+        page: "/lab",
+        acts: &["lab.", "rule."],
+        acts_on_subject: false,
+        of_site: true,
+        patience_s: 0,
+        quiet_s: 60,
+        again_s: 2 * HALF_AN_HOUR_S,
+    },
+    KindWords {
+        kind: Kind::Leader,
+        name: "leader",
+        title: "The lab changed its leader",
+        title_of_several: "The lab changed its leader",
+        weir_did: "The machines of the lab elected a new leader. It took over the queue from the database; samples that ran \
+                   meanwhile are run again if their results did not arrive.",
+        to_do: "See why the former leader went away: its machine, its network, or somebody who stopped it.",
+        page: "/lab",
+        acts: &["lab."],
+        acts_on_subject: false,
+        of_site: true,
+        patience_s: 15,
+        quiet_s: 60,
+        again_s: HALF_AN_HOUR_S,
+    },
+    KindWords {
+        kind: Kind::Disk,
+        name: "disk",
+        title: "The disk fills",
+        title_of_several: "The disk fills",
+        weir_did: "While less is free than store.free_space wants, Weir takes no new mail and asks senders to come back later. \
+                   Everything that was taken is safe.",
+        to_do: "Free some space on the disk of the data folder, or make it larger.",
+        page: "",
+        acts: &["backup", "quarantine.delete", "held.delete"],
+        acts_on_subject: false,
+        of_site: false,
+        patience_s: 0,
+        quiet_s: 300,
+        again_s: 2 * HALF_AN_HOUR_S,
+    },
+    KindWords {
+        kind: Kind::Gate,
+        name: "gate",
+        title: "A gate does not run",
+        title_of_several: "Several gates do not run",
+        weir_did: "Weir starts the gate again after a pause that grows up to a minute. The other gates go on serving.",
+        to_do: "The reason says what is missing; `weir doctor` looks for the cause.",
+        page: "/",
+        acts: &[],
+        acts_on_subject: false,
+        of_site: false,
+        patience_s: 0,
+        quiet_s: 60,
+        again_s: HALF_AN_HOUR_S,
+    },
+    KindWords {
+        kind: Kind::Certificate,
+        name: "certificate",
+        title: "A certificate is about to end",
+        title_of_several: "Certificates are about to end",
+        weir_did: "Weir goes on with the certificate that it has. It takes up a new file by itself, without a restart.",
+        to_do: "Renew the certificate. When it has ended, clients refuse to connect.",
+        page: "/settings",
+        acts: &[],
+        acts_on_subject: false,
+        of_site: false,
+        patience_s: 0,
+        quiet_s: 60,
+        again_s: 2 * HALF_AN_HOUR_S,
+    },
+];
+
+impl Kind {
+    pub(super) fn words(self) -> &'static KindWords {
+        // The first is found for every kind, as the test says.
+        KINDS.iter().find(|words| words.kind == self).unwrap_or(&KINDS[0])
+    }
+
+    pub(super) fn named(name: &str) -> Option<Kind> {
+        KINDS.iter().find(|words| words.name == name).map(|words| words.kind)
+    }
+
+    /// The title of an incident about this subject.
+    pub(super) fn title(self, subject: &str) -> &'static str {
+        if subject.is_empty() { self.words().title_of_several } else { self.words().title }
+    }
+
+    /// Whether a change in the audit trail has to do with an incident about this subject.
+    pub(super) fn concerns(self, subject: &str, action: &str, of: &str) -> bool {
+        let words = self.words();
+        let its_own = !words.acts_on_subject || subject.is_empty() || subject == of;
+        its_own && words.acts.iter().any(|beginning| action.starts_with(beginning))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_its_words_once() {
+        for words in &KINDS {
+            assert_eq!((words.kind.words().name, Kind::named(words.name)), (words.name, Some(words.kind)));
+            assert!(words.quiet_s > 0, "{}: what ends at once can begin again at once", words.name);
+        }
+        assert_eq!(Kind::named("x"), None);
+    }
+
+    #[test]
+    fn changes_belong_to_the_incident_that_they_are_about() {
+        assert!(Kind::Stopped.concerns("ann", "user.unlock", "ann"));
+        assert!(
+            !Kind::Stopped.concerns("ann", "user.unlock", "bob") && Kind::Stopped.concerns("", "user.unlock", "bob")
+        );
+        assert!(
+            Kind::Virus.concerns("Worm", "quarantine.delete", "m1") && !Kind::Virus.concerns("Worm", "user.add", "m1")
+        );
+    }
+}
