@@ -21,6 +21,8 @@ pub(super) const DAY_S: i64 = 86_400;
 const BURST_MIN: i64 = 10;
 const BURST_GOES_ON: i64 = 3;
 const UNUSUAL: f64 = 3.0;
+/// So many waiting requests for each slot of a backend are a flood, wherever they come from.
+const FLOOD_PER_SLOT: f64 = 8.0;
 /// A new leader is a sign for so long, and so many terms of office in [`LATELY_S`] are one even of the same leader.
 const NEW_LEADER_S: i64 = 120;
 const TERMS_MANY: usize = 3;
@@ -136,11 +138,13 @@ fn flooded(seen: &mut Seen, pulse: &Pulse) {
         return;
     };
     for queue in web.backends.iter().map(|backend| &backend.queue) {
-        let waiting = queue.waiting as f64;
-        if queue.pressure.attack || waiting >= f64::from(queue.slots.max(1)) {
+        let (waiting, slots) = (queue.waiting as f64, f64::from(queue.slots.max(1)));
+        // Many networks with a few requests each are no attack to the gate, and a flood all the same.
+        let opens = queue.pressure.attack || waiting >= FLOOD_PER_SLOT * slots;
+        if opens || waiting >= slots {
             let sign = Sign::new(Kind::Flood, &queue.backend, String::new(), waiting);
             let says = queue.pressure.sentences();
-            seen.signs.push(Sign { says, ..sign }.opens_if(queue.pressure.attack));
+            seen.signs.push(Sign { says, ..sign }.opens_if(opens));
         }
     }
 }
@@ -177,15 +181,16 @@ fn is_unusual(lately: i64, day: i64) -> bool {
 
 fn virus(found: &VirusCount) -> Option<Sign> {
     let opens = found.lately >= BURST_MIN && is_unusual(found.lately, found.day);
+    let name = found.name.strip_prefix("infected: ").unwrap_or(&found.name);
     (found.lately >= BURST_GOES_ON).then(|| {
         let says = format!(
             "{} with \"{}\" came within ten minutes, from {} to {}.",
             count(found.lately, "mail"),
-            found.name,
+            name,
             count(found.senders, "sender"),
             count(found.recipients, "recipient")
         );
-        Sign::new(Kind::Virus, &found.name, says, found.lately as f64).opens_if(opens)
+        Sign::new(Kind::Virus, name, says, found.lately as f64).opens_if(opens)
     })
 }
 

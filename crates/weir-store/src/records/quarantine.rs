@@ -250,14 +250,10 @@ impl QuarantineRecords {
             })).collect::<Result<_, _>>()?))
     }
 
-    /// What infected mail that came at `day` or later was called, those names first of which most came at `lately` or later; at most `most`
+    /// What infected mail that came at `day` or later was called, without the name of the file that it was in, which whoever sends it chooses: those names first of which most came at `lately` or later; at most `most`
     /// names. At most [`COUNTED_MAX`] recipients are looked at.
     pub async fn viruses(&self, lately: i64, day: i64, most: i64) -> Result<Vec<VirusCount>, RecordsError> {
-        let sql = "select reason, count(distinct case when at >= $1 then message end), count(distinct message),
-               count(distinct sender), count(distinct recipient)
-             from (select reason, at, message, sender, recipient from quarantine
-                   where queue = 'virus' and at >= $2 order by at desc limit $3) as infected
-             group by reason order by 2 desc, 1 limit $4";
+        let sql = self.db.either(VIRUSES_SQLITE, VIRUSES_POSTGRES);
         let rows: Vec<(String, i64, i64, i64, i64)> = read!(self, pool => sqlx::query_as(sql)
             .bind(lately).bind(day).bind(COUNTED_MAX).bind(most).fetch_all(pool).await?);
         let count = |(name, lately, day, senders, recipients)| VirusCount { name, lately, day, senders, recipients };
@@ -282,6 +278,18 @@ impl QuarantineRecords {
     }
 }
 
+const VIRUSES_SQLITE: &str = "select name, count(distinct case when at >= $1 then message end), count(distinct message),
+    count(distinct sender), count(distinct recipient)
+  from (select case when instr(reason, ' in ') > 0 then substr(reason, 1, instr(reason, ' in ') - 1) else reason end as name,
+          at, message, sender, recipient from quarantine
+        where queue = 'virus' and at >= $2 order by at desc limit $3) as infected
+  group by name order by 2 desc, 1 limit $4";
+const VIRUSES_POSTGRES: &str = "select name, count(distinct case when at >= $1 then message end), count(distinct message),
+    count(distinct sender), count(distinct recipient)
+  from (select case when strpos(reason, ' in ') > 0 then substr(reason, 1, strpos(reason, ' in ') - 1) else reason end as name,
+          at, message, sender, recipient from quarantine
+        where queue = 'virus' and at >= $2 order by at desc limit $3) as infected
+  group by name order by 2 desc, 1 limit $4";
 /// Rows that are looked at to count viruses: an outbreak of millions is counted by its newest.
 const COUNTED_MAX: i64 = 10_000;
 

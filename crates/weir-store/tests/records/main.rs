@@ -422,8 +422,8 @@ async fn viruses(records: Records) {
     let rows = [
         row("m1", 0, 10, "Worm.A"),
         row("m1", 1, 10, "Worm.A"),
-        row("m2", 0, 100, "Worm.A"),
-        row("m3", 0, 101, "Worm.A"),
+        row("m2", 0, 100, "Worm.A in a file.bin (yara)"),
+        row("m3", 0, 101, "Worm.A in another in a zip.bin (clamav)"),
         row("m4", 0, 102, "it's <b>"),
         quarantined_row("m5", 0, "spam", 103),
     ];
