@@ -52,6 +52,16 @@ impl Axis {
         if self.unit.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, self.unit) }
     }
 
+    /// A value of this axis in words, for whoever points at it.
+    pub(crate) fn said(&self, value: f64) -> String {
+        let rounded = if self.ago { (value * 60.0).round() / 60.0 } else { value };
+        match self.ago {
+            true if rounded.abs() < 2.0 && rounded != 0.0 => format!("−{} s", number((rounded.abs() * 60.0).round())),
+            true => self.tick(if rounded.abs() < HOURS_FROM { rounded.round() } else { rounded }),
+            false => number(value),
+        }
+    }
+
     pub(crate) fn accepts(&self, value: f64) -> bool {
         value.is_finite() && (!self.log || value > 0.0)
     }

@@ -47,6 +47,8 @@ const DIGIT_WIDTH: f64 = 8.5;
 const LABEL_WIDTH: f64 = 56.0;
 /// A chart labels so many line ends; a crowd beyond that is drawn thin and without names.
 const LABELS_MAX: usize = 14;
+/// Stripes of a page's chart that say their values.
+const POINTED: usize = 48;
 
 /// Okabe and Ito's colours, which the colour-blind tell apart; grey for the ninth and on.
 const STYLE: &str = "<style>
@@ -123,6 +125,9 @@ impl<'a> Drawing<'a> {
         }
         self.limits(svg);
         self.line_ends(svg);
+        if inline {
+            self.pointers(svg);
+        }
     }
 
     fn axes(&self, svg: &mut String) {
@@ -168,6 +173,7 @@ impl<'a> Drawing<'a> {
                 let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" {area}/>");
             }),
             Style::Bars => self.bars(svg, &points, &area),
+            Style::Area => self.area(svg, series),
         }
         svg.push('\n');
     }
@@ -198,6 +204,52 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// Between an area and the one below it.
+    fn area(&self, svg: &mut String, series: &Series) {
+        let upper = series.points.iter().map(|p| (self.px(p.0), self.py(p.1)));
+        let lower = series.points.iter().zip(&series.base).rev().map(|(p, base)| (self.px(p.0), self.py(*base)));
+        let corners: Vec<String> = upper.chain(lower).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let class = match self.frame.inline {
+            true => format!("class=\"a f{}\"", series.colour),
+            false => format!("fill=\"{}\" fill-opacity=\".7\"", colour(series.colour)),
+        };
+        let _ = write!(svg, "<polygon {class} points=\"{}\"/>", corners.join(" "));
+    }
+
+    /// Stripes that say the values below them to whoever points there.
+    fn pointers(&self, svg: &mut String) {
+        let (left, right, bottom) = self.edges();
+        let width = (right - left) / POINTED as f64;
+        for column in 0..POINTED {
+            let from = left + column as f64 * width;
+            let said = self.said_between(from, from + width);
+            if !said.is_empty() {
+                let (top, height) = (self.frame.top, bottom - self.frame.top);
+                let _ = write!(
+                    svg,
+                    "<rect class=\"p\" x=\"{from:.1}\" y=\"{top}\" width=\"{width:.1}\" height=\"{height}\"><title>"
+                );
+                escaped(svg, &said);
+                svg.push_str("</title></rect>");
+            }
+        }
+    }
+
+    /// The last value of each series between two places.
+    fn said_between(&self, from: f64, to: f64) -> String {
+        let mut at = None;
+        let mut said = Vec::new();
+        for series in self.chart.series.iter().filter(|s| !s.name.is_empty()).take(LABELS_MAX) {
+            let inside = |p: &(f64, f64)| (from..=to).contains(&self.px(p.0));
+            if let Some(index) = series.points.iter().rposition(inside) {
+                let (x, _) = series.points[index];
+                at.get_or_insert(x);
+                said.push(format!("{} {}", series.name, number(self.y.rounded(own_value(series, index)))));
+            }
+        }
+        at.map_or_else(String::new, |x| format!("{}: {}", self.chart.x.said(x), said.join(", ")))
+    }
+
     fn limits(&self, svg: &mut String) {
         let (left, right, bottom) = self.edges();
         let top = self.frame.top;
@@ -225,14 +277,24 @@ impl<'a> Drawing<'a> {
             .filter_map(|s| Some((s, *s.points.last()?)))
             .take(LABELS_MAX)
             .collect();
-        let wanted: Vec<f64> = named.iter().map(|(_, last)| self.py(last.1) - self.frame.top).collect();
-        for ((series, last), y) in named.iter().zip(spread(&wanted, LABEL_GAP, self.frame.plot_height)) {
+        let middle = |series: &Series, last: (f64, f64)| last.1 - own_value(series, series.points.len() - 1) / 2.0;
+        let place = |(series, last): &(&Series, (f64, f64))| match series.style {
+            Style::Area => middle(series, *last),
+            _ => last.1,
+        };
+        let wanted: Vec<f64> = named.iter().map(|end| self.py(place(end)) - self.frame.top).collect();
+        for ((series, _), y) in named.iter().zip(spread(&wanted, LABEL_GAP, self.frame.plot_height)) {
             let place = (self.edges().1 + 8.0, self.frame.top + y + 4.0);
             let style = match self.frame.inline {
                 true => format!("class=\"f{}\"", series.colour),
                 false => format!("style=\"fill:{}\"", colour(series.colour)),
             };
-            text(svg, place, &style, &format!("{} {}", series.name, number(self.y.rounded(last.1))));
+            text(
+                svg,
+                place,
+                &style,
+                &format!("{} {}", series.name, number(self.y.rounded(own_value(series, series.points.len() - 1)))),
+            );
         }
         svg.push('\n');
     }
@@ -254,6 +316,11 @@ impl<'a> Drawing<'a> {
     fn py(&self, value: f64) -> f64 {
         self.frame.top + (1.0 - self.y.place(value)) * self.frame.plot_height
     }
+}
+
+/// The value of a point: of an area, how high it is above the one below.
+fn own_value(series: &Series, at: usize) -> f64 {
+    series.points.get(at).map_or(0.0, |point| point.1 - series.base.get(at).copied().unwrap_or(0.0))
 }
 
 fn colour(index: usize) -> &'static str {

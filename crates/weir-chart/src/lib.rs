@@ -26,6 +26,8 @@ pub struct Chart {
 struct Series {
     name: String,
     points: Vec<(f64, f64)>,
+    /// Where an area begins, point by point: on top of the one before it. Empty for everything else.
+    base: Vec<f64>,
     style: Style,
     /// Which of the palette's colours; series that belong together share one.
     colour: usize,
@@ -38,6 +40,7 @@ enum Style {
     Dashed,
     Dots,
     Bars,
+    Area,
 }
 
 impl Chart {
@@ -68,6 +71,22 @@ impl Chart {
     #[must_use]
     pub fn bars(self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
         self.series(name, points, Style::Bars)
+    }
+
+    /// Areas on top of each other, all with a value at each `x`: parts of a whole.
+    #[must_use]
+    pub fn stack<'a>(mut self, x: &[f64], parts: impl IntoIterator<Item = (&'a str, Vec<f64>)>) -> Chart {
+        let mut base = vec![0.0; x.len()];
+        for (name, values) in parts {
+            let known = |value: Option<&f64>| value.copied().filter(|value| value.is_finite()).unwrap_or(0.0);
+            let top: Vec<f64> = base.iter().enumerate().map(|(at, below)| below + known(values.get(at))).collect();
+            self = self.series(name, x.iter().copied().zip(top.iter().copied()), Style::Area);
+            if let Some(last) = self.series.last_mut() {
+                last.base = base;
+            }
+            base = top;
+        }
+        self
     }
 
     /// A thin dashed line in the colour of the series before it: its ideal or its model.
@@ -118,7 +137,7 @@ impl Chart {
         let colour = self.series.iter().filter(|s| s.style != Style::Dashed).count();
         let finite = |(x, y): &(f64, f64)| x.is_finite() && y.is_finite();
         let points = points.into_iter().filter(finite).collect();
-        self.series.push(Series { name: name.into(), points, style, colour });
+        self.series.push(Series { name: name.into(), points, base: Vec::new(), style, colour });
         self
     }
 }
@@ -161,6 +180,29 @@ mod tests {
         let empty = Chart::new("x", Axis::ago(10.0), Axis::linear("y", "")).when_empty("mail would fill this");
         let svg = empty.to_inline_svg(480, 160);
         assert!(svg.contains("mail would fill this") && svg.contains(">now<") && svg.contains("−10 min"), "{svg}");
+    }
+
+    #[test]
+    fn a_stack_adds_up_and_says_each_part_by_itself() {
+        let axis = Axis::linear("share", "%").range(0.0, 100.0);
+        let chart = Chart::new("Shares", Axis::ago(2.0), axis);
+        let chart = chart.stack(&[-2.0, -1.0, 0.0], [("known", vec![80.0, 30.0, 30.0]), ("<new>", vec![20.0, 70.0])]);
+        let svg = chart.to_inline_svg(480, 160);
+        assert_eq!(svg.matches("<polygon class=\"a f").count(), 2, "{svg}");
+        assert!(svg.contains(">known 30<") && svg.contains("&lt;new&gt; 0"), "{svg}");
+        assert!(svg.contains("−60 s: known 30, &lt;new&gt; 70</title>"), "values under the pointer: {svg}");
+        assert!(!chart.to_svg().contains("NaN"));
+    }
+
+    #[test]
+    fn every_chart_of_a_page_says_its_values_under_the_pointer() {
+        let points = (0..3_000).map(|n| (f64::from(n) / -300.0, f64::from(n)));
+        let svg = Chart::new("x", Axis::ago(10.0), Axis::linear("held", "recipients"))
+            .steps("held", points)
+            .to_inline_svg(480, 160);
+        let titles = svg.matches("<title>").count();
+        assert!((20..80).contains(&titles), "{titles}: enough to point at, and no more");
+        assert!(!example().to_svg().contains("class=\"p\""), "a chart of its own has no pointer");
     }
 
     #[test]

@@ -58,6 +58,11 @@ pub(crate) struct Stretch {
     served: f64,
     refused: f64,
     web_waiting: f64,
+    held_most: f64,
+    kept: f64,
+    slots_known: f64,
+    slots_new: f64,
+    slots_strange: f64,
     samples_open: f64,
     samples_done: f64,
 }
@@ -74,6 +79,11 @@ impl Stretch {
             served: grown(|reading| reading.served),
             refused: grown(|reading| reading.refused),
             web_waiting: after.web_waiting,
+            held_most: after.held_most,
+            kept: grown(|reading| reading.kept),
+            slots_known: grown(|reading| reading.slots_known),
+            slots_new: grown(|reading| reading.slots_new),
+            slots_strange: grown(|reading| reading.slots_strange),
             samples_open: after.samples_open,
             samples_done: grown(|reading| reading.samples_done),
         }
@@ -89,6 +99,11 @@ impl Stretch {
             served: self.served + other.served,
             refused: self.refused + other.refused,
             web_waiting: self.web_waiting.max(other.web_waiting),
+            held_most: self.held_most.max(other.held_most),
+            kept: self.kept + other.kept,
+            slots_known: self.slots_known + other.slots_known,
+            slots_new: self.slots_new + other.slots_new,
+            slots_strange: self.slots_strange + other.slots_strange,
             samples_open: self.samples_open.max(other.samples_open),
             samples_done: self.samples_done + other.samples_done,
         }
@@ -96,9 +111,22 @@ impl Stretch {
 
     /// The same as a reading, so that a chart asks for a figure of both in the same way.
     fn as_reading(&self) -> Reading {
-        let Stretch { held, mails, scanned, scan_waiting, served, refused, web_waiting, samples_open, samples_done } =
-            *self;
-        Reading { held, mails, scanned, scan_waiting, served, refused, web_waiting, samples_open, samples_done }
+        Reading {
+            held: self.held,
+            held_most: self.held_most,
+            mails: self.mails,
+            scanned: self.scanned,
+            scan_waiting: self.scan_waiting,
+            kept: self.kept,
+            served: self.served,
+            refused: self.refused,
+            web_waiting: self.web_waiting,
+            slots_known: self.slots_known,
+            slots_new: self.slots_new,
+            slots_strange: self.slots_strange,
+            samples_open: self.samples_open,
+            samples_done: self.samples_done,
+        }
     }
 
     fn read(text: &str) -> Stretch {

@@ -7,12 +7,20 @@ use weir_mail::operations::Vital;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Reading {
     pub(crate) held: f64,
+    /// The longest delay queue of one account.
+    pub(crate) held_most: f64,
     pub(crate) mails: f64,
     pub(crate) scanned: f64,
     pub(crate) scan_waiting: f64,
+    /// Mails that the scan kept back.
+    pub(crate) kept: f64,
     pub(crate) served: f64,
     pub(crate) refused: f64,
     pub(crate) web_waiting: f64,
+    /// Slot time of the web servers in seconds: of visitors who are known, of newcomers, of strangers.
+    pub(crate) slots_known: f64,
+    pub(crate) slots_new: f64,
+    pub(crate) slots_strange: f64,
     pub(crate) samples_open: f64,
     /// It falls when old samples are pruned.
     pub(crate) samples_done: f64,
@@ -24,10 +32,12 @@ impl Reading {
         let mut reading = before;
         if let Some(status) = &pulse.status {
             reading.held = status.totals.held_recipients as f64;
+            reading.held_most = pulse.busy.iter().map(|busy| busy.throttle.held).max().unwrap_or(0) as f64;
             reading.mails = status.gate.as_ref().map_or(before.mails, |gate| messages(gate) as f64);
         }
         if let Some(feeds) = &pulse.feeds {
             reading.scanned = (feeds.counts.passed + feeds.counts.quarantined) as f64;
+            reading.kept = feeds.counts.quarantined as f64;
             reading.scan_waiting = feeds.waiting as f64;
         }
         if let Some(web) = &pulse.web {
@@ -35,6 +45,8 @@ impl Reading {
             reading.served = counters().map(|counters| counters.dispatched).sum::<u64>() as f64;
             reading.refused = counters().flat_map(|counters| &counters.refused).sum::<u64>() as f64;
             reading.web_waiting = pulse.web_waiting() as f64;
+            let slots = |of: usize| counters().map(|counters| counters.service_by_standing_s[of]).sum();
+            (reading.slots_known, reading.slots_new, reading.slots_strange) = (slots(0), slots(1), slots(2));
         }
         if pulse.lab.is_some() {
             reading.samples_open = pulse.samples_open() as f64;

@@ -4,6 +4,7 @@ use super::{Asking, PageResult, Sent, Trouble, ended, query};
 use crate::frame::{Here, Sheet, WIDE, back, empty, numbers, plot, status, times, token};
 use crate::html;
 use crate::html::{Html, Piece};
+use crate::lanes;
 use crate::past::Over;
 use crate::session::Visit;
 use crate::site::Site;
@@ -13,12 +14,16 @@ use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use std::time::Instant;
+use weir_foundation::OperationError;
+use weir_foundation::clock::wall_clock;
 use weir_foundation::console_accounts::Role;
 use weir_lab::node::Node;
 use weir_lab::operations::{LabStatus, NodeLine, PlaceLine, QueueLine, SampleFilter, SampleLine};
 use weir_lab::verdict::Verdict;
 
 const SAMPLES_SHOWN: i64 = 100;
+/// Samples whose attempts are drawn.
+const SAMPLES_IN_LANES: i64 = 40;
 const PLACES_SHOWN: usize = 200;
 /// Characters of what a sample says of itself, in a list.
 const NAME_MAX: usize = 160;
@@ -45,10 +50,11 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         .chart(now, "Samples that are not done", ("open", "samples"))
         .steps("open", history.gauge(|reading| reading.samples_open, now))
         .when_empty("samples would fill this: weir lab submit FILE");
+    let ran = ran(&site, node).await?;
     let parts = [
         html!("<h1>Lab</h1><p class=\"lead\">{}</p>", lead(&lab)),
         figures(&lab),
-        plot(&open, WIDE),
+        html!("{}{}", plot(&open, WIDE), ran),
         times("lab", over),
         uploading(&visit),
         waiting(&queues),
@@ -59,6 +65,18 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         about(&lab),
     ];
     Ok(Sheet::live("Lab", Here::Lab, &parts).page(&site, &visit).await)
+}
+
+/// What ran where lately: the attempts on the newest samples.
+async fn ran(site: &Site, node: &Node) -> Result<Html, Trouble> {
+    let records = &site.administration.foundation.records;
+    let names = records.lab_nodes().all().await.map_err(OperationError::from)?;
+    let names = names.into_iter().map(|row| (row.node, row.name)).collect();
+    let mut attempts = Vec::new();
+    for sample in node.list(&SampleFilter::default(), SAMPLES_IN_LANES).await? {
+        attempts.extend(records.lab_attempts().of_sample(sample.sample).await.map_err(OperationError::from)?);
+    }
+    Ok(lanes::picture(&attempts, &names, wall_clock().0 as i64))
 }
 
 fn lead(lab: &LabStatus) -> String {
@@ -155,7 +173,7 @@ pub(super) fn table(samples: &[SampleLine], (state, verdict): (&str, &str)) -> H
         _ => Html::none(),
     };
     html!(
-        "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th class=\"number\">Number</th><th>State</th><th>Verdict</th><th>Name and hash</th><th>Type</th><th class=\"number\">Size</th>\
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th class=\"number\">Number</th><th>State</th><th>Verdict</th><th>Name and hash</th><th>Type</th><th class=\"number\">Size</th>\
          <th class=\"number\">Priority</th><th>From</th><th>Came</th></tr></thead><tbody>{}</tbody></table></div>{}",
         samples.iter().map(row).collect::<Html>(),
         more
@@ -177,7 +195,7 @@ fn waiting(queues: &[QueueLine]) -> Html {
         )
     };
     html!(
-        "<section><h2>What waits</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th class=\"number\">Priority</th><th class=\"number\">Wait</th>\
+        "<section><h2>What waits</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th class=\"number\">Priority</th><th class=\"number\">Wait</th>\
          <th class=\"number\">Run</th><th class=\"number\">The oldest is here for</th></tr></thead><tbody>{}</tbody></table></div>\
          <p class=\"faint\">The lowest number goes first.</p></section>",
         queues.iter().map(row).collect::<Html>()
@@ -206,7 +224,7 @@ fn vms(places: &[PlaceLine]) -> Html {
         )
     };
     html!(
-        "<section><h2>VMs and other places</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Machine</th><th>Place</th><th>State</th><th>Runs</th><th>Can run</th></tr></thead>\
+        "<section><h2>VMs and other places</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Machine</th><th>Place</th><th>State</th><th>Runs</th><th>Can run</th></tr></thead>\
          <tbody>{}</tbody></table></div></section>",
         places.iter().take(PLACES_SHOWN).map(row).collect::<Html>()
     )
@@ -248,8 +266,8 @@ fn machines(visit: &Visit, nodes: &[NodeLine]) -> Html {
         )
     };
     html!(
-        "<section><h2>Machines</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Machine</th><th>State</th><th>Role</th>\
-         <th class=\"number\">Priority</th><th class=\"number\">Processing index</th><th>At work</th><th></th></tr></thead><tbody>{}</tbody></table></div></section>",
+        "<section><h2>Machines</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Machine</th><th>State</th><th>Role</th>\
+         <th class=\"number\">Priority</th><th class=\"number\">Processing index</th><th>At work</th><th><span class=\"unseen\">Actions</span></th></tr></thead><tbody>{}</tbody></table></div></section>",
         nodes.iter().map(row).collect::<Html>()
     )
 }

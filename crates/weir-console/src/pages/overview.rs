@@ -1,6 +1,7 @@
 //! The first page: is everything all right, what is under attack, what needs a decision.
 
 use super::{Asking, PageResult, query};
+use crate::flow;
 use crate::frame::{Here, LivePart, NARROW, Sheet, numbers, plot, status, times};
 use crate::health::{Health, HealthProblem, Verdict};
 use crate::history::History;
@@ -31,6 +32,7 @@ fn parts(pulse: &Pulse, history: &History) -> Vec<LivePart> {
     vec![
         ("lead", lead(pulse, &health)),
         ("needs", needs_list(&health.problems)),
+        ("flow", flow::picture(pulse, history, now)),
         ("gate-throttle", throttle(pulse, history, now)),
         ("gate-scan", scan(pulse, history, now)),
         ("gate-web", web(pulse, history, now)),

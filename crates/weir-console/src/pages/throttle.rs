@@ -1,7 +1,8 @@
 //! The throttle: who is stopped or waits, what is held, and all users.
 
 use super::{Asking, PageResult, held, query};
-use crate::frame::{Here, Sheet, WIDE, back, empty, plot, status, times, token};
+use crate::frame::{Here, NARROW, Sheet, back, empty, plot, status, times, token};
+use crate::history::History;
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::past::Over;
@@ -11,6 +12,8 @@ use crate::words::{count, grouped, time};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use std::time::Instant;
+use weir_chart::Chart;
+use weir_core::throttle::Params;
 use weir_mail::operations::{BusyView, HeldSelection, UserList, UserView};
 
 /// Mails in one table; a filter finds the rest.
@@ -31,6 +34,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         .chart(now, "Recipients held", ("held", "recipients"))
         .steps("held", history.gauge(|reading| reading.held, now))
         .when_empty("mail to many new people would fill this: weir demo outbreak");
+    let longest = longest_queue(&history, &busy, now);
     let lead = match (totals.stopped, totals.held_recipients) {
         (0, 0) => "Nobody's mail waits.".to_owned(),
         (0, held) => format!("{} wait, and go by themselves.", count(held, "recipient")),
@@ -59,7 +63,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
             "<h1>Throttle</h1><p class=\"lead\">{}</p><p><a href=\"/bans\">Addresses that are kept out after failed logins</a></p>",
             lead
         ),
-        plot(&chart, WIDE),
+        html!("<div class=\"two\">{}{}</div>", plot(&longest, NARROW), plot(&chart, NARROW)),
         times("throttle", over),
         busy_table(&visit, &busy),
         html!(
@@ -72,6 +76,17 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         user_table(&visit, &users),
     ];
     Ok(Sheet::live("Throttle", Here::Throttle, &parts).page(&site, &visit).await)
+}
+
+/// The longest delay queue of one account over time, and the length at which its account is stopped.
+fn longest_queue(history: &History, busy: &[BusyView], now: Instant) -> Chart {
+    let chart = history
+        .chart(now, "The longest delay queue of one account", ("longest queue", "recipients"))
+        .steps("longest", history.gauge(|reading| reading.held_most, now))
+        .when_empty("an account that mails many new people would fill this");
+    let longest = busy.iter().max_by_key(|busy| busy.throttle.held);
+    let stops_at = longest.map_or_else(|| Params::default().stop_at, |busy| busy.throttle.params.0.stop_at);
+    chart.level(format!("stopped above {stops_at}"), f64::from(stops_at))
 }
 
 fn people(number: i64) -> String {
@@ -102,8 +117,8 @@ fn busy_table(visit: &Visit, busy: &[BusyView]) -> Html {
         )
     };
     html!(
-        "<section><h2>Stopped and waiting</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>User</th><th>State</th><th class=\"number\">Held</th>\
-         <th>Next goes</th><th>Last goes</th><th></th></tr></thead><tbody>{}</tbody></table></div></section>",
+        "<section><h2>Stopped and waiting</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>User</th><th>State</th><th class=\"number\">Held</th>\
+         <th>Next goes</th><th>Last goes</th><th><span class=\"unseen\">Actions</span></th></tr></thead><tbody>{}</tbody></table></div></section>",
         busy.iter().map(row).collect::<Html>()
     )
 }
@@ -130,7 +145,7 @@ fn user_table(visit: &Visit, users: &UserList) -> Html {
         .as_deref()
         .map(|next| html!("<p><a href=\"/throttle?after={}\">The next users</a></p>", Piece(next)));
     html!(
-        "<section><h2>Users</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>User</th><th>State</th><th>Kind</th><th>Sends as</th>\
+        "<section><h2>Users</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>User</th><th>State</th><th>Kind</th><th>Sends as</th>\
          <th class=\"number\">Held</th></tr></thead><tbody>{}</tbody></table></div>{}{}</section>",
         users.users.iter().map(row).collect::<Html>(),
         next,

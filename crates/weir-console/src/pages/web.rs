@@ -2,11 +2,13 @@
 
 use super::{Asking, PageResult, Sent, ended, query, refused};
 use crate::api::web::{Drain, blocked, drained, unblocked};
-use crate::frame::{Here, NARROW, Sheet, back, empty, numbers, plot, status, times, token};
+use crate::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, status, times, token};
+use crate::history::History;
 use crate::html;
 use crate::html::{Html, Text};
 use crate::past::Over;
 use crate::pulse::Pulse;
+use crate::reading::Reading;
 use crate::session::Visit;
 use crate::site::Site;
 use crate::trouble::Trouble;
@@ -17,6 +19,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant, SystemTime};
+use weir_chart::Chart;
 use weir_web::admission::SessionView;
 use weir_web::blocks::BlockView;
 use weir_web::proxy::Gate;
@@ -49,6 +52,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         .steps("waiting", history.gauge(|reading| reading.web_waiting, now))
         .when_empty("a flood would fill this");
     let shares = history.shares();
+    let stacked = served_by_standing(&history, now);
     let parts = [
         html!("<h1>Web</h1><p class=\"lead\">{}</p>", lead(&pulse)),
         web.backends.iter().map(pressure).collect(),
@@ -58,7 +62,12 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
             ("sessions asking now", grouped(pulse.asking as u64)),
             ("refused since the start", grouped(refused_in_all(web))),
         ]),
-        html!("<div class=\"two\">{}{}</div>", plot(&served, NARROW), plot(&waiting, NARROW)),
+        html!(
+            "<section><h2>Who got the servers</h2>{}<div class=\"two\">{}{}</div></section>",
+            plot(&stacked, WIDE),
+            plot(&served, NARROW),
+            plot(&waiting, NARROW)
+        ),
         times("web", over),
         sessions(&pulse, &shares),
         subnets(&pulse.sessions, &shares),
@@ -66,6 +75,26 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         blocks(&visit, &site.web.as_ref().map(|gate| gate.blocks().view(SystemTime::now())).unwrap_or_default()),
     ];
     Ok(Sheet::live("Web", Here::Web, &parts).page(&site, &visit).await)
+}
+
+/// Whose requests the servers worked on over time, as parts of the whole.
+fn served_by_standing(history: &History, now: Instant) -> Chart {
+    let of = |counter: fn(&Reading) -> f64| history.rate(counter, now);
+    let (known, new, strange) =
+        (of(|reading| reading.slots_known), of(|reading| reading.slots_new), of(|reading| reading.slots_strange));
+    let x: Vec<f64> = known.iter().map(|(x, _)| *x).collect();
+    let part = |points: &[(f64, f64)]| -> Vec<f64> {
+        let whole = |at: usize| known[at].1 + new.get(at).map_or(0.0, |p| p.1) + strange.get(at).map_or(0.0, |p| p.1);
+        let part = |(at, (_, slots)): (usize, &(f64, f64))| {
+            if whole(at) > 0.0 { 100.0 * slots / whole(at) } else { 0.0 }
+        };
+        points.iter().take(known.len()).enumerate().map(part).collect()
+    };
+    let parts = [("known", part(&known)), ("newcomers", part(&new)), ("strangers", part(&strange))];
+    let idle = parts.iter().all(|(_, values)| values.iter().all(|value| *value == 0.0));
+    let chart = history.chart(now, "Slot time of the servers by whom it was for", ("slot time", "%"));
+    let chart = chart.when_empty("requests would fill this: known visitors, newcomers and strangers");
+    if idle { chart } else { chart.stack(&x, parts) }
 }
 
 fn refused_in_all(web: &Status) -> u64 {
@@ -152,7 +181,7 @@ fn sessions(pulse: &Pulse, shares: &HashMap<String, f64>) -> Html {
         )
     };
     html!(
-        "<section><h2>Sessions that ask now</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Client</th><th>Backend</th><th class=\"number\">Waiting</th>\
+        "<section><h2>Sessions that ask now</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Client</th><th>Backend</th><th class=\"number\">Waiting</th>\
          <th class=\"number\">Running</th><th class=\"number\">Oldest wait</th><th>Share of service, last 20 s</th><th class=\"number\">Fair share</th><th class=\"number\">Set back</th></tr></thead>\
          <tbody>{}</tbody></table></div>{}<p class=\"faint\">A session that asks for less than its fair share gets all that it asks for; what it leaves goes to the others. \
          docs/algorithms/fair.md explains it.</p></section>",
@@ -207,7 +236,7 @@ fn subnets(sessions: &[SessionView], shares: &HashMap<String, f64>) -> Html {
         )
     };
     html!(
-        "<section><h2>Subnets</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Subnet</th><th class=\"number\">Sessions</th><th class=\"number\">Waiting</th>\
+        "<section><h2>Subnets</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Subnet</th><th class=\"number\">Sessions</th><th class=\"number\">Waiting</th>\
          <th>Share of service, last 20 s</th><th class=\"number\">Fair share</th></tr></thead><tbody>{}</tbody></table></div></section>",
         found.iter().take(SESSIONS_SHOWN).map(row).collect::<Html>()
     )
@@ -268,7 +297,7 @@ fn blocks(visit: &Visit, blocks: &[BlockView]) -> Html {
     let table = match blocks {
         [] => html!("<p class=\"faint\">No network is blocked by hand.</p>"),
         some => html!(
-            "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Network</th><th>Until</th><th></th></tr></thead><tbody>{}</tbody></table></div>",
+            "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Network</th><th>Until</th><th><span class=\"unseen\">Actions</span></th></tr></thead><tbody>{}</tbody></table></div>",
             some.iter().map(row).collect::<Html>()
         ),
     };

@@ -75,6 +75,9 @@ pub struct CounterValues {
     pub finished_by_history: [u64; History::ALL.len()],
     /// Their slot time, in seconds.
     pub service_by_history_s: [f64; History::ALL.len()],
+    /// Slot time of all requests together by whom it was for, in seconds: visitors who are known, newcomers, strangers.
+    #[serde(default)]
+    pub service_by_standing_s: [f64; 3],
     /// Requests that were dispatched earlier than first come, first served would have.
     pub sooner: u64,
     /// By how much, in seconds.
@@ -123,11 +126,14 @@ impl Counters {
         }
     }
 
-    pub(super) fn finish(&mut self, took_ns: u64, history: History) {
+    pub(super) fn finish(&mut self, took_ns: u64, history: History, standing: usize) {
         self.values.finished += 1;
         self.values.service_s += seconds(took_ns);
         self.values.finished_by_history[history as usize] += 1;
         self.values.service_by_history_s[history as usize] += seconds(took_ns);
+        if let Some(service_s) = self.values.service_by_standing_s.get_mut(standing) {
+            *service_s += seconds(took_ns);
+        }
     }
 
     pub(super) fn refuse(&mut self, refused: Refused) {

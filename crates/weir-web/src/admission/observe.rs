@@ -14,6 +14,7 @@ use super::queue::Inner;
 use super::request_table::State;
 use super::server_model::Visit;
 use super::settings::Settings;
+use super::standing;
 
 impl Inner {
     /// Plays the ends that have come in the shadow.
@@ -59,8 +60,9 @@ impl Inner {
         request.took_ns = Some(took_ns);
         let (class, subnet, at_ns) =
             (request.class, request.owner.subnet, request.dispatched_ns.saturating_add(took_ns));
+        let standing = standing::place(request.lane);
         self.estimates.ended(class, took_ns);
-        self.counters.finish(took_ns, History::of(self.profile.history(subnet)));
+        self.counters.finish(took_ns, History::of(self.profile.history(subnet)), standing);
         if let (true, Some(shadow)) = (dispatched, &mut self.shadow) {
             shadow.ends.push(Reverse((at_ns, ticket)));
         }

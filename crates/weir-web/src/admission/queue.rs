@@ -254,7 +254,8 @@ impl Inner {
         let took_ns = now_ns.saturating_sub(request.dispatched_ns);
         self.estimates.ended(request.class, request.worked_ns(now_ns));
         self.fair.finish(ticket, Work(took_ns));
-        self.counters.finish(took_ns, History::of(self.profile.history(request.owner.subnet)));
+        let history = History::of(self.profile.history(request.owner.subnet));
+        self.counters.finish(took_ns, history, standing::place(request.lane));
         true
     }
 

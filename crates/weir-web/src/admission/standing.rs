@@ -44,6 +44,15 @@ pub(super) fn is_stranger(lane: Owner) -> bool {
     lane.subnet == STRANGERS
 }
 
+/// Its place in figures by standing: known, newcomers, strangers.
+pub(super) fn place(lane: Owner) -> usize {
+    match lane {
+        lane if is_stranger(lane) => 2,
+        lane if is_newcomer(lane) => 1,
+        _ => 0,
+    }
+}
+
 /// A profile in which strangers have their part, and clients with a key what they weigh.
 pub(super) fn with_strangers(profile: Profile, settings: &Settings) -> Profile {
     let profile = settings
