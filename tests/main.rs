@@ -49,5 +49,6 @@ mod throttle;
 mod together;
 mod tracking;
 mod tuning;
+mod units;
 mod upgrade;
 mod web;
