@@ -22,6 +22,7 @@ mod inbound;
 mod incidents;
 mod kills;
 mod lab;
+mod lab_choices;
 mod lab_corpus;
 mod lab_directory;
 mod lab_network;

@@ -111,6 +111,8 @@ impl Lab {
             // All have the same content, and each is to be analysed.
             forced: 1,
             arrived_at: wall.as_nanos() as i64,
+            choices: String::new(),
+            partial: 0,
         }
     }
 

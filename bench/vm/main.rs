@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use weir_lab::choices::Choices;
 use weir_lab::job::{Input, Job};
 use weir_lab::plugin::Plugin;
 use weir_lab::vm::{self, Accelerator, Boot, Choice, Common, Phase, Revert, Vm, VmSettings};
@@ -110,7 +111,7 @@ impl Bench {
         let begun = Instant::now();
         let job =
             Job::prepare(&folder, &Input::new("sample.sh", "text/x-shellscript"), &mut &SAMPLE[..]).expect("a job");
-        let report = vm.run(&self.plugin, &job, "sample.sh").await.expect("a report");
+        let report = vm.run(&self.plugin, &job, "sample.sh", &Choices::NONE).await.expect("a report");
         let taken = begun.elapsed().as_secs_f64();
         assert!(report.full.get().contains("\"exit 0\""), "{}", report.full.get());
         std::fs::remove_dir_all(&folder).expect("it was there");

@@ -87,7 +87,10 @@ pub(crate) fn passwords(config: &Value) -> Vec<String> {
     let usual = || PASSWORDS.iter().map(|&password| password.to_owned()).collect();
     let listed =
         |list: &Vec<Value>| list.iter().filter_map(Value::as_str).take(PASSWORDS_MAX).map(str::to_owned).collect();
-    config["passwords"].as_array().map_or_else(usual, listed)
+    let mut passwords: Vec<String> = config["passwords"].as_array().map_or_else(usual, listed);
+    // Those that somebody gave with this sample.
+    passwords.extend(config["more_passwords"].as_array().map(listed).unwrap_or_default());
+    passwords
 }
 
 /// What identifies a list of passwords: results with another list do not count.

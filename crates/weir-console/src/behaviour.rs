@@ -6,7 +6,9 @@ use crate::html;
 use crate::html::Html;
 use crate::process_tree;
 use crate::words::{self, count, size};
-use weir_lab::report::{Act, Acted, Behaviour, FileChange, Ioc, IocKind, Network, Persistence, RegistryChange, Screen};
+use weir_lab::report::{
+    Act, Acted, Behaviour, Capture, FileChange, Ioc, IocKind, Network, Persistence, RegistryChange, Screen,
+};
 
 /// How much of it is drawn.
 #[derive(Debug, Clone, Copy)]
@@ -45,12 +47,13 @@ impl Bounds {
 pub(crate) fn draw(acted: &Acted, bounds: Bounds) -> Html {
     let seen = &acted.seen;
     html!(
-        "<p>{} <span class=\"faint\">In {}, {}.</span></p>{}{}{}{}{}{}{}{}<h3>Processes</h3>{}",
+        "<p>{} <span class=\"faint\">In {}, {}.</span></p>{}{}{}{}{}{}{}{}{}<h3>Processes</h3>{}",
         sentence(seen, bounds),
         if acted.machine.is_empty() { "a VM".to_owned() } else { bounds.cut(&acted.machine) },
         if acted.accelerator.is_empty() { "accelerator unknown".to_owned() } else { bounds.cut(&acted.accelerator) },
         stays(&seen.persistence, bounds),
         network(&seen.network, bounds),
+        seen.capture.as_ref().map(packets),
         files(&seen.files, bounds),
         registry(&seen.registry, bounds),
         texts("What it showed", &seen.windows, bounds),
@@ -120,6 +123,12 @@ fn network(attempts: &[Network], bounds: Bounds) -> Html {
     };
     let head = html!("<th>It</th><th>Whom</th><th>More</th><th class=\"number\">Process</th>");
     titled("Whom it tried to reach", &bounds.table(&head, attempts.iter().map(row), attempts.len()))
+}
+
+/// How much of what was said is kept; where it can be had is with the other downloads.
+fn packets(capture: &Capture) -> Html {
+    let cut = if capture.cut { " There were more: a capture ends when it is full." } else { "" };
+    html!("<p class=\"faint\">{} kept.{}</p>", count(capture.packets, "packet"), cut)
 }
 
 fn network_word(what: &str, bounds: Bounds) -> String {

@@ -5,6 +5,7 @@
 use crate::behaviour::{self, Bounds};
 use crate::html;
 use crate::html::Html;
+use crate::trouble::sentence;
 use crate::words::{count, size};
 use weir_lab::job::{Level, Report, Taxonomy};
 use weir_lab::operations::{ResultLine, SamplePage};
@@ -35,7 +36,7 @@ pub(crate) fn page(merged: &Merged) -> Html {
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">\
          <meta name=\"referrer\" content=\"no-referrer\"><title>{}</title>{}</head><body><h1>{}</h1><p>{} <span class=\"faint\">sample {}, {}</span></p>\
          {}<h2>The sample</h2><table><tr><th>SHA-256</th><td><code>{}</code></td></tr><tr><th>Type</th><td>{}</td></tr>\
-         <tr><th>Size</th><td>{}</td></tr><tr><th>Handed in by</th><td>{}</td></tr></table>{}{}{}{}{}</body></html>",
+         <tr><th>Size</th><td>{}</td></tr><tr><th>Handed in by</th><td>{}</td></tr>{}</table>{}{}{}{}{}</body></html>",
         cut(name),
         Html::style(STYLE),
         cut(name),
@@ -47,12 +48,23 @@ pub(crate) fn page(merged: &Merged) -> Html {
         sample.file_type,
         size(sample.size.max(0) as u64),
         cut(&sample.submitter),
+        chosen(merged),
         parts(merged),
         merged.behaviour.iter().map(|(sample, acted)| ran(*sample, acted)).collect::<Html>(),
         techniques(merged),
         behaviour::indicators(&merged.iocs, BOUNDS),
         std::iter::once(&merged.page).chain(&merged.parts).map(findings).collect::<Html>()
     )
+}
+
+/// Who may be told, and what else was chosen when it was handed in.
+fn chosen(merged: &Merged) -> Html {
+    let row = |label: &str, text: &str| {
+        html!("<tr><th>{}</th><td>{}</td></tr>", sentence(label).trim_end_matches('.'), cut(text))
+    };
+    let words = merged.page.choices.words();
+    let rows: Html = words.iter().filter(|(label, _)| *label != "TLP").map(|(label, text)| row(label, text)).collect();
+    html!("{}{}", row("TLP", merged.tlp().label()), rows)
 }
 
 fn cut(text: &str) -> String {

@@ -55,6 +55,9 @@ pub struct Behaviour {
     /// What was to be seen on the screen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub screens: Vec<Screen>,
+    /// What was said on its network; nothing if nobody said anything, or if this guest keeps none of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<Capture>,
     /// The beginning of what it printed.
     #[serde(default)]
     pub output: String,
@@ -157,6 +160,19 @@ impl Screen {
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
         self.png.len() <= SCREEN_BYTES_MAX && self.png.starts_with("iVBORw0KGgo") && self.png.bytes().all(is_letter)
     }
+}
+
+/// The packets that a sample sent and got.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Capture {
+    /// A pcap file in base64 ([`crate::pcap`]); empty where only the rest is told.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub pcap: String,
+    /// How many there are.
+    pub packets: u32,
+    /// There were more than are kept.
+    pub cut: bool,
 }
 
 /// An attempt to stay.

@@ -143,8 +143,16 @@ mod tests {
         let names = ["one", "two", "large", "sample", "link", "gone"];
         let (files, sample) = (names.map(change).to_vec(), path("sample"));
         let mut behaviour = Behaviour { files, sample, ..Behaviour::default() };
-        let order =
-            Run { name: "s".into(), bytes: 0, watch_ms: 0, root: false, time_ns: 0, files_max: 9, files_bytes_max: 7 };
+        let order = Run {
+            name: "s".into(),
+            bytes: 0,
+            watch_ms: 0,
+            root: false,
+            time_ns: 0,
+            files_max: 9,
+            files_bytes_max: 7,
+            offline: false,
+        };
         let found = find(&mut behaviour, &order, |path| path.into());
         let found: Vec<_> = found.iter().map(|left| left.bytes).collect();
         let lengths: Vec<_> = behaviour.files.iter().map(|file| (file.bytes, file.sha256.is_some())).collect();

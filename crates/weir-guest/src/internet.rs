@@ -3,6 +3,7 @@
 //! Every address is this machine (`guest/init`). A port is served from the moment that a sample calls it; what speaks HTTP, with or
 //! without TLS, gets a page or a program, what speaks something else is answered in its words. Nothing leaves: there is no other interface.
 
+use crate::capture::Recorder;
 use crate::conversation::{self, Conversation, LINE_MAX, WORDS_MAX};
 use crate::record::Record;
 use crate::stage::{self, STAGES_MAX};
@@ -37,6 +38,7 @@ const STACK: usize = 256 * 1024;
 #[derive(Debug)]
 pub(crate) struct Internet {
     server: InnerServer,
+    recorder: Recorder,
     served: Mutex<BTreeSet<(bool, SocketAddr)>>,
     connections: Arc<AtomicUsize>,
 }
@@ -45,7 +47,8 @@ impl Internet {
     /// With what nearly every sample calls.
     pub(crate) fn start() -> Internet {
         let server = InnerServer { record: Arc::default(), tls: Arc::new(Tls::start()), stages: Arc::default() };
-        let internet = Internet { server, served: Mutex::default(), connections: Arc::default() };
+        let recorder = Recorder::start();
+        let internet = Internet { server, recorder, served: Mutex::default(), connections: Arc::default() };
         internet.expect(SocketAddr::from(([192, 0, 2, 53], 53)));
         for port in [80, 443, 8080] {
             internet.expect(SocketAddr::from(([192, 0, 2, 1], port)));
@@ -55,6 +58,11 @@ impl Internet {
 
     pub(crate) fn record(&self) -> &Record {
         &self.server.record
+    }
+
+    /// What is said on it.
+    pub(crate) fn recorder(&self) -> &Recorder {
+        &self.recorder
     }
 
     /// A stage that was given out has made its file: this process carries it out.

@@ -5,6 +5,7 @@
 
 pub mod behaviour;
 pub mod frame;
+pub mod pcap;
 pub mod secret;
 pub mod windows_paths;
 pub mod words;

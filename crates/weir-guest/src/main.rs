@@ -3,6 +3,7 @@
 //! `weir-guest launch USER PROGRAM` is what it starts to become the sample.
 
 mod calls;
+mod capture;
 mod conversation;
 mod dropped;
 mod filter;

@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 use weir_guest::frame::{self, Kind};
 use weir_guest::words::{Hello, Ready, Run};
@@ -78,6 +79,9 @@ fn run(port: &File, order: &Run, internet: &Internet, windows: Option<&Windows>)
     };
     let sample = receive(port, order, Path::new(home))?;
     set_clock(order.time_ns)?;
+    if order.offline {
+        unplug();
+    }
     let (mut behaviour, at): (_, fn(&str) -> PathBuf) = match windows {
         Some(windows) => (windows.run(port, order, &sample, internet)?, windows::on_disk),
         None => (watch::run(port, order, &sample, internet)?, |path| path.into()),
@@ -88,6 +92,13 @@ fn run(port: &File, order: &Run, internet: &Internet, windows: Option<&Windows>)
         file.send(port)?;
     }
     frame::write(&mut &*port, Kind::End, b"")
+}
+
+/// From now on no address is this machine, and there is no other: whoever calls one hears at once that it cannot be reached.
+fn unplug() {
+    for (family, all) in [("-4", "0.0.0.0/0"), ("-6", "::/0")] {
+        let _ = Command::new("ip").args([family, "route", "del", "local", all, "dev", "lo", "table", "local"]).status();
+    }
 }
 
 /// Takes the sample and makes it a program of the user.

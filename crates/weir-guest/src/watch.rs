@@ -25,6 +25,7 @@ const KILL_EVERY: Duration = Duration::from_millis(20);
 /// Runs a sample and tells what it did.
 pub(crate) fn run(port: &File, order: &Run, sample: &Path, internet: &Internet) -> io::Result<Behaviour> {
     internet.record().take();
+    internet.recorder().begin();
     let (user, home) = if order.root { (0, "/root") } else { (USER, "/home/user") };
     let (output, writer) = io::pipe()?;
     let child = Command::new("/agent")
@@ -55,6 +56,7 @@ pub(crate) fn run(port: &File, order: &Run, sample: &Path, internet: &Internet) 
     });
     let mut behaviour = internet.record().take();
     behaviour.ended = if expired.load(Ordering::Acquire) { format!("watched {} s", watch.as_secs()) } else { ended };
+    behaviour.capture = internet.recorder().end();
     behaviour.sample = sample.to_string_lossy().into_owned();
     behaviour.output = reader.join().unwrap_or_default();
     Ok(behaviour)

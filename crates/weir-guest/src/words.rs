@@ -46,6 +46,9 @@ pub struct Run {
     pub files_max: u32,
     /// Their length together.
     pub files_bytes_max: u64,
+    /// Nothing answers on its network.
+    #[serde(default)]
+    pub offline: bool,
 }
 
 /// From the guest: a file that the sample left follows.

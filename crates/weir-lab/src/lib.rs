@@ -8,6 +8,7 @@
 
 mod active;
 mod cgroup;
+pub mod choices;
 pub mod cluster;
 pub mod decision;
 pub mod dispatcher;

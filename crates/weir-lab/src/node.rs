@@ -4,6 +4,7 @@
 //! machine, by setting) analyses beside that. When its post ends, so does all of it, at once; what was acknowledged is in
 //! the database and in the sample store.
 
+use crate::choices::Choices;
 use crate::cluster::elector::{Ends, Order, Post, Vacancy};
 use crate::cluster::leader_client::LeaderClient;
 use crate::cluster::membership::Membership;
@@ -108,6 +109,8 @@ pub struct Submitted {
     pub forced: bool,
     /// Tags that a machine or VM must have to run it.
     pub tags: Vec<String>,
+    /// What was chosen for it.
+    pub choices: Choices,
 }
 
 /// Why a sample was not taken in.
@@ -122,6 +125,9 @@ pub enum NotTaken {
     /// No plugin of the lab takes such a file.
     #[error("no plugin of this lab takes files of the type {0}")]
     NothingToRun(String),
+    /// None of those that may look at it does.
+    #[error("none of the chosen plugins takes files of the type {0}")]
+    NothingChosen(String),
     /// Machines outside the lab have no database to write it down in.
     #[error("this machine is outside the lab: hand the sample in on a machine inside it")]
     Outside,
@@ -251,7 +257,7 @@ impl Node {
         if self.membership.as_ref().is_some_and(Membership::is_outside) {
             return Err(NotTaken::Outside);
         }
-        let (stored, file_type) = self.store(content, &handed.name, false).await?;
+        let (stored, file_type) = self.store(content, &handed.name, Some(handed.choices.clone())).await?;
         let sample = self.row(&handed, &stored, file_type)?;
         let numbers = self.records.lab_samples().submit(&[sample]).await?;
         if let Some(leader) = self.leader() {
@@ -260,19 +266,23 @@ impl Node {
         Ok((numbers.first().copied().unwrap_or_default(), stored.hash))
     }
 
-    /// Stores content, and says what it is. What no plugin takes is not stored, unless `any` is: it would have no row, and stay.
+    /// Stores content, and says what it is. What no plugin takes under these choices is not stored: it would have no row, and stay. Without
+    /// them anything is.
     async fn store(
         &self,
         mut content: impl Read + Seek + Send + 'static,
         name: &str,
-        any: bool,
+        choices: Option<Choices>,
     ) -> Result<(Stored, &'static str), NotTaken> {
         let (samples, most) = (self.samples.clone(), self.settings.intake.size_max);
         let (plugins, name) = (self.settings.plugins.clone(), name.to_owned());
         let stored = tokio::task::spawn_blocking(move || {
             let file_type = file_type::named(file_type::of_source(&mut content).map_err(SampleError::Io)?, &name);
-            if !any && Plugin::needed(&plugins, file_type).is_empty() {
-                return Err(NotTaken::NothingToRun(file_type.to_owned()));
+            match choices {
+                Some(choices) if choices.needs(&plugins, file_type) != "[]" => {}
+                Some(choices) if choices.restrict() => return Err(NotTaken::NothingChosen(file_type.to_owned())),
+                Some(_) => return Err(NotTaken::NothingToRun(file_type.to_owned())),
+                None => {}
             }
             Ok((samples.put(&mut content, most)?, file_type))
         });
@@ -500,13 +510,13 @@ impl Node {
     /// Stores a file; the row of its sample.
     async fn row_of(&self, file: &Ready) -> Result<Option<NewSample>, NotTaken> {
         let (stored, file_type) =
-            self.store(file.file.try_clone().map_err(SampleError::Io)?, &file.name(), true).await?;
+            self.store(file.file.try_clone().map_err(SampleError::Io)?, &file.name(), None).await?;
         if !file.is_unchanged() {
             return Err(NotTaken::Changed);
         }
         let Some(directory) = file.priority() else { return Ok(None) };
         let (name, submitter, tags) = (file.name(), "directory".into(), Vec::new());
-        let handed = Submitted { name, submitter, directory, forced: false, tags };
+        let handed = Submitted { name, submitter, directory, forced: false, tags, choices: Choices::default() };
         Ok(Some(NewSample { ticket: file.ticket(), ..self.row(&handed, &stored, file_type)? }))
     }
 
@@ -523,13 +533,15 @@ impl Node {
             submitter: display_name(&handed.submitter),
             directory: handed.directory.number().into(),
             file_type: file_type.to_owned(),
-            needs: Plugin::needs(&self.settings.plugins, file_type),
+            needs: handed.choices.needs(&self.settings.plugins, file_type),
             tags: serde_json::json!(handed.tags).to_string(),
             parent: None,
             root: None,
             depth: 0,
             forced: i64::from(handed.forced),
             arrived_at: i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX),
+            choices: handed.choices.text(),
+            partial: i64::from(handed.choices.are_partial()),
         })
     }
 }

@@ -6,12 +6,13 @@ mod relatives;
 pub use machines::NodeLine;
 pub use relatives::Relative;
 
+use crate::choices::{BadChoice, Choices};
 use crate::decision::Figures;
 use crate::job::Report;
 use crate::neutered;
 use crate::node::{Count, Node, NotTaken, Submitted};
 use crate::plugin::Plugin;
-use crate::report::Merged;
+use crate::report::{Acted, Merged};
 use crate::verdict::Verdict;
 use crate::wire::is_name;
 use schemars::JsonSchema;
@@ -120,6 +121,26 @@ pub struct Wrapped {
     pub bytes: Vec<u8>,
 }
 
+/// The packets that a sample sent and got in its guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packets {
+    /// A name for the file.
+    pub name: String,
+    /// A pcap file.
+    pub bytes: Vec<u8>,
+}
+
+/// How a sample is to be analysed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// 0 is the most urgent, 127 the least.
+    pub priority: u64,
+    /// It runs only where all of them are.
+    pub tags: Vec<String>,
+    /// What else was chosen.
+    pub choices: Choices,
+}
+
 /// A sample was handed in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HandedIn {
@@ -141,6 +162,9 @@ pub enum LabError {
     /// It cannot have such tags.
     #[error("{0}: a tag is letters, digits, `.`, `_` and `-`, and a sample has at most {TAGS_MAX}")]
     Tag(String),
+    /// It cannot be had as it was chosen.
+    #[error("{0}")]
+    Choice(#[from] BadChoice),
     /// It was not taken in.
     #[error("{0}")]
     NotTaken(#[from] NotTaken),
@@ -159,6 +183,11 @@ pub enum LabError {
     /// Its content is on another machine, or gone.
     #[error("the content of sample {0} is not on this machine: {1}")]
     NoContent(i64, String),
+    /// Nothing was said on its network, or it did not run.
+    #[error(
+        "there are no packets of sample {0}: it did not run in a guest that keeps them, or said nothing on the network"
+    )]
+    NoPackets(i64),
     /// It has ended.
     #[error("sample {0} cannot be taken back: it has ended")]
     TooLate(i64),
@@ -260,7 +289,8 @@ impl Node {
         let left_out = left_out(&results, &children);
         let children: Vec<SampleLine> = children.into_iter().map(line).collect();
         let reasons = reasons(&row, &children);
-        Ok(SamplePage { now, reasons, attempts, results, children, left_out, sample: line(row) })
+        let choices = Choices::stored(&row.given.choices).told();
+        Ok(SamplePage { now, reasons, choices, attempts, results, children, left_out, sample: line(row) })
     }
 
     /// A sample and everything in it, as one report.
@@ -288,7 +318,9 @@ impl Node {
         let (name, submitter) = (row.given.name.clone(), submitter.to_owned());
         let content = self.content(&row).await?;
         let tags = serde_json::from_str(&row.given.tags).unwrap_or_default();
-        let (sample, hash) = self.submit(content, Submitted { name, submitter, directory, forced: true, tags }).await?;
+        let choices = Choices::stored(&row.given.choices);
+        let again = Submitted { name, submitter, directory, forced: true, tags, choices };
+        let (sample, hash) = self.submit(content, again).await?;
         Ok(HandedIn { sample, hash: hash.to_string() })
     }
 
@@ -322,6 +354,17 @@ impl Node {
         let bytes = wrapped.await.map_err(|error| error.to_string()).and_then(|wrapped| wrapped);
         let bytes = bytes.map_err(|why| LabError::NoContent(id, why))?;
         Ok(Wrapped { name: format!("{}.zip", hash.get(..16).unwrap_or(&hash)), bytes })
+    }
+
+    /// What a sample said on its network, as a file.
+    pub async fn packets(&self, which: &str) -> Result<Packets, LabError> {
+        let page = self.page(which).await?;
+        let (sample, hash) = (page.sample.sample, page.sample.hash);
+        let found = tokio::task::spawn_blocking(move || {
+            page.results.iter().filter(|result| result.accepted).find_map(|result| Acted::packets(&result.report))
+        });
+        let bytes = found.await.ok().flatten().ok_or(LabError::NoPackets(sample))?;
+        Ok(Packets { name: format!("{}.pcap", hash.get(..16).unwrap_or(&hash)), bytes })
     }
 
     async fn content(&self, row: &SampleRow) -> Result<File, LabError> {
@@ -362,14 +405,15 @@ impl Node {
         Ok(cached)
     }
 
-    /// Hands in a sample that runs only where all these tags are.
+    /// Hands in a sample, to be analysed as somebody wishes.
     pub async fn hand_in(
         &self,
         content: Vec<u8>,
         name: &str,
-        (priority, tags): (u64, &[String]),
+        wishes: Wishes,
         submitter: &str,
     ) -> Result<HandedIn, LabError> {
+        let Wishes { priority, tags, choices } = wishes;
         let directory = Directory::new(priority).ok_or(LabError::Priority(priority))?;
         if let Some(tag) = tags.iter().find(|tag| !is_name(tag)) {
             return Err(LabError::Tag(format!("{:?} is no tag", tag.chars().take(64).collect::<String>())));
@@ -377,8 +421,9 @@ impl Node {
         if tags.len() > TAGS_MAX {
             return Err(LabError::Tag(format!("{} are too many", tags.len())));
         }
-        let (name, submitter, tags) = (name.to_owned(), submitter.to_owned(), tags.to_vec());
-        let handed = Submitted { name, submitter, directory, forced: false, tags };
+        choices.check(&self.settings().plugins, self.settings().scheduling.threshold)?;
+        let (name, submitter) = (name.to_owned(), submitter.to_owned());
+        let handed = Submitted { name, submitter, directory, forced: false, tags, choices };
         let (sample, hash) = self.submit(Cursor::new(content), handed).await?;
         Ok(HandedIn { sample, hash: hash.to_string() })
     }

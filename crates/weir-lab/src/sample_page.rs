@@ -1,5 +1,6 @@
 //! A sample as people see it: in a list, and with everything that is known of it.
 
+use crate::choices::Choices;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -53,6 +54,9 @@ pub struct SamplePage {
     pub now: String,
     /// Why the verdict is what it is.
     pub reasons: Vec<String>,
+    /// What was chosen when it was handed in.
+    #[serde(default)]
+    pub choices: Choices,
     /// Its attempts.
     pub attempts: Vec<AttemptLine>,
     /// What plugins brought.

@@ -270,6 +270,10 @@ impl Visit for Look<'_> {
         self.scan(place, Some(file), file.data, &known, budget)
     }
 
+    fn passwords(&mut self, words: &[String]) {
+        self.picker.passwords(words);
+    }
+
     fn odd(&mut self, place: &Place, oddity: Oddity) {
         let policy = &self.examiner.policy;
         let (policy_on, judgement) = (policy.enabled, policy.judge_oddity(&oddity));

@@ -75,12 +75,16 @@ pub struct Candidate {
     pub name: String,
     /// Why it is one.
     pub why: String,
+    /// Words of the message that may open it, if it is an archive.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passwords: Vec<String>,
 }
 
 impl Candidate {
     /// How many bytes its words take.
     pub(crate) fn weight(&self) -> usize {
-        size_of::<Candidate>() + self.sha256.len() + self.name.len() + self.why.len()
+        let words: usize = self.passwords.iter().map(|word| size_of::<String>() + word.len()).sum();
+        size_of::<Candidate>() + self.sha256.len() + self.name.len() + self.why.len() + words
     }
 
     fn of(file: &File<'_>, why: &str) -> Candidate {
@@ -90,7 +94,13 @@ impl Candidate {
             size: file.data.len() as u64,
             name: shown(name, NAME_MAX),
             why: shown(why, WHY_MAX),
+            passwords: Vec::new(),
         }
+    }
+
+    /// The same, with what may open it if it is an archive.
+    fn with_passwords(self, file: &File<'_>, words: &[String]) -> Candidate {
+        if file.kind.is_archive() { Candidate { passwords: words.to_vec(), ..self } } else { self }
     }
 }
 
@@ -163,27 +173,35 @@ pub(crate) struct Picker {
     left_out: usize,
     /// Files that are open, each in the one before: they may turn out to be candidates.
     open: Vec<(Place, Candidate)>,
+    /// What may open archives.
+    passwords: Vec<String>,
 }
 
 impl Picker {
+    /// Words of the message that may open archives in it.
+    pub(crate) fn passwords(&mut self, words: &[String]) {
+        self.passwords = words.to_vec();
+    }
+
     /// Every file that was found.
     pub(crate) fn file(&mut self, policy: &SamplePolicy, place: &Place, file: &File<'_>) {
         if !policy.is_on() || file.data.is_empty() {
             return;
         }
         if let Some(why) = policy.wants(file) {
-            self.pick(Candidate::of(file, why));
+            self.pick(Candidate::of(file, why).with_passwords(file, &self.passwords));
         }
         self.open.retain(|(holder, _)| place.is_inside(holder));
         if file.kind.is_archive() || file.kind == Kind::Ole {
-            self.open.push((place.clone(), Candidate::of(file, "")));
+            let candidate = Candidate::of(file, "").with_passwords(file, &self.passwords);
+            self.open.push((place.clone(), candidate));
         }
     }
 
     /// A rule, or the policy for attachments, calls a file suspicious. `why` may be the name of the rule.
     pub(crate) fn suspicious(&mut self, policy: &SamplePolicy, file: &File<'_>, why: &str) {
         if (policy.has(Sort::Suspicious) || policy.rules.contains(why)) && is_attachment(file) {
-            self.pick(Candidate::of(file, why));
+            self.pick(Candidate::of(file, why).with_passwords(file, &self.passwords));
         }
     }
 
@@ -229,12 +247,13 @@ pub(crate) fn attachments(message: &[u8], limits: &Limits) -> (Vec<Candidate>, u
 struct List {
     found: Vec<Candidate>,
     left_out: usize,
+    passwords: Vec<String>,
 }
 
 impl Visit for List {
     fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
         if is_attachment(file) && !header::is_message(file.declared) {
-            let candidate = Candidate::of(file, file.kind.words());
+            let candidate = Candidate::of(file, file.kind.words()).with_passwords(file, &self.passwords);
             if self.found.iter().any(|known| known.sha256 == candidate.sha256) {
                 return Ok(());
             }
@@ -247,6 +266,10 @@ impl Visit for List {
     }
 
     fn odd(&mut self, _: &Place, _: Oddity) {}
+
+    fn passwords(&mut self, words: &[String]) {
+        self.passwords = words.to_vec();
+    }
 
     fn enters(&mut self, _: &Place, file: &File<'_>) -> bool {
         header::is_message(file.declared)
@@ -309,6 +332,17 @@ mod tests {
         let mut picker = Picker::default();
         picker.file(policy, &Place::default(), &file(&names, declared, data));
         picker.ended().0.pop().map(|candidate| candidate.why)
+    }
+
+    #[test]
+    fn an_archive_comes_with_the_words_of_its_message_that_may_open_it() {
+        let message = b"Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nThe password is Inv-2026!\r\n\
+            --b\r\nContent-Type: application/zip; name=a.zip\r\n\r\nPK\x03\x04 and so on\r\n\
+            --b\r\nContent-Type: image/png; name=b.png\r\n\r\n\x89PNG\r\n--b--\r\n";
+        let (files, _) = attachments(message, &Limits::default());
+        let words = |name: &str| files.iter().find(|file| file.name == name).map(|file| file.passwords.clone());
+        assert!(words("a.zip").is_some_and(|words| words.contains(&"Inv-2026!".to_owned())), "{files:?}");
+        assert_eq!(words("b.png"), Some(Vec::new()));
     }
 
     #[test]

@@ -88,7 +88,9 @@ impl From<LabError> for Problem {
                 "not found",
                 "`weir lab list` shows samples; a hash may be cut, to four digits at least",
             ),
-            LabError::Priority(_) | LabError::NotTaken(NotTaken::NothingToRun(_)) => {
+            LabError::Priority(_)
+            | LabError::Choice(_)
+            | LabError::NotTaken(NotTaken::NothingToRun(_) | NotTaken::NothingChosen(_)) => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "not valid", "`weir lab status` shows the plugins of this lab")
             }
             LabError::Tag(_) => {
@@ -108,6 +110,7 @@ impl From<LabError> for Problem {
             LabError::NotTaken(NotTaken::Outside) => {
                 (StatusCode::CONFLICT, "does not fit", "machines outside the lab analyse; they take nothing in")
             }
+            LabError::NoPackets(_) => (StatusCode::NOT_FOUND, "not found", "`weir lab report` shows what it did"),
             LabError::NoContent(..) => (
                 StatusCode::NOT_FOUND,
                 "not found",

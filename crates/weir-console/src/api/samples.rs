@@ -13,12 +13,16 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use weir_foundation::OperationError;
-use weir_lab::operations::{HandedIn, QueuePage, Relative, SampleFilter, SampleLine, SamplePage, Wrapped};
+use weir_lab::choices::TypedChoices;
+use weir_lab::operations::{
+    HandedIn, LabError, Packets, QueuePage, Relative, SampleFilter, SampleLine, SamplePage, Wishes, Wrapped,
+};
 use weir_lab::report::{Merged, attack, misp, stix};
 use weir_lab::verdict::Verdict;
 
 /// A larger sample goes into one of the numbered directories.
 const SAMPLE_BYTES_MAX: usize = 64 << 20;
+const PCAP: &str = "application/vnd.tcpdump.pcap";
 const LIST_MAX: i64 = 1_000;
 
 /// Samples, the newest first.
@@ -35,6 +39,9 @@ pub const REPORT: Operation<Form, Box<RawValue>> =
 /// The sample itself.
 pub const CONTENT: Operation<(), Zip> =
     look("/lab/samples/{sample}/content", "The sample in an archive with the password \"infected\"");
+/// What it said on its network.
+pub const PACKETS: Operation<(), Pcap> =
+    look("/lab/samples/{sample}/pcap", "The packets that a sample sent and got in its guest, as a pcap file");
 /// The rules for mail that a sample suggests.
 pub const RULE: Operation<(), Proposal> =
     look("/lab/samples/{sample}/rule", "The rules for mail that a sample suggests; nothing is saved");
@@ -55,6 +62,7 @@ pub(super) fn operations(table: Table<LabGates>) -> Table<LabGates> {
         .with(SHOW, show)
         .with(REPORT, report)
         .with(CONTENT, content)
+        .with(PACKETS, packets)
         .with(RULE, rule)
         .with(RELATIVES, relatives)
         .with(RERUN, rerun)
@@ -94,6 +102,55 @@ pub struct Given {
     /// Between commas: it runs only where all of them are.
     #[serde(default)]
     pub tags: String,
+    /// `clear`, `green`, `amber`, `amber+strict` or `red`: who may be told what is found; amber if it is empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tlp: String,
+    /// Between commas: only these plugins look, and those that they require.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub plugins: String,
+    /// `linux` or `windows`: the guest that runs it; `none`: it is not run.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub guest: String,
+    /// For how many seconds it is watched at most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    pub watch_s: Option<u32>,
+    /// `simulated`: an internet that answers, inside the guest; `none`: nothing answers.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub network: String,
+    /// One that may open it, if it is an archive.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub password: String,
+}
+
+impl Given {
+    /// A sample of this name, analysed as usual.
+    pub fn named(name: &str) -> Given {
+        Given {
+            name: name.to_owned(),
+            priority: normal(),
+            tags: String::new(),
+            tlp: String::new(),
+            plugins: String::new(),
+            guest: String::new(),
+            watch_s: None,
+            network: String::new(),
+            password: String::new(),
+        }
+    }
+
+    fn wishes(&self) -> Result<Wishes, LabError> {
+        let typed = TypedChoices {
+            tlp: &self.tlp,
+            plugins: &self.plugins,
+            guest: &self.guest,
+            watch_s: self.watch_s,
+            network: &self.network,
+            password: &self.password,
+        };
+        let tags = self.tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
+        Ok(Wishes { priority: self.priority, tags, choices: typed.read()? })
+    }
 }
 
 fn normal() -> u64 {
@@ -105,7 +162,7 @@ fn normal() -> u64 {
 #[serde(deny_unknown_fields, default)]
 pub struct Form {
     /// JSON if it is empty.
-    #[schemars(extend("enum" = ["json", "html", "misp", "stix"]))]
+    #[schemars(extend("enum" = ["json", "html", "misp", "stix", "navigator"]))]
     pub form: String,
 }
 
@@ -144,6 +201,25 @@ impl Answer for Zip {
     /// Its name is in a header, which nobody who reads it so needs.
     fn read(content: &[u8]) -> Result<Zip, serde_json::Error> {
         Ok(Zip(Wrapped { name: String::new(), bytes: content.to_vec() }))
+    }
+}
+
+/// Packets, as Wireshark and tcpdump read them.
+pub struct Pcap(pub Packets);
+
+impl Answer for Pcap {
+    fn described(_: &mut SchemaGenerator) -> (&'static str, Schema) {
+        (PCAP, schemars::json_schema!({ "type": "string", "format": "binary" }))
+    }
+
+    fn response(self) -> Response {
+        let named = format!("attachment; filename=\"{}\"", self.0.name);
+        let headers = [(header::CONTENT_TYPE, PCAP.to_owned()), (header::CONTENT_DISPOSITION, named)];
+        (headers, self.0.bytes).into_response()
+    }
+
+    fn read(content: &[u8]) -> Result<Pcap, serde_json::Error> {
+        Ok(Pcap(Packets { name: String::new(), bytes: content.to_vec() }))
     }
 }
 
@@ -187,6 +263,10 @@ async fn content(call: Call<LabGates>, (): ()) -> Result<Zip, Problem> {
     Ok(Zip(call.state.node.wrapped(&call.name).await?))
 }
 
+async fn packets(call: Call<LabGates>, (): ()) -> Result<Pcap, Problem> {
+    Ok(Pcap(call.state.node.packets(&call.name).await?))
+}
+
 /// What the sample suggests; a person saves it, or not.
 async fn rule(call: Call<LabGates>, (): ()) -> Result<Proposal, Problem> {
     let merged = Merged::new(call.state.node.page(&call.name).await?, Vec::new());
@@ -209,9 +289,8 @@ async fn queue(call: Call<LabGates>, asked: Next) -> Result<QueuePage, Problem> 
 }
 
 async fn submit(call: Call<LabGates>, given: Given) -> Result<HandedIn, Problem> {
-    let tags: Vec<String> = given.tags.split(',').filter(|tag| !tag.is_empty()).map(str::to_owned).collect();
-    let how = (given.priority, tags.as_slice());
-    Ok(call.state.node.hand_in(call.content.to_vec(), &given.name, how, call.actor.as_str()).await?)
+    let wishes = given.wishes()?;
+    Ok(call.state.node.hand_in(call.content.to_vec(), &given.name, wishes, call.actor.as_str()).await?)
 }
 
 async fn cancel(call: Call<LabGates>, which: Which) -> Result<SampleLine, Problem> {

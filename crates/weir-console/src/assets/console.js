@@ -115,7 +115,9 @@
     if (!file) return;
     said.textContent = "On its way…";
     try {
-      const answer = await fetch(`${form.action}?name=${encodeURIComponent(file.name)}`, {
+      const asked = new URLSearchParams({ name: file.name });
+      for (const choice of form.querySelectorAll("select")) if (choice.value) asked.set(choice.name, choice.value);
+      const answer = await fetch(`${form.action}?${asked}`, {
         method: "POST", body: file, headers: { "x-weir-token": form.dataset.upload, "content-type": "application/octet-stream" },
       });
       const words = await answer.json();

@@ -98,10 +98,27 @@ fn lead(lab: &LabStatus) -> String {
 /// A file from the browser goes to the API as it is: a form would have to be read as a whole before it could be refused.
 fn uploading(visit: &Visit) -> Html {
     html!(
-        "<form class=\"filter\" method=\"post\" action=\"/api/v1/lab/samples\" data-upload=\"{}\"><label>Hand in a sample <input type=\"file\" name=\"file\" required></label>\
+        "<form class=\"filter\" method=\"post\" action=\"/api/v1/lab/samples\" data-upload=\"{}\"><label>Hand in a sample <input type=\"file\" name=\"file\" required></label>{}{}{}\
          <button>Have it analysed</button><output class=\"faint\"></output><noscript><p>This needs scripts; <code>weir lab submit FILE</code> does not.</p></noscript></form>",
-        visit.token
+        visit.token,
+        choice(
+            "TLP",
+            "tlp",
+            &[("", "amber"), ("clear", "clear"), ("green", "green"), ("amber+strict", "amber+strict"), ("red", "red")]
+        ),
+        choice(
+            "Run it",
+            "guest",
+            &[("", "where it fits"), ("linux", "in Linux"), ("windows", "in Windows"), ("none", "nowhere")]
+        ),
+        choice("Network", "network", &[("", "one that answers"), ("none", "none")])
     )
+}
+
+/// One of these, the first if nobody chooses.
+fn choice(label: &str, name: &str, all: &[(&str, &str)]) -> Html {
+    let option = |(value, word): &(&str, &str)| html!("<option value=\"{}\">{}</option>", *value, *word);
+    html!("<label>{} <select name=\"{}\">{}</select></label>", label, name, all.iter().map(option).collect::<Html>())
 }
 
 fn figures(lab: &LabStatus) -> Html {

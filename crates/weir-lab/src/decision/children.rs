@@ -32,13 +32,15 @@ impl Decision {
                 submitter: parent.submitter.to_string(),
                 directory: parent.directory.into(),
                 file_type: child.file_type.clone(),
-                needs: self.rules.needs(&child.file_type),
+                needs: self.rules.needs(&child.file_type, parent.choices()),
                 tags: "[]".into(),
                 parent: Some(parent.row),
                 root: Some(parent.root),
                 depth: i64::from(parent.depth) + 1,
                 forced: parent.forced.into(),
                 arrived_at: now.wall,
+                choices: parent.choices().text(),
+                partial: i64::from(parent.choices().are_partial()),
             });
         }
     }

@@ -31,6 +31,7 @@ pub use plugin_result::PluginResult;
 pub use rules::Rules;
 
 use crate::active;
+use crate::choices::plain_version;
 use crate::verdict::Brief;
 use crate::wire::{self, Message, PluginCall};
 use machine::Machine;
@@ -190,6 +191,10 @@ impl Decision {
             let change = held.ended("done", "every result was there already", now.wall);
             self.work.batch.changes.push(change);
             return Ok(());
+        }
+        // From here on plugins have the versions that machines know.
+        for (_, version) in &mut wanted {
+            version.truncate(plain_version(version).len());
         }
         let failed: Vec<String> = read(&open.charged, "its attempts")?;
         self.queue(now, held, wanted, &failed)?;
@@ -435,6 +440,7 @@ impl Decision {
                 .collect(),
             threshold,
             children: self.child_limits(held),
+            choices: held.choices().clone(),
         };
         self.work.batch.attempts.push(AttemptRow {
             id,
@@ -516,13 +522,19 @@ impl Decision {
             held.learn(&brought.brief.findings);
             let parent = held.clone();
             self.add_children(now, &parent, &brought.brief);
-            self.remember(hash, &brought.plugin, &brought.brief);
+            if parent.choices().is_none() {
+                self.remember(hash, &brought.plugin, &brought.brief);
+            }
         }
+        let version = match self.samples.get(&sample) {
+            Some(held) => self.rules.version(&brought.plugin, held.choices()),
+            None => brought.plugin.1,
+        };
         self.report_bytes += brought.report.len();
         self.work.batch.results.push(ResultRow {
             attempt: brought.attempt,
             plugin: brought.plugin.0,
-            version: brought.plugin.1,
+            version,
             sample: row,
             hash: hash.to_string(),
             accepted: i64::from(verdict == Verdict::Accepted),

@@ -49,7 +49,7 @@ impl Decision {
     }
 
     fn known(&self, start: &Assignment) -> Option<Vec<(PluginId, Brief)>> {
-        let held = self.samples.get(&start.attempt.sample).filter(|held| !held.forced)?;
+        let held = self.samples.get(&start.attempt.sample).filter(|held| !held.is_of_its_own())?;
         let of =
             |plugin: PluginId| Some((plugin, self.recent_results.get(&(held.hash, plugin.number().into()))?.clone()));
         let known: Vec<_> = start.plugins.iter().map(of).collect::<Option<_>>()?;

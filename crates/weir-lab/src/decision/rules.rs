@@ -1,6 +1,7 @@
 //! What the plugins of the lab ask of a leader: their order, what each sample needs, and how many children there may be.
 
 use super::PluginName;
+use crate::choices::{Choices, plain_version};
 use crate::plugin::{Plugin, Run};
 use crate::wire::ChildLimits;
 use std::sync::Arc;
@@ -27,7 +28,9 @@ impl Default for Rules {
 
 impl Rules {
     fn plugin(&self, name: &PluginName) -> Option<&Plugin> {
-        self.plugins.iter().find(|plugin| (&plugin.name, &plugin.version) == (&name.0, &name.1))
+        self.plugins
+            .iter()
+            .find(|plugin| (plugin.name.as_str(), plugin.version.as_str()) == (&name.0, plain_version(&name.1)))
     }
 
     /// Whether one of these plugins runs samples in a VM.
@@ -40,9 +43,15 @@ impl Rules {
         self.plugin(name).is_some_and(|plugin| !plugin.cache)
     }
 
-    /// What a sample of this type needs, as rows say it.
-    pub(super) fn needs(&self, file_type: &str) -> String {
-        Plugin::needs(&self.plugins, file_type)
+    /// What a sample of this type needs under these choices, as rows say it.
+    pub(super) fn needs(&self, file_type: &str, choices: &Choices) -> String {
+        choices.needs(&self.plugins, file_type)
+    }
+
+    /// The version under which a result is stored for a sample with these choices.
+    pub(super) fn version(&self, name: &PluginName, choices: &Choices) -> String {
+        let runs_it = self.plugin(name).is_some_and(|plugin| plugin.run == Run::Vm);
+        choices.version(&name.0, &name.1, runs_it)
     }
 
     /// Of the plugins that a sample still wants, those whose turn it is, and the rest: what they require has ended well,

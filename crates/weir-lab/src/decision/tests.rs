@@ -1,3 +1,4 @@
+mod choices;
 mod endings;
 
 use super::*;

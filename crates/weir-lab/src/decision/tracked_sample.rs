@@ -1,6 +1,7 @@
 //! A sample that the leader has in its hands: where it belongs, and what is known of it so far.
 
 use super::PluginName;
+use crate::choices::Choices;
 use crate::job::Level;
 use crate::verdict::{Finding, judged};
 use std::sync::Arc;
@@ -28,6 +29,8 @@ pub(super) struct TrackedSample {
     pub(super) deferrals: Deferrals,
     /// What it is, if it is something that runs and no plugin of this lab runs it.
     pub(super) unrun: Option<&'static str>,
+    /// Most samples have none.
+    choices: Option<Arc<Choices>>,
     /// Most samples have nothing of this while they wait.
     progress: Option<Box<Progress>>,
 }
@@ -56,8 +59,20 @@ impl TrackedSample {
             forced: row.given.forced != 0,
             deferrals: Deferrals::default(),
             unrun: None,
+            choices: Some(Choices::stored(&row.given.choices)).filter(|choices| !choices.is_none()).map(Arc::new),
             progress: None,
         }
+    }
+
+    /// What was chosen for it, and for what is found in it.
+    pub(super) fn choices(&self) -> &Choices {
+        static NONE: Choices = Choices::NONE;
+        self.choices.as_deref().unwrap_or(&NONE)
+    }
+
+    /// Whether results for others of its content are not for it, nor its own for them, as far as they are remembered without their version.
+    pub(super) fn is_of_its_own(&self) -> bool {
+        self.forced || self.choices.is_some()
     }
 
     pub(super) fn learn(&mut self, findings: &[Finding]) {
@@ -105,7 +120,11 @@ impl TrackedSample {
     fn not_run(&self, findings: &[Finding]) -> Option<Finding> {
         let vouches = |finding: &Finding| finding.level == Level::Safe && !finding.text.starts_with("clamav: ");
         let what = self.unrun.filter(|_| !findings.iter().any(vouches))?;
-        Some(Finding { level: Level::Unknown, text: format!("no guest runs such files: {what}") })
+        let why = match self.choices().restrict() {
+            true => "it was not run, as whoever handed it in chose",
+            false => "no guest runs such files",
+        };
+        Some(Finding { level: Level::Unknown, text: format!("{why}: {what}") })
     }
 
     /// What is written down when it ends so.

@@ -16,6 +16,7 @@ mod slot;
 pub use sample::{Fetch, NoSample};
 
 use crate::cgroup::Hierarchy;
+use crate::choices::OPENS_ARCHIVES;
 use crate::plugin::{Plugin, Run};
 use crate::tasks::Task;
 use crate::vm::{Phase, Vm};
@@ -24,6 +25,7 @@ use looks::{Looks, is_own};
 use sample::{Sample, SampleSource};
 use serde_json::{Value, json};
 use slot::{Failed, Slot};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -286,8 +288,9 @@ impl Dispatcher {
     /// here, by no fault of the sample.
     async fn run_all(&self, assignment: &Assignment) -> Result<(), Message> {
         let shared = &*self.shared;
+        let plugins = with_passwords(&shared.settings.plugins, &assignment.choices.passwords);
         let find = |call: &PluginCall| {
-            shared.settings.plugins.iter().find(|plugin| plugin.name == call.name && plugin.version == call.version)
+            plugins.iter().find(|plugin| plugin.name == call.name && plugin.version == call.version)
         };
         let mut calls: Vec<(&PluginCall, Option<&Plugin>)> =
             assignment.plugins.iter().map(|call| (call, find(call))).collect();
@@ -377,6 +380,24 @@ impl Dispatcher {
     fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The plugins, where one that opens archives is told these passwords too.
+fn with_passwords<'a>(plugins: &'a [Plugin], passwords: &[String]) -> Cow<'a, [Plugin]> {
+    if passwords.is_empty() {
+        return Cow::Borrowed(plugins);
+    }
+    let told = |plugin: &Plugin| {
+        let mut plugin = plugin.clone();
+        if plugin.name == OPENS_ARCHIVES && !plugin.config.is_object() {
+            plugin.config = json!({});
+        }
+        if plugin.name == OPENS_ARCHIVES {
+            plugin.config["more_passwords"] = json!(passwords);
+        }
+        plugin
+    };
+    Cow::Owned(plugins.iter().map(told).collect())
 }
 
 impl State {

@@ -115,20 +115,21 @@ async fn run_in(
     assignment: &Assignment,
 ) -> Result<String, Failed> {
     let job = prepare(folder, sample, plugin, assignment).await.map_err(Failed::Machine)?;
-    let report = match vm {
-        None => child::run(plugin, &job).await.map_err(|failure| match failure {
-            PluginFailure::Start(_) | PluginFailure::NoFence(_) => {
-                Failed::Machine(format!("{}: {failure}", plugin.name))
-            }
-            _ => Failed::Plugin(failure.to_string()),
-        })?,
-        Some(vm) => {
-            vm.run(plugin, &job, &assignment.name).await.map_err(|failure| match failure.is_the_machines() {
-                true => Failed::Machine(format!("{}: {failure}", plugin.name)),
-                false => Failed::Guest(failure.to_string()),
-            })?
-        }
-    };
+    let report =
+        match vm {
+            None => child::run(plugin, &job).await.map_err(|failure| match failure {
+                PluginFailure::Start(_) | PluginFailure::NoFence(_) => {
+                    Failed::Machine(format!("{}: {failure}", plugin.name))
+                }
+                _ => Failed::Plugin(failure.to_string()),
+            })?,
+            Some(vm) => vm.run(plugin, &job, &assignment.name, &assignment.choices).await.map_err(|failure| {
+                match failure.is_the_machines() {
+                    true => Failed::Machine(format!("{}: {failure}", plugin.name)),
+                    false => Failed::Guest(failure.to_string()),
+                }
+            })?,
+        };
     let report = children::kept(sample.store(), job, report, assignment.children).await.map_err(Failed::Machine)?;
     serde_json::to_string(&report).map_err(|error| Failed::Plugin(error.to_string()))
 }

@@ -1,6 +1,8 @@
 use super::*;
+use crate::choices::Choices;
 use crate::cluster::alone::with_lease;
 use crate::dispatcher::DispatcherSettings;
+use crate::operations::Wishes;
 use std::os::unix::fs::PermissionsExt;
 use weir_core::election::{ProcessingIndex, Settings};
 
@@ -47,7 +49,14 @@ fn start(node: &Node, home: &std::path::Path) -> tokio::task::JoinHandle<()> {
 /// A sample of Ann's with this name, for this directory.
 fn handed(name: &str, directory: u64) -> Submitted {
     let directory = runq::Directory::new(directory).unwrap();
-    Submitted { name: name.into(), submitter: "ann".into(), directory, forced: false, tags: Vec::new() }
+    Submitted {
+        name: name.into(),
+        submitter: "ann".into(),
+        directory,
+        forced: false,
+        tags: Vec::new(),
+        choices: Choices::default(),
+    }
 }
 
 async fn done(records: &Records, wanted: usize) -> Vec<weir_store::records::SampleRow> {
@@ -107,7 +116,7 @@ async fn a_sample_with_a_tag_runs_only_where_the_tag_is() {
     let _task = start(&node, home.path());
     let hand_in = async |tags: &[&str]| {
         let tags: Vec<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
-        node.hand_in(b"x".to_vec(), "a.txt", (32, &tags), "ann").await
+        node.hand_in(b"x".to_vec(), "a.txt", Wishes { priority: 32, tags, ..Wishes::default() }, "ann").await
     };
     for wrong in [&["no tag"][..], &["t"; 9]] {
         assert!(matches!(hand_in(wrong).await, Err(crate::operations::LabError::Tag(_))), "{wrong:?}");

@@ -6,7 +6,8 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use weir_guest::behaviour::{Behaviour, LISTED_MAX, Process, SCREENS_MAX};
+use weir_guest::behaviour::{Behaviour, Capture, LISTED_MAX, Process, SCREENS_MAX};
+use weir_guest::pcap;
 
 /// What was seen, and where.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,11 @@ struct Reported<Full> {
     full: Full,
 }
 
+#[derive(Deserialize)]
+struct Captured {
+    capture: Option<Capture>,
+}
+
 /// What every report of behaviour has.
 #[derive(Deserialize)]
 struct Sign {
@@ -35,7 +41,7 @@ struct Sign {
 }
 
 impl Acted {
-    /// That of a report, if it has one.
+    /// That of a report, if it has one. The packets themselves are fetched one at a time ([`Acted::packets`]).
     pub fn of(report: &RawValue) -> Option<Acted> {
         serde_json::from_str::<Reported<Sign>>(report.get()).ok()?;
         let Reported { full: mut acted } = serde_json::from_str::<Reported<Acted>>(report.get()).ok()?;
@@ -49,7 +55,14 @@ impl Acted {
         seen.windows.truncate(LISTED_MAX);
         seen.modules.truncate(LISTED_MAX);
         seen.screens.truncate(SCREENS_MAX);
+        seen.capture.iter_mut().for_each(|capture| capture.pcap.clear());
         Some(acted)
+    }
+
+    /// The packets of a report, as a pcap file. Whoever brought the report may have written anything there: what is no such file is none.
+    pub fn packets(report: &RawValue) -> Option<Vec<u8>> {
+        let Reported { full: Captured { capture } } = serde_json::from_str(report.get()).ok()?;
+        pcap::checked(&capture?.pcap)
     }
 
     /// Every process once, with how deep it is: parents before their children. One belongs to the last before it with its parent's
@@ -106,6 +119,22 @@ mod tests {
     fn a_tree_of_liars_takes_no_longer() {
         let many = (0..200_000).map(|n| process(if n % 2 == 0 { 7 } else { n }, if n % 2 == 0 { 1 } else { 7 }));
         assert_eq!(acted(many.collect()).tree().len(), 200_000);
+    }
+
+    #[test]
+    fn packets_are_fetched_apart_and_only_if_they_are_some() {
+        let pcap = pcap::encoded(&pcap::record(b"hello", 5, std::time::Duration::from_secs(1)));
+        let report = |pcap: &str| {
+            let capture = serde_json::json!({ "pcap": pcap, "packets": 1, "cut": true });
+            let report = serde_json::json!({ "full": { "processes": [], "capture": capture } });
+            RawValue::from_string(report.to_string()).unwrap()
+        };
+        let good = report(&pcap);
+        assert_eq!(Acted::packets(&good).map(|file| file.len()), Some(24 + 16 + 5));
+        let told = Acted::of(&good).unwrap().seen.capture.unwrap();
+        assert_eq!((told.pcap.as_str(), told.packets, told.cut), ("", 1, true));
+        assert_eq!(Acted::packets(&report("TVqQAAM=")), None);
+        assert_eq!(Acted::packets(&RawValue::from_string("{\"full\":{}}".into()).unwrap()), None);
     }
 
     #[test]

@@ -49,8 +49,10 @@ pub fn event(merged: &Merged) -> Value {
     // Two parts may have one name.
     let mut seen = std::collections::BTreeSet::new();
     attributes.retain(|attribute| seen.insert(attribute["uuid"].to_string()));
-    let mut tags =
-        vec![json!({ "name": format!("weir:verdict=\"{}\"", sample.verdict) }), json!({ "name": "tlp:amber" })];
+    let mut tags = vec![
+        json!({ "name": format!("weir:verdict=\"{}\"", sample.verdict) }),
+        json!({ "name": format!("tlp:{}", merged.tlp().word()) }),
+    ];
     // As MISP's own galaxy writes them.
     let galaxy = |technique: &Technique| {
         let name = technique.name.rsplit(": ").next().unwrap_or(technique.name);

@@ -14,8 +14,11 @@ pub use attack::Technique;
 pub use behaviour::Acted;
 pub(crate) use ioc::is_foreign;
 pub use ioc::{Ioc, IocKind};
-pub use weir_guest::behaviour::{Act, Behaviour, FileChange, Network, Persistence, Process, RegistryChange, Screen};
+pub use weir_guest::behaviour::{
+    Act, Behaviour, Capture, FileChange, Network, Persistence, Process, RegistryChange, Screen,
+};
 
+use crate::choices::Tlp;
 use crate::sample_page::{SampleLine, SamplePage};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -71,6 +74,11 @@ impl Merged {
         std::iter::once(&self.page).chain(&self.parts).map(|page| &page.sample)
     }
 
+    /// Who may be told: amber, unless whoever handed it in chose.
+    pub fn tlp(&self) -> Tlp {
+        self.page.choices.tlp.unwrap_or_default()
+    }
+
     /// When the newest of it is from, in nanoseconds since the Unix epoch.
     fn at(&self) -> i64 {
         let ends = self.samples().map(|sample| sample.ended_at.unwrap_or(sample.arrived_at));
@@ -91,6 +99,7 @@ fn rfc3339(nanos: i64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::choices::Choices;
     use crate::sample_page::{ResultLine, SampleLine};
     use serde_json::value::RawValue;
 
@@ -122,6 +131,7 @@ pub(crate) mod tests {
             sample: line,
             now: String::new(),
             reasons,
+            choices: Choices { tlp: (sample == 1).then_some(Tlp::Red), ..Choices::default() },
             attempts: Vec::new(),
             results,
             children: Vec::new(),

@@ -6,6 +6,7 @@
 
 use super::ioc::IocKind;
 use super::{Merged, rfc3339, uuid};
+use crate::choices::Tlp;
 use crate::sample_page::{ResultLine, SampleLine};
 use crate::verdict::Verdict;
 use serde_json::{Map, Value, json};
@@ -14,10 +15,19 @@ use serde_json::{Map, Value, json};
 const OBSERVED: [u8; 16] =
     [0x00, 0xab, 0xed, 0xb4, 0xaa, 0x42, 0x46, 0x6c, 0x9c, 0x01, 0xfe, 0xd2, 0x33, 0x15, 0xa9, 0xb7];
 
+/// How STIX 2.1 is taught that version.
+const TLP_EXTENSION: &str = "extension-definition--60a3c5c5-0d10-413e-aab3-9e08dde9e88d";
+
 /// The bundle.
 pub fn bundle(merged: &Merged) -> Value {
     let sample = &merged.page.sample;
-    let mut objects = Objects { all: Vec::new(), sample: sample.hash.clone(), at: rfc3339(merged.at()) };
+    let marking = marking(merged.tlp());
+    let mut objects = Objects {
+        all: Vec::new(),
+        sample: sample.hash.clone(),
+        at: rfc3339(merged.at()),
+        marking: marking["id"].clone(),
+    };
     let identity = objects.add("identity", "weir", json!({ "name": "Weir", "identity_class": "system" }));
     for page in std::iter::once(&merged.page).chain(&merged.parts) {
         let file = objects.file(&page.sample);
@@ -61,7 +71,17 @@ pub fn bundle(merged: &Merged) -> Value {
             "description": merged.page.reasons.join("; "), "object_refs": everything,
         }),
     );
+    objects.all.insert(0, marking);
     json!({ "type": "bundle", "id": format!("bundle--{}", uuid::named(&format!("stix {}", sample.hash))), "objects": objects.all })
+}
+
+/// The object that says who may be told, as the extension of the standard for version 2.0 of the traffic light protocol has it.
+fn marking(tlp: Tlp) -> Value {
+    json!({
+        "type": "marking-definition", "spec_version": "2.1", "id": tlp.marking(), "created": "2022-10-01T00:00:00.000Z",
+        "name": tlp.label(),
+        "extensions": { TLP_EXTENSION: { "extension_type": "property-extension", "tlp_2_0": tlp.word() } },
+    })
 }
 
 fn name(sample: &SampleLine) -> &str {
@@ -73,6 +93,8 @@ struct Objects {
     /// The hash of the sample that was asked for.
     sample: String,
     at: String,
+    /// Who may be told of each.
+    marking: Value,
 }
 
 impl Objects {
@@ -106,7 +128,8 @@ impl Objects {
         id
     }
 
-    fn push(&mut self, object: Value) {
+    fn push(&mut self, mut object: Value) {
+        object["object_marking_refs"] = json!([self.marking]);
         if !self.all.iter().any(|other| other["id"] == object["id"]) {
             self.all.push(object);
         }

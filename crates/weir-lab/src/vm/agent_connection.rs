@@ -16,7 +16,7 @@ use weir_guest::words::{Dropped, Hello, Ready, Run};
 /// A guest that watches a sample says something at least this often.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// After the watch is over the report comes within this.
-const REPORT_MAX: Duration = Duration::from_secs(30);
+pub(super) const REPORT_MAX: Duration = Duration::from_secs(30);
 /// What a guest may say before it answers a hello: the rest of what it said before.
 const BEFORE_READY_MAX: usize = 64;
 /// Signs of life, and what else says nothing.
@@ -225,8 +225,16 @@ mod tests {
         sample.write_all(b"#!/bin/sh\n").unwrap();
         sample.seek(SeekFrom::Start(0)).unwrap();
         let (files_max, files_bytes_max) = (2, 100);
-        let run =
-            Run { name: "s".into(), bytes: 10, watch_ms: 1000, root: false, time_ns: 0, files_max, files_bytes_max };
+        let run = Run {
+            name: "s".into(),
+            bytes: 10,
+            watch_ms: 1000,
+            root: false,
+            time_ns: 0,
+            files_max,
+            files_bytes_max,
+            offline: false,
+        };
         Order { run, sample, output: home.path().to_owned(), report_bytes_max: 1000 }
     }
 

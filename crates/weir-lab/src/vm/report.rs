@@ -10,6 +10,7 @@ use serde_json::value::to_raw_value;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use weir_guest::behaviour::{ARGUMENTS_MAX, Behaviour, LISTED_MAX, OUTPUT_MAX, SCREENS_MAX, Screen, TEXT_MAX};
+use weir_guest::pcap;
 
 /// The most observables of a report.
 const OBSERVABLES_MAX: usize = 200;
@@ -82,6 +83,7 @@ fn tame(mut seen: Behaviour) -> Behaviour {
         fit(&mut act.what, 64);
         fit(&mut act.detail, TEXT_MAX);
     }
+    seen.capture = seen.capture.filter(|capture| pcap::checked(&capture.pcap).is_some());
     tame_windows(&mut seen);
     seen
 }
@@ -184,7 +186,7 @@ fn url(host: &str, to: &str, detail: &str) -> Option<String> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use weir_guest::behaviour::{FileChange, Network, Persistence, Process};
+    use weir_guest::behaviour::{Capture, FileChange, Network, Persistence, Process};
 
     fn job(home: &tempfile::TempDir) -> Job {
         let input = crate::job::Input::new("s.sh", "text/x-shellscript");
@@ -282,6 +284,17 @@ mod tests {
         let doubts: Vec<&str> = doubts.filter(|doubt| doubt.contains("programs")).collect();
         assert_eq!(doubts, ["it left programs: /tmp/x\0.exe"]);
         assert_eq!(report.artifacts[1].filename.as_deref(), Some("x.exe"));
+    }
+
+    #[test]
+    fn a_capture_that_is_none_is_not_kept() {
+        let of = |pcap: String| {
+            let capture = Some(Capture { pcap, packets: 1, cut: false });
+            tame(Behaviour { capture, ..Behaviour::default() }).capture
+        };
+        assert_eq!(of("TVqQAAMAAAAEAAAA//8AALgAAAA=".into()), None);
+        let packet = pcap::record(b"hello", 5, std::time::Duration::from_secs(1));
+        assert!(of(pcap::encoded(&packet)).is_some());
     }
 
     #[test]

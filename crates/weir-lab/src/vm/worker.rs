@@ -3,11 +3,12 @@
 //! `Restoring → Free → InUse → Restoring`: it is free only after its agent has answered a question that was asked after the
 //! restore. A QEMU that dies goes to `Restoring` from wherever it was.
 
-use super::agent_connection::{FILES_BYTES_MAX, FILES_MAX, Findings, Order};
+use super::agent_connection::{FILES_BYTES_MAX, FILES_MAX, Findings, Order, REPORT_MAX};
 use super::failure::VmFailure;
 use super::qemu::{Qemu, Start};
 use super::snapshots::Snapshots;
 use super::{Revert, VmSettings, report};
+use crate::choices::{Choices, GuestNetwork};
 use crate::job::{Job, Report};
 use crate::plugin::Plugin;
 use crate::tasks::Task;
@@ -101,14 +102,16 @@ impl Vm {
     }
 
     /// Runs the sample of a job when the VM is free, and leaves in the job what it left. When this is dropped, the sample ends.
-    pub async fn run(&self, plugin: &Plugin, job: &Job, name: &str) -> Result<Report, VmFailure> {
-        let order = self.order(job, name, plugin.limits.output_bytes).map_err(VmFailure::Sample)?;
+    pub async fn run(&self, plugin: &Plugin, job: &Job, name: &str, choices: &Choices) -> Result<Report, VmFailure> {
+        let order = self.order(job, (name, choices), plugin.limits.output_bytes).map_err(VmFailure::Sample)?;
+        let chosen = choices.watch_s.map(|watch| Duration::from_secs(watch.into()) + REPORT_MAX);
+        let time = plugin.limits.time.max(chosen.unwrap_or_default());
         // One that does not come back is this machine's fault, not the sample's.
         tokio::time::timeout(COMES_BACK, self.taken()).await.map_err(|_| VmFailure::Gone)??;
         let (answer, ended) = oneshot::channel();
         self.works.send(Work { order, answer }).await.map_err(|_| VmFailure::Gone)?;
-        let ended = tokio::time::timeout(plugin.limits.time, ended).await;
-        let ended = ended.map_err(|_| VmFailure::Timeout(plugin.limits.time))?.map_err(|_| VmFailure::Gone)?;
+        let ended = tokio::time::timeout(time, ended).await;
+        let ended = ended.map_err(|_| VmFailure::Timeout(time))?.map_err(|_| VmFailure::Gone)?;
         let (findings, accelerator) = ended?;
         report::of(findings, job, &self.settings.name, accelerator)
             .map_err(|error| VmFailure::Guest(io::Error::other(error)))
@@ -127,16 +130,18 @@ impl Vm {
         }
     }
 
-    fn order(&self, job: &Job, name: &str, report_bytes_max: u64) -> io::Result<Order> {
+    fn order(&self, job: &Job, (name, choices): (&str, &Choices), report_bytes_max: u64) -> io::Result<Order> {
+        let watch = choices.watch_s.map_or(self.state.watch, |watch| Duration::from_secs(watch.into()));
         let sample = File::open(job.folder().join("input/attachment"))?;
         let run = Run {
             name: Path::new(name).file_name().unwrap_or_default().to_string_lossy().into_owned(),
             bytes: sample.metadata()?.len(),
-            watch_ms: u64::try_from(self.state.watch.as_millis()).unwrap_or(u64::MAX),
+            watch_ms: u64::try_from(watch.as_millis()).unwrap_or(u64::MAX),
             root: self.settings.root,
             time_ns: 0,
             files_max: FILES_MAX,
             files_bytes_max: FILES_BYTES_MAX,
+            offline: choices.network == Some(GuestNetwork::None),
         };
         Ok(Order { run, sample, output: job.folder().join("output"), report_bytes_max })
     }

@@ -1,5 +1,6 @@
 //! What a dispatcher is to do.
 
+use crate::choices::Choices;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use weir_store::samples::SampleHash;
@@ -27,6 +28,9 @@ pub struct Assignment {
     /// What may be kept of files that a plugin finds in the sample.
     #[serde(default)]
     pub children: ChildLimits,
+    /// What was chosen for it.
+    #[serde(default, skip_serializing_if = "Choices::is_none")]
+    pub choices: Choices,
 }
 
 /// What one plugin may bring forth.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::choices::Choices;
 use proptest::prelude::*;
 use std::time::Duration;
 use weir_store::samples::SampleHash;
@@ -6,6 +7,7 @@ use weir_store::samples::SampleHash;
 fn every_message() -> Vec<Message> {
     let (hash, vm) = (SampleHash([0xa7; 32]), || "vm_1".to_owned());
     let assignment = Assignment {
+        choices: Choices { watch_s: Some(20), ..Choices::default() },
         attempt: 7,
         epoch: 3,
         sample: hash,

@@ -103,7 +103,8 @@ impl ScanShared {
         let bytes = look.inspector.extract_boxed(content, file).await?;
         let bytes = bytes.ok_or_else(|| format!("{} is not in the message any more", file.name))?;
         let submitter = format!("held {}", look.mail.owner);
-        let sample = Sample { content: bytes, name: file.name.clone(), priority: PRIORITY, submitter };
+        let (name, passwords) = (file.name.clone(), file.passwords.clone());
+        let sample = Sample { content: bytes, name, priority: PRIORITY, submitter, passwords };
         match look.way.laboratory.submit(sample).await? {
             Taken::Queued(sample) => {
                 look.done.submitted += 1;

@@ -42,6 +42,8 @@ pub struct Sample {
     pub priority: u64,
     /// Whose mail it came with: senders take turns in the laboratory too.
     pub submitter: String,
+    /// Words that may open it, if it is an archive.
+    pub passwords: Vec<String>,
 }
 
 /// What is known of a content.

@@ -98,6 +98,7 @@ fn candidate(body: &str) -> Candidate {
         size: body.len() as u64,
         name: "run.sh".to_owned(),
         why: "a script".to_owned(),
+        passwords: Vec::new(),
     }
 }
 

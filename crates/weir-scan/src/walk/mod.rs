@@ -81,6 +81,8 @@ pub trait Visit {
     fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded>;
     /// Something odd.
     fn odd(&mut self, place: &Place, oddity: Oddity);
+    /// Words of the message that may open what is in it, before its files.
+    fn passwords(&mut self, _words: &[String]) {}
     /// Whether to open a file that was just shown, if it holds others.
     fn enters(&mut self, _place: &Place, _file: &File<'_>) -> bool {
         true
@@ -203,6 +205,7 @@ impl Walk<'_> {
             let decoded = part.header.encodings.first().and_then(|encoding| encoding.decode(body));
             passwords::gather(decoded.as_deref().unwrap_or(body), &mut self.passwords);
         }
+        self.visitor.passwords(&self.passwords);
     }
 
     fn part(&mut self, part: &Part, body: &[u8]) -> Result<(), Exceeded> {

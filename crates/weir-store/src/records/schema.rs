@@ -10,7 +10,7 @@ use sqlx::{Connection, PgPool, SqliteConnection};
 const SQLITE: &str = include_str!("sql/sqlite.sql");
 const POSTGRES: &str = include_str!("sql/postgres.sql");
 /// 2 and on: what both understand.
-const LATER: [&str; 12] = [
+const LATER: [&str; 13] = [
     SECRETS,
     TOLD,
     QUARANTINE,
@@ -23,6 +23,7 @@ const LATER: [&str; 12] = [
     AUDIT_CHAIN,
     CORRESPONDENTS,
     INCIDENTS,
+    CHOICES,
 ];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
@@ -53,6 +54,10 @@ const CORRESPONDENTS: &str = "create table correspondents (
 create table letters (address text primary key, entries text not null);";
 /// 13: incidents.
 const INCIDENTS: &str = include_str!("sql/incidents.sql");
+
+/// 14: what was chosen for a sample when it was handed in, and whether its verdict is therefore no verdict on its content.
+const CHOICES: &str = "alter table lab_samples add column choices text not null default '';
+alter table lab_samples add column partial bigint not null default 0;";
 
 /// A migration in the words of one database: what it calls a number that it makes, octets, and a table that is its own index.
 fn worded(statements: &str, words: [&str; 3]) -> sqlx::AssertSqlSafe<String> {

@@ -19,6 +19,8 @@ fn sample(ticket: &str, hash: &str) -> NewSample {
         depth: 0,
         forced: 0,
         arrived_at: 5,
+        choices: String::new(),
+        partial: 0,
     }
 }
 
@@ -519,6 +521,11 @@ pub(crate) async fn opinions(records: Records) {
     assert!(records.lab_attempts().commit(&fence, &batch).await.unwrap());
     let opinion = known("ab01").await.remove(0);
     assert_eq!((opinion.verdict, opinion.ended_at.is_some()), (3, true), "what the child is counts for it");
+    // Somebody has it analysed in another way: that is no opinion on the content.
+    let partial = NewSample { choices: r#"{"guest":"none"}"#.into(), partial: 1, ..sample("t9", "ab01") };
+    let other = records.lab_samples().submit(&[partial.clone()]).await.unwrap()[0];
+    assert_eq!(records.lab_samples().find(other).await.unwrap().map(|row| row.given), Some(partial));
+    assert_eq!(known("ab01").await[0].sample, first);
     assert!(known("cd02").await[0].ended_at.is_some());
     // The newest sample speaks.
     let again = records.lab_samples().submit(&[sample("t3", "ab01")]).await.unwrap()[0];

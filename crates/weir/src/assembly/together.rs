@@ -2,9 +2,10 @@
 
 use crate::config::Config;
 use std::sync::{Arc, PoisonError, RwLock};
+use weir_lab::choices::Choices;
 use weir_lab::history::{self, Standing};
 use weir_lab::node::{Node, NotTaken};
-use weir_lab::operations::LabError;
+use weir_lab::operations::{LabError, Wishes};
 use weir_lab::verdict::Verdict;
 use weir_mail::scan::{KnownContent, LabAnswer, LabSettings, LabVerdict, LabWay, Laboratory, Opinion, Sample, Taken};
 
@@ -49,8 +50,10 @@ impl Laboratory for OwnLab {
 
     fn submit(&self, sample: Sample) -> LabAnswer<'_, Taken> {
         Box::pin(async move {
-            let Sample { content, name, priority, submitter } = sample;
-            match self.0.node()?.hand_in(content, &name, (priority, &[]), &submitter).await {
+            let Sample { content, name, priority, submitter, passwords } = sample;
+            let choices = Choices::default().with_passwords(passwords);
+            let wishes = Wishes { priority, choices, ..Wishes::default() };
+            match self.0.node()?.hand_in(content, &name, wishes, &submitter).await {
                 Ok(handed) => Ok(Taken::Queued(handed.sample)),
                 Err(LabError::NotTaken(why @ NotTaken::NothingToRun(_))) => Ok(Taken::NotForUs(why.to_string())),
                 Err(error) => Err(error.to_string()),

@@ -41,6 +41,8 @@ pub(crate) enum LabVerb {
     Queue(QueueArgs),
     /// Get a sample as a zip archive with the password "infected"
     Download(report::DownloadArgs),
+    /// Get the packets that a sample sent and got in its guest, as a pcap file
+    Pcap(report::PcapArgs),
     /// The machines of the lab
     Nodes(Asking),
     /// Give a machine no new samples; what it runs ends in order
@@ -68,6 +70,24 @@ pub(crate) struct SubmitArgs {
     /// Run them only on machines or VMs with this tag; may be given several times
     #[arg(long = "tag", value_name = "TAG")]
     tags: Vec<String>,
+    /// Who may be told what is found: clear, green, amber, amber+strict or red [default: amber]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    tlp: String,
+    /// Have only this plugin look, and those that it requires; may be given several times
+    #[arg(long = "plugin", value_name = "PLUGIN")]
+    plugins: Vec<String>,
+    /// The guest that runs them: linux or windows; none looks at them without running them
+    #[arg(long, default_value = "", hide_default_value = true)]
+    guest: String,
+    /// For how many seconds each is watched at most [default: lab.vm_watch]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    watch: Option<u32>,
+    /// simulated: an internet that answers, inside the guest; none: nothing answers
+    #[arg(long, default_value = "", hide_default_value = true)]
+    network: String,
+    /// A password that may open them, if they are archives
+    #[arg(long, default_value = "", hide_default_value = true)]
+    password: String,
     #[command(flatten)]
     asking: Asking,
 }
@@ -118,6 +138,7 @@ impl LabVerb {
             LabVerb::List(args) => args.run(out),
             LabVerb::Report(args) => args.run(out),
             LabVerb::Download(args) => args.run(out),
+            LabVerb::Pcap(args) => args.run(out),
             LabVerb::Queue(args) => args.run(out),
             LabVerb::Why(args) => args.why(out),
             LabVerb::Relatives(args) => args.relatives(out),
@@ -154,6 +175,20 @@ fn reach(asking: &Asking) -> anyhow::Result<Control> {
 }
 
 impl SubmitArgs {
+    fn given(&self, name: &str) -> Given {
+        Given {
+            priority: self.priority.into(),
+            tags: self.tags.join(","),
+            tlp: self.tlp.clone(),
+            plugins: self.plugins.join(","),
+            guest: self.guest.clone(),
+            watch_s: self.watch,
+            network: self.network.clone(),
+            password: self.password.clone(),
+            ..Given::named(name)
+        }
+    }
+
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = reach(&self.asking)?;
         let mut taken = Vec::new();
@@ -164,7 +199,7 @@ impl SubmitArgs {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let members = unwrapped.unwrap_or_else(|| vec![Member { name, content }]);
             for Member { name, content } in members {
-                let given = Given { name: name.clone(), priority: self.priority.into(), tags: self.tags.join(",") };
+                let given = self.given(&name);
                 let answer = control.hand_in(&samples::SUBMIT, &given, content)?;
                 if !self.asking.json {
                     let inside = if file.ends_with(&name) { String::new() } else { format!(" in {}", file.display()) };

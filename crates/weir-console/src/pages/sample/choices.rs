@@ -14,7 +14,7 @@ use weir_mail::operations::RuleView;
 pub(super) fn choices(visit: &Visit, merged: &Merged, proposal: &Proposal) -> Html {
     let sample = &merged.page.sample;
     html!(
-        "{}<div class=\"actions\">{}{}{}<a class=\"button\" href=\"/api/v1/lab/samples/{}/content\">Download it</a></div>\
+        "{}<div class=\"actions\">{}{}{}<a class=\"button\" href=\"/api/v1/lab/samples/{}/content\">Download it</a>{}</div>\
          <p class=\"faint\">A download is a zip archive with the password \"infected\". The report: \
          <a href=\"/api/v1/lab/samples/{}/report\">JSON</a>, <a href=\"/api/v1/lab/samples/{}/report?form=misp\">MISP</a>, \
          <a href=\"/api/v1/lab/samples/{}/report?form=stix\">STIX</a>, \
@@ -24,11 +24,21 @@ pub(super) fn choices(visit: &Visit, merged: &Merged, proposal: &Proposal) -> Ht
         from_yara(visit, sample, proposal),
         again_or_back(visit, sample),
         sample.sample,
+        packets(merged),
         sample.sample,
         sample.sample,
         sample.sample,
         sample.sample
     )
+}
+
+/// What it said on its network, if there is something.
+fn packets(merged: &Merged) -> Html {
+    let sample = merged.page.sample.sample;
+    match merged.behaviour.iter().any(|(_, acted)| acted.seen.capture.is_some()) {
+        true => html!("<a class=\"button\" href=\"/api/v1/lab/samples/{}/pcap\">Its packets (pcap)</a>", sample),
+        false => Html::none(),
+    }
 }
 
 fn here(sample: &SampleLine) -> String {

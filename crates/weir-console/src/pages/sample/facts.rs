@@ -3,6 +3,7 @@
 use super::{LINES_MAX, cut, name};
 use crate::html;
 use crate::html::Html;
+use crate::trouble::sentence;
 use crate::words::{count, grouped, size, time_ns};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -96,7 +97,7 @@ fn file(page: &SamplePage) -> Html {
     });
     html!(
         "<section><h2>The file</h2><dl class=\"facts\"><dt>Name</dt><dd>{}</dd><dt>Type</dt><dd>{}</dd><dt>Size</dt><dd>{}</dd>{}{}{}{}{}\
-         <dt>Handed in by</dt><dd>{}, with priority {}</dd><dt>Came</dt><dd>{}</dd><dt>Ended</dt><dd>{}</dd></dl></section>",
+         <dt>Handed in by</dt><dd>{}, with priority {}</dd>{}<dt>Came</dt><dd>{}</dd><dt>Ended</dt><dd>{}</dd></dl></section>",
         name(sample),
         cut(&sample.file_type),
         size(sample.size.max(0) as u64),
@@ -107,9 +108,19 @@ fn file(page: &SamplePage) -> Html {
         line("TLSH", identity.tlsh.as_deref().unwrap_or_default()),
         cut(&sample.submitter),
         sample.priority,
+        chosen(page),
         time_ns(sample.arrived_at),
         sample.ended_at.map_or_else(|| html!("not yet"), time_ns)
     )
+}
+
+/// What was chosen when it was handed in.
+fn chosen(page: &SamplePage) -> Html {
+    let words = page.choices.words();
+    let line = |(label, text): &(&str, String)| {
+        html!("<dt>{}</dt><dd>{}</dd>", sentence(label).trim_end_matches('.'), cut(text))
+    };
+    words.iter().map(line).collect()
 }
 
 fn program(page: &SamplePage) -> Html {

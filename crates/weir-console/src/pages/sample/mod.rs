@@ -293,6 +293,7 @@ mod tests {
     use super::*;
     use serde_json::json;
     use serde_json::value::RawValue;
+    use weir_lab::choices::Choices;
 
     const EVIL: &str = "<script>alert('x')</script>\"\u{202e}";
 
@@ -354,6 +355,7 @@ mod tests {
         let page = SamplePage {
             reasons: vec![long; 500],
             now: EVIL.into(),
+            choices: Choices { plugins: vec![EVIL.into(); 50], ..Choices::default() },
             attempts: vec![attempt; 5_000],
             results,
             children: vec![SampleLine { name: EVIL.into(), ..line.clone() }; 1_000],

@@ -87,6 +87,7 @@ impl ScanShared {
                 name: file.name.clone(),
                 priority: way.settings.priority,
                 submitter: format!("mail {}", waiting.sender),
+                passwords: file.passwords.clone(),
             };
             let answer = match in_time(way.laboratory.submit(sample)).await? {
                 Taken::Queued(sample) => FileProgress::Awaited(sample),

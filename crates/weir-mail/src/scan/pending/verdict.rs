@@ -83,7 +83,8 @@ mod tests {
     use super::*;
 
     fn file(name: &str) -> Candidate {
-        Candidate { sha256: format!("hash of {name}"), size: 1, name: name.to_owned(), why: "a script".to_owned() }
+        let sha256 = format!("hash of {name}");
+        Candidate { sha256, size: 1, name: name.to_owned(), why: "a script".to_owned(), passwords: Vec::new() }
     }
 
     fn opinion(verdict: LabVerdict) -> Opinion {

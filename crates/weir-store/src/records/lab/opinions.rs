@@ -22,7 +22,8 @@ pub struct OpinionRow {
 }
 
 impl SampleRecords {
-    /// The newest sample with each of these contents; none for those that there is no sample of. A sample whose children have not
+    /// The newest sample with each of these contents; none for those that there is no sample of. One that somebody had analysed in another
+    /// way than usual does not count: whoever hands in must not choose what others hear of a content. A sample whose children have not
     /// ended has not ended either: what they are counts for it.
     pub async fn opinions(&self, hashes: &[String]) -> Result<Vec<OpinionRow>, RecordsError> {
         let hashes = serde_json::json!(hashes).to_string();
@@ -31,12 +32,12 @@ impl SampleRecords {
                case when exists (select 1 from lab_samples c where c.root = coalesce(s.root, s.id) and c.ended_at is null)
                  then null else ended_at end
              from lab_samples s where id in (select max(id) from lab_samples
-               where hash in (select value from json_each($1)) group by hash)",
+               where partial = 0 and hash in (select value from json_each($1)) group by hash)",
             "select hash, id, state, why, verdict,
                case when exists (select 1 from lab_samples c where c.root = coalesce(s.root, s.id) and c.ended_at is null)
                  then null else ended_at end
              from lab_samples s where id in (select max(id) from lab_samples
-               where hash in (select jsonb_array_elements_text($1::jsonb)) group by hash)",
+               where partial = 0 and hash in (select jsonb_array_elements_text($1::jsonb)) group by hash)",
         );
         Ok(read!(self, pool => sqlx::query(sql).bind(&hashes).fetch_all(pool).await?.iter()
             .map(|row| Ok::<_, sqlx::Error>(OpinionRow {

@@ -39,6 +39,12 @@ pub struct NewSample {
     pub forced: i64,
     /// When it came.
     pub arrived_at: i64,
+    /// What was chosen for it, as JSON; empty if nothing was.
+    #[serde(default)]
+    pub choices: String,
+    /// 1 if by these choices it is not analysed as others are: its verdict says nothing to whoever asks about the content.
+    #[serde(default)]
+    pub partial: i64,
 }
 
 /// A sample as it is stored.
@@ -103,7 +109,7 @@ pub struct SampleFilter {
 /// In the order in which [`sample_row`] reads them.
 macro_rules! columns {
     () => {
-        "id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at, state, why, ended_at, root, verdict, reasons"
+        "id, ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, depth, forced, arrived_at, state, why, ended_at, root, verdict, reasons, choices, partial"
     };
 }
 
@@ -126,6 +132,8 @@ macro_rules! sample_row {
                 depth: $row.try_get(11)?,
                 forced: $row.try_get(12)?,
                 arrived_at: $row.try_get(13)?,
+                choices: $row.try_get(20)?,
+                partial: $row.try_get(21)?,
             },
             state: $row.try_get(14)?,
             why: $row.try_get(15)?,
@@ -170,7 +178,7 @@ impl SampleRecords {
     pub async fn open(&self, after: i64, most: i64) -> Result<Vec<OpenSample>, RecordsError> {
         let sql = self.db.either(OPEN_SQLITE, OPEN_POSTGRES);
         Ok(read!(self, pool => sqlx::query(sql).bind(after).bind(most).fetch_all(pool).await?.iter()
-            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(20)?, charged: row.try_get(21)?, cached: row.try_get(22)? }))
+            .map(|row| Ok::<_, sqlx::Error>(OpenSample { sample: sample_row!(row), have: row.try_get(22)?, charged: row.try_get(23)?, cached: row.try_get(24)? }))
             .collect::<Result<_, _>>()?))
     }
 
@@ -351,15 +359,16 @@ async fn prune_in_postgres(
 }
 
 const SUBMIT_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
-    depth, forced, arrived_at, state, why)
+    depth, forced, arrived_at, choices, partial, state, why)
   select value ->> 'ticket', value ->> 'hash', value ->> 'size', value ->> 'name', value ->> 'submitter', value ->> 'directory',
     value ->> 'file_type', value ->> 'needs', value ->> 'tags', value ->> 'parent', value ->> 'root', value ->> 'depth', value ->> 'forced',
-    value ->> 'arrived_at', 'queued', '' from json_each($1) where true on conflict (ticket) do nothing";
+    value ->> 'arrived_at', coalesce(value ->> 'choices', ''), coalesce(value ->> 'partial', 0), 'queued', '' from json_each($1) where true on conflict (ticket) do nothing";
 const SUBMIT_POSTGRES: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
-    depth, forced, arrived_at, state, why)
-  select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root, depth, forced, arrived_at, 'queued', ''
+    depth, forced, arrived_at, choices, partial, state, why)
+  select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root, depth, forced, arrived_at, coalesce(choices, ''), coalesce(partial, 0), 'queued', ''
   from jsonb_to_recordset($1::jsonb) as x(ticket text, hash text, size bigint, name text, submitter text, directory bigint,
-    file_type text, needs text, tags text, parent bigint, root bigint, depth bigint, forced bigint, arrived_at bigint)
+    file_type text, needs text, tags text, parent bigint, root bigint, depth bigint, forced bigint, arrived_at bigint,
+    choices text, partial bigint)
   on conflict (ticket) do nothing";
 const OPEN_SQLITE: &str = concat!("select ", columns!(), ",
     (select json_group_array(json_array(plugin, version, brief)) from lab_results r where r.sample = s.id and accepted = 1),

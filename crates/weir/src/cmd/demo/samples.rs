@@ -32,7 +32,7 @@ pub(super) fn play(stage: &Stage) -> anyhow::Result<Option<SamplesOutcome>> {
     let begun = Instant::now();
     let mut ids = Vec::new();
     for (name, content) in drop_of_samples() {
-        let given = Given { name: name.to_owned(), priority: 3, tags: String::new() };
+        let given = Given { priority: 3, ..Given::named(name) };
         ids.push(stage.control.hand_in(&SUBMIT, &given, content)?.sample);
     }
     let mut open = ids.clone();

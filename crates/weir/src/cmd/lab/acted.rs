@@ -28,6 +28,11 @@ pub(super) fn print(out: &mut dyn Write, report: &RawValue) -> anyhow::Result<()
     lines(out, "showed", &seen.windows, |text| shown(text))?;
     lines(out, "loaded", &seen.modules, |path| shown(path))?;
     lines(out, "did", &seen.acts, did)?;
+    if let Some(capture) = &seen.capture {
+        let cut = if capture.cut { ", and there were more" } else { "" };
+        let all = count(capture.packets, "packet");
+        writeln!(out, "  {:<10} {all}{cut}: `weir lab pcap` gets them", "said")?;
+    }
     match seen.left_out {
         0 => Ok(()),
         more => Ok(writeln!(out, "  {:<10} {more} more things happened than the guest could tell", "")?),

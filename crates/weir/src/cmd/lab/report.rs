@@ -1,4 +1,4 @@
-//! `weir lab report` and `download`: what is known of a sample, in several forms, and the sample itself.
+//! `weir lab report`, `download` and `pcap`: what is known of a sample, in several forms, the sample itself, and what it said on its network.
 
 use super::{plain, reach};
 use crate::answer::{bytes, print_answer};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use weir_console::api::samples::{self, Form};
 use weir_lab::operations::{ResultLine, SamplePage};
 use weir_lab::report::Merged;
@@ -45,6 +45,17 @@ pub(crate) struct DownloadArgs {
     asking: Asking,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct PcapArgs {
+    /// Its number, or the beginning of its SHA-256 (then the newest)
+    sample: String,
+    /// The file to write, which must not be there [default: the beginning of its SHA-256 with .pcap]
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    asking: Asking,
+}
+
 impl ReportArgs {
     pub(super) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = reach(&self.asking)?;
@@ -71,15 +82,35 @@ impl DownloadArgs {
         let zip = control.ask_of(&samples::CONTENT, &self.sample, &())?.0.bytes;
         let default = || PathBuf::from(format!("{}.zip", sample.hash.get(..16).unwrap_or(&sample.hash)));
         let to = self.output.clone().unwrap_or_else(default);
-        let cannot = || format!("{} cannot be written", to.display());
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&to).with_context(cannot)?;
-        file.write_all(&zip).with_context(cannot)?;
+        write_new(&to, &zip)?;
         if self.asking.json {
             return print_answer(out, &json!({ "sample": sample.sample, "file": to, "bytes": zip.len() }));
         }
         let said = "its password is \"infected\"";
         Ok(writeln!(out, "Sample {} is in {} ({}); {said}.", sample.sample, to.display(), bytes(zip.len()))?)
     }
+}
+
+impl PcapArgs {
+    pub(super) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let control = reach(&self.asking)?;
+        let sample = control.ask_of(&samples::SHOW, &self.sample, &())?.sample;
+        let pcap = control.ask_of(&samples::PACKETS, &self.sample, &())?.0.bytes;
+        let default = || PathBuf::from(format!("{}.pcap", sample.hash.get(..16).unwrap_or(&sample.hash)));
+        let to = self.output.clone().unwrap_or_else(default);
+        write_new(&to, &pcap)?;
+        if self.asking.json {
+            return print_answer(out, &json!({ "sample": sample.sample, "file": to, "bytes": pcap.len() }));
+        }
+        Ok(writeln!(out, "What sample {} said is in {} ({}).", sample.sample, to.display(), bytes(pcap.len()))?)
+    }
+}
+
+/// Writes a file that was not there, for its owner alone.
+fn write_new(to: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let cannot = || format!("{} cannot be written", to.display());
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).with_context(cannot)?;
+    file.write_all(content).with_context(cannot)
 }
 
 /// The verdict, and its reasons.
@@ -106,6 +137,9 @@ fn print_page(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()> {
     writeln!(out, "  {:<14} {}", "size", bytes(sample.size))?;
     if let Some(parent) = sample.parent {
         writeln!(out, "  {:<14} sample {parent}", "found in")?;
+    }
+    for (label, choice) in page.choices.words() {
+        writeln!(out, "  {label:<14} {}", shown(&choice))?;
     }
     print_verdict(out, page)?;
     for child in &page.children {

@@ -1,0 +1,328 @@
+//! What whoever hands in a sample may choose: who may be told, which plugins look, which guest runs it, for how long and with what network.
+//!
+//! What is found in a sample is analysed under the same choices. Results that depend on a choice count only for samples with the same one: they are
+//! stored under a version of the plugin that names it (`3+20s+offline`), which no manifest can have.
+
+mod tlp;
+
+pub use tlp::Tlp;
+
+use crate::plugin::{Plugin, Run};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The plugin that tries passwords.
+pub(crate) const OPENS_ARCHIVES: &str = "archive";
+/// What separates the version of a plugin from the choices that its result depends on.
+const MARK: char = '+';
+/// Words that may open an archive.
+const PASSWORDS_MAX: usize = 32;
+const PASSWORD_LENGTH_MAX: usize = 128;
+/// What an attempt needs besides the watch: restoring the guest, and its report.
+const BESIDES_WATCH: Duration = Duration::from_secs(60);
+
+/// The choices of one submission; by default there are none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "SampleChoices")]
+pub struct Choices {
+    /// Who may be told: `clear`, `green`, `amber`, `amber+strict` or `red`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tlp: Option<Tlp>,
+    /// Only these plugins, and those that they require; all if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<String>,
+    /// The guest that runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestProfile>,
+    /// For how many seconds it is watched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch_s: Option<u32>,
+    /// The network of its guest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<GuestNetwork>,
+    /// Words that may open it, if it is an archive. The report says which of them did, and how many there were.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub passwords: Vec<String>,
+}
+
+/// Which guest runs a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum GuestProfile {
+    /// A Linux guest.
+    Linux,
+    /// One that runs programs of Windows.
+    Windows,
+    /// None: it is looked at, and not run.
+    None,
+}
+
+/// The network of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum GuestNetwork {
+    /// An internet that answers, inside the guest.
+    Simulated,
+    /// Nothing answers, as if the cable were pulled.
+    None,
+}
+
+/// Why choices cannot be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadChoice(String);
+
+/// Choices as they are typed: in an address, on the command line. What is empty is not chosen.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TypedChoices<'a> {
+    /// `clear`, `green`, `amber`, `amber+strict` or `red`.
+    pub tlp: &'a str,
+    /// Between commas.
+    pub plugins: &'a str,
+    /// `linux`, `windows` or `none`.
+    pub guest: &'a str,
+    /// In seconds.
+    pub watch_s: Option<u32>,
+    /// `simulated` or `none`.
+    pub network: &'a str,
+    /// One that may open it.
+    pub password: &'a str,
+}
+
+impl TypedChoices<'_> {
+    /// What they mean, if each is a choice.
+    pub fn read(&self) -> Result<Choices, BadChoice> {
+        let names = self.plugins.split(',').map(str::trim).filter(|name| !name.is_empty());
+        Ok(Choices {
+            tlp: chosen(self.tlp)?,
+            plugins: names.map(str::to_owned).collect(),
+            guest: chosen(self.guest)?,
+            watch_s: self.watch_s,
+            network: chosen(self.network)?,
+            passwords: if self.password.is_empty() { Vec::new() } else { vec![self.password.to_owned()] },
+        })
+    }
+}
+
+/// Nothing, or one of these.
+fn chosen<T: FromStr<Err = BadChoice>>(text: &str) -> Result<Option<T>, BadChoice> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some) }
+}
+
+/// A word of strangers, fit to be shown to them again.
+fn quoted(word: &str) -> String {
+    format!("{:?}", word.chars().take(64).collect::<String>())
+}
+
+impl FromStr for GuestProfile {
+    type Err = BadChoice;
+
+    fn from_str(text: &str) -> Result<GuestProfile, BadChoice> {
+        match text {
+            "linux" => Ok(GuestProfile::Linux),
+            "windows" => Ok(GuestProfile::Windows),
+            "none" => Ok(GuestProfile::None),
+            _ => Err(BadChoice(format!("{} is no guest: linux, windows or none", quoted(text)))),
+        }
+    }
+}
+
+impl FromStr for GuestNetwork {
+    type Err = BadChoice;
+
+    fn from_str(text: &str) -> Result<GuestNetwork, BadChoice> {
+        match text {
+            "simulated" => Ok(GuestNetwork::Simulated),
+            "none" => Ok(GuestNetwork::None),
+            _ => Err(BadChoice(format!("{} is no network: simulated or none", quoted(text)))),
+        }
+    }
+}
+
+impl GuestProfile {
+    fn word(self) -> &'static str {
+        match self {
+            GuestProfile::Linux => "linux",
+            GuestProfile::Windows => "windows",
+            GuestProfile::None => "none",
+        }
+    }
+
+    /// Whether a plugin is one of this guest; those that run nothing are of every one.
+    fn fits(self, plugin: &Plugin) -> bool {
+        let of_windows = plugin.tags.iter().any(|tag| tag == "windows");
+        plugin.run != Run::Vm
+            || match self {
+                GuestProfile::Linux => !of_windows,
+                GuestProfile::Windows => of_windows,
+                GuestProfile::None => false,
+            }
+    }
+}
+
+impl Choices {
+    /// No choices.
+    pub const NONE: Choices =
+        Choices { tlp: None, plugins: Vec::new(), guest: None, watch_s: None, network: None, passwords: Vec::new() };
+
+    /// The same with these words to try, as far as they can be: they come from a letter.
+    #[must_use]
+    pub fn with_passwords(self, words: Vec<String>) -> Choices {
+        let passwords = words.into_iter().filter(is_password).take(PASSWORDS_MAX).collect();
+        Choices { passwords, ..self }
+    }
+
+    /// Whether there are none.
+    pub fn is_none(&self) -> bool {
+        *self == Choices::default()
+    }
+
+    /// Whether somebody decided who looks at the sample, and who does not.
+    pub fn restrict(&self) -> bool {
+        !self.plugins.is_empty() || self.guest.is_some()
+    }
+
+    /// Whether the sample is not analysed as others are: what comes of it is no verdict on its content.
+    pub fn are_partial(&self) -> bool {
+        self.restrict() || self.watch_s.is_some() || self.network == Some(GuestNetwork::None)
+    }
+
+    /// As a row of the database has them; what cannot be read is no choice.
+    pub fn stored(text: &str) -> Choices {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+
+    /// As a row of the database has them; empty if there are none.
+    pub fn text(&self) -> String {
+        if self.is_none() { String::new() } else { serde_json::json!(self).to_string() }
+    }
+
+    /// Whether a lab with these plugins, which ends attempts after this time, can do it.
+    pub fn check(&self, plugins: &[Plugin], threshold: Duration) -> Result<(), BadChoice> {
+        let known = |name: &&String| plugins.iter().any(|plugin| plugin.name == **name);
+        if let Some(unknown) = self.plugins.iter().find(|name| !known(name)) {
+            let names: Vec<&str> = plugins.iter().map(|plugin| plugin.name.as_str()).collect();
+            return Err(BadChoice(format!("this lab has no plugin {}: it has {}", quoted(unknown), names.join(", "))));
+        }
+        if let Some(guest) = self.guest.filter(|guest| *guest != GuestProfile::None)
+            && !plugins.iter().any(|plugin| plugin.run == Run::Vm && guest.fits(plugin))
+        {
+            return Err(BadChoice(format!("this lab has no guest for {}", guest.word())));
+        }
+        if self.watch_s == Some(0) {
+            return Err(BadChoice("a sample is watched for a second at least".to_owned()));
+        }
+        let longest = threshold.saturating_sub(BESIDES_WATCH).as_secs();
+        if let Some(watch) = self.watch_s.filter(|watch| u64::from(*watch) > longest) {
+            let why = "lab.threshold ends an attempt a minute later";
+            return Err(BadChoice(format!(
+                "{watch} s is too long: a sample is watched for {longest} s at most ({why})"
+            )));
+        }
+        if self.passwords.len() > PASSWORDS_MAX || !self.passwords.iter().all(is_password) {
+            let most = format!("{PASSWORDS_MAX} passwords of {PASSWORD_LENGTH_MAX} characters");
+            return Err(BadChoice(format!("at most {most} are tried, and none with control characters")));
+        }
+        Ok(())
+    }
+
+    /// What of these plugins a sample of this type needs, as rows of the database say it: pairs of name and version.
+    pub fn needs(&self, plugins: &[Plugin], file_type: &str) -> String {
+        if self.is_none() {
+            return Plugin::needs(plugins, file_type);
+        }
+        let allowed: Vec<Plugin> = plugins.iter().filter(|plugin| self.allows(plugin, plugins)).cloned().collect();
+        let needed: Vec<(&String, String)> = Plugin::needed(&allowed, file_type)
+            .into_iter()
+            .map(|plugin| (&plugin.name, self.version(&plugin.name, &plugin.version, plugin.run == Run::Vm)))
+            .collect();
+        serde_json::json!(needed).to_string()
+    }
+
+    /// Whether a plugin may look at the sample.
+    fn allows(&self, plugin: &Plugin, all: &[Plugin]) -> bool {
+        let named = self.plugins.is_empty() || self.with_required(all).contains(plugin.name.as_str());
+        named && self.guest.is_none_or(|guest| guest.fits(plugin))
+    }
+
+    /// The plugins that are named, and those that these require.
+    fn with_required<'a>(&'a self, all: &'a [Plugin]) -> BTreeSet<&'a str> {
+        let mut named: BTreeSet<&str> = self.plugins.iter().map(String::as_str).collect();
+        loop {
+            let required = all.iter().filter(|plugin| named.contains(plugin.name.as_str()));
+            let required: Vec<&str> = required.flat_map(|plugin| plugin.requires.iter().map(String::as_str)).collect();
+            let before = named.len();
+            named.extend(required);
+            if named.len() == before {
+                return named;
+            }
+        }
+    }
+
+    /// The version under which a result of a plugin is stored.
+    pub fn version(&self, name: &str, version: &str, runs_it: bool) -> String {
+        let mut text = version.to_owned();
+        let mut depends = |on: String| {
+            text.push(MARK);
+            text.push_str(&on);
+        };
+        if runs_it {
+            self.watch_s.into_iter().for_each(|watch| depends(format!("{watch}s")));
+            self.network
+                .filter(|network| *network == GuestNetwork::None)
+                .into_iter()
+                .for_each(|_| depends("offline".into()));
+        }
+        if name == OPENS_ARCHIVES && !self.passwords.is_empty() {
+            let digest = Sha256::digest(self.passwords.join("\0").as_bytes());
+            depends(digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect());
+        }
+        text
+    }
+
+    /// What was chosen, in words, for people; passwords are only counted.
+    pub fn words(&self) -> Vec<(&'static str, String)> {
+        let mut words = Vec::new();
+        self.tlp.into_iter().for_each(|tlp| words.push(("TLP", tlp.label().to_owned())));
+        if !self.plugins.is_empty() {
+            words.push(("plugins", self.plugins.join(", ")));
+        }
+        self.guest.into_iter().for_each(|guest| words.push(("guest", guest.word().to_owned())));
+        self.watch_s.into_iter().for_each(|watch| words.push(("watched for", format!("{watch} s at most"))));
+        self.network.into_iter().for_each(|network| {
+            let network = if network == GuestNetwork::None { "none" } else { "simulated" };
+            words.push(("network", network.to_owned()));
+        });
+        match self.passwords.len() {
+            0 => {}
+            1 => words.push(("passwords", "one of its own".to_owned())),
+            many => words.push(("passwords", format!("{many} of its own"))),
+        }
+        words
+    }
+
+    /// The same, for those who may see the report: without the passwords.
+    #[must_use]
+    pub fn told(self) -> Choices {
+        let hidden = |_| "(not shown)".to_owned();
+        Choices { passwords: self.passwords.into_iter().map(hidden).collect(), ..self }
+    }
+}
+
+/// Whether a word can be tried.
+fn is_password(word: &String) -> bool {
+    word.chars().count() <= PASSWORD_LENGTH_MAX && !word.contains(char::is_control)
+}
+
+/// The version of a plugin as its manifest has it.
+pub fn plain_version(version: &str) -> &str {
+    version.split(MARK).next().unwrap_or(version)
+}
+
+#[cfg(test)]
+mod tests;

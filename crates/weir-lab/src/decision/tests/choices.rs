@@ -1,0 +1,69 @@
+use super::*;
+use crate::choices::{Choices, GuestProfile};
+use crate::plugin::Plugin;
+use std::sync::Arc;
+
+/// A lab whose only plugin runs samples, on a machine with as many VMs as that.
+fn running(vms: usize) -> (Decision, MachineId, Arc<[Plugin]>) {
+    let text = "name = \"run\"\nversion = \"1\"\nrun = \"vm\"";
+    let plugins: Arc<[Plugin]> = [Plugin::parse(text, std::path::Path::new("")).unwrap()].into();
+    let rules = Rules { plugins: Arc::clone(&plugins), ..Rules::default() };
+    let mut lab = Decision::new(Settings::default(), EPOCH, rules);
+    let offer = |number| VmOffer { name: format!("vm_{number}"), plugins: vec![plugin("run")], tags: Vec::new() };
+    let machine = lab.plug(at(0), "n1", &(0..vms).map(offer).collect::<Vec<_>>()).unwrap();
+    (0..vms).for_each(|number| lab.vm_status(at(0), machine, &format!("vm_{number}"), wire::VmStatus::default()));
+    (lab, machine, plugins)
+}
+
+fn chosen(id: i64, plugins: &[Plugin], choices: &Choices) -> OpenSample {
+    let mut open = sample(id, &[]);
+    open.sample.given.hash = SampleHash([7; 32]).to_string();
+    open.sample.given.needs = choices.needs(plugins, "text/plain");
+    open.sample.given.choices = choices.text();
+    open
+}
+
+#[test]
+fn a_result_under_a_choice_is_stored_as_one_and_is_nobody_elses() {
+    let (mut lab, machine, plugins) = running(1);
+    let short = Choices { watch_s: Some(20), ..Choices::default() };
+    lab.admit(at(1), &chosen(11, &plugins, &short)).unwrap();
+    let [assignment] = &assigned(&lab.take())[..] else { panic!("it is assigned") };
+    assert_eq!((assignment.plugins[0].version.as_str(), assignment.choices.watch_s), ("1", Some(20)));
+    assert_eq!(lab.result(at(2), machine, brought(assignment.attempt, "run", true)), Verdict::Accepted);
+    let work = lab.take();
+    assert_eq!((work.batch.results[0].version.as_str(), &ended(&work)[..]), ("1+20s", &[(11, "done")][..]));
+    lab.vm_status(at(3), machine, "vm_0", wire::VmStatus::default());
+    // The same content without a choice is run, and what it brought is for those without a choice.
+    lab.admit(at(4), &chosen(12, &plugins, &Choices::default())).unwrap();
+    let [usual] = &assigned(&lab.take())[..] else { panic!("it is assigned") };
+    assert!(usual.choices.is_none());
+    assert_eq!(lab.result(at(5), machine, brought(usual.attempt, "run", true)), Verdict::Accepted);
+    assert_eq!(lab.take().batch.results[0].version, "1");
+    lab.vm_status(at(6), machine, "vm_0", wire::VmStatus::default());
+    lab.admit(at(7), &chosen(13, &plugins, &short)).unwrap();
+    assert_eq!(assigned(&lab.take()).len(), 1, "it is run again");
+}
+
+#[test]
+fn thousands_of_different_choices_are_one_plugin() {
+    let (mut lab, _, plugins) = running(1);
+    for number in 1..1000 {
+        let choices = Choices { watch_s: Some(number), ..Choices::default() };
+        lab.admit(at(1), &chosen(number.into(), &plugins, &choices)).unwrap();
+    }
+    assert_eq!(lab.open(), 999);
+}
+
+#[test]
+fn what_is_found_in_a_sample_has_its_choices() {
+    let (mut lab, machine, plugins) = running(1);
+    let choices = Choices { guest: Some(GuestProfile::Linux), watch_s: Some(9), ..Choices::default() };
+    lab.admit(at(1), &chosen(11, &plugins, &choices)).unwrap();
+    let attempt = assigned(&lab.take())[0].attempt;
+    let brief = Brief { children: vec![child(9, "a.sh", "text/plain")], ..Brief::default() };
+    lab.result(at(2), machine, PluginResult { brief, ..brought(attempt, "run", true) });
+    let found = &lab.take().batch.children[0];
+    assert_eq!((found.needs.as_str(), found.partial), (r#"[["run","1+9s"]]"#, 1));
+    assert_eq!(Choices::stored(&found.choices), choices);
+}
