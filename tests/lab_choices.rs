@@ -67,7 +67,7 @@ fn packets_are_kept_and_a_sample_is_run_as_it_was_chosen() {
     let alone = lab.chosen("call.sh", SCRIPT, &["--network", "none", "--watch", "30"]);
     let network = report_of(&alone, "run-linux")["full"]["network"].to_string();
     assert!(!network.contains("http"), "{network}");
-    assert!(plugins(&alone).contains(&"run-linux 3+30s+offline".to_owned()), "{alone:#}");
+    assert!(plugins(&alone).contains(&"run-linux 4+30s+offline".to_owned()), "{alone:#}");
     assert_eq!(alone["choices"], json!({ "watch_s": 30, "network": "none" }));
     let printed = lab.site.weir(&["lab", "report", &alone["sample"].to_string()]).stdout;
     assert!(printed.contains("network        none") && printed.contains("watched for    30 s"), "{printed}");

@@ -21,7 +21,7 @@ const USUAL: [&str; 15] = [
     "vm-check-cpu.sh",
     "vm-check-ends.sh",
     "missing-tool.sh",
-    "arm.notrun",
+    "powerpc.notrun",
     "hello.bash",
     "backup.sh",
     "installer.sh",

@@ -314,10 +314,89 @@ fn silence_is_never_clean() {
             assert!(!lab.site.weir(&["lab", "report", &page["sample"].to_string(), form]).ok().is_empty());
         }
     }
-    let arm = [&b"\x7fELF\x01\x01\x01"[..], &[0; 9], &[2, 0, 40, 0, 1, 0, 0, 0], &[0; 60]].concat();
-    let page = lab.ended(&lab.submit("bot.arm", &arm));
+    let powerpc = [&b"\x7fELF\x01\x02\x01"[..], &[0; 9], &[0, 2, 0, 20, 0, 0, 0, 1], &[0; 60]].concat();
+    let page = lab.ended(&lab.submit("bot.ppc", &powerpc));
     assert_eq!(page["verdict"], "unknown", "{page:#}");
-    assert!(page["reasons"].to_string().contains("it is a program for ARM, which this guest does not run"), "{page:#}");
+    assert!(
+        page["reasons"].to_string().contains("it is a program for PowerPC, which this guest does not run"),
+        "{page:#}"
+    );
+}
+
+/// A static program that prints `hello` and ends: its machine, whether its numbers have their big end first, and its code, which the text follows.
+fn foreign(machine: u16, big: bool, code: &[u32]) -> Vec<u8> {
+    let half = |number: u16| if big { number.to_be_bytes() } else { number.to_le_bytes() };
+    let word = |number: u32| if big { number.to_be_bytes() } else { number.to_le_bytes() };
+    let base = 0x0040_0000;
+    let length = 52 + 32 + 4 * code.len() as u32 + 6;
+    let mut file = vec![0x7f, b'E', b'L', b'F', 1, if big { 2 } else { 1 }, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    [2, machine].into_iter().for_each(|number| file.extend(half(number)));
+    // MIPS says its dialect in the flags, ARM its rules for calls.
+    let flags = if machine == 8 { 0x1000 } else { 0x0500_0000 };
+    [1, base + 84, 52, 0, flags].into_iter().for_each(|number| file.extend(word(number)));
+    [52, 32, 1, 0, 0, 0].into_iter().for_each(|number| file.extend(half(number)));
+    [1, 0, base, base, length, length, 5, 0x1000].into_iter().for_each(|number| file.extend(word(number)));
+    code.iter().for_each(|number| file.extend(word(*number)));
+    file.extend(b"hello\n");
+    file
+}
+
+#[test]
+fn programs_for_other_processors_run_and_so_does_compiled_python() {
+    let lab = Lab::watching("[\"vm1\"]", "", 60);
+    let _up = lab.site.up();
+    // mov r0, #1; adr r1, text; mov r2, #6; mov r7, #4; svc 0; mov r0, #0; mov r7, #1; svc 0
+    let arm = [0xe3a0_0001, 0xe28f_1014, 0xe3a0_2006, 0xe3a0_7004, 0xef00_0000, 0xe3a0_0000, 0xe3a0_7001, 0xef00_0000];
+    // li v0, 4004; li a0, 1; lui a1, text; ori a1, text; li a2, 6; syscall; li v0, 4001; li a0, 0; syscall
+    let mips = [
+        0x2402_0fa4,
+        0x2404_0001,
+        0x3c05_0040,
+        0x34a5_0078,
+        0x2406_0006,
+        0x0000_000c,
+        0x2402_0fa1,
+        0x2404_0000,
+        0x0000_000c,
+    ];
+    for (name, program) in [
+        ("hello.arm", foreign(40, false, &arm)),
+        ("hello.mips", foreign(8, true, &mips)),
+        ("hello.mipsel", foreign(8, false, &mips)),
+    ] {
+        let page = lab.ended(&lab.submit(name, &program));
+        let full = full(&page);
+        assert_eq!((&full["output"], &full["ended"]), (&json!("hello\n"), &json!("exit 0")), "{name}: {page:#}");
+        assert_eq!(page["verdict"], "clean", "{name}: {page:#}");
+    }
+    // By the guest's own version of Python, and by one that is none.
+    let compiled = lab.run("compile.sh", b"#!/bin/sh\ncd /tmp; echo 'print(6 * 7)' > a.py; python3 -c 'import py_compile; py_compile.compile(\"a.py\", \"a.pyc\")'; base64 -w0 a.pyc\n");
+    let text = compiled["output"].as_str().unwrap().trim();
+    let mut code = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).unwrap();
+    let full = lab.run("a.pyc", &code);
+    assert_eq!((&full["output"], &full["ended"]), (&json!("42\n"), &json!("exit 0")), "{full:#}");
+    code[0] ^= 1;
+    let page = lab.ended(&lab.submit("b.pyc", &code));
+    assert_eq!(page["verdict"], "unknown", "{page:#}");
+    assert!(page["reasons"].to_string().contains("compiled for another version of Python"), "{page:#}");
+}
+
+/// What a sample looks at first to know whether somebody has put it into a small box.
+#[test]
+fn the_guest_looks_like_a_machine_that_somebody_uses() {
+    let lab = Lab::watching("[\"vm1\"]", "", 60);
+    let _up = lab.site.up();
+    let script = "#!/bin/bash\nset -- $(df -P --block-size=1G / | tail -1); echo disk $2 free $4\n\
+        echo block $(cat /sys/block/vda/size)\nset -- $(free -m | grep Mem); echo memory $2\nbusybox free -m | awk '/Mem/ { print \"sysinfo\", $2 }'\n\
+        echo processors $(nproc) $(getconf _NPROCESSORS_ONLN)\necho up $(( $(cut -d. -f1 /proc/uptime) / 86400 ))\n\
+        python3 -c 'import shutil; print(\"python\", shutil.disk_usage(\"/home\").total >> 20)'\n";
+    let full = lab.run("look.sh", script.as_bytes());
+    let output = full["output"].as_str().unwrap();
+    for line in
+        ["disk 459 free ", "block 1000215216", "memory 7852", "sysinfo 785", "processors 4 4", "up 9", "python 3926"]
+    {
+        assert!(output.contains(line), "{line:?} is not in\n{output}");
+    }
 }
 
 #[test]

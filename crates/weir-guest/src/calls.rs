@@ -1,5 +1,6 @@
 //! The system calls that the agent looks at, and what they say.
 
+use crate::disguise::Question;
 use crate::peek;
 use libc::user_regs_struct;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -68,6 +69,8 @@ enum Call {
     Process,
     Load,
     Reboot,
+    /// Asks what machine this is; with the argument in which the answer is wanted.
+    Ask(Question, usize),
     /// Never stops.
     Refused,
 }
@@ -88,7 +91,12 @@ const NEW_LISTENER: u32 = 8;
 const EMPTY_PATH: u32 = 0x1000;
 
 /// All of them.
-pub(crate) static CALLS: [KnownCall; 54] = [
+pub(crate) static CALLS: [KnownCall; 58] = [
+    // What is answered is not the whole truth; 32-bit programs have other forms of the answers.
+    entry(137, 0, Stop::Always, Call::Ask(Question::Disk, 1)),
+    entry(138, 0, Stop::Always, Call::Ask(Question::Disk, 1)),
+    entry(99, 0, Stop::Always, Call::Ask(Question::Memory, 0)),
+    entry(204, 0, Stop::Always, Call::Ask(Question::Processors, 2)),
     // Where shells look for commands.
     entry(4, 195, Stop::Always, Call::Look((None, 0))),
     entry(262, 300, Stop::UnlessAny(3, EMPTY_PATH), Call::Look((Some(0), 1))),
@@ -181,6 +189,8 @@ pub(crate) enum Deed {
         at: u64,
         until: Option<i32>,
     },
+    /// What machine this is; where the answer is wanted.
+    Ask(Question, u64),
     /// Another, or itself.
     Trace(Option<i32>),
     Session,
@@ -213,6 +223,7 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
         Call::Delete(at) => path(at).map(Deed::Delete),
         Call::Rename(from, to) => Some(Deed::Rename(path(from)?, path(to)?)),
         Call::Look(at) => path(at).filter(|path| command(path).is_some()).map(Deed::Look),
+        Call::Ask(question, at) => Some(Deed::Ask(question, arguments[at])),
         Call::Sleep(at) => Some(Deed::Sleep { at: arguments[at], until: None }),
         Call::SleepByClock => {
             let until = (arguments[1] & libc::TIMER_ABSTIME as u64 != 0).then_some(arguments[0] as i32);

@@ -1,6 +1,7 @@
 //! The process that becomes the sample: it lets itself be traced, gives up what it may, and runs it.
 
 use crate::filter;
+use crate::program;
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::ptrace;
 use nix::sys::resource::{Resource, setrlimit};
@@ -56,7 +57,7 @@ fn age() {
     }
 }
 
-/// Scripts that name no interpreter are given to the shell.
+/// Scripts that name no interpreter are given to the shell, and compiled Python to Python, if it is of the same version.
 fn execute(program: &str) -> nix::errno::Errno {
     let Ok(path) = CString::new(program) else { return nix::errno::Errno::EINVAL };
     let Err(errno) = execv(&path, &[&path]);
@@ -64,9 +65,20 @@ fn execute(program: &str) -> nix::errno::Errno {
         // Its interpreter is not here, and no other one would do what it says.
         return errno;
     }
-    let mut head = [0; 4];
+    let mut head = [0; 16];
     let length = File::open(program).and_then(|mut file| file.read(&mut head)).unwrap_or(0);
-    if !head[..length].starts_with(b"\x7fELF") {
+    let head = &head[..length];
+    if program::is_python(head) {
+        let python = c"/usr/bin/python3";
+        return match program::is_of_our_python(head) {
+            true => {
+                let Err(errno) = execv(python, &[c"python3", path.as_c_str()]);
+                errno
+            }
+            false => errno,
+        };
+    }
+    if !program::is_elf(head) {
         let shell = c"/bin/sh";
         let Err(errno) = execv(shell, &[c"sh", path.as_c_str()]);
         return errno;

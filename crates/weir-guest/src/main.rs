@@ -5,6 +5,7 @@
 mod calls;
 mod capture;
 mod conversation;
+mod disguise;
 mod dropped;
 mod filter;
 mod internet;

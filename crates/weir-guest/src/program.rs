@@ -20,6 +20,19 @@ pub(crate) fn is_elf(head: &[u8]) -> bool {
     head.starts_with(b"\x7fELF")
 }
 
+/// Whether a file that begins so is compiled Python: the number of the version, a line end, and flags of which there are two.
+pub(crate) fn is_python(head: &[u8]) -> bool {
+    matches!(head, &[a, b, b'\r', b'\n', flags, 0, 0, 0, ..] if (3000..4000).contains(&u16::from_le_bytes([a, b])) && flags < 4)
+}
+
+/// Whether it is of the version that this guest has, whose own files begin in the same way.
+pub(crate) fn is_of_our_python(head: &[u8]) -> bool {
+    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    let folders = folders.filter(|path| path.to_string_lossy().contains("/python3."));
+    let files = folders.filter_map(|path| std::fs::read_dir(path.join("__pycache__")).ok()?.flatten().next());
+    files.filter_map(|file| std::fs::read(file.path()).ok()).any(|own| own.get(..4) == head.get(..4))
+}
+
 /// The interpreter that a script names in its first line; of `env` what it is to look for.
 pub(crate) fn interpreter(head: &[u8]) -> Option<&str> {
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
@@ -32,6 +45,9 @@ pub(crate) fn interpreter(head: &[u8]) -> Option<&str> {
 
 /// Why a file that begins so was not run, in words.
 pub(crate) fn obstacle(head: &[u8], errno: i32) -> String {
+    if is_python(head) {
+        return "it is compiled for another version of Python than this guest has".into();
+    }
     match (is_elf(head), interpreter(head)) {
         (true, _) if errno == libc::ENOEXEC => {
             format!("it is a program for {}, which this guest does not run", machine(head))
@@ -71,6 +87,15 @@ mod tests {
         assert!(said(&elf(62, false), libc::ENOENT).contains("loader"));
         assert_eq!(said(b"#!/usr/bin/node\nx", libc::ENOENT), "its interpreter /usr/bin/node is not in this guest");
         assert!(said(b"", libc::EACCES).contains("Permission denied"));
+    }
+
+    #[test]
+    fn compiled_python_is_known_by_its_first_bytes() {
+        let of_311 = b"\xa7\r\r\n\0\0\0\0and then the time";
+        assert!(is_python(of_311) && !is_python(b"\xa7\r\r\n\xff\xff\xff\xff") && !is_python(b"\xa7\r\r\n"));
+        assert!(!is_python(b"ab\r\n\0\0\0\0") && !is_python(b"#!/bin/sh\n"));
+        assert!(obstacle(of_311, libc::ENOEXEC).contains("another version of Python"));
+        assert!(!is_of_our_python(b"\0\0\r\n"));
     }
 
     #[test]

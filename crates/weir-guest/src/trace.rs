@@ -4,6 +4,7 @@
 //! last of them has.
 
 use crate::calls::{self, Deed};
+use crate::disguise;
 use crate::filter::SHORT;
 use crate::internet::Internet;
 use crate::peek;
@@ -252,7 +253,8 @@ impl<'a> Tracer<'a> {
         {
             self.record.misses(name);
         }
-        if path == self.sample && (errno != libc::ENOEXEC || program::is_elf(&head)) {
+        let is_foreign = program::is_elf(&head) || (program::is_python(&head) && !program::is_of_our_python(&head));
+        if path == self.sample && (errno != libc::ENOEXEC || is_foreign) {
             self.record.acts(who, "not-run", &why);
         }
         if [libc::ENOEXEC, libc::EACCES].contains(&errno) && path != self.sample {
@@ -308,6 +310,7 @@ impl<'a> Tracer<'a> {
                     self.not_run(who, &path, ended.unsigned_abs() as i32);
                 }
             }
+            Deed::Ask(question, at) if worked => disguise::answer(pid, question, at, ended),
             Deed::Look(path) => match calls::command(&path) {
                 Some(name) if worked => self.record.finds(name),
                 Some(name) if ended == -i64::from(libc::ENOENT) => self.record.misses(name),

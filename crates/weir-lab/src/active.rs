@@ -4,7 +4,8 @@
 //! its type or by the name under which its reader would open it.
 
 /// Types by content.
-const TYPES: [(&str, &str); 9] = [
+const TYPES: [(&str, &str); 10] = [
+    ("application/x-python-code", "compiled Python"),
     ("application/vnd.microsoft.portable-executable", "a program for Windows"),
     ("application/x-executable", "a program"),
     ("application/x-mach-binary", "a program for macOS"),

@@ -11,6 +11,9 @@ pub fn of(head: &[u8]) -> &'static str {
     if let Some(kind) = infer::get(head) {
         return kind.mime_type();
     }
+    if is_python(head) {
+        return "application/x-python-code";
+    }
     if head.starts_with(SHORTCUT) {
         return "application/x-ms-shortcut";
     }
@@ -23,6 +26,11 @@ pub fn of(head: &[u8]) -> &'static str {
         Ok(text) if !text.chars().any(|c| c.is_control() && !c.is_whitespace()) => "text/plain",
         _ => "application/octet-stream",
     }
+}
+
+/// Compiled Python: the number of a version, a line end, and flags of which there are two.
+fn is_python(head: &[u8]) -> bool {
+    matches!(head, &[a, b, b'\r', b'\n', flags, 0, 0, 0, ..] if (3000..4000).contains(&u16::from_le_bytes([a, b])) && flags < 4)
 }
 
 /// Types that only names tell, and what their bytes may look like: any text is a script to whoever opens it as one.
@@ -88,6 +96,7 @@ mod tests {
             (b"#!/bin/sh\necho", "text/x-shellscript"),
             (b"hello", "text/plain"),
             ("half a character: \u{20ac}".as_bytes().split_last().unwrap().1, "text/plain"),
+            (b"\xa7\r\r\n\0\0\0\0rest", "application/x-python-code"),
             (b"\x00\x01\x02", "application/octet-stream"),
             (b"\xff\xfe\xfa", "application/octet-stream"),
             (b"", "text/plain"),
