@@ -7,23 +7,18 @@ mod tlp;
 
 pub use tlp::Tlp;
 
-use crate::plugin::{Plugin, Run};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
 use std::str::FromStr;
-use std::time::Duration;
 
 /// The plugin that tries passwords.
 pub(crate) const OPENS_ARCHIVES: &str = "archive";
 /// What separates the version of a plugin from the choices that its result depends on.
 const MARK: char = '+';
 /// Words that may open an archive.
-const PASSWORDS_MAX: usize = 32;
-const PASSWORD_LENGTH_MAX: usize = 128;
-/// What an attempt needs besides the watch: restoring the guest, and its report.
-const BESIDES_WATCH: Duration = Duration::from_secs(60);
+pub(crate) const PASSWORDS_MAX: usize = 32;
+pub(crate) const PASSWORD_LENGTH_MAX: usize = 128;
 
 /// The choices of one submission; by default there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,7 +70,7 @@ pub enum GuestNetwork {
 /// Why choices cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadChoice(String);
+pub struct BadChoice(pub(crate) String);
 
 /// Choices as they are typed: in an address, on the command line. What is empty is not chosen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -115,7 +110,7 @@ fn chosen<T: FromStr<Err = BadChoice>>(text: &str) -> Result<Option<T>, BadChoic
 }
 
 /// A word of strangers, fit to be shown to them again.
-fn quoted(word: &str) -> String {
+pub(crate) fn quoted(word: &str) -> String {
     format!("{:?}", word.chars().take(64).collect::<String>())
 }
 
@@ -145,23 +140,12 @@ impl FromStr for GuestNetwork {
 }
 
 impl GuestProfile {
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             GuestProfile::Linux => "linux",
             GuestProfile::Windows => "windows",
             GuestProfile::None => "none",
         }
-    }
-
-    /// Whether a plugin is one of this guest; those that run nothing are of every one.
-    fn fits(self, plugin: &Plugin) -> bool {
-        let of_windows = plugin.tags.iter().any(|tag| tag == "windows");
-        plugin.run != Run::Vm
-            || match self {
-                GuestProfile::Linux => !of_windows,
-                GuestProfile::Windows => of_windows,
-                GuestProfile::None => false,
-            }
     }
 }
 
@@ -200,68 +184,6 @@ impl Choices {
     /// As a row of the database has them; empty if there are none.
     pub fn text(&self) -> String {
         if self.is_none() { String::new() } else { serde_json::json!(self).to_string() }
-    }
-
-    /// Whether a lab with these plugins, which ends attempts after this time, can do it.
-    pub fn check(&self, plugins: &[Plugin], threshold: Duration) -> Result<(), BadChoice> {
-        let known = |name: &&String| plugins.iter().any(|plugin| plugin.name == **name);
-        if let Some(unknown) = self.plugins.iter().find(|name| !known(name)) {
-            let names: Vec<&str> = plugins.iter().map(|plugin| plugin.name.as_str()).collect();
-            return Err(BadChoice(format!("this lab has no plugin {}: it has {}", quoted(unknown), names.join(", "))));
-        }
-        if let Some(guest) = self.guest.filter(|guest| *guest != GuestProfile::None)
-            && !plugins.iter().any(|plugin| plugin.run == Run::Vm && guest.fits(plugin))
-        {
-            return Err(BadChoice(format!("this lab has no guest for {}", guest.word())));
-        }
-        if self.watch_s == Some(0) {
-            return Err(BadChoice("a sample is watched for a second at least".to_owned()));
-        }
-        let longest = threshold.saturating_sub(BESIDES_WATCH).as_secs();
-        if let Some(watch) = self.watch_s.filter(|watch| u64::from(*watch) > longest) {
-            let why = "lab.threshold ends an attempt a minute later";
-            return Err(BadChoice(format!(
-                "{watch} s is too long: a sample is watched for {longest} s at most ({why})"
-            )));
-        }
-        if self.passwords.len() > PASSWORDS_MAX || !self.passwords.iter().all(is_password) {
-            let most = format!("{PASSWORDS_MAX} passwords of {PASSWORD_LENGTH_MAX} characters");
-            return Err(BadChoice(format!("at most {most} are tried, and none with control characters")));
-        }
-        Ok(())
-    }
-
-    /// What of these plugins a sample of this type needs, as rows of the database say it: pairs of name and version.
-    pub fn needs(&self, plugins: &[Plugin], file_type: &str) -> String {
-        if self.is_none() {
-            return Plugin::needs(plugins, file_type);
-        }
-        let allowed: Vec<Plugin> = plugins.iter().filter(|plugin| self.allows(plugin, plugins)).cloned().collect();
-        let needed: Vec<(&String, String)> = Plugin::needed(&allowed, file_type)
-            .into_iter()
-            .map(|plugin| (&plugin.name, self.version(&plugin.name, &plugin.version, plugin.run == Run::Vm)))
-            .collect();
-        serde_json::json!(needed).to_string()
-    }
-
-    /// Whether a plugin may look at the sample.
-    fn allows(&self, plugin: &Plugin, all: &[Plugin]) -> bool {
-        let named = self.plugins.is_empty() || self.with_required(all).contains(plugin.name.as_str());
-        named && self.guest.is_none_or(|guest| guest.fits(plugin))
-    }
-
-    /// The plugins that are named, and those that these require.
-    fn with_required<'a>(&'a self, all: &'a [Plugin]) -> BTreeSet<&'a str> {
-        let mut named: BTreeSet<&str> = self.plugins.iter().map(String::as_str).collect();
-        loop {
-            let required = all.iter().filter(|plugin| named.contains(plugin.name.as_str()));
-            let required: Vec<&str> = required.flat_map(|plugin| plugin.requires.iter().map(String::as_str)).collect();
-            let before = named.len();
-            named.extend(required);
-            if named.len() == before {
-                return named;
-            }
-        }
     }
 
     /// The version under which a result of a plugin is stored.
@@ -315,7 +237,7 @@ impl Choices {
 }
 
 /// Whether a word can be tried.
-fn is_password(word: &String) -> bool {
+pub(crate) fn is_password(word: &String) -> bool {
     word.chars().count() <= PASSWORD_LENGTH_MAX && !word.contains(char::is_control)
 }
 
@@ -323,6 +245,3 @@ fn is_password(word: &String) -> bool {
 pub fn plain_version(version: &str) -> &str {
     version.split(MARK).next().unwrap_or(version)
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,6 +9,7 @@
 mod active;
 mod cgroup;
 pub mod choices;
+mod chosen;
 pub mod cluster;
 pub mod decision;
 pub mod dispatcher;

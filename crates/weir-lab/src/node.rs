@@ -5,6 +5,7 @@
 //! the database and in the sample store.
 
 use crate::choices::Choices;
+use crate::chosen;
 use crate::cluster::elector::{Ends, Order, Post, Vacancy};
 use crate::cluster::leader_client::LeaderClient;
 use crate::cluster::membership::Membership;
@@ -279,7 +280,7 @@ impl Node {
         let stored = tokio::task::spawn_blocking(move || {
             let file_type = file_type::named(file_type::of_source(&mut content).map_err(SampleError::Io)?, &name);
             match choices {
-                Some(choices) if choices.needs(&plugins, file_type) != "[]" => {}
+                Some(choices) if chosen::needs(&choices, &plugins, file_type) != "[]" => {}
                 Some(choices) if choices.restrict() => return Err(NotTaken::NothingChosen(file_type.to_owned())),
                 Some(_) => return Err(NotTaken::NothingToRun(file_type.to_owned())),
                 None => {}
@@ -533,7 +534,7 @@ impl Node {
             submitter: display_name(&handed.submitter),
             directory: handed.directory.number().into(),
             file_type: file_type.to_owned(),
-            needs: handed.choices.needs(&self.settings.plugins, file_type),
+            needs: chosen::needs(&handed.choices, &self.settings.plugins, file_type),
             tags: serde_json::json!(handed.tags).to_string(),
             parent: None,
             root: None,

@@ -7,6 +7,7 @@ pub use machines::NodeLine;
 pub use relatives::Relative;
 
 use crate::choices::{BadChoice, Choices};
+use crate::chosen;
 use crate::decision::Figures;
 use crate::job::Report;
 use crate::neutered;
@@ -421,7 +422,7 @@ impl Node {
         if tags.len() > TAGS_MAX {
             return Err(LabError::Tag(format!("{} are too many", tags.len())));
         }
-        choices.check(&self.settings().plugins, self.settings().scheduling.threshold)?;
+        chosen::check(&choices, &self.settings().plugins, self.settings().scheduling.threshold)?;
         let (name, submitter) = (name.to_owned(), submitter.to_owned());
         let handed = Submitted { name, submitter, directory, forced: false, tags, choices };
         let (sample, hash) = self.submit(Cursor::new(content), handed).await?;

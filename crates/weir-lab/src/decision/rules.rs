@@ -2,6 +2,7 @@
 
 use super::PluginName;
 use crate::choices::{Choices, plain_version};
+use crate::chosen;
 use crate::plugin::{Plugin, Run};
 use crate::wire::ChildLimits;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ impl Rules {
 
     /// What a sample of this type needs under these choices, as rows say it.
     pub(super) fn needs(&self, file_type: &str, choices: &Choices) -> String {
-        choices.needs(&self.plugins, file_type)
+        chosen::needs(choices, &self.plugins, file_type)
     }
 
     /// The version under which a result is stored for a sample with these choices.

@@ -18,7 +18,7 @@ fn running(vms: usize) -> (Decision, MachineId, Arc<[Plugin]>) {
 fn chosen(id: i64, plugins: &[Plugin], choices: &Choices) -> OpenSample {
     let mut open = sample(id, &[]);
     open.sample.given.hash = SampleHash([7; 32]).to_string();
-    open.sample.given.needs = choices.needs(plugins, "text/plain");
+    open.sample.given.needs = crate::chosen::needs(choices, plugins, "text/plain");
     open.sample.given.choices = choices.text();
     open
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::choices::{GuestNetwork, Tlp, TypedChoices, plain_version};
 use std::path::Path;
 
 fn plugins() -> Vec<Plugin> {
@@ -21,7 +22,7 @@ fn typed(change: impl FnOnce(&mut TypedChoices<'static>)) -> Result<Choices, Bad
 }
 
 fn needs(choices: &Choices) -> Vec<String> {
-    let pairs: Vec<(String, String)> = serde_json::from_str(&choices.needs(&plugins(), "text/plain")).unwrap();
+    let pairs: Vec<(String, String)> = serde_json::from_str(&super::needs(choices, &plugins(), "text/plain")).unwrap();
     pairs.into_iter().map(|(name, version)| format!("{name} {version}")).collect()
 }
 
@@ -43,7 +44,7 @@ fn what_is_typed_is_read_or_refused_in_words() {
 #[test]
 fn what_a_lab_cannot_do_is_refused_in_words() {
     let check = |choices: Choices| {
-        let checked = choices.check(&plugins(), Duration::from_secs(600));
+        let checked = check(&choices, &plugins(), Duration::from_secs(600));
         checked.err().map(|why| why.to_string()).unwrap_or_default()
     };
     assert_eq!(check(Choices { watch_s: Some(540), guest: Some(GuestProfile::Windows), ..Choices::default() }), "");
@@ -56,7 +57,7 @@ fn what_a_lab_cannot_do_is_refused_in_words() {
     let only_linux = &plugins()[..4];
     let windows = Choices { guest: Some(GuestProfile::Windows), ..Choices::default() };
     assert_eq!(
-        windows.check(only_linux, Duration::from_secs(600)).unwrap_err().to_string(),
+        super::check(&windows, only_linux, Duration::from_secs(600)).unwrap_err().to_string(),
         "this lab has no guest for windows"
     );
 }
