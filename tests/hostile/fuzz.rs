@@ -13,13 +13,15 @@ const LONGEST: usize = 4_000;
 type Entry = fn(&[u8]);
 
 /// Name, entry, and how many runs take a second or so in a debug build.
-const TARGETS: [(&str, Entry, u64); 8] = [
+const TARGETS: [(&str, Entry, u64); 10] = [
     ("session", |data| drop(weir_smtp::fuzz::session::session(data)), 40_000),
     ("reply", weir_smtp::fuzz::reply, 40_000),
     ("header", weir_mail::fuzz::header, 15_000),
     ("dkim", weir_smtp::fuzz::dkim, 20_000),
     ("address", weir_mail::fuzz::address, 60_000),
     ("relay", weir_smtp::fuzz::relay, 30_000),
+    ("milter", weir_smtp::fuzz::doors::milter, 20_000),
+    ("policy", weir_smtp::fuzz::doors::policy, 20_000),
     ("lab_wire", weir_lab::fuzz::wire, 20_000),
     ("past_mail", weir_replay::fuzz::read, 15_000),
 ];

@@ -3,6 +3,7 @@
 //! Each takes arbitrary bytes and panics if a promise of what it calls is broken: bounds, and the same result however the
 //! bytes are cut. tests/hostile/fuzz.rs runs all of them on stable with fixed seeds, `fuzz/` with coverage.
 
+pub mod doors;
 pub mod session;
 
 use crate::body::{BodyReader, Scan};

@@ -5,6 +5,9 @@
 //! from the read buffer to the gate's [`reception::BodySink`] and never held whole. Every size, count and time is bounded by
 //! [`limits::SmtpLimits`].
 //!
+//! Other servers ask about their mail in the milter protocol ([`milter`]) and in Postfix's policy protocol ([`policy`]); both are here without
+//! I/O.
+//!
 //! The sending side is [`client`], and [`outcome::DeliveryOutcome`] is what it brings back for each recipient. [`dkim`] signs. docs/smtp.md tells
 //! the rules in prose.
 
@@ -24,9 +27,11 @@ pub mod header_field;
 pub mod limits;
 mod line;
 pub mod mailbox;
+pub mod milter;
 pub mod network;
 pub mod outcome;
 pub mod peer;
+pub mod policy;
 pub mod reception;
 pub mod registry;
 pub mod reply;

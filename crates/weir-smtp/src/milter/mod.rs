@@ -1,0 +1,54 @@
+//! The milter protocol (versions 2 to 6) as the filter's side speaks it, without I/O: octets go in, commands come out, and answers are
+//! written as octets.
+//!
+//! A packet is its length in four octets, a letter, and data. [`Conversation`] reads packets, checks that they come in an order that
+//! makes sense, and knows which of them are answered. Nothing here decides anything. A peer that sends what is no milter protocol is
+//! hung up on with a reason ([`Garbled`]); what waits here is at most one packet and what the last read brought.
+
+mod answer;
+mod command;
+mod conversation;
+mod negotiation;
+mod packet;
+
+pub use answer::Answer;
+pub use command::{Command, Stage};
+pub use conversation::Conversation;
+pub use negotiation::{Actions, Agreed, Offer};
+pub use packet::{PACKET_MAX, Packets};
+
+/// Why a server is not listened to any longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Garbled {
+    /// A packet without a command.
+    #[error("a packet without a command")]
+    Empty,
+    /// A packet that is too long.
+    #[error("a packet of {0} octets; {PACKET_MAX} are the most")]
+    Long(u32),
+    /// A letter that is no command.
+    #[error("the unknown command {0:?}")]
+    Unknown(char),
+    /// Data that does not fit its command.
+    #[error("the data of {0:?} cannot be read")]
+    Data(char),
+    /// A command that cannot come now.
+    #[error("{0:?} out of turn")]
+    Order(char),
+    /// A version that nobody speaks any more.
+    #[error("version {0} of the protocol; 2 to 6 are spoken here")]
+    Version(u32),
+    /// The server does not let us do what would be needed.
+    #[error(
+        "the server does not offer the actions that are needed here (it offers {offered:#x}, needed are {needed:#x})"
+    )]
+    Actions {
+        /// What it offers.
+        offered: u32,
+        /// What is needed.
+        needed: u32,
+    },
+    /// Too many recipients, or other things of which there are never many.
+    #[error("more {0} than a message can have")]
+    Many(&'static str),
+}
