@@ -35,6 +35,7 @@ mod lists;
 #[allow(dead_code, reason = "the scanners' own tests use the rest")]
 mod mail;
 mod operating;
+mod postfix_doors;
 mod quickstart;
 mod recipes;
 mod recipes_submission;

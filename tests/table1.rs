@@ -14,8 +14,8 @@ use weir_core::throttle::{Decision, Params, RecipientKey, Throttle};
 use weir_core::time::Instant as At;
 
 /// A row of the paper's table.
-struct Virus {
-    name: &'static str,
+pub(crate) struct Virus {
+    pub(crate) name: &'static str,
     rate_per_min: f64,
     /// The user's own mail just before has used the slack up.
     slack_spent: bool,
@@ -25,7 +25,7 @@ struct Virus {
     scale: f64,
 }
 
-const VIRUSES: [Virus; 6] = [
+pub(crate) const VIRUSES: [Virus; 6] = [
     Virus { name: "yaha", rate_per_min: 455.0, slack_spent: true, passed: 0, stopped_after_s: 3.0, scale: 0.25 },
     Virus { name: "lovgate", rate_per_min: 109.0, slack_spent: false, passed: 3, stopped_after_s: 12.0, scale: 1.0 },
     Virus { name: "test60", rate_per_min: 60.0, slack_spent: false, passed: 2, stopped_after_s: 24.0, scale: 2.0 },
@@ -33,7 +33,7 @@ const VIRUSES: [Virus; 6] = [
     Virus { name: "test5", rate_per_min: 5.0, slack_spent: false, passed: 6, stopped_after_s: 301.0, scale: 24.0 },
     Virus { name: "test2", rate_per_min: 2.0, slack_spent: false, passed: 21, stopped_after_s: 1204.0, scale: 80.0 },
 ];
-const PASSWORD: &str = "a virus has it";
+pub(crate) const PASSWORD: &str = "a virus has it";
 
 #[test]
 fn the_papers_table_over_real_smtp() {
@@ -51,7 +51,7 @@ fn the_papers_table_over_real_smtp() {
 }
 
 /// When each mail was sent and answered, in seconds since the test began.
-struct Outbreak {
+pub(crate) struct Outbreak {
     /// The user's own mail, where there was one.
     first_seen: Option<(f64, f64)>,
     mails: Vec<(f64, f64)>,
@@ -59,8 +59,19 @@ struct Outbreak {
     late_s: f64,
 }
 
+/// What became of a mail of a virus.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// It was taken, or has to wait.
+    Taken,
+    /// It was taken, and its user is stopped now.
+    LastOne,
+    /// Its user was stopped by the mail before.
+    Refused,
+}
+
 impl Virus {
-    fn user(&self, site: &Site) {
+    pub(crate) fn user(&self, site: &Site) {
         let (name, address) = (self.name, format!("{}@localhost", self.name));
         let add = ["user", "add", name, "--address", &address, "--password-stdin"];
         site.weir_with(&add, &format!("{PASSWORD}\n")).ok();
@@ -71,22 +82,32 @@ impl Virus {
     fn run(&self, up: &Up) -> Outbreak {
         let from = format!("{}@localhost", self.name);
         let mut client = Client::login(&up.plain, self.name, PASSWORD).expect("a login");
-        let (begun, interval) = (Instant::now(), Duration::from_secs_f64(60.0 / self.rate_per_min / self.scale));
-        let mut send = |to: &str| {
-            let sent = begun.elapsed().as_secs_f64();
+        self.outbreak(|to| {
             let reply = client.mail(&from, &[to], "hello");
             assert!(reply.starts_with("250 2.0.0 "), "{}: {reply}", self.name);
-            ((sent, begun.elapsed().as_secs_f64()), reply)
+            if reply.contains("you are stopped") { Sent::LastOne } else { Sent::Taken }
+        })
+    }
+
+    /// Sends at the virus's pace until it is stopped.
+    pub(crate) fn outbreak(&self, mut send: impl FnMut(&str) -> Sent) -> Outbreak {
+        let (begun, interval) = (Instant::now(), Duration::from_secs_f64(60.0 / self.rate_per_min / self.scale));
+        let mut timed = |to: &str| {
+            let sent = begun.elapsed().as_secs_f64();
+            let said = send(to);
+            ((sent, begun.elapsed().as_secs_f64()), said)
         };
-        let first_seen = self.slack_spent.then(|| send("own@friend.example").0);
+        let first_seen = self.slack_spent.then(|| timed("own@friend.example").0);
         let (start, mut late_s, mut mails) = (begun.elapsed(), 0.0f64, Vec::new());
         for n in 0..200 {
             let due = start + interval * n;
             std::thread::sleep(due.saturating_sub(begun.elapsed()));
             late_s = late_s.max(begun.elapsed().saturating_sub(due).as_secs_f64());
-            let (times, reply) = send(&format!("{n}@{}.example", self.name));
-            mails.push(times);
-            if reply.contains("you are stopped") {
+            let (times, said) = timed(&format!("{n}@{}.example", self.name));
+            if said != Sent::Refused {
+                mails.push(times);
+            }
+            if said != Sent::Taken {
                 return Outbreak { first_seen, mails, late_s };
             }
         }
@@ -94,6 +115,13 @@ impl Virus {
     }
 
     fn judge(&self, run: &Outbreak, site: &Site) {
+        let passed = self.judge_counts(run, site);
+        wait_for("what passed to arrive", || (delivered(site, self.name) >= passed).then_some(()));
+        assert_eq!(delivered(site, self.name), passed, "{}: nothing but what passed arrives", self.name);
+    }
+
+    /// Holds the numbers against the core's and the paper's; how many passed.
+    pub(crate) fn judge_counts(&self, run: &Outbreak, site: &Site) -> u64 {
         let list = site.json(&["held", "list", "--user", self.name]);
         let held = list["recipients"].as_u64().expect("a number");
         assert_eq!((held, list["messages"][0]["stopped"].as_bool()), (21, Some(true)), "{}", self.name);
@@ -122,8 +150,7 @@ impl Virus {
             let near = apart_s <= 0.15 * self.stopped_after_s || apart_s <= 2.0;
             assert!(near, "{}: stopped after {stopped_after_s} s", self.name);
         }
-        wait_for("what passed to arrive", || (delivered(site, self.name) >= passed).then_some(()));
-        assert_eq!(delivered(site, self.name), passed, "{}: nothing but what passed arrives", self.name);
+        passed
     }
 
     /// What the core's machine makes of the recorded times: with decisions as late as possible after the first, or as early.

@@ -21,13 +21,16 @@ pub use settings::Settings;
 pub use stages::StageSettings;
 
 use crate::accounts::{Accounts, Dovecot};
-use crate::clamd_door::{DoorError, OpenDoor};
+use crate::clamd_door::ClamdDoor;
 use crate::delivery::StartError;
 use crate::delivery::resolver::ResolverError;
+use crate::door::{DoorError, OpenDoors};
 use crate::held::HeldMail;
 use crate::letter::Letter;
+use crate::milter_door::{MilterDoor, MilterParts};
 use crate::notices::{NoticeEvent, Notices};
 use crate::operations::{Backend, Listener, MailOperations, OperationsParts};
+use crate::policy_door::PolicyDoor;
 use crate::retention::Retention;
 use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Submission, SubmissionParts};
 use crate::throttle::{NoticeKind, Throttling, steady};
@@ -70,7 +73,7 @@ pub struct Gate {
     recovered: Recovered,
     tls: Arc<Tls>,
     bans: Vec<KeptBans>,
-    door: OpenDoor,
+    doors: OpenDoors,
     tasks: Vec<JoinHandle<()>>,
     foundation: Foundation,
     grace: Duration,
@@ -112,8 +115,8 @@ impl Gate {
             }
         };
         bans.extend(receiving.iter().map(|receiving| receiving.bans.clone()));
-        let door = match open_door(&works, &foundation, &settings) {
-            Ok(door) => door,
+        let doors = match open_doors(&works, &foundation, &settings) {
+            Ok(doors) => doors,
             Err(error) => {
                 server.shutdown(Duration::ZERO).await;
                 if let Some(receiving) = &receiving {
@@ -123,7 +126,7 @@ impl Gate {
                 return Err(error);
             }
         };
-        let listeners = listeners.into_iter().chain(door.listeners.clone()).collect();
+        let listeners = listeners.into_iter().chain(doors.listeners.clone()).collect();
         let spool_diary = works.spool.diary().clone();
         let mut tasks = vec![
             supervision::spawn(
@@ -148,7 +151,7 @@ impl Gate {
             tracking: tracking.clone(),
         });
         let grace = settings.submission.grace;
-        Ok(Gate { running, operations, tracking, recovered, tls, bans, door, tasks, foundation, grace })
+        Ok(Gate { running, operations, tracking, recovered, tls, bans, doors, tasks, foundation, grace })
     }
 
     /// What a person in charge may do to this gate.
@@ -178,13 +181,12 @@ impl Gate {
 
     /// Stops listening, lets messages that are coming in finish, says 421, and makes everything durable.
     pub async fn shutdown(self) {
-        self.door.close();
         let received = async {
             if let Some(receiving) = &self.running.receiving {
                 receiving.server.shutdown(self.grace).await;
             }
         };
-        tokio::join!(self.running.server.shutdown(self.grace), received);
+        tokio::join!(self.running.server.shutdown(self.grace), received, self.doors.close(self.grace));
         self.running.stages.pipeline.stop(self.grace).await;
         self.tasks.iter().for_each(JoinHandle::abort);
         for task in self.tasks {
@@ -320,13 +322,37 @@ async fn ports(
     Ok((listeners, receiving))
 }
 
-/// Opens the door for other programs.
-fn open_door(works: &Works, foundation: &Foundation, settings: &Settings) -> Result<OpenDoor, GateError> {
+/// Opens the doors for other programs.
+fn open_doors(works: &Works, foundation: &Foundation, settings: &Settings) -> Result<OpenDoors, GateError> {
     let (scan, folder) = (works.stages.scan.clone(), foundation.folder.quarantine());
-    OpenDoor::open(&settings.clamd_door, scan, folder).map_err(|error| match error {
-        DoorError::Tcp { address, source } => GateError::Listen { address, source },
-        DoorError::Unix { path, source } => GateError::ListenUnix { path, source },
-    })
+    let mut doors = OpenDoors::default();
+    let (place, door) = ClamdDoor::new(&settings.clamd_door, scan.clone(), folder.clone());
+    doors.open(place, door)?;
+    let parts = MilterParts {
+        hostname: settings.hostname.clone(),
+        recipients_max: settings.limits.recipients,
+        message_bytes: settings.limits.message_bytes,
+        folder,
+        submission: works.submission.clone(),
+        scanning: scan,
+        spool: works.spool.clone(),
+        pipeline: works.stages.pipeline.clone(),
+        clock: ClockBox(Arc::clone(&works.clock)),
+    };
+    let (place, door) = MilterDoor::new(&settings.milter, parts);
+    doors.open(place, door)?;
+    let (place, door) = PolicyDoor::new(&settings.policy_service, works.submission.clone());
+    doors.open(place, door)?;
+    Ok(doors)
+}
+
+impl From<DoorError> for GateError {
+    fn from(error: DoorError) -> GateError {
+        match error {
+            DoorError::Tcp { address, source } => GateError::Listen { address, source },
+            DoorError::Unix { path, source } => GateError::ListenUnix { path, source },
+        }
+    }
 }
 
 /// The operations where the mail gate is off, or does not start for now: they open no spool.
@@ -519,7 +545,7 @@ fn listen_problem(address: &SocketAddr, source: &io::Error) -> String {
     match source.kind() {
         io::ErrorKind::AddrInUse => {
             "the port is in use; stop what uses it, or set submission.listen, submission.listen_tls, inbound.listen, \
-             inbound.listen_lmtp or scan.clamd_door.listen"
+             inbound.listen_lmtp, scan.clamd_door.listen, milter.listen or policy_service.listen"
                 .to_owned()
         }
         io::ErrorKind::PermissionDenied if address.port() < 1024 => {

@@ -62,6 +62,9 @@ pub struct Letter {
     /// It goes back to the server that had it checked here, whoever its recipients are.
     #[serde(default, skip_serializing_if = "is_false")]
     pub hand_back: bool,
+    /// Another server asked about it, and only what the throttle held was taken over: the other recipients are that server's.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub taken_over: bool,
 }
 
 /// The client that a received message came from.
@@ -130,6 +133,7 @@ impl Letter {
             judged: false,
             hold: None,
             hand_back: false,
+            taken_over: false,
         }
     }
 

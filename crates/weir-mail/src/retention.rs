@@ -16,7 +16,7 @@ use std::time::Duration;
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
 use weir_foundation::date::Date;
-use weir_store::records::{AuditLine, HeldFilter, HeldRow, Records, RecordsError};
+use weir_store::records::{ASKED_BY_SERVER, AuditLine, HeldFilter, HeldRow, Records, RecordsError};
 use weir_store::spool::{Spool, SpoolError};
 
 /// How often the records are looked at; more often if mail is kept for a shorter time.
@@ -66,7 +66,7 @@ impl Retention {
             }
             let filter = HeldFilter { identity: throttle.identity.clone(), ..HeldFilter::default() };
             let mut rows = self.records.held().list(&filter, i64::MAX).await?;
-            rows.retain(|row| row.relay == self.relay && row.held_at <= too_old);
+            rows.retain(|row| (row.relay == self.relay || row.relay == ASKED_BY_SERVER) && row.held_at <= too_old);
             if !rows.is_empty() {
                 self.expire(&throttle.identity, &rows, now).await?;
             }

@@ -201,6 +201,7 @@ impl Fixture {
             received_names_client: false,
             sender_must_match: true,
             received_from: Vec::new(),
+            asked_by_servers: false,
             profiles: BTreeMap::from([("list".to_owned(), Params { stop_at: 500, ..Params::default() })]),
             params: Params::default(),
             own_domains: Domains::default(),

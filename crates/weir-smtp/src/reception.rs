@@ -123,6 +123,13 @@ pub enum Alarm {
         /// How much there may be.
         most: u64,
     },
+    /// Another mail server asked about its mail, and nobody here could decide: it defers the mail, or lets it pass, as it is set up.
+    DoorFails {
+        /// The section of the door: `milter`, `policy_service`.
+        door: Box<str>,
+        /// What is wrong.
+        problem: Box<str>,
+    },
     /// An address has been banned for trying recipients that do not exist.
     Searching {
         /// The address.

@@ -55,6 +55,8 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
         notices: notices::Settings { hostname: hostname.clone(), ..config.notices.clone() },
         hostname,
         clamd_door: config.clamd_door.clone(),
+        milter: config.milter.clone(),
+        policy_service: config.policy_service.clone(),
         // It needs to know how mail is delivered.
         inbound: None,
         // As does the process.

@@ -70,12 +70,29 @@ impl Postfix {
         run(Command::new("chmod").args(["755"]).arg(path));
         run(Command::new("chown").arg(Postfix::compiled_in("mail_owner")).args([path.join("data"), path.join("mail")]));
         run(Command::new("postfix").arg("-c").arg(path.join("etc")).arg("check"));
+        let mut postfix = Postfix { master: None, folder };
+        postfix.begin(port);
+        postfix
+    }
+
+    fn begin(&mut self, port: u16) {
         let mut command = Command::new("setpriv");
         command.arg("--pdeathsig=TERM").arg(Path::new(&Postfix::compiled_in("daemon_directory")).join("master"));
-        command.arg("-c").arg(path.join("etc")).stdout(Stdio::null()).stderr(Stdio::null());
-        let postfix = Postfix { master: Some(spawn_bound(command)), folder };
-        postfix.await_port(port);
-        postfix
+        command.arg("-c").arg(self.folder.path().join("etc")).stdout(Stdio::null()).stderr(Stdio::null());
+        self.master = Some(spawn_bound(command));
+        self.await_port(port);
+    }
+
+    /// Kills it with all its helpers, as a crash of the machine would, and starts it again.
+    pub fn kill_and_restart(&mut self, port: u16) {
+        let Some(mut master) = self.master.take() else { return };
+        let list = format!("/proc/{0}/task/{0}/children", master.id());
+        // The master first: it would start new helpers.
+        let helpers = std::fs::read_to_string(list).unwrap_or_default();
+        let _ = master.kill();
+        let _ = Command::new("kill").arg("-KILL").args(helpers.split_whitespace()).stderr(Stdio::null()).status();
+        let _ = master.wait();
+        self.begin(port);
     }
 
     /// A port that nobody uses now.

@@ -1,8 +1,7 @@
 //! One client of the clamd door, from its first question to its last.
 
-use super::Door;
-use super::socket::Socket;
-use super::stream::{Incoming, NotTaken, Taken};
+use super::ClamdDoor;
+use crate::door::{Closing, Incoming, NotTaken, Socket, Taken};
 use crate::scan::FileAnswer;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,7 +25,7 @@ enum Next {
 }
 
 struct Conversation<'d> {
-    door: &'d Arc<Door>,
+    door: &'d Arc<ClamdDoor>,
     client: &'d str,
     socket: Arc<Socket>,
     /// Replies of files that are looked at side by side must not run into each other.
@@ -41,7 +40,7 @@ struct Conversation<'d> {
 }
 
 /// Answers a client until it has enough, is gone, or says nothing for too long.
-pub(super) async fn converse(door: &Arc<Door>, socket: Socket, client: &str) -> io::Result<()> {
+pub(super) async fn converse(door: &Arc<ClamdDoor>, socket: Socket, client: &str, closing: Closing) -> io::Result<()> {
     let mut conversation = Conversation {
         door,
         client,
@@ -54,20 +53,23 @@ pub(super) async fn converse(door: &Arc<Door>, socket: Socket, client: &str) -> 
         answers: JoinSet::new(),
         places: Arc::new(Semaphore::new(AT_ONCE)),
     };
-    let ended = conversation.run().await;
+    let ended = conversation.run(closing).await;
     while conversation.answers.join_next().await.is_some() {}
     ended
 }
 
 impl Conversation<'_> {
-    async fn run(&mut self) -> io::Result<()> {
+    async fn run(&mut self, mut closing: Closing) -> io::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         loop {
             if self.answer_all().await? == Next::Enough {
                 return Ok(());
             }
-            let read = timeout(self.door.settings.idle, self.socket.read(&mut buffer, &mut self.descriptors)).await;
-            let length = read.map_err(|_| io::ErrorKind::TimedOut)??;
+            let read = timeout(self.door.idle, self.socket.read(&mut buffer, &mut self.descriptors));
+            let length = tokio::select! {
+                read = read => read.map_err(|_| io::ErrorKind::TimedOut)??,
+                () = closing.begins() => return Ok(()),
+            };
             if length == 0 {
                 return Ok(());
             }
@@ -91,7 +93,7 @@ impl Conversation<'_> {
             let question = match self.questions.next_question() {
                 Ok(Some(question)) => question,
                 Ok(None) => return Ok(Next::More),
-                Err(garbled) => return Err(io::Error::other(garbled)),
+                Err(garbled) => return Err(io::Error::new(io::ErrorKind::InvalidData, garbled)),
             };
             if self.answer(question).await? == Next::Enough {
                 return Ok(Next::Enough);
@@ -109,10 +111,10 @@ impl Conversation<'_> {
             Asked::Session => Ok(Next::More),
             Asked::End => Ok(Next::Enough),
             Asked::Stream => {
-                self.incoming = Some(Incoming::new(self.door));
+                self.incoming = Some(Incoming::new(&self.door.room));
                 Ok(Next::More)
             }
-            Asked::Piece(octets) => match self.incoming.as_mut().map(|incoming| incoming.write(self.door, &octets)) {
+            Asked::Piece(octets) => match self.incoming.as_mut().map(|incoming| incoming.write(&octets)) {
                 Some(Err(refused)) => {
                     self.say(form, &refused.to_string()).await?;
                     // The rest of the stream would be read for nothing.
@@ -141,8 +143,8 @@ impl Conversation<'_> {
         if self.descriptors.is_empty() {
             return self.say(form, "No file descriptor received. ERROR").await;
         }
-        let (file, door) = (self.descriptors.remove(0), Arc::clone(self.door));
-        let copied = tokio::task::spawn_blocking(move || Incoming::copy(&door, file)).await;
+        let (file, room) = (self.descriptors.remove(0), Arc::clone(&self.door.room));
+        let copied = tokio::task::spawn_blocking(move || Incoming::copy(&room, file)).await;
         self.look(form, "fd[0]", copied.map_err(io::Error::other)?).await
     }
 

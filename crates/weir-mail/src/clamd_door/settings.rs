@@ -1,6 +1,7 @@
 //! `[scan.clamd_door]`: who may ask about files, and where.
 
-use std::net::{IpAddr, SocketAddr};
+use crate::door::is_public;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_settings::{Section, settings};
@@ -34,15 +35,8 @@ impl DoorSettings {
         !self.listen.is_empty() || self.listen_unix.is_some()
     }
 
-    /// Whether this machine may ask.
-    pub(super) fn admits(&self, client: IpAddr) -> bool {
-        let client = client.to_canonical();
-        client.is_loopback() || self.clients.iter().any(|network| network.contains(client))
-    }
-
     fn check(&self, section: &mut Section<'_, '_>) {
-        let public = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
-        if self.listen.iter().any(public) && self.clients.is_empty() {
+        if is_public(&self.listen) && self.clients.is_empty() {
             let what = "other machines reach this address, and none of them may ask".to_owned();
             section.blame("clients", what, "name them: clients = [\"192.0.2.10\"], or listen on 127.0.0.1");
         }

@@ -3,7 +3,9 @@
 use crate::clamd_door::DoorSettings;
 use crate::domains::Domains;
 use crate::inbound;
+use crate::milter_door::MilterSettings;
 use crate::notices;
+use crate::policy_door::PolicySettings;
 use crate::submission::{self, Identity, Notify, RaiseAlarm, SubmissionSettings};
 use crate::throttle::ThrottleSettings;
 use std::fmt;
@@ -32,6 +34,10 @@ pub struct Settings {
     pub inbound: Option<inbound::Settings>,
     /// Where other programs ask about files.
     pub clamd_door: DoorSettings,
+    /// Where other mail servers ask about their mail.
+    pub milter: MilterSettings,
+    /// Where Postfix asks about recipients.
+    pub policy_service: PolicySettings,
     /// Certificates that are got from an authority, by host name.
     pub named: Arc<NamedCertificates>,
 }
@@ -77,6 +83,7 @@ impl Settings {
             users_release: self.submission.users_release,
             received_names_client: self.submission.received_names_client,
             received_from,
+            asked_by_servers: self.milter.is_on() || self.policy_service.is_on(),
             profiles: self.throttle.profiles(),
             params: self.throttle.person,
             own_domains: self.own_domains(),
@@ -102,6 +109,8 @@ impl Default for Settings {
             notices: notices::Settings::default(),
             inbound: None,
             clamd_door: DoorSettings::default(),
+            milter: MilterSettings::default(),
+            policy_service: PolicySettings::default(),
             named: Arc::default(),
         }
     }

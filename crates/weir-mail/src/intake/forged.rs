@@ -48,7 +48,8 @@ fn without(header: &[u8], goes: impl Fn(&[u8]) -> bool) -> Cow<'_, [u8]> {
     kept.map_or(Cow::Borrowed(header), Cow::Owned)
 }
 
-fn is_forged(field: &[u8], hostname: &str) -> bool {
+/// Whether a field speaks in our name.
+pub(crate) fn is_forged(field: &[u8], hostname: &str) -> bool {
     let Some(colon) = memchr::memchr(b':', field) else { return false };
     let (name, value) = field.split_at(colon);
     let name = name.trim_ascii_end();

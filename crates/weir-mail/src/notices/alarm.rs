@@ -12,11 +12,11 @@ const QUIET: Duration = Duration::from_secs(600);
 
 /// One bell for each kind of alarm.
 #[derive(Debug, Default)]
-pub(super) struct Bells([Bell; 9]);
+pub(super) struct Bells([Bell; 10]);
 
 impl Bells {
     fn of(&mut self, alarm: &Alarm) -> &mut Bell {
-        let [banned, searching, fails, works, unscannable, ill, full, damaged, lab] = &mut self.0;
+        let [banned, searching, fails, works, unscannable, ill, full, damaged, lab, door] = &mut self.0;
         match alarm {
             Alarm::Banned { .. } => banned,
             Alarm::Searching { .. } => searching,
@@ -27,6 +27,7 @@ impl Bells {
             Alarm::QuarantineFull { .. } => full,
             Alarm::Damaged { .. } => damaged,
             Alarm::LabSilent { .. } => lab,
+            Alarm::DoorFails { .. } => door,
         }
     }
 }
@@ -72,6 +73,7 @@ fn subject(alarm: &Alarm) -> String {
         Alarm::ScanWorks { .. } => "The scanners answer again: mail flows".to_owned(),
         Alarm::ScannerIll { scanner, .. } => format!("A scanner needs attention: {scanner}"),
         Alarm::LabSilent { .. } => "The lab gives no verdict on mail that waits for it".to_owned(),
+        Alarm::DoorFails { door, .. } => format!("A mail server asked at [{door}], and there was no decision"),
         Alarm::Unscannable { message, .. } => format!("Mail {message} cannot be scanned and is in quarantine"),
         Alarm::Damaged { user, .. } => format!("A mail of {user} was damaged and could not be saved"),
         Alarm::QuarantineFull { .. } => "Quarantined mail is nearly full: the oldest is dropped when it is".to_owned(),
@@ -104,6 +106,10 @@ fn body(alarm: &Alarm, others: u64) -> String {
         Alarm::LabSilent { problem, waiting } => format!(
             "{problem}\n\n{waiting} messages wait. What has waited for scan.lab.wait is kept or delivered as scan.lab.on_late says. `weir \
              feeds status` shows what waits, `weir lab status` and `weir lab nodes` how the lab is.\n"
+        ),
+        Alarm::DoorFails { door, problem } => format!(
+            "{problem}\n\nThe server that asked at [{door}] was told to try again later: it defers the mail, and the client that sent it keeps \
+             it. Nothing went out undecided. `weir status` shows what is wrong here.\n"
         ),
         Alarm::Damaged { message, user } => format!(
             "The message {message} of {user:?} was in the spool when Weir started, and its body is not whole. After a power cut that is \
@@ -181,6 +187,9 @@ fn json(alarm: &Alarm, others: u64) -> serde_json::Value {
         }),
         Alarm::LabSilent { problem, waiting } => {
             serde_json::json!({ "event": "scan.lab", "problem": &**problem, "waiting": waiting, "others": others })
+        }
+        Alarm::DoorFails { door, problem } => {
+            serde_json::json!({ "event": "door.fails", "door": &**door, "problem": &**problem, "others": others })
         }
         Alarm::Damaged { message, user } => serde_json::json!({
             "event": "spool.damaged",

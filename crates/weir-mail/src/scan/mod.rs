@@ -35,7 +35,7 @@ mod view;
 mod worker;
 
 pub use analysis::{Analysed, StoredMail};
-pub use asked_file::FileAnswer;
+pub use asked_file::{FileAnswer, MailAnswer};
 pub use decision::QuarantineQueue;
 pub use figures::{Counts, ServiceTimes, Spread};
 pub use inspector::{Inspector, Opened};

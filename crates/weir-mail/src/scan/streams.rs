@@ -1,9 +1,9 @@
-//! Files that other programs ask about: they wait in the same feeds as mail, and their answer goes to who asked.
+//! Files and messages that other programs ask about: they wait in the same feeds as mail, and their answer goes to who asked.
 //!
 //! Nothing of them is kept. Who asks waits for the answer; if Weir ends before there is one, the connection breaks and the other
 //! program asks again.
 
-use super::asked_file::{FileAnswer, WaitingFile};
+use super::asked_file::{FileAnswer, MailAnswer, WaitingFile};
 use super::decision::{self, Decision};
 use super::laboratory::{KnownContent, LabVerdict};
 use super::settings::OnLab;
@@ -25,42 +25,68 @@ const NAME_MAX: usize = 160;
 impl Scanning {
     /// Has a file looked at, in its turn.
     pub async fn look_at(&self, content: Content, client: &str) -> FileAnswer {
+        let about = About { id: format!("a file of {client}"), is_file: true, ..About::default() };
+        match self.verdict_on(content, client, about).await {
+            Err(problem) => FileAnswer::Failed(problem),
+            Ok(verdict) => match self.shared.told(&verdict) {
+                FileAnswer::Clean => self.shared.remembered_by_the_lab(&verdict).await,
+                told => told,
+            },
+        }
+    }
+
+    /// Has a message looked at that another server keeps. Nothing of it is kept here, and nobody waits for an analysis.
+    pub async fn look_at_mail(&self, content: Content, client: &str, about: About) -> MailAnswer {
+        let shared = &self.shared;
+        let verdict = match self.verdict_on(content, client, about).await {
+            Err(problem) => return MailAnswer::Failed(problem),
+            Ok(verdict) => verdict,
+        };
+        match decision::decide(&verdict, shared.settings.on_spam, shared.settings.on_limit) {
+            Decision::Retry(problem) => MailAnswer::Failed(problem),
+            Decision::Later(problem) => MailAnswer::Later(problem),
+            Decision::Quarantine(_, reason) => MailAnswer::Found(reason),
+            Decision::Pass(result) => match shared.remembered_by_the_lab(&verdict).await {
+                FileAnswer::Found(name) => MailAnswer::Found(format!("the lab knows an attachment: {name}")),
+                _ => MailAnswer::Pass(shared.lines_for(&result)),
+            },
+        }
+    }
+
+    async fn verdict_on(&self, content: Content, client: &str, about: About) -> Result<Verdict, String> {
         let shared = &self.shared;
         if !shared.settings.enabled {
-            return FileAnswer::Failed("the scan is off".to_owned());
+            return Err("the scan is off".to_owned());
         }
         let (answer, answered) = oneshot::channel();
         {
             let now = shared.now();
             let mut state = shared.state();
             if state.stopping {
-                return FileAnswer::Failed("Weir is stopping".to_owned());
+                return Err("Weir is stopping".to_owned());
             }
             state.figures.arrived(content.length(), now);
             let number = state.number();
-            state.streams.insert(number, WaitingFile { content, client: client.into(), answer });
+            let waiting = WaitingFile { content, client: client.into(), about: Arc::new(about), answer };
+            state.streams.insert(number, waiting);
             shared.arrive(&mut state, number, now);
         }
-        answered.await.unwrap_or_else(|_| FileAnswer::Failed("Weir is stopping".to_owned()))
+        answered.await.unwrap_or_else(|_| Err("Weir is stopping".to_owned()))
     }
 }
 
 impl ScanShared {
     pub(super) async fn look_at_stream(self: &Arc<Self>, begun: &Begun, stream: WaitingFile) -> Ended {
-        let WaitingFile { content, client, answer } = stream;
+        let WaitingFile { content, client, about, answer } = stream;
         let (size, started) = (content.length(), tokio::time::Instant::now());
-        let about = About { id: format!("a file of {client}"), is_file: true, ..About::default() };
-        let told = match self.inspect(begun, &content, &Arc::new(about)).await {
-            Err(problem) => FileAnswer::Failed(problem.words()),
+        let told = match self.inspect(begun, &content, &about).await {
+            Err(problem) => Err(problem.words()),
             Ok((feed, verdict)) => {
                 self.measure(size, feed, &verdict);
-                match self.told(&verdict) {
-                    FileAnswer::Clean => self.remembered_by_the_lab(&verdict).await,
-                    told => told,
-                }
+                Ok(verdict)
             }
         };
-        tracing::debug!(%client, size, ?told, "a file was looked at");
+        tracing::debug!(%client, size, verdict = told.as_ref().map(decision::in_a_word).ok(), "somebody asked, and it was looked at");
         let _ = answer.send(told);
         Ended::Answered { size, took: started.elapsed() }
     }

@@ -229,11 +229,17 @@ impl ScanShared {
         Ok(draft.seal()?)
     }
 
+    /// The lines for the header of what goes on. What is not clean says so, whatever the settings: that is what it may go on for.
+    pub(super) fn lines_for(&self, result: &Passed) -> String {
+        match self.settings.headers || !result.clean {
+            true => decision::header(&self.settings.hostname, result),
+            false => result.lines.clone(),
+        }
+    }
+
     /// It goes on. The mark is not waited for: if it is lost, the scan is repeated.
     pub(super) fn pass(&self, waiting: &WaitingLetter, letter: &Arc<Letter>, result: &Passed, took: Duration) -> Ended {
-        // What is not clean says so, whatever the settings: that is what it may go on for.
-        let said = self.settings.headers || !result.clean;
-        let line = if said { decision::header(&self.settings.hostname, result) } else { result.lines.clone() };
+        let line = self.lines_for(result);
         match self.site.spool.mark(waiting.id, ScanMark::Passed(line.clone()).write()) {
             Ok(()) => {}
             Err(SpoolError::Unknown(_)) => return Ended::Gone,

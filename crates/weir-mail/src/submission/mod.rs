@@ -7,14 +7,18 @@
 //! may have been acknowledged, so it is never refused. Entries found without a message are dropped
 //! (`HeldMail::drop_orphans`).
 
+mod asked;
 mod settings;
 mod standing;
 mod submission_settings;
+mod takeover;
 mod withdrawal;
 
+pub(crate) use asked::{MayGo, OneRecipient};
 use settings::Split;
 pub use settings::{Identity, Notify, RaiseAlarm, Settings};
 pub use submission_settings::SubmissionSettings;
+pub(crate) use takeover::{Asked, copied};
 
 use crate::accounts::{Accounts, Login as Account};
 use crate::decided::Decided;
@@ -36,7 +40,7 @@ use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
 use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
 use weir_store::diary::DiaryLine;
-use weir_store::records::{HeldRow, Records, UserRow};
+use weir_store::records::{ASKED_BY_SERVER, HeldRow, Records, UserRow};
 use weir_store::spool::{Draft, MessageId, Spool};
 
 /// Notices made up for at a start; more than that is no accident.
@@ -98,12 +102,24 @@ impl Submission {
             tracing::error!(%id, %error, "the records do not answer");
             Reply::new(451, Status(4, 3, 0), "held mail cannot be looked up now, try again later")
         })?;
+        if letter.taken_over {
+            // The throttle decided before it was committed. Without rows, what was held has gone already; the rest was never ours.
+            return self.carry_on(id, Arc::new(letter), Vec::new(), !rows.is_empty()).await;
+        }
         if !rows.is_empty() {
             let places = (0..letter.to.len()).filter(|place| !rows.contains(&(*place as i64))).collect();
             return self.carry_on(id, Arc::new(letter), places, true).await;
         }
         let (identity, user) = (letter.owner.clone(), self.user(&letter.owner).await?);
-        let case = Case { id, identity: &identity, user: user.as_ref(), taken_before: true, message_id: "", size: 0 };
+        let case = Case {
+            id,
+            identity: &identity,
+            user: user.as_ref(),
+            taken_before: true,
+            message_id: "",
+            size: 0,
+            elsewhere: false,
+        };
         match self.decide(&case, letter).await {
             Ok(_) => Ok(()),
             Err(SubmissionRefusal::Certain(reply) | SubmissionRefusal::InDoubt(reply)) => Err(reply),
@@ -206,7 +222,7 @@ impl Submission {
             places.iter().filter_map(|place| letter.to.get(*place)).map(|to| to.address.clone()).collect();
         let template = HeldRow {
             message: case.id.to_string(),
-            relay: settings.relay.clone(),
+            relay: case.relay(&settings.relay),
             sender: letter.from.clone(),
             subject: letter.subject.clone(),
             source: letter.source.clone(),
@@ -346,7 +362,15 @@ impl Submission {
         };
         let (id, user) = (draft.id(), user.as_ref());
         let size = draft.size();
-        let case = Case { id, identity: &identity, user, taken_before: false, message_id: &message_id, size };
+        let case = Case {
+            id,
+            identity: &identity,
+            user,
+            taken_before: false,
+            message_id: &message_id,
+            size,
+            elsewhere: false,
+        };
         match self.commit_and_decide(&case, letter, draft).await {
             Ok(reply) => {
                 if let Some(done) = ordered {
@@ -398,6 +422,15 @@ struct Case<'a> {
     message_id: &'a str,
     /// Its size; 0 if that is not at hand.
     size: u64,
+    /// Another server has it and keeps it.
+    elsewhere: bool,
+}
+
+impl Case<'_> {
+    /// Who keeps the message: this relay, unless there is none here.
+    fn relay(&self, own: &str) -> String {
+        if self.elsewhere { ASKED_BY_SERVER.to_owned() } else { own.to_owned() }
+    }
 }
 
 /// What the throttle said, and whom it was asked about.

@@ -40,6 +40,8 @@ pub struct Settings {
     pub received_names_client: bool,
     /// Peers whose topmost Received header names the user, as Postfix writes it.
     pub received_from: Vec<IpNetwork>,
+    /// Whether other servers ask about the mail of their users, whose senders nobody here checks.
+    pub asked_by_servers: bool,
     /// The parameters of each profile.
     pub profiles: BTreeMap<String, Params>,
     /// The parameters of everybody else.
@@ -175,7 +177,7 @@ impl Settings {
 
     /// Whether every sender of an envelope is known to be the user's own. Of users whom a peer names we may not know the addresses.
     pub(crate) fn knows_senders(&self) -> bool {
-        self.sender_must_match && self.received_from.is_empty()
+        self.sender_must_match && self.received_from.is_empty() && !self.asked_by_servers
     }
 
     pub(super) fn reads_received_from(&self, peer: &SmtpPeer) -> bool {

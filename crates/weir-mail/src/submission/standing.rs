@@ -129,7 +129,7 @@ fn check_owned(user: &UserRow, sender: &MailFrom) -> Result<(), Reply> {
 }
 
 /// A person has locked the account.
-fn check_lock(user: &UserRow) -> Result<(), Reply> {
+pub(super) fn check_lock(user: &UserRow) -> Result<(), Reply> {
     match user.locked_at {
         Some(_) => {
             let text = format!("the account {} is locked: {}", user.name, user.locked_reason);

@@ -120,6 +120,7 @@ pub(crate) fn rules() -> submission::Settings {
         learn_only: false,
         sender_must_match: true,
         received_from: Vec::new(),
+        asked_by_servers: false,
         profiles: std::collections::BTreeMap::new(),
         params: weir_mail::throttle::usual_person(),
         own_domains: Domains::new(["example.org"]),

@@ -110,6 +110,7 @@ impl Gate {
             received_names_client: false,
             sender_must_match: true,
             received_from: Vec::new(),
+            asked_by_servers: false,
             profiles: BTreeMap::new(),
             params: Params::default(),
             own_domains: Domains::new(["example.org"]),

@@ -7,6 +7,9 @@ use super::{Database, RecordsError, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
+/// In place of the relay that keeps the body, where nobody here does: another mail server asked about a recipient and has the mail itself.
+pub const ASKED_BY_SERVER: &str = "(another server)";
+
 /// One recipient of one held mail.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldRow {
@@ -145,6 +148,21 @@ impl HeldRecords {
              where relay = $1 and fate <> 'held' and message > $2 order by message, place limit $3")
             .bind(relay).bind(after).bind(most)
             .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
+    }
+
+    /// What became of a recipient that another server asked about, held or decided; the oldest first.
+    pub async fn asked(&self, identity: &str, recipient: &str) -> Result<Vec<HeldRow>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query(
+            "select identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at from held
+             where identity = $1 and recipient = $2 and relay = $3 order by entry limit 10")
+            .bind(identity).bind(recipient).bind(ASKED_BY_SERVER)
+            .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
+    }
+
+    /// Removes decisions about recipients that other servers asked about before `time` and never came back to.
+    pub async fn forget_asked(&self, time: i64) -> Result<u64, RecordsError> {
+        Ok(write!(self, pool => sqlx::query("delete from held where relay = $1 and fate <> 'held' and held_at < $2")
+            .bind(ASKED_BY_SERVER).bind(time).execute(pool).await?.rows_affected()))
     }
 
     /// Removes rows that are carried out.

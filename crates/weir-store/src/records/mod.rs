@@ -24,7 +24,7 @@ mod writer;
 
 pub use audit::{AuditCheck, AuditLine, AuditRecords, BegunChange};
 pub use correspondents::{CorrespondentRecords, PackName, Packs, PastMailAsked, PastMailFound};
-pub use held::{Fate, HeldFilter, HeldRecords, HeldRow};
+pub use held::{ASKED_BY_SERVER, Fate, HeldFilter, HeldRecords, HeldRow};
 pub use incidents::{IncidentRecords, IncidentRow};
 pub use lab::*;
 pub use quarantine::{QuarantineFilter, QuarantineRecords, QuarantineRow, QuarantineTotal, Quarantined, VirusCount};

@@ -19,6 +19,8 @@ use weir_lab::LabSettings;
 use weir_mail::clamd_door::DoorSettings;
 use weir_mail::delivery::DeliverySettings;
 use weir_mail::inbound::InboundSettings;
+use weir_mail::milter_door::MilterSettings;
+use weir_mail::policy_door::PolicySettings;
 use weir_mail::scan::{LabSettings as ScanLabSettings, QuarantineSettings, ScanSettings};
 use weir_mail::submission::SubmissionSettings;
 use weir_mail::throttle::ThrottleSettings;
@@ -40,6 +42,8 @@ pub(crate) struct Config {
     pub(crate) scanners: weir_scan::panel::Settings,
     pub(crate) scan_lab: ScanLabSettings,
     pub(crate) clamd_door: DoorSettings,
+    pub(crate) milter: MilterSettings,
+    pub(crate) policy_service: PolicySettings,
     pub(crate) quarantine: QuarantineSettings,
     pub(crate) web: WebSettings,
     pub(crate) web_limits: weir_web::proxy::Limits,
@@ -71,6 +75,8 @@ impl Config {
             scanners: weir_scan::panel::Settings::read(reader, feeds),
             scan_lab: reader.read(),
             clamd_door: reader.read(),
+            milter: reader.read(),
+            policy_service: reader.read(),
             quarantine: reader.read(),
             web: reader.read(),
             web_limits: reader.read(),
@@ -95,6 +101,15 @@ impl Config {
                 "nobody would look at what is sent here: the scan is off".into(),
                 hint,
             );
+        }
+        if self.milter.is_on() && self.milter.scan && !self.scan.enabled {
+            let hint = "set enabled = true under [scan], or scan = false here";
+            reader.blame("milter", "scan", "nobody would look at the mail: the scan is off".into(), hint);
+        }
+        let asked = [("milter", self.milter.is_on()), ("policy_service", self.policy_service.is_on())];
+        for (section, _) in asked.into_iter().filter(|(_, on)| *on && !self.submission.enabled) {
+            let hint = "set enabled = true under [submission]; it may listen on this machine alone";
+            reader.blame(section, "listen", "nobody would decide: there is no mail gate here".into(), hint);
         }
         if self.submission.is_public() && self.stops_are_silent() {
             let hint = "set admin = \"you@example.org\" or webhook; or say that nobody is to be told: silent = true";

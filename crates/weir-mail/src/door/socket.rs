@@ -12,21 +12,21 @@ use tokio::net::{TcpStream, UnixStream};
 const DESCRIPTORS_MAX: usize = 4;
 
 #[derive(Debug)]
-pub(super) enum Socket {
+pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl Socket {
     /// Reads what there is; nothing if the client is gone. Descriptors that come with it are added.
-    pub(super) async fn read(&self, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    pub(crate) async fn read(&self, into: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.async_io(Interest::READABLE, || stream.try_read(&mut *into)).await,
             Socket::Unix(stream) => stream.async_io(Interest::READABLE, || receive(stream, into, descriptors)).await,
         }
     }
 
-    pub(super) async fn write(&self, mut octets: &[u8]) -> io::Result<()> {
+    pub(crate) async fn write(&self, mut octets: &[u8]) -> io::Result<()> {
         while !octets.is_empty() {
             let written = match self {
                 Socket::Tcp(stream) => stream.async_io(Interest::WRITABLE, || stream.try_write(octets)).await?,

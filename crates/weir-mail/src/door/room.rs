@@ -1,9 +1,9 @@
 //! A file on its way in: little ones in memory, the others without a name on the disk, all of them within one bound.
 
-use super::Door;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weir_scan::content::{Content, ContentDraft};
@@ -11,15 +11,17 @@ use weir_scan::content::{Content, ContentDraft};
 /// What is not larger stays in memory.
 const IN_MEMORY_MAX: usize = 64 << 10;
 
-/// How much of all files at once may be here.
+/// How much of all files at once may be here, how large one may be, and where the larger ones are.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(crate) struct Room {
     left: AtomicU64,
+    largest: u64,
+    folder: PathBuf,
 }
 
 impl Room {
-    pub(super) fn new(octets: u64) -> Arc<Room> {
-        Arc::new(Room { left: AtomicU64::new(octets) })
+    pub(crate) fn new(octets: u64, largest: u64, folder: PathBuf) -> Arc<Room> {
+        Arc::new(Room { left: AtomicU64::new(octets), largest, folder })
     }
 
     fn take(&self, octets: u64) -> bool {
@@ -30,7 +32,7 @@ impl Room {
 
 /// Octets of the room, given back when this is dropped.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(crate) struct Taken {
     room: Arc<Room>,
     octets: u64,
 }
@@ -43,7 +45,7 @@ impl Drop for Taken {
 
 /// Why a file is not looked at, as clamd says it.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NotTaken {
+pub(crate) enum NotTaken {
     #[error("INSTREAM size limit exceeded. ERROR")]
     TooLarge,
     #[error("too much is being scanned, try again. ERROR")]
@@ -55,7 +57,7 @@ pub(super) enum NotTaken {
 }
 
 /// A file that is being received.
-pub(super) struct Incoming {
+pub(crate) struct Incoming {
     start: Vec<u8>,
     draft: Option<ContentDraft>,
     length: u64,
@@ -63,15 +65,15 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    pub(super) fn new(door: &Door) -> Incoming {
-        let taken = Taken { room: Arc::clone(&door.room), octets: 0 };
+    pub(crate) fn new(room: &Arc<Room>) -> Incoming {
+        let taken = Taken { room: Arc::clone(room), octets: 0 };
         Incoming { start: Vec::new(), draft: None, length: 0, taken }
     }
 
-    pub(super) fn write(&mut self, door: &Door, octets: &[u8]) -> Result<(), NotTaken> {
+    pub(crate) fn write(&mut self, octets: &[u8]) -> Result<(), NotTaken> {
         let more = octets.len() as u64;
         self.length += more;
-        if self.length > door.settings.stream_size {
+        if self.length > self.taken.room.largest {
             return Err(NotTaken::TooLarge);
         }
         if !self.taken.room.take(more) {
@@ -79,7 +81,7 @@ impl Incoming {
         }
         self.taken.octets += more;
         if self.draft.is_none() && self.start.len() + octets.len() > IN_MEMORY_MAX {
-            let mut draft = ContentDraft::on_disk(&door.folder)?;
+            let mut draft = ContentDraft::on_disk(&self.taken.room.folder)?;
             draft.write(&std::mem::take(&mut self.start))?;
             self.draft = Some(draft);
         }
@@ -91,7 +93,7 @@ impl Incoming {
     }
 
     /// All of it is here.
-    pub(super) fn seal(self) -> Result<(Content, Taken), NotTaken> {
+    pub(crate) fn seal(self) -> Result<(Content, Taken), NotTaken> {
         let content = match self.draft {
             Some(draft) => draft.seal()?,
             None => Content::of(&self.start)?,
@@ -100,16 +102,16 @@ impl Incoming {
     }
 
     /// A copy of a file that another program has opened: what it changes later does not matter any more.
-    pub(super) fn copy(door: &Door, file: OwnedFd) -> Result<(Content, Taken), NotTaken> {
+    pub(crate) fn copy(room: &Arc<Room>, file: OwnedFd) -> Result<(Content, Taken), NotTaken> {
         let file = std::fs::File::from(file);
         if !file.metadata()?.is_file() {
             return Err(NotTaken::NoFile);
         }
-        let (mut incoming, mut buffer) = (Incoming::new(door), vec![0; 64 << 10]);
+        let (mut incoming, mut buffer) = (Incoming::new(room), vec![0; 64 << 10]);
         loop {
             match file.read_at(&mut buffer, incoming.length) {
                 Ok(0) => return incoming.seal(),
-                Ok(length) => incoming.write(door, &buffer[..length])?,
+                Ok(length) => incoming.write(&buffer[..length])?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error.into()),
             }

@@ -1,0 +1,270 @@
+//! One connection of a mail server: the session of one of its clients, or of several in turn.
+
+use super::MilterDoor;
+use super::deciding::Transaction;
+use super::message::Message;
+use crate::door::{Closing, Socket};
+use std::collections::HashSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use weir_smtp::envelope::{MailFrom, RcptTo};
+use weir_smtp::milter::{Agreed, Answer, Command, Conversation};
+use weir_smtp::peer::{Dialect, SmtpPeer};
+use weir_smtp::reply::{Reply, Status};
+
+/// A server that waits for a decision hears so often that it is being made; servers give up after some minutes of silence.
+const PROGRESS_EVERY: Duration = Duration::from_secs(20);
+/// The longest name of a user; what is longer is nobody's.
+const LOGIN_MAX: usize = 320;
+
+struct Session<'d> {
+    door: &'d Arc<MilterDoor>,
+    /// The machine that asks.
+    server: &'d str,
+    socket: Socket,
+    conversation: Conversation,
+    client: SmtpPeer,
+    /// Who is logged in, for the message that comes.
+    login: Option<String>,
+    transaction: Option<Transaction>,
+}
+
+/// Answers a server until it has enough, is gone, or says nothing for too long.
+pub(super) async fn converse(
+    door: &Arc<MilterDoor>,
+    socket: Socket,
+    server: &str,
+    mut closing: Closing,
+) -> io::Result<()> {
+    let conversation = Conversation::new(door.needed());
+    let mut session = Session { door, server, socket, conversation, client: nobody(), login: None, transaction: None };
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        while let Some(command) = session.next_command()? {
+            if command == Command::Quit {
+                return Ok(());
+            }
+            session.take(command).await?;
+        }
+        let mut descriptors = Vec::new();
+        let read = timeout(door.settings.idle, session.socket.read(&mut buffer, &mut descriptors));
+        let length = tokio::select! {
+            read = read => read.map_err(|_| io::ErrorKind::TimedOut)??,
+            () = closing.begins() => return Ok(()),
+        };
+        if length == 0 {
+            return Ok(());
+        }
+        session.conversation.feed(&buffer[..length]);
+    }
+}
+
+/// A client of whom nothing is known.
+fn nobody() -> SmtpPeer {
+    let unknown = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    SmtpPeer { dialect: Dialect::Esmtp, ..SmtpPeer::new(0, unknown, unknown) }
+}
+
+impl Session<'_> {
+    fn next_command(&mut self) -> io::Result<Option<Command>> {
+        self.conversation.next_command().map_err(|garbled| io::Error::new(io::ErrorKind::InvalidData, garbled))
+    }
+
+    async fn take(&mut self, command: Command) -> io::Result<()> {
+        let answered = self.conversation.is_answered(&command);
+        let answer = match command {
+            Command::Negotiate(_) => return self.agree().await,
+            Command::Macros { of, values } => {
+                self.note_macros(of, values);
+                return Ok(());
+            }
+            Command::Connect { name, address } => self.connected(name, address),
+            Command::Helo(name) => {
+                self.transaction = None;
+                self.client.helo = Some(printable(&name).into());
+                Answer::Continue
+            }
+            Command::Mail(words) => self.mail(&words),
+            Command::Recipient(words) => self.recipient(&words),
+            Command::Data | Command::Unknown(_) => Answer::Continue,
+            Command::Header { name, value } => {
+                let spaced = self.leaves_space();
+                self.with_message(|message| message.header(&name, &value, spaced))
+            }
+            Command::EndOfHeader => self.with_message(Message::end_of_header),
+            Command::Body(piece) => self.with_message(|message| message.body(&piece)),
+            Command::EndOfMessage(piece) => return self.decide(&piece).await,
+            Command::Abort | Command::Quit => {
+                self.forget_message();
+                Answer::Continue
+            }
+            Command::QuitNewConnection => {
+                self.forget_message();
+                self.client = nobody();
+                Answer::Continue
+            }
+        };
+        if answered { self.say(&[answer]).await } else { Ok(()) }
+    }
+
+    /// Whether the blank behind the colon of a field is part of its value.
+    fn leaves_space(&self) -> bool {
+        self.conversation.agreed().is_some_and(Agreed::leaves_space)
+    }
+
+    async fn agree(&mut self) -> io::Result<()> {
+        let mut out = Vec::new();
+        if let Some(agreed) = self.conversation.agreed() {
+            agreed.write(&mut out);
+        }
+        self.socket.write(&out).await
+    }
+
+    async fn say(&self, answers: &[Answer]) -> io::Result<()> {
+        let mut out = Vec::new();
+        answers.iter().for_each(|answer| answer.write(&mut out));
+        self.socket.write(&out).await
+    }
+
+    /// Of all that a server tells, only who is logged in and the name of the message in its queue are gone by.
+    fn note_macros(&mut self, of: u8, values: Vec<(String, String)>) {
+        let mut login = None;
+        for (name, value) in values {
+            match name.as_str() {
+                "{auth_authen}" | "auth_authen" => login = Some(value).filter(|login| !login.is_empty()),
+                "i" => {
+                    if let Some(transaction) = &mut self.transaction {
+                        transaction.queue_id = printable(&value);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if of == b'M' {
+            self.login = login;
+        }
+    }
+
+    fn connected(&mut self, name: String, address: Option<IpAddr>) -> Answer {
+        self.transaction = None;
+        self.client = nobody();
+        if let Some(address) = address {
+            self.client.client = address;
+            self.client.socket = SocketAddr::from((address, 0));
+        }
+        self.client.name = Some(printable(&name).into());
+        Answer::Continue
+    }
+
+    fn mail(&mut self, words: &[String]) -> Answer {
+        self.transaction = None;
+        let settings = &self.door.settings;
+        let login = self.login.take();
+        let throttled = settings.throttle && login.is_some();
+        if !throttled && !settings.scan {
+            // It does not concern us.
+            self.conversation.message_is_over();
+            return Answer::Accept;
+        }
+        if login.as_ref().is_some_and(|login| login.len() > LOGIN_MAX || login.chars().any(char::is_control)) {
+            self.conversation.message_is_over();
+            return Answer::Reply(Reply::fixed(550, Status(5, 7, 1), "the name of this login cannot be read"));
+        }
+        let sender = match MailFrom::parse(&known_parameters(words)) {
+            Ok(sender) => sender,
+            // The scan does not need it.
+            Err(_) if !throttled => MailFrom::default(),
+            Err(reply) => {
+                self.conversation.message_is_over();
+                return Answer::Reply(reply);
+            }
+        };
+        let mut client = self.client.clone();
+        client.user = login.as_deref().map(Arc::from);
+        let message = Message::new(&self.door.room, &self.door.hostname);
+        self.transaction = Some(Transaction::new(client, login.filter(|_| throttled), sender, message));
+        Answer::Continue
+    }
+
+    fn recipient(&mut self, words: &[String]) -> Answer {
+        let Some(transaction) = &mut self.transaction else { return Answer::Continue };
+        let Some(path) = words.first() else { return Answer::Reject };
+        if transaction.recipients.len() >= self.door.recipients_max as usize {
+            return Answer::Reply(Reply::fixed(452, Status(4, 5, 3), "too many recipients for one message"));
+        }
+        match RcptTo::parse(&known_parameters(words), true) {
+            Ok(to) => transaction.add(path.clone(), to),
+            Err(_) if transaction.login.is_none() => transaction.unreadable = true,
+            Err(reply) => return Answer::Reply(reply),
+        }
+        Answer::Continue
+    }
+
+    fn with_message(&mut self, tell: impl FnOnce(&mut Message)) -> Answer {
+        if let Some(transaction) = &mut self.transaction {
+            tell(&mut transaction.message);
+        }
+        Answer::Continue
+    }
+
+    fn forget_message(&mut self) {
+        (self.transaction, self.login) = (None, None);
+    }
+
+    /// The message is complete: what becomes of it.
+    async fn decide(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.conversation.message_is_over();
+        self.login = None;
+        let Some(mut transaction) = self.transaction.take() else { return self.say(&[Answer::Accept]).await };
+        if !piece.is_empty() {
+            transaction.message.body(piece);
+        }
+        let (door, server) = (self.door, self.server);
+        // In a task of its own: if the server hangs up meanwhile, what was begun is ended all the same.
+        let (door, server) = (Arc::clone(door), server.to_owned());
+        let mut deciding = tokio::spawn(async move { transaction.decide(&door, &server).await });
+        let answers = loop {
+            tokio::select! {
+                decided = &mut deciding => break decided,
+                () = tokio::time::sleep(PROGRESS_EVERY) => self.say(&[Answer::Progress]).await?,
+            }
+        };
+        match answers {
+            Ok(answers) if self.leaves_space() => {
+                let answers: Vec<Answer> = answers.into_iter().map(Answer::spaced).collect();
+                self.say(&answers).await
+            }
+            Ok(answers) => self.say(&answers).await,
+            Err(error) => {
+                tracing::error!(%error, "no decision about a message of another server");
+                self.say(&[Answer::TempFail]).await
+            }
+        }
+    }
+}
+
+/// An address with those of its parameters that we know; servers have some of their own.
+fn known_parameters(words: &[String]) -> String {
+    const KNOWN: [&str; 7] = ["SIZE", "BODY", "SMTPUTF8", "RET", "ENVID", "NOTIFY", "ORCPT"];
+    let mut line = words.first().cloned().unwrap_or_default();
+    let mut seen = HashSet::new();
+    for word in words.iter().skip(1) {
+        let key = word.split('=').next().unwrap_or_default().to_ascii_uppercase();
+        if KNOWN.contains(&key.as_str()) && seen.insert(key) {
+            line.push(' ');
+            line.push_str(word);
+        }
+    }
+    if !line.is_ascii() && !seen.contains("SMTPUTF8") && !seen.contains("NOTIFY") && !seen.contains("ORCPT") {
+        line.push_str(" SMTPUTF8");
+    }
+    line
+}
+
+/// What strangers wrote, for logs and trace headers.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| c.is_ascii_graphic()).take(255).collect()
+}

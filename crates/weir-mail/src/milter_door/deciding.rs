@@ -1,0 +1,239 @@
+//! What becomes of a message of another server.
+
+use super::message::{Complete, Message};
+use super::{MilterDoor, OnFound};
+use crate::client_network::network_of;
+use crate::intake::{Care, Incoming, refusal, trace};
+use crate::letter::{Letter, LetterOrigin};
+use crate::pipeline::Transit;
+use crate::scan::MailAnswer;
+use crate::submission::{Asked, copied};
+use std::collections::HashSet;
+use weir_foundation::date::Date;
+use weir_scan::inspect::About;
+use weir_smtp::envelope::{Envelope, MailFrom, RcptTo};
+use weir_smtp::milter::Answer;
+use weir_smtp::peer::SmtpPeer;
+use weir_smtp::reception::{Alarm, Reception};
+use weir_smtp::reply::{Reply, Status};
+use weir_store::diary::DiaryLine;
+
+/// A message and its envelope, as a server has told them so far.
+pub(super) struct Transaction {
+    client: SmtpPeer,
+    /// Whom the throttle is asked about; nobody if it is not.
+    pub(super) login: Option<String>,
+    sender: MailFrom,
+    /// As the server wrote them, and as we read them.
+    pub(super) recipients: Vec<(String, RcptTo)>,
+    known: HashSet<String>,
+    /// There was a recipient that we cannot read.
+    pub(super) unreadable: bool,
+    /// Its name in the server's queue.
+    pub(super) queue_id: String,
+    pub(super) message: Message,
+}
+
+impl Transaction {
+    pub(super) fn new(client: SmtpPeer, login: Option<String>, sender: MailFrom, message: Message) -> Transaction {
+        Transaction {
+            client,
+            login,
+            sender,
+            recipients: Vec::new(),
+            known: HashSet::new(),
+            unreadable: false,
+            queue_id: String::new(),
+            message,
+        }
+    }
+
+    /// One more recipient. Who is named twice counts once: the server takes away both if it takes away one.
+    pub(super) fn add(&mut self, as_written: String, to: RcptTo) {
+        if self.known.insert(to.mailbox.as_str().to_lowercase()) {
+            self.recipients.push((as_written, to));
+        }
+    }
+
+    /// Decides, and says what the server is to do.
+    pub(super) async fn decide(self, door: &MilterDoor, server: &str) -> Vec<Answer> {
+        let Transaction { client, login, sender, recipients, unreadable, queue_id, message, .. } = self;
+        let complete = match message.complete() {
+            Ok(complete) => complete,
+            Err(reply) => return vec![Answer::Reply(reply)],
+        };
+        let (written, to): (Vec<String>, Vec<RcptTo>) = recipients.into_iter().unzip();
+        let envelope = Envelope { sender, recipients: to, ..Envelope::default() };
+        let case = DoorCase { door, server, client, login, written, envelope, unreadable, queue_id, complete };
+        match case.decide().await {
+            Ok(answers) => answers,
+            Err(reply) => {
+                tracing::info!(server, queue_id = case.queue_id, login = case.login, reply = reply.text(), "refused");
+                vec![Answer::Reply(reply)]
+            }
+        }
+    }
+}
+
+/// A message that is complete.
+struct DoorCase<'a> {
+    door: &'a MilterDoor,
+    server: &'a str,
+    client: SmtpPeer,
+    login: Option<String>,
+    written: Vec<String>,
+    envelope: Envelope,
+    unreadable: bool,
+    queue_id: String,
+    complete: Complete,
+}
+
+impl DoorCase<'_> {
+    async fn decide(&self) -> Result<Vec<Answer>, Reply> {
+        let mut answers = Vec::new();
+        if self.door.settings.scan {
+            match self.scan().await? {
+                Scanned::Goes(changes) => answers = changes,
+                Scanned::Ends(ends) => return Ok(ends),
+            }
+        }
+        match &self.login {
+            Some(login) => self.throttle(login, answers).await,
+            None => {
+                answers.push(Answer::Accept);
+                Ok(answers)
+            }
+        }
+    }
+
+    /// What the throttle would hold is taken over. If that is all of it, the server has nothing left to send.
+    async fn throttle(&self, login: &str, mut answers: Vec<Answer>) -> Result<Vec<Answer>, Reply> {
+        let (places, recipients): (Vec<usize>, Vec<RcptTo>) = self
+            .envelope
+            .recipients
+            .iter()
+            .enumerate()
+            .filter(|(_, to)| !self.door.submission.is_order(to))
+            .map(|(place, to)| (place, to.clone()))
+            .unzip();
+        if recipients.is_empty() {
+            answers.push(Answer::Accept);
+            return Ok(answers);
+        }
+        let envelope = Envelope { recipients, ..self.envelope.clone() };
+        let Complete { content, eight_bit, long_lines, .. } = &self.complete;
+        let asked = Asked {
+            login,
+            peer: &self.client,
+            envelope: &envelope,
+            content,
+            eight_bit: *eight_bit,
+            long_lines: *long_lines,
+        };
+        let taken = self.door.submission.take_over(&asked).await.inspect_err(|reply| self.raise_if_undecided(reply))?;
+        if taken.len() == self.envelope.recipients.len() {
+            return Ok(vec![Answer::Discard]);
+        }
+        let written = taken.iter().filter_map(|place| self.written.get(*places.get(*place)?));
+        answers.extend(written.map(|address| Answer::DeleteRecipient(address.clone())));
+        answers.push(Answer::Accept);
+        Ok(answers)
+    }
+
+    async fn scan(&self) -> Result<Scanned, Reply> {
+        let to = self.envelope.recipients.iter().map(|to| to.mailbox.as_str().to_owned());
+        let about = About {
+            id: self.queue_id.clone(),
+            client: Some(self.client.client).filter(|client| !client.is_loopback()),
+            helo: self.client.helo.as_deref().unwrap_or_default().to_owned(),
+            login: self.client.user.as_deref().map(str::to_owned),
+            from: self.envelope.sender.mailbox.as_ref().map_or("", |from| from.as_str()).to_owned(),
+            to: to.collect(),
+            is_file: false,
+        };
+        let answer = self.door.scanning.look_at_mail(self.complete.content.clone(), self.server, about).await;
+        match answer {
+            MailAnswer::Pass(lines) => Ok(Scanned::Goes(self.changes(&lines))),
+            MailAnswer::Found(reason) => self.found(&reason).await.map(Scanned::Ends),
+            MailAnswer::Later(why) => Err(Reply::new(451, Status(4, 7, 1), format!("{why}; try again later"))),
+            MailAnswer::Failed(problem) => {
+                let reply = Reply::new(451, Status(4, 3, 0), "the message cannot be scanned now, try again later");
+                self.raise(&problem);
+                Err(reply)
+            }
+        }
+    }
+
+    /// What was found decides what becomes of the message, as the settings have it.
+    async fn found(&self, reason: &str) -> Result<Vec<Answer>, Reply> {
+        let DoorCase { queue_id, server, .. } = self;
+        tracing::info!(server, queue_id, reason, "the scan found something in a message of another server");
+        match self.door.settings.on_found {
+            OnFound::Refuse => {
+                Err(Reply::new(550, Status(5, 7, 1), format!("the scan refuses this message: {reason}")))
+            }
+            OnFound::Hold => Ok(vec![Answer::Quarantine(reason.to_owned()), Answer::Accept]),
+            OnFound::Quarantine => {
+                if self.unreadable {
+                    return Err(Reply::new(550, Status(5, 7, 1), format!("the scan refuses this message: {reason}")));
+                }
+                self.quarantine(reason).await.inspect_err(|reply| self.raise_if_undecided(reply))?;
+                Ok(vec![Answer::Discard])
+            }
+        }
+    }
+
+    /// The message becomes ours, and a person decides about it. The stages do the rest: its scan puts it into the quarantine.
+    async fn quarantine(&self, reason: &str) -> Result<(), Reply> {
+        let door = self.door;
+        let draft = door.spool.draft().map_err(|error| refusal(&error))?;
+        let (id, now) = (draft.id(), (door.clock.0)());
+        let trace = trace::received(&door.hostname, &self.client, &self.envelope, id, &Date::new(now).rfc5322());
+        let incoming = Incoming::new(draft, trace, Care::Received { hostname: door.hostname.to_string() });
+        let (owner, source) = (network_of(self.client.client), self.client.client.to_string());
+        let mut letter = Letter::new(&self.envelope, LetterOrigin::Received, &owner, &source, now.0).without_reports();
+        letter.eight_bit |= self.complete.eight_bit;
+        letter.long_lines = self.complete.long_lines;
+        letter.hold = Some(reason.to_owned());
+        let size = self.complete.content.length();
+        let draft = copied(incoming, &self.complete.content).await?;
+        draft.commit(letter.write()).await.map_err(|error| refusal(&error))?;
+        door.spool.diary().note(DiaryLine::new(id, "accepted", "").with(letter.facts(size)).at(letter.at));
+        door.pipeline.send(Transit::to_all(id, letter));
+        Ok(())
+    }
+
+    /// What the scan says stands in the header, and nobody else says it.
+    fn changes(&self, lines: &str) -> Vec<Answer> {
+        let mut answers = self.complete.cleaning.clone();
+        for line in lines.lines().rev() {
+            let Some((name, value)) = line.split_once(':') else { continue };
+            let (name, value) = (name.to_owned(), value.trim().to_owned());
+            answers.push(match name.eq_ignore_ascii_case("subject") {
+                true => Answer::ChangeHeader { index: 1, name, value },
+                false => Answer::InsertHeader { at: 0, name, value },
+            });
+        }
+        answers
+    }
+
+    /// The operator hears of it where the fault is here, and not where mail is refused for a reason.
+    fn raise_if_undecided(&self, reply: &Reply) {
+        if reply.is_temporary() {
+            self.raise(reply.text());
+        }
+    }
+
+    fn raise(&self, problem: &str) {
+        tracing::error!(server = self.server, queue_id = self.queue_id, problem, "no decision; the server defers it");
+        self.door.submission.alarm(&Alarm::DoorFails { door: "milter".into(), problem: problem.into() });
+    }
+}
+
+/// What the scan makes of a message.
+enum Scanned {
+    /// It goes on, with these changes.
+    Goes(Vec<Answer>),
+    /// This is what becomes of it.
+    Ends(Vec<Answer>),
+}

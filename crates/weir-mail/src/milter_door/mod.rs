@@ -1,0 +1,87 @@
+//! The milter protocol for other mail servers: a Postfix that stays where it is has the mail of its users throttled, and its mail scanned.
+//!
+//! [`weir_smtp::milter`] is the protocol without I/O, [`crate::door`] its sockets. Here is what is decided about a message when it is
+//! complete: mail of a user who is logged in goes to the throttle ([`Submission::take_over`]), and all mail to the scan
+//! ([`crate::scan::Scanning::look_at_mail`]), as the settings have it. Who is logged in is what the server says (its macro
+//! `{auth_authen}`); so whoever may connect here is believed. docs/doors.md tells what happens when either side is killed.
+
+mod conversation;
+mod deciding;
+mod message;
+mod settings;
+
+pub use settings::{MilterSettings, OnFound};
+
+use crate::door::{Closing, Door, Place, Room, Socket};
+use crate::pipeline::Pipeline;
+use crate::scan::Scanning;
+use crate::submission::{ClockBox, Submission};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_smtp::milter::Actions;
+use weir_store::spool::Spool;
+
+/// What connections share.
+pub(crate) struct MilterDoor {
+    settings: MilterSettings,
+    hostname: Arc<str>,
+    /// Recipients of one message.
+    recipients_max: u32,
+    room: Arc<Room>,
+    submission: Submission,
+    scanning: Scanning,
+    spool: Spool,
+    pipeline: Pipeline,
+    clock: ClockBox,
+}
+
+/// What the door needs of the rest of the gate.
+pub(crate) struct MilterParts {
+    pub(crate) hostname: String,
+    pub(crate) recipients_max: u32,
+    pub(crate) message_bytes: u64,
+    /// Where larger messages are while they are looked at.
+    pub(crate) folder: PathBuf,
+    pub(crate) submission: Submission,
+    pub(crate) scanning: Scanning,
+    pub(crate) spool: Spool,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) clock: ClockBox,
+}
+
+impl MilterDoor {
+    /// The door, and where it is.
+    pub(crate) fn new(settings: &MilterSettings, parts: MilterParts) -> (Place, MilterDoor) {
+        let place = Place {
+            name: "milter",
+            about: "the milter protocol, for other mail servers",
+            section: "milter",
+            listen: settings.listen.clone(),
+            listen_unix: settings.listen_unix.clone(),
+            clients: settings.clients.clone(),
+            connections: settings.connections,
+        };
+        let MilterParts { hostname, recipients_max, submission, scanning, spool, pipeline, clock, .. } = parts;
+        let room = Room::new(settings.messages_size, parts.message_bytes, parts.folder);
+        let (settings, hostname) = (settings.clone(), Arc::from(hostname));
+        (place, MilterDoor { settings, hostname, recipients_max, room, submission, scanning, spool, pipeline, clock })
+    }
+
+    /// What a server must let us do.
+    fn needed(&self) -> Actions {
+        let throttle = if self.settings.throttle { Actions::DELETE_RECIPIENT } else { Actions::default() };
+        let scan = match (self.settings.scan, self.settings.on_found) {
+            (false, _) => Actions::default(),
+            (true, OnFound::Hold) => Actions::ADD_HEADER.and(Actions::CHANGE_HEADER).and(Actions::QUARANTINE),
+            (true, _) => Actions::ADD_HEADER.and(Actions::CHANGE_HEADER),
+        };
+        throttle.and(scan)
+    }
+}
+
+impl Door for MilterDoor {
+    async fn converse(self: Arc<Self>, socket: Socket, client: String, closing: Closing) -> io::Result<()> {
+        conversation::converse(&self, socket, &client, closing).await
+    }
+}

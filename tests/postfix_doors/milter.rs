@@ -1,0 +1,137 @@
+//! The milter door.
+
+use super::{PASSWORD, Way, World};
+use crate::control::gate::{Client, wait_for};
+use weir_peers::Postgres;
+use weir_scan::eicar::eicar;
+
+/// Two strangers go, the third waits, the fourth stops; nothing moves by itself.
+const STRICT: &str = "[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\nmax_multi_slack = 2\nstop_at = 1\n";
+
+fn infected() -> String {
+    format!("From: who@sender.example\r\nSubject: infected\r\n\r\n{}\r\n", eicar())
+}
+
+#[test]
+fn what_would_be_held_is_taken_over_and_drains_by_itself() {
+    let world = World::start(Way::Milter, &["ann"], &[], "[throttle]\nrate = \"60/min\"\nmulti_rate = \"60/min\"\n");
+    let mut ann = world.login("ann");
+    for to in ["one@there.example", "two@there.example"] {
+        let said = ann.mail("ann@here.example", &[to], "hello");
+        assert!(said.starts_with("250 2.0.0 Ok: queued as"), "{said}");
+    }
+    let first = world.arrived("one@there.example");
+    assert!(!first.contains("(Weir)") && first.contains("X-Weir-Scan: mail.example; clean"), "{first}");
+    // The second was held by Weir, went by itself, and came back to Postfix.
+    let second = world.arrived("two@there.example");
+    assert!(second.contains("by mail.example (Weir) with ESMTPA"), "{second}");
+    assert_eq!(second.matches("by postfix.example.org (Postfix)").count(), 1, "{second}");
+    assert!(second.contains("Subject: hello") && second.contains("\n\nhello"), "{second}");
+    assert!(world.postfix.log().contains("milter-discard: END-OF-MESSAGE"), "{}", world.postfix.log());
+    // Nobody else is throttled: who is not logged in may only be scanned.
+    for n in 0..5 {
+        let to = format!("in{n}@here.example");
+        let said = Client::greeted(&world.address()).mail("who@sender.example", &[&to], "from outside");
+        assert!(said.starts_with("250 "), "{said}");
+        assert!(!world.arrived(&to).contains("(Weir)"));
+    }
+}
+
+#[test]
+fn some_recipients_stay_and_some_are_taken_over_and_a_stopped_user_is_refused() {
+    let world = World::start(Way::Milter, &["ann", "bob"], &[], STRICT);
+    let mut ann = world.login("ann");
+    let to = ["a@there.example", "b@there.example", "c@there.example"];
+    let said = ann.text("ann@here.example", &to, "From: ann@here.example\r\nSubject: three\r\n\r\nhello\r\n");
+    assert!(said.starts_with("250 "), "{said}");
+    world.arrived("a@there.example");
+    world.arrived("b@there.example");
+    let list = wait_for("what is held", || {
+        let list = world.site.json(&["held", "list", "--user", "ann"]);
+        (list["recipients"] == 1).then_some(list)
+    });
+    let held = &list["messages"][0];
+    assert!(held["subject"] == "three" && held["recipients"][0]["address"] == "c@there.example", "{list}");
+    assert!(held["file_missing"] == false && held["stopped"] == false, "{list}");
+    let said = ann.mail("ann@here.example", &["d@there.example"], "four");
+    assert!(said.starts_with("250 "), "{said}");
+    let said = ann.mail("ann@here.example", &["e@there.example"], "five");
+    let refused = said.starts_with("250 ").then(|| ann.mail("ann@here.example", &["f@there.example"], "six"));
+    let said = refused.unwrap_or(said);
+    assert!(said.starts_with("550 5.7.1 ") && said.contains("ann is stopped"), "{said}");
+    let list = world.site.json(&["held", "list", "--user", "ann"]);
+    assert_eq!(list["messages"][0]["stopped"], true, "{list}");
+    // Others are not concerned, and a person lets what waits go.
+    assert!(world.login("bob").mail("bob@here.example", &["g@there.example"], "seven").starts_with("250 "));
+    world.arrived("g@there.example");
+    world.site.weir(&["held", "release", "--user", "ann"]).ok();
+    let third = world.arrived("c@there.example");
+    assert!(third.contains("by mail.example (Weir)"), "{third}");
+    let copies = |to: &str| world.mail().iter().filter(|(of, _)| of == to).count();
+    assert_eq!(to.map(copies), [1, 1, 1]);
+}
+
+#[test]
+fn what_the_scan_finds_is_refused_and_nobody_speaks_in_its_name() {
+    let world = World::start(Way::Milter, &[], &[], "");
+    let mut outside = Client::greeted(&world.address());
+    let said = outside.text("who@sender.example", &["ann@here.example"], &infected());
+    assert!(said.starts_with("550 5.7.1 ") && said.contains("EICAR"), "{said}");
+    let forged = "From: who@sender.example\r\nX-Weir-Scan: mail.example; clean (forged)\r\nSubject: x\r\n\
+                  x-weir-scan: also forged\r\n\r\nhello\r\n";
+    let said = outside.text("who@sender.example", &["ann@here.example"], forged);
+    assert!(said.starts_with("250 "), "{said}");
+    let text = world.arrived("ann@here.example");
+    assert_eq!(text.to_lowercase().matches("x-weir-scan").count(), 1, "{text}");
+    assert!(
+        text.contains("X-Weir-Scan: mail.example; clean (yara, attachments)") && !text.contains("forged"),
+        "{text}"
+    );
+    assert_eq!(world.mail().len(), 1);
+}
+
+#[test]
+fn what_the_scan_finds_is_taken_into_quarantine_or_held_by_postfix() {
+    let changed = [("scan = true", "scan = true\non_found = \"quarantine\"")];
+    let world = World::start(Way::Milter, &[], &changed, "");
+    let mut outside = Client::greeted(&world.address());
+    let said = outside.text("who@sender.example", &["ann@here.example", "bob@here.example"], &infected());
+    assert!(said.starts_with("250 "), "{said}");
+    let entries = wait_for("the quarantine", || {
+        let list = world.site.json(&["quarantine", "list"]);
+        list["entries"].as_array().filter(|entries| !entries.is_empty()).cloned()
+    });
+    assert!(entries.len() == 1 && entries[0]["queue"] == "virus", "{entries:?}");
+    assert_eq!(entries[0]["recipients"].as_array().map(Vec::len), Some(2), "{entries:?}");
+    assert!(world.mail().is_empty());
+    drop(world);
+
+    let changed = [("scan = true", "scan = true\non_found = \"hold\"")];
+    let world = World::start(Way::Milter, &[], &changed, "");
+    let said = Client::greeted(&world.address()).text("who@sender.example", &["ann@here.example"], &infected());
+    assert!(said.starts_with("250 "), "{said}");
+    let kept = std::fs::read_dir(world.postfix.folder().join("queue/hold")).expect("a queue").count();
+    assert!(kept == 1 && world.mail().is_empty(), "{}", world.postfix.log());
+}
+
+#[test]
+fn without_weir_or_without_its_records_mail_is_deferred_and_somebody_hears_of_it() {
+    let postgres = Postgres::start();
+    let more = format!("[store]\nrecords = \"{}\"\n[notices]\nadmin = \"admin@here.example\"\n", postgres.database());
+    let mut world = World::start(Way::Milter, &["ann"], &[("scan = true", "scan = false")], &more);
+    let send = |world: &World| world.login("ann").mail("ann@here.example", &["one@there.example"], "hello");
+    assert!(send(&world).starts_with("250 "));
+    world.up.take().expect("it runs").kill();
+    // Postfix does not even let people log in then.
+    let said = Client::login(&world.address(), "ann", PASSWORD).err().unwrap_or_else(|| send(&world));
+    assert!(said.starts_with("451 4.") || said.starts_with("454 4.3.0 "), "{said}");
+    world.up = Some(world.site.up_alone());
+    let said = send(&world);
+    assert!(said.starts_with("250 "), "{said}");
+    // The door is open, and nobody behind it can decide.
+    postgres.kill();
+    let said = send(&world);
+    assert!(said.starts_with("451 4.3.0 "), "{said}");
+    let alarm = world.arrived("admin@here.example");
+    assert!(alarm.contains("A mail server asked at [milter]"), "{alarm}");
+}
