@@ -1,6 +1,7 @@
 //! The web gate end to end: `weir up` serves its small backend, or a real nginx, and says how it is doing.
 
 mod floods;
+mod forward_auth;
 mod large;
 mod observing;
 mod owners;

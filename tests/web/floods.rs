@@ -11,7 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use weir_peers::Gunicorn;
 
 /// Pages of 20 ms, large files, uploads, and pages that take as long as one asks for.
-const APP: &str = r#"
+pub(super) const APP: &str = r#"
 import time
 def app(environ, start):
     path, query = environ["PATH_INFO"], environ.get("QUERY_STRING", "")
@@ -33,7 +33,7 @@ def app(environ, start):
     return [body]
 "#;
 
-const WORKERS: u32 = 4;
+pub(super) const WORKERS: u32 = 4;
 
 pub(super) struct Site {
     pub(super) up: Up,
@@ -55,6 +55,12 @@ impl Site {
         Site { up, _gunicorn: None }
     }
 
+    /// A gate that another proxy asks, which carries the requests to a server.
+    pub(super) fn carried(mut up: Up, at: SocketAddr, gunicorn: Gunicorn) -> Site {
+        up.at = vec![at];
+        Site { up, _gunicorn: Some(gunicorn) }
+    }
+
     fn at(&self) -> SocketAddr {
         self.up.at[0]
     }
@@ -73,7 +79,7 @@ impl Site {
     }
 }
 
-fn get(path: &str) -> String {
+pub(super) fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 }
 

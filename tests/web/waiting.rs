@@ -25,6 +25,8 @@ impl Browser {
         let mut stream = site.connect(self.from).await;
         stream.write_all(ask.as_bytes()).await.unwrap();
         let said = rest_of(&mut stream).await;
+        // Other proxies write names of fields in another way.
+        let said = said.replace("Set-Cookie: ", "set-cookie: ").replace("Retry-After: ", "retry-after: ");
         if let Some(given) = said.split("set-cookie: weir=").nth(1).and_then(|rest| rest.split(';').next()) {
             self.cookie = Some(format!("weir={given}"));
         }
@@ -48,7 +50,7 @@ impl Browser {
 }
 
 /// When a waiting page asks again.
-fn refresh(said: &str) -> u64 {
+pub(super) fn refresh(said: &str) -> u64 {
     assert!(said.starts_with("HTTP/1.1 503 "), "{said}");
     let after = said.split("http-equiv=\"refresh\" content=\"").nth(1).and_then(|rest| rest.split('"').next());
     after.and_then(|after| after.parse().ok()).unwrap_or_else(|| panic!("no waiting page: {said}"))

@@ -272,6 +272,9 @@ fn web(pulse: &Pulse) -> Part {
 
 fn serving(part: &mut Part, web: &Status, pulse: &Pulse) {
     web.backends.iter().for_each(|backend| servers(part, backend));
+    if let Some(trouble) = web.forward_auth.as_ref().and_then(|door| door.trouble.clone()) {
+        part.look(trouble, "/web");
+    }
     let all = || web.backends.iter().flat_map(|backend| &backend.servers);
     part.say(format!("{} of {} up", all().filter(|server| server.up).count(), count(all().count() as u64, "server")));
     let draining = all().filter(|server| server.draining).count();

@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rules: vec![Rule::all_to("default")],
         tally: Some(Arc::default()),
         buffers: Some(std::env::temp_dir()),
+        door: Default::default(),
     };
     let _gate = Gate::start(settings)?;
     loop {

@@ -10,6 +10,8 @@ pub mod blocks;
 mod breaker;
 pub mod builtin;
 pub mod exchange;
+#[doc(hidden)]
+pub mod fuzz;
 pub mod health;
 pub mod identity;
 pub mod keys;

@@ -43,6 +43,31 @@ pub struct Status {
     pub backends: Vec<BackendView>,
     /// The exchange with other front-ends, if there is one.
     pub exchange: Option<exchange::Status>,
+    /// The door for other proxies, if it is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_auth: Option<DoorView>,
+}
+
+/// Requests that other proxies carry.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ForwardAuth")]
+pub struct DoorView {
+    /// Where proxies ask.
+    pub listeners: Vec<String>,
+    /// Where their logs come in.
+    pub logs: Vec<String>,
+    /// Slots that their requests hold now.
+    pub held: u64,
+    /// Slots that ended because the log said that the request is over.
+    pub ended_by_log: u64,
+    /// Slots that ended because their time was over.
+    pub ended_by_time: u64,
+    /// Lines of the log that name no request.
+    pub unreadable_lines: u64,
+    /// Questions that were refused because a field was missing, or there twice.
+    pub unclear_questions: u64,
+    /// What is wrong, in words.
+    pub trouble: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -113,6 +138,9 @@ impl Status {
         self.servers(&mut page);
         if let Some(exchange) = &self.exchange {
             exchange.measure(&mut page);
+        }
+        if let Some(door) = &self.forward_auth {
+            door.measure(&mut page);
         }
         page.into_text()
     }
@@ -217,6 +245,20 @@ impl Status {
     }
 }
 
+impl DoorView {
+    fn measure(&self, page: &mut Page) {
+        page.gauge("weir_web_forward_auth_slots", "Slots of requests that other proxies carry", self.held);
+        let ended = "weir_web_forward_auth_ended_total";
+        page.head(ended, "counter", "Slots of requests that other proxies carry, by what ended them");
+        page.sample(ended, "{by=\"log\"}", self.ended_by_log);
+        page.sample(ended, "{by=\"time\"}", self.ended_by_time);
+        let unclear = "Questions of proxies that were refused because a field was missing or there twice";
+        page.counter("weir_web_forward_auth_unclear_total", unclear, self.unclear_questions);
+        let unreadable = "Lines of the logs of proxies that name no request";
+        page.counter("weir_web_forward_auth_unreadable_lines_total", unreadable, self.unreadable_lines);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,6 +291,7 @@ mod tests {
             log_lines_dropped: 0,
             backends: vec![BackendView { queue, servers: vec![server] }],
             exchange: Some(exchange::Status::default()),
+            forward_auth: None,
         };
         let text = status.metrics();
         for line in [

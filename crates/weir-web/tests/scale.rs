@@ -115,6 +115,7 @@ fn settings(backend: SocketAddr) -> Settings {
         rules: vec![Rule::all_to("default")],
         tally: None,
         buffers: None,
+        door: Default::default(),
     }
 }
 

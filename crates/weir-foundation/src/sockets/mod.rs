@@ -9,6 +9,9 @@
 //! opens a socket.
 
 pub mod inherited;
+mod unix;
+
+pub use unix::{listen_unix, receive_unix};
 
 use crate::supervision::{self, GateName};
 use inherited::Inherited;

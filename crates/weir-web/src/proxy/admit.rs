@@ -19,9 +19,9 @@ pub(super) struct Asker<'a> {
     pub(super) browser: bool,
 }
 
-/// A slot, and how long it was waited for. `bytes` is what the request holds meanwhile, and a browser that is not known gets the waiting page after `page_after`.
+/// A slot, and how long it was waited for. `client` is the connection that looks whether somebody is still there, if it is one of the gate's own. `bytes` is what the request holds meanwhile, and a browser that is not known gets the waiting page after `page_after`.
 pub(super) async fn admit(
-    client: &Client,
+    client: Option<&Client>,
     backend: &Arc<ActiveBackend>,
     asker: &Asker<'_>,
     page_after: Duration,
@@ -49,7 +49,7 @@ pub(super) async fn admit(
     match asked {
         Ok(Grant::Now(permit)) => Ok((permit, before)),
         Ok(Grant::Wait(waiting)) => {
-            let (begun, _waits) = (Instant::now(), client.waits());
+            let (begun, _waits) = (Instant::now(), client.map(Client::waits));
             let permit = waiting.await.map_err(|refused| turn_away(backend, refused, asker, standing))?;
             Ok((permit, before + begun.elapsed()))
         }
@@ -59,7 +59,7 @@ pub(super) async fn admit(
 
 /// Waits in the room until it is this visitor's turn, and tells how long it took.
 async fn be_let_in(
-    client: &Client,
+    client: Option<&Client>,
     backend: &Arc<ActiveBackend>,
     asker: &Asker<'_>,
     patience: Duration,
@@ -69,7 +69,7 @@ async fn be_let_in(
     let (entered, waited) = match at_once {
         Poll::Ready(entered) => (entered, Duration::ZERO),
         Poll::Pending => {
-            let (begun, _waits) = (Instant::now(), client.waits());
+            let (begun, _waits) = (Instant::now(), client.map(Client::waits));
             (entering.await, begun.elapsed())
         }
     };
@@ -84,6 +84,13 @@ impl Asker<'_> {
         let Identity { session, subnet, cookie_age, .. } = *self.identity;
         Visit { session, subnet, waited: cookie_age.unwrap_or_default() }
     }
+}
+
+/// What somebody is told for whom there is no slot now.
+pub(super) fn wait_elsewhere(backend: &ActiveBackend, asker: &Asker<'_>) -> Refusal {
+    let shown = standing(asker.identity, backend.settings.admission.standing_after);
+    let standing = backend.admission.standing_in(asker.identity.subnet, shown);
+    turn_away(backend, Refused::Timeout, asker, standing)
 }
 
 /// There is no slot. A newcomer with a browser is told where it stands, and has its place from when it comes back.

@@ -49,6 +49,8 @@ settings! {
         pub unbuffered: bool = fixed(false),
         /// Whether upgraded connections and event streams hold a slot: they keep one of the server's workers busy.
         pub streams_hold_slots: bool = fixed(false),
+        /// Whether another proxy carries its requests, and asks here for their turn.
+        pub elsewhere: bool = fixed(false),
     }
 }
 
@@ -78,6 +80,8 @@ pub struct BackendRule {
     pub sni: Option<String>,
     /// Whether any certificate of theirs will do.
     pub unverified: bool,
+    /// Whether another proxy carries its requests; it has no servers then.
+    pub elsewhere: bool,
 }
 
 text_value!(BackendRule: "\"app 10.0.0.1:8080\"");
@@ -88,6 +92,8 @@ const SECURE: &str = "https://";
 const SOCKET: &str = "unix:";
 const SOCKET_PATH_BYTES: usize = 108;
 
+/// What a backend says whose requests another proxy carries.
+const ELSEWHERE: &str = "forward_auth";
 /// A server list is no longer.
 const SERVERS_MAX: usize = 64;
 
@@ -105,6 +111,7 @@ impl BackendRule {
             streams_hold_slots: false,
             sni,
             unverified: false,
+            elsewhere: false,
         }
     }
 
@@ -119,6 +126,7 @@ impl BackendRule {
             stops_early: self.stops_early,
             unbuffered: self.unbuffered,
             streams_hold_slots: self.streams_hold_slots,
+            elsewhere: self.elsewhere,
             ..usual
         }
     }
@@ -145,6 +153,7 @@ impl FromStr for BackendRule {
                 None if word == "stops_early" => rule.stops_early = true,
                 None if word == "unbuffered" => rule.unbuffered = true,
                 None if word == "unverified" => rule.unverified = true,
+                None if word == ELSEWHERE => rule.elsewhere = true,
                 None => rule.servers.push(server(word).map_err(|what| wrong(&what))?),
                 Some(_) => return Err(wrong(&format!("{word:?} is not known"))),
             }
@@ -153,17 +162,22 @@ impl FromStr for BackendRule {
         if (rule.sni.is_some() || rule.unverified) && !secure {
             return Err(wrong("sni and unverified are for servers that begin with https://"));
         }
-        if (1..=SERVERS_MAX).contains(&rule.servers.len()) {
-            Ok(rule)
-        } else {
-            Err(wrong("1 to 64 servers are expected"))
+        match rule.servers.len() {
+            0 if rule.elsewhere => Ok(rule),
+            1.. if rule.elsewhere => Err(wrong("another proxy knows the servers of a backend with forward_auth")),
+            1..=SERVERS_MAX => Ok(rule),
+            _ => Err(wrong("1 to 64 servers are expected")),
         }
     }
 }
 
 impl fmt::Display for BackendRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.servers.join(" "))?;
+        f.write_str(&self.name)?;
+        self.servers.iter().try_for_each(|server| write!(f, " {server}"))?;
+        if self.elsewhere {
+            write!(f, " {ELSEWHERE}")?;
+        }
         if let Some(slots) = self.slots {
             write!(f, " slots={slots}")?;
         }
@@ -225,6 +239,7 @@ mod tests {
             "a h:1 streams=slots unbuffered",
             "a unix:/run/app.sock unix:/run/b slots=4",
             "a https://[::1]:8443 h:80 sni=b.example unverified",
+            "a forward_auth slots=4",
         ] {
             assert_eq!(text.parse::<BackendRule>().unwrap().to_string(), text);
         }
@@ -253,6 +268,7 @@ mod tests {
             "app https://h:x",
             "app https://",
             "app https://h/path",
+            "app h:1 forward_auth",
         ] {
             assert!(text.parse::<BackendRule>().is_err(), "{text}");
         }

@@ -15,6 +15,9 @@ pub enum GateError {
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
+    /// A Unix socket cannot be listened on.
+    #[error("cannot listen on {}: {source}", path.display())]
+    ListenUnix { path: PathBuf, source: io::Error },
     /// No thread could be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode, Version, request};
@@ -29,10 +29,10 @@ use super::thread::Thread;
 use super::upstream::{HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Sending, hyper_handshake};
 use super::upstream_connection::UpstreamConnection;
 use super::upstream_response::{ClientResponse, Received, Upgrade, UpstreamResponse};
+use super::vouching::{tally, vouch};
 use crate::admission::{Class, Permit};
 use crate::health::Server;
 use crate::identity::{Fields, Identity};
-use crate::network_lists::Listed;
 use crate::waiting_page::is_for_browser;
 
 pub(super) fn serve(
@@ -237,7 +237,7 @@ impl RequestContext<'_> {
         let backend = Arc::clone(&self.site.backends[route.backend]);
         let identity = self.identify(fields);
         record.identified(&identity, backend.admission.name());
-        let identity = self.vouch(identity, fields)?;
+        let identity = vouch(&self.thread.shared, self.site, identity, fields, self.thread.wall_time())?;
         let unbuffered = route.unbuffered || backend.settings.unbuffered;
         let browser = self.site.settings.web.waiting.enabled && is_for_browser(method, fields);
         Ok(Routed { backend, identity, class: Class::new(route.number, method), unbuffered, browser })
@@ -267,15 +267,8 @@ impl RequestContext<'_> {
                 answer.new_cookie = new_cookie;
                 Ok(answer)
             }
-            Err(mut refusal) => {
-                refusal.new_cookie = new_cookie;
-                // The place is kept in the cookie, so whoever is told of a place gets one.
-                if refusal.is_waiting_page() && refusal.new_cookie.is_none() && identity.cookie_age.is_none() {
-                    let identities = &self.client.identities;
-                    refusal.new_cookie =
-                        identities.vouched_cookie(identity.subnet, Duration::ZERO, self.thread.wall_time());
-                }
-                Err(refusal)
+            Err(refusal) => {
+                Err(refusal.with_cookie(new_cookie, &identity, &self.client.identities, self.thread.wall_time()))
             }
         }
     }
@@ -288,28 +281,6 @@ impl RequestContext<'_> {
             client.was_offered();
         }
         identity
-    }
-
-    /// What the owner of the site has said of this client: it is refused, or known by its network or its key.
-    fn vouch(&self, mut identity: Identity, fields: &(impl Fields + ?Sized)) -> Result<Identity, Refusal> {
-        if self.thread.shared.blocks.refuse(identity.client, SystemTime::now()) {
-            return Err(Refusal::new(StatusCode::FORBIDDEN));
-        }
-        match self.site.lists.find(identity.client) {
-            Some(Listed::Denied) => return Err(Refusal::new(StatusCode::FORBIDDEN)),
-            Some(Listed::Known) => identity.known = true,
-            None => {}
-        }
-        let Some(keys) = &self.site.keys else { return Ok(identity) };
-        if let Some(holder) = keys.find(fields, self.thread.wall_time()) {
-            let identities = &self.client.identities;
-            let number = keys.next_turn() % holder.weight;
-            identity.session = identities.key_session(&holder.name, number);
-            identity.subnet = identities.key_subnet(&holder.name);
-            identity.known = true;
-            identity.new_cookie = None;
-        }
-        Ok(identity)
     }
 
     fn check(&self, parts: &request::Parts) -> Result<HeaderValue, Refusal> {
@@ -332,9 +303,9 @@ impl RequestContext<'_> {
     ) -> Result<Received, Refusal> {
         let bytes = REQUEST_BYTES + u32::try_from(request.body.held() + request.head_bytes()).unwrap_or(u32::MAX >> 1);
         let page_after = self.site.settings.web.waiting.after;
-        let (permit, wait) = admit(self.client, backend, asker, page_after, bytes).await?;
+        let (permit, wait) = admit(Some(self.client), backend, asker, page_after, bytes).await?;
         if wait.is_zero() {
-            self.tally(backend, asker.identity);
+            tally(self.site, backend, asker.identity, self.thread.wall_time());
         }
         let newest = if wait.is_zero() { None } else { self.newest(backend) };
         let subnet = asker.identity.subnet;
@@ -346,16 +317,6 @@ impl RequestContext<'_> {
     fn newest(&self, backend: &Arc<ActiveBackend>) -> Option<Arc<ActiveBackend>> {
         let site = self.thread.site();
         site.backend_of(&backend.admission).filter(|newest| !Arc::ptr_eq(newest, backend)).cloned()
-    }
-
-    /// Only requests that need not wait are counted for the history. In observe mode no request ever waits, so none is counted.
-    fn tally(&self, backend: &ActiveBackend, identity: &Identity) {
-        if let Some(tally) = &self.site.settings.tally
-            && !backend.settings.admission.observe
-        {
-            let network = self.client.identities.network(identity.client);
-            tally.note(identity.subnet, identity.session, network, self.thread.wall_time());
-        }
     }
 
     /// Sends the request to a server, and to another if it never got there.

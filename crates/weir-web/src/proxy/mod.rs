@@ -16,6 +16,7 @@ mod deadline;
 mod error;
 mod fast_path;
 mod forward;
+pub mod forward_auth;
 mod headers;
 mod http2_control;
 mod http2_stream;
@@ -40,10 +41,12 @@ mod tunnel;
 mod upstream;
 mod upstream_connection;
 mod upstream_response;
+mod vouching;
 mod web_settings;
 
 pub use backend::{Backend, BackendRule, Trust};
 pub use error::GateError;
+pub use forward_auth::DoorSettings;
 pub use limits::Limits;
 pub use listener::Listener;
 pub use server_stream::TrustError;
@@ -70,6 +73,7 @@ use crate::health::Server;
 use crate::identity::Identities;
 use crate::log::{AccessLog, LogBuffer};
 use crate::view::{BackendView, ListenerView, ServerView, Status};
+use forward_auth::Door;
 use presence::End;
 use site::{ActiveBackend, Site};
 use thread::{Shared, Thread};
@@ -81,6 +85,8 @@ pub struct Gate {
     handles: Mutex<Vec<JoinHandle<()>>>,
     addresses: Vec<SocketAddr>,
     log: Option<Arc<AccessLog>>,
+    /// Where other proxies ask, if they may.
+    door: Option<Arc<Door>>,
     /// One reload at a time.
     reloading: Mutex<()>,
     stop: watch::Sender<bool>,
@@ -125,6 +131,7 @@ impl Gate {
             handles: Mutex::default(),
             addresses: Vec::new(),
             log,
+            door: None,
             reloading: Mutex::default(),
             stop: watch::Sender::new(false),
         };
@@ -152,7 +159,22 @@ impl Gate {
             self.spawn(&format!("web-{number}"), "web thread", serve(thread, sockets, self.stop.subscribe()))?;
         }
         let maintenance = maintenance::run(Arc::clone(&self.shared), self.stop.subscribe());
-        self.spawn("web-maintenance", "web maintenance", maintenance)
+        self.spawn("web-maintenance", "web maintenance", maintenance)?;
+        self.open_door(&site.settings.door)
+    }
+
+    /// Lets other proxies ask, if somebody wants that. Ends are heard by a thread of their own, because what the kernel has no room for is lost.
+    fn open_door(&mut self, settings: &DoorSettings) -> Result<(), GateError> {
+        if !settings.is_on() {
+            return Ok(());
+        }
+        let (door, sockets) = Door::open(Arc::clone(&self.shared), settings)?;
+        let questions = forward_auth::answer_questions(Arc::clone(&door), sockets.questions, self.stop.subscribe());
+        self.spawn("web-door", "web forward-auth", questions)?;
+        let ends = forward_auth::hear_ends(Arc::clone(&door), sockets.logs, self.stop.subscribe());
+        self.spawn("web-door-log", "web forward-auth log", ends)?;
+        self.door = Some(door);
+        Ok(())
     }
 
     /// Runs a future on a thread of its own, watched by the supervisor of the gate.
@@ -224,6 +246,7 @@ impl Gate {
             log_lines_dropped: self.log.as_ref().map_or(0, |log| log.dropped()),
             backends: site.backends.iter().map(|backend| backend_view(backend, &site.settings.identities)).collect(),
             exchange: self.shared.exchange.get().map(Exchange::status),
+            forward_auth: self.door.as_ref().map(|door| door.view()),
         }
     }
 
@@ -299,6 +322,7 @@ fn lasting(before: &Settings, settings: Settings) -> Settings {
         listeners: if same { settings.listeners } else { before.listeners.clone() },
         web: WebSettings { threads: before.web.threads, log: before.web.log.clone(), ..settings.web },
         tally: before.tally.clone(),
+        door: before.door.clone(),
         limits: settings.limits.bounded(),
         ..settings
     }

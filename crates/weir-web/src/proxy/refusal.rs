@@ -1,6 +1,6 @@
 //! Answers of our own: errors, refusals and the way to https.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -14,6 +14,7 @@ use super::request_record::RequestRecord;
 use super::response_body::ResponseBody;
 use super::site::{ActiveBackend, Site};
 use crate::admission::{Promise, Refused, Standing};
+use crate::identity::{Identities, Identity};
 use crate::route::without_port;
 use crate::waiting_page::{Notice, whole_seconds};
 
@@ -26,7 +27,7 @@ pub(super) struct Refusal {
     location: Option<HeaderValue>,
     /// Whether the connection can be used again.
     close: bool,
-    pub(super) new_cookie: Option<HeaderValue>,
+    new_cookie: Option<HeaderValue>,
     /// What is said instead of the page of the status.
     said: Option<Box<Said>>,
 }
@@ -71,8 +72,24 @@ impl Refusal {
     }
 
     /// Whether a browser is told to wait.
-    pub(super) fn is_waiting_page(&self) -> bool {
+    fn is_waiting_page(&self) -> bool {
         matches!(self.said.as_deref(), Some(Said::Wait(_)))
+    }
+
+    /// The cookie that a client is given. A waiting page always comes with one, because the place is kept in it.
+    #[must_use]
+    pub(super) fn with_cookie(
+        mut self,
+        offered: Option<HeaderValue>,
+        identity: &Identity,
+        identities: &Identities,
+        now: SystemTime,
+    ) -> Refusal {
+        self.new_cookie = offered;
+        if self.is_waiting_page() && self.new_cookie.is_none() && identity.cookie_age.is_none() {
+            self.new_cookie = identities.vouched_cookie(identity.subnet, Duration::ZERO, now);
+        }
+        self
     }
 
     pub(super) fn into_response(
@@ -81,15 +98,26 @@ impl Refusal {
         client: &Client,
         mut record: RequestRecord,
     ) -> Response<ResponseBody> {
+        let close = self.close;
+        let mut response = self.into_page(site);
+        record.answered(response.status());
+        record.sent(response.body().len());
+        record.complete();
+        if close {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            client.finish(End::Drain);
+        }
+        response.map(|page| ResponseBody::Whole(Some(page)))
+    }
+
+    /// The answer, whoever sends it.
+    pub(super) fn into_page(self, site: &Site) -> Response<Bytes> {
         let (kind, page) = match self.said.map(|said| *said) {
             Some(Said::Text(text)) => ("text/plain", Bytes::from(text)),
             Some(Said::Wait(notice)) => (HTML, site.settings.web.waiting.write(&notice)),
             None => (HTML, site.pages.page(self.status)),
         };
-        record.answered(self.status);
-        record.sent(page.len());
-        record.complete();
-        let mut response = Response::new(ResponseBody::Whole(Some(page)));
+        let mut response = Response::new(page);
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -105,10 +133,6 @@ impl Refusal {
         }
         if let Some(cookie) = self.new_cookie {
             headers.append(header::SET_COOKIE, cookie);
-        }
-        if self.close {
-            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
-            client.finish(End::Drain);
         }
         response
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use weir_tls::{NamedCertificates, Tls};
 
 use super::backend::Backend;
+use super::forward_auth::DoorSettings;
 use super::limits::Limits;
 use super::listener::Listener;
 use super::web_settings::WebSettings;
@@ -34,4 +35,6 @@ pub struct Settings {
     pub tally: Option<Arc<Tally>>,
     /// Where bodies are buffered that are too large for memory; None if they may only be in memory.
     pub buffers: Option<PathBuf>,
+    /// Where other proxies ask whose turn it is.
+    pub door: DoorSettings,
 }

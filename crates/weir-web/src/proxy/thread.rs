@@ -296,7 +296,7 @@ mod tests {
     use super::*;
     use crate::admission::{self, Ask, Class, Slots};
     use crate::identity::{self, Identities, Secret};
-    use crate::proxy::{Backend, Limits, WebSettings};
+    use crate::proxy::{Backend, DoorSettings, Limits, WebSettings};
     use crate::route::Rule;
     use http::Method;
     use std::net::Ipv4Addr;
@@ -322,6 +322,7 @@ mod tests {
             rules: vec![Rule::all_to(backend)],
             tally: None,
             buffers: None,
+            door: DoorSettings::default(),
         }
     }
 

@@ -40,7 +40,7 @@ settings! {
         pub threads: usize = count(0, 0..=256),
         /// Who does the work: a name, servers, and what differs from below, such as "app 10.0.0.1:8080 10.0.0.2:8080 slots=8
         /// health=/alive"; unbuffered passes bodies on as they come, streams=slots lets WebSockets and event streams hold a slot; unix:/path is a Unix socket; https://host:port is spoken to over TLS (sni=NAME for another name than the host's, unverified for any
-        /// certificate); `weir up --demo` has a small one of its own if there is none
+        /// certificate); forward_auth in place of servers is for sites that another proxy carries (see web.forward_auth); `weir up --demo` has a small one of its own if there is none
         pub backends: Vec<BackendRule> = list([], 256, "backends"),
         /// Certificates of authorities to trust for servers with https://, as PEM; empty for those that the machine trusts
         pub server_ca_file: Option<PathBuf> = path().optional(),

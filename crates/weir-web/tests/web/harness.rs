@@ -44,6 +44,7 @@ pub(crate) fn settings(backend: SocketAddr) -> Settings {
         rules: vec![Rule::all_to("default")],
         tally: None,
         buffers: Some(std::env::temp_dir()),
+        door: Default::default(),
     }
 }
 

@@ -96,6 +96,7 @@ pub(super) fn settings(
         backends,
         tally: config.web_history.learn.then(Arc::default),
         buffers: Some(buffers),
+        door: config.web_forward_auth.clone(),
     })
 }
 

@@ -505,6 +505,12 @@ fn greet_web(out: &mut dyn Write, web: Option<&weir_web::proxy::Gate>) -> io::Re
     for listener in &status.listeners {
         writeln!(out, "  {:<12} {:<24} {}, for {}", "web", listener.address, listener.about, names.join(", "))?;
     }
+    for listener in status.forward_auth.iter().flat_map(|door| &door.listeners) {
+        writeln!(out, "  {:<12} {:<24} other proxies ask here whose turn it is", "forward-auth", listener)?;
+    }
+    for log in status.forward_auth.iter().flat_map(|door| &door.logs) {
+        writeln!(out, "  {:<12} {:<24} and send their access log here", "", log)?;
+    }
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::io::Write;
 use weir_console::api::web::{self, BlockedNetwork, Drain, Most, NewBlock};
 use weir_web::admission::{SessionView, View};
 use weir_web::blocks::BlockView;
-use weir_web::view::{BackendView, Status};
+use weir_web::view::{BackendView, DoorView, Status};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Web {
@@ -155,6 +155,9 @@ fn print_status(out: &mut dyn Write, status: &Status) -> anyhow::Result<()> {
     for listener in &status.listeners {
         writeln!(out, "  {:<12} {:<24} {}", "listens", listener.address, listener.about)?;
     }
+    if let Some(door) = &status.forward_auth {
+        print_door(out, door)?;
+    }
     let said: Vec<String> = status.responses.iter().enumerate().map(|(at, n)| format!("{n} × {}xx", at + 1)).collect();
     writeln!(
         out,
@@ -188,6 +191,23 @@ fn print_status(out: &mut dyn Write, status: &Status) -> anyhow::Result<()> {
         print_pressure(out, &backend.queue)?;
     }
     exchange::print(out, &status.exchange.clone().unwrap_or_default())
+}
+
+/// What other proxies ask.
+fn print_door(out: &mut dyn Write, door: &DoorView) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "  {:<12} {:<24} {} held; {} ended by the log, {} by time",
+        "proxies ask",
+        door.listeners.join(", "),
+        count(door.held, "slot"),
+        door.ended_by_log,
+        door.ended_by_time
+    )?;
+    if let Some(trouble) = &door.trouble {
+        writeln!(out, "  {:<12} {trouble}", "ALARM")?;
+    }
+    Ok(())
 }
 
 fn backend_row(backend: &BackendView) -> [String; 12] {

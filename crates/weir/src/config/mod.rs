@@ -26,7 +26,7 @@ use weir_mail::submission::SubmissionSettings;
 use weir_mail::throttle::ThrottleSettings;
 use weir_settings::{ReadDocument, Reader};
 use weir_web::exchange::{ExchangeSettings, HistorySettings};
-use weir_web::proxy::WebSettings;
+use weir_web::proxy::{DoorSettings as ForwardAuthSettings, WebSettings};
 
 /// A validated configuration: a field for each section, and for the scanners and the profiles of the throttle, which are several.
 #[derive(Debug, Clone)]
@@ -48,6 +48,7 @@ pub(crate) struct Config {
     pub(crate) web: WebSettings,
     pub(crate) web_limits: weir_web::proxy::Limits,
     pub(crate) web_identity: weir_web::identity::Settings,
+    pub(crate) web_forward_auth: ForwardAuthSettings,
     pub(crate) web_exchange: ExchangeSettings,
     pub(crate) web_history: HistorySettings,
     pub(crate) certificates: CertificateSettings,
@@ -81,6 +82,7 @@ impl Config {
             web: reader.read(),
             web_limits: reader.read(),
             web_identity: reader.read(),
+            web_forward_auth: reader.read(),
             web_exchange: reader.read(),
             web_history: reader.read(),
             certificates: reader.read(),
@@ -116,6 +118,27 @@ impl Config {
             reader.blame("notices", "admin", "nobody would hear that a user is stopped".into(), hint);
         }
         self.check_certificates(reader);
+        self.check_forward_auth(reader);
+    }
+
+    /// Where other proxies ask, there must be something to ask for.
+    fn check_forward_auth(&self, reader: &mut Reader<'_>) {
+        let carried = self.web.backends.iter().any(|backend| backend.elsewhere);
+        match (self.web_forward_auth.is_on(), carried && self.web.enabled) {
+            (true, false) => reader.blame(
+                "web.forward_auth",
+                "listen",
+                "no backend of [web] is one whose requests another proxy carries".into(),
+                "name it: backends = [\"shop forward_auth slots=4\"] under [web]",
+            ),
+            (false, true) => reader.blame(
+                "web",
+                "backends",
+                "a backend with forward_auth is there, and no proxy can ask for it".into(),
+                "set listen or listen_unix under [web.forward_auth]",
+            ),
+            _ => {}
+        }
     }
 
     /// Somebody must be there whom the authority can ask.
