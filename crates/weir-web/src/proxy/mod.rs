@@ -13,6 +13,7 @@ mod client;
 mod connection;
 mod connection_count;
 mod deadline;
+mod door_settings;
 mod error;
 mod fast_path;
 mod forward;
@@ -45,8 +46,8 @@ mod vouching;
 mod web_settings;
 
 pub use backend::{Backend, BackendRule, Trust};
+pub use door_settings::DoorSettings;
 pub use error::GateError;
-pub use forward_auth::DoorSettings;
 pub use limits::Limits;
 pub use listener::Listener;
 pub use server_stream::TrustError;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weir_tls::{NamedCertificates, Tls};
 
 use super::backend::Backend;
-use super::forward_auth::DoorSettings;
+use super::door_settings::DoorSettings;
 use super::limits::Limits;
 use super::listener::Listener;
 use super::web_settings::WebSettings;

@@ -17,12 +17,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use weir_foundation::sockets;
 
+use super::super::door_settings::DoorSettings;
 use super::super::error::GateError;
 use super::Door;
 use super::answer::answer;
 use super::held_slots::Ended;
 use super::log_line::{LINE_BYTES_MAX, ended};
-use super::settings::DoorSettings;
 
 /// How often slots are looked for whose time is over.
 const LOOK: Duration = Duration::from_millis(50);
@@ -197,7 +197,7 @@ async fn hear_udp(door: Arc<Door>, socket: UdpSocket) {
         match socket.recv_from(&mut line).await {
             Ok((octets, proxy)) if door.settings.admits(proxy.ip()) => door.hear(&line[..octets]),
             Ok((_, proxy)) => {
-                tracing::debug!(%proxy, "a log line of a machine that web.forward_auth.clients does not name")
+                tracing::debug!(%proxy, "a log line of a machine that web.forward_auth.clients does not name");
             }
             Err(error) => rest(&error).await,
         }

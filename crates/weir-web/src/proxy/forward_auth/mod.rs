@@ -13,15 +13,13 @@ mod held_slots;
 mod listening;
 pub mod log_line;
 pub mod question;
-mod settings;
-
-pub use settings::DoorSettings;
 
 pub(super) use listening::{answer_questions, hear_ends};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::door_settings::DoorSettings;
 use super::error::GateError;
 use super::thread::Shared;
 use crate::view::DoorView;
