@@ -24,8 +24,7 @@ const KEYS: [&str; 18] = [
     "\\microsoft\\protect\\",
 ];
 /// The same for files that only a machine that is made up has.
-const MACHINE: [&str; 8] =
-    ["\\vmware", "\\vbox", "\\vmmouse", "\\vmhgfs", "\\qemu-ga", "\\sandboxie", "\\wireshark", "\\winedbg"];
+const MACHINE: [&str; 7] = ["\\vmware", "\\vbox", "\\vmmouse", "\\vmhgfs", "\\qemu-ga", "\\sandboxie", "\\wireshark"];
 
 /// What a file of Windows keeps; none if reading it tells nothing.
 pub fn secret(path: &str) -> Option<Secret> {

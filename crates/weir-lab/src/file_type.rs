@@ -49,7 +49,8 @@ pub fn named(kind: &'static str, name: &str) -> &'static str {
     let ending = name.trim_end_matches(['.', ' ']).rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     let Some(ending) = ending else { return kind };
     match kind {
-        "application/x-ole-storage" if ending == "msi" => "application/x-msi",
+        // Installers and old documents begin alike.
+        "application/x-ole-storage" | "application/msword" if ending == "msi" => "application/x-msi",
         "text/plain" | "application/octet-stream" | "text/html" | "text/xml" => {
             BY_NAME.iter().find(|(known, _)| *known == ending).map_or(kind, |(_, by_name)| by_name)
         }
@@ -78,6 +79,8 @@ mod tests {
             ("application/octet-stream", "utf16.vbs", "application/x-vbscript"),
             ("text/plain", "run.cmd", "application/x-bat"),
             ("application/x-ole-storage", "setup.msi", "application/x-msi"),
+            ("application/msword", "setup.msi", "application/x-msi"),
+            ("application/msword", "letter.doc", "application/msword"),
             ("application/pdf", "letter.js", "application/pdf"),
             ("text/plain", "js", "text/plain"),
             ("text/plain", "page.hta", "text/plain"),

@@ -9,8 +9,13 @@ use weir_guest::behaviour::{LISTED_MAX, RegistryChange, TEXT_MAX};
 pub(crate) struct Hive(BTreeMap<String, BTreeMap<String, String>>);
 
 /// What Wine writes down by itself while programs run, by the beginning of the key, without its root.
-const WINES_OWN: [&str; 9] = [
+const WINES_OWN: [&str; 13] = [
+    // The colours of the first console window.
+    "Console",
     "Software\\Wine\\",
+    "Software\\Microsoft\\Windows\\CurrentVersion\\Fonts",
+    "Software\\Microsoft\\Windows NT\\CurrentVersion\\Fonts",
+    "System\\CurrentControlSet\\Control\\Class\\",
     "Software\\Microsoft\\Windows\\CurrentVersion\\Explorer\\",
     "Software\\Microsoft\\Windows\\CurrentVersion\\Internet Settings",
     "Software\\Microsoft\\SystemCertificates\\",
@@ -20,6 +25,8 @@ const WINES_OWN: [&str; 9] = [
     "System\\CurrentControlSet\\Control\\DeviceClasses",
     "Volatile Environment",
 ];
+/// Among those, what Wine sets once and a sample may change: where the user's folders are, one of which is started at every logon.
+const NOT_WINES_OWN: &str = "\\explorer\\user shell folders";
 
 impl Hive {
     /// Reads one. `root` is `HKLM` or `HKCU`.
@@ -51,7 +58,7 @@ impl Hive {
     pub(crate) fn changes(&self, later: &Hive) -> (Vec<RegistryChange>, u64) {
         let (mut found, mut more) = (Vec::new(), 0);
         let mut note = |key: &str, name: &str, what: &str, data: &str| {
-            if WINES_OWN.iter().any(|own| key.get(5..).is_some_and(|rest| rest.starts_with(own))) {
+            if is_wines_own(key) {
                 return;
             }
             if found.len() < LISTED_MAX {
@@ -76,6 +83,11 @@ impl Hive {
         }
         (found, more)
     }
+}
+
+fn is_wines_own(key: &str) -> bool {
+    let rest = key.get(5..).unwrap_or_default();
+    WINES_OWN.iter().any(|own| rest.starts_with(own)) && !rest.to_ascii_lowercase().ends_with(NOT_WINES_OWN)
 }
 
 /// `"name"=data` or `@=data`.
@@ -105,6 +117,7 @@ pub(crate) fn way(change: &RegistryChange) -> Option<&'static str> {
             Some("winlogon")
         }
         () if has("image file execution options") && name == "debugger" => Some("debugger"),
+        () if has("\\explorer\\user shell folders") && name.ends_with("startup") => Some("startup"),
         () if name == "appinit_dlls" => Some("appinit"),
         () if has("\\services\\") && ["imagepath", "servicedll"].contains(&name.as_str()) => Some("service"),
         () if has("\\schedule\\taskcache\\") => Some("task"),
@@ -137,6 +150,15 @@ mod tests {
         );
         assert_eq!(more, 0);
         assert_eq!(changes.iter().filter_map(way).collect::<Vec<_>>(), ["run-key"]);
+    }
+
+    #[test]
+    fn another_startup_folder_is_a_way_to_stay_although_wine_writes_beside_it() {
+        let key = "Software\\\\Microsoft\\\\Windows\\\\CurrentVersion\\\\Explorer";
+        let after =
+            format!("[{key}\\\\User Shell Folders] 1\n\"Startup\"=\"C:\\\\x\"\n[{key}\\\\FileExts] 1\n\"a\"=\"1\"\n");
+        let (changes, _) = Hive::default().changes(&Hive::read(&after, "HKCU"));
+        assert_eq!(changes.iter().map(way).collect::<Vec<_>>(), [Some("startup")]);
     }
 
     #[test]

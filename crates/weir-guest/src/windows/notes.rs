@@ -21,6 +21,8 @@ pub(crate) struct TraceNotes {
     /// Renamed files, by their names in Windows.
     pub(crate) renamed: Vec<(u32, String, String)>,
     pub(crate) left_out: u64,
+    /// How many seconds all sleeps together were to be.
+    slept_s: u64,
     known_acts: HashSet<Act>,
     /// The first who opened a file to change it, by its name in small letters.
     writers: HashMap<String, u32>,
@@ -32,8 +34,10 @@ pub(crate) struct TraceNotes {
 }
 
 /// Programs that Wine starts by itself.
-const WINES_OWN: [&str; 9] = [
+const WINES_OWN: [&str; 10] = [
     "rpcss.exe",
+    // Looks at whoever has crashed.
+    "winedbg.exe",
     "winedevice.exe",
     "plugplay.exe",
     "svchost.exe",
@@ -52,6 +56,13 @@ pub(crate) fn is_wines_own(path: &str) -> bool {
     WINES_OWN.contains(&name) && (path == name || path.starts_with("c:\\windows\\"))
 }
 
+/// A library that this guest has put beside Wine's, because those want it.
+fn is_guests_own(path: &str) -> bool {
+    ["C:\\windows\\system32\\zlib1.dll", "C:\\windows\\syswow64\\zlib1.dll"]
+        .iter()
+        .any(|own| path.eq_ignore_ascii_case(own))
+}
+
 impl TraceNotes {
     /// Takes note of a line. It may come from any program, also from one that was there before.
     pub(crate) fn note(&mut self, line: TraceLine) {
@@ -67,7 +78,11 @@ impl TraceNotes {
                 if self.places.len() < LISTED_MAX {
                     self.places.entry(pid).or_default().insert(base, is_wines);
                 }
-                if !is_wines && self.modules.len() < LISTED_MAX && !self.modules.contains(&path) {
+                if !is_wines
+                    && !is_guests_own(&path)
+                    && self.modules.len() < LISTED_MAX
+                    && !self.modules.contains(&path)
+                {
                     self.modules.push(path);
                 }
             }
@@ -111,12 +126,27 @@ impl TraceNotes {
 
     /// It was asked to wait for so long.
     pub(crate) fn sleeps(&mut self, seconds: u64) {
-        self.act(0, "sleeps", &format!("{seconds} s"));
+        self.slept_s = self.slept_s.saturating_add(seconds);
+    }
+
+    /// All sleeps together, which may have been as long as each other.
+    pub(crate) fn slept(&self) -> Option<Act> {
+        (self.slept_s > 0).then(|| Act { pid: 0, what: "sleeps".into(), detail: format!("{} s", self.slept_s) })
     }
 
     /// Who first opened a file to change it; 0 if nobody was heard to.
     pub(crate) fn writer(&self, path: &str) -> u32 {
         self.writers.get(&path.to_ascii_lowercase()).copied().unwrap_or(0)
+    }
+
+    /// Whether a process is this file, or was told of it.
+    pub(crate) fn runs(&self, path: &str) -> bool {
+        let path = path.to_ascii_lowercase();
+        let names = |process: &Process| {
+            process.path.eq_ignore_ascii_case(&path)
+                || process.arguments.iter().any(|word| word.to_ascii_lowercase().contains(&path))
+        };
+        self.processes.iter().any(names)
     }
 
     /// What was looked for to be started and was not there.
@@ -287,6 +317,7 @@ mod tests {
             notes.processes.iter().map(|p| (p.pid, p.parent, p.path.as_str(), p.ended.as_str())).collect();
         assert_eq!(ran, [(0x24, 0, "C:\\users\\anna\\a.exe", ""), (0x30, 0x24, "c:\\temp\\b.exe", "exit 3")]);
         assert_eq!(notes.writer("C:\\TEMP\\b.EXE"), 0x24);
+        assert!(notes.runs("C:\\Temp\\B.exe") && !notes.runs("C:\\Temp\\c.exe"));
         assert_eq!(notes.missing().into_iter().collect::<Vec<_>>(), ["vssadmin.exe"]);
         let acts: Vec<_> = notes.acts.iter().map(|act| (act.pid, act.what.as_str())).collect();
         assert_eq!(acts, [(0x30, "writes-memory")], "only of the sample's own, and of others");
@@ -298,9 +329,11 @@ mod tests {
         for number in 0..TOUCHED_MAX + 100 {
             let text = format!("0024:{:04x}:trace:file:DeleteFileW L\"C:\\\\{number}\"", number % 0xffff);
             read(&text).into_iter().for_each(|line| notes.note(line));
-            notes.sleeps(number as u64);
+            notes.act(0, "mutex", &number.to_string());
+            notes.sleeps(60);
         }
         assert_eq!((notes.writers.len(), notes.acts.len()), (TOUCHED_MAX, LISTED_MAX));
+        assert_eq!(notes.slept().map(|act| act.detail), Some(format!("{} s", 60 * (TOUCHED_MAX + 100))));
         assert!(notes.left_out > 0);
         assert_eq!(words("\"a b\" c  \"\""), ["a b", "c", ""]);
         assert!(is_wines_own("\\??\\C:\\windows\\system32\\conhost.exe"));

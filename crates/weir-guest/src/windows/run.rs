@@ -31,6 +31,8 @@ const SCREEN_EVERY: Duration = Duration::from_millis(1500);
 const READ_IN: Duration = Duration::from_millis(2500);
 /// Keys that are pressed for one sample.
 const KEYS_MAX: u32 = 12;
+/// More than a sample has (guest/build-windows, guest/first).
+const ROOM: &str = "remount,size=256m,nr_inodes=20k";
 /// Wine's server writes the registry and ends within this.
 const FLUSH_MAX: Duration = Duration::from_secs(15);
 
@@ -66,7 +68,7 @@ impl Windows {
         self.tracing.take();
         let (before, known) = (Moment::now(), processes());
         let (output, writer) = io::pipe()?;
-        let child = as_user("wine64")
+        let child = as_user(loader(&head))
             .args(&words)
             .current_dir(DOWNLOADS)
             .stdin(Stdio::null())
@@ -76,10 +78,15 @@ impl Windows {
         let reader = std::thread::spawn(move || watch::first_words(output));
         let mut screens = Screens::start();
         behaviour.ended = self.follow(port, order, child.id() as i32, &known, &mut screens);
-        self.stop(port);
+        make_room(&known);
+        let was_stopped = self.stop(port);
         behaviour.output = reader.join().unwrap_or_default();
         behaviour.screens = screens.done();
         self.tell(&mut behaviour, internet, &before);
+        name_first(&mut behaviour, &words);
+        if !was_stopped {
+            behaviour.acts.push(act("kills-windows", "Wine's server"));
+        }
         Ok(behaviour)
     }
 
@@ -125,16 +132,18 @@ impl Windows {
         }
     }
 
-    /// Ends Windows: its server writes the registry down before it goes, and takes all programs with it.
-    fn stop(&self, port: &File) {
+    /// Ends Windows: its server writes the registry down before it goes, and takes all programs with it. False if there was no server any more, or
+    /// if it did not go: then somebody has kept it from writing, by a call of Linux for example.
+    fn stop(&self, port: &File) -> bool {
         let begun = Instant::now();
+        let is_there = || names().any(|name| name.starts_with("wineserver"));
+        let was_there = is_there();
         let _ = as_user("wineserver64")
             .arg("-k")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .env_remove("LD_PRELOAD")
             .spawn();
-        let is_there = || names().any(|name| name.starts_with("wineserver"));
         let mut alive_at = begun;
         while is_there() && begun.elapsed() < FLUSH_MAX {
             while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
@@ -144,9 +153,11 @@ impl Windows {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+        let has_gone = !is_there();
         // The first process is spared: that is us.
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
         while let Ok(Some(_)) = wait(WaitOptions::empty()) {}
+        was_there && has_gone
     }
 
     /// What is different now, and what was heard.
@@ -162,10 +173,10 @@ impl Windows {
         self.files(behaviour, &notes, before);
         self.registry(behaviour);
         ways(behaviour);
-        let missing = notes.missing();
+        let (missing, slept) = (notes.missing(), notes.slept());
         let TraceNotes { processes, acts, shown, modules, .. } = notes;
         behaviour.acts = acts;
-        behaviour.acts.extend(record.acts);
+        behaviour.acts.extend(slept.into_iter().chain(record.acts));
         behaviour.acts.extend(missing.into_iter().map(|name| act("missing", &name)));
         behaviour.acts.extend(not_here(&processes).map(|name| act("missing", &name)));
         behaviour.acts.extend(unknown_commands(&behaviour.output).into_iter().map(|name| act("missing", &name)));
@@ -181,7 +192,7 @@ impl Windows {
         let renamed = |path: &str| notes.renamed.iter().find(|(_, from, _)| from.eq_ignore_ascii_case(path));
         for change in before.changes(&Moment::now()) {
             let path = change.path;
-            if path.starts_with("C:\\windows\\temp\\~") || is_wines_file(&path) {
+            if is_wines_file(&path) && !notes.runs(&path) {
                 continue;
             }
             let existed = self.documents.contains(&path) || (path == behaviour.sample && change.is_gone);
@@ -217,6 +228,22 @@ fn act(what: &str, detail: &str) -> Act {
     Act { pid: 0, what: what.into(), detail: detail.into() }
 }
 
+/// A sample that has filled the disk would keep Wine's server from writing the registry down: its processes end, and there is more room then.
+fn make_room(known: &HashSet<i32>) {
+    for pid in processes().difference(known) {
+        let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+    }
+    let _ = Command::new("mount").args(["-o", ROOM, "/overlay"]).env_remove("LD_PRELOAD").status();
+}
+
+/// What the first process was given is known: it was us who started it.
+fn name_first(behaviour: &mut Behaviour, words: &[String]) {
+    let first = behaviour.processes.first_mut().filter(|first| first.parent == 0 && first.arguments.len() == 1);
+    if let Some(first) = first.filter(|first| words.first().is_some_and(|word| first.path.eq_ignore_ascii_case(word))) {
+        first.arguments = words.to_vec();
+    }
+}
+
 /// Connections were seen from both sides: who made one is known from the trace.
 fn name_callers(behaviour: &mut Behaviour) {
     let known: Vec<(String, u32)> =
@@ -249,10 +276,13 @@ fn ways(behaviour: &mut Behaviour) {
     behaviour.persistence = by_registry.chain(by_file).collect();
 }
 
-/// Files that Wine writes by itself.
+/// Files that Wine writes by itself. A sample may put something there too: whatever is run is told nevertheless.
 fn is_wines_file(path: &str) -> bool {
-    path.starts_with("C:\\ProgramData\\Microsoft\\Windows\\Start Menu")
-        || path.contains("\\Microsoft\\Windows\\INetCache\\")
+    path.starts_with("C:\\windows\\temp\\~")
+        || path.starts_with("C:\\ProgramData\\Microsoft\\Windows\\Start Menu")
+        || ["INetCache", "INetCookies", "History"]
+            .iter()
+            .any(|own| path.contains(&format!("\\Microsoft\\Windows\\{own}\\")))
 }
 
 /// Programs whose place only a name takes in this guest, or that do nothing in Wine: whoever relies on them has not done here what it would do
@@ -299,6 +329,11 @@ fn as_user(program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups", "--no-new-privs", program]);
     command
+}
+
+/// The loader for a program of this kind; the other one would start it through a program of Wine's, which is seen in the report then.
+fn loader(head: &[u8]) -> &'static str {
+    if pe::Pe::read(head).is_some_and(|pe| pe.is_short()) { "wine" } else { "wine64" }
 }
 
 /// Presses a key.

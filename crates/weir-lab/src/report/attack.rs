@@ -32,7 +32,7 @@ const FINDINGS_MAX: usize = 8;
 const FINDING_CHARS: usize = 200;
 
 /// Rules and findings by their names, each with what it is a case of.
-const TABLE: [(&str, &[(&str, &str)]); 66] = [
+const TABLE: [(&str, &[(&str, &str)]); 67] = [
     ("encrypts", &[("T1486", "Data Encrypted for Impact")]),
     ("stays", &[("T1547", "Boot or Logon Autostart Execution")]),
     (
@@ -118,6 +118,7 @@ const TABLE: [(&str, &[(&str, &str)]); 66] = [
     ("drops-and-runs", &[("T1027.009", "Obfuscated Files or Information: Embedded Payloads")]),
     ("pretends-to-be-windows", &[("T1036.005", "Masquerading: Match Legitimate Resource Name or Location")]),
     ("changes-wallpaper", &[("T1491.001", "Defacement: Internal Defacement")]),
+    ("kills-windows", &[("T1562", "Impair Defenses")]),
     ("looks-for-analysts", &[("T1497.001", "Virtualization/Sandbox Evasion: System Checks")]),
     ("run-key", &[("T1547.001", "Boot or Logon Autostart Execution: Registry Run Keys / Startup Folder")]),
     ("startup", &[("T1547.001", "Boot or Logon Autostart Execution: Registry Run Keys / Startup Folder")]),

@@ -119,7 +119,7 @@ pub(super) fn below(pid: u32) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vm::Revert;
+    use crate::vm::{Guests, VmRule};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::SocketAddr;
@@ -128,16 +128,9 @@ mod tests {
     const ORDINARY: u32 = 65_534;
 
     /// What a program says that plays a QEMU which a sample has taken over: in its cell, with its user, its folder and its namespaces.
-    fn drill(folder: &Path, root: bool, script: &str) -> String {
-        let settings = VmSettings {
-            name: "vm1".into(),
-            boot: Boot::Kernel { kernel: "/x".into(), initrd: "/x".into() },
-            memory_mib: 128,
-            tags: Vec::new(),
-            plugins: Vec::new(),
-            revert: Revert::InPlace,
-            root: false,
-        };
+    fn drill(rule: &str, folder: &Path, root: bool, script: &str) -> String {
+        let guests = Guests { linux: Some("/x".into()), windows: Some("/x".into()) };
+        let settings = rule.parse::<VmRule>().unwrap().settings(&guests).unwrap();
         let program = Path::new("/usr/bin/python3");
         let cell = Cell { settings: &settings, accelerator: Accelerator::Tcg, folder, program };
         let mut command = std::process::Command::new("setpriv");
@@ -203,13 +196,14 @@ print("own folder: " + ",".join(sorted(os.listdir("/vm"))), "user: %d" % os.getu
         let script = script.replace("OUTER", &std::process::id().to_string());
 
         let is_root = rustix::process::geteuid().is_root();
-        for root in [true, false].into_iter().filter(|root| is_root || !root) {
+        let users = [true, false].into_iter().filter(|root| is_root || !root);
+        for (rule, root) in users.flat_map(|root| [("vm1", root), ("vm1 system=windows", root)]) {
             let user = if root { identity::of_qemu_named("vm1").unwrap() } else { ORDINARY };
             if is_root {
                 std::os::unix::fs::chown(&folder, Some(user), Some(user)).unwrap();
             }
-            let seen = drill(&folder, root, &script);
-            eprintln!("as {}:\n{seen}", if root { "root" } else { "an ordinary user" });
+            let seen = drill(rule, &folder, root, &script);
+            eprintln!("{rule} as {}:\n{seen}", if root { "root" } else { "an ordinary user" });
             assert!(!seen.contains("FOUND"), "{seen}");
             assert_eq!(seen.lines().filter(|line| line.starts_with("no ")).count(), 14, "{seen}");
             let own = seen.lines().last().unwrap_or_default();

@@ -30,6 +30,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(4);
 const END_MAX: Duration = Duration::from_secs(2);
 /// Memory for translated code; more gains nothing for samples that run for seconds.
 const TRANSLATIONS_MIB: u32 = 48;
+/// Wine, its server and the screen are more code than that: it would be thrown away and translated again in the midst of a sample.
+const TRANSLATIONS_LARGE_MIB: u32 = 128;
+/// Guests with so much memory have that much code.
+const LARGE_MIB: u32 = 512;
 /// What QEMU itself needs beside the guest's memory.
 const OWN_MIB: u32 = 256;
 /// Threads of a QEMU; it has one for the guest's processor, and some that read and write its disk.
@@ -184,7 +188,7 @@ async fn said(child: &mut Child) -> String {
 
 /// The control group of a QEMU; none where none can be made.
 fn bounded(settings: &VmSettings) -> Option<Group> {
-    let memory = u64::from(settings.memory_mib + TRANSLATIONS_MIB + OWN_MIB) << 20;
+    let memory = u64::from(settings.memory_mib + translations_mib(settings) + OWN_MIB) << 20;
     let group = Hierarchy::of_this_machine()?.group("vm", memory, TASKS_MAX);
     group.inspect_err(|error| tracing::warn!(%error, "a VM gets no control group")).ok()
 }
@@ -232,7 +236,8 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
         // With SMAP a program that returns by `iret`, as Wine's do, brings the guest's kernel down: QEMU's translation reads its stack as the
         // kernel's.
         Accelerator::Tcg => words(&format!(
-            "-accel tcg,tb-size={TRANSLATIONS_MIB} -cpu max,smap=off,hypervisor=off,tcg-cpuid=off,vendor=GenuineIntel"
+            "-accel tcg,tb-size={} -cpu max,smap=off,hypervisor=off,tcg-cpuid=off,vendor=GenuineIntel",
+            translations_mib(settings)
         )),
     });
     line.extend(words(&format!("-m {}", settings.memory_mib)));
@@ -260,6 +265,10 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
         line.extend(words(&format!("-S -loadvm {SNAPSHOT}")));
     }
     line
+}
+
+fn translations_mib(settings: &VmSettings) -> u32 {
+    if settings.memory_mib >= LARGE_MIB { TRANSLATIONS_LARGE_MIB } else { TRANSLATIONS_MIB }
 }
 
 fn words(text: &str) -> Vec<String> {

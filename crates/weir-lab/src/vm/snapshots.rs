@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::sync::{Mutex, OnceCell};
 
 /// A guest of ours boots within this, also with Windows in it, without KVM and on a busy machine.
-const BOOT_MAX: Duration = Duration::from_secs(600);
+const BOOT_MAX: Duration = Duration::from_secs(1200);
 /// Somebody else's image may take longer.
 const BOOT_MAX_IMAGE: Duration = Duration::from_secs(1800);
 /// After the agent has answered, what the kernel still has to do in the background, and how long its clock is compared with ours.

@@ -27,6 +27,7 @@ pub(super) const RULES: &[(&str, Look)] = &[
     ("deletes-itself", deletes_itself),
     ("chats", chats),
     ("reboots", |seen| seen.act("reboots", |_| true).map(|_| (5, "the machine".into()))),
+    ("kills-windows", |seen| seen.act("kills-windows", |_| true).map(|what| (6, what))),
     ("changes-wallpaper", |seen| seen.act("wallpaper", |_| true).map(|path| (4, path))),
     ("forks-without-end", forks_without_end),
     ("looks-for-analysts", looks_for_analysts),
@@ -164,11 +165,39 @@ fn runs_fetched(seen: &Seen<'_>) -> Option<(u32, String)> {
     run.or_else(|| seen.act("second-stage", |_| true).map(|link| (6, link)))
 }
 
-/// The files that a process may carry out: its program, and whatever it names.
+/// Programs of Windows that carry out what they are told of; others only do something with it.
+const LOADERS: [&str; 8] = ["wscript", "cscript", "rundll32", "regsvr32", "mshta", "msiexec", "powershell", "pwsh"];
+
+/// The files that a process may carry out: its program, and whatever a loader or a shell is to run.
 fn files(process: &Process) -> impl Iterator<Item = String> {
+    let words: Vec<&str> = match program(process).as_str() {
+        "cmd" | "start" => commands(&process.arguments),
+        name if LOADERS.contains(&name) => process.arguments.iter().skip(1).map(String::as_str).collect(),
+        _ => Vec::new(),
+    };
     let named =
-        process.arguments.iter().flat_map(|word| word.split(',').take(1)).map(|word| word.trim_matches('"').to_owned());
-    std::iter::once(process.path.clone()).chain(named)
+        words.into_iter().flat_map(|word| word.split(',').take(1)).map(|word| word.trim_matches('"').to_owned());
+    std::iter::once(process.path.clone()).chain(named.collect::<Vec<_>>())
+}
+
+/// The words that a shell takes for commands: the first, and each behind what ends one. What is written to or read is no command.
+fn commands(arguments: &[String]) -> Vec<&str> {
+    let (mut found, mut is_next) = (Vec::new(), true);
+    for word in arguments.iter().skip(1).map(String::as_str) {
+        let small = word.to_ascii_lowercase();
+        // Options, the title of a window, and words that run what follows them.
+        let is_before = word.is_empty()
+            || small.starts_with('/')
+            || ["start", "call", "@echo", "&", "&&", "||", "|"].contains(&small.as_str());
+        if is_before {
+            is_next |= ["&", "&&", "||", "|", "start", "call"].contains(&small.as_str());
+            continue;
+        }
+        if std::mem::take(&mut is_next) {
+            found.push(word);
+        }
+    }
+    found
 }
 
 /// Programs of Windows that fetch, unpack or run what they are given: with these words hardly anybody calls them but malware.

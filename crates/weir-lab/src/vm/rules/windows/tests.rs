@@ -80,6 +80,7 @@ fn every_rule_has_a_case() {
         (Behaviour { files: vec![file(OWN, "deleted", true)], ..behaviour() }, "deletes-itself", 4),
         (acts(&[("reboots", "")]), "reboots", 5),
         (acts(&[("wallpaper", "C:\\ransom.bmp")]), "changes-wallpaper", 4),
+        (acts(&[("kills-windows", "Wine's server")]), "kills-windows", 6),
         (acts(&[("looks", "wine_get_version")]), "looks-for-analysts", 4),
         (acts(&[("looks", "GlobalMemoryStatusEx")]), "looks-for-analysts", 1),
         (runs("C:\\windows\\system32\\reg.exe query HKCU\\Software\\Wine"), "looks-for-analysts", 4),
@@ -122,5 +123,16 @@ fn what_installers_do_is_not_malicious_and_tools_have_no_points() {
         "C:\\windows\\system32\\certutil.exe -hashfile a.txt",
     ] {
         assert_eq!(points(&runs(command)), [], "{command}");
+    }
+    // A program that only does something with a file does not run it.
+    let list = || file("C:\\users\\anna\\list.txt", "written", false);
+    for (command, expected) in [
+        ("C:\\windows\\system32\\notepad.exe C:\\users\\anna\\list.txt", &[][..]),
+        ("C:\\windows\\system32\\cmd.exe /c dir > C:\\users\\anna\\list.txt", &[]),
+        ("C:\\windows\\system32\\cmd.exe /c C:\\users\\anna\\list.txt", &[("drops-and-runs", 4)]),
+        ("C:\\windows\\system32\\cmd.exe /c dir & start /b C:\\users\\anna\\list.txt", &[("drops-and-runs", 4)]),
+        ("C:\\windows\\system32\\wscript.exe C:\\users\\anna\\list.txt", &[("drops-and-runs", 4)]),
+    ] {
+        assert_eq!(points(&Behaviour { files: vec![list()], ..runs(command) }), expected, "{command}");
     }
 }
