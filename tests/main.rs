@@ -23,6 +23,7 @@ mod incidents;
 mod kills;
 mod lab;
 mod lab_choices;
+mod lab_cape;
 mod lab_corpus;
 mod lab_directory;
 mod lab_network;
