@@ -81,14 +81,14 @@ fn plugins() -> tempfile::TempDir {
 }
 
 /// Where pictures go.
-fn album() -> PathBuf {
+pub(crate) fn album() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("screenshots");
     std::fs::create_dir_all(&folder).expect("a folder");
     folder
 }
 
 /// A browser that is logged in.
-fn logged_in(up: &Up, name: &str, password: &str) -> (Browser, String) {
+pub(crate) fn logged_in(up: &Up, name: &str, password: &str) -> (Browser, String) {
     let browser = Browser::start();
     let console = format!("http://{}", up.listener("console"));
     browser.goto(&console);

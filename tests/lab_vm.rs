@@ -17,6 +17,8 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// A lab with VMs, and its data folder.
 pub(crate) struct Lab {
     pub(crate) site: Site,
+    /// How long a sample is waited for, its guest's boot included.
+    pub(crate) patience: Duration,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -45,7 +47,7 @@ impl Lab {
         for entry in fs::read_dir(&known).into_iter().flatten().flatten() {
             fs::copy(entry.path(), vms.join(entry.file_name())).unwrap();
         }
-        Lab { site, _alone: alone }
+        Lab { site, patience: PATIENCE, _alone: alone }
     }
 
     /// Hands in a sample; its number.
@@ -65,7 +67,7 @@ impl Lab {
                 self.keep_snapshots();
                 return page;
             }
-            assert!(begun.elapsed() < PATIENCE, "sample {sample} does not end: {page:#}");
+            assert!(begun.elapsed() < self.patience, "sample {sample} does not end: {page:#}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -103,9 +105,15 @@ impl Lab {
 }
 
 fn full(page: &Value) -> Value {
+    full_of(page, "run-linux")
+}
+
+/// What a plugin that runs samples has seen.
+#[track_caller]
+pub(crate) fn full_of(page: &Value, plugin: &str) -> Value {
     let results = page["results"].as_array().unwrap();
-    let ours = results.iter().find(|result| result["plugin"] == "run-linux" && result["outcome"] == "done");
-    ours.unwrap_or_else(|| panic!("no report of run-linux in {page:#}"))["report"]["full"].clone()
+    let ours = results.iter().find(|result| result["plugin"] == plugin && result["outcome"] == "done");
+    ours.unwrap_or_else(|| panic!("no report of {plugin} in {page:#}"))["report"]["full"].clone()
 }
 
 /// The guest, built once.
@@ -133,7 +141,7 @@ fn has(full: &Value, what: &str, fields: &Value) -> bool {
 }
 
 #[track_caller]
-fn assert_has(full: &Value, what: &str, fields: &Value) {
+pub(crate) fn assert_has(full: &Value, what: &str, fields: &Value) {
     assert!(has(full, what, fields), "{fields} is not among {what} of {full:#}");
 }
 
@@ -488,9 +496,8 @@ fn kill_with_its_vms(lab: &Lab, up: Up) {
     wait_for("QEMU to be gone", || lab.qemus().is_empty().then_some(()));
 }
 
-#[test]
-fn nothing_leaves_the_guest() {
-    let lab = Lab::new("[\"vm1\"]");
+/// Has a lab work in a network namespace of its own; panics if its QEMU sends or receives a packet after `first` was done.
+pub(crate) fn without_a_packet<T>(lab: &Lab, first: impl FnOnce(), act: impl FnOnce() -> T) -> T {
     let space = format!("weirvm{}", std::process::id());
     let ip = |words: &str| {
         let done = Command::new("ip").args(words.split_whitespace()).output();
@@ -504,7 +511,7 @@ fn nothing_leaves_the_guest() {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", &space]).arg(inner.get_program()).args(inner.get_args());
     let up = Site::start(command);
-    lab.run("first.sh", b"#!/bin/sh\ntrue\n");
+    first();
     let qemu = lab.qemus()[0];
     let packets = || {
         let table = fs::read_to_string(format!("/proc/{qemu}/net/dev")).unwrap();
@@ -512,9 +519,21 @@ fn nothing_leaves_the_guest() {
     };
     let before = packets();
     assert!(before.len() == 1 && before[0].starts_with("lo:"), "{before:?}");
+    let done = act();
+    let after = packets();
+    drop(up);
+    ip(&format!("netns del {space}"));
+    assert_eq!(before, after, "no packet was sent or received");
+    done
+}
+
+#[test]
+fn nothing_leaves_the_guest() {
+    let lab = Lab::new("[\"vm1\"]");
     let script = "#!/bin/sh\nwget -q -O /dev/null http://evil.example/\nwget -q -O /dev/null http://10.1.2.3:4444/x\n\
                   nslookup name.example 8.8.8.8 > /dev/null\nping -c 1 -W 1 192.0.2.7\necho x | nc -w 1 2001:db8::1 25\nexit 0\n";
-    let full = lab.run("calls.sh", script.as_bytes());
+    let first = || drop(lab.run("first.sh", b"#!/bin/sh\ntrue\n"));
+    let full = without_a_packet(&lab, first, || lab.run("calls.sh", script.as_bytes()));
     for call in [
         json!({ "what": "dns", "to": "evil.example" }),
         json!({ "what": "dns", "to": "name.example" }),
@@ -523,10 +542,6 @@ fn nothing_leaves_the_guest() {
     ] {
         assert_has(&full, "network", &call);
     }
-    let after = packets();
-    drop(up);
-    ip(&format!("netns del {space}"));
-    assert_eq!(before, after, "no packet was sent or received");
 }
 
 #[test]

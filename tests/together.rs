@@ -28,7 +28,7 @@ fn send(up: &Up, password: &str, subject: &str, script: &str) -> String {
 
 /// Waits for longer than others do: a VM without KVM boots first.
 #[track_caller]
-fn at_last<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn at_last<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -40,20 +40,20 @@ fn at_last<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// What waits for the lab, as `weir queue list` says it.
-fn waiting(site: &Site, id: &str) -> Option<String> {
+pub(crate) fn waiting(site: &Site, id: &str) -> Option<String> {
     let queue = site.json(&["queue", "list"]);
     let entry = queue["messages"].as_array()?.iter().find(|entry| entry["message"] == id)?.clone();
     let said = entry["recipients"][0]["last_answer"].as_str()?.to_owned();
     said.contains("waits for the lab").then_some(said)
 }
 
-fn quarantined(site: &Site, id: &str) -> Option<Value> {
+pub(crate) fn quarantined(site: &Site, id: &str) -> Option<Value> {
     let list = site.json(&["quarantine", "list"]);
     list["entries"].as_array()?.iter().find(|entry| entry["message"] == id).cloned()
 }
 
 #[track_caller]
-fn assert_in_order(text: &str, parts: &[&str]) {
+pub(crate) fn assert_in_order(text: &str, parts: &[&str]) {
     let mut rest = text;
     for part in parts {
         let Some((_, after)) = rest.split_once(part) else { panic!("{part:?} is missing, or too early, in:\n{text}") };
