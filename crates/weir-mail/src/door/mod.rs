@@ -12,8 +12,7 @@ pub(crate) use socket::Socket;
 use crate::operations::Listener;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
@@ -100,7 +99,9 @@ impl OpenDoors {
             self.add(&entrance.place, bound.to_string(), accept_tcp(Arc::clone(&entrance), listener));
         }
         if let Some(path) = &entrance.place.listen_unix {
-            let listener = unix_listener(path).map_err(|source| DoorError::Unix { path: path.clone(), source })?;
+            let listener = sockets::listen_unix(path)
+                .and_then(UnixListener::from_std)
+                .map_err(|source| DoorError::Unix { path: path.clone(), source })?;
             self.add(&entrance.place, path.display().to_string(), accept_unix(Arc::clone(&entrance), listener));
         }
         Ok(())
@@ -205,19 +206,6 @@ fn tcp_listener(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::from_std(sockets::listen(address)?)?;
     let bound = listener.local_addr()?;
     Ok((listener, bound))
-}
-
-/// A socket at this path, in place of one that nobody listens on any more.
-fn unix_listener(path: &Path) -> io::Result<UnixListener> {
-    if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        std::fs::remove_file(path)?;
-    }
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660))?;
-    Ok(listener)
 }
 
 /// Whether other machines reach one of these addresses.
