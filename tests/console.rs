@@ -1,5 +1,6 @@
 //! The console in a real browser: the main jobs, hostile texts that must stay text, and pictures of every page.
 
+mod accessible;
 mod browser;
 mod crowded;
 mod schema;
@@ -489,9 +490,10 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
         ("account", "/account".to_owned()),
         ("nowhere", "/nowhere".to_owned()),
     ];
+    let mut barriers = Vec::new();
     for (name, path) in &pages {
         for (look, width, dark) in
-            [("light", 1280, false), ("dark", 1280, true), ("narrow", 360, false), ("narrow-dark", 390, true)]
+            [("light", 1440, false), ("dark", 1440, true), ("narrow", 390, false), ("narrow-dark", 360, true)]
         {
             browser.looks(width, dark);
             browser.goto(&format!("{console}{path}"));
@@ -500,9 +502,14 @@ fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
             let wide =
                 browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth");
             assert_eq!(wide, 0, "{name} is wider than {width} pixels");
+            if accessible::is_due(look) {
+                let found = accessible::barriers(&browser);
+                barriers.extend(found.into_iter().map(|barrier| format!("{name}, {look}: {barrier}")));
+            }
         }
     }
     flood.stop();
+    assert!(barriers.is_empty(), "axe-core finds barriers:\n{}", barriers.join("\n"));
     // A user of the mail gate sees what is theirs, and nothing else.
     let (own, _) = logged_in(&up, "demo", &up.password());
     own.says("Your mail");

@@ -378,7 +378,10 @@ fn a_report_is_one_page_that_obeys_nobody() {
         page.contains("&lt;script&gt;alert(1)") && !page.contains("<script") && !page.contains("<b>evil"),
         "{page}"
     );
-    assert!(page.contains("<ul class=\"tree\">") && !page.contains("href=") && !page.contains("src="), "{page}");
+    assert!(
+        page.contains("<ul class=\"tree\" tabindex=\"0\">") && !page.contains("href=") && !page.contains("src="),
+        "{page}"
+    );
     lab.site.weir(&["lab", "report", "1", "--html", "--stix"]).refused(&["cannot be used with"]);
 }
 

@@ -35,7 +35,7 @@ impl Bounds {
             more => html!("<p class=\"faint\">… and {} more; the raw report has them.</p>", more),
         };
         html!(
-            "<div class=\"scroll\"><table class=\"rows\"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>{}",
+            "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>{}",
             head,
             rows.take(self.lines).collect::<Html>(),
             more

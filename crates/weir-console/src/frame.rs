@@ -154,7 +154,7 @@ fn top(here: Here, visit: &Visit, badges: &[(&'static str, Html)]) -> Html {
     let search = if visit.may(Role::Operator) {
         html!(
             "<form class=\"search\" action=\"/search\" role=\"search\"><input type=\"search\" name=\"q\" \
-             placeholder=\"id, address or hash\" aria-label=\"Search by id, address or hash\"></form>"
+             placeholder=\"Search\" aria-label=\"Search by id, address or hash\"></form>"
         )
     } else {
         Html::none()

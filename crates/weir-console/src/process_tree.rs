@@ -19,7 +19,7 @@ pub(crate) fn draw(acted: &Acted) -> Html {
     let order = acted.tree();
     let depth_at =
         |at: usize| order.get(at).filter(|_| at < DRAWN_MAX).map_or(0, |(depth, _)| (*depth).min(INDENT_MAX));
-    let mut tree = html!("<ul class=\"tree\">");
+    let mut tree = html!("<ul class=\"tree\" tabindex=\"0\">");
     for (at, (_, process)) in order.iter().take(DRAWN_MAX).enumerate() {
         tree.push(&html!("<li>{}", line(process)));
         let (depth, next) = (depth_at(at), depth_at(at + 1));

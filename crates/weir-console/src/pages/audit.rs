@@ -20,7 +20,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         empty("Nothing is written down.", &html!("Every login, release, deletion, lock and change lands here."))
     } else {
         html!(
-            "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>When</th><th>Who</th><th>Did</th><th>To</th><th>More</th></tr></thead><tbody>{}</tbody></table></div>",
+            "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>When</th><th>Who</th><th>Did</th><th>To</th><th>More</th></tr></thead><tbody>{}</tbody></table></div>",
             lines.iter().map(row).collect::<Html>()
         )
     };

@@ -58,8 +58,8 @@ fn table(visit: &Visit, bans: &[BanView]) -> Html {
         )
     };
     html!(
-        "<section><h2>Addresses</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Address</th><th>Server</th><th>Banned</th><th class=\"number\">Times</th>\
-         <th>Forgotten</th><th></th></tr></thead><tbody>{}</tbody></table></div></section>",
+        "<section><h2>Addresses</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Address</th><th>Server</th><th>Banned</th><th class=\"number\">Times</th>\
+         <th>Forgotten</th><th><span class=\"unseen\">Actions</span></th></tr></thead><tbody>{}</tbody></table></div></section>",
         bans.iter().map(row).collect::<Html>()
     )
 }

@@ -87,7 +87,7 @@ fn scanners(scanners: &[Health]) -> Html {
         )
     };
     html!(
-        "<section><h2 id=\"scanners\">Scanners</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Scanner</th><th>State</th><th>Version</th><th>Signatures are</th><th>To look at</th></tr></thead>\
+        "<section><h2 id=\"scanners\">Scanners</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Scanner</th><th>State</th><th>Version</th><th>Signatures are</th><th>To look at</th></tr></thead>\
          <tbody>{}</tbody></table></div></section>",
         scanners.iter().map(row).collect::<Html>()
     )
@@ -168,7 +168,7 @@ fn table(feeds: &FeedsStatus) -> Html {
         _ => "the shortest first",
     };
     html!(
-        "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Messages of</th><th class=\"number\">Workers</th><th class=\"number\">Waiting</th><th class=\"number\">Scanned</th>\
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Messages of</th><th class=\"number\">Workers</th><th class=\"number\">Waiting</th><th class=\"number\">Scanned</th>\
          <th class=\"number\">Mean wait</th><th class=\"number\">95 % wait less than</th><th class=\"number\">Mean scan</th></tr></thead><tbody>{}</tbody></table></div>\
          <p class=\"faint\">A message finds its worker {}. {} {}docs/algorithms/feeds.md explains it.</p>",
         rows,
@@ -222,7 +222,7 @@ fn proposed(visit: &Visit, tune: &TuneView) -> Html {
         html!("<p class=\"faint\">An administrator can apply them.</p>")
     };
     html!(
-        "<p>{} With these limits the mean wait of the last {} would have been {} instead of {}.</p>{}<div class=\"scroll\"><table class=\"rows\"><thead>\
+        "<p>{} With these limits the mean wait of the last {} would have been {} instead of {}.</p>{}<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead>\
          <tr><th class=\"number\">Limit today</th><th class=\"number\">Share</th><th class=\"number\">Mean wait</th><th class=\"number\">Proposed limit</th><th class=\"number\">Share</th><th class=\"number\">Mean wait</th></tr></thead>\
          <tbody>{}</tbody></table></div>{}",
         if tune.better {

@@ -268,7 +268,7 @@ fn findings(verdict: &Value) -> Html {
         )
     };
     html!(
-        "<section><h2>What the scanners said</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Scanner</th><th>Outcome</th><th>Where</th>\
+        "<section><h2>What the scanners said</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Scanner</th><th>Outcome</th><th>Where</th>\
          <th class=\"number\">Took</th></tr></thead><tbody>{}</tbody></table></div></section>",
         findings.iter().take(100).map(row).collect::<Html>()
     )

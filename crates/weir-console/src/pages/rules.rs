@@ -43,7 +43,7 @@ fn table(visit: &Visit, rules: &[RuleView]) -> Html {
         rest => html!("<p class=\"faint\">… and {} older; <code>weir scan rules list</code> shows all.</p>", rest),
     };
     html!(
-        "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Rule</th><th>Stops</th><th>Why</th><th>From</th><th>Made by</th><th>Since</th><th></th></tr></thead>\
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Rule</th><th>Stops</th><th>Why</th><th>From</th><th>Made by</th><th>Since</th><th><span class=\"unseen\">Actions</span></th></tr></thead>\
          <tbody>{}</tbody></table></div>{}",
         rules.iter().rev().take(SHOWN_MAX).map(|rule| row(visit, rule)).collect::<Html>(),
         rest

@@ -41,7 +41,7 @@ pub(super) fn section(site: &Site, visit: &Visit) -> Html {
         )
     };
     html!(
-        "<section><h2 id=\"sessions\">Who is logged in</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Name</th><th>Role</th><th>From</th><th>Since</th><th>Quiet for</th><th></th></tr></thead>\
+        "<section><h2 id=\"sessions\">Who is logged in</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Name</th><th>Role</th><th>From</th><th>Since</th><th>Quiet for</th><th><span class=\"unseen\">Actions</span></th></tr></thead>\
          <tbody>{}</tbody></table></div></section>",
         site.sessions.list(Instant::now()).iter().map(row).collect::<Html>()
     )

@@ -88,7 +88,7 @@ fn section(group: &[&SettingView], site: &Site) -> Html {
         )
     };
     html!(
-        "<section><h2 id=\"{}\">[{}]</h2><div class=\"scroll\"><table class=\"rows settings\"><thead><tr><th>Key</th><th>Value</th><th>Source</th><th>Meaning</th></tr></thead>\
+        "<section><h2 id=\"{}\">[{}]</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows settings\"><thead><tr><th>Key</th><th>Value</th><th>Source</th><th>Meaning</th></tr></thead>\
          <tbody>{}</tbody></table></div></section>",
         first.section,
         first.section,
@@ -116,7 +116,7 @@ fn accounts(accounts: &[AccountView]) -> Html {
         )
     };
     html!(
-        "<section><h2>Accounts of this console</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Name</th><th>Role</th><th>Made</th><th>Codes</th></tr></thead><tbody>{}</tbody></table></div>\
+        "<section><h2>Accounts of this console</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Name</th><th>Role</th><th>Made</th><th>Codes</th></tr></thead><tbody>{}</tbody></table></div>\
          <p class=\"faint\"><code>weir console add</code>, <code>passwd</code> and <code>remove</code> change them. Users of the mail gate log in with their own password and see their own held mail.</p></section>",
         accounts.iter().map(row).collect::<Html>()
     )

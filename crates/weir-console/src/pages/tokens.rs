@@ -40,7 +40,7 @@ pub(super) fn section(visit: &Visit, tokens: &[TokenView]) -> Html {
         )
     } else {
         html!(
-            "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Name</th><th>Scope</th><th>Made by</th><th>Made</th><th>Ends</th><th>Last used</th><th></th></tr></thead>\
+            "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Name</th><th>Scope</th><th>Made by</th><th>Made</th><th>Ends</th><th>Last used</th><th><span class=\"unseen\">Actions</span></th></tr></thead>\
              <tbody>{}</tbody></table></div>",
             tokens.iter().map(row).collect::<Html>()
         )

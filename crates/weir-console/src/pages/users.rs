@@ -242,7 +242,7 @@ fn about(page: &UserPage) -> Html {
         trusted => trusted.join(", "),
     };
     html!(
-        "<section><h2>The rules for this user</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Rule</th><th class=\"number\">Value</th><th>Source</th></tr></thead>\
+        "<section><h2>The rules for this user</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Rule</th><th class=\"number\">Value</th><th>Source</th></tr></thead>\
          <tbody>{}</tbody></table></div><dl class=\"facts\"><dt>Profile</dt><dd>{}</dd><dt>Sends as</dt><dd>{}</dd><dt>Notices go to</dt><dd>{}</dd>\
          <dt>Mail never waits to</dt><dd>{}</dd></dl><p class=\"faint\">The rules are settings of <code>[throttle]</code>; \
          docs/algorithms/throttle.md explains them. <code>weir user set</code> changes them for one user.</p></section>",

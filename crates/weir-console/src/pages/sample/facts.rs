@@ -178,7 +178,7 @@ fn regions(regions: &[Region]) -> Html {
         )
     };
     let table = html!(
-        "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Section</th><th class=\"number\">In the file</th><th class=\"number\">In memory</th>\
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Section</th><th class=\"number\">In the file</th><th class=\"number\">In memory</th>\
          <th>May</th><th class=\"number\">Entropy</th></tr></thead><tbody>{}</tbody></table></div>",
         regions.iter().take(LINES_MAX).map(row).collect::<Html>()
     );

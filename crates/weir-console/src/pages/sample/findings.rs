@@ -30,7 +30,7 @@ pub(super) fn findings(page: &SamplePage) -> Html {
         more => html!("<p class=\"faint\">… and {} more; the raw reports have them.</p>", more),
     };
     html!(
-        "<section><h2>What the plugins say</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Level</th><th>Finding</th><th>Plugin</th></tr></thead>\
+        "<section><h2>What the plugins say</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Level</th><th>Finding</th><th>Plugin</th></tr></thead>\
          <tbody>{}</tbody></table></div>{}</section>",
         lines.iter().take(LINES_MAX).map(row).collect::<Html>(),
         more

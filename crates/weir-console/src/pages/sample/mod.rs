@@ -142,7 +142,7 @@ fn techniques(merged: &Merged) -> Html {
         return Html::none();
     }
     html!(
-        "<section><h2>Techniques (MITRE ATT&amp;CK)</h2><div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Id</th><th>Technique</th>\
+        "<section><h2>Techniques (MITRE ATT&amp;CK)</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Id</th><th>Technique</th>\
          <th>Seen</th></tr></thead><tbody>{}</tbody></table></div></section>",
         rows
     )

@@ -92,7 +92,7 @@ pub(super) async fn section(site: &Site, wanted: &str, fields: &Fields) -> Optio
 
 fn table(found: &MailFound) -> Html {
     html!(
-        "<div class=\"scroll\"><table class=\"rows\"><thead><tr><th>Came</th><th>Subject</th><th>From</th><th>To</th><th class=\"number\">Size</th><th>State</th>\
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Came</th><th>Subject</th><th>From</th><th>To</th><th class=\"number\">Size</th><th>State</th>\
          <th>Verdict</th></tr></thead><tbody>{}</tbody></table></div>",
         found.messages.iter().map(row).collect::<Html>()
     )
