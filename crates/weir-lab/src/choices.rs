@@ -157,7 +157,7 @@ impl Choices {
     /// The same with these words to try, as far as they can be: they come from a letter.
     #[must_use]
     pub fn with_passwords(self, words: Vec<String>) -> Choices {
-        let passwords = words.into_iter().filter(is_password).take(PASSWORDS_MAX).collect();
+        let passwords = words.into_iter().filter(|word| is_password(word)).take(PASSWORDS_MAX).collect();
         Choices { passwords, ..self }
     }
 
@@ -237,7 +237,7 @@ impl Choices {
 }
 
 /// Whether a word can be tried.
-pub(crate) fn is_password(word: &String) -> bool {
+pub(crate) fn is_password(word: &str) -> bool {
     word.chars().count() <= PASSWORD_LENGTH_MAX && !word.contains(char::is_control)
 }
 

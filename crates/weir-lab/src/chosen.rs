@@ -28,7 +28,7 @@ pub(crate) fn check(choices: &Choices, plugins: &[Plugin], threshold: Duration) 
         let why = "lab.threshold ends an attempt a minute later";
         return Err(BadChoice(format!("{watch} s is too long: a sample is watched for {longest} s at most ({why})")));
     }
-    if choices.passwords.len() > PASSWORDS_MAX || !choices.passwords.iter().all(is_password) {
+    if choices.passwords.len() > PASSWORDS_MAX || !choices.passwords.iter().all(|word| is_password(word)) {
         let most = format!("{PASSWORDS_MAX} passwords of {PASSWORD_LENGTH_MAX} characters");
         return Err(BadChoice(format!("at most {most} are tried, and none with control characters")));
     }
