@@ -1,7 +1,8 @@
 //! Imitations of malware, all harmless, and honest programs: what the lab says of each (tests/fixtures/corpus; docs/lab-corpus.md has the table).
 //!
 //! No bad one is clean, whoever could not be run is *unknown* with the reason in words, no honest one is malicious. Fifteen of them are
-//! run with every test; `WEIR_CORPUS=full` runs all, as `make soak` does, and prints the table.
+//! run with every test; `WEIR_CORPUS=full` runs all, as `make soak` does, and prints what is said of each; a third of both was written by somebody
+//! who had not seen the rules (`blind-`).
 
 use crate::lab_vm::Lab;
 use serde_json::Value;
@@ -44,16 +45,22 @@ impl Judged {
 
 #[test]
 fn no_imitation_of_malware_is_clean_and_no_honest_program_is_malicious() {
-    let full = std::env::var_os("WEIR_CORPUS").is_some();
+    let wanted = std::env::var("WEIR_CORPUS").unwrap_or_default();
+    let is_wanted = |folder: &str, name: &str| match wanted.as_str() {
+        "" => USUAL.contains(&name),
+        "full" => true,
+        // For whoever works on a rule: beginnings such as `bad/miner`.
+        some => some.split(',').any(|begin| format!("{folder}/{name}").starts_with(begin)),
+    };
     let lab = Lab::watching("[\"vm1\"]", "children_count = 4\n", 100);
     let _up = lab.site.up();
     let mut judged = Vec::new();
-    for (folder, is_bad) in [("bad", true), ("good", false)] {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/corpus").join(folder);
+    for (kind, is_bad) in [("bad", true), ("good", false)] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/corpus").join(kind);
         let mut names: Vec<String> = fs::read_dir(&folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .filter(|name| full || USUAL.contains(&name.as_str()))
+            .filter(|name| is_wanted(kind, name))
             .collect();
         names.sort();
         for name in names {
@@ -63,7 +70,7 @@ fn no_imitation_of_malware_is_clean_and_no_honest_program_is_malicious() {
             judged.push(one);
         }
     }
-    assert!(judged.len() >= USUAL.len(), "{} of them", judged.len());
+    assert!(!judged.is_empty() && (!wanted.is_empty() || judged.len() == USUAL.len()), "{} of them", judged.len());
     let names = |fits: &dyn Fn(&Judged) -> bool| -> Vec<String> {
         let list = judged.iter().filter(|one| fits(one));
         list.map(|one| format!("{} is {}: {}", one.name, one.verdict, one.reasons)).collect()

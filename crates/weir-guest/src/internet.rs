@@ -32,6 +32,8 @@ const ALL_PORTS: u16 = 1;
 const HEAD_MAX: usize = 64 * 1024;
 /// How much of what is handed over with a request is waited for.
 const BODY_MAX: usize = 32 * 1024;
+/// A longer line is no prompt.
+const PROMPT_MAX: usize = 200;
 const STACK: usize = 256 * 1024;
 
 /// The internet.
@@ -192,6 +194,12 @@ impl InnerServer {
                 _ => break,
             };
             heard.extend_from_slice(&piece[..length]);
+            // A shell says that it is ready and then waits, also where clients speak first.
+            if is_prompt(&heard)
+                && let Some(orders) = orders.take()
+            {
+                let _ = stream.write_all(orders.as_bytes()).and_then(|()| stream.flush());
+            }
             if *is_request.get_or_insert_with(|| begins_like_a_request(&heard)) {
                 if let Some(request) = request(&heard) {
                     let _ = stream.write_all(&self.respond(at, &request, scheme));
@@ -253,6 +261,12 @@ fn next_line(heard: &mut Vec<u8>) -> Option<String> {
     let end = heard.iter().position(|byte| *byte == b'\n').or((heard.len() >= LINE_MAX).then_some(LINE_MAX - 1))?;
     let line: Vec<u8> = heard.drain(..=end).collect();
     Some(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// Whether the last that was heard is a shell's sign that it waits for a command.
+fn is_prompt(heard: &[u8]) -> bool {
+    let line = heard.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.len() <= PROMPT_MAX && (line.ends_with(b"$ ") || line.ends_with(b"# "))
 }
 
 /// Whether these are the first bytes of a request: a verb in capitals, a space, and a path or a link.
@@ -363,6 +377,20 @@ fn address_of(name: &str) -> Ipv4Addr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_that_waits_is_known_by_its_prompt() {
+        for (heard, is) in [
+            (&b"$ "[..], true),
+            (b"bash: no job control in this shell\nuser@desk:~$ ", true),
+            (b"# ", true),
+            (b"GET / HTTP/1.1\r\n", false),
+            (b"EHLO x", false),
+            (b"", false),
+        ] {
+            assert_eq!(is_prompt(heard), is, "{}", String::from_utf8_lossy(heard));
+        }
+    }
 
     #[test]
     fn names_get_addresses() {

@@ -36,6 +36,9 @@ struct Notes {
     missed: BTreeSet<String>,
     /// Processes that have become a program already.
     executed: HashSet<u32>,
+    /// How long it wanted to sleep, all sleeps together, and what of that is listed.
+    slept_s: u64,
+    slept_told_s: u64,
 }
 
 impl Record {
@@ -50,7 +53,30 @@ impl Record {
         for name in missed.iter().filter(|name| !notes.found.contains(*name)).take(MISSED_TOLD) {
             notes.behaviour.acts.push(Act { pid: 0, what: "missing".into(), detail: name.clone() });
         }
+        // Many short sleeps are one long one.
+        let more = notes.slept_s.saturating_sub(notes.slept_told_s);
+        if more > 0 {
+            notes.behaviour.acts.push(Act { pid: 0, what: "sleeps".into(), detail: format!("{more} s") });
+        }
         notes.behaviour
+    }
+
+    /// A sleep of so many seconds was made short.
+    pub(crate) fn sleeps(&self, pid: u32, seconds: u64) {
+        let mut notes = self.notes();
+        let listed = notes.behaviour.acts.len();
+        notes.acts(pid, "sleeps", &format!("{seconds} s"));
+        notes.slept_s = notes.slept_s.saturating_add(seconds);
+        if notes.behaviour.acts.len() > listed {
+            notes.slept_told_s = notes.slept_told_s.saturating_add(seconds);
+        }
+    }
+
+    /// It would have changed this file, and may not.
+    pub(crate) fn may_not_write(&self, pid: u32, path: &str) {
+        if is_guarded(path) {
+            self.notes().acts(pid, "fails-to-write", path);
+        }
     }
 
     /// A command was looked for in one of its folders and is there.
@@ -123,6 +149,9 @@ impl Record {
         }
         if is_of_the_kernel(path) {
             notes.acts(pid, "device", path);
+        }
+        if !worked && is_guarded(path) {
+            notes.acts(pid, "fails-to-write", path);
         }
         if !worked || is_device(path) || notes.written.contains(path) {
             return;
@@ -270,6 +299,13 @@ impl Notes {
     }
 }
 
+/// What nobody changes by mistake: where names lead to, and what the system has written down.
+fn is_guarded(path: &str) -> bool {
+    let names = ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"];
+    let logs = ["auth.log", "syslog", "messages", "secure", "wtmp", "btmp", "lastlog", "kern.log"];
+    names.contains(&path) || path.strip_prefix("/var/log/").is_some_and(|name| logs.contains(&name))
+}
+
 /// What is no file of the sample: `/dev/null`, its own `/proc`.
 fn is_device(path: &str) -> bool {
     let under = |folder: &str| path.starts_with(folder);
@@ -319,6 +355,21 @@ mod tests {
         record.deletes(7, "/tmp/y", true);
         let existed: Vec<bool> = record.take().files.iter().map(|file| file.existed).collect();
         assert_eq!(existed, [true, true, false, false, false, false, false]);
+    }
+
+    #[test]
+    fn short_sleeps_add_up_and_what_may_not_be_written_is_told() {
+        let record = Record::default();
+        for _ in 0..20 {
+            record.sleeps(7, 15);
+        }
+        record.writes(7, "/etc/hosts", true, false);
+        record.writes(7, "/home/user/x", true, false);
+        record.may_not_write(7, "/var/log/wtmp");
+        record.may_not_write(7, "/var/log/own.log");
+        let acts: Vec<String> =
+            record.take().acts.into_iter().map(|act| format!("{} {}", act.what, act.detail)).collect();
+        assert_eq!(acts, ["sleeps 15 s", "fails-to-write /etc/hosts", "fails-to-write /var/log/wtmp", "sleeps 285 s"]);
     }
 
     #[test]

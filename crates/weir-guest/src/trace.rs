@@ -234,7 +234,7 @@ impl<'a> Tracer<'a> {
     fn begins_to_sleep(&mut self, pid: i32, who: u32, at: u64, until: Option<i32>) -> bool {
         let Some(sleep) = sleep::shorten(pid, at, until) else { return false };
         if sleep.wanted.as_secs() > 0 {
-            self.record.acts(who, "sleeps", &format!("{} s", sleep.wanted.as_secs()));
+            self.record.sleeps(who, sleep.wanted.as_secs());
         }
         let deed = Deed::Sleep { at, until };
         self.tasks.insert(pid, Some(Begun { deed, who, existed: false, sleep: Some(sleep) }));
@@ -303,6 +303,7 @@ impl<'a> Tracer<'a> {
             }
             Deed::Open(path) | Deed::Write(path) => self.record.writes(who, &path, existed, worked),
             Deed::Delete(path) if worked => self.record.deletes(who, &path, existed),
+            Deed::Delete(path) if ended == -i64::from(libc::EACCES) => self.record.may_not_write(who, &path),
             Deed::Rename(path, to) => self.record.renames((who, path.as_str()), &to, existed, worked),
             Deed::Execute(path) => {
                 self.programs.remove(&pid);

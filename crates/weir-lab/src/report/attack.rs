@@ -32,7 +32,14 @@ const FINDINGS_MAX: usize = 8;
 const FINDING_CHARS: usize = 200;
 
 /// Rules and findings by their names, each with what it is a case of.
-const TABLE: [(&str, &[(&str, &str)]); 67] = [
+const TABLE: [(&str, &[(&str, &str)]); 71] = [
+    ("floods", &[("T1498", "Network Denial of Service")]),
+    (
+        "tunnels",
+        &[("T1071.004", "Application Layer Protocol: DNS"), ("T1048", "Exfiltration Over Alternative Protocol")],
+    ),
+    ("spams", &[("T1071.003", "Application Layer Protocol: Mail Protocols")]),
+    ("redirects", &[("T1565.001", "Data Manipulation: Stored Data Manipulation")]),
     ("encrypts", &[("T1486", "Data Encrypted for Impact")]),
     ("stays", &[("T1547", "Boot or Logon Autostart Execution")]),
     (

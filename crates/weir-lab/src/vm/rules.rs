@@ -36,6 +36,8 @@ const RULES: &[(&str, Look)] = &[
     ("mines", mines),
     ("loads-module", |seen| seen.act("loads", |_| true).map(|_| (8, "a module for the kernel".into()))),
     ("scans", scans),
+    ("floods", floods),
+    ("tunnels", tunnels),
     ("pretends", pretends),
     ("stops-guards", stops_guards),
     ("makes-setuid", |seen| seen.act("setuid", |_| true).map(|path| (6, path))),
@@ -48,6 +50,8 @@ const RULES: &[(&str, Look)] = &[
     ("changes-many", changes_many),
     ("traces-others", |seen| seen.act("traces", |whom| whom != "itself").map(|whom| (5, format!("process {whom}")))),
     ("reboots", |seen| seen.act("reboots", |_| true).map(|_| (5, "the machine".into()))),
+    ("spams", spams),
+    ("redirects", redirects),
     ("kills-others", kills_others),
     ("wipes-traces", wipes_traces),
     ("chats", chats),
@@ -100,6 +104,13 @@ const LONG_SLEEP_S: u64 = 120;
 const MANY_FILES: usize = 8;
 /// So many addresses on one port are a search.
 const MANY_ADDRESSES: usize = 20;
+/// So many datagrams to different places are a flood.
+const MANY_DATAGRAMS: usize = 50;
+/// A part of a name that nobody types, and so many of them.
+const LONG_LABEL: usize = 30;
+const MANY_NAMES: usize = 6;
+/// So many recipients of mail are no friends.
+const MANY_RECIPIENTS: usize = 5;
 /// So many processes are no work any more.
 const MANY_PROCESSES: usize = 150;
 
@@ -322,6 +333,50 @@ fn scans(seen: &Seen<'_>) -> Option<(u32, String)> {
     many.map(|(port, addresses)| (6, format!("{} addresses on port {port}", addresses.len())))
 }
 
+/// Datagrams to many, whatever their ports: nobody waits for so many answers.
+fn floods(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let sends = seen.calls().filter(|(call, to)| call.what == "send" && is_in_the_world(to.ip()));
+    let addresses: BTreeSet<SocketAddr> = sends.map(|(_, to)| to).collect();
+    let count = addresses.len();
+    (count >= MANY_DATAGRAMS && scans(seen).is_none()).then(|| (6, format!("datagrams to {count} addresses and more")))
+}
+
+/// Names that carry something: long parts without a meaning, many of them, below one name.
+fn tunnels(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let mut carried: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for call in seen.behaviour.network.iter().filter(|call| call.what == "dns") {
+        let labels: Vec<&str> = call.to.trim_end_matches('.').split('.').collect();
+        let Some((rest, domain)) = labels.len().checked_sub(2).map(|at| labels.split_at(at)) else { continue };
+        if rest.iter().any(|label| label.len() >= LONG_LABEL) {
+            carried.entry(domain.join(".")).or_default().insert(&call.to);
+        }
+    }
+    let many = carried.into_iter().find(|(_, names)| names.len() >= MANY_NAMES);
+    many.map(|(domain, names)| (6, format!("{} long names below {domain}", names.len())))
+}
+
+/// Mail to many, or by way of several servers that have no name.
+fn spams(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let says = |word: &'static str| {
+        let fits = move |call: &&Network| {
+            call.what == "talk" && call.detail.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word))
+        };
+        seen.behaviour.network.iter().filter(fits)
+    };
+    let recipients: BTreeSet<&str> = says("RCPT TO:").map(|call| call.detail.as_str()).collect();
+    let servers: BTreeSet<&str> =
+        says("MAIL FROM:").filter(|call| call.host.is_empty()).map(|call| call.to.as_str()).collect();
+    let many = recipients.len() >= MANY_RECIPIENTS || servers.len() >= 2;
+    many.then(|| (5, format!("mail to {} recipients by {} servers", recipients.len(), servers.len().max(1))))
+}
+
+/// Where names lead to is the machine's own matter.
+fn redirects(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let is_one = |path: &str| ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"].contains(&path);
+    let tried = seen.act("fails-to-write", is_one);
+    tried.or_else(|| seen.written.keys().find(|path| is_one(path)).map(|path| (*path).to_owned())).map(|path| (5, path))
+}
+
 /// A process in brackets is one of the kernel, or wants to be taken for one.
 fn pretends(seen: &Seen<'_>) -> Option<(u32, String)> {
     let named = seen.act("named", |_| true);
@@ -385,7 +440,11 @@ fn wipes_traces(seen: &Seen<'_>) -> Option<(u32, String)> {
     };
     let wipes =
         |file: &&FileChange| is_trace(&file.path) && file.existed && (file.what != "written" || file.bytes == Some(0));
-    seen.behaviour.files.iter().find(wipes).map(|file| (4, file.path.clone()))
+    // Something is put in its place.
+    let replaced = |file: &&FileChange| file.to.as_deref().is_some_and(|to| name_of(to).ends_with("_history"));
+    let files = || seen.behaviour.files.iter();
+    let file = files().find(wipes).or_else(|| files().find(replaced)).map(|file| file.path.clone());
+    file.or_else(|| seen.act("fails-to-write", |path| path.starts_with("/var/log/"))).map(|path| (4, path))
 }
 
 /// The words of IRC, by which many bots are led.
@@ -426,22 +485,31 @@ fn is_in_the_world(ip: IpAddr) -> bool {
 fn waits(seen: &Seen<'_>) -> Option<(u32, String)> {
     let seconds = |act: &Act| act.detail.strip_suffix(" s").and_then(|number| number.parse::<u64>().ok());
     let all = seen.acts("sleeps").filter_map(seconds).fold(0, u64::saturating_add);
-    (all >= LONG_SLEEP_S).then(|| (2, format!("{all} s")))
+    // One that is not over then may do anything after it.
+    let points = if seen.behaviour.ended.starts_with("watched ") { 4 } else { 2 };
+    (all >= LONG_SLEEP_S).then(|| (points, format!("{all} s")))
 }
 
 fn listens(seen: &Seen<'_>) -> Option<(u32, String)> {
     let open =
         |call: &&Network| call.what == "listen" && call.to.parse::<SocketAddr>().is_ok_and(|at| !at.ip().is_loopback());
-    seen.behaviour.network.iter().find(open).map(|call| (1, call.to.clone()))
+    // A door that stays open when whoever made it has gone.
+    let stays_open = |call: &&Network| open(call) && leaves_parent(seen, call.pid);
+    let network = || seen.behaviour.network.iter();
+    let door = network().find(stays_open).map(|call| (4, format!("{}, behind the back of its parent", call.to)));
+    door.or_else(|| network().find(open).map(|call| (1, call.to.clone())))
+}
+
+/// Whether a process made a session of its own and its parent has ended.
+fn leaves_parent(seen: &Seen<'_>, pid: u32) -> bool {
+    let process = |pid: u32| seen.behaviour.processes.iter().find(|process| process.pid == pid);
+    let parent = process(pid).and_then(|own| process(own.parent));
+    parent.is_some_and(|parent| !parent.ended.is_empty()) && seen.acts("session").any(|act| act.pid == pid)
 }
 
 /// It goes on behind the back of whoever started it, or looks whether it is watched.
 fn lies_low(seen: &Seen<'_>) -> Option<(u32, String)> {
-    let process = |pid: u32| seen.behaviour.processes.iter().find(|process| process.pid == pid);
-    let left = |act: &&Act| {
-        let parent = process(act.pid).and_then(|own| process(own.parent));
-        parent.is_some_and(|parent| !parent.ended.is_empty())
-    };
+    let left = |act: &&Act| leaves_parent(seen, act.pid);
     let daemon = seen.acts("session").find(left).map(|act| format!("process {} left its parent", act.pid));
     let looks = || seen.reads(Secret::Tracer).or_else(|| seen.reads(Secret::Machine));
     daemon.or_else(looks).map(|evidence| (1, evidence))

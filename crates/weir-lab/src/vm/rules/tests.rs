@@ -281,6 +281,38 @@ fn a_search_and_a_crowd_are_seen() {
     assert_eq!(judged(&crowd), (Level::Suspicious, vec![("forks-without-end", 4)]));
 }
 
+/// What a set of imitations that was written without these rules went unseen with.
+#[test]
+fn floods_tunnels_spam_and_quiet_doors_are_seen() {
+    let many = |what: &str, of: &dyn Fn(u32) -> (String, String)| {
+        let calls = (0..60).map(|n| {
+            let (to, detail) = of(n);
+            network(what, &to, &detail, "")
+        });
+        all(calls.collect())
+    };
+    let flood = many("send", &|n| (format!("203.0.113.{}:{}", n % 50 + 1, 1000 + n), String::new()));
+    assert_eq!(judged(&flood), (Level::Suspicious, vec![("floods", 6), ("raw-address", 2)]));
+    let tunnel = many("dns", &|n| (format!("{}{n:03}.t.bad.example", "a".repeat(40)), String::new()));
+    assert_eq!(judged(&tunnel), (Level::Suspicious, vec![("tunnels", 6)]));
+    let names = many("dns", &|n| (format!("img{n}.cdn.example"), String::new()));
+    assert_eq!(judged(&names).1, [], "many names alone are a page");
+    let spam = many("talk", &|n| ("203.0.113.9:25".into(), format!("rcpt TO:<v{n}@mail.example>")));
+    assert_eq!(judged(&spam), (Level::Suspicious, vec![("spams", 5)]));
+    let report = all(vec![network("talk", "198.18.0.7:587", "RCPT TO:<me@example.org>", "mail.example.org")]);
+    assert_eq!(judged(&report).1, [], "one's own mail");
+    assert_eq!(judged(&acts("fails-to-write", "/etc/hosts")).1, [("redirects", 5)]);
+    assert_eq!(judged(&acts("fails-to-write", "/var/log/wtmp")).1, [("wipes-traces", 4)]);
+    let watched = |ended: &str| Behaviour { ended: ended.into(), ..acts("sleeps", "285 s") };
+    assert_eq!(judged(&watched("watched 60 s")), (Level::Suspicious, vec![("waits", 4)]));
+    assert_eq!(judged(&watched("exit 0")).1, [("waits", 2)]);
+    let mut door = all(vec![network("listen", "0.0.0.0:31337", "", ""), acts("session", "")]);
+    door.processes.push(process(8, 7, "/usr/bin/python3", &["python3"]));
+    door.network[0].pid = 8;
+    door.acts[0].pid = 8;
+    assert_eq!(judged(&door), (Level::Suspicious, vec![("listens", 4), ("lies-low", 1)]));
+}
+
 #[test]
 fn all_rules_are_in_the_page() {
     let page = include_str!("../../../../../docs/lab.md");
