@@ -81,7 +81,7 @@ impl Session<'_> {
                 self.note_macros(of, values);
                 return Ok(());
             }
-            Command::Connect { name, address } => self.connected(name, address),
+            Command::Connect { name, address } => self.connected(&name, address),
             Command::Helo(name) => {
                 self.transaction = None;
                 self.client.helo = Some(printable(&name).into());
@@ -120,13 +120,19 @@ impl Session<'_> {
         if let Some(agreed) = self.conversation.agreed() {
             agreed.write(&mut out);
         }
-        self.socket.write(&out).await
+        self.write(&out).await
     }
 
     async fn say(&self, answers: &[Answer]) -> io::Result<()> {
         let mut out = Vec::new();
         answers.iter().for_each(|answer| answer.write(&mut out));
-        self.socket.write(&out).await
+        self.write(&out).await
+    }
+
+    /// A server that does not read is not waited for any longer than one that does not write.
+    async fn write(&self, octets: &[u8]) -> io::Result<()> {
+        let written = timeout(self.door.settings.idle, self.socket.write(octets)).await;
+        written.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
     /// Of all that a server tells, only who is logged in and the name of the message in its queue are gone by.
@@ -148,14 +154,14 @@ impl Session<'_> {
         }
     }
 
-    fn connected(&mut self, name: String, address: Option<IpAddr>) -> Answer {
+    fn connected(&mut self, name: &str, address: Option<IpAddr>) -> Answer {
         self.transaction = None;
         self.client = nobody();
         if let Some(address) = address {
             self.client.client = address;
             self.client.socket = SocketAddr::from((address, 0));
         }
-        self.client.name = Some(printable(&name).into());
+        self.client.name = Some(printable(name).into());
         Answer::Continue
     }
 

@@ -174,7 +174,7 @@ impl DoorCase<'_> {
             }
             OnFound::Hold => Ok(vec![Answer::Quarantine(reason.to_owned()), Answer::Accept]),
             OnFound::Quarantine => {
-                if self.unreadable {
+                if self.unreadable || self.envelope.recipients.is_empty() {
                     return Err(Reply::new(550, Status(5, 7, 1), format!("the scan refuses this message: {reason}")));
                 }
                 self.quarantine(reason).await.inspect_err(|reply| self.raise_if_undecided(reply))?;

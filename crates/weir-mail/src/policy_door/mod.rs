@@ -127,7 +127,8 @@ impl Door for PolicyDoor {
                 let Some(request) = next else { break };
                 let action = self.answer(&request).await;
                 tracing::debug!(user = request.login, recipient = request.recipient, action, "Postfix asked");
-                socket.write(&policy::write(&action)).await?;
+                let written = timeout(self.idle, socket.write(&policy::write(&action))).await;
+                written.map_err(|_| io::ErrorKind::TimedOut)??;
             }
             if self.memory.is_due(Instant::now(), FORGET_EVERY) {
                 self.submission.forget_unused().await;

@@ -17,7 +17,7 @@ use weir_console::ConsoleSettings;
 use weir_foundation::StoreSettings;
 use weir_lab::LabSettings;
 use weir_mail::clamd_door::DoorSettings;
-use weir_mail::delivery::DeliverySettings;
+use weir_mail::delivery::{DeliverySettings, Way};
 use weir_mail::inbound::InboundSettings;
 use weir_mail::milter_door::MilterSettings;
 use weir_mail::policy_door::PolicySettings;
@@ -107,6 +107,11 @@ impl Config {
         if self.milter.is_on() && self.milter.scan && !self.scan.enabled {
             let hint = "set enabled = true under [scan], or scan = false here";
             reader.blame("milter", "scan", "nobody would look at the mail: the scan is off".into(), hint);
+        }
+        if self.milter.is_on() && self.milter.throttle && self.delivery.way == Way::Maildir {
+            let hint = "say how it goes out: [delivery] way = \"smarthost\" or \"mx\"; see docs/doors.md";
+            let what = "mail that is taken over would be put into folders on this machine, and never be sent".into();
+            reader.blame("milter", "throttle", what, hint);
         }
         let asked = [("milter", self.milter.is_on()), ("policy_service", self.policy_service.is_on())];
         for (section, _) in asked.into_iter().filter(|(_, on)| *on && !self.submission.enabled) {
@@ -294,6 +299,21 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part:?} is missing in:\n{said}");
         }
+    }
+
+    #[test]
+    fn a_door_that_nobody_could_use_safely_is_refused() {
+        let delivery = "[delivery]\nway = \"mx\"\n";
+        let milter = |more: &str| problems(&format!("{delivery}[milter]\n{more}"));
+        assert!(milter("listen = [\"0.0.0.0:2626\"]").contains("none of them may ask"));
+        assert!(milter("listen = [\"127.0.0.1:2626\"]\nscan = true").contains("the scan is off"));
+        assert!(milter("listen = [\"127.0.0.1:2626\"]\nthrottle = false").contains("would be told nothing"));
+        let folders = problems("[milter]\nlisten = [\"127.0.0.1:2626\"]");
+        assert!(folders.contains("never be sent"), "{folders}");
+        let policy = problems("[policy_service]\nlisten = [\"[::]:2627\"]");
+        assert!(policy.contains("none of them may ask"), "{policy}");
+        let off = "[submission]\nenabled = false\n[policy_service]\nlisten = [\"127.0.0.1:2627\"]";
+        assert!(problems(off).contains("no mail gate here"), "{}", problems(off));
     }
 
     #[test]
