@@ -9,6 +9,7 @@ mod clamd_door;
 mod console;
 mod control;
 mod corpus;
+mod directory;
 mod dovecot;
 mod election;
 mod fair;

@@ -25,6 +25,16 @@ impl Visitor {
         visitor
     }
 
+    /// Tries to log in, and is not let in; the page that says so.
+    #[track_caller]
+    pub(crate) fn refused(base: &str, (name, password): (&str, &str)) -> String {
+        let visitor = Visitor { home: tempfile::tempdir().expect("a folder"), base: base.to_owned(), more: Vec::new() };
+        let token = token_in(&visitor.get("/login"));
+        let page = visitor.send("/login", &[("token", token.as_str()), ("name", name), ("password", password)]);
+        assert!(!page.contains("Log out"), "{page}");
+        page
+    }
+
     /// Comes by the link of a notice; none if the link is no good.
     pub(crate) fn by_link(base: &str, key: &str) -> Option<Visitor> {
         let visitor = Visitor { home: tempfile::tempdir().expect("a folder"), base: base.to_owned(), more: Vec::new() };

@@ -3,19 +3,26 @@
 //! There are few of them, so all are one document in the records, and every question reads it: a removed account or a new
 //! password counts at once. A user of the mail gate, who is in the records
 //! too, needs none: their own login lets them see what is theirs, and no more.
+//!
+//! Where there is a directory ([`crate::directory`]), its people may log in, too, with the role that their groups give them. Names that have a password here
+//! are never asked for there, so that somebody can log in on the day when the directory is down, and nobody there can become one of them.
 
 use crate::audit::AuditTrail;
 use crate::clock::Clock;
 use crate::date::rfc3339;
+use crate::directory::{DirectoryError, Person};
 use crate::passwords::Passwords;
+pub use crate::role::Role;
 use crate::totp::StoredFactor;
 use crate::{Actor, Foundation, OperationError, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 use tokio::sync::{Mutex, MutexGuard};
 use weir_store::records::{UserRecords, ValueRecords};
 
@@ -23,29 +30,6 @@ use weir_store::records::{UserRecords, ValueRecords};
 const SITE: &str = "";
 const KEPT: &str = "console.accounts";
 const ACCOUNTS_MAX: usize = 1_000;
-
-/// What somebody may do. Each may do what those before may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// See what is their own.
-    User,
-    /// See all gates, decide on held and quarantined mail but for viruses, lock and unlock.
-    Operator,
-    /// Everything.
-    Admin,
-}
-
-impl Role {
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Role::User => "user",
-            Role::Operator => "operator",
-            Role::Admin => "admin",
-        }
-    }
-}
 
 /// An account to be made.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -125,6 +109,8 @@ pub struct ConsoleAccounts {
     clock: Clock,
     /// The accounts are read, changed and written as a whole: by one at a time.
     changing: Arc<Mutex<()>>,
+    /// People of the directory who have logged in, with their role, and until when that is believed.
+    signed_in: Arc<std::sync::Mutex<HashMap<String, (Role, Instant)>>>,
 }
 
 impl ConsoleAccounts {
@@ -137,6 +123,7 @@ impl ConsoleAccounts {
             audit: AuditTrail::new(foundation),
             clock: Arc::clone(&foundation.clock),
             changing: Arc::default(),
+            signed_in: Arc::default(),
         }
     }
 
@@ -205,6 +192,11 @@ impl ConsoleAccounts {
         from: IpAddr,
     ) -> Result<Option<KnownAccount>, OperationError> {
         let found = self.stored(name).await?.filter(|(_, hash)| !hash.is_empty());
+        if found.is_none()
+            && let Some(known) = self.ask_directory(name, password, from).await?
+        {
+            return Ok(Some(known));
+        }
         let hash = found.as_ref().map(|(_, hash)| hash.as_str());
         // A name that nobody has costs as much time as one that somebody has.
         let right = self.passwords.verify(name, password, hash, from).await?;
@@ -213,7 +205,42 @@ impl ConsoleAccounts {
 
     /// What is known of a name now; nothing if there is no such account.
     pub async fn known(&self, name: &str) -> Result<Option<KnownAccount>, OperationError> {
-        Ok(self.stored(name).await?.map(|(known, _)| known))
+        match self.stored(name).await? {
+            Some((known, hash)) if !hash.is_empty() => Ok(Some(known)),
+            other => Ok(self.signed_in(name).or(other.map(|(known, _)| known))),
+        }
+    }
+
+    /// Somebody of the directory, if the password is right there.
+    async fn ask_directory(
+        &self,
+        login: &str,
+        password: &str,
+        from: IpAddr,
+    ) -> Result<Option<KnownAccount>, OperationError> {
+        let Some(directory) = self.passwords.directory() else { return Ok(None) };
+        let failed = |error: DirectoryError| OperationError::Failed(error.to_string());
+        let Some(Person { name, role }) = directory.login(login, password, from).await.map_err(failed)? else {
+            return Ok(None);
+        };
+        // The directory may write the name in another way than it was typed, and must not make somebody of it who is known here.
+        if self.stored(&name).await?.is_some_and(|(_, hash)| !hash.is_empty()) {
+            return Ok(None);
+        }
+        let (now, mut signed_in) = (Instant::now(), self.signed_in.lock().unwrap_or_else(PoisonError::into_inner));
+        signed_in.retain(|_, (_, until)| *until > now);
+        if signed_in.len() < ACCOUNTS_MAX || signed_in.contains_key(&name) {
+            signed_in.insert(name.clone(), (role, now + directory.session()));
+        }
+        drop(signed_in);
+        Ok(self.signed_in(&name))
+    }
+
+    /// Somebody of the directory who has logged in a while ago.
+    fn signed_in(&self, name: &str) -> Option<KnownAccount> {
+        let signed_in = self.signed_in.lock().unwrap_or_else(PoisonError::into_inner);
+        let (role, _) = signed_in.get(name).filter(|(_, until)| *until > Instant::now())?;
+        Some(KnownAccount { name: name.to_owned(), role: *role, stamp: stamp(""), code: false })
     }
 
     /// Who has this name, and the hash of their password; it is empty where another system checks it.

@@ -6,6 +6,7 @@
 //! hash (19 MiB) is kept for the next one: if each hash allocated its own, every thread that ever computed one would keep as much. It is
 //! freed when nobody has logged in for a while.
 
+use crate::directory::Directory;
 use crate::login_queue::LoginQueue;
 use argon2::password_hash::phc::{Output, ParamsString, PasswordHash, Salt};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
@@ -30,6 +31,8 @@ const WAITING_MAX: usize = 256;
 #[derive(Debug, Clone)]
 pub struct Passwords {
     shared: Arc<PasswordsShared>,
+    /// Who is asked about logins that have no password here.
+    directory: Option<Directory>,
 }
 
 #[derive(Debug)]
@@ -62,7 +65,19 @@ impl Passwords {
                 hashes: AtomicU64::new(0),
                 nobody,
             }),
+            directory: None,
         })
+    }
+
+    /// The same, with a directory that knows further people.
+    #[must_use]
+    pub fn with_directory(self, directory: Option<Directory>) -> Passwords {
+        Passwords { directory, ..self }
+    }
+
+    /// The directory that knows further people, if there is one.
+    pub fn directory(&self) -> Option<&Directory> {
+        self.directory.as_ref()
     }
 
     /// The hash to store for a new password.

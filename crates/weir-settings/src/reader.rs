@@ -83,10 +83,18 @@ impl<'t> Reader<'t> {
 
     /// Everything that was asked for, and everything that was wrong.
     pub fn finish(mut self) -> ReadDocument {
+        let mut known: Vec<&str> = Vec::new();
         for read in &self.sections {
             self.problems.extend(self.unknown_keys(read.name));
+            // The one above may have no keys of its own, as `sign_in` of `sign_in.ldap`.
+            let first = read.name.split('.').next().unwrap_or(read.name);
+            if !known.contains(&first) {
+                known.push(first);
+            }
         }
-        let known: Vec<&str> = self.sections.iter().map(|read| read.name).filter(|name| !name.contains('.')).collect();
+        for above in known.iter().filter(|above| self.sections.iter().all(|read| read.name != **above)) {
+            self.problems.extend(self.unknown_keys(above));
+        }
         for (key, value) in self.root.get_ref() {
             if !known.contains(&key.get_ref().as_ref()) {
                 let line = line_of(self.text, &key.span());
@@ -101,7 +109,8 @@ impl<'t> Reader<'t> {
     /// Keys that nobody asked for; a table may be a section of its own.
     fn unknown_keys(&self, section: &str) -> Vec<Problem> {
         let keys = self.settings.iter().filter(|setting| setting.section == section).map(|setting| setting.key);
-        let known: Vec<&str> = keys.collect();
+        let below = self.sections.iter().filter_map(|read| read.name.strip_prefix(section)?.strip_prefix('.'));
+        let known: Vec<&str> = keys.chain(below.filter(|name| !name.contains('.'))).collect();
         let table = find(self.root.get_ref(), section).and_then(|value| value.get_ref().as_table());
         let mut problems = Vec::new();
         for (key, _) in table.into_iter().flatten() {

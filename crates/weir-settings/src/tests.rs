@@ -119,3 +119,19 @@ fn a_rule_between_sections_blames_a_line() {
     let lines: Vec<_> = reader.finish().problems.iter().filter_map(|problem| problem.line).collect();
     assert_eq!(lines[..2], [3, 2]);
 }
+
+#[test]
+fn a_section_without_one_above_it_is_known_and_others_beside_it_are_not() {
+    let read = |text: &str| {
+        let mut reader = Reader::new(text);
+        let _: Trial = reader.read();
+        reader.finish().problems
+    };
+    assert!(read("[trial.inner]\nattempts = 3\n").is_empty());
+    for (text, key) in [("[trial.iner]\n", "trial.iner"), ("[trial]\nx = 1\n", "trial.x"), ("[trail.inner]\n", "trail")]
+    {
+        let problems = read(text);
+        assert!(problems.len() == 1 && problems[0].key == key, "{text}: {problems:?}");
+    }
+    assert_eq!(read("[trial.iner]\n")[0].hint, "did you mean \"inner\"?");
+}

@@ -27,6 +27,7 @@ use weir_console::socket;
 use weir_foundation::Actor;
 use weir_foundation::Foundation;
 use weir_foundation::administration::Administration;
+use weir_foundation::directory::Directory;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::random::random;
 use weir_foundation::supervision::GateStates;
@@ -265,6 +266,7 @@ async fn here(place: &FolderArgs, folder: DataFolder) -> anyhow::Result<Reached>
     let settings = assembly::mail_gate(&loaded.config);
     let foundation = Foundation::lay(folder, loaded.config.store.records.as_deref(), &assembly::machine_name()).await?;
     let passwords = Passwords::new(loaded.config.submission.hashes_at_once as usize, random())?;
+    let passwords = passwords.with_directory(Directory::open(&loaded.config.directory).context("sign_in.ldap")?);
     let mail = operations_at_rest(&foundation, passwords.clone(), &settings);
     let administration =
         Administration::new(&foundation, passwords, Some(mail.backup.clone()), loaded.config.store.backup_due);

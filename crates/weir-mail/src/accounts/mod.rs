@@ -1,7 +1,7 @@
 //! Accounts: who somebody is, and whether they may submit mail now.
 //!
 //! Logins are checked against the records, or against Dovecot's authentication socket where the site has its
-//! users there. A user who is locked, by a person or by the throttle, gets the reason instead of a login. What cannot
+//! users there; where there is a directory (LDAP), names without a password in the records are asked for there. A user who is locked, by a person or by the throttle, gets the reason instead of a login. What cannot
 //! be checked now is said to be so: it is neither a right nor a wrong password.
 
 mod dovecot;
@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use strangers::Strangers;
+use weir_foundation::directory::DirectoryError;
 use weir_foundation::passwords::{PasswordError, Passwords};
 use weir_store::records::{Records, RecordsError, ThrottleRecords, UserRecords, UserRow};
 
@@ -100,10 +101,11 @@ impl Accounts {
         Ok(if known.is_some() { name.to_owned() } else { name.to_lowercase() })
     }
 
-    /// A user by name. Where Dovecot has the users, a name that is not in the records is a guest's.
+    /// A user by name. Where Dovecot or a directory has the users, a name that is not in the records is a guest's.
     pub async fn user(&self, name: &str) -> Result<Option<UserRow>, RecordsError> {
         let known = self.users.find(name).await?;
-        Ok(known.or_else(|| self.dovecot.as_ref().map(|_| guest(name))))
+        let elsewhere = self.dovecot.is_some() || self.passwords.directory().is_some();
+        Ok(known.or_else(|| elsewhere.then(|| guest(name))))
     }
 
     /// The account of a client address or network, under the name that its throttle has. Few have one: a new one may take a moment
@@ -128,11 +130,24 @@ impl Accounts {
             // As Dovecot writes it: `Ann` and `ann` may be one user there, with one lock and one throttle here.
             return Ok(self.user(&name).await?);
         }
-        let user = self.users.find(name).await?;
+        let user = self.users.find(name).await?.filter(|user| !user.password.is_empty());
+        if user.is_none()
+            && let Some(person) = self.ask_directory(name, password, from).await?
+        {
+            return Ok(Some(person));
+        }
         // A name that does not exist costs the same time as one that does.
         let stored = user.as_ref().map(|user| user.password.as_str());
         let right = self.passwords.verify(name, password, stored, from).await?;
         Ok(user.filter(|_| right))
+    }
+
+    /// Somebody of the directory, under the name that the directory writes: `Ann` and `ann` may be one person there, with one throttle here.
+    async fn ask_directory(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<UserRow>, CheckError> {
+        let Some(directory) = self.passwords.directory() else { return Ok(None) };
+        let Some(person) = directory.login(name, password, from).await? else { return Ok(None) };
+        // Who has a password here is not to be had by one there.
+        Ok(self.user(&person.name).await?.filter(|user| user.password.is_empty()))
     }
 
     async fn unless_locked(&self, user: UserRow) -> Login {
@@ -159,6 +174,8 @@ impl Accounts {
 enum CheckError {
     #[error(transparent)]
     Dovecot(#[from] DovecotError),
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     #[error(transparent)]
     Records(#[from] RecordsError),
     #[error(transparent)]

@@ -25,6 +25,7 @@ use weir_console::api::router;
 use weir_console::current_router::CurrentRouter;
 use weir_console::socket::ControlSocket;
 use weir_foundation::Actor;
+use weir_foundation::directory::Directory;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::random::random;
 use weir_foundation::secret::fresh_password;
@@ -128,6 +129,7 @@ async fn up(
     // Signals that come while we open count too.
     let mut stop = Stop::new()?;
     let passwords = Passwords::new(config.submission.hashes_at_once as usize, random())?;
+    let passwords = passwords.with_directory(Directory::open(&config.directory).context("sign_in.ldap")?);
     let mut gates = Orchestrator::new(loaded, config.clone(), demo, folder, passwords)?;
     gates.start_all().await?;
     let submission = &config.submission;

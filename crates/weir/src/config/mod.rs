@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use weir_acme::{CertificateSettings, ChallengeKind};
 use weir_console::ConsoleSettings;
 use weir_foundation::StoreSettings;
+use weir_foundation::directory::DirectorySettings;
 use weir_lab::LabSettings;
 use weir_mail::clamd_door::DoorSettings;
 use weir_mail::delivery::{DeliverySettings, Way};
@@ -54,6 +55,7 @@ pub(crate) struct Config {
     pub(crate) certificates: CertificateSettings,
     pub(crate) lab: LabSettings,
     pub(crate) console: ConsoleSettings,
+    pub(crate) directory: DirectorySettings,
 }
 
 impl Config {
@@ -88,6 +90,7 @@ impl Config {
             certificates: reader.read(),
             lab: reader.read(),
             console: reader.read(),
+            directory: reader.read(),
         }
     }
 }
@@ -124,6 +127,16 @@ impl Config {
         }
         self.check_certificates(reader);
         self.check_forward_auth(reader);
+        if self.directory.is_on() && self.submission.dovecot_socket.is_some() {
+            let what =
+                "Dovecot checks all logins of people who send mail, so the directory would not be asked".to_owned();
+            reader.blame(
+                "sign_in.ldap",
+                "servers",
+                what,
+                "let Dovecot ask the directory, or unset submission.dovecot_socket",
+            );
+        }
     }
 
     /// Where other proxies ask, there must be something to ask for.

@@ -1,0 +1,162 @@
+//! A filter of the configuration (RFC 4515), such as `(&(objectClass=person)(uid={login}))`.
+//!
+//! It is read once, and what somebody types as their login becomes the value of a comparison, octet by octet. It is never part of a text that is read as a
+//! filter, so no login can change what is asked.
+
+use super::ber::{OCTETS, element, nested};
+
+/// Where the login goes.
+pub(super) const LOGIN: &str = "{login}";
+/// Where the name of the person's entry goes, in filters for groups.
+pub(super) const ENTRY: &str = "{entry}";
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Filter {
+    And(Vec<Filter>),
+    Or(Vec<Filter>),
+    Not(Box<Filter>),
+    /// An attribute has a value.
+    Present(String),
+    /// An attribute has this value.
+    Equal(String, String),
+}
+
+/// A filter is not deeper.
+const DEPTH_MAX: usize = 16;
+
+impl Filter {
+    pub(super) fn read(text: &str) -> Result<Filter, String> {
+        let wrong = || format!("{text:?} is not a filter: write (uid={LOGIN}) or (&(objectClass=person)(uid={LOGIN}))");
+        match parse(text.trim(), DEPTH_MAX) {
+            Some((filter, "")) => Ok(filter),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Whether the login is asked for somewhere.
+    pub(super) fn asks_for_login(&self) -> bool {
+        match self {
+            Filter::And(parts) | Filter::Or(parts) => parts.iter().any(Filter::asks_for_login),
+            Filter::Not(_) | Filter::Present(_) => false,
+            Filter::Equal(_, value) => value == LOGIN,
+        }
+    }
+
+    /// As it is sent, with this login and entry in place of the marks.
+    pub(super) fn octets(&self, login: &str, entry: &str) -> Vec<u8> {
+        let all = |parts: &[Filter]| parts.iter().map(|part| part.octets(login, entry)).collect::<Vec<_>>();
+        match self {
+            Filter::And(parts) => nested(0xa0, &all(parts)),
+            Filter::Or(parts) => nested(0xa1, &all(parts)),
+            Filter::Not(part) => nested(0xa2, &[part.octets(login, entry)]),
+            Filter::Present(attribute) => element(0x87, attribute.as_bytes()),
+            Filter::Equal(attribute, value) => {
+                let value = match value.as_str() {
+                    LOGIN => login,
+                    ENTRY => entry,
+                    other => other,
+                };
+                nested(0xa3, &[element(OCTETS, attribute.as_bytes()), element(OCTETS, value.as_bytes())])
+            }
+        }
+    }
+}
+
+/// The filter that the text begins with, and what is behind it.
+fn parse(text: &str, depth: usize) -> Option<(Filter, &str)> {
+    let inside = text.strip_prefix('(').filter(|_| depth > 0)?;
+    let (filter, rest) = match inside.chars().next()? {
+        '&' => parse_all(&inside[1..], depth).map(|(parts, rest)| (Filter::And(parts), rest))?,
+        '|' => parse_all(&inside[1..], depth).map(|(parts, rest)| (Filter::Or(parts), rest))?,
+        '!' => parse(&inside[1..], depth - 1).map(|(part, rest)| (Filter::Not(Box::new(part)), rest))?,
+        _ => {
+            let (comparison, rest) = inside.split_at(inside.find(')')?);
+            (compare(comparison)?, rest)
+        }
+    };
+    Some((filter, rest.strip_prefix(')')?))
+}
+
+fn parse_all(mut text: &str, depth: usize) -> Option<(Vec<Filter>, &str)> {
+    let mut parts = Vec::new();
+    while text.starts_with('(') {
+        let (part, rest) = parse(text, depth - 1)?;
+        parts.push(part);
+        text = rest;
+    }
+    (!parts.is_empty()).then_some((parts, text))
+}
+
+/// `attribute=value` or `attribute=*`. Other stars, `>=`, `<=`, `~=` and escapes are not needed here.
+fn compare(text: &str) -> Option<Filter> {
+    let (attribute, value) = text.split_once('=')?;
+    let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"-.;".contains(&octet);
+    if attribute.is_empty() || !attribute.bytes().all(plain) || value.is_empty() {
+        return None;
+    }
+    match value {
+        "*" => Some(Filter::Present(attribute.to_owned())),
+        _ if value.contains(['*', '\\', '(']) => None,
+        _ => Some(Filter::Equal(attribute.to_owned(), value.to_owned())),
+    }
+}
+
+/// A login as part of the name of an entry (RFC 4514, 2.4).
+pub(super) fn escaped_name(login: &str) -> String {
+    let mut name = String::with_capacity(login.len());
+    for (at, letter) in login.char_indices() {
+        let edge = (at == 0 && matches!(letter, ' ' | '#')) || (at + letter.len_utf8() == login.len() && letter == ' ');
+        if edge || matches!(letter, '"' | '+' | ',' | ';' | '<' | '>' | '\\' | '=') {
+            name.push('\\');
+            name.push(letter);
+        } else if letter.is_control() {
+            let mut octets = [0; 4];
+            letter.encode_utf8(&mut octets).bytes().for_each(|octet| name.push_str(&format!("\\{octet:02x}")));
+        } else {
+            name.push(letter);
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_read_or_refused() {
+        let filter = Filter::read("(&(objectClass=person)(|(uid={login})(mail={login}))(!(locked=*)))").unwrap();
+        assert!(filter.asks_for_login());
+        assert!(!Filter::read("(&(uid=ann)(!(uid={login})))").unwrap().asks_for_login());
+        for text in [
+            "",
+            "uid={login}",
+            "(uid={login}",
+            "(uid={login}))",
+            "(&)",
+            "(uid=a*)",
+            "(=x)",
+            "(uid=)",
+            "(u d=x)",
+            "(uid>=5)",
+        ] {
+            assert!(Filter::read(text).is_err(), "{text}");
+        }
+        assert!(Filter::read(&"(!".repeat(10_000)).is_err(), "no depth without an end");
+    }
+
+    #[test]
+    fn a_login_is_a_value_and_never_a_filter() {
+        let filter = Filter::read("(uid={login})").unwrap();
+        let login = "*)(uid=*))(|(uid=*";
+        let value = element(OCTETS, login.as_bytes());
+        assert_eq!(filter.octets(login, ""), nested(0xa3, &[element(OCTETS, b"uid"), value]));
+    }
+
+    #[test]
+    fn a_login_cannot_leave_its_place_in_a_name() {
+        assert_eq!(escaped_name("ann,ou=admins"), "ann\\,ou\\=admins");
+        assert_eq!(escaped_name(" #x\\\"+<>; "), "\\ #x\\\\\\\"\\+\\<\\>\\;\\ ");
+        assert_eq!(escaped_name("#a\u{1}"), "\\#a\\01");
+    }
+}
