@@ -23,7 +23,7 @@ const SUBJECTS_NAMED: usize = 5;
 const DOUBLED_MAX: u32 = 6;
 const QUIET_MAX_S: i64 = 3_600;
 /// An open incident is written at least so often: that says that somebody looks after it.
-const WRITE_EVERY_S: i64 = 30;
+const WRITE_EVERY_S: i64 = 10;
 /// What another relay looks after is not tried for so long.
 const ELSEWHERE_S: i64 = 60;
 
@@ -35,12 +35,20 @@ pub(super) struct Entry {
     pub(super) story: Story,
     /// Whether it differs from what is stored.
     pub(super) changed: bool,
+    /// Whether this look opened it.
+    just_begun: bool,
 }
 
 impl Entry {
     /// As it was stored; nothing if its kind is not known to this version.
     pub(super) fn read(row: IncidentRow) -> Option<Entry> {
-        Some(Entry { kind: Kind::named(&row.kind)?, story: Story::read(&row.story), row, changed: false })
+        Some(Entry {
+            kind: Kind::named(&row.kind)?,
+            story: Story::read(&row.story),
+            row,
+            changed: false,
+            just_begun: false,
+        })
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -79,11 +87,16 @@ impl Book {
     /// Takes a look in.
     pub(super) fn look(&mut self, seen: &Seen, now_s: i64) {
         let signs = self.gathered(seen);
-        self.count(&seen.tally);
+        let before = self.count(&seen.tally);
         self.waiting.retain(|key, _| signs.iter().any(|sign| (sign.kind, &sign.subject) == (key.0, &key.1)));
         self.elsewhere.retain(|_, until| *until > now_s);
         for sign in &signs {
             self.sign(sign, now_s);
+        }
+        // What has just begun did so between the last look and this one.
+        for entry in self.entries.iter_mut().filter(|entry| entry.just_begun) {
+            entry.story.tally.add(&before, &seen.tally);
+            entry.just_begun = false;
         }
         for entry in self.entries.iter_mut().filter(|entry| entry.is_open()) {
             let gone_s = now_s - entry.story.sign_s;
@@ -144,12 +157,13 @@ impl Book {
         signs
     }
 
-    /// Counts what everybody got since the last look.
-    fn count(&mut self, tally: &Tally) {
+    /// Counts what everybody got since the last look, which it returns.
+    fn count(&mut self, tally: &Tally) -> Tally {
         let before = self.last.replace(*tally).unwrap_or(*tally);
         for entry in self.entries.iter_mut().filter(|entry| entry.is_open()) {
             entry.story.tally.add(&before, tally);
         }
+        before
     }
 
     fn find(&self, sign: &Sign) -> Option<usize> {
@@ -193,7 +207,7 @@ impl Book {
             story: String::new(),
         };
         let story = Story::begun(&sign.says, sign.height, now_s);
-        self.entries.push(Entry { kind: sign.kind, row, story, changed: true });
+        self.entries.push(Entry { kind: sign.kind, row, story, changed: true, just_begun: true });
     }
 
     fn begin_again(&mut self, at: usize, sign: &Sign, now_s: i64) {
@@ -282,6 +296,26 @@ mod tests {
         stored(&mut book);
         book.look(&Seen::default(), 50_002);
         assert!(book.entries.is_empty());
+    }
+
+    #[test]
+    fn a_story_counts_from_the_look_before_its_beginning() {
+        let mut book = Book::new("one", Vec::new());
+        let tally = |served: u32| {
+            serde_json::from_value(serde_json::json!({ "served": served, "web_waiting": 40 })).expect("figures")
+        };
+        book.look(&Seen { tally: tally(100), ..Seen::default() }, 1_000);
+        let flood =
+            |served| Seen { signs: vec![sign(Kind::Flood, "app", 40.0)], tally: tally(served), ..Seen::default() };
+        book.look(&flood(130), 1_002);
+        let cost = |book: &Book| book.entries[0].story.tally.cost(Kind::Flood)[0].clone();
+        assert!(
+            cost(&book).contains("30 requests were served") && cost(&book).contains("At most 40 waited"),
+            "{}",
+            cost(&book)
+        );
+        book.look(&flood(150), 1_004);
+        assert!(cost(&book).contains("50 requests were served"), "{}", cost(&book));
     }
 
     #[test]
