@@ -114,13 +114,13 @@ mod tests {
     fn a_small_disk_looks_large_and_fills() {
         let mut small = words(&[OVERLAY, 4096, 16_384, 16_000, 16_000, 100, 100]);
         disk(&mut small);
-        assert_eq!((small.get(0), small.get(2) * BLOCK >> 30), (EXT4, 458));
+        assert_eq!((small.get(0), (small.get(2) * BLOCK) >> 30), (EXT4, 458));
         let mut fuller = words(&[OVERLAY, 4096, 16_384, 6_000, 6_000, 100, 100]);
         disk(&mut fuller);
         assert_eq!(small.get(3) - fuller.get(3), 10_000, "what is written is missing");
         let mut memory = words(&[TMPFS, 4096, 12_288, 12_288, 12_288, 100, 100]);
         disk(&mut memory);
-        assert_eq!((memory.get(0), memory.get(2) * BLOCK >> 20, memory.get(5)), (TMPFS, 3926, 100));
+        assert_eq!((memory.get(0), (memory.get(2) * BLOCK) >> 20, memory.get(5)), (TMPFS, 3926, 100));
         let mut other = words(&[0x9fa0, 4096, 0, 0, 0, 0, 0]);
         disk(&mut other);
         assert_eq!((other.get(0), other.get(2)), (0x9fa0, 0));
