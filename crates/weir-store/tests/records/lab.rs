@@ -523,7 +523,7 @@ pub(crate) async fn opinions(records: Records) {
     assert_eq!((opinion.verdict, opinion.ended_at.is_some()), (3, true), "what the child is counts for it");
     // Somebody has it analysed in another way: that is no opinion on the content.
     let partial = NewSample { choices: r#"{"guest":"none"}"#.into(), partial: 1, ..sample("t9", "ab01") };
-    let other = records.lab_samples().submit(&[partial.clone()]).await.unwrap()[0];
+    let other = records.lab_samples().submit(std::slice::from_ref(&partial)).await.unwrap()[0];
     assert_eq!(records.lab_samples().find(other).await.unwrap().map(|row| row.given), Some(partial));
     assert_eq!(known("ab01").await[0].sample, first);
     assert!(known("cd02").await[0].ended_at.is_some());
