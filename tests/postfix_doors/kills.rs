@@ -39,16 +39,27 @@ fn send(address: &str, user: &str, enough: &AtomicBool, taken: &Mutex<Vec<String
     }
 }
 
+/// Says that it is enough when it is dropped.
+struct AtEnd<'a>(&'a AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn nothing_is_lost_when_weir_or_postfix_is_killed() {
     let kills: usize = std::env::var("WEIR_DOOR_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(3);
     let seed = std::env::var("WEIR_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(21);
     let mut rng = Rng::new(seed);
-    let throttle =
-        "[throttle]\nrate = \"1200/min\"\nmulti_rate = \"1200/min\"\nmax_multi_slack = 1\nstop_at = 100000\n";
+    let throttle = "[throttle]\nrate = \"1200/min\"\nmulti_rate = \"1200/min\"\nmax_multi_slack = 1\nstop_at = 100000\n\
+                    messages_a_day = 0\nnew_recipients_a_day = 0\n";
     let mut world = World::start(Way::Milter, &SENDERS, &[("scan = true", "scan = false")], throttle);
     let (address, enough, taken) = (world.address(), AtomicBool::new(false), Mutex::<Vec<String>>::default());
     std::thread::scope(|scope| {
+        // However this ends, the senders must, or nobody hears of it.
+        let _end = AtEnd(&enough);
         for user in SENDERS {
             let (address, enough, taken) = (&address, &enough, &taken);
             scope.spawn(move || send(address, user, enough, taken));
@@ -66,7 +77,6 @@ fn nothing_is_lost_when_weir_or_postfix_is_killed() {
                 world.postfix.kill_and_restart(port);
             }
         }
-        enough.store(true, Ordering::SeqCst);
     });
     let taken = taken.into_inner().unwrap_or_else(PoisonError::into_inner);
     let copies = || {
