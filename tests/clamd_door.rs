@@ -1,11 +1,11 @@
 //! The door for clients of clamd: the protocol by hand, and the programs that people have, unmodified.
 
-use crate::control::gate::{Site, Up};
+use crate::control::gate::{Client as Smtp, Sink, Site, Up};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output};
 use std::time::Duration;
-use weir_peers::{Rspamd, eicar};
+use weir_peers::{Amavis, Exim, Rspamd, eicar};
 
 fn site(more: &str) -> (Site, Up) {
     let site = Site::new(&format!(
@@ -151,4 +151,36 @@ fn rspamd_asks_weir_as_it_asks_clamd() {
     assert!(clean.contains("\"action\"") && !clean.contains("CLAM_VIRUS"), "{clean}");
     let infected = rspamd.check(&mail(&eicar()));
     assert!(infected.contains("CLAM_VIRUS") && infected.contains("EICAR"), "{infected}");
+}
+
+/// Sends a mail with this text in it; the last reply.
+fn mail(address: &str, text: &str) -> String {
+    let text = format!("From: you@example.org\r\nSubject: notes\r\n\r\n{text}\r\n");
+    Smtp::greeted(address).text("you@example.org", &["me@example.org"], &text)
+}
+
+#[test]
+fn amavis_asks_weir_as_it_asks_clamd() {
+    let (_site, up) = site("");
+    let next = Sink::new();
+    let amavis = Amavis::start(&up.listener("clamd"), &next.address);
+    let said = mail(&amavis.address(), &eicar());
+    assert!(said.starts_with("554 5.7.0 ") && said.contains("INFECTED: EICAR"), "{said}\n{}", amavis.log());
+    let said = mail(&amavis.address(), "nothing to see here");
+    assert!(said.starts_with("250 "), "{said}\n{}", amavis.log());
+    assert!(next.text().contains("nothing to see here"));
+}
+
+#[test]
+fn exim_asks_weir_as_it_asks_clamd() {
+    let (_site, up) = site("");
+    let exim = Exim::start(&up.listener("clamd"));
+    let said = mail(&exim.address(), &eicar());
+    assert!(said.starts_with("550 infected: EICAR"), "{said}");
+    let said = mail(&exim.address(), "nothing to see here");
+    assert!(said.starts_with("250 OK id="), "{said}");
+    // Without an answer it does not say yes.
+    up.kill();
+    let said = mail(&exim.address(), "nothing to see here");
+    assert!(said.starts_with("451 "), "{said}");
 }

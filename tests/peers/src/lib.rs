@@ -2,9 +2,11 @@
 //!
 //! A peer that is missing is a failed test with a sentence that says what to install, never a skipped one.
 
+mod amavis;
 mod clamd;
 mod dns;
 mod dovecot;
+mod exim;
 mod gunicorn;
 mod knot;
 mod nats;
@@ -18,9 +20,11 @@ mod spamd;
 mod test_authority;
 mod unbound;
 
+pub use amavis::Amavis;
 pub use clamd::{Clamd, TEST_FILES, eicar};
 pub use dns::{Mood, NameServer, Record};
 pub use dovecot::Dovecot;
+pub use exim::Exim;
 pub use gunicorn::Gunicorn;
 pub use knot::Knot;
 pub use nats::Nats;
