@@ -112,7 +112,7 @@ fn configuration(folder: &Path, authority: Option<&TestAuthority>) -> String {
         .map(|name| format!("include /etc/ldap/schema/{name}.schema\n"))
         .collect();
     format!(
-        "{schemas}pidfile {folder}/pid\n{tls}modulepath /usr/lib/ldap\nmoduleload back_mdb\nallow bind_anon_cred\n\
+        "{schemas}pidfile {folder}/pid\n{tls}modulepath /usr/lib/ldap\nmoduleload back_mdb\nallow bind_anon_dn\n\
          database mdb\nsuffix \"dc=example,dc=org\"\ndirectory {folder}/db\n\
          access to attrs=userPassword by anonymous auth by * none\n\
          access to * by dn.exact=\"cn=reader,dc=example,dc=org\" read by self read by * none\n"
