@@ -162,6 +162,49 @@ pub(crate) fn weir(weir: &Path, backend: SocketAddr, threads: usize, extra: &str
     start("Weir", at, folder, command)
 }
 
+/// Weir that other proxies ask at `questions`, and whose log it hears at `logs`.
+pub(crate) fn weir_asked(
+    weir: &Path,
+    slots: usize,
+    (questions, logs): (SocketAddr, SocketAddr),
+    extra: &str,
+) -> io::Result<Peer> {
+    let folder = tempfile::tempdir()?;
+    let text = format!(
+        "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[web]\nlisten = [\"127.0.0.1:0\"]\nthreads = 1\nbackends = [\"b \
+         forward_auth slots={slots}\"]\n{extra}\n[web.forward_auth]\nlisten = [\"{questions}\"]\nlog_listen = [\"{logs}\"]\n"
+    );
+    let config = folder.path().join("weir.toml");
+    fs::write(&config, text)?;
+    let mut command = Command::new(absolute(weir)?);
+    command.arg("up").arg("--config").arg(config).arg("--data").arg(folder.path().join("data"));
+    start("Weir", questions, folder, command)
+}
+
+/// nginx that asks Weir whose turn it is, as docs/doors.md sets it up. Clients begin with a PROXY header.
+pub(crate) fn nginx_asking(backend: SocketAddr, (questions, logs): (SocketAddr, SocketAddr)) -> io::Result<Peer> {
+    let (folder, at) = (tempfile::tempdir()?, free_address()?);
+    world_readable(folder.path())?;
+    let inner = folder.path().join("inner.sock").display().to_string();
+    let told = "proxy_set_header X-Forwarded-Host $host; proxy_set_header X-Forwarded-Uri $request_uri; proxy_set_header X-Forwarded-For \
+                $http_x_forwarded_for; proxy_set_header X-Forwarded-Proto $http_x_forwarded_proto; proxy_pass_request_body off; \
+                proxy_set_header Content-Length '';";
+    let text = format!(
+        "{NGINX_HEAD}worker_processes 1;\nevents {{ worker_connections 16384; }}\nhttp {{\n{NGINX_HTTP}  log_format weir '$request_id $status';\n  \
+         set_real_ip_from 127.0.0.0/8; real_ip_header proxy_protocol;\n  \
+         server {{ listen {at} backlog=4096 proxy_protocol;\n    location / {{ proxy_pass http://unix:{inner}; proxy_set_header Host $host; \
+         proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme; }}\n  }}\n  \
+         server {{ listen unix:{inner} backlog=4096; access_log syslog:server={logs},nohostname weir;\n    \
+         location / {{ auth_request /weir/ask; auth_request_set $weir_method $request_method; auth_request_set $weir_cookie \
+         $upstream_http_x_weir_cookie; add_header Set-Cookie $weir_cookie always; error_page 401 = /weir/page; proxy_ignore_client_abort on; \
+         proxy_pass http://{backend}; proxy_set_header Host $host; }}\n    \
+         location = /weir/ask {{ internal; proxy_pass http://{questions}/ask/nginx; {told} proxy_set_header X-Forwarded-Method $request_method; \
+         proxy_set_header X-Weir-Request $request_id; }}\n    \
+         location = /weir/page {{ internal; proxy_pass http://{questions}/page; {told} proxy_set_header X-Forwarded-Method $weir_method; }}\n  }}\n}}\n"
+    );
+    nginx("nginx", at, folder, &text)
+}
+
 /// The history that Weir learns from an access log; its file stays until the bench ends.
 pub(crate) fn learn(weir: &Path, log: &str) -> io::Result<PathBuf> {
     let folder = tempfile::tempdir()?.keep();

@@ -1,4 +1,5 @@
-//! Part (b): known visitors and newcomers while a site is attacked in eleven ways, through Weir, nginx and HAProxy with their usual protections.
+//! Part (b): known visitors and newcomers while a site is attacked in eleven ways, through Weir, nginx and HAProxy with their usual protections,
+//! and through nginx that asks Weir whose turn it is ("both").
 //!
 //! The server works on 4 requests at a time; a page takes 20 ms, so 200 a second are possible. Twenty known visitors, one in each of 20 subnets (/24), ask twice a second
 //! each, at fixed times, and keep their cookies; Weir knows their networks from an access log (`weir web learn`). Newcomers come one after the other, half of them
@@ -9,7 +10,7 @@ mod visitors;
 
 use crate::Plan;
 use crate::client::slow_server;
-use crate::peers::{Peer, haproxy, learn, nginx_proxy, weir};
+use crate::peers::{Peer, free_address, haproxy, learn, nginx_asking, nginx_proxy, weir, weir_asked};
 use floods::{FLOODS, Flood};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -59,6 +60,7 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
         "attack", "through", "known %", "p95 ms", "x alone", "newcomers %", "theirs p90", "other p90", "attack/s"
     );
     let (mut worst_known, mut worst_newcomer, mut lines) = (1.0_f64, 0.0_f64, Vec::new());
+    let mut worst_asked = 1.0_f64;
     for flood in FLOODS {
         for (peer, name) in PROTECTIONS.iter().enumerate() {
             let outcome = play(plan, peer, &flood, &history, if peer == 0 { seconds } else { peer_seconds }).await?;
@@ -74,6 +76,9 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
                 newcomers.other_p90_s,
                 outcome.1
             );
+            if peer == BOTH {
+                worst_asked = worst_asked.min(known.goodput);
+            }
             if peer == 0 {
                 worst_known = worst_known.min(known.goodput);
                 if !flood.obedient {
@@ -95,6 +100,7 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     }
     println!();
     lines.push(format!("ratio web_known_worst {worst_known:.3}"));
+    lines.push(format!("ratio web_known_worst_through_nginx {worst_asked:.3}"));
     lines.push(format!("figure web_newcomer_s {worst_newcomer:.1}"));
     Ok(lines)
 }
@@ -138,7 +144,9 @@ async fn server() -> io::Result<SocketAddr> {
     Ok(at)
 }
 
-const PROTECTIONS: [&str; 3] = ["Weir", "nginx", "HAProxy"];
+const PROTECTIONS: [&str; 4] = ["Weir", "nginx", "HAProxy", "both"];
+/// nginx carries the requests, and asks Weir whose turn it is.
+const BOTH: usize = 3;
 
 /// As nginx's and HAProxy's own guides advise: by address, somewhat above what a person asks for.
 fn start(
@@ -147,7 +155,15 @@ fn start(
     behind: SocketAddr,
     limits: &str,
     history: &std::path::Path,
-) -> io::Result<(Peer, SocketAddr)> {
+) -> io::Result<(Vec<Peer>, SocketAddr)> {
+    if peer == BOTH {
+        let asked = (free_address()?, free_address()?);
+        let history = format!("[web.history]\nfile = \"{}\"\n", history.display());
+        let weir = weir_asked(&plan.weir, SLOTS, asked, &history)?;
+        let nginx = nginx_asking(behind, asked)?;
+        let at = nginx.at;
+        return Ok((vec![nginx, weir], at));
+    }
     let limit = "limit_req_zone $binary_remote_addr zone=l:10m rate=5r/s; limit_conn_zone $binary_remote_addr zone=c:10m; \
                  set_real_ip_from 127.0.0.0/8; real_ip_header proxy_protocol;";
     let limited = "limit_req zone=l burst=10 nodelay; limit_conn c 20;";
@@ -165,5 +181,5 @@ fn start(
         _ => haproxy(behind, 1, (table, &format!("maxconn {SLOTS}")), true),
     }?;
     let at = started.at;
-    Ok((started, at))
+    Ok((vec![started], at))
 }
