@@ -36,6 +36,12 @@ pub(crate) fn extensions(name: &str) -> impl Iterator<Item = String> {
 
 /// Whether an extension promises an archive.
 pub(crate) fn is_archive(extension: &str) -> bool {
-    const KNOWN: &str = "7z ace arj bz2 cab gz jar lha lz lzh lzma rar tar taz tbz tbz2 tgz txz tzst xz z zip zipx zst";
+    const KNOWN: &str = "7z ace alz arj bz2 cab egg gz jar lha lrz lz lz4 lzh lzma rar sit sitx tar taz tbz tbz2 tgz txz tzst \
+        xz z zip zipx zoo zpaq zst";
     KNOWN.split(' ').any(|known| known == extension)
+}
+
+/// Whether an extension promises a message, or several.
+pub(crate) fn is_mail(extension: &str) -> bool {
+    matches!(extension, "eml" | "emlx" | "mbox" | "mbx" | "mht" | "mhtml" | "mim" | "mime" | "nws" | "tmail")
 }

@@ -3,7 +3,8 @@
 //! Mail programs differ in what they make of quotes, comments, blanks and parameters in sections, so each reading is given, and what is
 //! wrong with how a field is written. Cost: linear. Sources: RFC 2045, 2183, 2231.
 
-use super::encoded_word::{decoded_words, percent_decoded, text_of};
+use super::charset::{Reading, is_rare, text_of};
+use super::encoded_word::{decoded_words, has_rare_charset, percent_decoded};
 use super::transfer::Padding;
 
 /// No program writes more; what is behind is not read.
@@ -190,18 +191,30 @@ impl Parameter {
 }
 
 /// Text after RFC 2231 with its charset, and encoded words in it: they do not belong there, and some programs decode them. Each
-/// way to read them once.
+/// way to read them once, the usual one first.
 pub(super) fn shown(charset: &[u8], octets: &[u8]) -> Vec<String> {
-    let known;
-    let octets = if charset.is_empty() {
-        octets
-    } else {
-        known = text_of(charset, octets);
-        known.as_bytes()
-    };
-    let mut texts = Vec::from(Padding::ALL.map(|padding| decoded_words(octets, padding)));
-    texts.dedup();
+    let mut texts: Vec<String> = Vec::new();
+    for reading in Reading::ALL {
+        let known;
+        let octets = if charset.is_empty() {
+            octets
+        } else {
+            known = text_of(charset, octets, reading);
+            known.as_bytes()
+        };
+        for text in Padding::ALL.map(|padding| decoded_words(octets, padding, reading)) {
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+    }
     texts
+}
+
+/// Whether a value is in a charset in which an extension may look like anything.
+pub(super) fn is_in_rare_charset(parameter: &Parameter) -> bool {
+    let (charset, octets) = parameter.octets();
+    is_rare(charset) || has_rare_charset(&octets)
 }
 
 /// Reads a value from its start to its end.

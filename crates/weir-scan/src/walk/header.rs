@@ -4,9 +4,12 @@
 //! kept side by side (two boundaries, two types), and what is longer than any program writes it, is reported as ambiguous. Cost: linear.
 //! Sources: RFC 2045, 2047, 2183, 2231.
 
-use super::encoded_word::decoded_words;
-use super::field::{Field, Fields, Joined, Parameter, shown, unfolded};
+use super::charset::Reading;
+use super::encoded_word::{decoded_words, percent_decoded};
+use super::field::{Field, Fields, Joined, Parameter, is_in_rare_charset, shown, unfolded};
+use super::media_type;
 use super::transfer::{Encoding, Padding};
+use crate::file_name;
 
 /// What the header of one part says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub struct PartHeader {
     pub boundaries: Vec<Vec<u8>>,
     /// What programs take for the boundary that end it at the first letter which would need quotes: `a` of `a=b`.
     pub short_boundaries: Vec<Vec<u8>>,
+    /// It names an encoding that nobody knows, and that does not look like the name of any.
+    pub(super) strange_encoding: bool,
     /// Whether it has a `MIME-Version`.
     pub(super) has_mime_version: bool,
     /// The encodings that were named, each once, and what programs make of them that read a name to the letter.
@@ -39,6 +44,8 @@ const NAME_MAX: usize = 1024;
 const NAMES_MAX: usize = 16;
 /// A type is two words.
 const MEDIA_TYPE_MAX: usize = 200;
+/// What is said of an encoding that we cannot undo.
+const UNKNOWN_ENCODING: &str = "an encoding that nobody knows";
 /// Types and boundaries beyond the first that are followed.
 const TYPES_MAX: usize = 4;
 
@@ -72,6 +79,10 @@ impl PartHeader {
                 header.doubt("a NUL in its header");
             }
         }
+        let is_text = header.media_type.starts_with("text/") && header.names.is_empty();
+        if header.strange_encoding && !is_text {
+            header.doubt(UNKNOWN_ENCODING);
+        }
         if header.types().any(is_multipart) && header.boundaries.is_empty() {
             header.doubt("a multipart type and no boundary");
         }
@@ -79,6 +90,7 @@ impl PartHeader {
     }
 
     fn fields(&mut self, lines: &[u8]) {
+        let mut last = LastNames::default();
         for (name, value) in Fields(lines) {
             let is = |wanted: &[u8]| is_name(name, wanted);
             // Only as Dovecot reads it: without blanks or returns.
@@ -91,10 +103,33 @@ impl PartHeader {
                 self.transfer_encoding(&field);
             } else if is(b"content-disposition") {
                 let field = self.field(value);
+                last.is_attachment |= field.word.eq_ignore_ascii_case(b"attachment");
                 self.name(&field.parameters, "filename");
                 self.name(&field.parameters, "name");
+            } else if is(b"content-location") {
+                last.location = unfolded(value);
+            } else if is(b"content-description") {
+                last.description = unfolded(value);
+            } else if is(b"content-id") {
+                last.id = unfolded(value);
             }
         }
+        self.last_names(&last);
+    }
+
+    /// What programs go by that find no name: other fields, and what the type is called elsewhere.
+    fn last_names(&mut self, last: &LastNames) {
+        if self.names.iter().any(|name| file_name::extension(name).is_some()) || self.types().any(is_multipart) {
+            return;
+        }
+        self.add_names(last.names());
+        // The files of a saved page have the address that they came from, and are not saved as files of their own.
+        let of_page = last.is_address() && !last.is_attachment;
+        if self.names.iter().any(|name| file_name::extension(name).is_some()) || of_page {
+            return;
+        }
+        let extensions: Vec<String> = self.types().filter_map(media_type::extension).map(str::to_owned).collect();
+        self.add_names(extensions.into_iter().map(|extension| format!("without a name.{extension}")).collect());
     }
 
     /// What it takes in memory, about.
@@ -117,6 +152,11 @@ impl PartHeader {
     /// Whether its body is a message as it stands, at least to some: Python reads all of `message` so.
     pub fn is_message(&self) -> bool {
         self.types().any(|kind| kind.starts_with("message/") && kind != "message/delivery-status")
+    }
+
+    /// Whether it is a report for programs, and nothing else to anybody.
+    pub(super) fn is_report(&self) -> bool {
+        self.types().all(is_report)
     }
 
     /// Whether parts of it that do not say what they are are messages.
@@ -164,7 +204,7 @@ impl PartHeader {
     }
 
     fn content_type(&mut self, field: &Field) {
-        self.content_type_named(media_type(&field.word));
+        self.content_type_named(type_named(&field.word));
         self.loose |= !field.is_strict;
         let container = |kind: &str| is_multipart(kind) || kind.starts_with("message");
         if field.is_odd_type && self.types().any(container) {
@@ -219,9 +259,13 @@ impl PartHeader {
     }
 
     fn transfer_encoding(&mut self, field: &Field) {
-        let decoded = decoded_words(&field.word, Padding::EndsGroup);
+        let decoded = decoded_words(&field.word, Padding::EndsGroup, Reading::Named);
         let encoding = Encoding::named(decoded.as_bytes()).unwrap_or_else(|| {
-            self.doubt("an encoding that nobody knows");
+            // Some programs write the charset there, which encodes nothing.
+            match is_like_an_encoding(&decoded) {
+                true => self.doubt(UNKNOWN_ENCODING),
+                false => self.strange_encoding = true,
+            }
             Encoding::Plain
         });
         self.encoding(encoding);
@@ -265,6 +309,15 @@ impl PartHeader {
                 self.doubt("two beginnings of one name");
             }
         }
+        if parameters.iter().any(|p| p.name == wanted && is_in_rare_charset(p)) {
+            self.doubt("a name in a charset that hardly any program reads");
+        }
+        let otherwise: Vec<String> = found.iter().flat_map(|name| undone(name)).collect();
+        found.extend(otherwise);
+        self.add_names(found);
+    }
+
+    fn add_names(&mut self, found: Vec<String>) {
         for name in found.into_iter().filter(|name| !name.is_empty()) {
             let (name, cut) = both_ends(&name);
             if cut {
@@ -279,6 +332,61 @@ impl PartHeader {
             }
         }
     }
+}
+
+/// Fields that some programs take a name from if there is no other.
+#[derive(Default)]
+struct LastNames {
+    location: Vec<u8>,
+    description: Vec<u8>,
+    id: Vec<u8>,
+    is_attachment: bool,
+}
+
+impl LastNames {
+    /// Whether it came from the web.
+    fn is_address(&self) -> bool {
+        memchr::memmem::find(&self.location, b"://").is_some()
+    }
+
+    /// Those with an extension. In free text and addresses `.com` is a domain.
+    fn names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        if !self.is_address() {
+            names.extend(shown(b"", self.location.trim_ascii()));
+        } else if self.is_attachment {
+            names.extend(last_part(&String::from_utf8_lossy(&self.location)));
+        }
+        if self.is_attachment {
+            names.extend(shown(b"", self.description.trim_ascii()));
+            let id = String::from_utf8_lossy(&self.id);
+            names.extend(Some(id.trim().trim_matches(['<', '>']).to_owned()).filter(|id| !id.contains('@')));
+        }
+        names.retain(|name| file_name::extension(name).is_some_and(|own| !own.is_empty() && own != "com"));
+        names
+    }
+}
+
+/// The last part of the path of an address; none if it has no path.
+fn last_part(address: &str) -> Option<String> {
+    let (_, behind) = address.trim().split_once("://")?;
+    let path = behind.split(['?', '#']).next()?;
+    let (_, last) = path.rsplit_once('/')?;
+    (!last.is_empty()).then(|| last.to_owned())
+}
+
+/// What programs make of a name that take off single quotes, or undo escapes of addresses.
+fn undone(name: &str) -> Vec<String> {
+    let bare = name.trim().trim_matches('\'');
+    let escaped = percent_decoded(name.as_bytes());
+    let mut found = Vec::new();
+    if bare.len() < name.trim().len() {
+        found.push(bare.to_owned());
+    }
+    if escaped.len() < name.len() {
+        found.push(String::from_utf8_lossy(&escaped).into_owned());
+    }
+    found
 }
 
 fn is_multipart(media_type: &str) -> bool {
@@ -297,8 +405,9 @@ fn is_name(name: &[u8], wanted: &[u8]) -> bool {
 }
 
 /// The type that a word names: blanks around the slash do not count, and neither does what stands behind the subtype.
-fn media_type(word: &[u8]) -> String {
-    let text = decoded_words(&word[..word.len().min(MEDIA_TYPE_MAX)], Padding::EndsGroup).to_ascii_lowercase();
+fn type_named(word: &[u8]) -> String {
+    let text =
+        decoded_words(&word[..word.len().min(MEDIA_TYPE_MAX)], Padding::EndsGroup, Reading::Named).to_ascii_lowercase();
     let token = |text: &str| text.trim().split([' ', '\t']).next().unwrap_or("").to_owned();
     match text.split_once('/') {
         None => token(&text),
@@ -306,9 +415,28 @@ fn media_type(word: &[u8]) -> String {
     }
 }
 
+/// Whether some program may take this for the name of an encoding that it knows.
+fn is_like_an_encoding(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["64", "base", "quot", "print", "uu", "xx", "enc", "hex", "zip", "flate"].iter().any(|piece| name.contains(piece))
+}
+
 /// Whether what is of this type is a message.
 pub fn is_message(media_type: &str) -> bool {
     matches!(media_type, "message/rfc822" | "message/global" | "message/news")
+}
+
+/// Whether what is of this type is a report for programs: fields, which no mail program shows as a message.
+pub(super) fn is_report(media_type: &str) -> bool {
+    matches!(
+        media_type,
+        "message/delivery-status"
+            | "message/disposition-notification"
+            | "message/feedback-report"
+            | "message/global-delivery-status"
+            | "message/global-disposition-notification"
+            | "message/tracking-status"
+    )
 }
 
 /// A name that is not too long, and whether it was: the beginning is what people see, the end is what opens it.
@@ -354,7 +482,9 @@ mod tests {
         assert!(names("Content-Disposition: x; filename=a.exe\\photo.jpg").contains(&"a.exe".to_owned()));
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?B?aW52LmV4ZQ==?=\""), ["inv.exe"]);
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?Q?inv?=\r\n =?iso-8859-1?q?=2Eex?= e\""), ["inv.ex e"]);
-        assert_eq!(names("Content-Type: x; name==?utf-16?B?AGEALgBqAHM=?="), ["a.js"]);
+        assert_eq!(names("Content-Type: x; name==?utf-16be?B?AGEALgBqAHM=?="), ["a.js"]);
+        let either_order = names("Content-Type: x; name==?utf-16?B?AGEALgBqAHM=?=");
+        assert_eq!((either_order[0].as_str(), either_order.len()), ("a.js", 2));
         assert_eq!(names("Content-Type: x; name=\"=?utf-8?X?odd?= =?\""), ["=?utf-8?X?odd?= =?"]);
         assert_eq!(names("Content-Type: x; name=\"=?utf-7?Q?inv+AC4-e+AHg-e?=\""), ["inv.exe"]);
         assert_eq!(names("Content-Disposition: x; filename*=utf-7''inv%2BAC4-exe"), ["inv.exe"]);
@@ -363,7 +493,7 @@ mod tests {
         assert_eq!(names("Content-Type: x; name*=utf-8''%3D?utf-8?B?aW52LmV4ZQ==?%3D"), ["inv.exe"]);
         // Programs differ in what they make of padding that more follows.
         let padded = names("Content-Type: x; name=\"=?utf-8?B?a====W52LmV4ZQ==?=\"");
-        assert!(padded.len() == 2 && padded[1] == "inv.exe", "{padded:?}");
+        assert_eq!(padded[1], "inv.exe", "{padded:?}");
     }
 
     #[test]
@@ -408,7 +538,7 @@ mod tests {
         let read = |_| {
             let begun = clock_gettime(ClockId::ThreadCPUTime);
             for text in [value.as_str(), &format!("{value}?=")] {
-                assert!(!decoded_words(text.as_bytes(), Padding::EndsGroup).is_empty());
+                assert!(!decoded_words(text.as_bytes(), Padding::EndsGroup, Reading::Named).is_empty());
             }
             PartHeader::read(header.as_bytes());
             let ended = clock_gettime(ClockId::ThreadCPUTime);

@@ -59,7 +59,7 @@ pub enum Kind {
     Wim,
     /// ACE, which we do not open.
     Ace,
-    /// Other packed formats that we do not open: cpio, BinHex, what old installers are packed with.
+    /// Other packed formats that we do not open: cpio, BinHex, ALZ, EGG, LZ4, StuffIt, Zoo, xar, packages of Linux, what old installers are packed with.
     OtherArchive,
     /// Image of a disc.
     Disc,
@@ -116,6 +116,16 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::OtherArchive, b"SZDD\x88\xf0\x27\x33"),
     (Kind::OtherArchive, b"KWAJ\x88\xf0\x27\xd1"),
     (Kind::OtherArchive, b"(This file must be converted with BinHex"),
+    (Kind::OtherArchive, b"ALZ\x01"),
+    (Kind::OtherArchive, b"EGGA\0\x01"),
+    (Kind::OtherArchive, b"\x04\x22\x4d\x18"),
+    (Kind::OtherArchive, b"\x02\x21\x4c\x18"),
+    (Kind::OtherArchive, b"StuffIt (c)1997"),
+    (Kind::OtherArchive, b"StuffIt!"),
+    (Kind::OtherArchive, b"xar!\0\x1c"),
+    (Kind::OtherArchive, b"LRZI\0"),
+    (Kind::OtherArchive, b"!<arch>\n"),
+    (Kind::OtherArchive, b"\xed\xab\xee\xdb"),
     (Kind::Rtf, b"{\\rt"),
     (Kind::Picture, b"\x89PNG\r\n\x1a\n"),
     (Kind::Picture, b"\xff\xd8\xff"),
@@ -224,6 +234,10 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     }
     if (at(2, b"-lh") || at(2, b"-lz") || at(2, b"-pm")) && at(6, b"-") {
         return Some(Kind::Lzh);
+    }
+    let zoo = at(0, b"ZOO ") && at(20, b"\xdc\xa7\xc4\xfd");
+    if zoo || (at(0, b"SIT!") && at(10, b"rLau")) || (at(0, b"hsqs") && at(28, b"\x04\0")) {
+        return Some(Kind::OtherArchive);
     }
     if at(7, b"**ACE**") {
         return Some(Kind::Ace);

@@ -6,12 +6,14 @@
 //! The walk judges nothing: what is odd is told to the visitor, who has the policy.
 
 mod archive;
+mod charset;
 mod dialect;
 mod encoded_word;
 mod every_place;
 mod field;
 pub mod header;
 pub mod kind;
+mod media_type;
 mod passwords;
 mod pkcs7;
 pub mod structure;
@@ -269,9 +271,18 @@ impl Walk<'_> {
         if !text && encoding != Encoding::Uuencode {
             return Ok(());
         }
+        self.files_in_text(part, data)?;
+        // In Japanese mail an escape sequence may stand before the line that begins a file.
+        match charset::without_escapes(data) {
+            Some(text) => self.holding(&text, |walk, text| walk.files_in_text(part, text)),
+            None => Ok(()),
+        }
+    }
+
+    fn files_in_text(&mut self, part: &Part, data: &[u8]) -> Result<(), Exceeded> {
         for (name, decoded) in transfer::uuencoded(data).chain(transfer::yencoded(data)) {
             self.budget.part()?;
-            let names: Vec<String> = std::iter::once(name).chain(header.names.iter().cloned()).collect();
+            let names: Vec<String> = std::iter::once(name).chain(part.header.names.iter().cloned()).collect();
             self.holding(&decoded, |walk, decoded| walk.file(&names, "", decoded, part.level))?;
         }
         Ok(())
@@ -296,14 +307,18 @@ impl Walk<'_> {
 
     fn open(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
         let encoded = std::mem::take(&mut self.encoded);
-        let by_name =
-            |name: &String| file_name::extension(name).is_some_and(|e| matches!(e.as_str(), "eml" | "mht" | "mhtml"));
-        let mail = header::is_message(file.declared) || file.names.iter().any(by_name);
+        let by_name = |name: &String| file_name::extension(name).is_some_and(|own| file_name::is_mail(&own));
+        // A report that says something about a body is a message to some.
+        let says = |line: &[u8]| line.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
+        let report = || header::is_report(file.declared) && file.data.split(|byte| *byte == b'\n').any(says);
+        let mail = header::is_message(file.declared) || report() || file.names.iter().any(by_name);
         if mail && !std::mem::take(&mut self.opened) && !file.data.is_empty() {
             if level + 1 > self.budget.limits().levels {
                 return Err(Exceeded::Levels(self.budget.limits().levels));
             }
-            self.message(file.data, level + 1)?;
+            for message in messages(file) {
+                self.message(message, level + 1)?;
+            }
         }
         // What one name or type calls a message is an archive to whoever believes another.
         if let Some(why) = archive::unseen(file).filter(|_| !encoded) {
@@ -384,6 +399,30 @@ impl Walk<'_> {
         self.visitor.odd(&self.place, oddity);
         self.visiting = false;
     }
+}
+
+/// The messages in a file of mail: one, or those of a mailbox, each of which begins with a line of its own. Apple's mail writes the length of a
+/// message before it.
+fn messages<'f>(file: &File<'f>) -> Vec<&'f [u8]> {
+    let data = file.data;
+    let named = |wanted: &[&str]| {
+        file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| wanted.contains(&own.as_str()))
+    };
+    if named(&["emlx"]) {
+        let digits = data.iter().take_while(|byte| byte.is_ascii_digit() || byte.is_ascii_whitespace()).count();
+        return vec![&data[digits..]];
+    }
+    if !named(&["mbox", "mbx"]) {
+        return vec![data];
+    }
+    let begins = |at: &usize| {
+        let line = data[at + 1..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+        memchr::memchr_iter(b':', line).count() >= 2
+    };
+    let further = memchr::memmem::find_iter(data, b"\nFrom ").filter(begins).map(|at| at + 1);
+    let starts: Vec<usize> = std::iter::once(0).chain(further).collect();
+    let ends = starts.iter().skip(1).copied().chain([data.len()]);
+    starts.iter().zip(ends).map(|(start, end)| &data[*start..end]).collect()
 }
 
 /// A name in an archive, of bounded length: the beginning is what people see, the end is what opens it.

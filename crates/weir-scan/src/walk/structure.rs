@@ -133,6 +133,8 @@ enum State {
     Between,
 }
 
+/// A report has a few lines for each recipient.
+const REPORT_LINES_MAX: usize = 2000;
 /// So often a boundary is looked for in the whole rest of a message.
 const SEARCHES_MAX: u32 = 64;
 
@@ -340,7 +342,8 @@ impl Pass<'_, '_> {
         let frame = if header.is_multipart() && self.comes(&header, at) {
             let (boundaries, short_boundaries) = (header.boundaries.clone(), header.short_boundaries.clone());
             Frame { boundaries, short_boundaries, digest, part, begun: false, ended: false, leaf }
-        } else if is_message && !is_file(&header, &self.message[at..]) {
+        } else if is_message && !is_file(&header, &self.message[at..]) && !is_bare_report(&header, &self.message[at..])
+        {
             let (boundaries, short_boundaries) = (Vec::new(), Vec::new());
             Frame { boundaries, short_boundaries, digest: false, part, begun: true, ended: false, leaf }
         } else {
@@ -447,6 +450,23 @@ fn is_file(header: &PartHeader, body: &[u8]) -> bool {
         || kind.is_program()
         || kind == Kind::Ole
         || promised.any(|extension| file_name::is_archive(&extension))
+}
+
+/// Whether what is called a report consists of fields that say nothing about a body: then it is a text to everybody, also to those who read all of
+/// `message` as a message. A report ends with the boundary of what it is in.
+fn is_bare_report(header: &PartHeader, body: &[u8]) -> bool {
+    const OF_MESSAGE: [&[u8]; 4] = [b"content-", b"mime-version", b"begin", b"=ybegin"];
+    let lines = body.split(|byte| *byte == b'\n').take_while(|line| !line.starts_with(b"--"));
+    let of_message = |line: &[u8], field: &[u8]| {
+        line.trim_ascii_start().get(..field.len()).is_some_and(|start| start.eq_ignore_ascii_case(field))
+    };
+    let mut lines = lines.take(REPORT_LINES_MAX + 1).enumerate();
+    header.is_report()
+        && lines.all(|(number, line)| {
+            number < REPORT_LINES_MAX
+                && memchr::memchr(b'\r', line.strip_suffix(b"\r").unwrap_or(line)).is_none()
+                && !OF_MESSAGE.iter().any(|field| of_message(line, field))
+        })
 }
 
 #[cfg(test)]

@@ -236,7 +236,26 @@ pub(super) fn nibble(digit: u8) -> u8 {
 /// The uuencoded files in a text: their names and what is in them. A line that begins one ends the one before, so the
 /// cost is linear.
 pub fn uuencoded(text: &[u8]) -> Uuencoded<'_> {
-    Uuencoded { rest: text, fresh: true }
+    Uuencoded {
+        rest: text,
+        fresh: true,
+        value: |letter| letter.wrapping_sub(32) & 63,
+        is_letter: |letter| matches!(letter, b' '..=b'`'),
+    }
+}
+
+/// The xxencoded files in a text: as uuencode, with another alphabet.
+pub fn xxencoded(text: &[u8]) -> Uuencoded<'_> {
+    let value = |letter: u8| match letter {
+        b'+' => 0,
+        b'-' => 1,
+        b'0'..=b'9' => letter - b'0' + 2,
+        b'A'..=b'Z' => letter - b'A' + 12,
+        b'a'..=b'z' => letter - b'a' + 38,
+        _ => 0,
+    };
+    let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'+' | b'-');
+    Uuencoded { rest: text, fresh: true, value, is_letter }
 }
 
 /// See [`uuencoded`].
@@ -245,34 +264,57 @@ pub struct Uuencoded<'t> {
     rest: &'t [u8],
     /// Whether `rest` begins a line.
     fresh: bool,
+    /// What a letter stands for.
+    value: fn(u8) -> u8,
+    /// Whether it is of the alphabet.
+    is_letter: fn(u8) -> bool,
 }
 
 impl Iterator for Uuencoded<'_> {
     type Item = (String, Vec<u8>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (name, in_base64, body) = self.begin()?;
-        (self.rest, self.fresh) = (body, true);
-        let mut out = Vec::new();
-        while let Some((line, behind)) = self.rest.split_at_checked(line_length(self.rest)) {
-            let line = line.strip_suffix(b"\n").unwrap_or(line);
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let length = line.first().map_or(0, |first| usize::from(first.wrapping_sub(32) & 63));
-            let ends = if in_base64 { line.is_empty() || line == b"====" } else { length == 0 || line == b"end" };
-            if ends || name_of(line).is_some() {
-                break;
+        loop {
+            // A text that only tells how such files begin has none.
+            if let Some(file) = self.file()? {
+                return Some(file);
             }
-            match in_base64 {
-                true => out.extend_from_slice(line),
-                false => decode_line(&line[1..], length, &mut out),
-            }
-            self.rest = behind;
         }
-        Some((name, if in_base64 { base64(&out, Padding::EndsGroup) } else { out }))
     }
 }
 
 impl<'t> Uuencoded<'t> {
+    /// What the next line begins that looks like the beginning of a file: none if no line of data follows, and no end.
+    fn file(&mut self) -> Option<Option<(String, Vec<u8>)>> {
+        let (name, in_base64, body) = self.begin()?;
+        (self.rest, self.fresh) = (body, true);
+        let (mut out, mut is_data) = (Vec::new(), false);
+        while let Some((line, behind)) = self.rest.split_at_checked(line_length(self.rest)) {
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let length = line.first().map_or(0, |first| usize::from((self.value)(*first)));
+            let ends = if in_base64 { line.is_empty() || line == b"====" } else { length == 0 || line == b"end" };
+            if ends || name_of(line).is_some() {
+                is_data |= matches!(line, b"`" | b" " | b"+" | b"end" | b"====");
+                break;
+            }
+            is_data |= in_base64 || self.is_data(line, length);
+            match in_base64 {
+                true => out.extend_from_slice(line),
+                false => decode_line(&line[1..], length, self.value, &mut out),
+            }
+            self.rest = behind;
+        }
+        is_data |= self.rest.starts_with(b"end");
+        Some(is_data.then(|| (name, if in_base64 { base64(&out, Padding::EndsGroup) } else { out })))
+    }
+
+    /// Whether a line is written in the alphabet as far as it tells its length. What follows is passed over by some readers.
+    fn is_data(&self, line: &[u8], length: usize) -> bool {
+        let letters = &line[..line.len().min(1 + length.div_ceil(3) * 4)];
+        letters.len() > 1 && letters.iter().all(|letter| (self.is_letter)(*letter))
+    }
+
     /// The name in the next line that begins a file, and what follows.
     fn begin(&mut self) -> Option<(String, bool, &'t [u8])> {
         memchr::memmem::find_iter(self.rest, b"begin").find_map(|at| {
@@ -326,10 +368,10 @@ fn ydecoded(body: &[u8]) -> Vec<u8> {
     out
 }
 
-fn decode_line(sextets: &[u8], length: usize, out: &mut Vec<u8>) {
+fn decode_line(sextets: &[u8], length: usize, value: fn(u8) -> u8, out: &mut Vec<u8>) {
     let before = out.len();
     for group in sextets.chunks(4) {
-        let group = group.iter().fold(0u32, |group, c| group << 6 | u32::from(c.wrapping_sub(32) & 63));
+        let group = group.iter().fold(0u32, |group, c| group << 6 | u32::from(value(*c)));
         out.extend_from_slice(&group.to_be_bytes()[1..]);
     }
     out.truncate(before + length);
@@ -424,7 +466,8 @@ mod tests {
     fn a_text_of_beginnings_is_read_once() {
         let begun = std::time::Instant::now();
         assert_eq!(uuencoded(&b"begin ".repeat(1 << 20)).count(), 0);
-        assert_eq!(uuencoded(&b"begin 644 a\n".repeat(1 << 18)).count(), 1 << 18);
+        assert_eq!(uuencoded(&b"begin 644 a\n".repeat(1 << 18)).count(), 0, "nothing follows");
+        assert_eq!(uuencoded(&b"begin 644 a\nend\n".repeat(1 << 18)).count(), 1 << 18);
         assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 }

@@ -1,11 +1,15 @@
 //! Documents that carry whole files without being archives: calendars, notes, signed mail, RTF.
 
+use super::super::kind::Kind;
 use super::super::pkcs7::Pkcs7;
 use super::super::transfer::{Padding, base64, nibble};
-use super::super::{Oddity, Walk, bounded_name};
+use super::super::{File, Oddity, Walk, bounded_name};
+use super::entity;
 use super::ole::packaged;
 use crate::budget::Exceeded;
+use crate::file_name;
 use crate::little_endian::{u32_at, u64_at};
+use flate2::read::ZlibDecoder;
 
 /// Files in a calendar (RFC 5545, section 3.8.1.1): `ATTACH;ENCODING=BASE64;VALUE=BINARY;X-FILENAME=name:content`, folded.
 pub(super) fn calendar(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
@@ -79,16 +83,58 @@ pub(super) fn notes(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), 
     Ok(())
 }
 
-/// Signed mail whose content is inside the signature (RFC 8551, section 3.5.2), and sealed mail, which only its reader opens.
-pub(super) fn pkcs7(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+/// Mail and files that are signed with their content inside (RFC 8551, section 3.5.2), packed, or sealed, which only their reader opens.
+pub(super) fn pkcs7(walk: &mut Walk<'_>, file: &File<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    // `invoice.pdf.p7m` holds `invoice.pdf`; `smime.p7m` holds mail.
+    let stems = file.names.iter().filter_map(|name| name.trim_end().rsplit_once('.')).map(|(stem, _)| stem);
+    let names: Vec<String> = stems.filter(|stem| stem.contains('.')).map(str::to_owned).collect();
     match Pkcs7::read(data) {
-        Some(Pkcs7::Sealed) => walk.odd_here(Oddity::Sealed),
+        Some(Pkcs7::Sealed) => {
+            if !names.is_empty() {
+                walk.stored(&names, &[], level)?;
+            }
+            walk.odd_here(Oddity::Sealed);
+        }
         Some(Pkcs7::Signed(octets)) => {
             walk.budget.entry()?;
-            walk.holding(&octets, |walk, octets| walk.file(&["signed.eml".into()], "message/rfc822", octets, level))?;
+            walk.holding(&octets, |walk, octets| entity(walk, &names, "signed.eml", octets, level))?;
+        }
+        Some(Pkcs7::Packed(octets)) => {
+            walk.budget.entry()?;
+            let unpacked = walk.budget.unpack(octets.len() as u64, &mut ZlibDecoder::new(octets.as_slice()));
+            walk.unpacked(&names, &unpacked, |walk, data| entity(walk, &names, "packed.eml", data, level))?;
         }
         // The signature is apart from what it signs.
         None => {}
+    }
+    Ok(())
+}
+
+/// The same as a text: in PEM, or in base64 alone, as some programs for signing write it.
+pub(super) fn pkcs7_text(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+    let text = file.data.trim_ascii();
+    let pem = [b"-----BEGIN PKCS7".as_slice(), b"-----BEGIN CMS", b"-----BEGIN PKCS #7"]
+        .iter()
+        .any(|mark| text.starts_with(mark));
+    let extensions = || file.names.iter().flat_map(|name| file_name::extensions(name));
+    let signed = || extensions().any(|own| matches!(own.as_str(), "p7m" | "p7z" | "p7x" | "tsd" | "m7m"));
+    let named = file.declared.contains("pkcs7")
+        || extensions().any(|own| matches!(own.as_str(), "p7s" | "p7c" | "p7b"))
+        || signed();
+    if !(pem || named) || text.is_empty() {
+        return Ok(());
+    }
+    let body = if pem { &text[memchr::memchr(b'\n', text).unwrap_or(0)..] } else { text };
+    let end = memchr::memmem::find(body, b"-----END").unwrap_or(body.len());
+    let decoded = base64(&body[..end], Padding::EndsGroup);
+    if Kind::of(&decoded) == Kind::Pkcs7 {
+        walk.budget.entry()?;
+        walk.depth += 1;
+        walk.budget.depth(walk.depth)?;
+        walk.holding(&decoded, |walk, decoded| pkcs7(walk, file, decoded, level))?;
+        walk.depth -= 1;
+    } else if signed() {
+        walk.odd_here(Oddity::Unreadable("the name of a signed file, and none that we know".into()));
     }
     Ok(())
 }

@@ -3,15 +3,18 @@
 mod arj;
 mod cab;
 mod carriers;
+mod encoded;
 mod iso;
 mod lh;
 mod lzh;
 mod lzo;
+mod macintosh;
 mod ole;
 mod page;
 pub(crate) mod pdf;
 mod pdf_lock;
 pub(crate) mod pdf_text;
+mod pgp;
 mod rar;
 mod sevenz;
 mod stream;
@@ -23,6 +26,7 @@ mod zip;
 pub mod zip_cipher;
 mod zip_crypt;
 
+use super::dialect::is_header_line;
 use super::kind::Kind;
 use super::{File, Oddity, Walk, header};
 use crate::budget::Exceeded;
@@ -91,10 +95,16 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         Kind::Lzo => guarded(walk, |walk| lzo::open(walk, file, level))?,
         Kind::Pdf => guarded(walk, |walk| pdf::open(walk, file.data, level))?,
         Kind::OneNote => guarded(walk, |walk| carriers::notes(walk, file.data, level))?,
-        Kind::Pkcs7 => guarded(walk, |walk| carriers::pkcs7(walk, file.data, level))?,
+        Kind::Pkcs7 => guarded(walk, |walk| carriers::pkcs7(walk, file, file.data, level))?,
         Kind::Calendar => guarded(walk, |walk| carriers::calendar(walk, file.data, level))?,
         Kind::Rtf => guarded(walk, |walk| carriers::rtf(walk, file.data, level))?,
-        Kind::Html | Kind::Xml | Kind::Script | Kind::Unknown => guarded(walk, |walk| page::open(walk, file, level))?,
+        Kind::Html | Kind::Xml | Kind::Script | Kind::Unknown => {
+            guarded(walk, |walk| pgp::open(walk, file, level))?;
+            guarded(walk, |walk| carriers::pkcs7_text(walk, file, level))?;
+            guarded(walk, |walk| encoded::open(walk, file, level))?;
+            guarded(walk, |walk| macintosh::open(walk, file, level))?;
+            guarded(walk, |walk| page::open(walk, file, level))?;
+        }
         Kind::Tar => guarded(walk, |walk| tar::open(walk, file.data, level))?,
         Kind::SevenZip => guarded(walk, |walk| sevenz::open(walk, file.data, level))?,
         Kind::Cab => guarded(walk, |walk| cab::open(walk, file.data, level))?,
@@ -124,6 +134,17 @@ fn guarded<'w>(walk: &mut Walk<'w>, open: impl FnOnce(&mut Walk<'w>) -> Result<(
             Ok(())
         }
     }
+}
+
+/// What was signed or sealed as a whole: mail without the fields of a message, or a file. Whoever opens it may take it for either, so what
+/// begins with a field is read as both.
+fn entity(walk: &mut Walk<'_>, names: &[String], of_mail: &str, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    let line = &data[..memchr::memchr(b'\n', data).map_or(data.len(), |end| end + 1)];
+    if !(line.first().is_some_and(u8::is_ascii_alphabetic) && is_header_line(line)) {
+        return walk.file(names, "", data, level);
+    }
+    let names: Vec<String> = names.iter().cloned().chain(names.is_empty().then(|| of_mail.to_owned())).collect();
+    walk.file(&names, "message/rfc822", data, level)
 }
 
 impl Walk<'_> {

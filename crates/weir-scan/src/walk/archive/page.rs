@@ -1,8 +1,8 @@
-//! Files that a page or script puts together ([`super::super::unfold`]), and messages that are sealed with PGP.
+//! Files that a page or script puts together ([`super::super::unfold`]).
 
 use super::super::kind::Kind;
 use super::super::unfold::unfold;
-use super::super::{File, Oddity, Walk};
+use super::super::{File, Walk};
 use crate::budget::Exceeded;
 use crate::file_name;
 
@@ -10,12 +10,8 @@ const SCRIPTS: [&str; 17] = [
     "bat", "cmd", "hta", "htm", "html", "js", "jse", "mht", "ps1", "shtml", "svg", "vbe", "vbs", "wsf", "wsh", "xht",
     "xhtml",
 ];
-const SEALED: &[u8] = b"-----BEGIN PGP MESSAGE-----";
 
 pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
-    if file.data.trim_ascii_start().starts_with(SEALED) {
-        walk.odd_here(Oddity::Sealed);
-    }
     if !is_page(file) {
         return Ok(());
     }

@@ -63,7 +63,7 @@ pub(crate) fn calendar(name: &str, data: &[u8]) -> Vec<u8> {
     .into_bytes()
 }
 
-fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = (content.len() as u32).to_be_bytes();
     [&[tag, 0x84][..], &length, content].concat()
 }
@@ -150,7 +150,7 @@ pub(crate) fn closed() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("five.rar", filled(b"Rar!\x1a\x07\x01\0"), "a RAR archive"),
         ("broken.dat", filled(b"Rar!\x1a\x07\0"), "a RAR archive"),
         ("a.lzo", filled(b"\x89LZO\0\r\n\x1a\n"), "an LZO file"),
-        ("a.wim", filled(b"MSWIM\0\0\0"), "a WIM image is not opened"),
+        ("image.dat", filled(b"MSWIM\0\0\0"), "a WIM image is not opened"),
         ("a.ace", filled(b"\0\0\0\0\0\0\0**ACE**"), "an ACE archive is not opened"),
         ("a.cpio", filled(b"070701"), "an archive is not opened"),
         ("a.hqx", filled(b"(This file must be converted with BinHex 4.0)\r\n:"), "an archive is not opened"),

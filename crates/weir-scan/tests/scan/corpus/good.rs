@@ -2,6 +2,7 @@
 
 use super::carriers::{document, leaked, opaque_signed, pdf, sealed, zipped};
 use super::expected::Mail;
+use super::wrapped::{armoured, literal};
 use crate::mail::{base64, gzipped};
 use weir_scan::test_files;
 
@@ -11,7 +12,7 @@ const EACH: usize = 9;
 type Maker = fn(usize) -> String;
 
 pub(crate) fn all() -> Vec<Mail> {
-    let makers: [(&'static str, Maker); 24] = [
+    let makers: [(&'static str, Maker); 29] = [
         ("plain text", plain),
         ("Gmail, text and HTML", gmail),
         ("Gmail, a PDF", gmail_pdf),
@@ -36,6 +37,11 @@ pub(crate) fn all() -> Vec<Mail> {
         ("zipped documents", zipped_documents),
         ("an invoice with XML in its PDF", invoice),
         ("a newsletter", newsletter),
+        ("names in the charsets of the world", charsets),
+        ("OpenPGP in a text and in files", open_pgp),
+        ("files with a signature around them", signed_files),
+        ("reports for programs", reports),
+        ("odd and harmless", odd),
     ];
     let mails = makers.into_iter().flat_map(|(class, maker)| {
         (0..EACH).map(move |n| Mail { class, name: format!("{class} {n}"), message: maker(n).into_bytes() })
@@ -395,4 +401,101 @@ fn newsletter(n: usize) -> String {
         head(n),
         encoded(html.as_bytes())
     )
+}
+
+fn charsets(n: usize) -> String {
+    let (charset, octets): (&str, &[u8]) = [
+        ("iso-2022-jp", b"\x1b$B@A5a=q\x1b(B.pdf".as_slice()),
+        ("ISO-2022-JP", b"\x1b$B@A5a=q\x1b(B 1~2+3.pdf"),
+        ("shift_jis", b"\x90\xbf\x8b\x81\x8f\x91.pdf"),
+        ("gb2312", b"\xd6\xd0\xce\xc4.pdf"),
+        ("big5", b"\xa4\xa4\xa4\xe5.pdf"),
+        ("euc-kr", b"\xc7\xd1\xb1\xdb.pdf"),
+        ("koi8-r", b"\xd3\xde\xc5\xd4.pdf"),
+        ("unknown-8bit", b"M\xe4rz.pdf"),
+        ("x-mac-something", b"M\x8arz +1~2.pdf"),
+    ][n % 9];
+    let name: String = encoded(octets).split_whitespace().collect();
+    mixed(
+        n,
+        &format!("cs{n}"),
+        &format!("Content-Type: text/plain\r\n\r\n{}", text(n)),
+        &[file("application/pdf", &format!("=?{charset}?B?{name}?="), &usual_pdf(n))],
+    )
+}
+
+fn open_pgp(n: usize) -> String {
+    let sealed = [b"\x85\x01\x0c\x03".as_slice(), &[7; 267], b"\xd2\x40", &[9; 64]].concat();
+    let armour = armoured(&sealed);
+    let first = format!("Content-Type: text/plain\r\n\r\n{}", text(n));
+    match n % 5 {
+        0 => format!("{}Content-Type: text/plain\r\n\r\n{armour}", head(n)),
+        1 => mixed(n, "pgp", &first, &[file("application/octet-stream", "report.pdf.gpg", &sealed)]),
+        2 => mixed(n, "pgp", &first, &[file("application/octet-stream", "report.pdf.pgp", &literal("report.pdf", &usual_pdf(n)))]),
+        3 => format!(
+            "{}Content-Type: text/plain\r\n\r\n-----BEGIN PGP SIGNED MESSAGE-----\r\nHash: SHA256\r\n\r\n{}-----BEGIN PGP SIGNATURE-----\r\n\r\nwsB5BAABCAAjFiEE\r\n=abcd\r\n-----END PGP SIGNATURE-----\r\n",
+            head(n),
+            text(n)
+        ),
+        _ => mixed(
+            n,
+            "pgp",
+            &first,
+            &[file("application/pgp-keys", "key.asc", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\r\n\r\nmQINBF3abcdef\r\n=abcd\r\n-----END PGP PUBLIC KEY BLOCK-----\r\n")],
+        ),
+    }
+}
+
+fn signed_files(n: usize) -> String {
+    let first = format!("Content-Type: text/plain\r\n\r\n{}", text(n));
+    let xml = b"<?xml version=\"1.0\"?><FatturaElettronica/>";
+    let (name, data) = match n % 3 {
+        0 => ("IT01234567890_00001.xml.p7m", opaque_signed(xml)),
+        1 => ("contratto.pdf.p7m", opaque_signed(&usual_pdf(n))),
+        _ => ("IT01234567890_00002.xml.p7m", encoded(&opaque_signed(xml)).into_bytes()),
+    };
+    mixed(n, "p7m", &first, &[file("application/pkcs7-mime", name, &data)])
+}
+
+fn reports(n: usize) -> String {
+    let fields = "Final-Recipient: rfc822;x@example.org\r\nDisposition: manual-action/MDN-sent-manually; displayed";
+    let (kind, part) = match n % 3 {
+        0 => ("disposition-notification", format!("message/disposition-notification\r\n\r\n{fields}")),
+        1 => (
+            "feedback-report",
+            "message/feedback-report\r\n\r\nFeedback-Type: abuse\r\nUser-Agent: x/1\r\nVersion: 1".into(),
+        ),
+        _ => (
+            "disposition-notification",
+            format!(
+                "message/disposition-notification\r\nContent-Transfer-Encoding: base64\r\n\r\n{}",
+                encoded(fields.as_bytes()).trim_end()
+            ),
+        ),
+    };
+    format!(
+        "{}Content-Type: multipart/report; report-type={kind}; boundary=\"r{n}\"\r\n\r\n--r{n}\r\nContent-Type: text/plain\r\n\r\nIt was shown.\r\n--r{n}\r\nContent-Type: {part}\r\n\
+         --r{n}\r\nContent-Type: message/rfc822\r\n\r\n{}hi\r\n--r{n}--\r\n",
+        head(n),
+        head(n) + "\r\n"
+    )
+}
+
+fn odd(n: usize) -> String {
+    match n % 4 {
+        0 => format!(
+            "{}Content-Type: text/plain\r\n\r\nbegin 2026 with a plan\r\n\r\nbegin 644 is how it starts, e.g.\r\nbegin 644 test.exe\r\nbut this is only a text.\r\n",
+            head(n)
+        ),
+        1 => format!(
+            "{}Content-Type: text/html; charset=utf-8\r\nContent-Transfer-Encoding: UTF-8\r\n\r\n<p>x</p>\r\n",
+            head(n)
+        ),
+        2 => format!("{}Content-Transfer-Encoding: iso-8859-1\r\nContent-Type: text/plain\r\n\r\nhello\r\n", head(n)),
+        _ => format!(
+            "{}Content-Type: multipart/related; boundary=s\r\n\r\n--s\r\nContent-Type: text/html\r\nContent-Location: https://www.example.com\r\n\r\n<html></html>\r\n--s\r\n\
+             Content-Type: text/javascript\r\nContent-Location: https://www.example.com/a.js\r\n\r\nvar a = 1;\r\n--s--\r\n",
+            head(n)
+        ),
+    }
 }

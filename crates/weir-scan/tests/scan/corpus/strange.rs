@@ -9,7 +9,7 @@ const ANY: &[End] = &[End::Forbidden, End::Infected, End::NotOpened];
 const HEAD: &str = "From: Accounts <accounts@a.example>\r\nTo: bob@b.example\r\nSubject: Payment advice\r\nDate: Tue, 17 Nov 2026 10:00:00 +0000\r\nMIME-Version: 1.0\r\n";
 
 pub(crate) fn all() -> Vec<Bad> {
-    [campaigns(), pages(), names(), containers(), structures(), polyglots()].into_iter().flatten().collect()
+    [campaigns(), pages(), names(), charsets(), containers(), structures(), polyglots()].into_iter().flatten().collect()
 }
 
 fn lines(data: &[u8]) -> String {
@@ -203,6 +203,63 @@ fn names() -> Vec<Bad> {
         harmless("a stream of NTFS", "Content-Type: text/plain; name=\"report.vbs::$DATA\""),
         harmless("capitals", "Content-Type: text/plain; name=\"RUN.BAT\""),
     ]
+}
+
+/// Names whose extension is not written in ASCII.
+fn charsets() -> Vec<Bad> {
+    let named = |charset: &str, header: String, says: &'static str| {
+        bad("charset", charset, mixed(&[file(&header, b"WScript.Echo(1)")]), &[End::Forbidden], says)
+    };
+    let words: [(&str, &[u8]); 22] = [
+        ("iso-2022-jp", b"report.\x1b(Jj\x1b(Bs"),
+        ("ISO-2022-JP", b"\x1b(Jreport.js\x1b(B"),
+        ("ISO-2022-JP-2", b"report.j\x1b(J\x1b(Bs"),
+        ("ISO-2022-JP-3", b"report\x1b(J.\x1b(Bjs"),
+        ("csISO2022JP", b"\x1b$B@A5a=q\x1b(J.js\x1b(B"),
+        ("cp50220", b"report.\x1b(Jj\x1b(Bs"),
+        ("JIS", b"report.\x1b(Hj\x1b(Bs"),
+        ("ISO-2022-KR", b"\x1b$)Creport.j\x0e\x0fs"),
+        ("ISO-2022-CN", b"report.j\x1b$)A\x0e\x0fs"),
+        ("ISO-2022-CN-EXT", b"report.j\x1b$)E\x0e\x0fs"),
+        ("HZ-GB-2312", b"report.j~{~}s"),
+        ("HZ", b"report.j~\ns"),
+        ("UTF-7", b"report.+AGo-s"),
+        ("csUnicode11UTF7", b"report.+AGo-s"),
+        ("cp65000", b"report.+AGo-s"),
+        ("utf-16", b"r\0e\0p\0o\0r\0t\0.\0j\0s\0"),
+        ("cp1200", b"r\0e\0p\0o\0r\0t\0.\0j\0s\0"),
+        ("ibm037", b"\x99\x85\x97\x96\x99\xa3\x4b\x91\xa2"),
+        ("x-no-such", b"report.j\x1b(J\x1b(Bs"),
+        ("x-nor-this", b"report.+AGo-s"),
+        ("utf-8", b"report.\x1b(Jj\x1b(Bs"),
+        ("shift_jis", b"\x90\xbf\x8b\x81\x8f\x91.js"),
+    ];
+    let mut out = Vec::new();
+    for (charset, octets) in words {
+        let (word, escaped) = (one(octets), octets.iter().map(|octet| format!("%{octet:02X}")).collect::<String>());
+        let kind = "Content-Type: application/octet-stream";
+        let in_type = format!("{kind}; name=\"=?{charset}?B?{word}?=\"");
+        let in_disposition = format!("{kind}\r\nContent-Disposition: attachment; filename*={charset}''{escaped}");
+        out.push(named(charset, in_type.clone(), "extension .js: "));
+        out.push(named(charset, in_disposition, "extension .js: "));
+        let inner = String::from_utf8(mixed(&[file(&in_type, b"WScript.Echo(1)")])).unwrap();
+        let message = mixed(&[format!("Content-Type: message/rfc822\r\n\r\n{inner}")]);
+        out.push(bad("charset", charset, message, &[End::Forbidden], "extension .js: "));
+    }
+    let raw = "Content-Type: text/plain\r\nContent-Disposition: attachment; filename=\"report.\x1b(Jj\x1b(Bs\"";
+    out.push(named("octets without a charset", raw.into(), "extension .js: report.js"));
+    let scsu = "Content-Type: text/plain; name=\"=?SCSU?Q?report=01.=01j=01s?=\"";
+    out.push(named("a charset that hardly anybody reads", scsu.into(), "a charset that hardly any program reads"));
+    let japanese =
+        "Content-Type: text/plain; charset=iso-2022-jp\r\n\r\n\x1b(Jbegin 644 run.js\x1b(B\r\n#0V%T\r\n`\r\nend\r\n";
+    out.push(bad(
+        "charset",
+        "a file in Japanese text",
+        mixed(&[japanese.into()]),
+        &[End::Forbidden],
+        "extension .js: run.js",
+    ));
+    out
 }
 
 /// Containers in containers, and lies about them.
