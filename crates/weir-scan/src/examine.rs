@@ -240,6 +240,10 @@ impl Look<'_> {
 impl Visit for Look<'_> {
     fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
         self.picker.file(&self.examiner.samples, place, file);
+        self.reading(place, file, budget)
+    }
+
+    fn reading(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded> {
         if self.examiner.policy.enabled
             && let Some(judgement) = self.examiner.policy.judge(file)
         {

@@ -17,6 +17,7 @@ pub mod health;
 pub mod inspect;
 pub mod little_endian;
 pub mod made;
+mod markup;
 mod memo;
 pub mod memory_bounds;
 mod obfuscation;

@@ -12,12 +12,20 @@ pub(crate) fn is_obfuscated(text: &[u8]) -> bool {
     let lower = text.to_ascii_lowercase();
     let dense: Vec<u8> = lower.iter().filter(|byte| !byte.is_ascii_whitespace()).copied().collect();
     runs_what_it_decodes(&dense)
+        || runs_what_it_unpacks(&dense)
         || named_by_numbers(&lower)
         || written_in_signs(&dense)
         || escaped(&lower)
         || basic_in_letters(&dense)
         || batch_in_pieces(&lower)
         || shell_in_pieces(&dense)
+}
+
+/// Whether a script was made short by Dean Edwards' packer, as libraries of old are and much else.
+pub(crate) fn is_packed(text: &[u8]) -> bool {
+    let text = &text[..text.len().min(TEXT_MAX)];
+    let dense: Vec<u8> = text.iter().filter(|byte| !byte.is_ascii_whitespace()).map(u8::to_ascii_lowercase).collect();
+    count(&dense, "eval(function(p,a,c,k,e,") > 0
 }
 
 fn count(text: &[u8], word: &str) -> usize {
@@ -36,15 +44,13 @@ fn runs_what_it_decodes(dense: &[u8]) -> bool {
         "setinterval(",
         ".innerhtml=",
     ];
-    const DECODES: [&str; 9] = [
+    const DECODES: [&str; 7] = [
         "unescape(",
         "atob(",
         "string.fromcharcode(",
         "decodeuri(",
         "decodeuricomponent(",
         "decodeuricomponent(escape(",
-        "(function(p,a,c,k,e,",
-        "function(p,a,c,k,e,",
         "string['fromcharcode'](",
     ];
     const OWNERS: [&str; 5] = ["window.", "self.", "this.", "top.", "globalthis."];
@@ -59,6 +65,24 @@ fn runs_what_it_decodes(dense: &[u8]) -> bool {
             !declared && DECODES.iter().any(|decode| rest.starts_with(decode.as_bytes()))
         })
     })
+}
+
+/// A page or script that comes packed, and is unpacked by the browser.
+fn runs_what_it_unpacks(dense: &[u8]) -> bool {
+    const RUNS: [&str; 8] = [
+        "document.write",
+        "innerhtml",
+        "outerhtml",
+        "eval(",
+        "newfunction(",
+        "srcdoc",
+        "import(",
+        "insertadjacenthtml",
+    ];
+    let has = |word: &str| memchr::memmem::find(dense, word.as_bytes()).is_some();
+    has("decompressionstream(")
+        && (has("atob(") || has("base64,") || has("uint8array"))
+        && RUNS.iter().any(|word| has(word))
 }
 
 /// Names such as `_0x3fa2`, which one of the widespread tools gives to everything.
@@ -153,7 +177,7 @@ mod tests {
             "<script>window.eval(window.atob(x))</script>".into(),
             "<script>new Function(atob('YWxlcnQ='))()</script>".into(),
             "<script>document.body.innerHTML = atob(page)</script>".into(),
-            "eval(function(p,a,c,k,e,d){return p}('0',1,1,'x'.split('|')))".into(),
+            "new Response(atob(x)).body.pipeThrough(new DecompressionStream('gzip')); document.write(t)".into(),
             numbers,
             signs,
             escapes,
@@ -167,6 +191,13 @@ mod tests {
         ] {
             assert!(is_obfuscated(script.as_bytes()), "{script}");
         }
+    }
+
+    #[test]
+    fn what_is_only_packed_is_another_matter() {
+        let packed = b"eval(function(p,a,c,k,e,d){return p}('0',1,1,'x'.split('|')))";
+        assert!(is_packed(packed) && !is_obfuscated(packed));
+        assert!(!is_packed(b"eval(function(a){return a}(1))"));
     }
 
     #[test]

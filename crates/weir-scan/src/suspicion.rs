@@ -1,10 +1,13 @@
 //! What makes a file suspicious by what is in it, without being forbidden by itself: each rule with its name, a sentence, and what becomes of
 //! mail by it unless the site says otherwise. The lab names its findings by the same rules.
 
-use crate::obfuscation::is_obfuscated;
+mod office;
+mod page;
+mod place;
+
+use crate::little_endian::u16_at;
 use crate::walk::kind::Kind;
 use crate::walk::{File, pdf, pdf_text};
-use crate::{file_name, little_endian::u16_at};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -45,19 +48,35 @@ pub struct Rule {
 }
 
 /// All of them.
-pub const RULES: [Rule; 12] = [
+pub const RULES: [Rule; 18] = [
     rule("pdf-launch", "a PDF that starts a program", Action::Quarantine, pdf_launch),
+    rule("pdf-remote", "a PDF that opens a file of a stranger's computer", Action::Quarantine, pdf_remote),
     rule("pdf-javascript", "a PDF with a script", Action::Header, pdf_javascript),
-    rule("remote-template", "a document that fetches its template from elsewhere", Action::Quarantine, remote_template),
-    rule("remote-object", "a document with an object from elsewhere", Action::Quarantine, remote_object),
+    rule(
+        "remote-template",
+        "a document that fetches its template from elsewhere",
+        Action::Quarantine,
+        office::remote_template,
+    ),
+    rule("remote-object", "a document with an object from elsewhere", Action::Quarantine, office::remote_object),
+    rule("house-link", "a document with a template or object on a file server", Action::Header, office::house_link),
+    rule(
+        "document-action",
+        "a document that runs something when it is opened",
+        Action::Quarantine,
+        office::document_action,
+    ),
+    rule("activex", "a document with controls (ActiveX)", Action::Header, office::activex),
+    rule("equation", "a document with a formula of the old equation editor", Action::Header, office::equation),
     rule("msdt", "a link that starts the support tool of Windows (Follina)", Action::Quarantine, msdt),
-    rule("dde", "a document that has another program run a command (DDE)", Action::Quarantine, dde),
+    rule("dde", "a document that has another program run a command (DDE)", Action::Quarantine, office::dde),
     rule("xlm", "a workbook with macros of Excel 4", Action::Quarantine, xlm),
-    rule("svg-script", "a picture with a script", Action::Quarantine, svg_script),
-    rule("html-smuggling", "a page that makes a file by itself and saves it", Action::Quarantine, html_smuggling),
-    rule("obfuscated-script", "a script that hides what it does", Action::Quarantine, obfuscated_script),
-    rule("search-link", "a page that opens a folder of a stranger's computer", Action::Quarantine, search_link),
-    rule("calendar-script", "a calendar with a link that runs something", Action::Quarantine, calendar_script),
+    rule("svg-script", "a picture with a script", Action::Quarantine, page::svg_script),
+    rule("html-smuggling", "a page that makes a file by itself and saves it", Action::Quarantine, page::html_smuggling),
+    rule("obfuscated-script", "a script that hides what it does", Action::Quarantine, page::obfuscated_script),
+    rule("packed-script", "a script that was packed to be short", Action::Header, page::packed_script),
+    rule("search-link", "a page that opens a folder of a stranger's computer", Action::Quarantine, page::search_link),
+    rule("calendar-script", "a calendar with a link that runs something", Action::Quarantine, page::calendar_script),
 ];
 
 const fn rule(name: &'static str, about: &'static str, action: Action, finds: fn(&File<'_>) -> bool) -> Rule {
@@ -98,7 +117,7 @@ fn name_has(file: &File<'_>, piece: &str) -> bool {
 }
 
 fn is_pdf(file: &File<'_>) -> bool {
-    file.kind == Kind::Pdf || file.names.iter().any(|name| name == pdf::OBJECTS)
+    file.kind == Kind::Pdf || file.names.iter().any(|name| name == pdf::OBJECTS || name == pdf::FORM)
 }
 
 /// A name of PDF: what follows is no letter.
@@ -111,32 +130,20 @@ fn has_pdf_name(file: &File<'_>, wanted: &str) -> bool {
         .any(|at| !data.get(at + wanted.len()).is_some_and(u8::is_ascii_alphanumeric))
 }
 
+/// Also by a script that saves a file of the document and opens it.
 fn pdf_launch(file: &File<'_>) -> bool {
-    has_pdf_name(file, "/Launch")
+    has_pdf_name(file, "/Launch") || (is_pdf(file) && has(file.data, "exportDataObject") && has(file.data, "nLaunch"))
+}
+
+/// A link or an action that names a file on somebody else's server, who learns the reader's login.
+fn pdf_remote(file: &File<'_>) -> bool {
+    is_pdf(file)
+        && pdf_text::targets(&pdf_text::plain_names(file.data)).iter().any(|target| place::is_foreign_server(target))
 }
 
 fn pdf_javascript(file: &File<'_>) -> bool {
-    has_pdf_name(file, "/JavaScript") || has_pdf_name(file, "/JS")
-}
-
-/// The relationships of a document of today's Office formats, with targets elsewhere.
-fn is_external(file: &File<'_>) -> bool {
-    name_ends(file, ".rels") && has(file.data, "External")
-}
-
-fn remote_template(file: &File<'_>) -> bool {
-    let rtf = file.kind == Kind::Rtf
-        && memchr::memmem::find_iter(file.data, b"\\*\\template").any(|at| {
-            file.data[at + 11..]
-                .trim_ascii_start()
-                .get(..4)
-                .is_some_and(|text| text.eq_ignore_ascii_case(b"http") || text.starts_with(b"\\\\"))
-        });
-    rtf || (is_external(file) && has(file.data, "attachedTemplate"))
-}
-
-fn remote_object(file: &File<'_>) -> bool {
-    is_external(file) && (has(file.data, "/oleObject") || has(file.data, "/frame\"") || has(file.data, "mhtml:"))
+    let form = file.names.iter().any(|name| name == pdf::FORM) && has(file.data, "<script");
+    form || has_pdf_name(file, "/JavaScript") || has_pdf_name(file, "/JS")
 }
 
 fn msdt(file: &File<'_>) -> bool {
@@ -144,36 +151,9 @@ fn msdt(file: &File<'_>) -> bool {
     known && has(&file.data.to_ascii_lowercase(), "ms-msdt:")
 }
 
-fn dde(file: &File<'_>) -> bool {
-    if name_has(file, "word/") && name_ends(file, ".xml") {
-        let text = without_tags(file.data).to_ascii_uppercase();
-        return has(&text, "DDEAUTO ") || has(&text, " DDE \"") || has(&text, " DDE C:");
-    }
-    let csv = name_ends(file, ".csv") && file.data.split(|byte| *byte == b'\n' || *byte == b',').any(is_command);
-    csv || (name_has(file, "xl/externallinks/") && has(file.data, "ddeLink"))
-}
-
-/// `=cmd|'/c calc'!A0`.
-fn is_command(cell: &[u8]) -> bool {
-    let cell = cell.trim_ascii().strip_prefix(b"\"").unwrap_or(cell.trim_ascii());
-    let formula = matches!(cell.first(), Some(b'=' | b'+' | b'-' | b'@'));
-    let pipe = memchr::memchr(b'|', cell).filter(|at| *at > 1);
-    formula && pipe.is_some_and(|at| memchr::memchr(b'!', &cell[at..]).is_some() && !cell[..at].contains(&b' '))
-}
-
-fn without_tags(data: &[u8]) -> Vec<u8> {
-    let mut inside = false;
-    let keep = |byte: &&u8| {
-        let was = inside;
-        inside = **byte == b'<' || (inside && **byte != b'>');
-        !was && !inside
-    };
-    data.iter().filter(keep).copied().collect()
-}
-
 fn xlm(file: &File<'_>) -> bool {
     let old = file.names.iter().any(|name| name == "Workbook" || name == "Book") && has_macro_sheet(file.data);
-    old || name_has(file, "xl/macrosheets/")
+    old || name_has(file, "xl/macrosheets/") || office::symbolic_macros(file)
 }
 
 /// Records of BIFF: a sheet whose kind is that of macros.
@@ -188,79 +168,6 @@ fn has_macro_sheet(data: &[u8]) -> bool {
         at += 4 + usize::from(length);
     }
     false
-}
-
-fn svg_script(file: &File<'_>) -> bool {
-    let svg = name_ends(file, ".svg")
-        || file.declared.starts_with("image/svg")
-        || has(&file.data[..file.data.len().min(1024)], "<svg");
-    let lower = || file.data[..file.data.len().min(4 << 20)].to_ascii_lowercase();
-    svg && {
-        let text = lower();
-        ["<script", "javascript:", " onload=", " onclick=", "<foreignobject"].iter().any(|word| has(&text, word))
-    }
-}
-
-/// An attachment that is a page; the text of a mail runs no scripts.
-fn is_attached_page(file: &File<'_>) -> bool {
-    const PAGES: [&str; 7] = ["htm", "html", "xht", "xhtml", "shtml", "svg", "hta"];
-    file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| PAGES.contains(&own.as_str()))
-}
-
-fn html_smuggling(file: &File<'_>) -> bool {
-    if !is_attached_page(file) {
-        return false;
-    }
-    let text = file.data[..file.data.len().min(4 << 20)].to_ascii_lowercase();
-    let makes = ["new blob", "mssaveoropenblob", "mssaveblob", "createobjecturl", "uint8array", "new file("];
-    let saves = [".download", "mssave", "download=", "navigator.ms", ".click()", "location.href", "location.replace"];
-    has(&text, "<script") && makes.iter().any(|word| has(&text, word)) && saves.iter().any(|word| has(&text, word))
-}
-
-/// Scripts, and attached pages with scripts.
-fn obfuscated_script(file: &File<'_>) -> bool {
-    const SCRIPTS: [&str; 12] = ["bat", "cmd", "hta", "js", "jse", "mjs", "ps1", "psm1", "vbe", "vbs", "wsf", "wsh"];
-    let mut extensions = file.names.iter().flat_map(|name| file_name::extensions(name));
-    let is_script = extensions.any(|own| SCRIPTS.contains(&own.as_str()))
-        || file.kind == Kind::Script
-        || file.declared.ends_with("javascript");
-    is_script && is_obfuscated(file.data) || is_attached_page(file) && is_obfuscated(&scripts(file.data))
-}
-
-/// The scripts of a page, and what its events run.
-fn scripts(page: &[u8]) -> Vec<u8> {
-    const PAGE_MAX: usize = 4 << 20;
-    let page = &page[..page.len().min(PAGE_MAX)];
-    let (lower, mut found) = (page.to_ascii_lowercase(), Vec::new());
-    let mut rest = 0;
-    while let Some(begin) = memchr::memmem::find(&lower[rest..], b"<script") {
-        let from = rest + begin;
-        let end = memchr::memmem::find(&lower[from..], b"</script").map_or(page.len(), |end| from + end);
-        found.extend_from_slice(&page[from..end]);
-        rest = end.max(from + 7);
-    }
-    for event in ["onload=", "onerror=", "javascript:"] {
-        for at in memchr::memmem::find_iter(&lower, event.as_bytes()).take(100) {
-            found.push(b'\n');
-            found.extend_from_slice(&page[at..page.len().min(at + 4096)]);
-        }
-    }
-    found
-}
-
-fn search_link(file: &File<'_>) -> bool {
-    let page = matches!(file.kind, Kind::Html) || is_attached_page(file);
-    page && {
-        let text = file.data[..file.data.len().min(4 << 20)].to_ascii_lowercase();
-        has(&text, "search-ms:") || has(&text, "ms-officecmd:") || has(&text, "ms-appinstaller:")
-    }
-}
-
-fn calendar_script(file: &File<'_>) -> bool {
-    file.kind == Kind::Calendar && {
-        let text = file.data.to_ascii_lowercase();
-        has(&text, "javascript:") || has(&text, "ms-msdt:") || has(&text, "action:procedure")
-    }
 }
 
 #[cfg(test)]
@@ -312,6 +219,32 @@ mod tests {
                 "remote-object",
                 ("word/_rels/document.xml.rels", rels("oleObject", "External")),
                 ("word/_rels/document.xml.rels", rels("oleObject", "Internal")),
+            ),
+            (
+                "pdf-remote",
+                ("a.pdf", text("%PDF-1.4 <</S/URI/URI(file://evil.example/a.exe)>>")),
+                ("a.pdf", text("%PDF-1.4 <</S/URI/URI(https://a.example/a)>>")),
+            ),
+            (
+                "house-link",
+                ("a.rtf", text("{\\rtf1{\\*\\template \\\\\\\\fs1\\\\a.dotm}}")),
+                ("a.rtf", text("{\\rtf1{\\*\\template C:\\\\a.dotm}}")),
+            ),
+            (
+                "document-action",
+                ("ppt/slides/slide1.xml", text("<a:hlinkClick action=\"ppaction://program\"/>")),
+                ("ppt/slides/slide1.xml", text("<a:hlinkClick action=\"ppaction://hlinksldjump\"/>")),
+            ),
+            (
+                "activex",
+                ("word/activeX/activeX1.xml", text("<ax:ocx ax:classid=\"{D7053240-CE69-11CD-A777-00DD01143C57}\"/>")),
+                ("word/document.xml", text("<w:p/>")),
+            ),
+            ("equation", ("Equation Native", text("x")), ("Equation", text("x"))),
+            (
+                "packed-script",
+                ("a.html", text("<script>eval(function(p,a,c,k,e,d){})</script>")),
+                ("a.html", text("<script>function(p,a){}</script>")),
             ),
             (
                 "msdt",

@@ -16,6 +16,7 @@ pub mod kind;
 mod media_type;
 mod passwords;
 mod pkcs7;
+mod reading;
 pub mod structure;
 mod tar_header;
 pub mod transfer;
@@ -81,6 +82,10 @@ impl Oddity {
 pub trait Visit {
     /// A file, before what is in it.
     fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded>;
+    /// The same file once more, as a text that rules can read: in UTF-8, with references resolved.
+    fn reading(&mut self, _place: &Place, _file: &File<'_>, _budget: &Budget) -> Result<(), Exceeded> {
+        Ok(())
+    }
     /// Something odd.
     fn odd(&mut self, place: &Place, oddity: Oddity);
     /// Words of the message that may open what is in it, before its files.
@@ -300,9 +305,34 @@ impl Walk<'_> {
         seen?;
         if enters {
             self.open(&file, level)?;
+            self.readings(&file, level)?;
         }
         self.place.0.pop();
         Ok(())
+    }
+
+    /// A file that is a text, written in another way ([`reading`]).
+    fn readings(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+        let Some(narrow) = reading::narrow(file) else { return self.unveiled(file, level) };
+        self.holding(&narrow, |walk, data| {
+            let file = File { kind: Kind::of(data), data, ..*file };
+            walk.read(&file, level)?;
+            walk.unveiled(&file, level)
+        })
+    }
+
+    fn unveiled(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+        let Some(unveiled) = reading::unveiled(file) else { return Ok(()) };
+        self.holding(&unveiled, |walk, data| walk.read(&File { kind: Kind::of(data), data, ..*file }, level))
+    }
+
+    fn read(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+        self.budget.time()?;
+        self.visiting = true;
+        let seen = self.visitor.reading(&self.place, file, self.budget);
+        self.visiting = false;
+        seen?;
+        self.open(file, level)
     }
 
     fn open(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
@@ -312,11 +342,12 @@ impl Walk<'_> {
         let says = |line: &[u8]| line.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"content-"));
         let report = || header::is_report(file.declared) && file.data.split(|byte| *byte == b'\n').any(says);
         let mail = header::is_message(file.declared) || report() || file.names.iter().any(by_name);
-        if mail && !std::mem::take(&mut self.opened) && !file.data.is_empty() {
+        let inside = if mail { messages(file) } else { web_archive(file).into_iter().collect() };
+        if !inside.is_empty() && !file.data.is_empty() && !(mail && std::mem::take(&mut self.opened)) {
             if level + 1 > self.budget.limits().levels {
                 return Err(Exceeded::Levels(self.budget.limits().levels));
             }
-            for message in messages(file) {
+            for message in inside {
                 self.message(message, level + 1)?;
             }
         }
@@ -423,6 +454,21 @@ fn messages<'f>(file: &File<'f>) -> Vec<&'f [u8]> {
     let starts: Vec<usize> = std::iter::once(0).chain(further).collect();
     let ends = starts.iter().skip(1).copied().chain([data.len()]);
     starts.iter().zip(ends).map(|(start, end)| &data[*start..end]).collect()
+}
+
+/// A page with its pictures as one message (MHTML) under the name of a document, or behind a PDF: Word opens both.
+fn web_archive<'f>(file: &File<'f>) -> Option<&'f [u8]> {
+    const NAMES: [&str; 10] = ["doc", "docx", "docm", "dot", "rtf", "xls", "xlsx", "ppt", "pps", "wps"];
+    let named = file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| NAMES.contains(&own.as_str()));
+    if !(file.kind == Kind::Pdf || (named && file.kind == Kind::Unknown)) {
+        return None;
+    }
+    let begins = |at: &usize| {
+        let line = *at == 0 || file.data[at - 1] == b'\n';
+        line && file.data[*at..].get(..13).is_some_and(|field| field.eq_ignore_ascii_case(b"mime-version:"))
+    };
+    let begin = memchr::memchr2_iter(b'M', b'm', file.data).find(begins)?;
+    Some(&file.data[begin..])
 }
 
 /// A name in an archive, of bounded length: the beginning is what people see, the end is what opens it.

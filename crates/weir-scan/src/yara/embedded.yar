@@ -193,19 +193,6 @@ rule RTF_equation_exploit
         uint32(0) == 0x74725c7b and $object and ($class1 or $class2 or ($class3 and $update))
 }
 
-rule Remote_template
-{
-    meta:
-        severity = "suspicious"
-        description = "An Office document that fetches its template or object from elsewhere"
-    strings:
-        $type = /relationships\/(attachedTemplate|oleObject|frame)"/ nocase
-        $far = /Target\s*=\s*"(https?|ftp|file|mhtml):/ nocase
-        $mode = "TargetMode=\"External\"" nocase
-    condition:
-        in_archive and filesize < 4MB and all of them
-}
-
 rule PDF_that_acts
 {
     meta:

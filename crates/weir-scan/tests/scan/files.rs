@@ -428,7 +428,7 @@ fn packed_macro(source: &[u8]) -> Vec<u8> {
     [b"some code".as_slice(), &[1], &header.to_le_bytes(), &tokens].concat()
 }
 
-fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
     use std::io::Write;
     let mut file = cfb::CompoundFile::create(std::io::Cursor::new(Vec::new())).unwrap();
     for (path, data) in streams {

@@ -6,6 +6,7 @@ mod clamd;
 mod corpus;
 mod files;
 mod fuzz;
+mod hidden;
 mod mail;
 mod new_scanner;
 mod readers;

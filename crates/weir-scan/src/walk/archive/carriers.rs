@@ -9,6 +9,7 @@ use super::ole::packaged;
 use crate::budget::Exceeded;
 use crate::file_name;
 use crate::little_endian::{u32_at, u64_at};
+use crate::markup;
 use flate2::read::ZlibDecoder;
 
 /// Files in a calendar (RFC 5545, section 3.8.1.1): `ATTACH;ENCODING=BASE64;VALUE=BINARY;X-FILENAME=name:content`, folded.
@@ -169,16 +170,17 @@ fn native(object: &[u8]) -> Option<&[u8]> {
     object.get(at..)
 }
 
-/// Digits up to the end of the group; white space and control words between them do not count.
+/// Digits up to the end of the group; white space, control words with their numbers, and groups of their own do not count. Behind `\\bin` and a
+/// number stand so many octets as they are.
 fn digits(text: &[u8]) -> Vec<u8> {
-    let (mut out, mut high, mut word, mut depth) = (Vec::new(), None, false, 0i32);
-    for byte in text {
+    let (mut out, mut high, mut depth, mut rest) = (Vec::new(), None, 0i32, text);
+    while let [byte, behind @ ..] = rest {
+        rest = behind;
         match byte {
             b'{' => depth += 1,
             b'}' if depth == 0 => break,
             b'}' => depth -= 1,
-            b'\\' => word = true,
-            _ if word => word = !byte.is_ascii_whitespace() && byte.is_ascii_alphanumeric(),
+            b'\\' => rest = control(behind, &mut out),
             byte if byte.is_ascii_hexdigit() => match high.take() {
                 None => high = Some(nibble(*byte)),
                 Some(first) => out.push(first << 4 | nibble(*byte)),
@@ -187,6 +189,101 @@ fn digits(text: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// Behind a control word: letters, a number, one blank.
+fn control<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
+    let letters = text.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
+    if letters == 0 {
+        // A sign, or `\\'` and two digits, which are a letter.
+        let sign = if text.first() == Some(&b'\'') { 3 } else { 1 };
+        return &text[sign.min(text.len())..];
+    }
+    let (word, behind) = text.split_at(letters);
+    let sign = usize::from(behind.first() == Some(&b'-'));
+    let number = sign + behind[sign..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, behind) = behind.split_at(number);
+    let behind = behind.strip_prefix(b" ").unwrap_or(behind);
+    if word != b"bin" {
+        return behind;
+    }
+    let length: usize = std::str::from_utf8(number).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let (octets, behind) = behind.split_at(length.min(behind.len()));
+    out.extend_from_slice(octets);
+    behind
+}
+
+/// How Office begins a file with a macro project outside of a compound file, and the same in base64.
+const ACTIVE_MIME: &[u8] = b"ActiveMime";
+const ACTIVE_MIME_ENCODED: &[u8] = b"QWN0aXZlTWltZ";
+
+/// Macros in pages of Word, in XML of Word 2003, and behind a PDF that Word opens as a page: wherever the project stands, plain or in base64.
+pub(super) fn active_mime(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    if data.starts_with(ACTIVE_MIME) {
+        return project(walk, data, level);
+    }
+    for at in memchr::memmem::find_iter(data, ACTIVE_MIME_ENCODED).take(16) {
+        let is = |byte: &u8| byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace() || b"+/=".contains(byte);
+        let length = data[at..].iter().take_while(|byte| is(byte)).count();
+        walk.budget.room(length)?;
+        let decoded = base64(&data[at..at + length], Padding::EndsGroup);
+        walk.holding(&decoded, |walk, decoded| project(walk, decoded, level))?;
+    }
+    Ok(())
+}
+
+/// The compound file in it, packed behind a header of no fixed length.
+fn project(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0";
+    walk.odd_here(Oddity::Macros);
+    let packed = memchr::memchr_iter(b'x', &data[..data.len().min(1024)]).filter(|at| *at >= ACTIVE_MIME.len());
+    for at in packed {
+        walk.budget.time()?;
+        let unpacked = walk.budget.unpack(data.len() as u64, &mut flate2::read::ZlibDecoder::new(&data[at..]));
+        walk.budget.release(unpacked.data.len());
+        if let crate::budget::End::Exceeded(exceeded) = unpacked.end {
+            return Err(exceeded);
+        }
+        if unpacked.data.starts_with(COMPOUND) {
+            walk.budget.entry()?;
+            return walk.holding(&unpacked.data, |walk, data| walk.file(&["editdata.mso".into()], "", data, level));
+        }
+    }
+    Ok(())
+}
+
+/// A document of Word or PowerPoint as one XML file: each part is a file as in the zip archive that it is otherwise.
+pub(super) fn flat_package(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    let mut names = Vec::new();
+    walk.depth += 1;
+    walk.budget.depth(walk.depth)?;
+    for tag in markup::tags(data) {
+        if tag.is("part") {
+            let name = tag.value("name").unwrap_or_default();
+            names = vec![bounded_name(name.strip_prefix(b"/").unwrap_or(&name))];
+            continue;
+        }
+        let rest = data.get(tag.end()..).unwrap_or_default();
+        if tag.is("binaryData") {
+            let length = memchr::memchr(b'<', rest).unwrap_or(rest.len());
+            walk.budget.entry()?;
+            walk.budget.room(length)?;
+            let decoded = base64(&rest[..length], Padding::EndsGroup);
+            walk.holding(&decoded, |walk, decoded| walk.file(&names, "", decoded, level))?;
+        } else if tag.is("xmlData") {
+            let length = memchr::memmem::find(rest, b"xmlData").unwrap_or(rest.len());
+            walk.stored(&names, &rest[..length], level)?;
+        }
+    }
+    walk.depth -= 1;
+    Ok(())
+}
+
+/// Basic of LibreOffice, in a file of its own or in a document that is one.
+pub(super) fn is_basic(data: &[u8]) -> bool {
+    const MARKS: [&str; 4] = ["<script:module", "<ooo:library-embedded", "<ooo:module", "<script:library-embedded"];
+    let head = &data[..data.len().min(4 << 20)];
+    MARKS.iter().any(|mark| memchr::memmem::find(head, mark.as_bytes()).is_some())
 }
 
 #[cfg(test)]
@@ -202,5 +299,7 @@ mod tests {
     #[test]
     fn digits_of_an_object() {
         assert_eq!(digits(b" 4d\r\n5a \\par 90{\\*\\x 00} }ff"), b"MZ\x90\0");
+        assert_eq!(digits(b"4\\par d5\r\n{\\x}a\\par-12 9\\'410}"), b"MZ\x90");
+        assert_eq!(digits(b" \\bin4 MZ}\0 41}"), b"MZ}\0A");
     }
 }

@@ -78,6 +78,7 @@ pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
 
 /// Opens a file and walks what is in it.
 pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+    guarded(walk, |walk| hidden(walk, file, level))?;
     match file.kind {
         Kind::Gzip | Kind::Bzip2 | Kind::Xz | Kind::Zstd | Kind::Lzip => {
             guarded(walk, |walk| stream::open(walk, file, level))?;
@@ -117,6 +118,22 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         return Ok(());
     }
     guarded(walk, |walk| zip::open(walk, file.data, level))
+}
+
+/// Macros and parts of documents that stand in a text.
+fn hidden(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+    carriers::active_mime(walk, file.data, level)?;
+    if !matches!(file.kind, Kind::Xml | Kind::Html | Kind::Unknown) {
+        return Ok(());
+    }
+    if carriers::is_basic(file.data) {
+        walk.odd_here(Oddity::Macros);
+    }
+    let head = &file.data[..file.data.len().min(4096)];
+    if memchr::memmem::find(head, b"office/2006/xmlPackage").is_some() {
+        carriers::flat_package(walk, file.data, level)?;
+    }
+    Ok(())
 }
 
 /// Readers by others may panic on what they did not expect: then the archive cannot be read, and the rest of the message can. A

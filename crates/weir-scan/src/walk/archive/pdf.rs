@@ -7,13 +7,18 @@
 use super::super::{Oddity, Walk, bounded_name};
 use super::pdf_lock;
 use super::pdf_text::{hex, plain_names, string};
-use crate::budget::Exceeded;
+use crate::budget::{End, Exceeded};
 
 /// A dictionary before a stream is a few lines.
 const DICTIONARY_MAX: usize = 4096;
 const NAMES_MAX: usize = 12;
 /// The name under which packed objects are shown.
 pub(crate) const OBJECTS: &str = "packed objects";
+/// The name under which scripts and forms are shown that have a stream of their own.
+pub(crate) const FORM: &str = "script or form";
+/// Scripts and forms are shorter, and there are not so many streams that could be one.
+const FORM_MAX: usize = 1 << 20;
+const FORMS_MAX: usize = 256;
 
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     if pdf_lock::needs_password(data) {
@@ -21,16 +26,21 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         return Ok(());
     }
     let (mut names, locked) = (file_names(data), pdf_lock::is_locked(data));
+    let mut active = acts(data);
     for stream in Streams::of(data).filter(|stream| stream.is("/ObjStm")) {
         if locked {
             continue;
         }
         let unpacked = stream.unpacked(walk)?;
         names.extend(file_names(&unpacked));
+        active |= acts(&unpacked);
         walk.file(&[OBJECTS.into()], "", &unpacked, level)?;
         walk.budget.release(unpacked.len());
     }
     names.truncate(NAMES_MAX);
+    if active && !locked {
+        forms(walk, data, level)?;
+    }
     for stream in Streams::of(data).filter(|stream| stream.is("/EmbeddedFile") && !stream.is("/EmbeddedFiles")) {
         if locked {
             // Anybody opens the document, but its streams are encrypted all the same.
@@ -42,6 +52,28 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         }
         let unpacked = stream.unpacked(walk)?;
         walk.file(&names, "", &unpacked, level)?;
+        walk.budget.release(unpacked.len());
+    }
+    Ok(())
+}
+
+/// Whether these objects have a script or a form.
+fn acts(data: &[u8]) -> bool {
+    let plain = plain_names(data);
+    ["/XFA", "/JS", "/JavaScript"].iter().any(|name| memchr::memmem::find(&plain, name.as_bytes()).is_some())
+}
+
+/// Scripts and forms (XFA) in streams of their own. Nothing in such a stream says that it is one, so those that are no pictures, fonts or
+/// tables are opened, if the document has a script or a form at all.
+fn forms(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    const OTHERS: [&str; 7] = ["/Image", "/FontFile", "/Length1", "/XRef", "/ObjStm", "/EmbeddedFile", "/ICCBased"];
+    const WORDS: [&str; 5] = ["<script", "exportDataObject", "app.", "eval(", "unescape("];
+    let may = |stream: &Stream<'_>| stream.body.len() <= FORM_MAX && !OTHERS.iter().any(|name| stream.is(name));
+    for stream in Streams::of(data).filter(may).take(FORMS_MAX) {
+        let unpacked = stream.unpacked(walk)?;
+        if WORDS.iter().any(|word| memchr::memmem::find(&unpacked, word.as_bytes()).is_some()) {
+            walk.file(&[FORM.into()], "", &unpacked, level)?;
+        }
         walk.budget.release(unpacked.len());
     }
     Ok(())
@@ -96,11 +128,14 @@ impl Stream<'_> {
 
     /// The filters in their order.
     fn filters(&self) -> Vec<&'static str> {
-        const KNOWN: [(&str, &str); 6] = [
+        const KNOWN: [(&str, &str); 9] = [
             ("/FlateDecode", "flate"),
             ("/Fl ", "flate"),
             ("/ASCIIHexDecode", "hex"),
+            ("/AHx", "hex"),
             ("/ASCII85Decode", "85"),
+            ("/A85", "85"),
+            ("/RunLengthDecode", "runs"),
             ("/LZWDecode", "other"),
             ("/Crypt", "other"),
         ];
@@ -122,15 +157,8 @@ impl Stream<'_> {
         let mut data = self.body.to_vec();
         for filter in self.filters() {
             data = match filter {
-                "flate" => {
-                    let unpacked =
-                        walk.budget.unpack(data.len() as u64, &mut flate2::read::ZlibDecoder::new(data.as_slice()));
-                    if let crate::budget::End::Exceeded(exceeded) = unpacked.end {
-                        return Err(exceeded);
-                    }
-                    walk.budget.release(unpacked.data.len());
-                    unpacked.data
-                }
+                "flate" => self.inflated(walk, &data)?,
+                "runs" => runs(&data, FORM_MAX.max(data.len().saturating_mul(64))),
                 "hex" => hex(&data),
                 "85" => ascii85(&data),
                 _ => data,
@@ -139,6 +167,115 @@ impl Stream<'_> {
         walk.budget.hold(data.len())?;
         Ok(data)
     }
+
+    /// Readers take what comes out, whatever the checksum says, and some do without the header.
+    fn inflated(&self, walk: &mut Walk<'_>, data: &[u8]) -> Result<Vec<u8>, Exceeded> {
+        let unpacked = walk.budget.unpack(data.len() as u64, &mut flate2::read::ZlibDecoder::new(data));
+        let unpacked = match unpacked.end {
+            End::Exceeded(exceeded) => return Err(exceeded),
+            End::Whole => unpacked,
+            End::Broken(_) => {
+                walk.budget.release(unpacked.data.len());
+                let body = data.get(2..).unwrap_or_default();
+                let again = walk.budget.unpack(data.len() as u64, &mut flate2::read::DeflateDecoder::new(body));
+                if let End::Exceeded(exceeded) = again.end {
+                    return Err(exceeded);
+                }
+                again
+            }
+        };
+        walk.budget.release(unpacked.data.len());
+        Ok(self.unpredicted(unpacked.data))
+    }
+
+    /// Without the predictor, which writes each octet as its difference from another (section 7.4.4.4).
+    fn unpredicted(&self, data: Vec<u8>) -> Vec<u8> {
+        let number = |key: &str, usual: usize| {
+            let at = memchr::memmem::find(&self.dictionary, key.as_bytes())? + key.len();
+            let digits: String = self.dictionary[at..]
+                .trim_ascii_start()
+                .iter()
+                .take_while(|byte| byte.is_ascii_digit())
+                .take(6)
+                .map(|byte| char::from(*byte))
+                .collect();
+            Some(digits.parse().unwrap_or(usual))
+        };
+        let (colors, bits) = (number("/Colors", 1).unwrap_or(1), number("/BitsPerComponent", 8).unwrap_or(8));
+        let columns = number("/Columns", 1).unwrap_or(1);
+        let pixel = (colors * bits).div_ceil(8).clamp(1, 64);
+        let row = (colors * bits * columns).div_ceil(8).max(1);
+        match number("/Predictor", 1).unwrap_or(1) {
+            2 => differences(data, pixel, row),
+            10.. => png_rows(&data, pixel, row),
+            _ => data,
+        }
+    }
+}
+
+/// Rows in which each octet is the difference from that of the pixel before.
+fn differences(mut data: Vec<u8>, pixel: usize, row: usize) -> Vec<u8> {
+    for row in data.chunks_mut(row) {
+        for at in pixel..row.len() {
+            row[at] = row[at].wrapping_add(row[at - pixel]);
+        }
+    }
+    data
+}
+
+/// Rows with the filters of PNG, each with its own in its first octet.
+fn png_rows(data: &[u8], pixel: usize, length: usize) -> Vec<u8> {
+    let mut out: Vec<u8> = Vec::with_capacity(data.len());
+    for (number, row) in data.chunks(length + 1).enumerate() {
+        let (Some((filter, row)), begin) = (row.split_first(), number * length) else { break };
+        for (at, octet) in row.iter().enumerate() {
+            let before =
+                |back: usize, there: bool| if there { out.get(out.len() - back).copied().unwrap_or(0) } else { 0 };
+            let left = before(pixel, at >= pixel);
+            let above = before(length, begin > 0);
+            let corner = before(length + pixel, begin > 0 && at >= pixel);
+            let guess = match filter {
+                1 => left,
+                2 => above,
+                3 => ((u16::from(left) + u16::from(above)) / 2) as u8,
+                4 => paeth(left, above, corner),
+                _ => 0,
+            };
+            out.push(octet.wrapping_add(guess));
+        }
+    }
+    out
+}
+
+fn paeth(left: u8, above: u8, corner: u8) -> u8 {
+    let sum = i16::from(left) + i16::from(above) - i16::from(corner);
+    let far = |octet: u8| (sum - i16::from(octet)).abs();
+    [left, above, corner].into_iter().min_by_key(|octet| far(*octet)).unwrap_or(left)
+}
+
+/// Runs of one octet, and copies (section 7.4.5).
+fn runs(data: &[u8], most: usize) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::new(), data);
+    while let [length, behind @ ..] = rest {
+        let count = usize::from(*length);
+        match count {
+            128 => break,
+            0..128 => {
+                let (copied, more) = behind.split_at((count + 1).min(behind.len()));
+                out.extend_from_slice(copied);
+                rest = more;
+            }
+            _ => {
+                let Some((octet, more)) = behind.split_first() else { break };
+                out.resize(out.len() + 257 - count, *octet);
+                rest = more;
+            }
+        }
+        if out.len() > most {
+            break;
+        }
+    }
+    out
 }
 
 /// What stands as the name of a file anywhere: `/F (name)`, `/UF <feff...>`.
@@ -197,6 +334,15 @@ mod tests {
     #[test]
     fn strings_and_names() {
         assert_eq!(file_names(b"/F (a.exe) /UF<feff0062002e006a0073> /Font"), ["a.exe", "b.js"]);
+    }
+
+    #[test]
+    fn runs_and_predictors() {
+        assert_eq!(runs(b"\x02abc\xffx\xfey\x80zz", 100), b"abcxxyyy");
+        assert_eq!(differences(vec![1, 1, 1, 5, 1, 1], 1, 3), [1, 2, 3, 5, 6, 7]);
+        // Each row with another filter: none, left, above, mean, Paeth.
+        let rows = [[0, 1, 2], [1, 3, 1], [2, 1, 1], [3, 2, 2], [4, 1, 1]].concat();
+        assert_eq!(png_rows(&rows, 1, 2), [1, 2, 3, 4, 4, 5, 4, 6, 5, 7]);
     }
 
     #[test]

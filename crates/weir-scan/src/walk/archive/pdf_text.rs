@@ -4,6 +4,8 @@ use super::super::transfer::nibble;
 
 /// No name of a file, and no key, is longer.
 const STRING_MAX: usize = 4096;
+/// No document has so many links.
+const TARGETS_MAX: usize = 20_000;
 
 /// Names may have their letters as `#` and two digits.
 pub(crate) fn plain_names(text: &[u8]) -> Vec<u8> {
@@ -26,6 +28,13 @@ pub(crate) fn plain_names(text: &[u8]) -> Vec<u8> {
     }
     out.extend_from_slice(rest);
     out
+}
+
+/// What links and actions name: the strings behind `/URI` and `/F`, `/UF`.
+pub(crate) fn targets(text: &[u8]) -> Vec<Vec<u8>> {
+    const KEYS: [&[u8]; 4] = [b"/URI", b"/F", b"/UF", b"/Base"];
+    let behind = |key: &&[u8]| memchr::memmem::find_iter(text, *key).map(|at| at + key.len()).collect::<Vec<_>>();
+    KEYS.iter().flat_map(behind).filter_map(|at| string(text[at..].trim_ascii_start())).take(TARGETS_MAX).collect()
 }
 
 /// A string at the start: in parentheses or as digits.

@@ -1,0 +1,185 @@
+//! Pages, pictures and scripts: what runs in them, and what they make.
+
+use super::place::is_foreign_server;
+use super::{has, name_ends};
+use crate::file_name;
+use crate::markup::{self, Tag};
+use crate::obfuscation::{is_obfuscated, is_packed};
+use crate::walk::File;
+use crate::walk::kind::Kind;
+
+const PAGE_MAX: usize = 4 << 20;
+
+fn text<'f>(file: &File<'f>) -> &'f [u8] {
+    &file.data[..file.data.len().min(PAGE_MAX)]
+}
+
+pub(super) fn svg_script(file: &File<'_>) -> bool {
+    let head = || file.data[..file.data.len().min(1024)].to_ascii_lowercase();
+    let svg = name_ends(file, ".svg")
+        || file.declared.starts_with("image/svg")
+        || (file.kind != Kind::Html && has(&head(), "<svg"));
+    if svg {
+        let lower = text(file).to_ascii_lowercase();
+        return ["<script", "javascript:", "<foreignobject"].iter().any(|word| has(&lower, word))
+            || markup::tags(text(file)).any(|tag| is_active(&tag));
+    }
+    // A browser runs the scripts of any XML document that has them in the name of HTML or SVG.
+    let xml = name_ends(file, ".xml") || matches!(file.declared, "text/xml" | "application/xml");
+    xml && !file.in_archive
+        && ["1999/xhtml", "2000/svg"].iter().any(|space| has(text(file), space))
+        && markup::tags(text(file)).any(|tag| tag.is("script"))
+}
+
+/// An element that runs something by itself or by an event, whatever its prefix.
+fn is_active(tag: &Tag<'_>) -> bool {
+    let transformed = tag.is("?xml-stylesheet") && has(&tag.text.to_ascii_lowercase(), "xsl");
+    let event = |name: &[u8]| {
+        name.len() > 4 && name[..2].eq_ignore_ascii_case(b"on") && name.iter().all(u8::is_ascii_alphabetic)
+    };
+    transformed
+        || tag.is("script")
+        || tag.is("foreignObject")
+        || tag.attributes().any(|(name, value)| event(name) || (value.len() > 10 && runs(value)))
+}
+
+/// An address that is a script or a page; browsers pass over white space in it.
+fn runs(value: &[u8]) -> bool {
+    let dense: Vec<u8> = markup::resolved(&value[..value.len().min(4096)])
+        .iter()
+        .filter(|byte| !byte.is_ascii_whitespace() && !byte.is_ascii_control())
+        .map(u8::to_ascii_lowercase)
+        .collect();
+    ["javascript:", "vbscript:", "data:text/html", "data:image/svg+xml;base64,phn2z"]
+        .iter()
+        .any(|start| dense.starts_with(start.as_bytes()))
+}
+
+/// An attachment that is a page; the text of a mail runs no scripts.
+fn is_attached_page(file: &File<'_>) -> bool {
+    const PAGES: [&str; 7] = ["htm", "html", "xht", "xhtml", "shtml", "svg", "hta"];
+    file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| PAGES.contains(&own.as_str()))
+}
+
+pub(super) fn html_smuggling(file: &File<'_>) -> bool {
+    if !is_attached_page(file) {
+        return false;
+    }
+    let text = text(file).to_ascii_lowercase();
+    let acts = ["<script", "javascript:", " onload=", " onerror=", " onclick=", ":script"];
+    let makes = ["new blob", "mssaveoropenblob", "mssaveblob", "createobjecturl", "uint8array", "new file("];
+    let saves = [".download", "mssave", "download=", "navigator.ms", ".click()", "location.href", "location.replace"];
+    [&acts[..], &makes, &saves].iter().all(|words| words.iter().any(|word| has(&text, word))) && !is_export(&text)
+}
+
+/// A button that saves a table of the page itself: a text that is not decoded from anything, under the name of a text.
+fn is_export(lower: &[u8]) -> bool {
+    const TEXTS: [&str; 8] = ["csv", "txt", "json", "ics", "tsv", "md", "vcf", "log"];
+    const DECODES: [&str; 14] = [
+        "atob(",
+        "fromcharcode",
+        "charcodeat",
+        "uint8array",
+        "decodeuri",
+        "unescape(",
+        "base64",
+        "parseint(",
+        "\\x",
+        "xmlhttprequest",
+        "decompressionstream",
+        "textdecoder",
+        "fetch(",
+        "octet-stream",
+    ];
+    let is_text = ["text/csv", "text/plain", "application/json", "text/calendar"].iter().any(|kind| has(lower, kind));
+    let names: Vec<&[u8]> =
+        memchr::memmem::find_iter(lower, b"download").filter_map(|at| quoted(&lower[at + 8..])).collect();
+    let harmless = |name: &&[u8]| {
+        let extension = memchr::memrchr(b'.', name).map(|at| &name[at + 1..]);
+        extension.is_some_and(|own| TEXTS.iter().any(|text| text.as_bytes() == own))
+    };
+    is_text
+        && !names.is_empty()
+        && names.iter().all(harmless)
+        && !DECODES.iter().any(|word| has(lower, word))
+        && !has_long_run(lower)
+}
+
+/// `="name"` at the start.
+fn quoted(text: &[u8]) -> Option<&[u8]> {
+    let value = text.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+    let quote = value.first().filter(|byte| matches!(byte, b'"' | b'\'' | b'`'))?;
+    Some(&value[1..=memchr::memchr(*quote, &value[1..])?])
+}
+
+/// A long text without a blank, as data in digits have it.
+fn has_long_run(text: &[u8]) -> bool {
+    text.split(|byte| !(byte.is_ascii_alphanumeric() || b"+/=_-%".contains(byte))).any(|run| run.len() >= 200)
+}
+
+/// Scripts, and the scripts of attached pages.
+fn script(file: &File<'_>) -> Option<Vec<u8>> {
+    const SCRIPTS: [&str; 12] = ["bat", "cmd", "hta", "js", "jse", "mjs", "ps1", "psm1", "vbe", "vbs", "wsf", "wsh"];
+    let mut extensions = file.names.iter().flat_map(|name| file_name::extensions(name));
+    let is_script = extensions.any(|own| SCRIPTS.contains(&own.as_str()))
+        || file.kind == Kind::Script
+        || file.declared.ends_with("javascript");
+    if is_script {
+        return Some(file.data.to_vec());
+    }
+    is_attached_page(file).then(|| scripts(text(file)))
+}
+
+pub(super) fn obfuscated_script(file: &File<'_>) -> bool {
+    script(file).is_some_and(|script| is_obfuscated(&script))
+}
+
+pub(super) fn packed_script(file: &File<'_>) -> bool {
+    script(file).is_some_and(|script| is_packed(&script))
+}
+
+/// The scripts of a page, and what its events run.
+fn scripts(page: &[u8]) -> Vec<u8> {
+    let (lower, mut found) = (page.to_ascii_lowercase(), Vec::new());
+    let mut rest = 0;
+    while let Some(begin) = memchr::memmem::find(&lower[rest..], b"script") {
+        let from = rest + begin;
+        rest = from + 6;
+        if from == 0 || !matches!(lower[from - 1], b'<' | b':') {
+            continue;
+        }
+        let end = memchr::memmem::find(&lower[from..], b"</script").map_or(page.len(), |end| from + end);
+        found.extend_from_slice(&page[from..end]);
+        rest = end.max(rest);
+    }
+    for event in ["onload=", "onerror=", "javascript:"] {
+        for at in memchr::memmem::find_iter(&lower, event.as_bytes()).take(100) {
+            found.push(b'\n');
+            found.extend_from_slice(&page[at..page.len().min(at + 4096)]);
+        }
+    }
+    found
+}
+
+pub(super) fn search_link(file: &File<'_>) -> bool {
+    let page = file.kind == Kind::Html || file.declared == "text/html" || is_attached_page(file);
+    page && {
+        let lower = text(file).to_ascii_lowercase();
+        has(&lower, "search-ms:") || has(&lower, "ms-officecmd:") || has(&lower, "ms-appinstaller:") || {
+            has(&lower, "file:")
+                && markup::tags(text(file)).filter_map(|tag| tag.value("href")).any(|link| is_moniker(&link))
+        }
+    }
+}
+
+/// `file://server/a!b`: Outlook asks a stranger's server for it without a question.
+fn is_moniker(link: &[u8]) -> bool {
+    memchr::memchr(b'!', link).is_some() && is_foreign_server(link)
+}
+
+pub(super) fn calendar_script(file: &File<'_>) -> bool {
+    file.kind == Kind::Calendar && {
+        let text = file.data.to_ascii_lowercase();
+        has(&text, "javascript:") || has(&text, "ms-msdt:") || has(&text, "action:procedure")
+    }
+}

@@ -1,0 +1,140 @@
+//! The same text written otherwise: what rules read as octets is turned into UTF-8, and references in tags are resolved, once and for all rules.
+//!
+//! Windows writes scripts in UTF-16, browsers and Office read it, and an attacker hides in it from whoever looks for words. What is turned is looked
+//! at beside what stands there, never instead of it.
+
+use super::File;
+use super::encoded_word::text_of;
+use super::kind::Kind;
+use crate::{file_name, markup};
+
+/// What is longer is turned as far as this.
+const TEXT_MAX: usize = 16 << 20;
+const MARKUP_MAX: usize = 4 << 20;
+/// So much is looked at to see whether a text is wide.
+const HEAD: usize = 4096;
+
+/// A text of two or four octets a letter, or in UTF-7, as UTF-8.
+pub(super) fn narrow(file: &File<'_>) -> Option<Vec<u8>> {
+    if !matches!(file.kind, Kind::Unknown | Kind::Html | Kind::Xml | Kind::Script) || file.data.len() < 4 {
+        return None;
+    }
+    let data = &file.data[..file.data.len().min(TEXT_MAX)];
+    let charset = charset(data)?;
+    Some(text_of(charset.as_bytes(), data).trim_start_matches('\u{feff}').to_owned().into_bytes())
+}
+
+/// By its mark, by where its NULs stand, or because it says so.
+fn charset(data: &[u8]) -> Option<&'static str> {
+    const MARKS: [(&[u8], &str); 4] = [
+        (b"\xff\xfe\0\0", "utf-32le"),
+        (b"\0\0\xfe\xff", "utf-32be"),
+        (b"\xff\xfe", "utf-16le"),
+        (b"\xfe\xff", "utf-16be"),
+    ];
+    MARKS.iter().find(|(mark, _)| data.starts_with(mark)).map(|(_, name)| *name).or_else(|| by_zeros(data)).or_else(
+        || {
+            let head = data[..data.len().min(1024)].to_ascii_lowercase();
+            let says = memchr::memmem::find(&head, b"utf-7").is_some();
+            (says || memchr::memmem::find(data, b"+ADw").is_some()).then_some("utf-7")
+        },
+    )
+}
+
+fn by_zeros(data: &[u8]) -> Option<&'static str> {
+    let head = &data[..data.len().min(HEAD)];
+    memchr::memchr(0, head)?;
+    let mut zeros = [0; 4];
+    head.iter().enumerate().filter(|(_, byte)| **byte == 0).for_each(|(at, _)| zeros[at % 4] += 1);
+    let (most, few) = (head.len() * 2 / 5, head.len() / 40);
+    match zeros {
+        [a, b, c, d] if a <= few && b + c + d > most * 3 / 2 => Some("utf-32le"),
+        [a, b, c, d] if d <= few && a + b + c > most * 3 / 2 => Some("utf-32be"),
+        [a, b, c, d] if a + c <= few && b + d > most / 2 => Some("utf-16le"),
+        [a, b, c, d] if b + d <= few && a + c > most / 2 => Some("utf-16be"),
+        _ => None,
+    }
+}
+
+/// Pages, pictures and documents whose tags have letters as references: with these resolved, and with what their events and links run apart.
+pub(super) fn unveiled(file: &File<'_>) -> Option<Vec<u8>> {
+    let data = &file.data[..file.data.len().min(MARKUP_MAX)];
+    if !is_markup(file) || memchr::memchr(b'&', data).is_none() {
+        return None;
+    }
+    let (mut out, mut last, mut apart) = (Vec::new(), 0, Vec::new());
+    for tag in markup::tags(data).filter(|tag| markup::is_veiled(tag.text)) {
+        out.extend_from_slice(&data[last..tag.begin]);
+        out.extend_from_slice(&markup::resolved(tag.text));
+        last = tag.begin + tag.text.len();
+        tag.attributes().for_each(|(name, value)| run(name, &markup::resolved(value), &mut apart));
+    }
+    (last > 0).then(|| [out.as_slice(), &data[last..], &apart].concat())
+}
+
+/// What an attribute runs: an event, a link, a page inside the page.
+fn run(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    let script = name.get(..2).is_some_and(|two| two.eq_ignore_ascii_case(b"on"))
+        || value.get(..11).is_some_and(|start| start.eq_ignore_ascii_case(b"javascript:"));
+    if script {
+        out.extend([b"\n<script>\n".as_slice(), value, b"\n</script>\n"].concat());
+    } else if name.eq_ignore_ascii_case(b"srcdoc") {
+        out.extend([b"\n".as_slice(), value, b"\n"].concat());
+    }
+}
+
+fn is_markup(file: &File<'_>) -> bool {
+    const NAMES: [&str; 12] =
+        ["htm", "html", "shtml", "svg", "xht", "xhtml", "xml", "rels", "hta", "xsl", "fodt", "fods"];
+    let by_name =
+        || file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| NAMES.contains(&own.as_str()));
+    matches!(file.kind, Kind::Html | Kind::Xml)
+        || file.declared == "text/html"
+        || file.declared.ends_with("xml")
+        || (file.kind == Kind::Unknown && by_name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file<'a>(names: &'a [String], data: &'a [u8]) -> File<'a> {
+        File { names, declared: "", kind: Kind::of(data), data, in_archive: false }
+    }
+
+    #[test]
+    fn wide_texts_are_read_with_a_mark_and_without() {
+        let text = "<html><script>eval(x)</script></html>";
+        let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        let wider: Vec<u8> = text.chars().flat_map(|c| u32::from(c).to_le_bytes()).collect();
+        let widest: Vec<u8> = text.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect();
+        let seven = b"+ADw-html+AD4APA-script+AD4-eval(x)+ADw-/script+AD4APA-/html+AD4-".to_vec();
+        for (mark, data) in [
+            (&b"\xff\xfe"[..], &little),
+            (b"", &little),
+            (b"\xfe\xff", &big),
+            (b"", &big),
+            (b"\xff\xfe\0\0", &wider),
+            (b"", &wider),
+            (b"\0\0\xfe\xff", &widest),
+            (b"", &widest),
+            (b"", &seven),
+        ] {
+            let data = [mark, data].concat();
+            let read = narrow(&file(&[], &data)).map(|text| String::from_utf8_lossy(&text).into_owned());
+            assert_eq!(read.as_deref(), Some(text), "{data:x?}");
+        }
+        assert_eq!(narrow(&file(&[], text.as_bytes())), None);
+        assert_eq!(narrow(&file(&[], &[1, 2, 3, 0, 0, 5, 6, 7])), None);
+    }
+
+    #[test]
+    fn references_in_tags_are_resolved_and_in_text_are_not() {
+        let names = ["a.html".to_owned()];
+        let page = b"<p>&lt;script&gt;</p><a href='&#106;avascript:x()'>";
+        let read = unveiled(&file(&names, page)).unwrap();
+        assert_eq!(read, b"<p>&lt;script&gt;</p><a href='javascript:x()'>\n<script>\njavascript:x()\n</script>\n");
+        assert_eq!(unveiled(&file(&names, b"<a href='?a=1&amp;b=2'>&#106;")), None);
+    }
+}
