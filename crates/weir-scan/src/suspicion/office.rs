@@ -221,7 +221,8 @@ fn is_command(cell: &[u8]) -> bool {
 /// The formulas of a symbolic link file (SYLK), which Excel opens under many names.
 fn symbolic<'f>(file: &File<'f>) -> impl Iterator<Item = &'f [u8]> {
     let known = file.data.starts_with(b"ID;") || file.data.starts_with(b"\xef\xbb\xbfID;");
-    let fields = text(file).split(|byte| b"\r\n;".contains(byte)).filter(move |_| known);
+    let formulas = if known { text(file) } else { &[] };
+    let fields = formulas.split(|byte| b"\r\n;".contains(byte));
     fields.filter_map(|field| field.strip_prefix(b"E"))
 }
 
@@ -271,7 +272,8 @@ const BROWSERS: [&str; 6] = [
 /// The classes of controls in a document.
 fn controls(file: &File<'_>) -> impl Iterator<Item = String> {
     let known = name_has(file, "activex/") && name_ends(file, ".xml");
-    let classes = markup::tags(text(file)).filter(move |_| known).filter_map(|tag| tag.value("classid"));
+    let parts = if known { text(file) } else { &[] };
+    let classes = markup::tags(parts).filter_map(|tag| tag.value("classid"));
     classes.map(|class| String::from_utf8_lossy(&class).trim_matches(['{', '}', ' ']).to_ascii_lowercase())
 }
 
