@@ -15,6 +15,8 @@ mod good;
 mod pages;
 #[path = "../crates/weir-scan/tests/scan/corpus/strange.rs"]
 mod strange;
+#[path = "../crates/weir-scan/tests/scan/corpus/wrapped.rs"]
+mod wrapped;
 
 use crate::control::gate::{Client, Site, wait_for};
 use expected::{Bad, End};
@@ -75,7 +77,7 @@ fn through_the_gate(clamd: Option<&Clamd>) {
     let up = site.up();
     let inbound = up.listener("inbound");
     let mut client = Client::greeted(&inbound);
-    let bad: Vec<Bad> = bad::all().into_iter().chain(strange::all()).collect();
+    let bad: Vec<Bad> = bad::all().into_iter().chain(strange::all()).chain(wrapped::all()).collect();
     let good = good::all();
     let (mut refused, mut taken) = (Vec::new(), Vec::new());
     for (number, Bad { mail, .. }) in bad.iter().enumerate() {

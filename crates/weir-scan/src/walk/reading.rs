@@ -4,7 +4,7 @@
 //! at beside what stands there, never instead of it.
 
 use super::File;
-use super::encoded_word::text_of;
+use super::charset::{Reading, text_of};
 use super::kind::Kind;
 use crate::{file_name, markup};
 
@@ -21,7 +21,7 @@ pub(super) fn narrow(file: &File<'_>) -> Option<Vec<u8>> {
     }
     let data = &file.data[..file.data.len().min(TEXT_MAX)];
     let charset = charset(data)?;
-    Some(text_of(charset.as_bytes(), data).trim_start_matches('\u{feff}').to_owned().into_bytes())
+    Some(text_of(charset.as_bytes(), data, Reading::Named).trim_start_matches('\u{feff}').to_owned().into_bytes())
 }
 
 /// By its mark, by where its NULs stand, or because it says so.

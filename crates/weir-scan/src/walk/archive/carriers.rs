@@ -239,7 +239,7 @@ fn project(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded>
     let packed = memchr::memchr_iter(b'x', &data[..data.len().min(1024)]).filter(|at| *at >= ACTIVE_MIME.len());
     for at in packed {
         walk.budget.time()?;
-        let unpacked = walk.budget.unpack(data.len() as u64, &mut flate2::read::ZlibDecoder::new(&data[at..]));
+        let unpacked = walk.budget.unpack(data.len() as u64, &mut ZlibDecoder::new(&data[at..]));
         walk.budget.release(unpacked.data.len());
         if let crate::budget::End::Exceeded(exceeded) = unpacked.end {
             return Err(exceeded);
