@@ -67,7 +67,7 @@ fn around(text: &str, wanted: &[String]) -> String {
     let first = words.iter().position(hit).unwrap_or_default().saturating_sub(8);
     let mut piece = String::new();
     for word in words.iter().skip(first) {
-        if piece.chars().count() + word.chars().count() > AROUND {
+        if piece.chars().count() + 1 + word.chars().count() > AROUND {
             return piece + "…";
         }
         if !piece.is_empty() {

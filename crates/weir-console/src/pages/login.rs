@@ -30,7 +30,7 @@ fn form(site: &Site, headers: &HeaderMap, next: &str, problem: Option<&str>) -> 
          <button class=\"main\">Log in</button>"
     );
     let about = html!(
-        "<p class=\"faint\">The first start of <code>weir up</code> left a password for <b>admin</b> in the file <code>first-password</code> of the data folder. \
+        "<p class=\"faint\">The first start of <code>weir up</code> printed a password for <b>admin</b>, or left it in the file <code>first-password</code> of the data folder. \
          It is lost? <code>weir console passwd admin</code> makes another. With the name and password of a mail account one sees one's own \
          held mail.</p>"
     );

@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(digest.subject(), "1 account is stopped; 24 recipients wait");
         let body = digest.body("https://console.example.org");
         assert!(body.contains("ann  21 recipients wait, since 2026-11-16"), "{body}");
-        assert!(body.contains("bobBcc: x  3 recipients wait"), "{body}");
+        assert!(body.contains("bob··Bcc: x  3 recipients wait"), "{body}");
         assert!(body.contains("https://console.example.org/throttle"), "{body}");
     }
 
@@ -191,7 +191,7 @@ mod tests {
         let digest = Digest { incidents: &incidents, ..Digest::new(&[], &[], Instant(0)) };
         assert!(!digest.is_empty() && digest.subject() == "What happened since the last digest");
         let body = digest.body("");
-        assert!(body.contains("7  Account stopped: annBcc: x, began ") && body.contains(", goes on"), "{body}");
+        assert!(body.contains("7  Account stopped: ann··Bcc: x, began ") && body.contains(", goes on"), "{body}");
         assert!(body.contains("8  Flood, began ") && body.contains(", over "), "{body}");
     }
 

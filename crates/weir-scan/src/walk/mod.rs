@@ -343,7 +343,8 @@ impl Walk<'_> {
         let report = || header::is_report(file.declared) && file.data.split(|byte| *byte == b'\n').any(says);
         let mail = header::is_message(file.declared) || report() || file.names.iter().any(by_name);
         let inside = if mail { messages(file) } else { web_archive(file).into_iter().collect() };
-        if !inside.is_empty() && !file.data.is_empty() && !(mail && std::mem::take(&mut self.opened)) {
+        let is_open = mail && std::mem::take(&mut self.opened);
+        if !is_open && !inside.is_empty() && !file.data.is_empty() {
             if level + 1 > self.budget.limits().levels {
                 return Err(Exceeded::Levels(self.budget.limits().levels));
             }

@@ -145,7 +145,7 @@ fn dde_is_found_in_every_field_and_table() {
             ),
             ("b.docx", word("<w:fldSimple w:instr=\" INCLUDEPICTURE &quot;https://a.example/logo.png&quot; \"/>"), ""),
             ("a.ods", ods("of:=SUM([.A1:.A9])"), ""),
-            ("a.slk", b"ID;PWXL\r\nC;Y1;X1;K\"sum\"\r\nC;Y2;X1;K3;ESUM(R1C1)\r\nE\r\n".to_vec(), ""),
+            ("a.csv", b"ID;PWXL\r\nC;Y1;X1;K\"sum\"\r\nC;Y2;X1;K3;ESUM(R1C1)\r\nE\r\n".to_vec(), ""),
         ],
     );
 }

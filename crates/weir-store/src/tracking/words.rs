@@ -84,6 +84,11 @@ fn is_symbol(c: char) -> bool {
     c >= '\u{2190}' && !c.is_alphanumeric() && !c.is_whitespace() && !c.is_control()
 }
 
+/// Whether there is something in a text that words are made of.
+fn has_words(text: &str) -> bool {
+    text.chars().any(|c| c.is_alphanumeric() || is_symbol(c))
+}
+
 /// In small letters, with `_` for what would part a word in one of the databases.
 fn plain(text: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "@.:-+".contains(c) { c } else { '_' };
@@ -115,29 +120,28 @@ pub(super) struct Question(Vec<Vec<Asked>>);
 impl Question {
     pub(super) fn of(filter: &MessageFilter) -> Question {
         let mut question = Question::default();
-        for (field, text) in [(SENDER, &filter.from), (RECIPIENT, &filter.to), (LOGIN, &filter.login)] {
-            question.asked_for(text, address_asked(field, text));
+        let texts = [&filter.text, &filter.from, &filter.to, &filter.login, &filter.client];
+        let texts = texts.into_iter().chain([&filter.subject, &filter.verdict, &filter.state]);
+        // What has no word in it, such as `%`, fits nothing: to leave it out would show everything.
+        if texts.into_iter().any(|text| !text.trim().is_empty() && !has_words(text)) {
+            question.nothing();
+            return question;
         }
-        question.asked_for(&filter.client, single(CLIENT, &filter.client));
+        for (field, text) in [(SENDER, &filter.from), (RECIPIENT, &filter.to), (LOGIN, &filter.login)] {
+            question.one(address_asked(field, text));
+        }
+        question.one(single(CLIENT, &filter.client));
         for (field, text) in [(SUBJECT, &filter.subject), (VERDICT, &filter.verdict), (STATE, &filter.state)] {
-            for part in text.split_whitespace() {
-                let words = parts(field, part);
-                if words.is_empty() { question.nothing() } else { question.all(words) }
-            }
+            text.split_whitespace().for_each(|part| question.all(parts(field, part)));
         }
         if !filter.name.is_empty() {
             question.one(vec![named(&filter.name)]);
         }
-        for part in filter.text.split_whitespace() {
+        for part in filter.text.split_whitespace().filter(|part| has_words(part)) {
             question.anywhere(part);
         }
         question.0.truncate(ASKED_MAX);
         question
-    }
-
-    /// One of the words that stand for this text. A text without any, such as `%`, fits nothing: to leave it out would show everything.
-    fn asked_for(&mut self, text: &str, words: Vec<Asked>) {
-        if words.is_empty() && !text.trim().is_empty() { self.nothing() } else { self.one(words) }
     }
 
     /// A word that no message has: what stands behind its letter is always a hash.
@@ -159,9 +163,6 @@ impl Question {
 
     /// A part of what somebody typed, in any field.
     fn anywhere(&mut self, part: &str) {
-        if !part.chars().any(|c| c.is_alphanumeric() || is_symbol(c)) {
-            return self.nothing();
-        }
         let mut words = single(CLIENT, part);
         words.push(named(part));
         [SENDER, RECIPIENT, LOGIN].into_iter().for_each(|field| words.extend(address_asked(field, part)));

@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn who_shares_a_network_with_those_that_idle_takes_the_place_of_a_neighbour() {
-        let room = Room::of(10);
+        let room = Room::of(11);
         let all: Vec<_> = (0..10).map(|number| room.open(number / 2, Some(number + 1)).unwrap()).collect();
         let new = room.open(3, None).expect("a neighbour makes room");
         assert_eq!(gone(&all), [6], "the one of its subnet that was quiet for longer");

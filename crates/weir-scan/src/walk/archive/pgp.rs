@@ -81,7 +81,7 @@ fn message(walk: &mut Walk<'_>, file: &File<'_>, data: &[u8], level: u32) -> Res
     walk.budget.depth(walk.depth)?;
     let mut rest = data;
     for _ in 0..PACKETS_MAX {
-        let Some((tag, body, behind)) = packet(rest) else { break };
+        let Some(Packet { tag, body, behind }) = packet(rest) else { break };
         rest = behind;
         match tag {
             LITERAL => {
@@ -199,9 +199,9 @@ fn begins_message(data: &[u8]) -> bool {
     if let Some(packed) = data.strip_prefix(b"\xa3") {
         let mut first = [0];
         let read = unpacker(packed).is_some_and(|mut reader| reader.read_exact(&mut first).is_ok());
-        return read && matches!(packet(&[first[0], 0]).map(|(tag, _, _)| tag), Some(LITERAL | SIGNED | PACKED | 2));
+        return read && matches!(packet(&[first[0], 0]).map(|packet| packet.tag), Some(LITERAL | SIGNED | PACKED | 2));
     }
-    let Some((tag, body, _)) = packet(data).filter(|_| looks_like_packets(data)) else { return false };
+    let Some(Packet { tag, body, .. }) = packet(data).filter(|_| looks_like_packets(data)) else { return false };
     match tag {
         PACKED => body.first().is_some_and(|algorithm| *algorithm <= 3),
         LITERAL => matches!(body.first(), Some(b'b' | b't' | b'u' | b'l' | b'1' | b'm')),
@@ -218,7 +218,7 @@ fn looks_like_packets(data: &[u8]) -> bool {
         if rest.is_empty() {
             return true;
         }
-        let Some((tag, _, behind)) = packet(rest) else { return false };
+        let Some(Packet { tag, behind, .. }) = packet(rest) else { return false };
         if tag == 0 || tag > 21 {
             return false;
         }
@@ -227,8 +227,15 @@ fn looks_like_packets(data: &[u8]) -> bool {
     false
 }
 
-/// The packet at the start: its tag, what is in it, and what is behind. One that breaks off ends with the data.
-fn packet(data: &[u8]) -> Option<(u8, Cow<'_, [u8]>, &[u8])> {
+/// A packet: its tag, what is in it, and what is behind.
+struct Packet<'d> {
+    tag: u8,
+    body: Cow<'d, [u8]>,
+    behind: &'d [u8],
+}
+
+/// The packet at the start. One that breaks off ends with the data.
+fn packet(data: &[u8]) -> Option<Packet<'_>> {
     let (first, rest) = data.split_first()?;
     match first {
         0xc0.. => {
@@ -244,19 +251,19 @@ fn packet(data: &[u8]) -> Option<(u8, Cow<'_, [u8]>, &[u8])> {
                 }
                 rest = &rest[taken..];
                 if !partial || rest.is_empty() {
-                    return Some((first & 0x3f, pieces, rest));
+                    return Some(Packet { tag: first & 0x3f, body: pieces, behind: rest });
                 }
             }
         }
         0x80.. => {
             let octets = match first & 3 {
-                3 => return Some((first >> 2 & 0xf, Cow::Borrowed(rest), &[])),
+                3 => return Some(Packet { tag: first >> 2 & 0xf, body: Cow::Borrowed(rest), behind: &[] }),
                 power => 1 << power,
             };
             let length = rest.get(..octets)?.iter().fold(0usize, |sum, octet| sum << 8 | usize::from(*octet));
             let rest = &rest[octets..];
             let taken = length.min(rest.len());
-            Some((first >> 2 & 0xf, Cow::Borrowed(&rest[..taken]), &rest[taken..]))
+            Some(Packet { tag: first >> 2 & 0xf, body: Cow::Borrowed(&rest[..taken]), behind: &rest[taken..] })
         }
         _ => None,
     }
@@ -282,7 +289,7 @@ mod tests {
 
     #[test]
     fn lengths_of_both_forms() {
-        let body = |data: &[u8]| packet(data).map(|(tag, body, rest)| (tag, body.into_owned(), rest.to_vec()));
+        let body = |data: &[u8]| packet(data).map(|found| (found.tag, found.body.into_owned(), found.behind.to_vec()));
         assert_eq!(body(b"\xcb\x02abc"), Some((11, b"ab".to_vec(), b"c".to_vec())));
         assert_eq!(body(b"\xcb\xff\0\0\0\x02abc"), Some((11, b"ab".to_vec(), b"c".to_vec())));
         assert_eq!(body(b"\xcb\xe1ab\xe0c\x01de"), Some((11, b"abcd".to_vec(), b"e".to_vec())));
