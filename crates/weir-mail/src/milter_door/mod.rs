@@ -1,7 +1,7 @@
 //! The milter protocol for other mail servers: a Postfix that stays where it is has the mail of its users throttled, and its mail scanned.
 //!
-//! [`weir_smtp::milter`] is the protocol without I/O, [`crate::door`] its sockets. Here is what is decided about a message when it is
-//! complete: mail of a user who is logged in goes to the throttle ([`Submission::take_over`]), and all mail to the scan
+//! [`weir_smtp::milter`] is the protocol without I/O, `door` its sockets. Here is what is decided about a message when it is
+//! complete: mail of a user who is logged in goes to the throttle (`Submission::take_over`), and all mail to the scan
 //! ([`crate::scan::Scanning::look_at_mail`]), as the settings have it. Who is logged in is what the server says (its macro
 //! `{auth_authen}`); so whoever may connect here is believed. docs/doors.md tells what happens when either side is killed.
 

@@ -1,6 +1,6 @@
 //! Postfix's policy protocol: the throttle decides about one recipient at a time, and Postfix keeps the mail.
 //!
-//! [`weir_smtp::policy`] is the protocol without I/O, [`crate::door`] its sockets, [`Submission::may_go`] the decision. Postfix may ask
+//! [`weir_smtp::policy`] is the protocol without I/O, `door` its sockets, `Submission::may_go` the decision. Postfix may ask
 //! several times about one recipient of one message, in several lists of restrictions; the answer is the same.
 
 mod memory;

@@ -17,7 +17,7 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// More octets of the server. Ask for [`Packets::next_packet`] until there is none before more are given.
+    /// More octets of the server. Ask for `Packets::next_packet` until there is none before more are given.
     pub fn feed(&mut self, octets: &[u8]) {
         self.octets.drain(..std::mem::take(&mut self.at));
         self.octets.extend_from_slice(octets);

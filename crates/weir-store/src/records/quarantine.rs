@@ -251,7 +251,7 @@ impl QuarantineRecords {
     }
 
     /// What infected mail that came at `day` or later was called, without the name of the file that it was in, which whoever sends it chooses: those names first of which most came at `lately` or later; at most `most`
-    /// names. At most [`COUNTED_MAX`] recipients are looked at.
+    /// names. At most `COUNTED_MAX` recipients are looked at.
     pub async fn viruses(&self, lately: i64, day: i64, most: i64) -> Result<Vec<VirusCount>, RecordsError> {
         let sql = self.db.either(VIRUSES_SQLITE, VIRUSES_POSTGRES);
         let rows: Vec<(String, i64, i64, i64, i64)> = read!(self, pool => sqlx::query_as(sql)

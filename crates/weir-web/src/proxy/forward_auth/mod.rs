@@ -2,7 +2,7 @@
 //!
 //! The question names the request and the client ([`question`]); route, identity, standing, the waiting room and the fair queue are those of the gate's own
 //! requests. The answer is `204`, as soon as there is a slot; or what the gate would have said itself (`503` with a waiting page, `403`); or, for nginx, which
-//! knows nothing else, `401` and `403`, and the page when it is asked for it. The slot is held under the name of the request ([`held_slots`]) until the
+//! knows nothing else, `401` and `403`, and the page when it is asked for it. The slot is held under the name of the request (`held_slots`) until the
 //! proxy's access log names it ([`log_line`]), or its time is over.
 //!
 //! Only machines that the settings name are answered and heard. A client cannot end a slot, nor bring the name of another request: both are
