@@ -32,7 +32,7 @@ fn port(address: &str) -> u16 {
 }
 
 /// Status and body of a page of the console.
-fn page(address: &str, path: &str) -> (u16, String) {
+pub(crate) fn page(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("it reads");
     let mut answer = String::new();

@@ -16,6 +16,7 @@ mod fair;
 mod feeds;
 mod gates;
 mod guide;
+mod guide_metrics;
 mod harness;
 mod hostile;
 mod house;
