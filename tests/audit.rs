@@ -1,8 +1,10 @@
 //! The audit trail: no change without a line, whoever hangs up and whenever Weir is killed, and no line without its seal.
 
 use crate::control::gate::{Site, wait_for};
+use crate::kills::disk::SmallDisk;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
@@ -237,4 +239,36 @@ fn a_line_that_somebody_takes_out_is_missed() {
         sql("delete from audit; insert into audit select * from audit_before");
         site.weir(&["audit", "verify"]).ok();
     }
+}
+
+#[test]
+fn after_a_full_disk_changes_are_made_and_written_down_again() {
+    let Some(disk) = SmallDisk::mount(48) else { return };
+    let site = Site::new("");
+    std::os::unix::fs::symlink(disk.path().join("data"), site.data()).expect("a link");
+    fs::create_dir(disk.path().join("data")).expect("a folder");
+    let _up = site.up();
+    let add =
+        |name: &str| site.weir(&["user", "add", name, "--address", &format!("{name}@x.example"), "--no-password"]);
+    let filler = disk.fill();
+    wait_for("a change that a full disk refuses", || (add("early").code != Some(0)).then_some(()));
+    for number in 0..5 {
+        assert_ne!(add(&format!("full{number}")).code, Some(0));
+    }
+    filler.remove();
+    wait_for("room on the disk", || (add("late").code == Some(0)).then_some(()));
+    let users = site.json(&["user", "list"]);
+    let lines = site.json(&["audit"]);
+    let about = |name: &str| {
+        let says = |line: &&Value| {
+            line["subject"] == name
+                || line["action"] == "interrupted" && line["subject"].as_str().is_some_and(|s| s.contains("users"))
+        };
+        lines.as_array().expect("lines").iter().filter(says).count()
+    };
+    for user in users["users"].as_array().or(users.as_array()).expect("users") {
+        let name = user["name"].as_str().expect("a name");
+        assert!(about(name) > 0, "nothing says who added {name}: {lines}");
+    }
+    site.weir(&["audit", "verify"]).ok();
 }

@@ -15,6 +15,11 @@ pub(crate) async fn noted(
 ) -> Result<Response, OperationError> {
     let begun = trail.begin(actor, &format!("{} {}", request.method(), request.uri().path())).await?;
     let answer = next.run(request).await;
-    trail.end(begun).await;
+    if answer.status().is_server_error() {
+        // It may have been done in part or in whole, with its line or without.
+        trail.doubt(begun).await;
+    } else {
+        trail.end(begun).await;
+    }
     Ok(answer)
 }

@@ -59,10 +59,13 @@ pub struct AuditCheckView {
     pub problem: String,
 }
 
-/// The number of a change that has begun.
+/// A change that has begun, by its number in the records.
 #[derive(Debug)]
 #[must_use = "a change that is not ended is reported as interrupted"]
-pub struct Begun(i64);
+pub struct Begun {
+    number: i64,
+    change: BegunChange,
+}
 
 /// The audit trail of the site. Cheap to clone.
 #[derive(Clone)]
@@ -104,14 +107,32 @@ impl AuditTrail {
     pub async fn begin(&self, actor: &Actor, what: &str) -> Result<Begun, OperationError> {
         let what = what.chars().filter(|c| !c.is_control()).take(255).collect();
         let begun = BegunChange { at: (self.clock)().0 as i64, actor: actor.as_str().to_owned(), what };
-        Ok(Begun(self.lines.begun(&self.relay, &begun).await?))
+        Ok(Begun { number: self.lines.begun(&self.relay, &begun).await?, change: begun })
     }
 
     /// A change has ended, with whatever lines it wrote.
     pub async fn end(&self, begun: Begun) {
-        if let Err(error) = self.lines.ended(begun.0).await {
+        if let Err(error) = self.lines.ended(begun.number).await {
             tracing::warn!(%error, "the end of a change could not be written down; the next start will call it interrupted");
         }
+    }
+
+    /// A change has ended in a fault of ours, so that nobody knows how much of it was done, or whether its line was written. If this
+    /// cannot be written down either, the next start does it.
+    pub async fn doubt(&self, begun: Begun) {
+        let detail = format!("begun at {}; it ended in an error: see what became of it", rfc3339(begun.change.at));
+        let actor = Actor::new(&begun.change.actor);
+        match self.write(&actor, "interrupted", &begun.change.what, detail).await {
+            Ok(()) => self.end(begun).await,
+            Err(error) => {
+                tracing::warn!(%error, "a change that failed could not be written into the audit trail; the next start will do it");
+            }
+        }
+    }
+
+    /// Whether a line could be written now. Writes none.
+    pub async fn try_write(&self) -> Result<(), OperationError> {
+        Ok(self.lines.try_write().await?)
     }
 
     /// Writes a line for every change that this relay had begun when it was killed. To be called once, after the records are opened.

@@ -158,6 +158,16 @@ impl AuditRecords {
         }
     }
 
+    /// Whether a line could be written: begins a transaction, and takes it back.
+    pub async fn try_write(&self) -> Result<(), RecordsError> {
+        match &self.db {
+            Database::Sqlite { write, .. } => {
+                Ok(write.lock().await?.begin_with("begin immediate").await?.rollback().await?)
+            }
+            Database::Postgres(pool) => in_time(async { Ok(begin_in_postgres(pool).await?.rollback().await?) }).await,
+        }
+    }
+
     /// Notes that a change begins; the answer is what [`AuditRecords::ended`] wants.
     pub async fn begun(&self, relay: &str, begun: &BegunChange) -> Result<i64, RecordsError> {
         Ok(write!(self, pool => sqlx::query_scalar(

@@ -19,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct SqliteWriter {
     /// None once it is closed.
     connection: Arc<Mutex<Option<SqliteConnection>>>,
+    options: Arc<SqliteConnectOptions>,
     /// Whether somebody has begun a transaction and not said that it has ended.
     unfinished: Arc<AtomicBool>,
 }
@@ -26,7 +27,7 @@ pub(crate) struct SqliteWriter {
 impl SqliteWriter {
     pub(super) async fn open(options: &SqliteConnectOptions) -> Result<SqliteWriter, sqlx::Error> {
         let connection = Arc::new(Mutex::new(Some(options.connect().await?)));
-        Ok(SqliteWriter { connection, unfinished: Arc::default() })
+        Ok(SqliteWriter { connection, options: Arc::new(options.clone()), unfinished: Arc::default() })
     }
 
     /// Waits for its turn.
@@ -38,6 +39,10 @@ impl SqliteWriter {
             // part of that transaction, and be undone with it. If it had not come to begin, SQLite says so.
             let _ = sqlx::query("rollback").execute(&mut *guard).await;
             self.set_unfinished(false);
+        }
+        if is_stuck(&mut guard).await {
+            tracing::warn!("the records are opened anew after a transaction that could not be ended");
+            *guard = self.options.connect().await?;
         }
         Ok(guard)
     }
@@ -53,5 +58,40 @@ impl SqliteWriter {
         {
             tracing::warn!(%error, "the records were not closed in order");
         }
+    }
+}
+
+/// Whether the driver believes in a transaction that nobody has begun.
+///
+/// On a full disk SQLite rolls back by itself. The driver's own `ROLLBACK` then fails, and it goes on counting one open transaction:
+/// single statements would still be carried out, but no transaction would ever begin again. A rollback may also be under way still;
+/// it is done when the connection answers.
+async fn is_stuck(connection: &mut SqliteConnection) -> bool {
+    connection.is_in_transaction() && (connection.ping().await.is_err() || connection.is_in_transaction())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_transaction_that_sqlite_has_rolled_back_by_itself_does_not_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteConnectOptions::new().filename(folder.path().join("a.db")).create_if_missing(true);
+        let writer = SqliteWriter::open(&options).await.unwrap();
+        sqlx::query("create table a (b)").execute(&mut *writer.lock().await.unwrap()).await.unwrap();
+        {
+            let mut connection = writer.lock().await.unwrap();
+            let mut begun = connection.begin_with("begin immediate").await.unwrap();
+            sqlx::query("insert into a values (1)").execute(&mut *begun).await.unwrap();
+            // As SQLite does on a full disk.
+            sqlx::query("rollback").execute(&mut *begun).await.unwrap();
+        }
+        let mut connection = writer.lock().await.unwrap();
+        let mut next = connection.begin_with("begin immediate").await.unwrap();
+        sqlx::query("insert into a values (2)").execute(&mut *next).await.unwrap();
+        next.commit().await.unwrap();
+        let found: Vec<i64> = sqlx::query_scalar("select b from a").fetch_all(&mut *connection).await.unwrap();
+        assert_eq!(found, [2]);
     }
 }
