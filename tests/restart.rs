@@ -1,6 +1,7 @@
 //! A restart refuses nobody: sockets are handed to the next program, come from systemd, and are kept by it.
 
 use crate::control::gate::{Client, PATIENCE, Site, Up, wait_for};
+use crate::harness::weir;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -152,6 +153,32 @@ fn a_configuration_with_a_problem_keeps_the_old_program_running() {
     fs::write(&config, format!("{text}[nonsense]\n")).expect("a file");
     let before = up_since(&site);
     site.weir(&["restart"]).refused(&["nonsense", "nothing has changed"]);
+    fs::write(&config, text).expect("a file");
+    assert!(before.is_some() && up_since(&site) == before);
+    TcpStream::connect(&up.plain).expect("it serves");
+}
+
+#[test]
+fn a_restart_that_could_not_succeed_keeps_the_old_program_running() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = taken.local_addr().expect("an address");
+    let site = Site::new("");
+    let up = site.up();
+    let config = site.home().join("weir.toml");
+    let text = fs::read_to_string(&config).expect("its configuration");
+    let before = up_since(&site);
+    let other = site.home().join("missing.pem").display().to_string();
+    let missing = format!("[submission]\ncertificate = \"{other}\"\nkey = \"{other}\"");
+    fs::write(&config, text.replacen("[submission]", &missing, 1)).expect("a file");
+    let checked = weir(&["check", "--config", config.to_str().expect("a path")]).ok();
+    assert!(checked.contains("missing.pem"), "{checked}");
+    site.weir(&["restart"]).refused(&["missing.pem", "nothing has changed"]);
+    fs::write(
+        &config,
+        format!("{text}[inbound]\nlisten = [\"{taken}\"]\ndomains = [\"a.example\"]\nrecipients = \"any\"\n"),
+    )
+    .expect("a file");
+    site.weir(&["restart"]).refused(&[&taken.to_string(), "nothing has changed"]);
     fs::write(&config, text).expect("a file");
     assert!(before.is_some() && up_since(&site) == before);
     TcpStream::connect(&up.plain).expect("it serves");

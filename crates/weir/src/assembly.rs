@@ -6,6 +6,7 @@ mod delivery;
 mod inbound;
 mod key_file;
 mod lab;
+pub(crate) mod needs;
 mod plugins;
 mod reload;
 mod scan;

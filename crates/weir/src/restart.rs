@@ -4,15 +4,19 @@
 //! Clients that connect in between wait in the kernel's queue. Under systemd, `systemctl restart` has the same effect: there systemd keeps the
 //! sockets ([`crate::service_manager`]).
 
+use crate::assembly::needs;
+use crate::config::Loaded;
 use crate::folder_args::FolderArgs;
 use anyhow::Context;
 use std::env;
 use std::ffi::OsString;
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use weir_foundation::sockets;
 use weir_foundation::sockets::inherited::{from_former, from_systemd};
+use weir_tls::Tls;
 
 /// Our process, and the sockets that the former program of it had.
 const HANDED_OVER: &str = "WEIR_SOCKETS";
@@ -39,6 +43,20 @@ pub(crate) fn take_sockets() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Tries what a valid configuration can still fail by when its gates start: certificates that cannot be read, and addresses that
+/// another program has. What this process listens at already is handed over, and needs no trying.
+fn gates_could_start(loaded: &Loaded) -> anyhow::Result<()> {
+    for files in needs::certificates(loaded) {
+        Tls::load(files).context("a certificate cannot be used")?;
+    }
+    let mut ours = Vec::new();
+    sockets::for_each(|address, _| ours.push(address.port()));
+    for address in needs::addresses(loaded).into_iter().filter(|address| !ours.contains(&address.port())) {
+        TcpListener::bind(address).with_context(|| format!("nothing can listen at {address}"))?;
+    }
+    Ok(())
+}
+
 impl Program {
     pub(crate) fn new() -> anyhow::Result<Program> {
         let path = env::current_exe().context("the program does not know where it is")?;
@@ -57,7 +75,7 @@ impl Program {
             let said = String::from_utf8_lossy(&output.stderr);
             anyhow::bail!("the configuration cannot be used: {}", said.trim());
         }
-        Ok(())
+        gates_could_start(&place.load()?)
     }
 
     /// Replaces this program; returns only if that is not possible.

@@ -1,8 +1,9 @@
 //! `weir check`: is the configuration right?
 
 use crate::assembly;
-use crate::config::{Config, ConfigArg, Loaded};
+use crate::config::{ConfigArg, Loaded};
 use std::io::Write;
+use weir_tls::Tls;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -33,7 +34,7 @@ impl Args {
             )?,
             None => writeln!(out, "no configuration file: all {} settings have their defaults", loaded.settings.len())?,
         }
-        for warning in warnings(&loaded.config) {
+        for warning in warnings(&loaded) {
             writeln!(out, "warning: {warning}")?;
         }
         Ok(())
@@ -41,20 +42,23 @@ impl Args {
 }
 
 /// What is valid and still likely to surprise somebody.
-fn warnings(config: &Config) -> Vec<String> {
+fn warnings(loaded: &Loaded) -> Vec<String> {
+    let config = &loaded.config;
     let lab = assembly::lab_problems(config);
     let mut warnings: Vec<String> =
         lab.iter().map(|problem| format!("on this machine the lab would not start: {problem}")).collect();
     if config.stops_are_silent() {
         warnings.push("nobody would hear that a user is stopped: set notices.admin or notices.webhook".into());
     }
+    let unusable = assembly::needs::certificates(loaded).into_iter().filter_map(|files| Tls::load(files).err());
+    warnings.extend(unusable.map(|error| format!("on this machine a certificate cannot be used: {error}")));
     warnings
 }
 
 fn report(loaded: &Result<Loaded, crate::config::Problems>) -> serde_json::Value {
     match loaded {
         Ok(loaded) => {
-            let warnings = warnings(&loaded.config);
+            let warnings = warnings(loaded);
             serde_json::json!({ "valid": true, "file": loaded.file, "problems": [], "warnings": warnings })
         }
         Err(problems) => {

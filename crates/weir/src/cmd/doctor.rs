@@ -6,6 +6,7 @@
 mod configured;
 mod running;
 
+use crate::assembly;
 use crate::config::Loaded;
 use crate::folder_args::FolderArgs;
 use crate::machine::Machine;
@@ -156,12 +157,7 @@ fn not_running(loaded: &Loaded, machine: &Machine, folder: &Path) -> Vec<Finding
         (false, None) => format!("weir up --data {}", folder.display()),
     };
     let mut findings = vec![Finding::new(Grade::Broken, format!("Weir does not run on {}", folder.display()), start)];
-    let config = &loaded.config;
-    let web = if config.web.enabled && !config.web.backends.is_empty() { &config.web.listen[..] } else { &[] };
-    let web_tls = if web.is_empty() && config.web.backends.is_empty() { &[][..] } else { &config.web.listen_tls };
-    let mail = if config.submission.enabled { &config.submission.listen[..] } else { &[] };
-    let needed = web.iter().chain(web_tls).chain(mail).chain(&config.inbound.listen).chain(&config.console.listen);
-    for address in needed.filter(|address| address.port() != 0) {
+    for address in assembly::needs::addresses(loaded) {
         if let Some(taken) = machine.on_port(address.port()) {
             let what = format!("{address} is needed and {} listens at {}", taken.who(), taken.address);
             let next = "stop that program or move it to another port; weir quickstart prints the lines for nginx, Apache and Postfix";

@@ -280,10 +280,13 @@ async fn reload(reloader: &mut Reloader, gates: &mut Orchestrator, answer: Optio
     let mut outcome = reloader.reload(gates.mail.is_wanted());
     let mut others_run = false;
     if let Ok(done) = &mut outcome {
-        if let Some(Err(error)) = gates.mail.gate().map(|mail| mail.gate.reload()) {
-            tracing::warn!(%error, "the mail gate's certificate cannot be read again; the old one stays");
-        }
+        let certificate = gates.mail.gate().and_then(|mail| mail.gate.reload().err());
         (others_run, done.mail) = reload_mail(reloader, gates).await;
+        if let Some(error) = certificate {
+            tracing::warn!(%error, "the mail gate's certificate cannot be read again; the old one stays");
+            let kept = format!("keeps its old certificate: {error}");
+            done.mail = Some(done.mail.take().map_or(kept.clone(), |said| format!("{said}; {kept}")));
+        }
         let (settings, refused) = reloader.in_force();
         gates.show_settings(settings, &[refused, done.restart.clone()].concat());
     }

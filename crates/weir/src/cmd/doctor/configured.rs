@@ -2,7 +2,7 @@
 
 use super::{Finding, Grade};
 use crate::assembly;
-use crate::config::{Config, Loaded};
+use crate::config::Loaded;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<Finding> {
             "apt-get install qemu-system-x86 qemu-utils bubblewrap, or leave lab.vms empty; `weir check` looks again";
         findings.push(Finding::new(Grade::Broken, format!("the lab would not start: {problem}"), next));
     }
-    for files in files(config) {
+    for files in assembly::needs::certificates(loaded) {
         findings.extend(of_files(&files));
     }
     for name in &config.certificates.names {
@@ -73,13 +73,6 @@ fn connect(at: &str) -> std::io::Result<()> {
     let mut found = with_port.to_socket_addrs()?;
     let first = found.next().ok_or(std::io::ErrorKind::NotFound)?;
     TcpStream::connect_timeout(&first, PATIENCE).map(drop)
-}
-
-fn files(config: &Config) -> Vec<CertificateFiles> {
-    let mail = config.submission.certificate().filter(|_| config.submission.enabled);
-    let web = config.web.certificate().filter(|_| config.web.enabled);
-    let others = config.web.certificates.iter().map(|rule| rule.0.clone());
-    mail.into_iter().chain(web).chain(others).collect()
 }
 
 fn of_files(files: &CertificateFiles) -> Option<Finding> {
