@@ -49,6 +49,8 @@ on_both! {
     users_are_made_changed_and_shown,
     what_is_not_valid_is_refused_with_a_hint,
     a_lock_ends_sessions_and_stands_still_and_unlock_ends_it,
+    who_is_known_elsewhere_only_can_be_locked,
+    a_secured_account_has_another_password,
     held_mail_is_listed_by_message_and_decided_in_every_way,
     a_missing_file_is_shown_and_can_be_given_up,
     trust_is_remembered_with_the_user,
@@ -355,6 +357,32 @@ async fn a_lock_ends_sessions_and_stands_still_and_unlock_ends_it(fixture: Fixtu
     assert_eq!(fixture.operations.users.show("ann").await.unwrap().user.state, "active");
     let done = fixture.operations.users.unlock("ann", &me()).await.unwrap();
     assert_eq!((done.lock_ended, done.stop_ended), (false, false));
+}
+
+/// As people of a directory are, and machines that are known by their address.
+async fn who_is_known_elsewhere_only_can_be_locked(fixture: Fixture) {
+    let users = &fixture.operations.users;
+    assert!(
+        users.lock("lara@example.org", "a leak", &me()).await.unwrap_err().to_string().contains("there is no user")
+    );
+    fixture.mail(MESSAGES[0], "lara@example.org", 17).await;
+    users.lock("lara@example.org", "a leak", &me()).await.unwrap();
+    let page = users.show("lara@example.org").await.unwrap();
+    assert_eq!((page.user.state.as_str(), page.user.locked_reason.as_str()), ("locked", "a leak"));
+    assert!(users.unlock("lara@example.org", &me()).await.unwrap().lock_ended);
+    assert!(
+        users.list("").await.unwrap().users.iter().all(|user| user.name != "lara@example.org"),
+        "no account is left behind"
+    );
+}
+
+async fn a_secured_account_has_another_password(fixture: Fixture) {
+    fixture.ann().await;
+    let before = fixture.records.users().find("ann").await.unwrap().unwrap().password;
+    let done = fixture.operations.secure("ann", None, &me()).await.unwrap();
+    assert!(!done.new_password, "nobody was told one");
+    let after = fixture.records.users().find("ann").await.unwrap().unwrap().password;
+    assert!(!after.is_empty() && after != before, "the stolen password counts no more");
 }
 
 async fn held_mail_is_listed_by_message_and_decided_in_every_way(fixture: Fixture) {

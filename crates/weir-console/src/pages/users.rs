@@ -278,8 +278,11 @@ pub(super) async fn secure(
     let secured = site.mail.secure(&name, password.as_deref(), &visit.actor()).await;
     let words = secured.map(|done| {
         let deleted = count(done.messages_deleted as u64, "held mail");
-        let password = password.map(|password| format!(" The new password is {password} and is shown only this once."));
-        format!("{name} is locked, and {deleted} deleted.{}", password.unwrap_or_default())
+        let password = match password {
+            Some(password) => format!("The new password is {password} and is shown only this once."),
+            None => "A password that Weir knows is void now: an administrator gives the next one.".to_owned(),
+        };
+        format!("{name} is locked, and {deleted} deleted. {password}")
     });
     ended(&site, &visit, &sent, (&user_address(&name), words))
 }

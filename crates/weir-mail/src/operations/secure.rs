@@ -3,6 +3,7 @@
 use super::{Actor, Decision, HeldSelection, MailOperations, OperationError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weir_foundation::secret::fresh_password;
 
 /// What the user reads when logging in fails.
 const REASON: &str = "somebody else has used this account; ask your administrator for the new password";
@@ -32,8 +33,13 @@ impl MailOperations {
         actor: &Actor,
     ) -> Result<Secured, OperationError> {
         let locked = self.users.lock(name, REASON, actor).await?;
-        if let Some(password) = new_password {
-            self.users.set_password(name, password, actor).await?;
+        match new_password {
+            Some(password) => self.users.set_password(name, password, actor).await?,
+            // Whoever may not give a password can still take the stolen one away.
+            None if self.users.has_password(name).await? => {
+                self.users.set_password(name, &fresh_password(), actor).await?;
+            }
+            None => {}
         }
         let selection = HeldSelection { user: name.to_owned(), ..HeldSelection::default() };
         let (mut messages_deleted, mut recipients_deleted) = (0, 0);

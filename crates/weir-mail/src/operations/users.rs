@@ -291,6 +291,11 @@ impl UserOperations {
         self.audit.write(actor, "user.passwd", name, format!("a new password ({ended} sessions ended)")).await
     }
 
+    /// Whether the password of a user is one of ours, and not a directory's.
+    pub async fn has_password(&self, name: &str) -> Result<bool, OperationError> {
+        Ok(self.users.find(name).await?.is_some_and(|user| !user.password.is_empty()))
+    }
+
     /// Changes a user. New parameters are in force at once, also for what waits.
     pub async fn set(&self, name: &str, change: &Change, actor: &Actor) -> Result<UserPage, OperationError> {
         if *change == Change::default() {
@@ -363,7 +368,7 @@ impl UserOperations {
     pub async fn lock(&self, name: &str, reason: &str, actor: &Actor) -> Result<LockDone, OperationError> {
         names::reason(reason)?;
         let _changing = self.changing.lock().await;
-        let mut user = self.user(name).await?;
+        let mut user = self.known(name).await?;
         user.locked_at = Some(user.locked_at.unwrap_or((self.clock)().0 as i64));
         user.locked_reason = reason.to_owned();
         self.users.update(&user).await?;
@@ -384,6 +389,7 @@ impl UserOperations {
             return Err(no_user(name));
         }
         let lock_ended = match user {
+            Some(user) if was_made_to_be_locked(&user) => self.users.remove(name).await?,
             Some(mut user) if user.locked_at.is_some() => {
                 (user.locked_at, user.locked_reason) = (None, String::new());
                 self.users.update(&user).await?
@@ -487,6 +493,32 @@ impl UserOperations {
         self.users.find(name).await?.ok_or_else(|| no_user(name))
     }
 
+    /// A user of ours, or somebody who has sent mail and whom only a directory, Dovecot or their address identifies. The latter get
+    /// an account without a password and without addresses of its own, so that there is something to lock.
+    async fn known(&self, name: &str) -> Result<UserRow, OperationError> {
+        names::login(name)?;
+        if let Some(user) = self.users.find(name).await? {
+            return Ok(user);
+        }
+        if self.throttles.find(name).await?.is_none() {
+            return Err(no_user(name));
+        }
+        let now = (self.clock)().0 as i64;
+        let user = UserRow {
+            name: name.to_owned(),
+            password: String::new(),
+            addresses: Vec::new(),
+            contact: String::new(),
+            profile: Profile::Person.as_str().to_owned(),
+            params: "{}".to_owned(),
+            locked_at: Some(now),
+            locked_reason: String::new(),
+            created_at: now,
+        };
+        self.users.add(&user).await?;
+        Ok(user)
+    }
+
     fn profile_params(&self, user: &UserRow) -> Params {
         let bare = UserRow { params: "{}".to_owned(), ..user.clone() };
         self.settings.params_of(Some(&bare))
@@ -512,6 +544,11 @@ impl UserView {
             created: if user.created_at > 0 { when(user.created_at) } else { String::new() },
         }
     }
+}
+
+/// Whether an account is there only because somebody was locked who has none here.
+fn was_made_to_be_locked(user: &UserRow) -> bool {
+    user.locked_at == Some(user.created_at) && user.password.is_empty() && user.addresses.is_empty()
 }
 
 fn no_user(name: &str) -> OperationError {
