@@ -13,6 +13,7 @@ use weir_foundation::upkeep::{BackupAge, Disk};
 use weir_lab::operations::LabStatus;
 use weir_mail::operations::MailStatus;
 use weir_mail::scan::FeedsStatus;
+use weir_tls::CertificateState;
 use weir_web::view::{BackendView, Status};
 
 /// Stopped users that are named; the others are counted.
@@ -128,7 +129,8 @@ impl Health {
             disk(pulse),
             incidents(pulse),
         ];
-        let parts: Vec<Part> = parts.into_iter().chain(console(pulse)).collect();
+        let parts: Vec<Part> =
+            parts.into_iter().chain(directory(pulse)).chain(audit(pulse)).chain(console(pulse)).collect();
         let lines: Vec<PartHealth> = parts.iter().map(Part::line).collect();
         let mut problems: Vec<HealthProblem> = parts.into_iter().flat_map(|part| part.problems).collect();
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.verdict));
@@ -252,7 +254,9 @@ fn feeding(part: &mut Part, feeds: &FeedsStatus, quarantined: i64) {
         }
     }
     let up = feeds.scanners.iter().filter(|scanner| scanner.up).count();
-    part.say(format!("{up} of {} up", count(feeds.scanners.len() as u64, "scanner")));
+    if feeds.outage.is_none() {
+        part.say(format!("{up} of {} up", count(feeds.scanners.len() as u64, "scanner")));
+    }
     part.say(match feeds.waiting {
         0 => "nothing waits".to_owned(),
         waiting => format!("{} wait, the oldest for {}", count(waiting as u64, "mail"), seconds(feeds.oldest_s)),
@@ -370,16 +374,34 @@ fn certificates(pulse: &Pulse) -> Part {
             }
         }
     }
-    if pulse.certificates.is_empty() {
+    for CertificateState { name, validity, problem } in &pulse.named {
+        match (validity, problem) {
+            (None, Some(problem)) => part.fail(format!("no certificate for {name} can be got: {problem}"), ""),
+            (None, None) => part.say(format!("the one for {name} is not here yet")),
+            (Some(_), Some(problem)) => {
+                part.look(format!("the certificate for {name} cannot be renewed: {problem}"), "")
+            }
+            (Some(_), None) => {}
+        }
+    }
+    if pulse.certificates.is_empty() && pulse.named.is_empty() {
         part.say("none are shown to clients");
     }
     part
 }
 
+/// The directory, if it cannot be asked.
+fn directory(pulse: &Pulse) -> Option<Part> {
+    let problem = pulse.directory.as_ref()?;
+    let mut part = Part { name: "directory", says: Vec::new(), problems: Vec::new() };
+    part.fail(format!("nobody of the directory can log in: {problem}"), "");
+    Some(part)
+}
+
 /// How long a certificate is still good. One that Weir signs itself has no end that anybody will see.
 fn long(left_s: i64) -> String {
     match left_s > TEN_YEARS_S {
-        true => "more than ten years".to_owned(),
+        true => "more than ten years (signed by Weir itself, so clients will not believe it)".to_owned(),
         false => format!("{} more", seconds(left_s as f64)),
     }
 }
@@ -416,6 +438,14 @@ fn incidents(pulse: &Pulse) -> Part {
     part
 }
 
+/// The audit trail, if it cannot be written: then nobody can change anything.
+fn audit(pulse: &Pulse) -> Option<Part> {
+    let (_, problem) = pulse.problems.iter().find(|(part, _)| *part == "audit")?;
+    let mut part = Part { name: "audit", says: Vec::new(), problems: Vec::new() };
+    part.fail(format!("nothing can be changed, because the audit trail cannot be written: {problem}"), "");
+    Some(part)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,6 +471,17 @@ mod tests {
         assert_eq!((health.verdict, health.says.as_str()), (Verdict::Well, "All is well."), "{health:?}");
         assert_eq!(health.parts.len(), 8);
         assert!(health.parts.iter().all(|line| !line.says.is_empty()), "{health:?}");
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_got_a_silent_directory_and_an_unwritable_audit_are_said() {
+        let named = CertificateState { name: "a.example".into(), validity: None, problem: Some("no answer".into()) };
+        let health = Health::of(&Pulse { named: vec![named], ..quiet() });
+        assert_eq!(line(&health, "certificates").0, Verdict::Failing, "{health:?}");
+        let health = Health::of(&Pulse { directory: Some("no answer".into()), ..quiet() });
+        assert!(health.verdict == Verdict::Failing && line(&health, "directory").1.contains("no answer"), "{health:?}");
+        let health = Health::of(&Pulse { problems: vec![("audit", "locked".into())], ..quiet() });
+        assert!(health.verdict == Verdict::Failing && line(&health, "audit").1.contains("locked"), "{health:?}");
     }
 
     #[test]

@@ -4,12 +4,14 @@ use crate::gates::Gates;
 use std::path::PathBuf;
 use std::time::Instant;
 use weir_foundation::clock::wall_clock;
+use weir_foundation::directory::Directory;
 use weir_foundation::supervision::GateView;
 use weir_foundation::upkeep::{BackupAge, Disk};
 use weir_lab::operations::LabStatus;
 use weir_mail::operations::{BusyView, MailStatus, QuarantineTotal};
 use weir_mail::scan::FeedsStatus;
 use weir_store::records::RecordsError;
+use weir_tls::CertificateState;
 use weir_web::admission::SessionView;
 
 /// Users that an overview names.
@@ -44,6 +46,10 @@ pub(crate) struct Pulse {
     pub(crate) backup: Option<BackupAge>,
     /// Certificates that clients are shown.
     pub(crate) certificates: Vec<CertificateView>,
+    /// Those that Weir gets by itself.
+    pub(crate) named: Vec<CertificateState>,
+    /// Why the directory does not say who people are.
+    pub(crate) directory: Option<String>,
     /// Incidents that are open.
     pub(crate) incidents: OpenIncidents,
     /// What went wrong while looking: at which part, and what.
@@ -81,6 +87,9 @@ impl Pulse {
         let upkeep = &gates.administration.upkeep;
         let backup = upkeep.backup().await.map_err(|error| note("backup", error.to_string())).ok();
         let incidents = open_incidents(gates).await.map_err(|error| note("incidents", error.to_string()));
+        if let Err(error) = gates.administration.audit.try_write().await {
+            note("audit", error.to_string());
+        }
         let certificates = certificates(gates, status.as_ref()).await;
         let mut sessions = gates.web.as_ref().map(|gate| gate.sessions(COUNTED)).unwrap_or_default();
         let asking = sessions.len();
@@ -100,6 +109,8 @@ impl Pulse {
             disk: upkeep.disk(),
             backup,
             certificates,
+            named: gates.certificates.states(),
+            directory: gates.administration.directory.as_ref().and_then(Directory::problem),
             incidents: incidents.unwrap_or_default(),
             problems,
         }
@@ -152,6 +163,8 @@ impl Pulse {
             disk: None,
             backup: None,
             certificates: Vec::new(),
+            named: Vec::new(),
+            directory: None,
             incidents: OpenIncidents::default(),
             problems: Vec::new(),
         }

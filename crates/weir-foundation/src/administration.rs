@@ -5,6 +5,7 @@ use crate::api_tokens::ApiTokens;
 use crate::audit::AuditTrail;
 use crate::backup::{Backup, GateBackup};
 use crate::console_accounts::ConsoleAccounts;
+use crate::directory::Directory;
 use crate::passwords::Passwords;
 use crate::second_factor::SecondFactor;
 use crate::upkeep::Upkeep;
@@ -18,6 +19,8 @@ pub struct Administration {
     pub accounts: ConsoleAccounts,
     /// Codes that a login wants besides the password.
     pub second_factor: SecondFactor,
+    /// Whose people may sign in besides those of our own records.
+    pub directory: Option<Directory>,
     /// Tokens for programs.
     pub tokens: ApiTokens,
     /// Who did what.
@@ -38,8 +41,10 @@ impl Administration {
         gate: Option<Arc<dyn GateBackup>>,
         backup_due: Duration,
     ) -> Administration {
+        let directory = passwords.directory().cloned();
         let accounts = ConsoleAccounts::new(foundation, passwords);
         Administration {
+            directory,
             second_factor: SecondFactor::new(accounts.clone()),
             accounts,
             tokens: ApiTokens::new(foundation),

@@ -20,7 +20,7 @@ use filter::{ENTRY, Filter, LOGIN, escaped_name};
 use message::{Entry, Search};
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_rustls::rustls::{ClientConfig, crypto};
 
@@ -60,6 +60,8 @@ struct Shared {
     /// None where nothing is encrypted.
     trust: Option<Arc<ClientConfig>>,
     login_queue: LoginQueue,
+    /// Why the last question was not answered; None if it was.
+    problem: Mutex<Option<String>>,
 }
 
 impl Directory {
@@ -85,6 +87,7 @@ impl Directory {
                 reader_password,
                 trust: trust(settings)?,
                 login_queue: LoginQueue::new(AT_ONCE, WAITING_MAX),
+                problem: Mutex::default(),
                 settings: settings.clone(),
             }),
         }))
@@ -103,15 +106,25 @@ impl Directory {
         }
         let turn = self.shared.login_queue.enter(Some(from)).await.ok_or(DirectoryError::Busy)?;
         let asked = tokio::time::timeout(self.shared.settings.timeout, self.shared.check(login, password)).await;
-        let answer = asked.map_err(|_| DirectoryError::Silent)?;
+        let answer = asked.unwrap_or(Err(DirectoryError::Silent));
         if matches!(answer, Ok(None)) {
             turn.failed();
         }
+        *self.shared.lock_problem() = answer.as_ref().err().map(DirectoryError::to_string);
         answer
+    }
+
+    /// Why the last login could not be checked; None if it was, or if nobody has logged in yet.
+    pub fn problem(&self) -> Option<String> {
+        self.shared.lock_problem().clone()
     }
 }
 
 impl Shared {
+    fn lock_problem(&self) -> MutexGuard<'_, Option<String>> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn check(&self, login: &str, password: &str) -> Result<Option<Person>, DirectoryError> {
         let mut connection = self.connect().await?;
         let outcome = match self.settings.entry.is_empty() {

@@ -47,7 +47,16 @@ struct Seen {
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let gate = self.asking.reach()?;
-        let seen = Seen { status: gate.ask(&STATUS, &())?, health: gate.ask(&HEALTH, &())? };
+        let status = match gate.ask(&STATUS, &()) {
+            Ok(status) => status,
+            // As when its database is away.
+            Err(error) if gate.is_running() => {
+                writeln!(out, "NOT WELL: Weir runs and cannot say how it is: {error:#}")?;
+                return Err(NotWell(4).into());
+            }
+            Err(error) => return Err(error),
+        };
+        let seen = Seen { status, health: gate.ask(&HEALTH, &())? };
         self.asking.answer(out, &seen, |out, seen| print(out, seen, self.long))?;
         match seen.health.verdict {
             Verdict::Well => Ok(()),
