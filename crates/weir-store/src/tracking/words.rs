@@ -7,6 +7,7 @@
 use super::message::{TrackedMessage, name_hash};
 use super::search::MessageFilter;
 use std::collections::BTreeSet;
+use unicode_normalization::UnicodeNormalization;
 
 /// The longest word, and the most of one text, of one message and of one question.
 const WORD_MAX: usize = 80;
@@ -63,7 +64,7 @@ fn text(field: char, text: &str) -> Vec<String> {
 
 fn words_of(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
-    for c in text.chars().flat_map(char::to_lowercase) {
+    for c in text.nfkc().filter(|c| !is_unseen(*c)).flat_map(char::to_lowercase) {
         match c {
             c if has_no_spaces(c) || is_symbol(c) => words.extend([c.to_string(), String::new()]),
             c if c.is_alphanumeric() => words.last_mut().into_iter().for_each(|word| word.push(c)),
@@ -72,6 +73,11 @@ fn words_of(text: &str) -> Vec<String> {
     }
     words.retain(|word| !word.is_empty());
     words
+}
+
+/// Characters that nobody sees, and that would part a word which people read as one.
+fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2064}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}')
 }
 
 /// Scripts that are written without spaces: Thai to Khmer, Japanese, Chinese.
@@ -166,16 +172,15 @@ impl Question {
         let mut words = single(CLIENT, part);
         words.push(named(part));
         [SENDER, RECIPIENT, LOGIN].into_iter().for_each(|field| words.extend(address_asked(field, part)));
-        let subject = parts(SUBJECT, part);
-        // What falls into several words cannot be one word of a subject or a verdict.
-        if let [one] = subject.as_slice() {
-            words.push(one.clone());
-            [VERDICT, STATE].into_iter().for_each(|field| words.extend(parts(field, part)));
+        let texts = [SUBJECT, VERDICT, STATE].map(|field| parts(field, part));
+        if texts[0].is_empty() {
             self.one(words);
-        } else if part.contains(['@', '.', ':']) || subject.is_empty() {
-            self.one(words);
-        } else {
-            self.all(subject);
+            return;
+        }
+        // `demo-worm` is one word of an address and two of a subject: either the one, or both of the other.
+        for number in 0..texts[0].len() {
+            let pieces = texts.iter().filter_map(|text| text.get(number).cloned());
+            self.one(words.iter().cloned().chain(pieces).collect());
         }
     }
 
@@ -307,6 +312,27 @@ mod tests {
         assert_eq!(sqlite(&subject), r#"("s:größer") AND ("s:rech" *)"#);
         assert_eq!(Question::of(&subject).for_postgres(), "('s:größer') & ('s:rech':*)");
         assert_eq!(sqlite(&MessageFilter::default()), "");
+    }
+
+    #[test]
+    fn a_name_with_a_hyphen_is_one_word_of_an_address_and_two_of_a_subject() {
+        let asked = Question::of(&MessageFilter { text: "demo-worm".into(), ..MessageFilter::default() });
+        let fits = |message: TrackedMessage| {
+            let words = of_message(&message);
+            let has = |asked: &Asked| words.split(' ').any(|word| word == asked.word);
+            asked.0.iter().all(|set| set.iter().any(has))
+        };
+        let empty = TrackedMessage::default;
+        assert!(fits(TrackedMessage { login: "demo-worm".into(), ..empty() }));
+        assert!(fits(TrackedMessage { subject: "the demo-worm is out".into(), ..empty() }));
+        assert!(!fits(TrackedMessage { subject: "the demo is out".into(), ..empty() }));
+    }
+
+    #[test]
+    fn what_looks_like_a_word_is_one() {
+        for subject in ["fi\u{200b}nance", "\u{fb01}nance", "ｆｉｎａｎｃｅ", "fi\u{ad}nance"] {
+            assert_eq!(words_of(subject), ["finance"], "{subject:?}");
+        }
     }
 
     #[test]
