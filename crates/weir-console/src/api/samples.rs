@@ -297,5 +297,9 @@ async fn cancel(call: Call<LabGates>, which: Which) -> Result<SampleLine, Proble
     let sample = call.state.node.page(&which.sample).await?.sample;
     let subject = format!("sample-{}", sample.sample);
     call.state.audit().note(&call.actor, "lab.cancel", &subject, &sample.name).await?;
-    Ok(call.state.node.take_back(&which.sample).await?)
+    let taken_back = call.state.node.take_back(&which.sample).await;
+    if let Err(error) = &taken_back {
+        call.state.audit().note(&call.actor, "lab.cancel", &subject, &format!("not done: {error}")).await?;
+    }
+    Ok(taken_back?)
 }

@@ -192,10 +192,11 @@ pub(crate) async fn blocked(
     let network = parsed(network)?;
     let length = length.min(BLOCK_LONGEST);
     audit.note(actor, "web.block", &network.to_string(), &format!("for {} s", length.as_secs())).await?;
-    let added = gate.blocks().add(network, length, SystemTime::now());
-    added.map_err(|error| {
-        OperationError::conflict(error.to_string(), "lists of networks are for more: web.denied_network_files")
-    })?;
+    if let Err(error) = gate.blocks().add(network, length, SystemTime::now()) {
+        audit.note(actor, "web.block", &network.to_string(), &format!("not done: {error}")).await?;
+        let hint = "lists of networks are for more: web.denied_network_files";
+        return Err(OperationError::conflict(error.to_string(), hint));
+    }
     Ok(network)
 }
 
@@ -208,10 +209,12 @@ pub(crate) async fn unblocked(
 ) -> Result<Network, OperationError> {
     let network = parsed(network)?;
     audit.note(actor, "web.unblock", &network.to_string(), "").await?;
-    match gate.blocks().lift(network, SystemTime::now()) {
-        true => Ok(network),
-        false => Err(OperationError::unknown(format!("{network} is not blocked"), "`weir web blocks` shows what is")),
+    if gate.blocks().lift(network, SystemTime::now()) {
+        return Ok(network);
     }
+    let what = format!("{network} is not blocked");
+    audit.note(actor, "web.unblock", &network.to_string(), &format!("not done: {what}")).await?;
+    Err(OperationError::unknown(what, "`weir web blocks` shows what is"))
 }
 
 fn parsed(text: &str) -> Result<Network, OperationError> {
