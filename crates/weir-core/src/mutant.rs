@@ -53,6 +53,8 @@ pub enum Mutant {
     FairBelievesPrices,
     /// `fair`: a full queue drops a request of a subnet that holds no more than the newcomer's would.
     FairDropsOfAnEqual,
+    /// History: every request counts, however many come in a minute, and however few there were.
+    HistoryCountsRequests,
     /// The line of newcomers: a network that has had its turn stands where it stood.
     LineForgetsTurns,
 }

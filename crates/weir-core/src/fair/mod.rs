@@ -38,6 +38,7 @@ mod settings;
 mod subnets;
 mod sweep;
 mod tags;
+pub mod visits;
 mod weights;
 
 pub use backlog::{Backlog, QueueBounds, Room, Scarce};

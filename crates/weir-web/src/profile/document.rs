@@ -1,9 +1,9 @@
 //! The history document: its text is read within bounds or refused, and becomes a profile for the scheduler.
 
-use super::visits::MOST_AVERAGES;
 use crate::identity::{Identities, Network};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
+use weir_core::fair::visits::weight_in_averages;
 use weir_core::fair::{Profile, SubnetKey, Weight};
 
 /// Most subnets in a document.
@@ -99,7 +99,10 @@ impl Document {
         let folded = (self.subnets.len() - merged.len()) as f64;
         let average = self.average * self.seen as f64 / (self.seen as f64 - folded).max(1.0);
         merged.into_iter().fold(Profile::default(), |profile, (subnet, count)| {
-            profile.with(subnet, Weight::from_ratio((count / average).min(MOST_AVERAGES)))
+            match weight_in_averages(count, average) {
+                Some(weight) => profile.with(subnet, Weight::from_ratio(weight)),
+                None => profile,
+            }
         })
     }
 

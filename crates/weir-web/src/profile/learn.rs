@@ -1,6 +1,6 @@
 //! A history document from access logs.
 //!
-//! What counts are visits, as in live traffic (`visits.rs`): an address counts once an hour, and a subnet adds in a day at most what it had before it, or a
+//! What counts are visits, as in live traffic ([`weir_core::fair::visits`]): an address counts once an hour, and a subnet adds in a day at most what it had before it, or a
 //! day of one visitor. Logs should be given from the oldest to the newest.
 //!
 //! Memory is bounded whatever the logs hold: past `COUNTED_MAX` subnets the smaller half is only counted together. A line that is
@@ -9,11 +9,11 @@
 
 use super::document::{Document, Remainder, SUBNETS_MAX};
 use super::log::{BadLine, Entry};
-use super::visits::{Hour, allowance, hour_of};
 use crate::identity::Network;
 use std::collections::HashMap;
 use std::io::{self, BufRead};
 use std::net::IpAddr;
+use weir_core::fair::visits::SubnetHistory;
 
 /// Reads logs and counts.
 #[derive(Debug)]
@@ -23,32 +23,6 @@ pub struct Learner {
     counts: HashMap<Network, SubnetHistory>,
     left_out: Remainder,
     lesson: Lesson,
-}
-
-/// A subnet of the logs.
-#[derive(Debug, Default)]
-struct SubnetHistory {
-    visits: f64,
-    hour: Hour<4>,
-    /// The day of the last visit, and what there was before it.
-    day: i64,
-    before: f64,
-}
-
-impl SubnetHistory {
-    /// Counts a request, if it is a visit and the day has room for one more.
-    fn note(&mut self, client: IpAddr, unix_s: i64) {
-        if !self.hour.is_visit(key(client), hour_of(unix_s)) {
-            return;
-        }
-        let day = unix_s.div_euclid(86_400);
-        if day != self.day {
-            (self.day, self.before) = (day, self.visits);
-        }
-        if self.visits + 1.0 <= self.before + allowance(self.before, 1.0) {
-            self.visits += 1.0;
-        }
-    }
 }
 
 /// Tells the addresses of a small subnet apart.
@@ -121,7 +95,7 @@ impl Learner {
     /// The document; `previous` is the one that it follows.
     pub fn document(self, previous: Option<&Document>, made_unix_s: u64) -> Document {
         let version = previous.map_or(1, |previous| previous.version.saturating_add(1));
-        let counts = self.counts.into_iter().map(|(network, known)| (network, known.visits)).collect();
+        let counts = self.counts.into_iter().map(|(network, known)| (network, known.visits())).collect();
         Document::new(version, made_unix_s, counts, self.left_out)
     }
 
@@ -137,21 +111,21 @@ impl Learner {
         self.lesson.requests += 1;
         let prefix = if matches!(entry.client, IpAddr::V4(_)) { self.ipv4_prefix } else { self.ipv6_prefix };
         let known = self.counts.entry(Network::new(entry.client, prefix)).or_default();
-        known.note(entry.client, entry.at_unix_s.unwrap_or(0));
+        known.note(key(entry.client), entry.at_unix_s.unwrap_or(0));
         if self.counts.len() > COUNTED_MAX {
             self.leave_out_smaller_half();
         }
     }
 
     fn leave_out_smaller_half(&mut self) {
-        let mut counts: Vec<f64> = self.counts.values().map(|known| known.visits).collect();
+        let mut counts: Vec<f64> = self.counts.values().map(SubnetHistory::visits).collect();
         let middle = counts.len() / 2;
         let (_, median, _) = counts.select_nth_unstable_by(middle, f64::total_cmp);
         // Of many equal ones some must go too.
         let (least, mut room) = (*median, middle);
         let left_out = &mut self.left_out;
         self.counts.retain(|_, known| {
-            let visits = known.visits;
+            let visits = known.visits();
             let stays = visits > least || visits == least && room > 0;
             if stays {
                 room = room.saturating_sub(usize::from(visits == least));
@@ -224,9 +198,9 @@ mod tests {
         assert_eq!(bad, ["a.log:4", "b.log:1", "c.log:1"]);
         let document = learner.document(None, 77);
         let shown: Vec<String> = document.subnets.iter().map(|(network, count)| format!("{network} {count}")).collect();
-        assert_eq!((document.version, document.made_unix_s, document.average), (1, 77, 4.0 / 3.0));
+        assert_eq!((document.version, document.made_unix_s, document.average), (1, 77, 1.0));
         assert_eq!(shown.len(), 3);
-        assert!(shown.contains(&"192.0.2.0/24 2".to_owned()), "{shown:?}");
+        assert!(shown.contains(&"192.0.2.0/24 1".to_owned()), "{shown:?}");
         let next = Learner::new(24, 56).document(Some(&document), 78);
         assert_eq!((next.version, next.average), (2, 1.0));
     }
@@ -237,12 +211,12 @@ mod tests {
         let text = [line("192.0.2.1", 200).repeat(11_400), line("198.51.100.1", 200)];
         learner.read("a.log", text.concat().as_bytes()).unwrap();
         assert_eq!(learner.lesson().requests, 11_401);
-        // All addresses of a subnet within a day: no more than a visitor who never leaves.
+        // All addresses of a subnet within an hour: no more than a visitor who never leaves.
         let whole: String = (0..=255).map(|host| line(&format!("203.0.113.{host}"), 200)).collect();
         learner.read("b.log", whole.as_bytes()).unwrap();
         let document = learner.document(None, 77);
         let visits: Vec<f64> = document.subnets.values().copied().collect();
-        assert_eq!(visits, [1.0, 1.0, 24.0]);
+        assert_eq!(visits, [1.0, 1.0, 1.0]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The thesis (section 3.3) wants a traffic record, by subnet, from times without attack. [`learn`] makes one from access logs, [`tally`] keeps
 //! it current from live traffic outside saturation, and the exchange hands it round. Only proportions count: H of a subnet against the
-//! average G over all subnets. What counts are visits (`visits.rs`), not requests.
+//! average G over all subnets. What counts are visits ([`weir_core::fair::visits`]), not requests.
 //!
 //! A document holds at most [`SUBNETS_MAX`] subnets, the largest; what is left out counts in the average, and is treated as a
 //! stranger is. Text from a file or a peer is read within bounds or refused.
@@ -11,6 +11,5 @@ mod document;
 pub mod learn;
 pub mod log;
 pub mod tally;
-mod visits;
 
 pub use document::{Document, DocumentError, Remainder, SUBNETS_MAX, TEXT_BYTES_MAX};

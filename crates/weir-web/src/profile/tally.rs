@@ -1,18 +1,18 @@
 //! Visits by subnet, counted from live traffic, and the history document kept current with them.
 //!
 //! Admission notes a request only while its backend is not saturated: an attack must not become history. A session counts once an hour, and a subnet grows
-//! by no more than a day allows (`visits.rs`). Counts grow old with a half-life, so the document follows the traffic of the last weeks. Front-ends
+//! by no more than a day allows ([`weir_core::fair::visits`]). Counts grow old with a half-life, so the document follows the traffic of the last weeks. Front-ends
 //! take turns: the next version is made by the one whose turn it is, from the document in use and what it has counted itself since its last turn.
 //!
 //! Cost of a note: a shard's lock, tried once (a lost note among many does no harm), and one hash. Memory: [`SUBNETS_MAX`] subnets at most;
 //! further ones are only counted together.
 
 use super::document::{Document, Remainder, SUBNETS_MAX};
-use super::visits::{Hour, allowance, hour_of};
 use crate::identity::Network;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use weir_core::fair::visits::{Hour, allowance, hour_of};
 use weir_core::fair::{SessionKey, SubnetKey};
 
 /// What was counted since the last turn.
