@@ -63,6 +63,15 @@ impl FieldLines {
         cookies.any(|(field, value)| field.eq_ignore_ascii_case(SET_COOKIE) && gives_cookie(value, name))
     }
 
+    /// The value of the first field of this name.
+    pub fn find(&self, name: &str) -> Option<&[u8]> {
+        self.text.split(|octet| *octet == b'\n').find_map(|line| {
+            let (field, value) = line.split_at_checked(name.len())?;
+            let value = value.strip_prefix(b":").filter(|_| field.eq_ignore_ascii_case(name.as_bytes()))?;
+            Some(value.trim_ascii())
+        })
+    }
+
     /// Adds a field.
     #[inline]
     pub fn add(&mut self, name: &str, value: &[u8]) {

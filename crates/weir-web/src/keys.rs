@@ -1,24 +1,25 @@
 //! Clients that are known by a key: an API key, or a claim of a signed token (JWT), in a header of their requests.
 //!
 //! A key has a name and a weight. It is one client wherever it comes from, and while the backend is saturated it has as much as so many visitors. The keys are in a file that
-//! only the gate reads, `NAME WEIGHT KEY` a line, and are compared by their hash. A token counts if it is signed with the shared secret (HS256) and has not
-//! run out; its claim is the name, and the file may give it a weight (`NAME WEIGHT` without a key). A key that nobody knows, or a token with a wrong signature, is worth
-//! nothing: its request is served like any other.
+//! only the gate reads, `NAME WEIGHT KEY` a line, and are compared by their hash. A token that counts ([`Tokens`]) names the client in a claim, and the
+//! file may give that name a weight (`NAME WEIGHT` without a key), or else a claim of the token may. Who chooses a name with the one who signs tokens must not become the holder of a
+//! key of the same name, so the two are never the same client. A key that nobody knows, or a token with a wrong signature, is worth nothing: its request is served
+//! like any other.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderName;
-use ring::{digest, hmac};
+use ring::digest;
 use weir_settings::settings;
 
 use crate::identity::Fields;
 use crate::label::is_label;
+use crate::tokens::{Demands, TokenKeyError, Tokens};
 
 settings! {
     /// Clients that are known by a key.
@@ -30,8 +31,32 @@ settings! {
         pub file as "keys_file": Option<PathBuf> = path().optional(),
         /// A file with the secret that tokens (JWT) are signed with by HS256; empty for none
         pub token_secret_file: Option<PathBuf> = path().optional(),
+        /// A file with the public keys that tokens (JWT) are signed with by RS256 or ES256, as PEM or as a JWKS; empty for none
+        pub token_keys_file: Option<PathBuf> = path().optional(),
         /// The claim of a token that names the client
         pub token_claim: String = text("sub", "the name of a claim").valid(claim),
+        /// The claim of a token that says what its client weighs (1 to 1000), where keys_file says nothing of the name; empty for none
+        pub token_weight_claim: String = text("", "the name of a claim"),
+        /// The audience (aud) that a token must be for; empty for any
+        pub token_audience: String = text("", "a name"),
+        /// The issuer (iss) that a token must be of; empty for any
+        pub token_issuer: String = text("", "a name"),
+    }
+}
+
+impl KeySettings {
+    /// Whether there is a file that keys or tokens are held against.
+    pub fn has_keys(&self) -> bool {
+        self.file.is_some() || self.token_secret_file.is_some() || self.token_keys_file.is_some()
+    }
+
+    fn demands(&self) -> Demands {
+        Demands {
+            claim: self.token_claim.clone(),
+            audience: self.token_audience.clone(),
+            issuer: self.token_issuer.clone(),
+            weight: self.token_weight_claim.clone(),
+        }
     }
 }
 
@@ -52,16 +77,11 @@ pub struct Keys {
     header: HeaderName,
     /// By the hash of the key: its holder.
     by_key: HashMap<[u8; digest::SHA256_OUTPUT_LEN], usize>,
+    /// By the name in a token: those whose line has no key.
     by_name: HashMap<String, usize>,
     holders: Vec<Holder>,
     tokens: Option<Tokens>,
     turn: AtomicU32,
-}
-
-#[derive(Debug)]
-struct Tokens {
-    secret: hmac::Key,
-    claim: String,
 }
 
 /// Who has a key.
@@ -69,6 +89,17 @@ struct Tokens {
 pub struct Holder {
     pub name: String,
     pub weight: u32,
+    /// Whether a token names it.
+    pub token: bool,
+    /// Whether the file says what it weighs.
+    pub listed: bool,
+}
+
+impl Holder {
+    /// What stands for it in the queues. Names in the file have no spaces.
+    pub fn account(&self) -> Cow<'_, str> {
+        if self.token { Cow::Owned(format!("token {}", self.name)) } else { Cow::Borrowed(&self.name) }
+    }
 }
 
 /// Keys cannot be used.
@@ -80,13 +111,12 @@ pub enum KeyError {
     Line { path: PathBuf, line: usize },
     #[error("{}, line {line}: this name or key is there twice", path.display())]
     Twice { path: PathBuf, line: usize },
-    #[error("{}: a secret of at least 32 octets is needed", path.display())]
-    Secret { path: PathBuf },
+    #[error(transparent)]
+    Token(#[from] TokenKeyError),
 }
 
 const WEIGHT_MAX: u32 = 1_000;
 const KEY_BYTES_MIN: usize = 16;
-const SECRET_BYTES_MIN: usize = 32;
 /// A longer key or token is none.
 const VALUE_BYTES_MAX: usize = 8 << 10;
 
@@ -99,15 +129,8 @@ impl Keys {
         if let Some(path) = &settings.file {
             keys.add_all(path)?;
         }
-        if let Some(path) = &settings.token_secret_file {
-            let secret = read(path)?;
-            let secret = secret.trim_ascii_end();
-            if secret.len() < SECRET_BYTES_MIN {
-                return Err(KeyError::Secret { path: path.clone() });
-            }
-            keys.tokens =
-                Some(Tokens { secret: hmac::Key::new(hmac::HMAC_SHA256, secret), claim: settings.token_claim.clone() });
-        }
+        let (secret, public) = (settings.token_secret_file.as_deref(), settings.token_keys_file.as_deref());
+        keys.tokens = Tokens::read(secret, public, settings.demands())?;
         Ok(Some(keys))
     }
 
@@ -121,9 +144,12 @@ impl Keys {
             let wrong = || KeyError::Line { path: path.to_owned(), line: at + 1 };
             let holder = holder(&words).ok_or_else(wrong)?;
             let number = self.holders.len();
-            let twice = self.by_name.insert(holder.name.clone(), number).is_some()
-                || words.get(2).is_some_and(|key| self.by_key.insert(hashed(key.as_bytes()), number).is_some());
-            if twice {
+            let twice = match words.get(2) {
+                Some(key) => self.by_key.insert(hashed(key.as_bytes()), number).is_some(),
+                None => self.by_name.insert(holder.name.clone(), number).is_some(),
+            };
+            let named = |known: &Holder| known.name == holder.name && known.token == holder.token;
+            if twice || self.holders.iter().any(named) {
                 return Err(KeyError::Twice { path: path.to_owned(), line: at + 1 });
             }
             self.holders.push(holder);
@@ -154,16 +180,18 @@ impl Keys {
         if let Some(number) = self.by_key.get(&hashed(value)) {
             return self.holders.get(*number).cloned();
         }
-        let name = self.tokens.as_ref()?.claim(value, now)?;
-        let known = self.by_name.get(&name).and_then(|number| self.holders.get(*number));
-        Some(known.cloned().unwrap_or(Holder { name, weight: 1 }))
+        let spoken = self.tokens.as_ref()?.spoken(value, now)?;
+        let known = self.by_name.get(&spoken.name).and_then(|number| self.holders.get(*number));
+        let weight = spoken.weight.map_or(1, |weight| weight.clamp(1, WEIGHT_MAX.into()) as u32);
+        Some(known.cloned().unwrap_or(Holder { name: spoken.name, weight, token: true, listed: false }))
     }
 }
 
 fn holder(words: &[&str]) -> Option<Holder> {
     let (name, weight) = (words.first().filter(|name| is_label(name))?, words.get(1)?.parse().ok()?);
     let good = words.len() <= 3 && words.get(2).is_none_or(|key| key.len() >= KEY_BYTES_MIN);
-    (good && (1..=WEIGHT_MAX).contains(&weight)).then(|| Holder { name: (*name).to_owned(), weight })
+    let holder = || Holder { name: (*name).to_owned(), weight, token: words.len() == 2, listed: true };
+    (good && (1..=WEIGHT_MAX).contains(&weight)).then(holder)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, KeyError> {
@@ -176,34 +204,14 @@ fn hashed(key: &[u8]) -> [u8; digest::SHA256_OUTPUT_LEN] {
     hash
 }
 
-impl Tokens {
-    /// The claim of a token that is signed with the secret and has not run out.
-    fn claim(&self, token: &[u8], now: SystemTime) -> Option<String> {
-        let mut parts = token.rsplitn(2, |octet| *octet == b'.');
-        let (signature, signed) = (parts.next()?, parts.next()?);
-        let (head, content) = signed.split_at(signed.iter().position(|octet| *octet == b'.')?);
-        let read = |part: &[u8]| -> Option<serde_json::Value> {
-            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).ok()?).ok()
-        };
-        hmac::verify(&self.secret, signed, &URL_SAFE_NO_PAD.decode(signature).ok()?).ok()?;
-        // Another algorithm would be another key, whatever the signature says.
-        if read(head)?.get("alg")?.as_str()? != "HS256" {
-            return None;
-        }
-        let content = read(&content[1..])?;
-        let now_s = now.duration_since(UNIX_EPOCH).ok()?.as_secs_f64();
-        let over = content.get("exp").is_some_and(|end| end.as_f64().is_none_or(|end| end <= now_s));
-        let early = content.get("nbf").is_some_and(|begin| begin.as_f64().is_none_or(|begin| begin > now_s));
-        let name = content.get(&self.claim)?.as_str()?;
-        (!over && !early && !name.is_empty()).then(|| name.to_owned())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use http::{HeaderMap, HeaderValue};
-    use std::time::Duration;
+    use ring::hmac;
+    use std::time::{Duration, UNIX_EPOCH};
 
     const SECRET: &str = "a secret of thirty-two octets, or more of them";
 
@@ -214,6 +222,7 @@ mod tests {
             header: "Authorization".into(),
             file: Some(folder.join("keys")),
             token_secret_file: Some(folder.join("secret")),
+            token_weight_claim: "tier".into(),
             ..KeySettings::default()
         })
     }
@@ -234,7 +243,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let text = "# ours\nmobile 4 0123456789abcdef\nsmall 1 fedcba9876543210\nann 9\n";
         let keys = keys(folder.path(), text).unwrap().unwrap();
-        let mobile = Holder { name: "mobile".into(), weight: 4 };
+        let mobile = Holder { name: "mobile".into(), weight: 4, token: false, listed: true };
         assert_eq!(found(&keys, "0123456789abcdef"), Some(mobile.clone()));
         assert_eq!(found(&keys, "Bearer 0123456789abcdef"), Some(mobile));
         assert_eq!(found(&keys, "0123456789abcdeF"), None);
@@ -248,9 +257,15 @@ mod tests {
         let keys = keys(folder.path(), "ann 9\n").unwrap().unwrap();
         let head = r#"{"alg":"HS256","typ":"JWT"}"#;
         let good = token(head, r#"{"sub":"ann","exp":2000}"#, SECRET);
-        assert_eq!(found(&keys, &format!("Bearer {good}")), Some(Holder { name: "ann".into(), weight: 9 }));
-        let other = token(head, r#"{"sub":"bob"}"#, SECRET);
-        assert_eq!(found(&keys, &other), Some(Holder { name: "bob".into(), weight: 1 }));
+        let ann = Holder { name: "ann".into(), weight: 9, token: true, listed: true };
+        assert_eq!(found(&keys, &format!("Bearer {good}")), Some(ann));
+        let other = token(head, r#"{"sub":"bob","tier":5}"#, SECRET);
+        let bob = Holder { name: "bob".into(), weight: 5, token: true, listed: false };
+        assert_eq!(found(&keys, &other), Some(bob.clone()));
+        for (tier, weight) in [("0", 1), ("1000000", WEIGHT_MAX), ("-3", 1), ("\"5\"", 1)] {
+            let odd = token(head, &format!(r#"{{"sub":"bob","tier":{tier}}}"#), SECRET);
+            assert_eq!(found(&keys, &odd), Some(Holder { weight, ..bob.clone() }), "{tier}");
+        }
         for bad in [
             token(head, r#"{"sub":"ann"}"#, "another secret of thirty-two octets"),
             token(head, r#"{"sub":"ann","exp":1000}"#, SECRET),
@@ -265,6 +280,16 @@ mod tests {
         ] {
             assert_eq!(found(&keys, &bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_token_with_the_name_of_a_key_is_somebody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = keys(folder.path(), "mobile 100 0123456789abcdef\nann 9\n").unwrap().unwrap();
+        let named = token(r#"{"alg":"HS256"}"#, r#"{"sub":"mobile"}"#, SECRET);
+        let (own, named) = (found(&keys, "0123456789abcdef").unwrap(), found(&keys, &named).unwrap());
+        assert_eq!((own.weight, named.weight), (100, 1));
+        assert_ne!(own.account(), named.account());
     }
 
     #[test]

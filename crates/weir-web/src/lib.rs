@@ -24,5 +24,7 @@ pub mod profile;
 pub mod proxy;
 pub mod route;
 mod shares;
+pub mod tokens;
+pub mod units;
 pub mod view;
 pub mod waiting_page;

@@ -11,10 +11,14 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use weir_settings::text_value;
+use weir_settings::units::Span;
 
 use crate::label::is_label;
+use crate::units::Units;
 
 /// One rule, as configured.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,12 +30,28 @@ pub struct Rule {
     pub backend: String,
     /// Whether bodies are passed on as they come, both ways.
     pub unbuffered: bool,
+    /// What a request is taken to cost until one was measured.
+    pub cost: Option<Duration>,
+    /// Where responses tell what they have cost.
+    pub units: Option<Arc<Units>>,
 }
 
 impl Rule {
     /// Every request goes to this backend.
     pub fn all_to(backend: &str) -> Rule {
-        Rule { host: String::new(), path: "/".to_owned(), backend: backend.to_owned(), unbuffered: false }
+        let (host, path) = (String::new(), "/".to_owned());
+        Rule { host, path, backend: backend.to_owned(), unbuffered: false, cost: None, units: None }
+    }
+
+    /// Takes a word behind the backend.
+    fn take(&mut self, word: &str) -> Option<()> {
+        match word.split_once('=') {
+            None if word == UNBUFFERED => self.unbuffered = true,
+            Some(("cost", cost)) => self.cost = Some(cost.parse::<Span>().ok()?.0),
+            Some((key, value)) => self.units = Some(Arc::new(Units::from_word(key, value)?)),
+            None => return None,
+        }
+        Some(())
     }
 }
 
@@ -42,14 +62,13 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Rule, String> {
         let wrong = || {
-            format!("{text:?} is not a route: write a host or *, a path if any, and a backend: \"example.org/api app\"")
+            format!(
+                "{text:?} is not a route: write a host or *, a path if any, a backend, and what is special: \"example.org/api app \
+                 unbuffered cost=200ms units=usage.total_tokens:50/s\""
+            )
         };
-        let (place, backend) = text.split_once(' ').ok_or_else(wrong)?;
-        let (backend, unbuffered) = match backend.trim().split_once(' ') {
-            None => (backend.trim(), false),
-            Some((backend, rest)) if rest.trim() == UNBUFFERED => (backend, true),
-            Some(_) => return Err(wrong()),
-        };
+        let mut words = text.split_whitespace();
+        let (place, backend) = (words.next().ok_or_else(wrong)?, words.next().ok_or_else(wrong)?);
         let (host, path) = place.find('/').map_or((place, "/"), |slash| place.split_at(slash));
         let name = host.strip_prefix("*.").unwrap_or(host);
         let is_host = host == "*" || (name.len() <= 253 && name.split('.').all(is_label));
@@ -57,7 +76,9 @@ impl FromStr for Rule {
             return Err(wrong());
         }
         let host = if host == "*" { String::new() } else { host.to_ascii_lowercase() };
-        Ok(Rule { host, path: path.to_owned(), backend: backend.to_owned(), unbuffered })
+        let mut rule = Rule { host, path: path.to_owned(), ..Rule::all_to(backend) };
+        words.try_for_each(|word| rule.take(word)).ok_or_else(wrong)?;
+        Ok(rule)
     }
 }
 
@@ -65,8 +86,14 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let host = if self.host.is_empty() { "*" } else { &self.host };
         let path = if self.path == "/" { "" } else { &self.path };
-        let more = if self.unbuffered { format!(" {UNBUFFERED}") } else { String::new() };
-        write!(f, "{host}{path} {}{more}", self.backend)
+        write!(f, "{host}{path} {}", self.backend)?;
+        if self.unbuffered {
+            write!(f, " {UNBUFFERED}")?;
+        }
+        if let Some(cost) = self.cost {
+            write!(f, " cost={}", Span(cost))?;
+        }
+        self.units.iter().try_for_each(|units| write!(f, " {units}"))
     }
 }
 
@@ -77,6 +104,8 @@ pub struct Route {
     /// The route's number among those of its backend.
     pub number: u16,
     pub unbuffered: bool,
+    /// Where responses tell what they have cost, by its place in the list of all.
+    units: Option<usize>,
 }
 
 /// What a rule says of bodies that are passed on as they come.
@@ -88,6 +117,7 @@ pub struct Routes {
     wildcard: HashMap<String, Vec<(String, Route)>>,
     every: Vec<(String, Route)>,
     per_backend: Vec<u16>,
+    units: Vec<Arc<Units>>,
 }
 
 /// A host name is no longer (RFC 1035).
@@ -102,7 +132,9 @@ impl Routes {
             let backend = place.ok_or_else(|| RouteError::Backend(rule.backend.clone()))?;
             let number = routes.per_backend[backend];
             routes.per_backend[backend] = number.checked_add(1).ok_or(RouteError::TooMany)?;
-            routes.add(rule, Route { backend, number, unbuffered: rule.unbuffered });
+            let units = rule.units.as_ref().map(|_| routes.units.len());
+            routes.units.extend(rule.units.clone());
+            routes.add(rule, Route { backend, number, unbuffered: rule.unbuffered, units });
         }
         Ok(routes)
     }
@@ -116,6 +148,11 @@ impl Routes {
         };
         list.push((meant(&rule.path).trim_end_matches('/').to_owned(), route));
         list.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
+    }
+
+    /// Where responses of a route tell what they have cost.
+    pub fn units(&self, route: Route) -> Option<Arc<Units>> {
+        route.units.and_then(|at| self.units.get(at)).cloned()
     }
 
     /// How many rules lead to each backend.
@@ -230,8 +267,7 @@ mod tests {
         let rule = |host: &str, path: &str, backend: &str| Rule {
             host: host.into(),
             path: path.into(),
-            backend: backend.into(),
-            unbuffered: false,
+            ..Rule::all_to(backend)
         };
         let rules = [
             rule("", "/", "rest"),
@@ -245,10 +281,29 @@ mod tests {
 
     #[test]
     fn what_a_rule_prints_parses_to_the_same() {
-        for text in ["* app", "example.org app", "*.example.org/api app", "*/static files"] {
+        for text in [
+            "* app",
+            "example.org app",
+            "*.example.org/api app",
+            "*/static files",
+            "*/live app unbuffered",
+            "*/v1 llm unbuffered cost=1m30s units=usage.total_tokens:50/s",
+            "* llm units_header=x-cost:9/s",
+        ] {
             assert_eq!(text.parse::<Rule>().unwrap().to_string(), text);
         }
-        for text in ["", "example.org", "a..b app", "* a b", "*/x?y app", "a*b app"] {
+        for text in [
+            "",
+            "example.org",
+            "a..b app",
+            "* a b",
+            "*/x?y app",
+            "a*b app",
+            "* a cost=x",
+            "* a units=n",
+            "* a =",
+            "* a x=1:1/s",
+        ] {
             assert!(text.parse::<Rule>().is_err(), "{text}");
         }
     }

@@ -43,6 +43,18 @@ pub enum Standing {
     Stranger,
 }
 
+/// What a request is charged when it ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Cost {
+    /// For as long as it held its slot.
+    #[default]
+    Time,
+    /// The same, but no less than usual: who leaves before the response has told what it costs saves nothing.
+    TimeOrUsual,
+    /// What the server says, in slot time.
+    Told(Duration),
+}
+
 /// Who takes a response.
 pub trait Reader: fmt::Debug + Send + Sync {
     /// Breaks the response off.

@@ -56,6 +56,8 @@ pub(super) struct Estimates {
     whole: Cell,
     first_ns: u64,
     most_ns: u64,
+    /// What the owner of the site says that a route costs: counts until it was measured.
+    told_ns: Vec<Option<u64>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -93,7 +95,19 @@ impl Estimates {
     pub(super) fn new(routes: u16, first: Duration, most: Duration) -> Estimates {
         let cells = usize::from(routes.max(1)) * CELLS_A_ROUTE as usize;
         let (first_ns, most_ns) = bounds(first, most);
-        Estimates { cells: vec![Cell::default(); cells], whole: Cell::default(), first_ns, most_ns }
+        Estimates {
+            cells: vec![Cell::default(); cells],
+            whole: Cell::default(),
+            first_ns,
+            most_ns,
+            told_ns: Vec::new(),
+        }
+    }
+
+    /// What the owner of the site says that each route costs. It is a beginning: what was measured counts more, and what a request has truly cost is charged in any case.
+    pub(super) fn tell(&mut self, costs: &[Option<Duration>]) {
+        let ns = |cost: &Duration| u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
+        self.told_ns = costs.iter().map(|cost| cost.as_ref().map(ns)).collect();
     }
 
     /// The routes have changed: `routes` says for each of them which number it had before. What was measured stays with its route.
@@ -113,7 +127,8 @@ impl Estimates {
     /// What to charge at dispatch.
     pub(super) fn cost_ns(&self, class: Class) -> u64 {
         let own = self.cells.get(class.0 as usize).and_then(|cell| cell.cost.value());
-        own.or(self.whole.cost.value()).unwrap_or(self.first_ns).clamp(LEAST_NS, self.most_ns)
+        let told = || self.told_ns.get((class.0 / CELLS_A_ROUTE) as usize).copied().flatten();
+        own.or_else(told).or(self.whole.cost.value()).unwrap_or(self.first_ns).clamp(LEAST_NS, self.most_ns)
     }
 
     /// The mean over all classes.
@@ -227,6 +242,19 @@ mod tests {
         }
         assert_eq!(estimates.cost_ns(get), 10 * MS);
         assert!(estimates.cost_ns(post).abs_diff(100 * MS) < MS);
+    }
+
+    #[test]
+    fn what_the_owner_says_counts_until_it_was_measured() {
+        let mut estimates = estimates();
+        let (get, post) = (Class::new(0, &Method::GET), Class::new(1, &Method::POST));
+        estimates.tell(&[None, Some(Duration::from_secs(2))]);
+        estimates.ended(get, 10 * MS);
+        assert_eq!((estimates.cost_ns(get), estimates.cost_ns(post)), (10 * MS, 2_000 * MS));
+        estimates.ended(post, 100 * MS);
+        assert_eq!(estimates.cost_ns(post), 100 * MS);
+        estimates.tell(&[Some(Duration::MAX)]);
+        assert_eq!(estimates.cost_ns(Class::new(0, &Method::PUT)), 5_000 * MS, "within bounds");
     }
 
     #[test]

@@ -39,7 +39,7 @@ mod view;
 mod waiting;
 mod waiting_room;
 
-pub use ask::{Ask, Reader, Refused, Standing};
+pub use ask::{Ask, Cost, Reader, Refused, Standing};
 pub use counters::{CounterValues, History, WAIT_BOUNDS_MS};
 pub use estimate::Class;
 pub use permit::{Permit, Stream};
@@ -89,7 +89,7 @@ impl Admission {
         let (slots, limit) = slots_of(&settings, None);
         let (name, queue_id, observe) = (settings.name.clone(), settings.queue_id, settings.observe);
         let incarnations = incarnations::first();
-        let inner = Inner {
+        let mut inner = Inner {
             fair: Fair::new(
                 fair::Settings { first_life: incarnations, ..settings.fair(slots) },
                 standing::with_strangers(Profile::default(), &settings),
@@ -101,6 +101,7 @@ impl Admission {
             waiting_ns: 0,
             backlog: Places::default(),
             streams: Streams::default(),
+            slot_streams: Streams::default(),
             shadow: settings.observe.then(Shadow::default),
             counters: Counters::default(),
             strangers_rate: Rate::default(),
@@ -109,6 +110,8 @@ impl Admission {
             incarnations,
             settings: Arc::new(settings),
         };
+        let told = inner.settings.route_costs.clone();
+        inner.estimates.tell(&told);
         let room = WaitingRoom::new(inner.settings.queue);
         let admission = Admission { name, queue_id, observe, start: Instant::now(), room, inner: Mutex::new(inner) };
         admission.size_room();

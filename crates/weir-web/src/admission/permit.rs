@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_core::fair::Ticket;
 
-use super::ask::{Reader, Refused};
+use super::ask::{Cost, Reader, Refused};
 use super::queue::{Admission, wake};
 use super::server_model::Visit;
 use super::streams::Owner;
@@ -22,17 +22,25 @@ pub struct Permit {
     since_ns: u64,
     /// In observe mode: where it is at the server.
     visit: Option<Visit>,
+    cost: Cost,
+    /// Whether it is counted among the streams that hold a slot.
+    is_stream: bool,
 }
 
 impl Permit {
     pub(super) fn new(admission: Arc<Admission>, ticket: Option<Ticket>, owner: Owner, since_ns: u64) -> Permit {
-        Permit { admission, ticket, owner, since_ns, visit: None }
+        Permit { admission, ticket, owner, since_ns, visit: None, cost: Cost::Time, is_stream: false }
     }
 
     /// The same of a request that is only observed.
     pub(super) fn at(mut self, visit: Option<Visit>) -> Permit {
         self.visit = visit;
         self
+    }
+
+    /// What it will be charged. In observe mode it is always the time.
+    pub fn set_cost(&mut self, cost: Cost) {
+        self.cost = cost;
     }
 
     /// The request's body still comes in, as this clock tells.
@@ -71,6 +79,25 @@ impl Permit {
         Duration::from_nanos(class.map_or(0, |class| inner.estimates.cost_ns(class)))
     }
 
+    /// The connection has been upgraded, or the response has no end, and it goes on holding its slot. A stream may last for ever, so together they hold half of the slots at
+    /// most, and none of a subnet more than are left for others: whoever keeps streams open cannot take the whole server. Refused if there may be no more of them.
+    pub fn hold_as_stream(&mut self) -> Result<(), Refused> {
+        let mut inner = self.admission.lock();
+        let held = self.ticket.is_some_and(|ticket| inner.requests.holds(ticket));
+        if !held || inner.shadow.is_some() || self.is_stream {
+            return Ok(());
+        }
+        let (settings, most) = (Arc::clone(&inner.settings), (inner.slots / 2).max(1));
+        if !inner.slot_streams.has_room_of(most, &settings, self.owner) {
+            inner.counters.refuse(Refused::Streams);
+            return Err(Refused::Streams);
+        }
+        inner.slot_streams.begin(self.owner);
+        drop(inner);
+        self.is_stream = true;
+        Ok(())
+    }
+
     /// The connection has been upgraded, or the response has no end: the slot is free, and there is one stream more until the result is dropped.
     /// Refused if there may be no more of them.
     pub fn into_stream(mut self) -> Result<Stream, Refused> {
@@ -107,10 +134,13 @@ impl Drop for Permit {
         let now_ns = self.admission.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.admission.lock();
+        if self.is_stream {
+            inner.slot_streams.end(self.owner);
+        }
         match (self.visit, self.ticket) {
             (Some(visit), ticket) => inner.leave_server(ticket, visit, now_ns),
             (None, Some(ticket)) => {
-                inner.end(ticket, now_ns);
+                inner.end(ticket, self.cost, now_ns);
             }
             (None, None) => {}
         }

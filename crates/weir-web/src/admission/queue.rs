@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_core::fair::{Fair, Profile, QueueBounds, Refusal, Room, Scarce, Ticket, Work};
 
-use super::ask::{Ask, Refused};
+use super::ask::{Ask, Cost, Refused};
 use super::counters::{Counters, History};
 use super::estimate::{Estimates, Moved};
 use super::incarnations;
@@ -51,6 +51,8 @@ pub(super) struct Inner {
     pub(super) waiting_ns: u64,
     pub(super) backlog: Places,
     pub(super) streams: Streams,
+    /// Streams that hold a slot.
+    pub(super) slot_streams: Streams,
     pub(super) shadow: Option<Shadow>,
     pub(super) counters: Counters,
     /// How fast strangers are served while some wait.
@@ -70,6 +72,10 @@ impl Admission {
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 pub(super) fn wake(wakers: Vec<Waker>) {
@@ -95,6 +101,7 @@ impl Inner {
             (self.slots, self.limit) = slots_of(&settings, Some(self.slots));
         }
         self.estimates.change(routes, settings.first_estimate, settings.debt_cap);
+        self.estimates.tell(&settings.route_costs);
         let moved = Moved::new(routes);
         self.requests.iter_mut().for_each(|request| request.class = request.class.after(&moved));
         self.fair.change(settings.fair(self.slots));
@@ -245,15 +252,22 @@ impl Inner {
     }
 
     /// A running request has ended. Returns whether it still held its slot.
-    pub(super) fn end(&mut self, ticket: Ticket, now_ns: u64) -> bool {
+    pub(super) fn end(&mut self, ticket: Ticket, cost: Cost, now_ns: u64) -> bool {
         if !self.requests.holds(ticket) {
             return false;
         }
         self.answered(ticket, now_ns);
         let request = self.requests.leave(ticket);
         let took_ns = now_ns.saturating_sub(request.dispatched_ns);
-        self.estimates.ended(request.class, request.worked_ns(now_ns));
-        self.fair.finish(ticket, Work(took_ns));
+        let (charged_ns, usual_ns) = match cost {
+            Cost::Time => (took_ns, request.worked_ns(now_ns)),
+            Cost::TimeOrUsual => (took_ns.max(self.estimates.cost_ns(request.class)), request.worked_ns(now_ns)),
+            Cost::Told(told) => (ns(told), ns(told)),
+        };
+        if cost != Cost::TimeOrUsual {
+            self.estimates.ended(request.class, usual_ns);
+        }
+        self.fair.finish(ticket, Work(charged_ns));
         let history = History::of(self.profile.history(request.owner.subnet));
         self.counters.finish(took_ns, history, standing::place(request.lane));
         true
@@ -305,7 +319,7 @@ impl Inner {
     /// The slot is free; there is one stream more.
     pub(super) fn make_stream(&mut self, ticket: Ticket, now_ns: u64) {
         let owner = self.requests.at(ticket).owner;
-        if self.end(ticket, now_ns) {
+        if self.end(ticket, Cost::Time, now_ns) {
             self.streams.begin(owner);
         }
     }

@@ -59,6 +59,8 @@ settings! {
         pub peers: u8 = fixed(64),
         /// How many routes lead here.
         pub routes: u16 = fixed(1),
+        /// What a request of each route is taken to cost until one was measured.
+        pub route_costs: Vec<Option<Duration>> = fixed(Vec::new()),
     }
 }
 

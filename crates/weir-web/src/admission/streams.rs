@@ -30,7 +30,12 @@ pub(super) struct Streams {
 impl Streams {
     /// Whether this one may have one more.
     pub(super) fn has_room(&self, settings: &Settings, owner: Owner) -> bool {
-        let left = settings.streams.saturating_sub(self.open);
+        self.has_room_of(settings.streams, settings, owner)
+    }
+
+    /// The same where there may be so many in all.
+    pub(super) fn has_room_of(&self, most: u32, settings: &Settings, owner: Owner) -> bool {
+        let left = most.saturating_sub(self.open);
         let limits =
             ShareLimits { per_client: settings.streams_per_session, per_subnet: settings.streams_per_subnet.min(left) };
         self.shares.has_room(owner.holder(), limits)

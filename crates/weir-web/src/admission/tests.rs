@@ -504,3 +504,25 @@ async fn the_search_for_slots_goes_on_from_where_it_was() {
     queue.change(&settings(3), &[Some(0)]);
     assert_eq!((queue.view().slots, queue.view().slots_auto), (3, false));
 }
+
+#[tokio::test(start_paused = true)]
+async fn streams_that_hold_slots_leave_half_of_them_to_others() {
+    let queue = Admission::new(settings(4));
+    let mut held: Vec<Permit> = Vec::new();
+    let mut open = |subnet: u64| {
+        let mut permit = now(queue.ask(&ask(subnet, subnet), Waker::noop()));
+        let outcome = permit.hold_as_stream();
+        held.extend(outcome.is_ok().then_some(permit));
+        outcome
+    };
+    assert_eq!((open(1), open(1)), (Ok(()), Err(Refused::Streams)), "one subnet leaves as much to others");
+    assert_eq!((open(2), open(3)), (Ok(()), Err(Refused::Streams)));
+    // Two slots are for requests that end.
+    let rest = [now(queue.ask(&ask(9, 9), Waker::noop())), now(queue.ask(&ask(9, 9), Waker::noop()))];
+    drop(rest);
+    held.clear();
+    let mut again = now(queue.ask(&ask(3, 3), Waker::noop()));
+    assert_eq!(again.hold_as_stream(), Ok(()));
+    drop(again);
+    assert_empty(&queue);
+}

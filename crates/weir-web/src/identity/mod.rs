@@ -191,6 +191,11 @@ impl Identities {
 
     /// One of the sessions of a client with a key. It has as many as it weighs, since no session weighs more than one visitor.
     pub fn key_session(&self, name: &str, number: u32) -> SessionKey {
+    /// The subnet that stands for one part of such a client, where its token says how many parts it has.
+    pub fn key_share(&self, name: &str, number: u32) -> SubnetKey {
+        SubnetKey(siphash::hash(self.rules.keys, &[&[KIND_SHARE], &number.to_le_bytes(), name.as_bytes()]))
+    }
+
         SessionKey(siphash::hash(self.rules.keys, &[&[KIND_KEY], &number.to_le_bytes(), name.as_bytes()]))
     }
 
@@ -212,6 +217,7 @@ const KIND_NAME: u8 = 5;
 const KIND_KEY: u8 = 6;
 
 impl Rules {
+const KIND_SHARE: u8 = 7;
     fn prefix(&self, address: IpAddr) -> u8 {
         if address.is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix }
     }

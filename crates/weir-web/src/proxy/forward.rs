@@ -30,9 +30,10 @@ use super::upstream::{HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Se
 use super::upstream_connection::UpstreamConnection;
 use super::upstream_response::{ClientResponse, Received, Upgrade, UpstreamResponse};
 use super::vouching::{tally, vouch};
-use crate::admission::{Class, Permit};
+use crate::admission::{Class, Cost, Permit};
 use crate::health::Server;
 use crate::identity::{Fields, Identity};
+use crate::units::Units;
 use crate::waiting_page::is_for_browser;
 
 pub(super) fn serve(
@@ -136,6 +137,8 @@ struct PreparedRequest {
     identity: Identity,
     class: Class,
     unbuffered: bool,
+    /// Where the response tells what it has cost.
+    units: Option<Arc<Units>>,
     /// Whether a browser asks for a page to show.
     browser: bool,
     upgrade: Option<Upgrade>,
@@ -156,6 +159,8 @@ struct Routed {
     class: Class,
     /// Whether bodies are passed on as they come, both ways.
     unbuffered: bool,
+    /// Where the response tells what it has cost.
+    units: Option<Arc<Units>>,
     /// Whether a browser asks for a page to show.
     browser: bool,
 }
@@ -173,7 +178,7 @@ impl RequestContext<'_> {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let target = Target { host: host.to_str().unwrap_or_default(), target, path: parts.uri.path() };
         let routed = self.route_and_identify(&parts.method, &target, &parts.headers, record)?;
-        let Routed { backend, identity, class, unbuffered, browser } = routed;
+        let Routed { backend, identity, class, unbuffered, units, browser } = routed;
         let limits = &self.site.limits;
         let upgrade_to = headers::upgrade(parts, &limits.upgrades);
         if upgrade_to.is_none() && on_stream {
@@ -194,6 +199,9 @@ impl RequestContext<'_> {
             headers::into_handshake(parts);
         }
         headers::outgoing(parts, host, &Source { origin: &self.client.origin, client: identity.client }, upgrade_to);
+        if is_metered(units.as_deref()) {
+            HIDES_COST.iter().for_each(|name| drop(parts.headers.remove(*name)));
+        }
         if !parts.headers.contains_key(header::HOST) {
             // An HTTP/1.0 client need not send one.
             parts.headers.insert(header::HOST, backend.default_host.clone());
@@ -204,17 +212,18 @@ impl RequestContext<'_> {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(octets));
         }
         let upgrade = upgrade.map(|upgrade| Upgrade { client: upgrade, on_stream });
-        let prepared = PreparedRequest { request, backend, identity, class, unbuffered, browser, upgrade };
+        let prepared = PreparedRequest { request, backend, identity, class, unbuffered, units, browser, upgrade };
         self.send_and_receive(prepared, record).await
     }
 
     fn prepare(&self, head: &RequestHead<'_>, record: &mut RequestRecord) -> Result<PreparedRequest, Refusal> {
         let target = Target { host: head.host, target: head.target, path: head.path() };
-        let Routed { backend, identity, class, unbuffered, browser } =
+        let Routed { backend, identity, class, unbuffered, units, browser } =
             self.route_and_identify(&head.method, &target, head.fields, record)?;
-        let text = self.client.origin.plain_request(head, identity.client);
+        let without = if is_metered(units.as_deref()) { &HIDES_COST[..] } else { &[] };
+        let text = self.client.origin.plain_request(head, identity.client, without);
         let request = Outgoing::from_text(head.method.clone(), text, self.client);
-        Ok(PreparedRequest { request, backend, identity, class, unbuffered, browser, upgrade: None })
+        Ok(PreparedRequest { request, backend, identity, class, unbuffered, units, browser, upgrade: None })
     }
 
     /// Where a request goes, and who sends it.
@@ -240,7 +249,8 @@ impl RequestContext<'_> {
         let identity = vouch(&self.thread.shared, self.site, identity, fields, self.thread.wall_time())?;
         let unbuffered = route.unbuffered || backend.settings.unbuffered;
         let browser = self.site.settings.web.waiting.enabled && is_for_browser(method, fields);
-        Ok(Routed { backend, identity, class: Class::new(route.number, method), unbuffered, browser })
+        let units = self.site.routes.units(route);
+        Ok(Routed { backend, identity, class: Class::new(route.number, method), unbuffered, units, browser })
     }
 
     /// An authority that looks whether a name is ours, while we have ordered a certificate for it. Other tokens are the site's own business.
@@ -254,13 +264,15 @@ impl RequestContext<'_> {
         task: PreparedRequest,
         record: &mut RequestRecord,
     ) -> Result<UpstreamResponse, Refusal> {
-        let PreparedRequest { request, backend, mut identity, class, unbuffered, browser, upgrade } = task;
+        let PreparedRequest { request, backend, mut identity, class, unbuffered, units, browser, upgrade } = task;
         let new_cookie = identity.new_cookie.take();
         let asker = Asker { identity: &identity, class, browser };
-        let outcome = self.admit_and_send(&backend, &asker, request).await;
+        // Who leaves before the response has told what it costs pays what is usual.
+        let cost = if units.is_some() { Cost::TimeOrUsual } else { Cost::Time };
+        let outcome = self.admit_and_send(&backend, &asker, request, cost).await;
         let answered = outcome.and_then(|sent| {
             record.waited(sent.wait);
-            UpstreamResponse::of(Received { unbuffered, subnet: identity.subnet, ..sent }, &backend, upgrade)
+            UpstreamResponse::of(Received { unbuffered, units, subnet: identity.subnet, ..sent }, &backend, upgrade)
         });
         match answered {
             Ok(mut answer) => {
@@ -300,6 +312,7 @@ impl RequestContext<'_> {
         backend: &Arc<ActiveBackend>,
         asker: &Asker<'_>,
         request: Box<Outgoing>,
+        unattended: Cost,
     ) -> Result<Received, Refusal> {
         let bytes = REQUEST_BYTES + u32::try_from(request.body.held() + request.head_bytes()).unwrap_or(u32::MAX >> 1);
         let page_after = self.site.settings.web.waiting.after;
@@ -309,7 +322,7 @@ impl RequestContext<'_> {
         }
         let newest = if wait.is_zero() { None } else { self.newest(backend) };
         let subnet = asker.identity.subnet;
-        let sent = self.send(newest.as_ref().unwrap_or(backend), subnet, permit, request).await?;
+        let sent = self.send(newest.as_ref().unwrap_or(backend), subnet, (permit, unattended), request).await?;
         Ok(Received { wait, ..sent })
     }
 
@@ -319,12 +332,12 @@ impl RequestContext<'_> {
         site.backend_of(&backend.admission).filter(|newest| !Arc::ptr_eq(newest, backend)).cloned()
     }
 
-    /// Sends the request to a server, and to another if it never got there.
+    /// Sends the request to a server, and to another if it never got there. With the permit comes what is charged if the client leaves before the response is here.
     async fn send(
         &self,
         backend: &ActiveBackend,
         subnet: SubnetKey,
-        mut permit: Permit,
+        (mut permit, unattended): (Permit, Cost),
         mut request: Box<Outgoing>,
     ) -> Result<Received, Refusal> {
         let mut tried: Vec<usize> = Vec::new();
@@ -341,9 +354,11 @@ impl RequestContext<'_> {
                     continue;
                 }
             };
+            permit.set_cost(unattended);
             let (held, clock) =
                 (HeldSlot { permit, busy: server.busy() }, upload.as_ref().map(|watch| Arc::clone(&watch.clock)));
-            let (outcome, held) = InFlight::start(sending, held, clock, &backend.settings).await;
+            let (outcome, mut held) = InFlight::start(sending, held, clock, &backend.settings).await;
+            held.iter_mut().for_each(|held| held.permit.set_cost(Cost::Time));
             let NoResponse { again, cause } = match outcome {
                 Some(Ok(response)) => {
                     backend.servers.answered(server, subnet, response.status());
@@ -413,6 +428,13 @@ impl RequestContext<'_> {
             }
         }
     }
+}
+
+/// What a client could ask for so that the response does not tell what it has cost: a part of it, or one that is compressed.
+const HIDES_COST: [&str; 3] = ["accept-encoding", "range", "if-range"];
+
+fn is_metered(units: Option<&Units>) -> bool {
+    units.is_some_and(Units::is_in_body)
 }
 
 /// Memory of a waiting request besides its head and body: its task and the buffers of its connection (measured in tests/scale.rs).

@@ -40,6 +40,7 @@ mod socket;
 mod thread;
 mod tunnel;
 mod upstream;
+mod unit_meter;
 mod upstream_connection;
 mod upstream_response;
 mod vouching;

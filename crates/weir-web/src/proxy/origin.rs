@@ -59,26 +59,27 @@ impl Origin {
         scheme(self.tls)
     }
 
-    /// A plain request as the server is sent it.
-    pub(super) fn plain_request(&self, head: &RequestHead<'_>, client: IpAddr) -> Vec<u8> {
+    /// A plain request as the server is sent it, without the fields of these names.
+    pub(super) fn plain_request(&self, head: &RequestHead<'_>, client: IpAddr, without: &[&str]) -> Vec<u8> {
         let mut text = Vec::with_capacity(head.length + ADDED_BYTES);
         text.extend_from_slice(head.method.as_str().as_bytes());
         text.push(b' ');
         text.extend_from_slice(head.target.as_bytes());
         text.extend_from_slice(b" HTTP/1.1\r\n");
         if self.listed {
-            self.write_as_told(&mut text, head, client);
+            self.write_as_told(&mut text, head, client, without);
         } else {
-            self.write_as_seen(&mut text, head);
+            self.write_as_seen(&mut text, head, without);
         }
         text.extend_from_slice(b"\r\n");
         text
     }
 
     /// The fields of a peer that is not listed, without what it says of who it is.
-    fn write_as_seen(&self, text: &mut Vec<u8>, head: &RequestHead<'_>) {
+    fn write_as_seen(&self, text: &mut Vec<u8>, head: &RequestHead<'_>, without: &[&str]) {
         for Field { name, value } in head.fields {
-            if !is(name, "connection") && !describes_client(name) && !is_disguised(name) {
+            let left_out = is(name, "connection") || without.iter().any(|other| is(name, other));
+            if !left_out && !describes_client(name) && !is_disguised(name) {
                 write_line(text, name, value);
             }
         }
@@ -87,9 +88,10 @@ impl Origin {
     }
 
     /// The fields of a listed proxy, which may describe its own client in its own header.
-    fn write_as_told(&self, text: &mut Vec<u8>, head: &RequestHead<'_>, client: IpAddr) {
+    fn write_as_told(&self, text: &mut Vec<u8>, head: &RequestHead<'_>, client: IpAddr, without: &[&str]) {
         let (mut hops, mut scheme, mut host) = (Vec::new(), false, false);
-        let believed = |field: &&Field<'_>| !is(field.name, "connection") && !self.is_untrusted(field.name);
+        let left_out = |name: &str| is(name, "connection") || without.iter().any(|other| is(name, other));
+        let believed = |field: &&Field<'_>| !left_out(field.name) && !self.is_untrusted(field.name);
         for Field { name, value } in head.fields.iter().filter(believed) {
             if is(name, "x-forwarded-for") {
                 // Several lines are one list; servers that look at one line only must see all of it.
@@ -142,7 +144,7 @@ mod tests {
         let origin = Origin::new(HeaderValue::from_static("192.0.2.1"), trail, true);
         let client = "198.51.100.7".parse().unwrap();
         match read(text.as_bytes(), &mut room) {
-            Reading::Plain(head) => Some(String::from_utf8(origin.plain_request(&head, client)).unwrap()),
+            Reading::Plain(head) => Some(String::from_utf8(origin.plain_request(&head, client, &[])).unwrap()),
             _ => None,
         }
     }

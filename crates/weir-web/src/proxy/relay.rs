@@ -20,8 +20,9 @@ use super::deadline::Deadline;
 use super::readers::Registered;
 use super::request_record::RequestRecord;
 use super::thread::Thread;
+use super::unit_meter::UnitMeter;
 use super::upstream::{Drain, HeldSlot, Sender, UpstreamBody, drain};
-use crate::admission::{Reader, Stream};
+use crate::admission::{Cost, Reader, Stream};
 use crate::health::Busy;
 
 pub(super) struct Relay {
@@ -43,6 +44,8 @@ pub(super) struct Relay {
     subnet: SubnetKey,
     blocked: bool,
     timing: Timing,
+    /// Where the response tells what it has cost.
+    meter: Option<UnitMeter>,
 }
 
 /// What is needed to begin.
@@ -58,6 +61,7 @@ pub(super) struct Begun {
     pub(super) subnet: SubnetKey,
     /// Whether it must not be buffered.
     pub(super) unbuffered: bool,
+    pub(super) meter: Option<UnitMeter>,
 }
 
 /// What has been read ahead of the client.
@@ -90,8 +94,14 @@ struct Timing {
 
 impl Relay {
     pub(super) fn new(begun: Begun, backend: &Backend) -> Relay {
-        let Begun { first, body, hold, server, sender, thread, record, reader, subnet, unbuffered } = begun;
+        let Begun { first, body, mut hold, server, sender, thread, record, reader, subnet, unbuffered, mut meter } =
+            begun;
         let first_bytes = first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
+        if let (Some(meter), Holding::Slot(held)) = (&mut meter, &mut hold) {
+            // Until it has told.
+            held.permit.set_cost(Cost::TimeOrUsual);
+            meter.see(first.as_ref().and_then(Frame::data_ref).map_or(&[][..], |data| data));
+        }
         let timing = Timing {
             piece: backend.piece,
             last: Instant::now(),
@@ -117,6 +127,7 @@ impl Relay {
             subnet,
             blocked: false,
             timing,
+            meter,
         }
     }
 
@@ -246,6 +257,9 @@ impl Relay {
         match Pin::new(rest).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 self.timing.last = Instant::now();
+                if let (Some(meter), Some(data)) = (&mut self.meter, frame.data_ref()) {
+                    meter.see(data);
+                }
                 if self.rest.as_ref().is_some_and(Body::is_end_stream) {
                     self.end();
                 }
@@ -291,6 +305,9 @@ impl Relay {
 
     /// The backend has said everything.
     fn end(&mut self) {
+        if let (Some(meter), Holding::Slot(held)) = (&self.meter, &mut self.hold) {
+            held.permit.set_cost(meter.cost(held.permit.held()));
+        }
         self.hold = Holding::Nothing;
         self.record.complete();
         if let Some(body) = self.rest.take() {

@@ -68,9 +68,11 @@ impl Site {
         let keys = Keys::read(&web.keys)?;
         let holders = keys.as_ref().map_or(&[][..], Keys::holders);
         let weights: Vec<(SubnetKey, u32)> =
-            holders.iter().map(|holder| (settings.identities.key_subnet(&holder.name), holder.weight)).collect();
+            holders.iter().map(|holder| (settings.identities.key_subnet(&holder.account()), holder.weight)).collect();
         let names: Vec<&str> = settings.backends.iter().map(|backend| backend.admission.name.as_str()).collect();
         let routes = Routes::new(&settings.rules, &names)?;
+            let own = settings.rules.iter().filter(|rule| rule.backend == backend.admission.name);
+            backend.admission.route_costs = own.map(|rule| rule.cost).collect();
         let backends = settings.backends.iter().zip(routes.counts()).map(|(backend, count)| {
             let mut backend = backend.clone();
             backend.admission.routes = *count;

@@ -23,8 +23,10 @@ use super::response_body::{ResponseBody, StreamedBody};
 use super::site::{ActiveBackend, Site};
 use super::thread::Thread;
 use super::tunnel;
+use super::unit_meter::UnitMeter;
 use super::upstream::{HeldSlot, Sender, UpstreamBody};
 use crate::admission::{Reader, Standing};
+use crate::units::Units;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
@@ -39,6 +41,8 @@ pub(super) struct Received {
     pub(super) subnet: SubnetKey,
     /// Whether the route wants it passed on as it comes.
     pub(super) unbuffered: bool,
+    /// Where it tells what it has cost.
+    pub(super) units: Option<Arc<Units>>,
 }
 
 impl Received {
@@ -49,7 +53,8 @@ impl Received {
         sender: Option<Sender>,
         server: usize,
     ) -> Received {
-        Received { response, held, sender, server, wait: Duration::ZERO, subnet: SubnetKey(0), unbuffered: false }
+        let (wait, subnet, unbuffered, units) = (Duration::ZERO, SubnetKey(0), false, None);
+        Received { response, held, sender, server, wait, subnet, unbuffered, units }
     }
 }
 
@@ -73,6 +78,7 @@ pub(super) struct UpstreamResponse {
     wait: Duration,
     subnet: SubnetKey,
     unbuffered: bool,
+    meter: Option<UnitMeter>,
     backend: Arc<ActiveBackend>,
     upgrade: Option<Upgrade>,
     pub(super) new_cookie: Option<HeaderValue>,
@@ -94,7 +100,7 @@ impl UpstreamResponse {
         backend: &Arc<ActiveBackend>,
         upgrade: Option<Upgrade>,
     ) -> Result<UpstreamResponse, Refusal> {
-        let Received { mut response, held, sender, server, wait, subnet, unbuffered } = sent;
+        let Received { mut response, held, sender, server, wait, subnet, unbuffered, units } = sent;
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if switches && upgrade.is_none() {
             return Err(Refused::Switched.into());
@@ -111,15 +117,29 @@ impl UpstreamResponse {
         let at_once = || lines.as_ref().map_or_else(|| is_unbuffered(headers), |lines| lines.unbuffered);
         let unbuffered = unbuffered || events || (!whole && at_once());
         let hold = match held {
-            Some(HeldSlot { permit, busy }) if (switches || events) && !backend.settings.streams_hold_slots => {
+            Some(HeldSlot { permit, busy })
+                if (switches || (events && units.is_none())) && !backend.settings.streams_hold_slots =>
+            {
                 Holding::Stream(
                     permit.into_stream().map_err(|refused| refuse(backend, refused, Standing::Known))?,
                     busy,
                 )
             }
-            Some(held) => Holding::Slot(held),
+            Some(mut held) => {
+                if switches || (events && units.is_none()) {
+                    held.permit.hold_as_stream().map_err(|refused| refuse(backend, refused, Standing::Known))?;
+                }
+                Holding::Slot(held)
+            }
             None => Holding::Nothing,
         };
+        let meter = units.map(|units| {
+            let all_events = lines.as_ref().map_or_else(|| is_event_stream(headers), |lines| lines.events);
+            UnitMeter::new(units, all_events, |name| match &lines {
+                Some(lines) => lines.find(name.as_str()),
+                None => headers.get(name).map(HeaderValue::as_bytes),
+            })
+        });
         let (backend, new_cookie) = (Arc::clone(backend), None);
         Ok(UpstreamResponse {
             response,
@@ -131,6 +151,7 @@ impl UpstreamResponse {
             wait,
             subnet,
             unbuffered,
+            meter,
             backend,
             upgrade,
             new_cookie,
@@ -214,11 +235,15 @@ impl UpstreamResponse {
         response
     }
 
-    fn stream_body(self, thread: &Arc<Thread>, mut record: RequestRecord) -> Response<ResponseBody> {
+    fn stream_body(mut self, thread: &Arc<Thread>, mut record: RequestRecord) -> Response<ResponseBody> {
         let (parts, body) = self.response.into_parts();
         let first = self.first;
         if is_whole(&body, first.as_ref()) {
             let all = first.and_then(|frame| frame.into_data().ok());
+            if let (Some(mut meter), Holding::Slot(held)) = (self.meter, &mut self.hold) {
+                meter.see(all.as_deref().unwrap_or_default());
+                held.permit.set_cost(meter.cost(held.permit.held()));
+            }
             record.sent(all.as_ref().map_or(0, Bytes::len));
             thread.keep_connection(self.server, body, self.sender, self.backend.settings.idle_connections);
             record.complete();
@@ -243,6 +268,7 @@ impl UpstreamResponse {
             reader,
             subnet: self.subnet,
             unbuffered: self.unbuffered,
+            meter: self.meter,
         };
         let flow = StreamedBody::new(Relay::new(begun, &self.backend.settings), send_watch);
         Response::from_parts(parts, ResponseBody::Streamed(Box::new(flow)))

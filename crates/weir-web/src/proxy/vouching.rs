@@ -29,9 +29,13 @@ pub(super) fn vouch(
     let Some(keys) = &site.keys else { return Ok(identity) };
     if let Some(holder) = keys.find(fields, now) {
         let identities = &site.settings.identities;
-        let number = keys.next_turn() % holder.weight;
-        identity.session = identities.key_session(&holder.name, number);
-        identity.subnet = identities.key_subnet(&holder.name);
+        let (account, number) = (holder.account(), keys.next_turn() % holder.weight);
+        identity.session = identities.key_session(&account, number);
+        // What the file says is the subnet's history. A token brings its weight along, so its client is as many subnets as it weighs.
+        identity.subnet = match holder.listed {
+            true => identities.key_subnet(&account),
+            false => identities.key_share(&account, number),
+        };
         identity.known = true;
         identity.new_cookie = None;
     }

@@ -1,0 +1,47 @@
+//! What a response has cost, by its own word, as the slot is charged for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+
+use crate::admission::Cost;
+use crate::units::{Meter, Place, Units};
+
+/// Reads one response.
+#[derive(Debug)]
+pub(super) struct UnitMeter {
+    units: Arc<Units>,
+    meter: Meter,
+}
+
+impl UnitMeter {
+    /// For a response; `field` finds a field of its head.
+    pub(super) fn new<'a>(
+        units: Arc<Units>,
+        events: bool,
+        field: impl FnOnce(&HeaderName) -> Option<&'a [u8]>,
+    ) -> UnitMeter {
+        let meter = match &units.place {
+            Place::Header(name) => Meter::of_header(field(name)),
+            Place::Json(keys) => Meter::of_body(keys, events),
+        };
+        UnitMeter { units, meter }
+    }
+
+    /// The next piece of the body.
+    pub(super) fn see(&mut self, octets: &[u8]) {
+        self.meter.see(octets);
+    }
+
+    /// What to charge now that the response is whole, and the slot was held for so long. A response that tells nothing, such as an error, costs its time.
+    pub(super) fn cost(&self, held: Duration) -> Cost {
+        match self.meter.told() {
+            Some(units) => Cost::Told(self.units.cost(units)),
+            None => match self.units.cost(self.meter.events()) {
+                events if events > held => Cost::Told(events),
+                _ => Cost::Time,
+            },
+        }
+    }
+}
