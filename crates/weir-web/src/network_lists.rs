@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use crate::identity::{Network, NetworkMap};
+use crate::identity::{Network, NetworkMap, holds_all_ipv4, names_everybody};
 
 /// What the lists say of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +33,12 @@ pub enum ListError {
     Read { path: PathBuf, source: io::Error },
     #[error("{}: {what}", path.display())]
     Content { path: PathBuf, what: String },
+    #[error(
+        "the known networks hold the whole world, so nobody would be a stranger (strangers = 0.0 says that, if it is meant)"
+    )]
+    AllKnown,
+    #[error("every IPv4 address is denied and no network is known, so everybody would be refused")]
+    AllDenied,
 }
 
 /// A file is no longer.
@@ -41,14 +47,16 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 impl NetworkLists {
     /// Both lists, each of networks that were named and of files.
     pub fn read(known: (&[Network], &[String]), denied: (&[Network], &[String])) -> Result<NetworkLists, ListError> {
-        let mut all = Vec::new();
-        // Of two equal networks the first one counts.
-        for ((named, files), listed) in [(denied, Listed::Denied), (known, Listed::Known)] {
-            all.extend(named.iter().map(|network| (*network, listed)));
-            for file in files {
-                all.extend(read_file(Path::new(file))?.into_iter().map(|network| (network, listed)));
-            }
+        let (known, denied) = (gathered(known)?, gathered(denied)?);
+        if names_everybody(&known) {
+            return Err(ListError::AllKnown);
         }
+        if known.is_empty() && holds_all_ipv4(&denied) {
+            return Err(ListError::AllDenied);
+        }
+        let listed = |networks: Vec<Network>, listed| networks.into_iter().map(move |network| (network, listed));
+        // Of two equal networks the first one counts.
+        let all: Vec<(Network, Listed)> = listed(denied, Listed::Denied).chain(listed(known, Listed::Known)).collect();
         Ok(NetworkLists { empty: all.is_empty(), map: all.into_iter().collect() })
     }
 
@@ -56,6 +64,15 @@ impl NetworkLists {
     pub fn find(&self, client: IpAddr) -> Option<Listed> {
         if self.empty { None } else { self.map.find(client).copied() }
     }
+}
+
+/// The networks that were named, and those of the files.
+fn gathered((named, files): (&[Network], &[String])) -> Result<Vec<Network>, ListError> {
+    let mut all = named.to_vec();
+    for file in files {
+        all.extend(read_file(Path::new(file))?);
+    }
+    Ok(all)
 }
 
 fn read_file(path: &Path) -> Result<Vec<Network>, ListError> {
@@ -111,6 +128,24 @@ mod tests {
         assert_eq!(find(&lists, "::ffff:192.0.2.200"), Some(Listed::Denied));
         assert_eq!(find(&lists, "198.51.100.1"), Some(Listed::Denied));
         assert_eq!(find(&lists, "203.0.113.1"), None);
+    }
+
+    #[test]
+    fn lists_of_everybody_are_refused() {
+        let nets = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Network>>();
+        let read = |known: &[&str], denied: &[&str]| NetworkLists::read((&nets(known), &[]), (&nets(denied), &[]));
+        assert!(matches!(read(&["::/0"], &[]), Err(ListError::AllKnown)));
+        assert!(matches!(read(&["0.0.0.0/1", "128.0.0.0/1"], &[]), Err(ListError::AllKnown)));
+        assert!(matches!(read(&[], &["0.0.0.0/1", "128.0.0.0/1"]), Err(ListError::AllDenied)));
+        let only = read(&["192.0.2.0/24"], &["0.0.0.0/0", "::/0"]).expect("a site for one network");
+        assert_eq!(find(&only, "192.0.2.1"), Some(Listed::Known));
+        assert_eq!(find(&only, "198.51.100.1"), Some(Listed::Denied));
+        assert!(read(&[], &["0.0.0.0/2", "2000::/3"]).is_ok(), "large parts of the world may be denied");
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bot.json");
+        std::fs::write(&file, r#"{"prefixes": [{"ipv4Prefix": "0.0.0.0/0"}]}"#).unwrap();
+        let files = [file.display().to_string()];
+        assert!(matches!(NetworkLists::read((&[], &files), (&[], &[])), Err(ListError::AllKnown)), "in a file, too");
     }
 
     #[test]

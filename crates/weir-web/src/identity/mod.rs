@@ -17,6 +17,7 @@ pub mod forwarded;
 pub mod proxy_protocol;
 
 mod cookie;
+mod everybody;
 mod fields;
 mod network;
 mod secret;
@@ -25,6 +26,7 @@ mod settings;
 mod siphash;
 
 pub use cookie::{Cookie, Cookies};
+pub use everybody::{holds_all_ipv4, names_everybody};
 pub use fields::Fields;
 pub use network::{Network, NetworkError, NetworkMap, host, mapped, masked};
 pub use secret::{Secret, SecretError};
@@ -189,13 +191,13 @@ impl Identities {
         SubnetKey(siphash::hash(self.rules.keys, &[&[KIND_KEY], name.as_bytes()]))
     }
 
-    /// One of the sessions of a client with a key. It has as many as it weighs, since no session weighs more than one visitor.
-    pub fn key_session(&self, name: &str, number: u32) -> SessionKey {
     /// The subnet that stands for one part of such a client, where its token says how many parts it has.
     pub fn key_share(&self, name: &str, number: u32) -> SubnetKey {
         SubnetKey(siphash::hash(self.rules.keys, &[&[KIND_SHARE], &number.to_le_bytes(), name.as_bytes()]))
     }
 
+    /// One of the sessions of a client with a key. It has as many as it weighs, since no session weighs more than one visitor.
+    pub fn key_session(&self, name: &str, number: u32) -> SessionKey {
         SessionKey(siphash::hash(self.rules.keys, &[&[KIND_KEY], &number.to_le_bytes(), name.as_bytes()]))
     }
 
@@ -215,9 +217,9 @@ const KIND_ADDRESS: u8 = 3;
 const KIND_COOKIE: u8 = 4;
 const KIND_NAME: u8 = 5;
 const KIND_KEY: u8 = 6;
+const KIND_SHARE: u8 = 7;
 
 impl Rules {
-const KIND_SHARE: u8 = 7;
     fn prefix(&self, address: IpAddr) -> u8 {
         if address.is_ipv4() { self.ipv4_prefix } else { self.ipv6_prefix }
     }

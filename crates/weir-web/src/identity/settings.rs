@@ -1,5 +1,6 @@
 //! `[web.identity]`: by what clients are told apart; the same at every front-end of a cluster.
 
+use super::everybody::names_everybody;
 use super::forwarded::Trail;
 use super::network::{Network, NetworkError};
 use super::secret::Secret;
@@ -8,24 +9,27 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use weir_settings::{settings, text_value};
+use weir_settings::{Section, settings, text_value};
 
 settings! {
     /// How the web gate tells clients apart
     #[section("web.identity")]
+    #[check(Settings::check)]
     pub struct Settings {
         /// A file with the cluster's secret, at least 16 bytes, the same at all front-ends; empty for DATA/web/secret, made at first start
         pub secret_file: Option<PathBuf> = path().optional(),
         /// How many leading bits of an IPv4 address make the subnet
-        pub ipv4_prefix: u8 = count(24, 0..=32),
+        pub ipv4_prefix: u8 = count(24, 8..=32),
         /// How many leading bits of an IPv6 address make the subnet
-        pub ipv6_prefix: u8 = count(56, 0..=64),
+        pub ipv6_prefix: u8 = count(56, 16..=64),
         /// Subnets that count as one, such as "campus 192.0.2.0/24 198.51.100.0/24"
         pub groups: Vec<Group> =
             list([], 1_000, "groups").map(|rules: Vec<GroupRule>| rules.into_iter().map(|rule| rule.group).collect()),
         /// Proxies whose word on the client's address is taken
         pub trusted: Vec<Network> =
             networks(256).map(|list: Vec<TrustedNetwork>| list.into_iter().map(|trusted| trusted.0).collect()),
+        /// Whether trusted may name the whole world: only where nothing but proxies of your own reaches the listeners, because everybody else could choose the address that they come from
+        pub trust_everybody: bool = flag(false),
         /// Which header they speak in
         pub trail as "trusted_header": Trail =
             choice([("x-forwarded-for", Trail::XForwardedFor), ("forwarded", Trail::Forwarded)]),
@@ -51,6 +55,28 @@ settings! {
         pub key: Option<Secret> = fixed(None),
         /// What is in the second file.
         pub previous_key: Option<Secret> = fixed(None),
+    }
+}
+
+impl Settings {
+    fn check(&self, section: &mut Section<'_, '_>) {
+        if names_everybody(&self.trusted) && !self.trust_everybody {
+            let what = "everybody would be believed about the address they come from, and could be a new visitor with every request, or \
+                        somebody else"
+                .to_owned();
+            let hint =
+                "list your own proxies only; if nothing else can reach the listeners, say so: trust_everybody = true";
+            section.blame("trusted", what, hint);
+        }
+        if let Some(group) = self.groups.iter().find(|group| names_everybody(&group.networks)) {
+            let what =
+                format!("the group {:?} makes one subnet of the world, and an attacker's is everybody's", group.name);
+            section.blame("groups", what, "name the networks of one provider or proxy farm");
+        }
+        if self.proxy_protocol && self.trusted.is_empty() {
+            let what = "nobody's PROXY header would be read, and each would be refused as a broken request".to_owned();
+            section.blame("proxy_protocol", what, "list the proxies that send it: trusted = [\"192.0.2.10\"]");
+        }
     }
 }
 

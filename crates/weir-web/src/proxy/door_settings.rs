@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_settings::{Section, settings};
 
-use crate::identity::Network;
+use crate::identity::{Network, names_everybody};
 
 settings! {
     /// Another proxy (nginx, Caddy, Traefik) carries the requests, and asks the web gate whose turn it is
@@ -56,6 +56,11 @@ impl DoorSettings {
                 let what = "other machines reach this address, and the word of none of them would be taken".to_owned();
                 section.blame(key, what, "name the proxies: clients = [\"192.0.2.10\"], or listen on 127.0.0.1");
             }
+        }
+        if names_everybody(&self.clients) {
+            let what = "everybody could take slots in the name of others, and say that requests are over which are not"
+                .to_owned();
+            section.blame("clients", what, "list your own proxies only");
         }
         if self.hears_ends() && !self.is_on() {
             let what = "a log is heard, but no proxy can ask".to_owned();

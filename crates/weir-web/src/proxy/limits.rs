@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use weir_settings::settings;
+use weir_settings::{Section, settings};
 
 settings! {
     /// What clients of the web gate may use
     #[section("web.limits")]
+    #[check(Limits::check)]
     #[derive(PartialEq, Eq)]
     pub struct Limits {
         /// Connections at once, in all; no subnet has more than are left for others
@@ -57,6 +58,17 @@ settings! {
 }
 
 impl Limits {
+    fn check(&self, section: &mut Section<'_, '_>) {
+        let is_http = |name: &&String| {
+            let name = name.to_ascii_lowercase();
+            name == "h2c" || name == "h2" || name.starts_with("http")
+        };
+        if let Some(name) = self.upgrades.iter().find(is_http) {
+            let what = format!("behind an upgrade to {name} a client could send requests that nobody checks or counts");
+            section.blame("upgrades", what, "HTTP is spoken without an upgrade; leave it out");
+        }
+    }
+
     /// The same limits with every number inside its bounds.
     pub fn bounded(self) -> Limits {
         let time = |time: Duration| time.clamp(Duration::from_millis(10), Duration::from_secs(24 * 3_600));

@@ -61,21 +61,18 @@ impl Site {
             None => Pages::default(),
         };
         let web = &settings.web;
-        let lists = NetworkLists::read(
-            (&web.known_networks, &web.known_network_files),
-            (&web.denied_networks, &web.denied_network_files),
-        )?;
+        let lists = web.lists()?;
         let keys = Keys::read(&web.keys)?;
         let holders = keys.as_ref().map_or(&[][..], Keys::holders);
         let weights: Vec<(SubnetKey, u32)> =
             holders.iter().map(|holder| (settings.identities.key_subnet(&holder.account()), holder.weight)).collect();
         let names: Vec<&str> = settings.backends.iter().map(|backend| backend.admission.name.as_str()).collect();
         let routes = Routes::new(&settings.rules, &names)?;
-            let own = settings.rules.iter().filter(|rule| rule.backend == backend.admission.name);
-            backend.admission.route_costs = own.map(|rule| rule.cost).collect();
         let backends = settings.backends.iter().zip(routes.counts()).map(|(backend, count)| {
             let mut backend = backend.clone();
             backend.admission.routes = *count;
+            let own = settings.rules.iter().filter(|rule| rule.backend == backend.admission.name);
+            backend.admission.route_costs = own.map(|rule| rule.cost).collect();
             backend.admission.weights.clone_from(&weights);
             backend.admission.answer_within = backend.response;
             backend.admission.queue_id = QueueId(settings.identities.name_key(&backend.admission.name));

@@ -10,9 +10,10 @@ use weir_tls::CertificateFiles;
 
 use super::backend::{Backend, BackendRule, Trust};
 use super::listener::Listener;
-use crate::identity::Network;
-use crate::keys::KeySettings;
+use crate::identity::{Network, holds_all_ipv4, names_everybody};
+use crate::keys::{KeySettings, Keys};
 use crate::log::LogSettings;
+use crate::network_lists::{ListError, NetworkLists};
 use crate::route::Rule;
 use crate::waiting_page::WaitingPage;
 
@@ -45,7 +46,8 @@ settings! {
         /// Certificates of authorities to trust for servers with https://, as PEM; empty for those that the machine trusts
         pub server_ca_file: Option<PathBuf> = path().optional(),
         /// Which requests go where, by host and path: "example.org/api app", "*.example.org app", "* site"; none is all to the first
-        /// backend; "example.org/live app unbuffered" passes bodies on as they come
+        /// backend; "example.org/live app unbuffered" passes bodies on as they come; cost=400ms is what a request is taken to cost until one was measured; units=usage.total_tokens:500/s
+        /// charges what the response's JSON says, 500 of it for a second of a slot (units_header=x-cost:500/s for a header)
         pub routes: Vec<Rule> = list([], 10_000, "routes"),
         /// A cookie that the application sets when somebody signs in; whom it is set for is no stranger any more; empty for none
         pub sign_in_cookie: String = text("", "a cookie name").valid(|name| {
@@ -75,6 +77,18 @@ settings! {
     }
 }
 
+/// Cookies that frameworks set at the first request, in small letters.
+const FOR_EVERYBODY: [&str; 8] = [
+    "phpsessid",
+    "jsessionid",
+    "asp.net_sessionid",
+    "connect.sid",
+    "laravel_session",
+    "csrftoken",
+    "xsrf-token",
+    "_csrf",
+];
+
 /// A certificate and its key, written as two paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateRule(pub CertificateFiles);
@@ -98,6 +112,12 @@ impl fmt::Display for CertificateRule {
     }
 }
 
+/// Whether who connects to this server comes to our own listener.
+fn is_reached(own: &SocketAddr, server: &SocketAddr) -> bool {
+    let (at, to) = (own.ip().to_canonical(), server.ip().to_canonical());
+    own.port() == server.port() && (at == to || to.is_unspecified() || (at.is_unspecified() && to.is_loopback()))
+}
+
 fn log(section: &mut Section<'_, '_>) -> Option<LogSettings> {
     Some(LogSettings::read(section)).filter(|log| !log.path.as_os_str().is_empty())
 }
@@ -117,6 +137,84 @@ impl WebSettings {
         for route in self.routes.iter().filter(|route| !names.contains(&route.backend.as_str())) {
             section.blame("routes", format!("{:?} leads to no backend", route.to_string()), "name it in backends");
         }
+        self.check_circles(section);
+        self.check_lists(section);
+        self.check_keys(section);
+    }
+
+    /// A gate that is its own server passes one request round until every slot is taken.
+    fn check_circles(&self, section: &mut Section<'_, '_>) {
+        let own = self.listen.iter().chain(&self.listen_tls).filter(|own| own.port() != 0);
+        let own: Vec<&SocketAddr> = own.collect();
+        for backend in &self.backends {
+            let servers = backend.servers.iter().filter_map(|server| {
+                server.strip_prefix("https://").unwrap_or(server).replace("localhost:", "127.0.0.1:").parse().ok()
+            });
+            let mut servers = servers.filter(|server: &SocketAddr| own.iter().any(|own| is_reached(own, server)));
+            if let Some(server) = servers.next() {
+                let what = format!("{:?} leads to {server}, which is our own port", backend.name);
+                section.blame("backends", what, "name the server that does the work");
+            }
+        }
+    }
+
+    fn check_lists(&self, section: &mut Section<'_, '_>) {
+        if names_everybody(&self.known_networks) {
+            section.blame(
+                "known_networks",
+                ListError::AllKnown.to_string(),
+                "name the networks of those whom you know",
+            );
+        }
+        let nobody_known = self.known_networks.is_empty() && self.known_network_files.is_empty();
+        if nobody_known && holds_all_ipv4(&self.denied_networks) {
+            let hint = "deny less, or name in known_networks who may come";
+            section.blame("denied_networks", ListError::AllDenied.to_string(), hint);
+        }
+    }
+
+    fn check_keys(&self, section: &mut Section<'_, '_>) {
+        let (named, brings) = (!self.keys.header.is_empty(), self.keys.has_keys());
+        match (named, brings) {
+            (false, true) => section.blame(
+                "key_header",
+                "there are keys, and no header is named that clients bring them in".into(),
+                "write key_header = \"authorization\"",
+            ),
+            (true, false) => section.blame(
+                "key_header",
+                "there are no keys to compare with".into(),
+                "name keys_file, token_secret_file or token_keys_file",
+            ),
+            _ => {}
+        }
+    }
+
+    /// What is wrong with the files that are named here: lists of networks, and keys. They may be there for the gate alone, so they are not looked at
+    /// wherever the configuration is read.
+    pub fn file_problems(&self) -> Vec<String> {
+        let lists = self.lists().err().map(|error| error.to_string());
+        lists.into_iter().chain(Keys::read(&self.keys).err().map(|error| error.to_string())).collect()
+    }
+
+    /// A cookie that frameworks set for everybody would make everybody known.
+    pub fn sign_in_warning(&self) -> Option<String> {
+        let name = self.sign_in_cookie.to_ascii_lowercase();
+        FOR_EVERYBODY.contains(&name.as_str()).then(|| {
+            format!(
+                "web.sign_in_cookie: many applications set {:?} for everybody who comes, and then nobody is a stranger; name a cookie that is set at \
+                 the sign-in alone",
+                self.sign_in_cookie
+            )
+        })
+    }
+
+    /// Who is known, and who is refused, by network.
+    pub(super) fn lists(&self) -> Result<NetworkLists, ListError> {
+        NetworkLists::read(
+            (&self.known_networks, &self.known_network_files),
+            (&self.denied_networks, &self.denied_network_files),
+        )
     }
 
     /// The certificate's files, if there are any.

@@ -47,6 +47,13 @@ fn warnings(loaded: &Loaded) -> Vec<String> {
     let lab = assembly::lab_problems(config);
     let mut warnings: Vec<String> =
         lab.iter().map(|problem| format!("on this machine the lab would not start: {problem}")).collect();
+    if config.web.enabled && !config.web.backends.is_empty() {
+        let web = config.web.file_problems();
+        warnings.extend(web.iter().map(|problem| format!("on this machine the web gate would not start: {problem}")));
+    }
+    if let Some(warning) = config.web.sign_in_warning() {
+        warnings.push(warning);
+    }
     if config.stops_are_silent() {
         warnings.push("nobody would hear that a user is stopped: set notices.admin or notices.webhook".into());
     }

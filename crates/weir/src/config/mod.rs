@@ -127,6 +127,11 @@ impl Config {
         }
         self.check_certificates(reader);
         self.check_forward_auth(reader);
+        let own = &self.web_identity.cookie.name;
+        if !own.is_empty() && self.web.sign_in_cookie == *own {
+            let what = "this is the gate's own cookie, which everybody gets: a gate behind this one would make everybody known".to_owned();
+            reader.blame("web", "sign_in_cookie", what, "name the cookie that the application sets at the sign-in");
+        }
         if self.directory.is_on() && self.submission.dovecot_socket.is_some() {
             let what =
                 "Dovecot checks all logins of people who send mail, so the directory would not be asked".to_owned();
@@ -399,6 +404,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_web_gate_that_believes_everybody_is_refused() {
+        let check = |text: &str| Loaded::from_text(text, None).map(drop).map_err(|problems| problems.to_string());
+        let refused = |text: String, part: &str| {
+            let said = problems(&text);
+            assert!(said.contains(part), "{part:?} is missing for {text}:\n{said}");
+        };
+        for world in ["0.0.0.0/0", "::/0", "0.0.0.0/1\", \"128.0.0.0/1", "2000::/3", "::ffff:0:0/96"] {
+            for more in ["", "proxy_protocol = true\n", "trusted_header = \"forwarded\"\n"] {
+                let open = format!("[web.identity]\n{more}trusted = [\"{world}\"]\n");
+                refused(open.clone(), "web.identity.trusted: everybody would be believed");
+                assert_eq!(check(&format!("{open}trust_everybody = true\n")), Ok(()), "said on purpose");
+            }
+            refused(format!("[web]\nknown_networks = [\"{world}\"]\n"), "web.known_networks: the known networks hold");
+            let door = format!("[web.forward_auth]\nlisten = [\"0.0.0.0:9000\"]\nclients = [\"{world}\"]\n");
+            refused(door, "web.forward_auth.clients: everybody could take slots");
+        }
+        assert_eq!(check("[web.identity]\ntrusted = [\"10.0.0.0/8\", \"fc00::/7\"]\nproxy_protocol = true\n"), Ok(()));
+        refused("[web.identity]\ngroups = [\"all 0.0.0.0/0\"]\n".into(), "makes one subnet of the world");
+        refused("[web.identity]\nproxy_protocol = true\n".into(), "nobody's PROXY header would be read");
+        refused("[web.identity]\nipv4_prefix = 0\n".into(), "web.identity.ipv4_prefix");
+        refused("[web]\ndenied_networks = [\"0.0.0.0/0\"]\n".into(), "everybody would be refused");
+        assert_eq!(check("[web]\ndenied_networks = [\"0.0.0.0/0\"]\nknown_networks = [\"192.0.2.0/24\"]\n"), Ok(()));
+        for upgrade in ["h2c", "H2C", "HTTP/2.0"] {
+            refused(
+                format!("[web.limits]\nupgrades = [\"websocket\", \"{upgrade}\"]\n"),
+                "requests that nobody checks",
+            );
+        }
+        refused("[web]\nsign_in_cookie = \"weir\"\n".into(), "web.sign_in_cookie: this is the gate's own cookie");
+        refused("[web]\nkeys_file = \"/etc/weir/keys\"\n".into(), "no header is named");
+        refused("[web]\nkey_header = \"authorization\"\n".into(), "there are no keys");
+        for (listen, server) in
+            [("127.0.0.1:80", "127.0.0.1:80"), ("0.0.0.0:80", "localhost:80"), ("[::]:80", "[::1]:80")]
+        {
+            let circle = format!("[web]\nlisten = [\"{listen}\"]\nbackends = [\"app {server}\"]\n");
+            refused(circle, "which is our own port");
+        }
+        assert_eq!(check("[web]\nlisten = [\"0.0.0.0:80\"]\nbackends = [\"app 10.0.0.5:80\"]\n"), Ok(()));
     }
 
     #[test]
