@@ -24,6 +24,7 @@ use super::connection_count::{ConnectionLimits, holder};
 use super::fast_path;
 use super::forward::serve;
 use super::http2_control::ControlWatch;
+use super::http2_query::QueryStream;
 use super::http2_stream::StreamExecutor;
 use super::limits::Limits;
 use super::listener::Listener;
@@ -223,8 +224,8 @@ async fn serve_http1(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: imp
 }
 
 async fn serve_http2(thread: &Arc<Thread>, client: &Arc<Client>, stream: impl Watchable, ahead: Vec<u8>) {
-    let stream =
-        TokioIo::new(ClientStream::new(stream, Arc::clone(client), ahead, Watch::Control(ControlWatch::default())));
+    let stream = ClientStream::new(stream, Arc::clone(client), ahead, Watch::Control(ControlWatch::default()));
+    let stream = TokioIo::new(QueryStream::new(stream));
     let (shared, known) = (Arc::clone(thread), Arc::clone(client));
     let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
     let mut connection = Box::pin(http2_server(&thread.site().limits).serve_connection(stream, service));

@@ -115,6 +115,11 @@ async fn malformed_requests_are_refused() {
     };
     assert_eq!(outcome(&world, &whole(block(&GET))).await, Outcome::Answer(200));
     assert_eq!(outcome(&world, &body(with(&POST, &[("content-length", "3")]), b"abc")).await, Outcome::Answer(200));
+    // Strictly these are none either, but programs send them, and nginx serves them.
+    for path in ["/echo?q=<a>\"b", "/echo?\"", "/echo?a=1&b=<>#x"] {
+        let raw = whole(block(&[GET[0], GET[1], (":path", path), GET[3]]));
+        assert_eq!(outcome(&world, &raw).await, Outcome::Answer(200), "{path}");
+    }
     let before = world.seen.requests.load(Ordering::Relaxed);
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("a capital in a name", whole(with(&GET, &[("X-A", "b")]))),
