@@ -254,4 +254,6 @@ impl Admission {
 }
 
 #[cfg(test)]
+mod crowd_tests;
+#[cfg(test)]
 mod tests;
