@@ -1,8 +1,8 @@
 //! `make bench-web`: Weir's web gate beside nginx and HAProxy.
 //!
-//! `bench-web WEIR [speed|attack|thesis|shares] [--quick] [--plot FILE.svg]`. Everything runs on this machine, on loopback: one nginx as the
+//! `bench-web WEIR [speed|attack|thesis|shares] [--quick] [--rows WORDS] [--only-weir] [--plot FILE.svg]`. Everything runs on this machine, on loopback: one nginx as the
 //! backend, wrk as the clients, and the proxies between them in turn; then an attack; then several front-ends. Rounds are interleaved and
-//! medians taken. The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
+//! medians taken. `--rows` plays only those rows of speed and attack whose names hold one of the words that commas separate, and `--only-weir` leaves the peers of the attack out. The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
 
 #![allow(clippy::print_stdout)]
 
@@ -20,11 +20,22 @@ use std::process::ExitCode;
 pub(crate) struct Plan {
     pub(crate) weir: PathBuf,
     pub(crate) quick: bool,
+    /// Whether the attacks are played to Weir alone.
+    pub(crate) only_weir: bool,
+    /// Parts of the names of the rows that are played; all if there are none.
+    pub(crate) rows: Vec<String>,
     /// Where the thesis's figures are drawn.
     pub(crate) plot: Option<PathBuf>,
 }
 
-const USAGE: &str = "usage: bench-web PATH-OF-WEIR [speed|attack|thesis|shares] [--quick] [--plot FILE.svg]";
+const USAGE: &str = "usage: bench-web PATH-OF-WEIR [speed|attack|thesis|shares] [--quick] [--rows WORDS] [--only-weir] [--plot FILE.svg]";
+
+impl Plan {
+    /// Whether a row of this name is played.
+    pub(crate) fn plays(&self, row: &str) -> bool {
+        self.rows.is_empty() || self.rows.iter().any(|wanted| row.contains(wanted))
+    }
+}
 
 /// A part: its name, and what it does.
 type Part = (&'static str, fn(&Plan) -> std::io::Result<Vec<String>>);
@@ -56,11 +67,13 @@ fn main() -> ExitCode {
 
 fn arguments() -> Option<(Plan, Option<String>)> {
     let mut words = std::env::args().skip(1);
-    let mut plan = Plan { weir: words.next()?.into(), quick: false, plot: None };
+    let mut plan = Plan { weir: words.next()?.into(), quick: false, only_weir: false, rows: Vec::new(), plot: None };
     let mut part = None;
     while let Some(word) = words.next() {
         match word.as_str() {
             "--quick" => plan.quick = true,
+            "--only-weir" => plan.only_weir = true,
+            "--rows" => plan.rows = words.next()?.split(',').map(|word| word.trim().to_owned()).collect(),
             "--plot" => plan.plot = Some(words.next()?.into()),
             name if PARTS.iter().any(|(known, _)| *known == name) => part = Some(word),
             _ => return None,

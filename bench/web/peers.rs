@@ -19,6 +19,11 @@ pub(crate) struct Peer {
 impl Peer {
     /// Memory that it and its children hold now, in KiB.
     pub(crate) fn rss_kib(&self) -> u64 {
+        self.pids().iter().map(|pid| resident_kib(*pid)).sum()
+    }
+
+    /// Its process, and those that it has started.
+    fn pids(&self) -> Vec<u32> {
         let mut pids = vec![self.process.id()];
         let mut at = 0;
         while at < pids.len() {
@@ -26,8 +31,23 @@ impl Peer {
             pids.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
             at += 1;
         }
-        pids.iter().map(|pid| resident_kib(*pid)).sum()
+        pids
     }
+
+    /// Processor time that it and its children have used, in seconds.
+    pub(crate) fn cpu_s(&self) -> f64 {
+        self.pids().iter().map(|pid| used_ticks(*pid)).sum::<u64>() as f64 / TICKS_PER_SECOND
+    }
+}
+
+/// What the kernel counts in, on every Linux that there is.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+fn used_ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    // Time in user space and in the kernel are the 14th and 15th values of all.
+    behind_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum()
 }
 
 fn resident_kib(pid: u32) -> u64 {
@@ -127,6 +147,64 @@ pub(crate) fn nginx_proxy(
     nginx("nginx", at, folder, &text)
 }
 
+/// A certificate that all proxies show, so that all do the same work.
+pub(crate) struct Certificate {
+    folder: tempfile::TempDir,
+}
+
+impl Certificate {
+    pub(crate) fn new() -> io::Result<Certificate> {
+        let folder = tempfile::tempdir()?;
+        world_readable(folder.path())?;
+        let made = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
+            .args(["-subj", "/CN=bench.example", "-keyout", "key.pem", "-out", "chain.pem"])
+            .current_dir(folder.path())
+            .output()?;
+        if !made.status.success() {
+            return Err(io::Error::other(format!("openssl: {}", String::from_utf8_lossy(&made.stderr))));
+        }
+        let both = [fs::read(folder.path().join("chain.pem"))?, fs::read(folder.path().join("key.pem"))?].concat();
+        fs::write(folder.path().join("both.pem"), both)?;
+        Ok(Certificate { folder })
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+}
+
+/// nginx as a proxy to which clients speak TLS.
+pub(crate) fn nginx_tls(backend: SocketAddr, threads: usize, certificate: &Certificate) -> io::Result<Peer> {
+    let (folder, at) = (tempfile::tempdir()?, free_address()?);
+    let (chain, key) = (certificate.path("chain.pem"), certificate.path("key.pem"));
+    let text = format!(
+        "{NGINX_HEAD}worker_processes {threads};\nevents {{ worker_connections 16384; }}\nhttp {{\n{NGINX_HTTP}  upstream b {{ server {backend}; \
+         keepalive 1024; keepalive_requests 100000000; }}\n  server {{ listen {at} ssl reuseport backlog=4096; ssl_certificate {chain}; \
+         ssl_certificate_key {key}; ssl_session_cache shared:s:10m;\n    location / {{ proxy_pass http://b; proxy_http_version 1.1; \
+         proxy_set_header Connection ''; proxy_set_header Host $host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; }}\n  }}\n}}\n"
+    );
+    nginx("nginx", at, folder, &text)
+}
+
+/// HAProxy to which clients speak TLS.
+pub(crate) fn haproxy_tls(backend: SocketAddr, threads: usize, certificate: &Certificate) -> io::Result<Peer> {
+    haproxy_at(backend, threads, ("", ""), &format!(" ssl crt {}", certificate.path("both.pem")))
+}
+
+/// Weir to which clients speak TLS.
+pub(crate) fn weir_tls(
+    weir: &Path,
+    backend: SocketAddr,
+    threads: usize,
+    extra: &str,
+    certificate: &Certificate,
+) -> io::Result<Peer> {
+    let files =
+        format!("certificate = \"{}\"\nkey = \"{}\"\n", certificate.path("chain.pem"), certificate.path("key.pem"));
+    weir_at(weir, backend, threads, ("listen = []\nlisten_tls", &format!("{files}{extra}")), "")
+}
+
 /// HAProxy; `frontend` and `server` are added to those parts.
 pub(crate) fn haproxy(
     backend: SocketAddr,
@@ -134,12 +212,15 @@ pub(crate) fn haproxy(
     (frontend, server): (&str, &str),
     proxied: bool,
 ) -> io::Result<Peer> {
+    haproxy_at(backend, threads, (frontend, server), if proxied { " accept-proxy" } else { "" })
+}
+
+fn haproxy_at(backend: SocketAddr, threads: usize, (frontend, server): (&str, &str), bind: &str) -> io::Result<Peer> {
     let (folder, at) = (tempfile::tempdir()?, free_address()?);
-    let proxied = if proxied { " accept-proxy" } else { "" };
     let text = format!(
         "global\n  nbthread {threads}\n  maxconn 8192\ndefaults\n  mode http\n  option forwardfor\n  option http-keep-alive\n  \
          http-reuse always\n  timeout connect 5s\n  timeout client 300s\n  timeout server 300s\n  timeout queue 30s\nfrontend f\n  bind {at} \
-         backlog 4096{proxied}\n{frontend}  default_backend b\nbackend b\n  server s {backend} {server}\n"
+         backlog 4096{bind}\n{frontend}  default_backend b\nbackend b\n  server s {backend} {server}\n"
     );
     fs::write(folder.path().join("haproxy.cfg"), text)?;
     let mut command = Command::new("haproxy");
@@ -150,9 +231,19 @@ pub(crate) fn haproxy(
 /// Weir, with everything on: fair queue, cookies, metrics.
 /// `extra` follows what is in `[web]`, and `limits` what is in `[web.limits]`.
 pub(crate) fn weir(weir: &Path, backend: SocketAddr, threads: usize, extra: &str, limits: &str) -> io::Result<Peer> {
+    weir_at(weir, backend, threads, ("listen", extra), limits)
+}
+
+fn weir_at(
+    weir: &Path,
+    backend: SocketAddr,
+    threads: usize,
+    (listen, extra): (&str, &str),
+    limits: &str,
+) -> io::Result<Peer> {
     let (folder, at) = (tempfile::tempdir()?, free_address()?);
     let text = format!(
-        "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[web]\nlisten = [\"{at}\"]\nthreads = {threads}\nbackends = [\"b \
+        "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[web]\n{listen} = [\"{at}\"]\nthreads = {threads}\nbackends = [\"b \
          {backend}\"]\n{extra}\n[web.limits]\nconnections_per_address = 16384\n{limits}"
     );
     let config = folder.path().join("weir.toml");

@@ -15,7 +15,8 @@ pub(crate) struct Round {
 }
 
 /// Asks for `path` with `connections` for some seconds.
-pub(crate) fn run(at: SocketAddr, path: &str, connections: u32, seconds: u32) -> io::Result<Round> {
+pub(crate) fn run(at: SocketAddr, path: &str, connections: u32, seconds: u32, tls: bool) -> io::Result<Round> {
+    let scheme = if tls { "https" } else { "http" };
     let output = Command::new("wrk")
         .args([
             "-t",
@@ -28,7 +29,7 @@ pub(crate) fn run(at: SocketAddr, path: &str, connections: u32, seconds: u32) ->
             "--timeout",
             "10s",
         ])
-        .arg(format!("http://{at}{path}"))
+        .arg(format!("{scheme}://{at}{path}"))
         .output()
         .map_err(|error| {
             io::Error::new(error.kind(), format!("wrk cannot be started: {error}; `make setup` installs it"))

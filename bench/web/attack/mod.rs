@@ -51,7 +51,8 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     );
     println!("    {seconds} s of each attack for Weir, {peer_seconds} s for the others, after 3 s in which it grows\n");
     let mut alone = Vec::new();
-    for peer in 0..PROTECTIONS.len() {
+    let peers = if plan.only_weir { 1 } else { PROTECTIONS.len() };
+    for peer in 0..peers {
         let (_peer, at) = start(plan, peer, server().await?, "", &history)?;
         alone.push(known(at, 4).await);
     }
@@ -61,8 +62,8 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     );
     let (mut worst_known, mut worst_newcomer, mut lines) = (1.0_f64, 0.0_f64, Vec::new());
     let mut worst_asked = 1.0_f64;
-    for flood in FLOODS {
-        for (peer, name) in PROTECTIONS.iter().enumerate() {
+    for flood in FLOODS.into_iter().filter(|flood| plan.plays(flood.name)) {
+        for (peer, name) in PROTECTIONS.iter().enumerate().take(peers) {
             let outcome = play(plan, peer, &flood, &history, if peer == 0 { seconds } else { peer_seconds }).await?;
             let Outcome { known, newcomers } = &outcome.0;
             let over = known.p95_ms / alone[peer].p95_ms;
