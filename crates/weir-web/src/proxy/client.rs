@@ -295,6 +295,13 @@ impl<S> ClientStream<S> {
         }
     }
 
+    fn wrote(&mut self, outcome: &Poll<io::Result<usize>>) {
+        self.client.note_write(outcome);
+        if let (Watch::Control(watch), Poll::Ready(Ok(octets))) = (&mut self.watch, outcome) {
+            watch.sent(*octets);
+        }
+    }
+
     fn give_ahead(&mut self, buffer: &mut ReadBuf<'_>) {
         let here = (self.ahead.len() - self.given).min(buffer.remaining());
         buffer.put_slice(&self.ahead[self.given..self.given + here]);
@@ -324,7 +331,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, octets);
-        self.client.note_write(&outcome);
+        self.wrote(&outcome);
         outcome
     }
 
@@ -334,7 +341,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.client.note_write(&outcome);
+        self.wrote(&outcome);
         outcome
     }
 
