@@ -9,6 +9,7 @@ mod recipes;
 mod reload;
 mod sharing;
 mod signing_in;
+mod tokens;
 mod waiting;
 
 use crate::harness::Run;

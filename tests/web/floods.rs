@@ -55,6 +55,11 @@ impl Site {
         Site { up, _gunicorn: None }
     }
 
+    /// A gate with settings of its own before a server.
+    pub(super) fn with_settings(web: &str, gunicorn: Gunicorn) -> Site {
+        Site { up: Up::new(web), _gunicorn: Some(gunicorn) }
+    }
+
     /// A gate that another proxy asks, which carries the requests to a server.
     pub(super) fn carried(mut up: Up, at: SocketAddr, gunicorn: Gunicorn) -> Site {
         up.at = vec![at];
