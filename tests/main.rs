@@ -44,6 +44,7 @@ mod recipes;
 mod recipes_submission;
 mod replay;
 mod restart;
+mod restart_load;
 mod rules;
 mod runq;
 mod scan;
