@@ -10,6 +10,7 @@ pub mod children;
 pub mod fence;
 mod leftovers;
 mod looks;
+mod patience;
 mod sample;
 mod slot;
 
@@ -22,6 +23,7 @@ use crate::tasks::Task;
 use crate::vm::{Phase, Vm};
 use crate::wire::{Ask, Assignment, Message, PluginCall, PluginOutcome, REPORT_MAX, VmStatus};
 use looks::{Looks, is_own};
+use patience::Patience;
 use sample::{Sample, SampleSource};
 use serde_json::{Value, json};
 use slot::{Failed, Slot};
@@ -94,6 +96,7 @@ struct State {
     introduced: bool,
     /// The process is being stopped: nothing new begins.
     stopping: bool,
+    patience: Patience,
 }
 
 impl Dispatcher {
@@ -120,6 +123,7 @@ impl Dispatcher {
             out: None,
             introduced: false,
             stopping: false,
+            patience: Patience::default(),
         };
         let source = SampleSource::new(settings.jobs.clone(), samples, fetch);
         let looks = Looks::new(&settings.jobs, &settings.plugins);
@@ -320,6 +324,10 @@ impl Dispatcher {
                 Err(Failed::Plugin(why)) => self.bring(assignment.attempt, call, Err(failure(&why))),
                 Err(Failed::Guest(why)) => self.bring(assignment.attempt, call, Err(guest_lost(&call.name, &why))),
                 Err(Failed::Machine(why)) => return Err(refused(why)),
+                Err(Failed::Busy(why)) if self.state().patience.has_some(assignment.sample) => {
+                    return Err(refused(why));
+                }
+                Err(Failed::Busy(why)) => self.bring(assignment.attempt, call, Err(failure(&why))),
             }
         }
         Ok(())

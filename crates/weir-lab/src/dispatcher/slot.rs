@@ -6,7 +6,7 @@ use super::{child, children, leftovers};
 use crate::file_type;
 use crate::job::{Input, Job};
 use crate::plugin::{Plugin, Run};
-use crate::vm::Vm;
+use crate::vm::{Vm, VmFailure};
 use crate::wire::{Assignment, VmStatus};
 use std::path::{Path, PathBuf};
 
@@ -87,6 +87,8 @@ impl Slot {
 pub(super) enum Failed {
     /// By this machine's own fault: another may do better.
     Machine(String),
+    /// This machine was too busy: it may do better later.
+    Busy(String),
     /// By the plugin's or the sample's.
     Plugin(String),
     /// The guest did not survive the sample, or was not to be believed any more.
@@ -115,21 +117,21 @@ async fn run_in(
     assignment: &Assignment,
 ) -> Result<String, Failed> {
     let job = prepare(folder, sample, plugin, assignment).await.map_err(Failed::Machine)?;
-    let report =
-        match vm {
-            None => child::run(plugin, &job).await.map_err(|failure| match failure {
-                PluginFailure::Start(_) | PluginFailure::NoFence(_) => {
-                    Failed::Machine(format!("{}: {failure}", plugin.name))
-                }
-                _ => Failed::Plugin(failure.to_string()),
-            })?,
-            Some(vm) => vm.run(plugin, &job, &assignment.name, &assignment.choices).await.map_err(|failure| {
-                match failure.is_the_machines() {
-                    true => Failed::Machine(format!("{}: {failure}", plugin.name)),
-                    false => Failed::Guest(failure.to_string()),
-                }
-            })?,
-        };
+    let report = match vm {
+        None => child::run(plugin, &job).await.map_err(|failure| match failure {
+            PluginFailure::Start(_) | PluginFailure::NoFence(_) => {
+                Failed::Machine(format!("{}: {failure}", plugin.name))
+            }
+            _ => Failed::Plugin(failure.to_string()),
+        })?,
+        Some(vm) => {
+            vm.run(plugin, &job, &assignment.name, &assignment.choices).await.map_err(|failure| match failure {
+                VmFailure::Starved { .. } => Failed::Busy(format!("{}: {failure}", plugin.name)),
+                _ if failure.is_the_machines() => Failed::Machine(format!("{}: {failure}", plugin.name)),
+                _ => Failed::Guest(failure.to_string()),
+            })?
+        }
+    };
     let report = children::kept(sample.store(), job, report, assignment.children).await.map_err(Failed::Machine)?;
     serde_json::to_string(&report).map_err(|error| Failed::Plugin(error.to_string()))
 }

@@ -78,9 +78,9 @@ impl AgentConnection {
     pub(super) async fn run(&mut self, mut order: Order) -> Result<Findings, VmFailure> {
         let watch = Duration::from_millis(order.run.watch_ms);
         let sent = tokio::time::timeout(SILENCE_MAX, self.send(&mut order)).await;
-        sent.map_err(|_| hostile("it does not take the sample"))??;
+        sent.map_err(|_| late("it does not take the sample"))??;
         let heard = tokio::time::timeout(watch + REPORT_MAX, self.hear(&order)).await;
-        heard.map_err(|_| hostile("it brought no report in time"))?
+        heard.map_err(|_| late("it brought no report in time"))?
     }
 
     async fn send(&mut self, order: &mut Order) -> Result<(), VmFailure> {
@@ -105,7 +105,7 @@ impl AgentConnection {
         let mut taken = Taken::new(order);
         loop {
             let said = tokio::time::timeout(SILENCE_MAX, self.read()).await;
-            let (kind, content) = said.map_err(|_| hostile("it says nothing any more"))??;
+            let (kind, content) = said.map_err(|_| late("it says nothing any more"))??;
             match kind {
                 Kind::Alive => taken.alive(&content)?,
                 Kind::Report => taken.report(&content)?,
@@ -207,6 +207,11 @@ impl Taken<'_> {
 fn time_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A guest that takes longer than it may.
+fn late(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("the guest is not believed: {why}"))
 }
 
 /// A guest that breaks the rules.

@@ -1,5 +1,6 @@
 //! Why a VM brought no report, and whose fault that is.
 
+use super::Starved;
 use std::io;
 use std::time::Duration;
 
@@ -18,6 +19,14 @@ pub enum VmFailure {
     /// It took longer than it may.
     #[error("the plugin took longer than {} s", .0.as_secs())]
     Timeout(Duration),
+    /// Others had the processor, so that it was late.
+    #[error("{why}: this machine was too busy, and its VM waited {} of {} s for a processor", .starved.waited.as_secs(), .starved.of.as_secs())]
+    Starved {
+        /// How it was late.
+        why: String,
+        /// For how long others had the processor.
+        starved: Starved,
+    },
     /// This machine could not do what it must: the guest was not let run, or what it sent was not kept.
     #[error("this machine failed its VM: {0}")]
     Host(io::Error),
@@ -30,8 +39,25 @@ impl VmFailure {
     /// Whether it is this machine's own fault: the sample had no part in it.
     pub fn is_the_machines(&self) -> bool {
         match self {
-            VmFailure::Sample(_) | VmFailure::Host(_) | VmFailure::Gone => true,
+            VmFailure::Sample(_) | VmFailure::Host(_) | VmFailure::Gone | VmFailure::Starved { .. } => true,
             VmFailure::Died | VmFailure::Guest(_) | VmFailure::Timeout(_) => false,
+        }
+    }
+
+    /// Whether all that is wrong is that it took too long.
+    pub(super) fn is_late(&self) -> bool {
+        match self {
+            VmFailure::Timeout(_) => true,
+            VmFailure::Guest(error) => error.kind() == io::ErrorKind::TimedOut,
+            _ => false,
+        }
+    }
+
+    /// The same, with what is known of whose fault it is.
+    pub(super) fn explained(self, starved: Option<Starved>) -> VmFailure {
+        match starved.filter(|_| self.is_late()) {
+            Some(starved) => VmFailure::Starved { why: self.to_string(), starved },
+            None => self,
         }
     }
 }
@@ -43,6 +69,27 @@ impl From<io::Error> for VmFailure {
         match error.kind() {
             BrokenPipe | ConnectionReset | NotConnected | UnexpectedEof => VmFailure::Died,
             _ => VmFailure::Guest(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_is_late_may_say_that_the_machine_was_busy() {
+        let starved = Some(Starved { waited: Duration::from_secs(50), of: Duration::from_secs(90) });
+        let late = || VmFailure::Guest(io::Error::new(io::ErrorKind::TimedOut, "it brought no report in time"));
+        let explained = late().explained(starved);
+        assert_eq!(
+            explained.to_string(),
+            "it brought no report in time: this machine was too busy, and its VM waited 50 of 90 s for a processor"
+        );
+        assert!(explained.is_the_machines() && !late().explained(None).is_the_machines());
+        assert!(VmFailure::Timeout(Duration::from_secs(90)).explained(starved).is_the_machines());
+        for other in [VmFailure::Died, VmFailure::Guest(io::Error::other("no report"))] {
+            assert!(!other.explained(starved).is_the_machines());
         }
     }
 }

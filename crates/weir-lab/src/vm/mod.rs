@@ -19,12 +19,14 @@ mod rules;
 mod snapshots;
 mod spawner;
 mod start_error;
+mod starvation;
 mod vm_rule;
 mod worker;
 
 pub use accelerator::{Accelerator, Choice};
 pub use failure::VmFailure;
 pub use start_error::VmStartError;
+pub use starvation::Starved;
 pub use vm_rule::{Guests, System, VmRule};
 pub use worker::{Phase, Vm};
 

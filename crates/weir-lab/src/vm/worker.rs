@@ -7,6 +7,7 @@ use super::agent_connection::{FILES_BYTES_MAX, FILES_MAX, Findings, Order, REPOR
 use super::failure::VmFailure;
 use super::qemu::{Qemu, Start};
 use super::snapshots::Snapshots;
+use super::starvation::Starvation;
 use super::{Revert, VmSettings, report};
 use crate::choices::{Choices, GuestNetwork};
 use crate::job::{Job, Report};
@@ -109,9 +110,11 @@ impl Vm {
         // One that does not come back is this machine's fault, not the sample's.
         tokio::time::timeout(COMES_BACK, self.taken()).await.map_err(|_| VmFailure::Gone)??;
         let (answer, ended) = oneshot::channel();
+        let starvation = Starvation::begin(self.pid());
         self.works.send(Work { order, answer }).await.map_err(|_| VmFailure::Gone)?;
         let ended = tokio::time::timeout(time, ended).await;
-        let ended = ended.map_err(|_| VmFailure::Timeout(time))?.map_err(|_| VmFailure::Gone)?;
+        let late = |_| VmFailure::Timeout(time).explained(starvation.found());
+        let ended = ended.map_err(late)?.map_err(|_| VmFailure::Gone)?;
         let (findings, accelerator) = ended?;
         report::of(findings, job, &self.settings.name, accelerator)
             .map_err(|error| VmFailure::Guest(io::Error::other(error)))
@@ -238,8 +241,9 @@ impl Worker {
             return false;
         };
         let accelerator = self.snapshots.accelerator(&self.settings).await.name();
+        let starvation = Starvation::begin(qemu.pid());
         let ended = tokio::select! {
-            ended = used(qemu, order) => Some(ended),
+            ended = used(qemu, order) => Some(ended.map_err(|failure| failure.explained(starvation.found()))),
             () = answer.closed() => None,
         };
         self.behaved = matches!(ended, Some(Ok(_)));

@@ -1,0 +1,49 @@
+//! How often a sample may come to nothing because this machine was too busy. Its attempt is charged to nobody then; but a sample that found a
+//! way to make its machine busy would be run for ever. Bounded in memory: when too many are known all are forgotten.
+
+use std::collections::HashMap;
+use weir_store::samples::SampleHash;
+
+/// So often it is tried again for nothing.
+const TRIES: u32 = 4;
+/// Samples that are remembered.
+const KNOWN_MAX: usize = 1024;
+
+/// What this machine has let happen to which sample.
+#[derive(Debug, Default)]
+pub(super) struct Patience(HashMap<SampleHash, u32>);
+
+impl Patience {
+    /// It has happened once more: whether the sample may be tried again without being charged.
+    pub(super) fn has_some(&mut self, sample: SampleHash) -> bool {
+        if self.0.len() >= KNOWN_MAX && !self.0.contains_key(&sample) {
+            self.0.clear();
+        }
+        let tries = self.0.entry(sample).or_default();
+        *tries += 1;
+        let is_patient = *tries <= TRIES;
+        if !is_patient {
+            self.0.remove(&sample);
+        }
+        is_patient
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_ends_and_needs_bounded_memory() {
+        let hash = |number: usize| {
+            let mut bytes = [0; 32];
+            bytes[..8].copy_from_slice(&number.to_le_bytes());
+            SampleHash(bytes)
+        };
+        let mut patience = Patience::default();
+        let said: Vec<bool> = (0..6).map(|_| patience.has_some(hash(1))).collect();
+        assert_eq!(said, [true, true, true, true, false, true]);
+        (0..3 * KNOWN_MAX).for_each(|number| drop(patience.has_some(hash(number))));
+        assert!(patience.0.len() <= KNOWN_MAX);
+    }
+}
