@@ -309,6 +309,39 @@ mod tests {
         assert!(own.folders().iter().all(|folder| folder.exists()), "its maker lives");
     }
 
+    /// Which version is tried is this machine's matter, and is printed; `tools/try-cgroup2` runs this where there is only version 2.
+    #[tokio::test]
+    async fn a_family_is_bounded_and_nothing_is_left_of_it() {
+        let Some(hierarchy) = Hierarchy::of_this_machine() else {
+            eprintln!("control groups: none can be made here");
+            return;
+        };
+        let version = if matches!(hierarchy, Hierarchy::Two(_)) { 2 } else { 1 };
+        eprintln!("control groups: version {version} is tried");
+        let run = async |group: &Group, script: &str| {
+            let mut command = tokio::process::Command::new("sh");
+            command.args(["-c", script]);
+            group.with(&command).status().await.unwrap()
+        };
+        let group = hierarchy.group("plugin", 32 << 20, 12).unwrap();
+        assert!(run(&group, "exit 0").await.success() && !ran_out(&group.kills()));
+        let greedy = run(&group, "x=$(head -c 80000000 /dev/zero | tr '\\0' x); echo ${#x}").await;
+        assert!(!greedy.success() && ran_out(&group.kills()), "{greedy}");
+        let folders = group.folders();
+        drop(group);
+        // Twelve, and four of the fence's.
+        let group = hierarchy.group("plugin", 64 << 20, 12).unwrap();
+        let many = run(&group, "i=0; while [ $i -lt 40 ]; do sleep 600 & i=$((i+1)); done").await;
+        let members = fs::read_to_string(group.folders()[0].join("cgroup.procs")).unwrap().lines().count();
+        assert!(!many.success() && (1..=16).contains(&members), "{many}, {members} are left");
+        let all: Vec<PathBuf> = folders.into_iter().chain(group.folders()).collect();
+        drop(group);
+        while all.iter().any(|folder| folder.exists()) {
+            tokio::time::sleep(BURIAL).await;
+        }
+        eprintln!("control groups: version {version} held");
+    }
+
     #[test]
     fn a_folder_that_is_no_control_group_is_not_used() {
         let root = tempfile::tempdir().unwrap();
