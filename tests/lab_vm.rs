@@ -162,11 +162,18 @@ fn a_script_is_run_in_a_vm_and_the_report_says_what_it_did() {
     // Just that: one file, one name, one connection, one request; three processes; nothing that stays.
     let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
     let first = &list(&full, "processes")[0]["pid"];
+    let mut files = full["files"].clone();
+    let written_at = files[0].as_object_mut().and_then(|file| file.remove("at_ms"));
     assert_eq!(
-        full["files"],
+        files,
         json!([{ "pid": first, "path": "/tmp/dropped.txt", "what": "written", "bytes": 6, "sha256": sha256 }]),
         "{full:#}"
     );
+    // Everything has its time: the shell came first, then its file, then what it fetched.
+    let at = |entry: &Value| entry["at_ms"].as_u64().unwrap_or_else(|| panic!("no time in {entry:#}"));
+    let written_at = written_at.and_then(|at| at.as_u64()).expect("a time");
+    let fetched_at = at(list(&full, "network").last().unwrap());
+    assert!(at(&list(&full, "processes")[0]) <= written_at && written_at <= fetched_at, "{full:#}");
     assert_eq!(full["acts"], json!([]), "{full:#}");
     let network: Vec<&str> = list(&full, "network").iter().filter_map(|entry| entry["what"].as_str()).collect();
     assert_eq!(network, ["dns", "connect", "http"], "{full:#}");
@@ -349,6 +356,26 @@ fn foreign(machine: u16, big: bool, code: &[u32]) -> Vec<u8> {
     file
 }
 
+/// The same for ARM with 64 bits.
+fn foreign_64() -> Vec<u8> {
+    // mov x0, #1; adr x1, text; mov x2, #6; mov x8, #64; svc 0; mov x0, #0; mov x8, #93; svc 0
+    let code: [u32; 8] =
+        [0xd280_0020, 0x1000_00e1, 0xd280_00c2, 0xd280_0808, 0xd400_0001, 0xd280_0000, 0xd280_0ba8, 0xd400_0001];
+    let base = 0x0040_0000_u64;
+    let length = 64 + 56 + 4 * code.len() as u64 + 6;
+    let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    [2_u16, 183].into_iter().for_each(|number| file.extend(number.to_le_bytes()));
+    file.extend(1_u32.to_le_bytes());
+    [base + 120, 64, 0].into_iter().for_each(|number| file.extend(number.to_le_bytes()));
+    file.extend(0_u32.to_le_bytes());
+    [64_u16, 56, 1, 0, 0, 0].into_iter().for_each(|number| file.extend(number.to_le_bytes()));
+    [1_u32, 5].into_iter().for_each(|number| file.extend(number.to_le_bytes()));
+    [0, base, base, length, length, 0x1000].into_iter().for_each(|number| file.extend(number.to_le_bytes()));
+    code.iter().for_each(|number| file.extend(number.to_le_bytes()));
+    file.extend(b"hello\n");
+    file
+}
+
 #[test]
 fn programs_for_other_processors_run_and_so_does_compiled_python() {
     let lab = Lab::watching("[\"vm1\"]", "", 60);
@@ -369,6 +396,7 @@ fn programs_for_other_processors_run_and_so_does_compiled_python() {
     ];
     for (name, program) in [
         ("hello.arm", foreign(40, false, &arm)),
+        ("hello.arm64", foreign_64()),
         ("hello.mips", foreign(8, true, &mips)),
         ("hello.mipsel", foreign(8, false, &mips)),
     ] {

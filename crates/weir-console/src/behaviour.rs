@@ -7,8 +7,11 @@ use crate::html::Html;
 use crate::process_tree;
 use crate::words::{self, count, size};
 use weir_lab::report::{
-    Act, Acted, Behaviour, Capture, FileChange, Ioc, IocKind, Network, Persistence, RegistryChange, Screen,
+    Act, Acted, Behaviour, Capture, Event, FileChange, Ioc, IocKind, Network, Persistence, RegistryChange, Screen,
 };
+
+/// Events that one sees at once.
+const EVENTS_OPEN: usize = 25;
 
 /// How much of it is drawn.
 #[derive(Debug, Clone, Copy)]
@@ -43,14 +46,20 @@ impl Bounds {
     }
 }
 
-/// What it did, in a sentence, in tables, and as a tree of processes.
-pub(crate) fn draw(acted: &Acted, bounds: Bounds) -> Html {
+/// What it did, in a sentence, in order of time, as a tree of processes, and in tables.
+pub(crate) fn draw(acted: &Acted, events: &[Event], bounds: Bounds) -> Html {
     let seen = &acted.seen;
+    let processes = match seen.processes.is_empty() {
+        true => html!("<p class=\"faint\">None was seen.</p>"),
+        false => process_tree::draw(acted),
+    };
     html!(
-        "<p>{} <span class=\"faint\">In {}, {}.</span></p>{}{}{}{}{}{}{}{}{}<h3>Processes</h3>{}",
+        "<p>{} <span class=\"faint\">In {}, {}.</span></p>{}<h3>Processes</h3>{}{}{}{}{}{}{}{}{}{}",
         sentence(seen, bounds),
         if acted.machine.is_empty() { "a VM".to_owned() } else { bounds.cut(&acted.machine) },
         if acted.accelerator.is_empty() { "accelerator unknown".to_owned() } else { bounds.cut(&acted.accelerator) },
+        timeline(events, bounds),
+        processes,
         stays(&seen.persistence, bounds),
         network(&seen.network, bounds),
         seen.capture.as_ref().map(packets),
@@ -59,13 +68,53 @@ pub(crate) fn draw(acted: &Acted, bounds: Bounds) -> Html {
         texts("What it showed", &seen.windows, bounds),
         screens(&seen.screens),
         acts(&seen.acts, bounds),
-        texts("What it loaded that is not Wine's", &seen.modules, bounds),
-        if seen.processes.is_empty() {
-            html!("<p class=\"faint\">None was seen.</p>")
-        } else {
-            process_tree::draw(acted)
-        }
+        texts("What it loaded that is not Wine's", &seen.modules, bounds)
     )
+}
+
+/// All of it in the order in which it happened. A sample may do a thousand things: the first of them are open, the rest is a click away.
+fn timeline(events: &[Event], bounds: Bounds) -> Html {
+    let row = |event: &Event| {
+        let techniques: Vec<&str> = event.techniques.iter().copied().collect();
+        let pid = if event.pid == 0 { String::new() } else { event.pid.to_string() };
+        html!(
+            "<tr><td class=\"number\">{}</td><td>{}</td><td class=\"main\"><code>{}</code></td><td>{}</td><td class=\"number\">{}</td></tr>",
+            event.at_ms.map(seconds),
+            event_word(event.kind),
+            bounds.cut(&event.text),
+            techniques.join(" "),
+            pid
+        )
+    };
+    let head = html!(
+        "<th class=\"number\">After</th><th>Kind</th><th class=\"main\">What</th><th>Techniques</th><th class=\"number\">Process</th>"
+    );
+    let table = |events: &[Event], bounds: Bounds| bounds.table(&head, events.iter().map(row), events.len());
+    let (first, rest) = events.split_at(events.len().min(EVENTS_OPEN));
+    let more = match rest.is_empty() {
+        true => Html::none(),
+        false => html!(
+            "<details><summary>{} after that</summary>{}</details>",
+            count(rest.len() as u64, "event"),
+            table(rest, bounds)
+        ),
+    };
+    titled("In order of time", &html!("{}{}", table(first, bounds), more))
+}
+
+fn seconds(at_ms: u64) -> String {
+    format!("{}.{:03} s", at_ms / 1000, at_ms % 1000)
+}
+
+fn event_word(kind: &str) -> &'static str {
+    match kind {
+        "process" => "process",
+        "file" => "file",
+        "network" => "network",
+        "registry" => "registry",
+        "stays" => "stays",
+        _ => "other",
+    }
 }
 
 /// What others can watch for; nothing if there is nothing. Text only: nobody comes to click on it by accident.
@@ -199,8 +248,10 @@ fn acts(acts: &[Act], bounds: Bounds) -> Html {
             act.pid
         )
     };
+    // What it showed has a table of its own.
+    let acts: Vec<&Act> = acts.iter().filter(|act| act.what != "shows").collect();
     let head = html!("<th>It</th><th>More</th><th class=\"number\">Process</th>");
-    titled("What else it did", &bounds.table(&head, acts.iter().map(row), acts.len()))
+    titled("What else it did", &bounds.table(&head, acts.iter().copied().map(row), acts.len()))
 }
 
 /// A table under its title; nothing if there is none.

@@ -50,7 +50,7 @@ pub(crate) fn page(merged: &Merged) -> Html {
         cut(&sample.submitter),
         chosen(merged),
         parts(merged),
-        merged.behaviour.iter().map(|(sample, acted)| ran(*sample, acted)).collect::<Html>(),
+        merged.behaviour.iter().map(|(sample, acted)| ran(merged, *sample, acted)).collect::<Html>(),
         techniques(merged),
         behaviour::indicators(&merged.iocs, BOUNDS),
         std::iter::once(&merged.page).chain(&merged.parts).map(findings).collect::<Html>()
@@ -119,8 +119,8 @@ fn techniques(merged: &Merged) -> Html {
     titled("Techniques (MITRE ATT&CK)", merged.techniques.iter().take(LINES_MAX).map(row).collect())
 }
 
-fn ran(sample: i64, acted: &Acted) -> Html {
-    html!("<h2>What sample {} did</h2>{}", sample, behaviour::draw(acted, BOUNDS))
+fn ran(merged: &Merged, sample: i64, acted: &Acted) -> Html {
+    html!("<h2>What sample {} did</h2>{}", sample, behaviour::draw(acted, &merged.timeline(acted), BOUNDS))
 }
 
 fn titled(title: &str, rows: Vec<Html>) -> Html {

@@ -47,8 +47,20 @@ fn line(process: &Process) -> Html {
         "" => String::new(),
         ended => format!(", {}", cut(ended)),
     };
+    let threads = match process.threads {
+        0 => String::new(),
+        more => format!(", {}", words::count(u64::from(more), "more thread")),
+    };
     let path = if command == process.path { String::new() } else { format!("{}, ", cut(&process.path)) };
-    html!("<code>{}</code> <span class=\"faint\">{}process {}{}{}</span>", command, path, process.pid, user, ended)
+    html!(
+        "<code>{}</code> <span class=\"faint\">{}process {}{}{}{}</span>",
+        command,
+        path,
+        process.pid,
+        user,
+        threads,
+        ended
+    )
 }
 
 /// What it was started with, as far as one reads it.

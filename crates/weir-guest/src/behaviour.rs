@@ -82,6 +82,12 @@ pub struct Process {
     pub user: Option<u32>,
     /// `exit N`, `signal N`, or nothing if it had not ended.
     pub ended: String,
+    /// Threads that it started besides its first, where they are counted.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub threads: u32,
+    /// When, in milliseconds since the sample began; none where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<u64>,
 }
 
 /// A change of a file.
@@ -109,6 +115,9 @@ pub struct FileChange {
     /// What is in it at the end looks random: it is packed or encrypted.
     #[serde(skip_serializing_if = "is_false")]
     pub random: bool,
+    /// When, in milliseconds since the sample began; none where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<u64>,
 }
 
 /// Something with the network.
@@ -127,6 +136,9 @@ pub struct Network {
     /// The name of the server, where one was said.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub host: String,
+    /// When, in milliseconds since the sample began; none where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<u64>,
 }
 
 /// A change of the registry.
@@ -142,6 +154,9 @@ pub struct RegistryChange {
     /// What it is now, as the hive has it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub data: String,
+    /// When, in milliseconds since the sample began; none where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<u64>,
 }
 
 /// A picture of the screen.
@@ -184,6 +199,9 @@ pub struct Persistence {
     /// The way: `cron`, `rc`, `systemd`, `shell`, `preload`, `ssh`, `autostart`, `account` or `module`; in Windows `run-key`, `startup`,
     /// `service`, `task`, `winlogon`, `debugger` or `appinit`.
     pub what: String,
+    /// When, in milliseconds since the sample began; none where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<u64>,
 }
 
 /// Something else that tells what a sample is up to. It counts whether it worked or not.
@@ -214,6 +232,7 @@ pub struct Persistence {
 /// | `mutex` | in Windows: the name of one that it made |
 /// | `looks` | in Windows: what it looked at to know where it is, such as a key of the registry |
 /// | `unprotects` | in Windows: nothing; it opened what Windows keeps locked for its user |
+/// | `shows` | in Windows: a message, or the title of a window |
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Act {
@@ -224,9 +243,17 @@ pub struct Act {
     /// With what.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub detail: String,
+    /// When, in milliseconds since the sample began; none where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<u64>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_false(value: &bool) -> bool {
     !*value
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }

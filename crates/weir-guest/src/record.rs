@@ -4,6 +4,7 @@ use crate::persistence;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use weir_guest::behaviour::{
     ARGUMENTS_MAX, Act, Behaviour, FileChange, LISTED_MAX, Network, Persistence, Process, TEXT_MAX,
 };
@@ -21,6 +22,8 @@ pub(crate) struct Record(Mutex<Notes>);
 
 #[derive(Debug, Default)]
 struct Notes {
+    /// When the sample began.
+    begun: Option<Instant>,
     behaviour: Behaviour,
     seen: HashSet<Network>,
     ways: HashSet<Persistence>,
@@ -48,15 +51,16 @@ impl Record {
 
     /// Begins anew; what was written down so far.
     pub(crate) fn take(&self) -> Behaviour {
-        let mut notes = std::mem::take(&mut *self.notes());
+        let next = Notes { begun: Some(Instant::now()), ..Notes::default() };
+        let mut notes = std::mem::replace(&mut *self.notes(), next);
         let missed = std::mem::take(&mut notes.missed);
         for name in missed.iter().filter(|name| !notes.found.contains(*name)).take(MISSED_TOLD) {
-            notes.behaviour.acts.push(Act { pid: 0, what: "missing".into(), detail: name.clone() });
+            notes.behaviour.acts.push(Act { what: "missing".into(), detail: name.clone(), ..Act::default() });
         }
         // Many short sleeps are one long one.
         let more = notes.slept_s.saturating_sub(notes.slept_told_s);
         if more > 0 {
-            notes.behaviour.acts.push(Act { pid: 0, what: "sleeps".into(), detail: format!("{more} s") });
+            notes.behaviour.acts.push(Act { what: "sleeps".into(), detail: format!("{more} s"), ..Act::default() });
         }
         notes.behaviour
     }
@@ -95,8 +99,9 @@ impl Record {
         }
     }
 
-    pub(crate) fn process(&self, process: Process) {
+    pub(crate) fn process(&self, mut process: Process) {
         let mut notes = self.notes();
+        process.at_ms = notes.now();
         // Numbers are used again.
         notes.executed.remove(&process.pid);
         if notes.behaviour.processes.len() < LISTED_MAX {
@@ -190,6 +195,11 @@ impl Record {
     }
 
     pub(crate) fn connects(&self, pid: u32, to: SocketAddr) {
+        self.connected(pid, to, None);
+    }
+
+    /// The same, where it is known from elsewhere when it was.
+    pub(crate) fn connected(&self, pid: u32, to: SocketAddr, at_ms: Option<u64>) {
         let mut notes = self.notes();
         if notes.callers.len() < NAMES_MAX {
             notes.callers.insert(to, pid);
@@ -199,7 +209,8 @@ impl Record {
             return;
         }
         let host = notes.names.get(&to.ip()).cloned().unwrap_or_default();
-        notes.network(Network { pid, what: "connect".into(), to: to.to_string(), host, ..Network::default() });
+        let (what, to) = ("connect".into(), to.to_string());
+        notes.network(Network { pid, what, to, host, at_ms, ..Network::default() });
     }
 
     pub(crate) fn sends(&self, pid: u32, to: SocketAddr) {
@@ -232,7 +243,7 @@ impl Record {
         let mut notes = self.notes();
         let pid = notes.callers.get(&at).copied().unwrap_or(0);
         let host = notes.names.get(&at.ip()).cloned().unwrap_or_default();
-        notes.network(Network { pid, what: "talk".into(), to: at.to_string(), detail, host });
+        notes.network(Network { pid, what: "talk".into(), to: at.to_string(), detail, host, at_ms: None });
     }
 
     /// Whoever called this address carries out what it is told there.
@@ -246,12 +257,18 @@ impl Record {
     pub(crate) fn requests(&self, at: SocketAddr, detail: String, host: String) {
         let mut notes = self.notes();
         let pid = notes.callers.get(&at).copied().unwrap_or(0);
-        notes.network(Network { pid, what: "http".into(), to: at.to_string(), detail, host });
+        notes.network(Network { pid, what: "http".into(), to: at.to_string(), detail, host, at_ms: None });
     }
 }
 
 impl Notes {
-    fn file(&mut self, change: FileChange) {
+    /// So long after the sample began.
+    fn now(&self) -> Option<u64> {
+        self.begun.and_then(|begun| u64::try_from(begun.elapsed().as_millis()).ok())
+    }
+
+    fn file(&mut self, mut change: FileChange) {
+        change.at_ms = self.now();
         if self.behaviour.files.len() < LISTED_MAX {
             self.behaviour.files.push(change);
         } else {
@@ -259,13 +276,15 @@ impl Notes {
         }
     }
 
-    fn network(&mut self, network: Network) {
+    fn network(&mut self, mut network: Network) {
+        // The same a moment later is the same.
+        let at_ms = network.at_ms.take().or_else(|| self.now());
         if self.seen.contains(&network) {
             return;
         }
         if self.behaviour.network.len() < LISTED_MAX {
             self.seen.insert(network.clone());
-            self.behaviour.network.push(network);
+            self.behaviour.network.push(Network { at_ms, ..network });
         } else {
             self.behaviour.left_out += 1;
         }
@@ -279,22 +298,24 @@ impl Notes {
 
     fn acts(&mut self, pid: u32, what: &str, detail: &str) {
         let detail = detail.chars().take(TEXT_MAX).collect();
-        let act = Act { pid, what: what.to_owned(), detail };
+        let act = Act { pid, what: what.to_owned(), detail, at_ms: None };
         if self.acts.contains(&act) {
             return;
         }
         if self.behaviour.acts.len() < LISTED_MAX {
             self.acts.insert(act.clone());
-            self.behaviour.acts.push(act);
+            let at_ms = self.now();
+            self.behaviour.acts.push(Act { at_ms, ..act });
         } else {
             self.behaviour.left_out += 1;
         }
     }
 
     fn stays(&mut self, path: &str, what: &str) {
-        let way = Persistence { path: path.to_owned(), what: what.to_owned() };
+        let way = Persistence { path: path.to_owned(), what: what.to_owned(), at_ms: None };
         if self.ways.len() < LISTED_MAX && self.ways.insert(way.clone()) {
-            self.behaviour.persistence.push(way);
+            let at_ms = self.now();
+            self.behaviour.persistence.push(Persistence { at_ms, ..way });
         }
     }
 }

@@ -130,12 +130,14 @@ impl<'a> Tracer<'a> {
         let child = child as i32;
         if is_thread(child) {
             self.threads.insert(child);
+            let of = group(parent).unwrap_or(parent);
+            self.record.change(of as u32, |process| process.threads = process.threads.saturating_add(1));
             return;
         }
         let parent = if self.threads.contains(&parent) { group(parent).unwrap_or(parent) } else { parent };
         let like = self.record.program(parent as u32).unwrap_or_default();
         let (pid, parent, user) = (child as u32, parent as u32, like.user);
-        self.record.process(Process { pid, parent, user, ended: String::new(), ..like });
+        self.record.process(Process { pid, parent, user, ended: String::new(), threads: 0, ..like });
     }
 
     fn executed(&mut self, pid: i32) {

@@ -63,7 +63,7 @@ impl Hive {
             }
             if found.len() < LISTED_MAX {
                 let (key, name) = (key.to_owned(), name.to_owned());
-                found.push(RegistryChange { key, name, what: what.to_owned(), data: data.to_owned() });
+                found.push(RegistryChange { key, name, what: what.to_owned(), data: data.to_owned(), at_ms: None });
             } else {
                 more += 1;
             }

@@ -2,30 +2,42 @@
 
 use super::trace_line::{Said, TraceLine};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::time::Instant;
 use weir_guest::behaviour::{Act, LISTED_MAX, Process, TEXT_MAX};
 use weir_guest::windows_paths;
 
+/// Shorter waits are nobody's delay.
+const WAIT_MS: u64 = 1000;
 /// Files whose writers are remembered.
 const TOUCHED_MAX: usize = 8192;
 
 /// Everything of one sample.
 #[derive(Debug, Default)]
 pub(crate) struct TraceNotes {
+    /// When the sample began.
+    begun: Option<Instant>,
     /// Those that were started, in order.
     pub(crate) processes: Vec<Process>,
     pub(crate) acts: Vec<Act>,
     pub(crate) shown: Vec<String>,
     pub(crate) modules: Vec<String>,
-    /// Who called an address.
-    pub(crate) called: Vec<(u32, std::net::SocketAddr)>,
+    /// Who called an address, and when.
+    pub(crate) called: Vec<(u32, std::net::SocketAddr, Option<u64>)>,
     /// Renamed files, by their names in Windows.
     pub(crate) renamed: Vec<(u32, String, String)>,
     pub(crate) left_out: u64,
-    /// How many seconds all sleeps together were to be.
+    /// How many seconds all sleeps together were to be, and how many milliseconds were waited for what did not come.
     slept_s: u64,
+    waited_ms: u64,
+    /// Messages that wait for a key.
+    pub(crate) messages: usize,
     known_acts: HashSet<Act>,
-    /// The first who opened a file to change it, by its name in small letters.
-    writers: HashMap<String, u32>,
+    /// The first who opened a file to change it, and when, by its name in small letters.
+    writers: HashMap<String, (u32, Option<u64>)>,
+    /// When a value of the registry was first set, by its name in small letters.
+    values: HashMap<String, Option<u64>>,
+    /// For how many milliseconds a thread waits at most.
+    waiting: HashMap<u32, u64>,
     /// What a thread is about to start.
     starting: HashMap<u32, (u32, String, String)>,
     missing: BTreeSet<String>,
@@ -64,6 +76,16 @@ fn is_guests_own(path: &str) -> bool {
 }
 
 impl TraceNotes {
+    /// Nothing yet, of a sample that begins now.
+    pub(crate) fn begin() -> TraceNotes {
+        TraceNotes { begun: Some(Instant::now()), ..TraceNotes::default() }
+    }
+
+    /// So long after the sample began.
+    fn now(&self) -> Option<u64> {
+        self.begun.and_then(|begun| u64::try_from(begun.elapsed().as_millis()).ok())
+    }
+
     /// Takes note of a line. It may come from any program, also from one that was there before.
     pub(crate) fn note(&mut self, line: TraceLine) {
         let TraceLine { pid, thread, said } = line;
@@ -106,18 +128,26 @@ impl TraceNotes {
                 }
             }
             Said::Shows(text) => {
-                if self.shown.len() < LISTED_MAX && self.is_ours(pid) {
-                    self.shown.push(text.chars().take(TEXT_MAX).collect());
+                if self.is_ours(pid) {
+                    self.messages += 1;
+                    self.shows(pid, &text);
                 }
             }
             Said::Connects(to) => {
                 if self.called.len() < LISTED_MAX {
-                    self.called.push((pid, to));
+                    self.called.push((pid, to, self.now()));
+                }
+            }
+            Said::Returns { name, value } => self.returns(thread, &name, value),
+            Said::Begins(_) => {
+                if let Some(process) = self.processes.iter_mut().rev().find(|process| process.pid == pid) {
+                    process.threads = process.threads.saturating_add(1);
                 }
             }
             Said::Calls { name, arguments, from } => {
                 // Wine's own libraries ask all the time; that is not the sample's doing.
                 if name == "ExitProcess" || !self.is_by_wine(pid, from) {
+                    self.waits(pid, thread, &name, &arguments);
                     self.calls(pid, &name, &arguments);
                 }
             }
@@ -129,14 +159,60 @@ impl TraceNotes {
         self.slept_s = self.slept_s.saturating_add(seconds);
     }
 
-    /// All sleeps together, which may have been as long as each other.
+    /// All sleeps together, which may have been as long as each other. Whoever waits still wanted to.
     pub(crate) fn slept(&self) -> Option<Act> {
-        (self.slept_s > 0).then(|| Act { pid: 0, what: "sleeps".into(), detail: format!("{} s", self.slept_s) })
+        let waited_ms = self.waiting.values().fold(self.waited_ms, |all, more| all.saturating_add(*more));
+        let all_s = self.slept_s.saturating_add(waited_ms / 1000).saturating_add(asked_to_wait_s(&self.processes));
+        (all_s > 0).then(|| Act { what: "sleeps".into(), detail: format!("{all_s} s"), ..Act::default() })
     }
 
-    /// Who first opened a file to change it; 0 if nobody was heard to.
-    pub(crate) fn writer(&self, path: &str) -> u32 {
-        self.writers.get(&path.to_ascii_lowercase()).copied().unwrap_or(0)
+    /// It waits for something, at most for so long.
+    fn waits(&mut self, pid: u32, thread: u32, name: &str, arguments: &[String]) {
+        let place = match name {
+            "WaitForSingleObject" | "WaitForSingleObjectEx" => 1,
+            "WaitForMultipleObjects" | "MsgWaitForMultipleObjects" => 3,
+            "SetTimer" => 2,
+            _ => return,
+        };
+        let time_ms = arguments.get(place).and_then(|number| u64::from_str_radix(number, 16).ok()).unwrap_or(0);
+        // Without an end it is no delay, and nobody notices a short one.
+        if !self.is_ours(pid) || !(WAIT_MS..u64::from(u32::MAX)).contains(&time_ms) {
+            return;
+        }
+        if name == "SetTimer" {
+            self.waited_ms = self.waited_ms.saturating_add(time_ms);
+        } else if self.waiting.len() < LISTED_MAX {
+            self.waiting.insert(thread, time_ms);
+        }
+    }
+
+    /// What it waited for has come, or the time was over: only that was a delay.
+    fn returns(&mut self, thread: u32, name: &str, value: u64) {
+        const TIME_IS_OVER: u64 = 0x102;
+        if name.contains("WaitFor")
+            && let Some(time_ms) = self.waiting.remove(&thread).filter(|_| value == TIME_IS_OVER)
+        {
+            self.waited_ms = self.waited_ms.saturating_add(time_ms);
+        }
+    }
+
+    /// What its user reads.
+    fn shows(&mut self, pid: u32, text: &str) {
+        let text: String = text.chars().take(TEXT_MAX).collect();
+        if self.shown.len() < LISTED_MAX && !text.trim().is_empty() && !self.shown.contains(&text) {
+            self.act(pid, "shows", &text);
+            self.shown.push(text);
+        }
+    }
+
+    /// Who first opened a file to change it, and when; 0 if nobody was heard to.
+    pub(crate) fn writer(&self, path: &str) -> (u32, Option<u64>) {
+        self.writers.get(&path.to_ascii_lowercase()).copied().unwrap_or_default()
+    }
+
+    /// When a value of this name was first set.
+    pub(crate) fn set_at(&self, name: &str) -> Option<u64> {
+        self.values.get(&name.to_ascii_lowercase()).copied().flatten()
     }
 
     /// Whether a process is this file, or was told of it.
@@ -166,8 +242,9 @@ impl TraceNotes {
     }
 
     fn wrote(&mut self, pid: u32, path: &str) {
+        let now = self.now();
         if self.writers.len() < TOUCHED_MAX {
-            self.writers.entry(path.to_ascii_lowercase()).or_insert(pid);
+            self.writers.entry(path.to_ascii_lowercase()).or_insert((pid, now));
         }
     }
 
@@ -193,7 +270,8 @@ impl TraceNotes {
         }
     }
 
-    fn process(&mut self, process: Process) {
+    fn process(&mut self, mut process: Process) {
+        process.at_ms = self.now();
         if self.processes.len() < LISTED_MAX {
             self.processes.push(process);
         } else {
@@ -246,19 +324,38 @@ impl TraceNotes {
             "TerminateProcess" if !is_own(at(0)) => self.act(pid, "kills", "another process"),
             "ExitWindowsEx" => self.act(pid, "reboots", ""),
             // The picture behind everything.
+            "CreateWindowExA" | "CreateWindowExW" if !is_number(at(2)) => self.shows(pid, at(2)),
+            "SetWindowTextA" | "SetWindowTextW" if !is_number(at(1)) => self.shows(pid, at(1)),
+            "RegSetValueExA" | "RegSetValueExW" if self.values.len() < TOUCHED_MAX => {
+                let now = self.now();
+                let name = if is_number(at(1)) { String::new() } else { at(1).to_ascii_lowercase() };
+                self.values.entry(name).or_insert(now);
+            }
             "SystemParametersInfoW" if at(0) == "00000014" && at(3) != "00000000" => self.act(pid, "wallpaper", at(2)),
             _ => {}
         }
     }
 
     fn act(&mut self, pid: u32, what: &str, detail: &str) {
-        let act = Act { pid, what: what.to_owned(), detail: detail.chars().take(TEXT_MAX).collect() };
+        let act = Act { pid, what: what.to_owned(), detail: detail.chars().take(TEXT_MAX).collect(), at_ms: None };
         if self.acts.len() >= LISTED_MAX {
             self.left_out += 1;
         } else if self.known_acts.insert(act.clone()) {
-            self.acts.push(act);
+            let at_ms = self.now();
+            self.acts.push(Act { at_ms, ..act });
         }
     }
+}
+
+/// Commands of scripts that only wait: `timeout` is a stand-in here, which does not.
+fn asked_to_wait_s(processes: &[Process]) -> u64 {
+    let wanted = |process: &Process| {
+        let name = process.path.rsplit('\\').next().unwrap_or_default().to_ascii_lowercase();
+        let words = process.arguments.iter().skip(1);
+        let number = |word: &String| word.trim_start_matches("/t:").parse::<u64>().ok();
+        if name == "timeout.exe" || name == "timeout" { words.filter_map(number).next() } else { None }
+    };
+    processes.iter().filter_map(wanted).fold(0, u64::saturating_add)
 }
 
 /// An argument that is no text.
@@ -316,11 +413,38 @@ mod tests {
         let ran: Vec<_> =
             notes.processes.iter().map(|p| (p.pid, p.parent, p.path.as_str(), p.ended.as_str())).collect();
         assert_eq!(ran, [(0x24, 0, "C:\\users\\anna\\a.exe", ""), (0x30, 0x24, "c:\\temp\\b.exe", "exit 3")]);
-        assert_eq!(notes.writer("C:\\TEMP\\b.EXE"), 0x24);
+        assert_eq!(notes.writer("C:\\TEMP\\b.EXE").0, 0x24);
         assert!(notes.runs("C:\\Temp\\B.exe") && !notes.runs("C:\\Temp\\c.exe"));
         assert_eq!(notes.missing().into_iter().collect::<Vec<_>>(), ["vssadmin.exe"]);
         let acts: Vec<_> = notes.acts.iter().map(|act| (act.pid, act.what.as_str())).collect();
         assert_eq!(acts, [(0x30, "writes-memory")], "only of the sample's own, and of others");
+    }
+
+    #[test]
+    fn threads_titles_and_waits_are_told() {
+        let notes = notes(&[
+            "0024:0028:trace:loaddll:build_module Loaded L\"C:\\\\a.exe\" at 400000: native",
+            "0024:0028:trace:loaddll:build_module Loaded L\"C:\\\\windows\\\\system32\\\\x.dll\" at 7B600000: builtin",
+            "0024:0030:Starting thread proc 0000000000401550 (arg=0000)",
+            "0024:0028:Call user32.CreateWindowExA(00000000,00404000 \"notes\",00404010 \"Shopping list\",10cf0000,00000032) ret=00401234",
+            "0024:0028:Call user32.CreateWindowExA(00000000,00404000 \"x\",00404010 \"of Wine's own\",10cf0000,00000032) ret=7b601234",
+            // Half of these waits were over because what was waited for came.
+            "0024:0028:Call KERNEL32.WaitForSingleObject(00000044,000493e0) ret=00401234",
+            "0024:0028:Ret  KERNEL32.WaitForSingleObject() retval=00000102 ret=00401234",
+            "0024:0028:Call KERNEL32.WaitForSingleObject(00000044,000493e0) ret=00401234",
+            "0024:0028:Ret  KERNEL32.WaitForSingleObject() retval=00000000 ret=00401234",
+            "0024:0028:Call KERNEL32.WaitForSingleObject(00000044,ffffffff) ret=00401234",
+            "0024:0028:Call user32.SetTimer(00000000,00000000,0001d4c0,00000000) ret=00401234",
+            "0024:0030:Call KERNEL32.WaitForSingleObject(00000044,00002710) ret=00401234",
+            "0024:0028:trace:process:CreateProcessInternalW app (null) cmdline L\"timeout.exe /t 60 /nobreak\"",
+            "0024:0028:trace:process:CreateProcessInternalW started process pid 0040 tid 0044",
+            "0024:0028:Call advapi32.RegSetValueExA(00000048,00404020 \"Updater\",00000000,00000001,0061f000,00000010) ret=00401234",
+        ]);
+        assert_eq!(notes.processes[0].threads, 1);
+        assert_eq!(notes.shown, ["Shopping list"]);
+        // 300 s, a timer of 120 s, ten that are not over, and a minute that a script asked for.
+        assert_eq!(notes.slept().map(|act| act.detail), Some("490 s".into()));
+        assert!(notes.values.contains_key("updater"));
     }
 
     #[test]

@@ -15,11 +15,11 @@ use rustix::process::{WaitOptions, wait};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use weir_guest::behaviour::{Act, Behaviour, FileChange, LISTED_MAX, Persistence, Process};
+use weir_guest::behaviour::{Act, Behaviour, FileChange, LISTED_MAX, Persistence, Process, RegistryChange};
 use weir_guest::frame::{self, Kind};
 use weir_guest::words::Run;
 
@@ -60,10 +60,11 @@ impl Windows {
         let words = match command::plan(&own, &head) {
             Plan::Run(words) => words,
             Plan::NotRun(why) => {
-                behaviour.acts.push(Act { pid: 0, what: "not-run".into(), detail: why });
+                behaviour.acts.push(act("not-run", &why));
                 return Ok(behaviour);
             }
         };
+        shorten_waits();
         internet.record().take();
         self.tracing.take();
         let (before, known) = (Moment::now(), processes());
@@ -119,7 +120,7 @@ impl Windows {
                 screen_at = now + SCREEN_EVERY;
             }
             // A message waits for its reader: after a while it is answered, as most people would.
-            let messages = self.tracing.notes().shown.len();
+            let messages = self.tracing.notes().messages;
             if messages > shown {
                 (shown, key_at) = (messages, Some(now + READ_IN));
             }
@@ -163,15 +164,15 @@ impl Windows {
     /// What is different now, and what was heard.
     fn tell(&self, behaviour: &mut Behaviour, internet: &Internet, before: &Moment) {
         let mut notes = self.tracing.take();
-        for (pid, to) in &notes.called {
-            internet.record().connects(*pid, *to);
+        for (pid, to, at_ms) in &notes.called {
+            internet.record().connected(*pid, *to, *at_ms);
         }
         let record = internet.record().take();
         behaviour.network = record.network;
         behaviour.left_out = record.left_out + notes.left_out;
         name_callers(behaviour);
         self.files(behaviour, &notes, before);
-        self.registry(behaviour);
+        self.registry(behaviour, &notes);
         ways(behaviour);
         let (missing, slept) = (notes.missing(), notes.slept());
         let TraceNotes { processes, acts, shown, modules, .. } = notes;
@@ -196,7 +197,7 @@ impl Windows {
                 continue;
             }
             let existed = self.documents.contains(&path) || (path == behaviour.sample && change.is_gone);
-            let (pid, mut what, mut to) = (notes.writer(&path), "written", None);
+            let ((pid, at_ms), mut what, mut to) = (notes.writer(&path), "written", None);
             if change.is_gone {
                 what = "deleted";
                 if let Some((_, _, name)) = renamed(&path) {
@@ -210,22 +211,38 @@ impl Windows {
                 behaviour.left_out += 1;
                 continue;
             }
-            behaviour.files.push(FileChange { pid, path, what: what.into(), to, existed, ..FileChange::default() });
+            behaviour.files.push(FileChange {
+                pid,
+                path,
+                what: what.into(),
+                to,
+                existed,
+                at_ms,
+                ..FileChange::default()
+            });
         }
     }
 
-    fn registry(&self, behaviour: &mut Behaviour) {
+    fn registry(&self, behaviour: &mut Behaviour, notes: &TraceNotes) {
         for (before, after) in self.hives.iter().zip(hives()) {
             let (changes, more) = before.changes(&after);
             let room = LISTED_MAX.saturating_sub(behaviour.registry.len());
             behaviour.left_out += more + changes.len().saturating_sub(room) as u64;
-            behaviour.registry.extend(changes.into_iter().take(room));
+            let timed = |change: RegistryChange| RegistryChange { at_ms: notes.set_at(&change.name), ..change };
+            behaviour.registry.extend(changes.into_iter().take(room).map(timed));
         }
     }
 }
 
 fn act(what: &str, detail: &str) -> Act {
-    Act { pid: 0, what: what.into(), detail: detail.into() }
+    Act { what: what.into(), detail: detail.into(), ..Act::default() }
+}
+
+/// From now on waits are short (guest/windows/clock.c). Where that cannot be said they are as long as they are.
+fn shorten_waits() {
+    let said =
+        File::options().write(true).open("/run/clock").and_then(|page| page.write_all_at(&1_u32.to_le_bytes(), 4));
+    drop(said);
 }
 
 /// A sample that has filled the disk would keep Wine's server from writing the registry down: its processes end, and there is more room then.
@@ -259,8 +276,8 @@ fn name_callers(behaviour: &mut Behaviour) {
 /// What a restart would bring back.
 fn ways(behaviour: &mut Behaviour) {
     let by_registry = behaviour.registry.iter().filter_map(|change| {
-        hive::way(change)
-            .map(|what| Persistence { path: format!("{}\\{}", change.key, change.name), what: what.into() })
+        let (path, at_ms) = (format!("{}\\{}", change.key, change.name), change.at_ms);
+        hive::way(change).map(|what| Persistence { path, what: what.into(), at_ms })
     });
     let by_file = behaviour.files.iter().filter(|file| file.what != "deleted").filter_map(|file| {
         let path = file.to.as_ref().unwrap_or(&file.path).to_ascii_lowercase();
@@ -271,7 +288,7 @@ fn ways(behaviour: &mut Behaviour) {
             }
             () => return None,
         };
-        Some(Persistence { path: file.path.clone(), what: what.into() })
+        Some(Persistence { path: file.path.clone(), what: what.into(), at_ms: file.at_ms })
     });
     behaviour.persistence = by_registry.chain(by_file).collect();
 }

@@ -32,6 +32,10 @@ pub(crate) enum Said {
     /// It calls a function of Windows: its name and its arguments, texts as they are and numbers in hexadecimal digits.
     /// From where in memory is known too.
     Calls { name: String, arguments: Vec<String>, from: u64 },
+    /// A function that it called has ended, with this result.
+    Returns { name: String, value: u64 },
+    /// A thread begins, with what is at this place in memory.
+    Begins(u64),
 }
 
 /// A line with whose it is.
@@ -53,6 +57,12 @@ pub(crate) fn read(line: &str) -> Option<TraceLine> {
 fn said(text: &str) -> Option<Said> {
     if let Some(call) = text.strip_prefix("Call ") {
         return called(call);
+    }
+    if let Some(end) = text.strip_prefix("Ret ") {
+        return returned(end.trim_start());
+    }
+    if let Some(thread) = text.strip_prefix("Starting thread proc ") {
+        return thread.split(' ').next().and_then(hexadecimal).map(Said::Begins);
     }
     let (channel, rest) = text.strip_prefix("trace:")?.split_once(':')?;
     let (function, rest) = rest.split_once(' ')?;
@@ -123,6 +133,13 @@ fn called(call: &str) -> Option<Said> {
     }
     let from = call.rsplit_once(" ret=").and_then(|(_, place)| hexadecimal(place)).unwrap_or(0);
     Some(Said::Calls { name: name.to_owned(), arguments, from })
+}
+
+/// `KERNEL32.WaitForSingleObject() retval=00000102 ret=00401234`
+fn returned(end: &str) -> Option<Said> {
+    let (name, rest) = end.split_once('(')?;
+    let value = rest.split_once("retval=")?.1.split(' ').next().and_then(hexadecimal)?;
+    Some(Said::Returns { name: name.rsplit('.').next()?.to_owned(), value })
 }
 
 fn hexadecimal(text: &str) -> Option<u64> {
@@ -210,6 +227,11 @@ mod tests {
             Some(Said::Connects("198.18.1.2:80".parse().unwrap()))
         );
         assert_eq!(
+            of("0024:0028:Ret  KERNEL32.WaitForSingleObject() retval=00000102 ret=00401234"),
+            Some(Said::Returns { name: "WaitForSingleObject".into(), value: 0x102 })
+        );
+        assert_eq!(of("0024:0030:Starting thread proc 0000000000401550 (arg=0000)"), Some(Said::Begins(0x0040_1550)));
+        assert_eq!(
             of("0024:0028:trace:msgbox:MSGBOX_OnInit L\"f\\00fcr dich\\n\""),
             Some(Said::Shows("für dich\n".into()))
         );
@@ -227,6 +249,8 @@ mod tests {
             "0024:0028:trace:winsock:connect address x, port y",
             "0024:0028:trace:process:CreateProcessInternalW started process pid zz",
             "0024:0028:Call A.B(\u{20ac}",
+            "0024:0028:Ret  A.B() retval=",
+            "0024:0028:Starting thread proc ",
         ] {
             let _ = read(line);
         }

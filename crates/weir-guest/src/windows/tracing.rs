@@ -36,7 +36,7 @@ impl Tracing {
 
     /// Begins anew; what was noted so far.
     pub(crate) fn take(&self) -> TraceNotes {
-        std::mem::take(&mut *self.notes())
+        std::mem::replace(&mut *self.notes(), TraceNotes::begin())
     }
 
     fn read(&self, mut pipe: impl BufRead) {

@@ -137,7 +137,7 @@ const TABLE: [(&str, &[(&str, &str)]); 71] = [
 ];
 
 /// What a rule or finding of this name is a case of.
-fn of_rule(name: &str) -> &'static [(&'static str, &'static str)] {
+pub(super) fn of_rule(name: &str) -> &'static [(&'static str, &'static str)] {
     TABLE.iter().find(|(known, _)| *known == name).map_or(&[], |(_, techniques)| techniques)
 }
 

@@ -8,12 +8,14 @@ mod behaviour;
 mod ioc;
 pub mod misp;
 pub mod stix;
+mod timeline;
 mod uuid;
 
 pub use attack::Technique;
 pub use behaviour::Acted;
 pub(crate) use ioc::is_foreign;
 pub use ioc::{Ioc, IocKind};
+pub use timeline::Event;
 pub use weir_guest::behaviour::{
     Act, Behaviour, Capture, FileChange, Network, Persistence, Process, RegistryChange, Screen,
 };

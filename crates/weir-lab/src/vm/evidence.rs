@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn act(what: &str, detail: &str) -> Behaviour {
-        let act = Act { pid: 6, what: what.into(), detail: detail.into() };
+        let act = Act { pid: 6, what: what.into(), detail: detail.into(), at_ms: None };
         Behaviour { acts: vec![act], ..honest() }
     }
 

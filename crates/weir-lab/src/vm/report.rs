@@ -203,6 +203,7 @@ mod tests {
             to: to.into(),
             detail: detail.into(),
             host: host.into(),
+            at_ms: None,
         };
         let behaviour = Behaviour {
             ended: "exit 0".into(),
@@ -217,7 +218,7 @@ mod tests {
                 network("connect", "10.1.2.3:4444", "", ""),
                 network("http", "198.18.1.2:80", "GET /x", "evil.example"),
             ],
-            persistence: vec![Persistence { path: "/etc/cron.d/x".into(), what: "cron".into() }],
+            persistence: vec![Persistence { path: "/etc/cron.d/x".into(), what: "cron".into(), at_ms: None }],
             output: "a\0b \\u0000".into(),
             ..Behaviour::default()
         };

@@ -122,7 +122,9 @@ fn now(page: &SamplePage) -> Html {
 
 /// What it did, each time that it was run.
 fn acted(merged: &Merged) -> Html {
-    let one = |acted: &Acted| html!("<section><h2>What it did</h2>{}</section>", behaviour::draw(acted, BOUNDS));
+    let one = |acted: &Acted| {
+        html!("<section><h2>What it did</h2>{}</section>", behaviour::draw(acted, &merged.timeline(acted), BOUNDS))
+    };
     merged.behaviour.iter().map(|(_, acted)| one(acted)).collect()
 }
 

@@ -12,7 +12,15 @@ fn quiet() -> Behaviour {
 
 fn process(pid: u32, parent: u32, path: &str, arguments: &[&str]) -> Process {
     let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-    Process { pid, parent, path: path.into(), arguments, user: Some(1000), ended: "exit 0".into() }
+    Process {
+        pid,
+        parent,
+        path: path.into(),
+        arguments,
+        user: Some(1000),
+        ended: "exit 0".into(),
+        ..Process::default()
+    }
 }
 
 fn runs(path: &str, arguments: &[&str]) -> Behaviour {
@@ -34,17 +42,18 @@ fn deletes(path: &str, existed: bool) -> Behaviour {
 }
 
 fn stays(ways: &[(&str, &str)]) -> Behaviour {
-    let way = |(what, path): &(&str, &str)| Persistence { path: (*path).into(), what: (*what).into() };
+    let way = |(what, path): &(&str, &str)| Persistence { path: (*path).into(), what: (*what).into(), at_ms: None };
     Behaviour { persistence: ways.iter().map(way).collect(), ..quiet() }
 }
 
 fn network(what: &str, to: &str, detail: &str, host: &str) -> Behaviour {
-    let call = Network { pid: 7, what: what.into(), to: to.into(), detail: detail.into(), host: host.into() };
+    let call =
+        Network { pid: 7, what: what.into(), to: to.into(), detail: detail.into(), host: host.into(), at_ms: None };
     Behaviour { network: vec![call], ..quiet() }
 }
 
 fn acts(what: &str, detail: &str) -> Behaviour {
-    Behaviour { acts: vec![Act { pid: 7, what: what.into(), detail: detail.into() }], ..quiet() }
+    Behaviour { acts: vec![Act { pid: 7, what: what.into(), detail: detail.into(), at_ms: None }], ..quiet() }
 }
 
 /// Documents that were there: each is changed so, and is random afterwards or not.
@@ -209,7 +218,7 @@ fn what_comes_together_decides() {
     };
     let daemon = || Behaviour {
         processes: vec![process(7, 1, "/home/user/s", &["s"]), process(8, 7, "/home/user/s", &["s"])],
-        acts: vec![Act { pid: 8, what: "session".into(), detail: String::new() }],
+        acts: vec![Act { pid: 8, what: "session".into(), ..Act::default() }],
         ..quiet()
     };
     for (what, behaviour, expected) in [

@@ -19,7 +19,8 @@ fn runs(command: &str) -> Behaviour {
 }
 
 fn acts(all: &[(&str, &str)]) -> Behaviour {
-    let act = |(what, detail): &(&str, &str)| Act { pid: 9, what: (*what).into(), detail: (*detail).into() };
+    let act =
+        |(what, detail): &(&str, &str)| Act { pid: 9, what: (*what).into(), detail: (*detail).into(), at_ms: None };
     Behaviour { acts: all.iter().map(act).collect(), ..behaviour() }
 }
 
@@ -34,7 +35,7 @@ fn points(seen: &Behaviour) -> Vec<(&'static str, u32)> {
 #[test]
 fn every_rule_has_a_case() {
     let stays = |what: &str| Behaviour {
-        persistence: vec![Persistence { path: "HKCU\\x".into(), what: what.into() }],
+        persistence: vec![Persistence { path: "HKCU\\x".into(), what: what.into(), at_ms: None }],
         ..behaviour()
     };
     let talks = Network {
@@ -109,7 +110,7 @@ fn ransom_is_known_by_the_files_that_it_leaves() {
 fn what_installers_do_is_not_malicious_and_tools_have_no_points() {
     let installs = Behaviour {
         files: vec![file("C:\\Program Files\\Tool\\tool.exe", "written", false)],
-        persistence: vec![Persistence { path: "HKLM\\x".into(), what: "service".into() }],
+        persistence: vec![Persistence { path: "HKLM\\x".into(), what: "service".into(), at_ms: None }],
         processes: vec![ran(OWN), ran("C:\\Program Files\\Tool\\tool.exe /register")],
         ..behaviour()
     };
