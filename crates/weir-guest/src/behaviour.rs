@@ -219,6 +219,7 @@ pub struct Persistence {
 /// | `setuid` | a file that it made run as its owner |
 /// | `loads` | nothing: a module for the kernel |
 /// | `reboots` | nothing |
+/// | `sniffs` | which packets it wants to hear that are not its own |
 /// | `fails-to-write` | a file of the system that it wanted to change or delete and may not: where names lead to, logs |
 /// | `fails-to-run` | a file that is there and is no program of this guest |
 /// | `not-run` | why the sample itself did not run |

@@ -53,6 +53,7 @@ enum Call {
     Mode(PathAt),
     /// The argument with the open file.
     ModeOfOpen(usize),
+    Socket,
     Connect,
     Bind,
     Listen,
@@ -91,7 +92,7 @@ const NEW_LISTENER: u32 = 8;
 const EMPTY_PATH: u32 = 0x1000;
 
 /// All of them.
-pub(crate) static CALLS: [KnownCall; 58] = [
+pub(crate) static CALLS: [KnownCall; 59] = [
     // What is answered is not the whole truth; 32-bit programs have other forms of the answers.
     entry(137, 0, Stop::Always, Call::Ask(Question::Disk, 1)),
     entry(138, 0, Stop::Always, Call::Ask(Question::Disk, 1)),
@@ -130,6 +131,7 @@ pub(crate) static CALLS: [KnownCall; 58] = [
     entry(91, 94, Stop::IfAny(1, SETUID), Call::ModeOfOpen(0)),
     entry(268, 306, Stop::IfAny(2, SETUID), Call::Mode((Some(0), 1))),
     entry(452, 452, Stop::IfAny(2, SETUID), Call::Mode((Some(0), 1))),
+    entry(41, 359, Stop::Always, Call::Socket),
     entry(42, 362, Stop::Always, Call::Connect),
     entry(49, 361, Stop::Always, Call::Bind),
     entry(50, 363, Stop::Always, Call::Listen),
@@ -197,6 +199,8 @@ pub(crate) enum Deed {
     Name(String),
     Load,
     Reboot,
+    /// Which packets it wants to hear.
+    Sniff(&'static str),
 }
 
 /// Reads what a stopped process is about to do; none if that tells nothing. `short` is a call of the 32-bit world, which
@@ -235,6 +239,7 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
             let more = peek::words_32(pid, arguments[1])?;
             socket(pid, arguments[0], more, true)
         }
+        Call::Socket => socket(pid, 1, arguments, short),
         Call::Bind => socket(pid, 2, arguments, short),
         Call::Connect => socket(pid, 3, arguments, short),
         Call::Listen => socket(pid, 4, arguments, short),
@@ -284,6 +289,7 @@ fn trace(request: u64, pid: i32) -> Option<Deed> {
 /// A call of sockets, by the number that `socketcall` has for it.
 fn socket(pid: i32, call: u64, arguments: [u64; 6], short: bool) -> Option<Deed> {
     match call {
+        1 => wire(arguments[0], arguments[1], arguments[2]).map(Deed::Sniff),
         2 => address(pid, arguments[1], arguments[2]).map(|to| Deed::Bind(arguments[0], to)),
         3 => address(pid, arguments[1], arguments[2]).map(Deed::Connect),
         4 => Some(Deed::Listen(arguments[0])),
@@ -293,6 +299,19 @@ fn socket(pid: i32, call: u64, arguments: [u64; 6], short: bool) -> Option<Deed>
             let (name, length) = peek::message_name(pid, arguments[1], short)?;
             address(pid, name, length).map(Deed::Send)
         }
+        _ => None,
+    }
+}
+
+/// A socket that hears more than what is meant for its process; `ping` has one for its answers only.
+fn wire(domain: u64, kind: u64, protocol: u64) -> Option<&'static str> {
+    const RAW: u64 = libc::SOCK_RAW as u64;
+    const ICMP: u64 = libc::IPPROTO_ICMP as u64;
+    const ICMP_6: u64 = libc::IPPROTO_ICMPV6 as u64;
+    match (domain as i32, kind & 0xf, protocol) {
+        (libc::AF_PACKET, _, _) => Some("all packets"),
+        (libc::AF_INET | libc::AF_INET6, RAW, ICMP | ICMP_6) => None,
+        (libc::AF_INET | libc::AF_INET6, RAW, _) => Some("all packets of a protocol"),
         _ => None,
     }
 }
@@ -343,6 +362,14 @@ mod tests {
         assert_eq!(of("/etc/passwd", 0o2_000_000), None);
         assert_eq!((trace(0, 9), trace(1, 9)), (Some(Deed::Trace(None)), None));
         assert_eq!(trace(16, 9), Some(Deed::Trace(Some(9))));
+    }
+
+    #[test]
+    fn a_socket_for_the_whole_wire_is_told_from_others() {
+        assert_eq!(wire(17, 3, 0x0300), Some("all packets"));
+        assert_eq!(wire(2, 3, 6), Some("all packets of a protocol"));
+        assert_eq!((wire(2, 0x0008_0003, 1), wire(10, 3, 58)), (None, None), "ping");
+        assert_eq!((wire(2, 1, 0), wire(2, 2, 1), wire(1, 1, 0), wire(16, 3, 0)), (None, None, None, None));
     }
 
     #[test]

@@ -222,6 +222,7 @@ impl<'a> Tracer<'a> {
             }
             Deed::Load => self.record.acts(who, "loads", ""),
             Deed::Reboot => self.record.acts(who, "reboots", ""),
+            Deed::Sniff(what) => self.record.acts(who, "sniffs", what),
             Deed::Read(path) => self.record.acts(who, "reads", &path),
             Deed::Setuid(path) => self.record.acts(who, "setuid", &path),
             Deed::Open(path) if stage::number(&path).is_some() => {

@@ -108,7 +108,12 @@ impl TraceNotes {
                     self.modules.push(path);
                 }
             }
-            Said::Opens { path, writes } if writes => self.wrote(pid, &path),
+            Said::Opens { path, writes } if writes => {
+                if is_disk(&path) {
+                    self.act(pid, "device", &path);
+                }
+                self.wrote(pid, &path);
+            }
             Said::Opens { path, .. } => {
                 if windows_paths::secret(&path).is_some() {
                     self.act(pid, "reads", &path);
@@ -358,6 +363,12 @@ fn asked_to_wait_s(processes: &[Process]) -> u64 {
     processes.iter().filter_map(wanted).fold(0, u64::saturating_add)
 }
 
+/// The disk itself, and not a file on it.
+fn is_disk(path: &str) -> bool {
+    let name = path.strip_prefix("\\\\.\\").or_else(|| path.strip_prefix("\\\\?\\")).unwrap_or_default();
+    name.to_ascii_lowercase().starts_with("physicaldrive") || (name.len() == 2 && name.ends_with(':'))
+}
+
 /// An argument that is no text.
 fn is_number(argument: &str) -> bool {
     argument.len() >= 8 && argument.bytes().all(|digit| digit.is_ascii_hexdigit())
@@ -460,6 +471,9 @@ mod tests {
         assert_eq!(notes.slept().map(|act| act.detail), Some(format!("{} s", 60 * (TOUCHED_MAX + 100))));
         assert!(notes.left_out > 0);
         assert_eq!(words("\"a b\" c  \"\""), ["a b", "c", ""]);
+        assert!(
+            is_disk("\\\\.\\PhysicalDrive0") && is_disk("\\\\.\\C:") && !is_disk("C:\\a") && !is_disk("\\\\.\\pipe\\x")
+        );
         assert!(is_wines_own("\\??\\C:\\windows\\system32\\conhost.exe"));
         assert!(is_wines_own("C:\\windows\\system32\\conhost.exe") && !is_wines_own("C:\\users\\anna\\conhost.exe"));
     }

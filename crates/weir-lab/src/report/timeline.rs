@@ -129,6 +129,7 @@ fn act(act: &Act) -> Known<'_> {
         "setuid" => &["makes-setuid"],
         "loads" => &["loads-module"],
         "reboots" => &["reboots"],
+        "sniffs" => &["sniffs"],
         "writes-memory" | "remote-thread" => &["injects"],
         "hooks-keys" => &["logs-keys"],
         "looks" => &["looks-for-analysts"],

@@ -5,7 +5,8 @@
 //! Cost: linear in what is listed, which is bounded.
 
 use std::collections::BTreeSet;
-use weir_guest::behaviour::Behaviour;
+use std::net::SocketAddr;
+use weir_guest::behaviour::{Behaviour, Network};
 use weir_guest::secret::{self, Secret};
 use weir_guest::windows_paths;
 
@@ -68,7 +69,16 @@ fn looks(seen: &Behaviour) -> BTreeSet<&str> {
 
 /// Whom it called, by name where there is one.
 fn calls(seen: &Behaviour) -> BTreeSet<&str> {
-    let calls = seen.network.iter().filter(|call| call.what != "listen");
+    let address = |call: &Network| call.to.parse::<SocketAddr>().ok();
+    let own: BTreeSet<u16> = seen
+        .network
+        .iter()
+        .filter(|call| call.what == "listen")
+        .filter_map(|call| Some(address(call)?.port()))
+        .collect();
+    // Whoever calls itself knows what is answered.
+    let is_own = |call: &&Network| address(call).is_some_and(|to| to.ip().is_loopback() && own.contains(&to.port()));
+    let calls = seen.network.iter().filter(|call| call.what != "listen" && !is_own(call));
     calls.map(|call| if call.host.is_empty() { call.to.as_str() } else { call.host.as_str() }).collect()
 }
 
@@ -95,7 +105,7 @@ fn several(all: &BTreeSet<&str>, say: impl Fn(&str) -> String) -> Option<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weir_guest::behaviour::{Act, Network, Process};
+    use weir_guest::behaviour::{Act, Process};
 
     fn honest() -> Behaviour {
         let process = Process { pid: 6, path: "/home/user/s".into(), ended: "exit 0".into(), ..Process::default() };
@@ -140,6 +150,11 @@ mod tests {
         ] {
             assert_eq!(doubts(&seen, &[]), [expected]);
         }
+        let call = |what: &str, to: &str| Network { what: what.into(), to: to.into(), ..Network::default() };
+        let own = [call("listen", "127.0.0.1:8099"), call("connect", "127.0.0.1:8099")];
+        assert_eq!(doubts(&Behaviour { network: own.to_vec(), ..honest() }, &[]), [] as [&str; 0]);
+        let other = Behaviour { network: vec![own[0].clone(), call("connect", "127.0.0.1:631")], ..honest() };
+        assert!(doubts(&other, &[])[0].contains("127.0.0.1:631"));
         assert_eq!(doubts(&honest(), &["x.exe".into()]), ["it left programs: x.exe"]);
         let many: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
         assert_eq!(doubts(&honest(), &many), ["it left programs: p0, p1, p2, p3, p4, p5 and others"]);

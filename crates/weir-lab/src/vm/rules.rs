@@ -38,11 +38,13 @@ const RULES: &[(&str, Look)] = &[
     ("scans", scans),
     ("floods", floods),
     ("tunnels", tunnels),
+    ("says-in-names", covert::says_in_names),
     ("pretends", pretends),
     ("stops-guards", stops_guards),
     ("makes-setuid", |seen| seen.act("setuid", |_| true).map(|path| (6, path))),
     ("writes-devices", |seen| seen.act("device", |_| true).map(|path| (6, path))),
     ("reads-memory", |seen| seen.reads(Secret::Memory).map(|path| (6, path))),
+    ("sniffs", covert::sniffs),
     ("runs-fetched", runs_fetched),
     ("runs-from-memory", runs_from_memory),
     ("reads-passwords", |seen| seen.reads(Secret::Passwords).map(|path| (5, path))),
@@ -54,13 +56,16 @@ const RULES: &[(&str, Look)] = &[
     ("redirects", redirects),
     ("kills-others", kills_others),
     ("wipes-traces", wipes_traces),
+    ("asks-cloud", covert::asks_cloud),
     ("chats", chats),
     ("forks-without-end", forks_without_end),
     ("runs-written", runs_written),
+    ("plants-page", covert::plants_page),
     ("deletes-itself", deletes_itself),
     ("preloads", |seen| seen.act("preloads", |_| true).map(|what| (3, what))),
     ("hinders-tracing", |seen| seen.act("traces", |whom| whom == "itself").map(|_| (3, "it traces itself".into()))),
     ("raw-address", raw_address),
+    ("backdates", covert::backdates),
     ("waits", waits),
     ("listens", listens),
     ("lies-low", lies_low),
@@ -205,8 +210,14 @@ impl<'a> Seen<'a> {
 
     /// Documents of the user that the sample did not make and that are gone or changed.
     fn documents(&self) -> BTreeSet<&'a str> {
+        // Whoever gives papers new names and lets them be what they are is tidying.
+        let ending = |path: &str| path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+        let is_tidied = |file: &FileChange| {
+            file.what == "renamed" && !file.random && file.to.as_deref().and_then(ending) == ending(&file.path)
+        };
         let is_document = |file: &&FileChange| {
             file.existed
+                && !is_tidied(file)
                 && ["/home/", "/root/", "/srv/", "/mnt/", "/media/", "/opt/", "C:\\users\\"]
                     .iter()
                     .any(|top| file.path.starts_with(top))
@@ -450,7 +461,10 @@ fn wipes_traces(seen: &Seen<'_>) -> Option<(u32, String)> {
 /// The words of IRC, by which many bots are led.
 fn chats(seen: &Seen<'_>) -> Option<(u32, String)> {
     let is_irc = |call: &&Network| {
-        call.what == "talk" && ["NICK ", "USER ", "JOIN #", "PRIVMSG "].iter().any(|word| call.detail.starts_with(word))
+        // FTP and mail have a user too, of one word.
+        let is_user = call.detail.starts_with("USER ") && call.detail.split(' ').count() >= 5;
+        let is_other = ["NICK ", "JOIN #", "PRIVMSG "].iter().any(|word| call.detail.starts_with(word));
+        call.what == "talk" && (is_user || is_other)
     };
     seen.behaviour.network.iter().find(is_irc).map(|call| (4, call.to.clone()))
 }
@@ -515,6 +529,7 @@ fn lies_low(seen: &Seen<'_>) -> Option<(u32, String)> {
     daemon.or_else(looks).map(|evidence| (1, evidence))
 }
 
+mod covert;
 mod windows;
 
 #[cfg(test)]

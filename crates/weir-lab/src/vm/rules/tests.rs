@@ -94,6 +94,17 @@ type Case<'a> = (&'a str, Behaviour, &'a [(&'a str, u32)]);
 fn each_rule_sees_what_it_is_for_and_nothing_else() {
     let table: &[Case] = &[
         ("nothing", quiet(), &[]),
+        ("the cloud's passwords", network("http", "169.254.169.254:80", "GET /latest/", ""), &[("asks-cloud", 4)]),
+        ("the whole wire", acts("sniffs", "all packets"), &[("sniffs", 5)]),
+        (
+            "a text in a name",
+            network("dns", "757365727c6465736b7c2f686f6d652f75736572.x.example", "", ""),
+            &[("says-in-names", 4)],
+        ),
+        ("a file server", network("talk", "198.18.1.2:21", "USER anonymous", "a.example"), &[]),
+        ("a name", network("dns", "d1a2b3c4e5f60718293a4b5c6d7e8f90.cdn.example", "", ""), &[]),
+        ("a page", writes(7, "/home/user/public_html/a.php"), &[("plants-page", 3)]),
+        ("papers with other names", documents(9, "renamed", "", false), &[]),
         ("cron", stays(&[("cron", "/etc/cron.d/x")]), &[("stays", 5)]),
         ("a unit", stays(&[("systemd", "/etc/systemd/system/x.service")]), &[("stays", 4)]),
         ("a shell's file", stays(&[("shell", "/home/user/.bashrc")]), &[("stays", 4)]),

@@ -15,6 +15,7 @@ pub(super) const RULES: &[(&str, Look)] = &[
     ("injects", injects),
     ("stays-in-windows", stays),
     ("takes-windows-orders", takes_orders),
+    ("writes-devices", |seen| seen.act("device", |_| true).map(|path| (6, path))),
     ("logs-keys", |seen| seen.act("hooks-keys", |_| true).map(|how| (6, how))),
     ("steals", steals),
     ("stops-windows-guards", stops_guards),

@@ -61,6 +61,7 @@ fn every_rule_has_a_case() {
         (runs("C:\\windows\\system32\\cmd.exe /c vssadmin delete shadows"), "removes-backups", 8),
         (acts(&[("writes-memory", "WriteProcessMemory"), ("remote-thread", "CreateRemoteThread")]), "injects", 10),
         (acts(&[("writes-memory", "WriteProcessMemory")]), "injects", 5),
+        (acts(&[("device", "\\\\.\\PhysicalDrive0")]), "writes-devices", 6),
         (stays("run-key"), "stays-in-windows", 5),
         (stays("debugger"), "stays-in-windows", 8),
         (runs("C:\\windows\\system32\\schtasks.exe /create /tn x"), "stays-in-windows", 5),

@@ -1,0 +1,102 @@
+//! Rules about what is done quietly: secrets in names, the cloud's own address, wires that are listened to, pages for a web server, files
+//! that are made to look old.
+
+use super::{Seen, name_of, names};
+use std::collections::BTreeSet;
+use weir_guest::behaviour::{Network, Process};
+
+/// Where clouds tell a machine its own passwords.
+const CLOUDS: [&str; 4] = ["169.254.169.254", "100.100.100.200", "fd00:ec2::254", "metadata.google.internal"];
+/// Pages that a web server carries out, and where it looks for them.
+const PAGES: [&str; 6] = [".php", ".phtml", ".jsp", ".jspx", ".aspx", ".cgi"];
+const SITES: [&str; 4] = ["/var/www/", "/srv/www/", "/public_html/", "/htdocs/"];
+/// A part of a name that says so much is no name.
+const TEXT_MIN: usize = 10;
+
+/// It asks the cloud for the machine's own passwords. On a machine of the house that nobody does.
+pub(super) fn asks_cloud(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let of = |address: &str| CLOUDS.iter().any(|cloud| address.trim_start_matches('[').starts_with(cloud));
+    let asks = |call: &&Network| call.what != "listen" && (of(&call.to) || of(&call.host));
+    seen.behaviour.network.iter().find(asks).map(|call| (4, call.to.clone()))
+}
+
+/// It listens to everything on the wire, or would.
+pub(super) fn sniffs(seen: &Seen<'_>) -> Option<(u32, String)> {
+    seen.act("sniffs", |_| true).map(|how| (5, how))
+}
+
+/// A page that a web server would carry out.
+pub(super) fn plants_page(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let is_page = |path: &&&str| {
+        SITES.iter().any(|site| path.contains(site)) && PAGES.iter().any(|end| path.to_ascii_lowercase().ends_with(end))
+    };
+    seen.written.keys().find(is_page).map(|path| (3, (*path).to_owned()))
+}
+
+/// A file that it wrote is made to look as old as another.
+pub(super) fn backdates(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let is_old = |process: &&Process| {
+        let words = || process.arguments.iter().skip(1);
+        let asks = words().any(|word| ["-r", "-t", "-d", "--reference", "--date"].iter().any(|o| word.starts_with(o)));
+        let own = words().any(|word| seen.written.keys().any(|path| path == word || name_of(path) == name_of(word)));
+        names(process).contains(&"touch") && asks && own
+    };
+    seen.behaviour.processes.iter().find(is_old).map(|process| (2, process.arguments.join(" ")))
+}
+
+/// One name is enough if it is a text in other letters: nobody is called so.
+pub(super) fn says_in_names(seen: &Seen<'_>) -> Option<(u32, String)> {
+    let asked: BTreeSet<&str> =
+        seen.behaviour.network.iter().filter(|call| call.what == "dns").map(|call| call.to.as_str()).collect();
+    let told = |name: &&&str| name.split('.').any(|label| text_in(label).is_some());
+    let name = asked.iter().find(told)?;
+    let text = name.split('.').find_map(text_in).unwrap_or_default();
+    Some((4, format!("{text:?} in the name {name}")))
+}
+
+/// What a part of a name says in hexadecimal digits or in base 32; none if that is no text.
+fn text_in(label: &str) -> Option<String> {
+    let bytes = hexadecimal(label).or_else(|| base32(label))?;
+    let is_text = bytes.len() >= TEXT_MIN && bytes.iter().all(|byte| (b' '..=b'~').contains(byte) || *byte == b'\n');
+    is_text.then(|| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn hexadecimal(label: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = label.as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    pairs.iter().map(byte).collect::<Option<Vec<u8>>>().filter(|_| rest.is_empty())
+}
+
+fn base32(label: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
+    for letter in label.trim_end_matches('=').bytes() {
+        let value = match letter.to_ascii_lowercase() {
+            letter @ b'a'..=b'z' => letter - b'a',
+            digit @ b'2'..=b'7' => digit - b'2' + 26,
+            _ => return None,
+        };
+        (bits, count) = ((bits << 5 | u32::from(value)) & 0xfff, count + 5);
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count & 0xff) as u8);
+        }
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text_in;
+
+    #[test]
+    fn texts_in_names_are_told_from_names() {
+        // "user|desk|/home/user" and "anna:geheim99"
+        assert_eq!(text_in("757365727c6465736b7c2f686f6d652f75736572").as_deref(), Some("user|desk|/home/user"));
+        assert_eq!(text_in("mfxg4yj2m5swqzljnu4ts").as_deref(), Some("anna:geheim99"));
+        for name in
+            ["www", "facebook", "d1a2b3c4e5f60718293a4b5c6d7e8f90", "ec2-203-0-113-25", "xn--bcher-kva", "a1b2c3", ""]
+        {
+            assert_eq!(text_in(name), None, "{name}");
+        }
+    }
+}
