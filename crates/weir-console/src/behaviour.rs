@@ -78,7 +78,7 @@ fn timeline(events: &[Event], bounds: Bounds) -> Html {
         let techniques: Vec<&str> = event.techniques.iter().copied().collect();
         let pid = if event.pid == 0 { String::new() } else { event.pid.to_string() };
         html!(
-            "<tr><td class=\"number\">{}</td><td>{}</td><td class=\"main\"><code>{}</code></td><td>{}</td><td class=\"number\">{}</td></tr>",
+            "<tr><td class=\"number\">{}</td><td class=\"main\"><span class=\"faint\">{}</span> <code>{}</code></td><td>{}</td><td class=\"number\">{}</td></tr>",
             event.at_ms.map(seconds),
             event_word(event.kind),
             bounds.cut(&event.text),
@@ -87,7 +87,7 @@ fn timeline(events: &[Event], bounds: Bounds) -> Html {
         )
     };
     let head = html!(
-        "<th class=\"number\">After</th><th>Kind</th><th class=\"main\">What</th><th>Techniques</th><th class=\"number\">Process</th>"
+        "<th class=\"number\">After</th><th class=\"main\">What</th><th>Techniques</th><th class=\"number\">Process</th>"
     );
     let table = |events: &[Event], bounds: Bounds| bounds.table(&head, events.iter().map(row), events.len());
     let (first, rest) = events.split_at(events.len().min(EVENTS_OPEN));

@@ -62,13 +62,24 @@ const EVIDENCE_MIN: usize = 4;
 impl Event {
     /// With the techniques of those rules that applied and that it fits: because it is of their kind, or because they name it.
     fn named(mut self, rules: &[&str], hits: &[Hit<'_>]) -> Event {
-        let names_it = |hit: &Hit<'_>| hit.evidence.len() >= EVIDENCE_MIN && self.text.contains(hit.evidence);
+        let names_it = |hit: &Hit<'_>| match hit.evidence {
+            short if short.len() < EVIDENCE_MIN => false,
+            // Ways to stay are events of their own.
+            _ if hit.rule.starts_with("stays") => false,
+            // A process is the file that it runs, and not every file that it is told of.
+            path if self.kind == "process" && is_path(path) => self.text.starts_with(path),
+            some => self.text.contains(some),
+        };
         let fits = |hit: &&Hit<'_>| rules.contains(&hit.rule) || names_it(hit);
         let found = hits.iter().filter(fits).flat_map(|hit| attack::of_rule(hit.rule));
         let ways = rules.iter().filter(|_| self.kind == "stays").flat_map(|rule| attack::of_rule(rule));
         self.techniques = found.chain(ways).map(|(id, _)| *id).collect();
         self
     }
+}
+
+fn is_path(evidence: &str) -> bool {
+    !evidence.contains(' ') && (evidence.starts_with('/') || evidence.get(1..3) == Some(":\\"))
 }
 
 /// An event, and the rules that go by events of its kind.

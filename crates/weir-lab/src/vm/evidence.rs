@@ -76,8 +76,9 @@ fn calls(seen: &Behaviour) -> BTreeSet<&str> {
         .filter(|call| call.what == "listen")
         .filter_map(|call| Some(address(call)?.port()))
         .collect();
-    // Whoever calls itself knows what is answered.
-    let is_own = |call: &&Network| address(call).is_some_and(|to| to.ip().is_loopback() && own.contains(&to.port()));
+    // Whoever calls itself knows what is answered. Port 0 is any that is free, and those are high.
+    let is_own_port = |port: u16| own.contains(&port) || port >= 32_768 && own.contains(&0);
+    let is_own = |call: &&Network| address(call).is_some_and(|to| to.ip().is_loopback() && is_own_port(to.port()));
     let calls = seen.network.iter().filter(|call| call.what != "listen" && !is_own(call));
     calls.map(|call| if call.host.is_empty() { call.to.as_str() } else { call.host.as_str() }).collect()
 }
@@ -153,6 +154,8 @@ mod tests {
         let call = |what: &str, to: &str| Network { what: what.into(), to: to.into(), ..Network::default() };
         let own = [call("listen", "127.0.0.1:8099"), call("connect", "127.0.0.1:8099")];
         assert_eq!(doubts(&Behaviour { network: own.to_vec(), ..honest() }, &[]), [] as [&str; 0]);
+        let any = vec![call("listen", "127.0.0.1:0"), call("connect", "127.0.0.1:44859")];
+        assert_eq!(doubts(&Behaviour { network: any, ..honest() }, &[]), [] as [&str; 0]);
         let other = Behaviour { network: vec![own[0].clone(), call("connect", "127.0.0.1:631")], ..honest() };
         assert!(doubts(&other, &[])[0].contains("127.0.0.1:631"));
         assert_eq!(doubts(&honest(), &["x.exe".into()]), ["it left programs: x.exe"]);
