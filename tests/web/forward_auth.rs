@@ -1,4 +1,4 @@
-//! nginx and Caddy carry the requests, unmodified and set up as docs/doors.md says, and ask the web gate whose turn it is.
+//! nginx, Caddy and HAProxy carry the requests, unmodified and set up as docs/doors.md says, and ask the web gate whose turn it is.
 
 use super::floods::{APP, Site, WORKERS, get, rest_of, run};
 use super::recipes::{Process, free_address, start, until};
@@ -97,6 +97,26 @@ impl Carried {
         caddy.args(["run", "--adapter", "caddyfile", "--config"]).arg(folder.path().join("Caddyfile"));
         caddy.env("XDG_DATA_HOME", folder.path()).env("XDG_CONFIG_HOME", folder.path()).env("HOME", folder.path());
         Carried::start("caddy", &mut caddy, (up, app, folder, at))
+    }
+
+    fn by_haproxy() -> Carried {
+        let (up, app, folder, at) = parts();
+        let door = door(&up);
+        let script = folder.path().join("weir.lua");
+        std::fs::write(&script, recipe("lua", &[("127.0.0.1:2481", &address(&door, "listeners"))])).unwrap();
+        let recipe = recipe(
+            "haproxy",
+            &[
+                ("bind :80", &format!("bind {at}")),
+                ("/etc/haproxy/weir.lua", &script.display().to_string()),
+                ("127.0.0.1:2482", &address(&door, "logs")),
+                ("127.0.0.1:8000", app.place()),
+            ],
+        );
+        std::fs::write(folder.path().join("haproxy.cfg"), recipe).unwrap();
+        let mut haproxy = Command::new("haproxy");
+        haproxy.arg("-db").arg("-f").arg(folder.path().join("haproxy.cfg"));
+        Carried::start("haproxy", &mut haproxy, (up, app, folder, at))
     }
 
     fn start(name: &str, command: &mut Command, (up, app, folder, at): Parts) -> Carried {
@@ -241,6 +261,20 @@ fn caddy_asks_whose_turn_it_is() {
     let at = site.up.at[0];
     drop(site);
     assert!(ask(at, &get("/page")).starts_with("HTTP/1.1 502 "), "Caddy without Weir");
+}
+
+#[test]
+fn haproxy_asks_whose_turn_it_is() {
+    let carried = Carried::by_haproxy();
+    run(async {
+        holds_off_a_flood(&carried).await;
+        believes_only_the_proxy(&carried).await;
+        who_leaves_keeps_the_slot_while_the_application_works(&carried).await;
+    });
+    let Carried { site, _proxy, .. } = carried;
+    let at = site.up.at[0];
+    drop(site);
+    assert!(ask(at, &get("/page")).starts_with("HTTP/1.1 503 "), "HAProxy without Weir");
 }
 
 /// One question or request, and all that is said to it.

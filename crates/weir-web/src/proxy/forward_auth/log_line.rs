@@ -30,7 +30,7 @@ struct CaddyLine {
     resp_headers: HashMap<String, Vec<String>>,
 }
 
-/// Status of a request whose client left: what nginx and HAProxy write, and what Caddy writes if it has sent nothing.
+/// Status of a request whose client left: what nginx writes, and what Caddy writes if it has sent nothing. HAProxy has a word of its own for it.
 const LEFT: [u16; 2] = [499, 0];
 
 /// The request that is over, by one datagram.
@@ -47,7 +47,8 @@ fn of_caddy(line: &[u8]) -> Option<End> {
     }
 }
 
-/// `<190>Nov 17 21:06:34 machine nginx: ID STATUS …`; the machine and what follows the name may be left out.
+/// `<190>Nov 17 21:06:34 machine nginx: ID STATUS …`; the machine and what follows the name may be left out. HAProxy writes behind the status how the request
+/// ended: `--` if it was complete, a `C` in front if the client left.
 fn of_syslog(line: &[u8]) -> Option<End> {
     let behind = line.strip_prefix(b"<")?;
     let priority = behind.iter().position(|octet| *octet == b'>').filter(|at| (1..=3).contains(at))?;
@@ -57,7 +58,8 @@ fn of_syslog(line: &[u8]) -> Option<End> {
     let mut words = message.split(|octet| *octet == b' ');
     let id = RequestId::read(words.next()?)?;
     let status = words.next().and_then(|word| std::str::from_utf8(word).ok()).and_then(|word| word.parse().ok());
-    Some(End { id, early: status.is_some_and(|status| LEFT.contains(&status)) })
+    let ended = words.next().filter(|word| word.len() == 2).is_some_and(|word| word.starts_with(b"C"));
+    Some(End { id, early: ended || status.is_some_and(|status| LEFT.contains(&status)) })
 }
 
 #[cfg(test)]
@@ -76,6 +78,8 @@ mod tests {
             format!("<190>Nov 17 21:06:34 nginx: {ID}"),
             format!("<190>Nov  7 21:06:34 my-host nginx: {ID} 200 /x\n"),
             format!("<134>Nov 17 21:06:34 haproxy[123]: {ID}"),
+            format!("<134>Nov 17 21:06:34 localhost haproxy[123]: {ID} 200 --\n"),
+            format!("<134>Nov 17 21:06:34 haproxy[123]: {ID} 503 SC"),
             format!(
                 r#"{{"level":"info","ts":1.5,"status":200,"resp_headers":{{"Server":["Caddy"],"X-Weir-Request":["{ID}"]}}}}"#
             ),
@@ -88,6 +92,8 @@ mod tests {
     fn a_client_that_left_early_is_told_from_one_that_was_answered() {
         for line in [
             format!("<190>Nov 17 21:06:34 nginx: {ID} 499"),
+            format!("<134>Nov 17 21:06:34 haproxy[123]: {ID} -1 CH"),
+            format!("<134>Nov 17 21:06:34 localhost haproxy[123]: {ID} 200 CD\n"),
             format!(r#"{{"status":0,"resp_headers":{{"X-Weir-Request":["{ID}"]}}}}"#),
         ] {
             assert_eq!(ended(line.as_bytes()), end(true), "{line}");
