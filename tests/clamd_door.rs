@@ -1,11 +1,12 @@
 //! The door for clients of clamd: the protocol by hand, and the programs that people have, unmodified.
 
 use crate::control::gate::{Client as Smtp, Sink, Site, Up};
+use crate::postfix_doors::recipe;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output};
 use std::time::Duration;
-use weir_peers::{Amavis, Exim, Rspamd, eicar};
+use weir_peers::{Amavis, Clamd, Exim, Rspamd, eicar};
 
 fn site(more: &str) -> (Site, Up) {
     let site = Site::new(&format!(
@@ -104,11 +105,31 @@ fn clamdscan(configuration: &std::path::Path, args: &[&str], files: &[&std::path
     (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
+/// The first setting of a program in the page's table.
+fn setting(program: &str) -> String {
+    let page = include_str!("../docs/doors.md");
+    let row = page.lines().find(|line| line.starts_with(&format!("| {program} | "))).expect("a row of the page");
+    row.split('`').nth(1).expect("a setting").to_owned()
+}
+
 #[test]
 fn clamdscan_asks_weir_as_it_asks_clamd() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("door");
-    let (_site, up) = site(&format!("listen_unix = \"{}\"\n", socket.display()));
+    // The page's own recipe, with a real clamd behind Weir.
+    let clamd = Clamd::start();
+    let place = [
+        ("127.0.0.1:3311", "127.0.0.1:0".to_owned()),
+        ("/run/weir/clamd.ctl", socket.display().to_string()),
+        ("/run/clamav/clamd.ctl", clamd.socket().display().to_string()),
+    ];
+    let recipe = recipe("In place of clamd", "toml");
+    let settings = place.iter().fold(recipe, |text, (written, here)| {
+        assert!(text.contains(written), "{written} is not in the recipe");
+        text.replace(written, here)
+    });
+    let site = Site::new(&settings);
+    let up = site.up();
     let port = up.listener("clamd").rsplit(':').next().expect("a port").to_owned();
     let tcp = folder.path().join("tcp.conf");
     std::fs::write(&tcp, format!("TCPSocket {port}\nTCPAddr 127.0.0.1\n")).expect("a configuration");
@@ -135,9 +156,9 @@ fn clamdscan_asks_weir_as_it_asks_clamd() {
 fn rspamd_asks_weir_as_it_asks_clamd() {
     let (_site, up) = site("");
     let module = format!(
-        "clamav {{ type = \"clamav\"; servers = \"{}\"; symbol = \"CLAM_VIRUS\"; action = \"reject\"; scan_mime_parts = true; \
+        "clamav {{ type = \"clamav\"; {} symbol = \"CLAM_VIRUS\"; action = \"reject\"; scan_mime_parts = true; \
          log_clean = true; }}\n",
-        up.listener("clamd")
+        setting("Rspamd").replace("127.0.0.1:3311", &up.listener("clamd"))
     );
     let rspamd = Rspamd::start_with(&[("antivirus.conf", &module)]);
     let mail = |content: &str| {
@@ -163,6 +184,7 @@ fn mail(address: &str, text: &str) -> String {
 fn amavis_asks_weir_as_it_asks_clamd() {
     let (_site, up) = site("");
     let next = Sink::new();
+    assert_eq!(setting("Amavis"), "'clamd:127.0.0.1:3311'", "as below, with the port of this test");
     let amavis = Amavis::start(&up.listener("clamd"), &next.address);
     let said = mail(&amavis.address(), &eicar());
     assert!(said.starts_with("554 5.7.0 ") && said.contains("INFECTED: EICAR"), "{said}\n{}", amavis.log());
@@ -174,6 +196,7 @@ fn amavis_asks_weir_as_it_asks_clamd() {
 #[test]
 fn exim_asks_weir_as_it_asks_clamd() {
     let (_site, up) = site("");
+    assert_eq!(setting("Exim"), "av_scanner = clamd:127.0.0.1 3311", "as below, with the port of this test");
     let exim = Exim::start(&up.listener("clamd"));
     let said = mail(&exim.address(), &eicar());
     assert!(said.starts_with("550 infected: EICAR"), "{said}");

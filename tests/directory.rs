@@ -2,6 +2,7 @@
 
 use crate::console::visitor::Visitor;
 use crate::control::gate::{Client, Site, Up};
+use crate::postfix_doors::recipe;
 use weir_peers::{Slapd, TestAuthority};
 
 const PASSWORD: &str = "known to ldap";
@@ -14,13 +15,18 @@ fn site(server: &str, more: &str) -> (Site, Up) {
     let reader = site.home().join("reader");
     std::fs::write(&reader, "reads\n").expect("a file");
     let text = std::fs::read_to_string(site.home().join("weir.toml")).expect("settings");
-    let ldap = format!(
-        "[sign_in.ldap]\nservers = [\"{server}\"]\nbase = \"ou=people,dc=example,dc=org\"\n\
-         filter = \"(&(objectClass=inetOrgPerson)(|(uid={{login}})(mail={{login}})))\"\nname_attribute = \"mail\"\n\
-         reader = \"cn=reader,dc=example,dc=org\"\nreader_password_file = \"{}\"\ngroups = \"ou=groups,dc=example,dc=org\"\n\
-         roles = [\"operator cn=staff,ou=groups,dc=example,dc=org\", \"admin CN=admins, ou=groups,dc=example,dc=org\"]\n{more}",
-        reader.display()
-    );
+    // The page's own recipe, with the groups of this directory; names of entries are compared as directories do.
+    let place = [
+        ("ldaps://ldap.example.org", server.to_owned()),
+        ("/etc/weir/ldap-reader", reader.display().to_string()),
+        ("admin cn=weir-admins,ou=groups", "admin CN=admins, ou=groups".to_owned()),
+        ("operator cn=helpdesk,", "operator cn=staff,".to_owned()),
+    ];
+    let recipe = recipe("People of your directory (LDAP)", "toml");
+    let ldap = place.iter().fold(recipe, |text, (written, here)| {
+        assert!(text.contains(written), "{written} is not in the recipe");
+        text.replace(written, here)
+    }) + more;
     std::fs::write(site.home().join("weir.toml"), format!("{text}{ldap}")).expect("settings");
     let up = site.up();
     (site, up)

@@ -15,8 +15,8 @@ const MILTER: &str = "127.0.0.1:2626";
 const POLICY: &str = "127.0.0.1:2627";
 const BACK: &str = "127.0.0.1:2628";
 
-/// The code of this kind in a section of the page.
-fn recipe(section: &str, kind: &str) -> String {
+/// The code of this kind in a section of docs/doors.md.
+pub(crate) fn recipe(section: &str, kind: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/doors.md");
     let page = std::fs::read_to_string(page).expect("the page");
     let (_, rest) = page.split_once(&format!("\n## {section}")).expect("the section");
