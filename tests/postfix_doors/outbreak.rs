@@ -3,15 +3,10 @@
 use super::{Way, World};
 use crate::table1::{Sent, VIRUSES, Virus};
 
-/// One fast, one in the middle, one slow; they run side by side.
-fn some() -> Vec<&'static Virus> {
-    VIRUSES.iter().filter(|virus| ["lovgate", "test60", "test10"].contains(&virus.name)).collect()
-}
-
 fn world(way: Way) -> World {
-    let names: Vec<&str> = some().iter().map(|virus| virus.name).collect();
+    let names: Vec<&str> = VIRUSES.iter().map(|virus| virus.name).collect();
     let world = World::start(way, &names, &[("scan = true", "scan = false")], "[throttle]\nworking_set = 4\n");
-    some().iter().for_each(|virus| virus.user(&world.site));
+    VIRUSES.iter().for_each(|virus| virus.user(&world.site));
     world
 }
 
@@ -26,7 +21,7 @@ fn the_papers_table_through_a_milter() {
             other => panic!("{}: {other}", virus.name),
         })
     });
-    for (virus, run) in some().into_iter().zip(runs) {
+    for (virus, run) in VIRUSES.iter().zip(runs) {
         let passed = virus.judge_counts(&run, &world.site);
         let suffix = format!("@{}.example", virus.name);
         let arrived = || world.mail().iter().filter(|(to, _)| to.ends_with(&suffix)).count() as u64;
@@ -50,14 +45,15 @@ fn the_papers_table_through_the_policy_service() {
             }
         })
     });
-    for (virus, run) in some().into_iter().zip(runs) {
+    for (virus, run) in VIRUSES.iter().zip(runs) {
         virus.judge_counts(&run, &world.site);
     }
 }
 
+/// All rows at once, each to its own clock.
 fn side_by_side<T: Send>(run: impl Fn(&'static Virus) -> T + Sync) -> Vec<T> {
     std::thread::scope(|scope| {
-        let running: Vec<_> = some().into_iter().map(|virus| scope.spawn(|| run(virus))).collect();
+        let running: Vec<_> = VIRUSES.iter().map(|virus| scope.spawn(|| run(virus))).collect();
         running.into_iter().map(|run| run.join().expect("no panic")).collect()
     })
 }
