@@ -1,4 +1,4 @@
-//! Entries for fuzzers: the walk through messages and archives, and clamd's replies.
+//! Entries for fuzzers: the walk through messages and archives, clamd's replies, and what clients ask in clamd's place.
 //!
 //! Each takes arbitrary bytes and panics if a promise is broken. The tests run them on stable with fixed seeds, `fuzz/` with
 //! coverage.
@@ -7,6 +7,7 @@ use crate::attachments::name;
 use crate::attachments::policy::Policy;
 use crate::budget::{Budget, Exceeded, Limits};
 use crate::clamd::reply::{REPLY_MAX, Scanned, Version, threads};
+use crate::clamd::server::{Asked, Garbled, Question, Questions};
 use crate::plain;
 use crate::walk::{self, File, Oddity, Place, Visit};
 use std::time::Duration;
@@ -71,6 +72,42 @@ fn check(walked: Result<(), Exceeded>, counter: &Counter, limits: &Limits, lengt
     assert!(counter.files <= files, "{} files", counter.files);
     let most = limits.bytes + limits.held_bytes + u64::from(files) * length as u64;
     assert!(counter.bytes <= most, "{} bytes", counter.bytes);
+}
+
+/// What a client asks in clamd's place is understood in the same way however it is cut, and every reply is one. The first octet says how it is cut.
+pub fn clamd_door(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else { return };
+    assert_eq!(asked(data, usize::MAX), asked(data, usize::from(*cut) + 1), "the cuts changed what was understood");
+}
+
+/// All questions, pieces of a stream put together, each with its reply to the text `data`; and why no more was listened to.
+fn asked(data: &[u8], size: usize) -> (Vec<(Asked, Vec<u8>)>, Option<Garbled>) {
+    let (mut questions, mut found) = (Questions::default(), Vec::<(Asked, Vec<u8>)>::new());
+    let (text, mut announced) = (String::from_utf8_lossy(data), false);
+    for piece in data.chunks(size) {
+        questions.feed(piece);
+        loop {
+            // The octet that a descriptor comes with.
+            if announced && !questions.skip() {
+                break;
+            }
+            announced = false;
+            let Question { asked, form } = match questions.next_question() {
+                Ok(Some(question)) => question,
+                Ok(None) => break,
+                Err(garbled) => return (found, Some(garbled)),
+            };
+            announced = asked == Asked::Descriptor;
+            let reply = form.write(&text);
+            let inside = &reply[..reply.len() - 1];
+            assert!(inside.iter().all(|octet| !octet.is_ascii_control()), "a reply is one line");
+            match (found.last_mut(), asked) {
+                (Some((Asked::Piece(before), _)), Asked::Piece(more)) => before.extend(more),
+                (_, asked) => found.push((asked, reply)),
+            }
+        }
+    }
+    (found, None)
 }
 
 /// What clamd says, and file names.

@@ -7,10 +7,11 @@ use std::path::Path;
 
 type Entry = fn(&[u8]);
 
-const TARGETS: [(&str, Entry, u64); 3] = [
+const TARGETS: [(&str, Entry, u64); 4] = [
     ("scan_message", weir_scan::fuzz::message, 10_000),
     ("scan_archive", weir_scan::fuzz::archive, 10_000),
     ("clamd", weir_scan::fuzz::clamd, 30_000),
+    ("clamd_door", weir_scan::fuzz::clamd_door, 20_000),
 ];
 
 #[test]
