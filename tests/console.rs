@@ -1,7 +1,7 @@
 //! The console in a real browser: the main jobs, hostile texts that must stay text, and pictures of every page.
 
 mod accessible;
-mod browser;
+pub(crate) mod browser;
 mod crowded;
 mod schema;
 mod through_gate;

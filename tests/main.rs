@@ -20,6 +20,7 @@ mod guide_metrics;
 mod harness;
 mod hostile;
 mod house;
+mod identity_provider;
 mod inbound;
 mod incidents;
 mod kills;

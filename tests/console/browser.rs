@@ -52,11 +52,15 @@ impl Browser {
             "--disable-sync",
             "--hide-scrollbars",
             "--window-size=1280,900",
+            // No page of a test needs anybody but this machine.
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
         ];
         let mut arguments: Vec<String> = arguments.map(str::to_owned).into();
         arguments.push(format!("--user-data-dir={}", self.profile.path().display()));
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "browserName": "chrome",
+            // Certificates of a test are nobody's that a browser knows.
+            "acceptInsecureCerts": true,
             // A dialog that a page opens must be seen by the test, not closed for it.
             "unhandledPromptBehavior": "ignore",
             "goog:chromeOptions": { "args": arguments },

@@ -14,7 +14,7 @@ use crate::api::{PREFIX, Problem, Rank, scope_of};
 use crate::form::Form;
 use crate::html::Piece;
 use crate::noted_change::noted;
-use crate::session::{TOKEN_FIELD, Visit, Way, same};
+use crate::session::{TOKEN_FIELD, Visit, same};
 use crate::site::Site;
 use crate::trouble::{Trouble, with_troubles};
 use axum::body::{Body, Bytes, to_bytes};
@@ -134,6 +134,27 @@ impl Site {
         let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{gone}");
         HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
     }
+
+    /// The cookie of a sign-in that is under way at the identity provider. It comes back when the provider sends the browser to us, so another site may
+    /// cause it to be sent; that is all that it is good for.
+    pub(crate) fn set_sign_in_cookie(&self, headers: &HeaderMap, value: &str) -> HeaderValue {
+        let secure = if self.is_called(headers) == Called::Address { "" } else { "; Secure" };
+        let age_s = if value.is_empty() { 0 } else { 600 };
+        let name = self.sign_in_cookie();
+        let text = format!("{name}={value}; Path=/login/oidc; HttpOnly; SameSite=Lax{secure}; Max-Age={age_s}");
+        HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
+    }
+
+    pub(crate) fn sign_in_cookie(&self) -> String {
+        format!("weir-{}-oidc", self.address.port())
+    }
+
+    /// The address of a page of ours as the browser that asks knows it. The name was checked at the door.
+    pub(crate) fn absolute(&self, headers: &HeaderMap, path: &str) -> String {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let scheme = if self.is_called(headers) == Called::Address { "http" } else { "https" };
+        format!("{scheme}://{host}{path}")
+    }
 }
 
 /// The value of a cookie.
@@ -153,6 +174,8 @@ fn need(method: &Method, path: &str) -> Need {
     match path {
         "/style.css" | "/console.js" | "/icon.svg" | "/healthz" | "/readyz" | "/metrics" if looks => Need::Nothing,
         "/login" | "/login/code" => Need::OwnPage,
+        // Browsers are sent here from elsewhere: a sign-in is bound to its browser by a sealed cookie.
+        "/login/oidc" | "/login/oidc/callback" if looks => Need::OwnPage,
         _ if under("/link") => Need::OwnPage,
         "/logout" | "/me" | "/me/delete" | "/me/release" | "/me/password" | "/me/contact" => Need::Role(Role::User),
         _ if under("/me/quarantine") => Need::Role(Role::User),
@@ -331,7 +354,7 @@ async fn visitor(site: &Site, headers: &HeaderMap) -> Result<Option<Visit>, Box<
 pub(crate) async fn current(site: &Site, mut visit: Visit) -> Result<Option<Visit>, OperationError> {
     match site.administration.accounts.known(&visit.known.name).await? {
         // Who came by a link to a user's page stays a user, whatever account is made under that name.
-        Some(known) if known.stamp == visit.known.stamp && (visit.way == Way::Password || known.role == Role::User) => {
+        Some(known) if known.stamp == visit.known.stamp && (visit.link().is_none() || known.role == Role::User) => {
             visit.known = known;
             Ok(Some(visit))
         }
@@ -411,6 +434,8 @@ mod tests {
         let look = |path: &str| need(&Method::GET, path);
         assert_eq!(look("/style.css"), Need::Nothing);
         assert_eq!(look("/login"), Need::OwnPage);
+        assert_eq!((look("/login/oidc"), look("/login/oidc/callback")), (Need::OwnPage, Need::OwnPage));
+        assert_eq!(need(&Method::POST, "/login/oidc/callback"), Need::Role(Role::Admin));
         assert_eq!(look("/me"), Need::Role(Role::User));
         for path in ["/", "/live", "/throttle", "/throttle/held/x", "/quarantine/x", "/lab", "/api/v1/held", "/audit"] {
             assert_eq!(look(path), Need::Role(Role::Operator), "{path}");

@@ -84,6 +84,8 @@ pub struct SessionLine {
 pub enum Way {
     /// With a password.
     Password,
+    /// By an identity provider.
+    Provider,
     /// By a link that was sent to their contact address: whoever sends mail in their name has not seen it.
     Link {
         /// The situation of their throttle when they came. What the link allowed was about the mail of that situation.
@@ -119,7 +121,7 @@ impl Visit {
     pub fn link(&self) -> Option<u32> {
         match self.way {
             Way::Link { situation } => Some(situation),
-            Way::Password => None,
+            Way::Password | Way::Provider => None,
         }
     }
 
@@ -235,7 +237,7 @@ impl OpenSession {
             name: self.known.name.clone(),
             role: self.known.role,
             from: self.from.map(|from| from.to_string()).unwrap_or_default(),
-            by_link: self.way != Way::Password,
+            by_link: matches!(self.way, Way::Link { .. }),
             since: rfc3339((wall_clock().0 as i64).saturating_sub(ago.as_nanos() as i64)),
             quiet_s: now.duration_since(self.seen).as_secs(),
         }

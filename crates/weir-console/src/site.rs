@@ -14,6 +14,7 @@ use std::ops::Deref;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Semaphore};
+use weir_foundation::identity_provider::IdentityProvider;
 use weir_store::past::Past;
 
 /// How long after somebody's last request the gates are still watched for them.
@@ -34,6 +35,8 @@ pub struct Configuration {
     pub settings_file: Option<String>,
     /// Names by which browsers may call us besides our address.
     pub hosts: Vec<String>,
+    /// Who vouches for people besides ourselves.
+    pub identity_provider: Option<IdentityProvider>,
 }
 
 /// The settings in force, which a reload changes. Cheap to clone; all clones are one.

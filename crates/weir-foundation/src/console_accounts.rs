@@ -5,12 +5,14 @@
 //! too, needs none: their own login lets them see what is theirs, and no more.
 //!
 //! Where there is a directory ([`crate::directory`]), its people may log in, too, with the role that their groups give them. Names that have a password here
-//! are never asked for there, so that somebody can log in on the day when the directory is down, and nobody there can become one of them.
+//! are never asked for there, so that somebody can log in on the day when the directory is down, and nobody there can become one of them. The same holds for an
+//! identity provider ([`crate::identity_provider`]).
 
 use crate::audit::AuditTrail;
 use crate::clock::Clock;
 use crate::date::rfc3339;
 use crate::directory::{DirectoryError, Person};
+use crate::identity_provider::ProvidedPerson;
 use crate::passwords::Passwords;
 pub use crate::role::Role;
 use crate::totp::StoredFactor;
@@ -22,7 +24,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard};
 use weir_store::records::{UserRecords, ValueRecords};
 
@@ -99,6 +101,16 @@ impl Account {
     }
 }
 
+/// Somebody who was vouched for elsewhere.
+#[derive(Debug, Clone, Copy)]
+struct SignedIn {
+    role: Role,
+    /// By whom they were vouched for: sessions of the same name that somebody else vouched for end.
+    stamp: [u8; 32],
+    /// Until when that is believed.
+    until: Instant,
+}
+
 /// The console's accounts. Cheap to clone.
 #[derive(Clone)]
 pub struct ConsoleAccounts {
@@ -109,8 +121,8 @@ pub struct ConsoleAccounts {
     clock: Clock,
     /// The accounts are read, changed and written as a whole: by one at a time.
     changing: Arc<Mutex<()>>,
-    /// People of the directory who have logged in, with their role, and until when that is believed.
-    signed_in: Arc<std::sync::Mutex<HashMap<String, (Role, Instant)>>>,
+    /// People of the directory or of an identity provider who have logged in.
+    signed_in: Arc<std::sync::Mutex<HashMap<String, SignedIn>>>,
 }
 
 impl ConsoleAccounts {
@@ -227,20 +239,51 @@ impl ConsoleAccounts {
         if self.stored(&name).await?.is_some_and(|(_, hash)| !hash.is_empty()) {
             return Ok(None);
         }
-        let (now, mut signed_in) = (Instant::now(), self.signed_in.lock().unwrap_or_else(PoisonError::into_inner));
-        signed_in.retain(|_, (_, until)| *until > now);
-        if signed_in.len() < ACCOUNTS_MAX || signed_in.contains_key(&name) {
-            signed_in.insert(name.clone(), (role, now + directory.session()));
-        }
-        drop(signed_in);
+        self.sign_in(&name, role, stamp(""), directory.session());
         Ok(self.signed_in(&name))
     }
 
-    /// Somebody of the directory who has logged in a while ago.
+    /// Somebody for whom an identity provider vouches; nobody if that name is a local account's, which no provider can give away.
+    pub async fn provided(
+        &self,
+        person: &ProvidedPerson,
+        session: Duration,
+    ) -> Result<Option<KnownAccount>, OperationError> {
+        if self.is_local(&person.name).await? {
+            return Ok(None);
+        }
+        self.sign_in(&person.name, person.role, stamp(&person.subject), session);
+        Ok(self.signed_in(&person.name))
+    }
+
+    /// Whether somebody of this name has a password here. Names that differ in case alone are too much alike for people who read them.
+    async fn is_local(&self, name: &str) -> Result<bool, OperationError> {
+        let lower = name.to_lowercase();
+        let same = |account: &Account| account.name.to_lowercase() == lower && !account.password.is_empty();
+        if self.stored_accounts().await?.iter().any(same) {
+            return Ok(true);
+        }
+        for name in [name, &lower] {
+            if self.stored(name).await?.is_some_and(|(_, hash)| !hash.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn sign_in(&self, name: &str, role: Role, stamp: [u8; 32], session: Duration) {
+        let (now, mut signed_in) = (Instant::now(), self.signed_in.lock().unwrap_or_else(PoisonError::into_inner));
+        signed_in.retain(|_, person| person.until > now);
+        if signed_in.len() < ACCOUNTS_MAX || signed_in.contains_key(name) {
+            signed_in.insert(name.to_owned(), SignedIn { role, stamp, until: now + session });
+        }
+    }
+
+    /// Somebody of the directory or of an identity provider who has logged in a while ago.
     fn signed_in(&self, name: &str) -> Option<KnownAccount> {
         let signed_in = self.signed_in.lock().unwrap_or_else(PoisonError::into_inner);
-        let (role, _) = signed_in.get(name).filter(|(_, until)| *until > Instant::now())?;
-        Some(KnownAccount { name: name.to_owned(), role: *role, stamp: stamp(""), code: false })
+        let SignedIn { role, stamp, .. } = *signed_in.get(name).filter(|person| person.until > Instant::now())?;
+        Some(KnownAccount { name: name.to_owned(), role, stamp, code: false })
     }
 
     /// Who has this name, and the hash of their password; it is empty where another system checks it.

@@ -14,6 +14,8 @@ pub mod console_accounts;
 pub mod date;
 pub mod directory;
 mod foundation;
+pub mod fuzz;
+pub mod identity_provider;
 pub mod login_queue;
 pub mod names;
 mod operation;

@@ -160,7 +160,7 @@ impl Orchestrator {
             web: Slot::new(GateName::Web, web),
             mail: Slot::new(GateName::Mail, mail),
             console: Slot::new(GateName::Console, config.console.enabled && !config.console.listen.is_empty()),
-            configuration: assembly::configuration(&config, loaded, demo),
+            configuration: assembly::configuration(&config, loaded, demo)?,
             sessions: Arc::default(),
             config,
             demo,

@@ -4,7 +4,7 @@ use super::{Asking, Sent, local, query};
 use crate::door::{PeerAddress, cookie};
 use crate::frame::{Here, Sheet};
 use crate::html;
-use crate::html::Html;
+use crate::html::{Html, Piece};
 use crate::logins::everywhere;
 use crate::session::{TOKEN_FIELD, Visit, Way};
 use crate::site::Site;
@@ -23,16 +23,25 @@ pub(super) async fn page(State(site): State<Site>, headers: HeaderMap, asked: Ra
     form(&site, &headers, query(&asked).value("next"), None)
 }
 
-fn form(site: &Site, headers: &HeaderMap, next: &str, problem: Option<&str>) -> Response {
+pub(super) fn form(site: &Site, headers: &HeaderMap, next: &str, problem: Option<&str>) -> Response {
     let fields = html!(
         "<label>Name <input name=\"name\" autocomplete=\"username\" autocapitalize=\"none\" required autofocus maxlength=\"255\"></label>\
          <label>Password <input name=\"password\" type=\"password\" autocomplete=\"current-password\" required maxlength=\"1000\"></label>\
          <button class=\"main\">Log in</button>"
     );
+    let elsewhere = site.configuration.identity_provider.as_ref().map(|provider| {
+        let next = local(next).unwrap_or_default();
+        html!(
+            "<p><a class=\"button\" href=\"/login/oidc?next={}\">Log in with {}</a></p>",
+            Piece(next),
+            provider.host()
+        )
+    });
     let about = html!(
-        "<p class=\"faint\">The first start of <code>weir up</code> printed a password for <b>admin</b>, or left it in the file <code>first-password</code> of the data folder. \
+        "{}<p class=\"faint\">The first start of <code>weir up</code> printed a password for <b>admin</b>, or left it in the file <code>first-password</code> of the data folder. \
          It is lost? <code>weir console passwd admin</code> makes another. With the name and password of a mail account one sees one's own \
-         held mail.</p>"
+         held mail.</p>",
+        elsewhere
     );
     bound_form(site, headers, ("login", next), (&fields, &about), problem)
 }
@@ -190,7 +199,11 @@ pub(super) async fn begin(
     }
     let visit = site.sessions.begin(known, way, Instant::now());
     site.sessions.came_from(&visit.id, from);
-    let by = if way != Way::Password { " by the link of a notice" } else { "" };
+    let by = match (way, &site.configuration.identity_provider) {
+        (Way::Link { .. }, _) => " by the link of a notice".to_owned(),
+        (Way::Provider, Some(provider)) => format!(" by {}", provider.host()),
+        _ => String::new(),
+    };
     let words = format!("as {} from {from}{by}", visit.known.role.as_str());
     let noted = site.administration.audit.note(&visit.actor(), "console.login", "console", &words).await;
     noted.inspect_err(|_| site.sessions.end(&visit.id))?;
@@ -206,11 +219,11 @@ pub(super) fn welcome(site: &Site, headers: &HeaderMap, visit: &Visit, next: &st
     answer
 }
 
-fn not_written(error: &OperationError) -> String {
+pub(super) fn not_written(error: &OperationError) -> String {
     format!("The login could not be written down: {error}.")
 }
 
-fn with(mut answer: Response, status: StatusCode) -> Response {
+pub(super) fn with(mut answer: Response, status: StatusCode) -> Response {
     *answer.status_mut() = status;
     answer
 }

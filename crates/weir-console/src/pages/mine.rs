@@ -95,7 +95,7 @@ fn own_account(visit: &Visit, page: &UserPage, frozen: bool) -> Html {
         Way::Password => html!(
             "<label>Password until now <input name=\"old\" type=\"password\" autocomplete=\"current-password\" required maxlength=\"1000\"></label>"
         ),
-        Way::Link { .. } => Html::none(),
+        Way::Provider | Way::Link { .. } => Html::none(),
     };
     let password = match page.has_password {
         true if frozen => html!(
@@ -118,7 +118,7 @@ fn own_account(visit: &Visit, page: &UserPage, frozen: bool) -> Html {
             back("/me"),
             page.user.contact
         ),
-        Way::Password => html!(
+        Way::Password | Way::Provider => html!(
             "<p class=\"faint\">Notices go to {}. Whoever knows your password must not be able to change that: the link in a notice leads to a page that can, and so can an administrator.</p>",
             if page.user.contact.is_empty() { "nobody" } else { &page.user.contact }
         ),

@@ -15,6 +15,7 @@ mod login;
 mod mine;
 mod overview;
 mod own_spam;
+mod provider_login;
 mod quarantine;
 mod queue;
 mod rules;
@@ -129,6 +130,8 @@ fn pages() -> Router<Site> {
         .route("/link/{key}", get(link::page))
         .route("/login", get(login::page).post(login::log_in))
         .route("/login/code", post(login::code))
+        .route("/login/oidc", get(provider_login::begin))
+        .route("/login/oidc/callback", get(provider_login::callback))
         .route("/logout", post(login::log_out))
         .route("/style.css", get(assets::style))
         .route("/console.js", get(assets::script))

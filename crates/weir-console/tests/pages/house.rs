@@ -100,6 +100,7 @@ pub(crate) async fn house() -> House {
         settings: CurrentSettings::new(vec![setting]),
         settings_file: Some("/etc/weir/weir.toml".into()),
         hosts: vec!["console.example.org".into()],
+        identity_provider: None,
     };
     let site = Site::new(gates.clone(), configuration, HOST.parse().unwrap());
     let router = weir_console::router(site, api::router(&gates));

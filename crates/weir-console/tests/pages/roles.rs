@@ -36,6 +36,9 @@ async fn each_role_sees_and_does_what_it_may() {
         ("/api/v1/health", [200, 200, 403]),
         ("/api/v1/console/tokens", [200, 403, 403]),
         ("/account", [200, 200, 403]),
+        // Nobody has set up an identity provider.
+        ("/login/oidc", [404, 404, 404]),
+        ("/login/oidc/callback?state=x&code=y", [404, 404, 404]),
     ] {
         for (session, expected) in [&admin, &operator, &user].into_iter().zip(expected) {
             assert_eq!(house.get(path, session).await.status.as_u16(), expected, "{path}");

@@ -14,6 +14,7 @@ use weir_console::site::{Configuration, CurrentSettings, SettingView, Site};
 use weir_console::webhooks::Webhooks;
 use weir_foundation::Actor;
 use weir_foundation::console_accounts::{ConsoleAccounts, NewAccount, Role};
+use weir_foundation::identity_provider::IdentityProvider;
 use weir_foundation::secret::fresh_password;
 use weir_foundation::supervision::{self, Supervisor};
 use weir_mail::inbound::RecipientCheck;
@@ -50,12 +51,13 @@ pub(crate) fn console(
 }
 
 /// What the pages show of the configuration.
-pub(crate) fn configuration(config: &Config, loaded: &Loaded, demo: bool) -> Configuration {
-    Configuration {
+pub(crate) fn configuration(config: &Config, loaded: &Loaded, demo: bool) -> anyhow::Result<Configuration> {
+    Ok(Configuration {
         settings: CurrentSettings::new(setting_views(&loaded.settings, (config, demo), &[])),
         settings_file: loaded.file.as_ref().map(|file| file.display().to_string()),
         hosts: config.console.hosts.clone(),
-    }
+        identity_provider: IdentityProvider::open(&config.identity_provider).context("sign_in.oidc")?,
+    })
 }
 
 /// Tells the webhook what happens, if there is one.

@@ -16,6 +16,7 @@ use weir_acme::{CertificateSettings, ChallengeKind};
 use weir_console::ConsoleSettings;
 use weir_foundation::StoreSettings;
 use weir_foundation::directory::DirectorySettings;
+use weir_foundation::identity_provider::ProviderSettings;
 use weir_lab::LabSettings;
 use weir_mail::clamd_door::DoorSettings;
 use weir_mail::delivery::{DeliverySettings, Way};
@@ -56,6 +57,7 @@ pub(crate) struct Config {
     pub(crate) lab: LabSettings,
     pub(crate) console: ConsoleSettings,
     pub(crate) directory: DirectorySettings,
+    pub(crate) identity_provider: ProviderSettings,
 }
 
 impl Config {
@@ -91,6 +93,7 @@ impl Config {
             lab: reader.read(),
             console: reader.read(),
             directory: reader.read(),
+            identity_provider: reader.read(),
         }
     }
 }

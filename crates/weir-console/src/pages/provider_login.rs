@@ -1,0 +1,156 @@
+//! Logging in by an identity provider: the browser is sent there, and comes back.
+
+use super::login::{begin as begin_session, form, from, not_written, with};
+use super::{local, query};
+use crate::door::{PeerAddress, cookie};
+use crate::form::Form;
+use crate::frame::{Here, Sheet};
+use crate::html;
+use crate::session::{Visit, Way};
+use crate::site::Site;
+use crate::trouble::{Trouble, sentence};
+use crate::words::seconds;
+use axum::Extension;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use std::net::IpAddr;
+use std::time::Instant;
+use weir_foundation::Actor;
+use weir_foundation::console_accounts::Role;
+use weir_foundation::identity_provider::{Callback, IdentityProvider, ProviderError};
+
+/// Where the provider sends browsers.
+const CALLBACK: &str = "/login/oidc/callback";
+/// What failures are counted under; nobody is called so.
+const COUNTED: &str = "the identity provider";
+
+/// To the provider.
+pub(super) async fn begin(State(site): State<Site>, headers: HeaderMap, asked: RawQuery) -> Response {
+    let Some(provider) = &site.configuration.identity_provider else { return no_provider() };
+    let query = query(&asked);
+    let next = local(query.value("next")).unwrap_or_default();
+    match provider.begin(&site.absolute(&headers, CALLBACK), next).await {
+        Ok(begun) => {
+            let mut answer = Redirect::to(&begun.location).into_response();
+            answer.headers_mut().append(header::SET_COOKIE, site.set_sign_in_cookie(&headers, &begun.sealed));
+            answer
+        }
+        Err(error) => away(&site, &headers, provider, &error, next),
+    }
+}
+
+/// Back from the provider.
+pub(super) async fn callback(
+    State(site): State<Site>,
+    peer: Option<Extension<PeerAddress>>,
+    headers: HeaderMap,
+    asked: RawQuery,
+) -> Response {
+    let Some(provider) = &site.configuration.identity_provider else { return no_provider() };
+    let from = from(&site, &headers, peer);
+    if let Err(wait) = site.logins.enter(COUNTED, from, Instant::now()) {
+        let words = format!("Too many logins have failed. Try again in {}.", seconds(wait.as_secs_f64().ceil()));
+        return with(form(&site, &headers, "", Some(&words)), StatusCode::TOO_MANY_REQUESTS);
+    }
+    let mut answer = match returned(&site, provider, &headers, &query(&asked), from).await {
+        Ok((visit, next)) => welcome(&site, &headers, &visit, &next),
+        Err(answer) => *answer,
+    };
+    // What was sealed has been used, whatever became of it.
+    answer.headers_mut().append(header::SET_COOKIE, site.set_sign_in_cookie(&headers, ""));
+    answer
+}
+
+async fn returned(
+    site: &Site,
+    provider: &IdentityProvider,
+    headers: &HeaderMap,
+    query: &Form,
+    from: IpAddr,
+) -> Result<(Visit, String), Box<Response>> {
+    let again = |status, words: &str| Box::new(with(form(site, headers, "", Some(words)), status));
+    // Two values would be one for us and the other for somebody else.
+    let twice = ["state", "code", "iss", "error"].iter().any(|name| query.values(name).len() > 1);
+    let sealed = cookie(headers, &site.sign_in_cookie()).filter(|_| !twice).unwrap_or_default();
+    let parameter = |name: &str| query.has(name).then(|| query.exact(name));
+    let callback = Callback {
+        sealed: &sealed,
+        state: query.exact("state"),
+        code: query.exact("code"),
+        issuer: parameter("iss"),
+        error: parameter("error"),
+    };
+    let (person, next) = match provider.end(callback, from).await {
+        Ok(found) => found,
+        Err(error) if error.is_ours_to_wait_for() => {
+            site.logins.taken_back(COUNTED, from);
+            return Err(Box::new(away(site, headers, provider, &error, "")));
+        }
+        Err(error) => {
+            let who = match &error {
+                ProviderError::NoRole(name) => name.as_str(),
+                _ => "",
+            };
+            failed(site, who, from, &format!("{}: {error}", provider.host())).await;
+            let words = match &error {
+                ProviderError::NotBegun | ProviderError::NoRole(_) => sentence(&error.to_string()),
+                other => format!("{} does not let you in: {other}.", provider.host()),
+            };
+            return Err(again(StatusCode::FORBIDDEN, &words));
+        }
+    };
+    let refused = |error| again(StatusCode::SERVICE_UNAVAILABLE, &not_written(&error));
+    let known = site.administration.accounts.provided(&person, provider.session()).await.map_err(refused)?;
+    let Some(known) = known else {
+        let detail = format!("{}: the name is a local account's", provider.host());
+        failed(site, &person.name, from, &detail).await;
+        let words = format!("There is a local account with the name {}. Log in with its password.", person.name);
+        return Err(again(StatusCode::FORBIDDEN, &words));
+    };
+    site.logins.succeeded(COUNTED, from);
+    let visit = begin_session(site, headers, (known, Way::Provider), from).await.map_err(refused)?;
+    Ok((visit, next))
+}
+
+/// Nobody was let in, and it is written down.
+async fn failed(site: &Site, name: &str, from: IpAddr, detail: &str) {
+    let actor = Actor::new(&format!("console:{}", if name.is_empty() { "?" } else { name }));
+    let detail = format!("from {from} by {detail}");
+    if let Err(error) = site.administration.audit.note(&actor, "console.login.failed", "console", &detail).await {
+        tracing::warn!(%error, "a failed login could not be written down");
+    }
+}
+
+/// The form for local accounts, with what is the matter.
+fn away(site: &Site, headers: &HeaderMap, provider: &IdentityProvider, error: &ProviderError, next: &str) -> Response {
+    tracing::warn!(provider = provider.host(), %error, "nobody can be signed in by the identity provider");
+    let words = format!(
+        "Nobody can log in with {} now: {error}. A local account, with its name and password, works as ever.",
+        provider.host()
+    );
+    with(form(site, headers, next, Some(&words)), StatusCode::SERVICE_UNAVAILABLE)
+}
+
+/// To where one wanted to go. The session's cookie is not sent with what another site has caused, and a redirect would still be that: so our own page goes there.
+fn welcome(site: &Site, headers: &HeaderMap, visit: &Visit, next: &str) -> Response {
+    let first = if visit.known.role == Role::User { "/me" } else { "/" };
+    let next = local(next).unwrap_or(first);
+    let body = html!(
+        "<section class=\"login\"><h1>Weir</h1><p>You are logged in as {}. <a href=\"/{}\">Go on</a></p></section>",
+        visit.known.name,
+        next.trim_start_matches('/')
+    );
+    let mut answer = Sheet::new("Logged in", Here::Nowhere, body).bare(site, None);
+    if let Ok(refresh) = HeaderValue::from_str(&format!("0;url={next}")) {
+        answer.headers_mut().insert(header::REFRESH, refresh);
+    }
+    answer.headers_mut().append(header::SET_COOKIE, site.set_cookie(headers, &site.cookie(), &visit.id));
+    answer.headers_mut().append(header::SET_COOKIE, site.set_cookie(headers, &site.login_cookie(), ""));
+    answer
+}
+
+fn no_provider() -> Response {
+    Trouble::new(StatusCode::NOT_FOUND, "There is no identity provider here.", "Log in with a name and a password.")
+        .into_response()
+}

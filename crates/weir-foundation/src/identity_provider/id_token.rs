@@ -1,0 +1,132 @@
+//! The token by which a provider says who somebody is: a signed JSON object (RFC 7515, RFC 7519), checked as OpenID Connect Core 1.0, section 3.1.3.7 asks. Without I/O.
+
+use super::keys::{Algorithm, Keys};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// How far two clocks may be apart.
+const CLOCKS_APART_S: u64 = 60;
+/// A token is no longer.
+const TOKEN_BYTES_MAX: usize = 64 * 1024;
+
+/// What is said of somebody.
+pub(super) type Claims = Map<String, Value>;
+
+/// What a token has to say.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expected<'a> {
+    pub(super) issuer: &'a str,
+    pub(super) client_id: &'a str,
+    pub(super) nonce: &'a str,
+    pub(super) now_s: u64,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    crit: Option<Value>,
+}
+
+/// The claims of a token that these keys have signed and that is meant for us, now.
+pub(super) fn verify(token: &str, keys: &Keys, expected: Expected<'_>) -> Result<Claims, TokenProblem> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(TokenProblem::Unreadable);
+    }
+    let (words, signature) = token.rsplit_once('.').ok_or(TokenProblem::Unreadable)?;
+    let (header, claims) = words.split_once('.').ok_or(TokenProblem::Unreadable)?;
+    let header: Header = serde_json::from_slice(&decoded(header)?).map_err(|_| TokenProblem::Unreadable)?;
+    let algorithm = Algorithm::read(&header.alg).ok_or(TokenProblem::Algorithm)?;
+    if header.crit.is_some() {
+        return Err(TokenProblem::Unreadable);
+    }
+    let id = header.kid.as_deref();
+    if !keys.knows(algorithm, id) {
+        return Err(TokenProblem::UnknownKey);
+    }
+    if !keys.signed(algorithm, id, words.as_bytes(), &decoded(signature)?) {
+        return Err(TokenProblem::Signature);
+    }
+    let claims: Claims = serde_json::from_slice(&decoded(claims)?).map_err(|_| TokenProblem::Unreadable)?;
+    check(&claims, expected)?;
+    Ok(claims)
+}
+
+fn decoded(part: &str) -> Result<Vec<u8>, TokenProblem> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenProblem::Unreadable)
+}
+
+fn check(claims: &Claims, expected: Expected<'_>) -> Result<(), TokenProblem> {
+    let text = |name: &str| claims.get(name).and_then(Value::as_str);
+    if text("iss") != Some(expected.issuer) {
+        return Err(TokenProblem::Issuer);
+    }
+    let (here, others) = match claims.get("aud") {
+        Some(Value::String(one)) => (one == expected.client_id, false),
+        Some(Value::Array(all)) => (all.iter().any(|one| one == expected.client_id), all.len() > 1),
+        _ => (false, false),
+    };
+    // Where it is for several, it must say that it was given to us.
+    let given_to_us = match claims.get("azp") {
+        Some(party) => party == expected.client_id,
+        None => !others,
+    };
+    if !here || !given_to_us {
+        return Err(TokenProblem::Audience);
+    }
+    // Fractions of a second are allowed; what is no number is no time.
+    let time = |name: &str| claims.get(name).map(|time| time.as_f64().unwrap_or(f64::NAN));
+    let (now, apart) = (expected.now_s as f64, CLOCKS_APART_S as f64);
+    if !time("exp").is_some_and(|end| now < end + apart) {
+        return Err(TokenProblem::Expired);
+    }
+    let begun = |name: &str| time(name).is_none_or(|begin| begin <= now + apart);
+    if time("iat").is_none() || !begun("iat") || !begun("nbf") {
+        return Err(TokenProblem::TooEarly);
+    }
+    if expected.nonce.is_empty() || text("nonce") != Some(expected.nonce) {
+        return Err(TokenProblem::Nonce);
+    }
+    if text("sub").is_none_or(str::is_empty) {
+        return Err(TokenProblem::Unreadable);
+    }
+    Ok(())
+}
+
+/// Why a token is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenProblem {
+    /// It is not one.
+    #[error("its token cannot be read")]
+    Unreadable,
+    /// Unsigned, signed with a shared secret, or in a way that is not taken.
+    #[error("its token is not signed with RS256 or ES256")]
+    Algorithm,
+    /// Not a key of the provider.
+    #[error("its token is signed with a key that it does not publish")]
+    UnknownKey,
+    /// Forged, or damaged.
+    #[error("the signature of its token is wrong")]
+    Signature,
+    /// Of somebody else.
+    #[error("its token names another issuer")]
+    Issuer,
+    /// For somebody else.
+    #[error("its token is meant for another client")]
+    Audience,
+    /// Old.
+    #[error("its token has expired; compare the clocks of both machines")]
+    Expired,
+    /// Of the future.
+    #[error("its token is not valid yet; compare the clocks of both machines")]
+    TooEarly,
+    /// Not the answer to what was asked.
+    #[error("its token belongs to another sign-in")]
+    Nonce,
+}
+
+#[cfg(test)]
+#[path = "id_token_tests.rs"]
+mod tests;

@@ -1,0 +1,135 @@
+//! The keys that a provider signs with (JSON Web Key Set, RFC 7517), as far as we take them: RSA for RS256, P-256 for ES256. Without I/O.
+//!
+//! A key is good for its own algorithm only, and what a token claims about itself never makes a public key a secret (HS256) or no key needed (none).
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
+use serde::Deserialize;
+
+/// More keys than any provider has.
+const KEYS_MAX: usize = 64;
+
+/// How a token is signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    Rs256,
+    Es256,
+}
+
+impl Algorithm {
+    pub(super) fn read(name: &str) -> Option<Algorithm> {
+        match name {
+            "RS256" => Some(Algorithm::Rs256),
+            "ES256" => Some(Algorithm::Es256),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Algorithm::Rs256 => "RS256",
+            Algorithm::Es256 => "ES256",
+        }
+    }
+}
+
+/// The keys of a provider.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Keys(Vec<Key>);
+
+#[derive(Debug, Clone)]
+struct Key {
+    id: Option<String>,
+    algorithm: Algorithm,
+    public: Public,
+}
+
+#[derive(Debug, Clone)]
+enum Public {
+    Rsa {
+        n: Vec<u8>,
+        e: Vec<u8>,
+    },
+    /// The point, uncompressed.
+    P256(Vec<u8>),
+}
+
+#[derive(Deserialize)]
+struct StoredKeys {
+    keys: Vec<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct StoredKey {
+    kty: String,
+    kid: Option<String>,
+    #[serde(rename = "use")]
+    usage: Option<String>,
+    alg: Option<String>,
+    n: Option<String>,
+    e: Option<String>,
+    crv: Option<String>,
+    x: Option<String>,
+    y: Option<String>,
+}
+
+impl Keys {
+    /// Reads a set; keys of other kinds are left out.
+    pub(super) fn read(octets: &[u8]) -> Result<Keys, String> {
+        let stored: StoredKeys =
+            serde_json::from_slice(octets).map_err(|error| format!("its keys cannot be read: {error}"))?;
+        let key = |value| serde_json::from_value(value).ok().and_then(|stored: StoredKey| stored.key());
+        Ok(Keys(stored.keys.into_iter().take(KEYS_MAX).filter_map(key).collect()))
+    }
+
+    /// Whether there is a key that such a token may be signed with.
+    pub(super) fn knows(&self, algorithm: Algorithm, id: Option<&str>) -> bool {
+        self.fitting(algorithm, id).next().is_some()
+    }
+
+    /// Whether one of the keys that fit has signed this.
+    pub(super) fn signed(&self, algorithm: Algorithm, id: Option<&str>, words: &[u8], signature: &[u8]) -> bool {
+        self.fitting(algorithm, id).any(|key| key.public.signed(words, signature))
+    }
+
+    fn fitting<'a>(&'a self, algorithm: Algorithm, id: Option<&'a str>) -> impl Iterator<Item = &'a Key> {
+        let fits = move |key: &&Key| key.algorithm == algorithm && id.is_none_or(|id| key.id.as_deref() == Some(id));
+        self.0.iter().filter(fits)
+    }
+}
+
+impl StoredKey {
+    fn key(self) -> Option<Key> {
+        let octets = |text: Option<String>| URL_SAFE_NO_PAD.decode(text?).ok();
+        let (algorithm, public) = match (self.kty.as_str(), self.crv.as_deref()) {
+            ("RSA", _) => {
+                let without_zeros = |octets: Vec<u8>| octets.into_iter().skip_while(|octet| *octet == 0).collect();
+                let (n, e) = (without_zeros(octets(self.n)?), without_zeros(octets(self.e)?));
+                (Algorithm::Rs256, Public::Rsa { n, e })
+            }
+            ("EC", Some("P-256")) => {
+                let (x, y) = (octets(self.x)?, octets(self.y)?);
+                ((x.len(), y.len()) == (32, 32)).then_some(())?;
+                (Algorithm::Es256, Public::P256([&[4][..], &x, &y].concat()))
+            }
+            _ => return None,
+        };
+        let for_signing = self.usage.is_none_or(|usage| usage == "sig");
+        let own = self.alg.is_none_or(|alg| alg == algorithm.name());
+        (for_signing && own).then_some(Key { id: self.kid, algorithm, public })
+    }
+}
+
+impl Public {
+    fn signed(&self, words: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Public::Rsa { n, e } => {
+                RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, words, signature).is_ok()
+            }
+            Public::P256(point) => {
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(words, signature).is_ok()
+            }
+        }
+    }
+}

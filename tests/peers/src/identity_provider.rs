@@ -1,0 +1,89 @@
+//! A private OpenID Connect provider: the package `oidc-provider` for Node.js, as it is, or one of our own that tells lies.
+//!
+//! `tools/setup` installs the package into `target/oidc-provider`.
+
+use crate::{TestAuthority, spawn_bound, wait_until_it_listens};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// The provider. Its client is `weir`; people are `ann`, `bob`, `cat` and `admin`, in the groups that the script names.
+#[derive(Debug)]
+pub struct TestIdentityProvider {
+    port: u16,
+    certificate: (PathBuf, PathBuf),
+    server: Option<Child>,
+}
+
+impl TestIdentityProvider {
+    /// The secret of its client.
+    pub const SECRET: &str = "a secret: with /+% in it";
+
+    /// One that has an address and does not run yet.
+    pub fn new(authority: &TestAuthority) -> TestIdentityProvider {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        TestIdentityProvider {
+            port: free.port(),
+            certificate: authority.sign("provider", &["localhost"]),
+            server: None,
+        }
+    }
+
+    /// What it calls itself.
+    pub fn issuer(&self) -> String {
+        format!("https://localhost:{}", self.port)
+    }
+
+    /// Starts the real one. People come back to `redirect`, with tokens that are signed in this way.
+    pub fn start(&mut self, redirect: &str, algorithm: &str) {
+        let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/oidc-provider");
+        assert!(home.join("ready").exists(), "oidc-provider is not in target/oidc-provider: run `make setup`");
+        let home = home.canonicalize().expect("a folder");
+        let (certificate, key) = self.certificate.clone();
+        let mut command = node("oidc_provider.mjs");
+        command.arg(home).arg(self.port.to_string()).arg(certificate).arg(key).args([redirect, algorithm]);
+        self.run(command);
+    }
+
+    /// Starts the one that tells lies.
+    pub fn start_lying(&mut self) {
+        let (certificate, key) = self.certificate.clone();
+        let mut command = node("lying_provider.mjs");
+        command.arg(self.port.to_string()).arg(certificate).arg(key);
+        self.run(command);
+    }
+
+    fn run(&mut self, command: Command) {
+        self.stop();
+        let mut server = spawn_bound(command);
+        wait_until_it_listens(&mut server, SocketAddr::from(([127, 0, 0, 1], self.port)), "nodejs");
+        self.server = Some(server);
+    }
+
+    /// Stops it.
+    pub fn stop(&mut self) {
+        let Some(mut server) = self.server.take() else { return };
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+
+    /// Lets it hang: it is there, and does not answer.
+    pub fn freeze(&self) {
+        let Some(server) = &self.server else { return };
+        let sent = Command::new("kill").arg("-STOP").arg(server.id().to_string()).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    }
+}
+
+impl Drop for TestIdentityProvider {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn node(script: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig=KILL", "node"]).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(script));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
