@@ -7,16 +7,18 @@
 //!
 //! Parts: `4k` (throughput), `dual` and `heavy` (throughput, then times in system at 0.7 of what Amavis bore), `rspamd` (the same beside
 //! Postfix with Rspamd: 4 KiB for throughput, then the heavy mix at 0.7 of what it bore), `simulated` (the feeds beside one line for many
-//! loads and mixes, by the simulator), `feeds` (Weir's feeds beside Weir without limits by size, first come first served, in a flood and at
+//! loads and mixes, by the simulator), `doors` (files to clamd and to Weir in its place; Postfix with clamav-milter and with Weir's milter), `feeds` (Weir's feeds beside Weir without limits by size, first come first served, in a flood and at
 //! a load of 0.8; with all workers, and with one for each of two cores). `bench-scan WEIR 4k feeds` runs only those that are named.
 //! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
 
 #![allow(clippy::print_stdout)]
 
 mod amavis;
+mod clamd_door;
 mod client;
 #[path = "../mail/disk.rs"]
 mod disk;
+mod milters;
 mod mix;
 // Each benchmark uses its part of what they share.
 #[allow(dead_code)]
@@ -64,6 +66,9 @@ const FEEDS_FLOODS: u64 = 3;
 const FEEDS_STREAMS: u64 = 5;
 const FEEDS_S: f64 = 20.0;
 const FEEDS_FLOOD: usize = 1_000;
+/// Files of a burst through the doors, and how long a stream of them lasts.
+const DOOR_FILES: usize = 600;
+const DOOR_S: f64 = 20.0;
 
 fn main() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
@@ -83,6 +88,9 @@ async fn run() -> Report {
     }
     if wanted("rspamd") {
         bench.rspamd(&mut report).await;
+    }
+    if wanted("doors") {
+        bench.doors(&mut report).await;
     }
     if wanted("simulated") {
         simulated::tell(&mut report);
@@ -201,6 +209,57 @@ impl Bench {
         sides.into_iter().zip(&streams).for_each(|(side, rounds)| report.row(side.name, rounds));
         let [ours, theirs] = streams;
         report.ratio("scan_vs_rspamd_small_p95", ratio(&theirs, &ours, |round| round.small.p95_s));
+    }
+
+    /// Weir in clamd's place beside clamd, then Postfix with Weir's milter beside clamav-milter; all with the heavy mix.
+    async fn doors(&self, report: &mut Report) {
+        let (server, milter, door) = weir::doors(&self.program, (&self.disk, &self.clamd.socket()));
+        let (about, mix) = ("4 KiB, and 1 % of 10 MB", Mix::HeavyTailed);
+        let ends = [("Weir, as clamd", door), ("clamd", self.clamd.socket())];
+        let file_rounds = async |plan: &dyn Fn(u64) -> Plan, rounds: u64, what: &str| {
+            let mut played = [Vec::new(), Vec::new()];
+            for number in 1..=rounds {
+                for ((name, socket), played) in ends.iter().zip(&mut played) {
+                    let round = clamd_door::play(socket, &plan(number)).await;
+                    eprintln!("{what} {number}, {name}: {round}");
+                    played.push(round);
+                }
+            }
+            played
+        };
+        report.title(&format!("files of {about}, 2 % infected, {} at once", clamd_door::AT_ONCE));
+        let burst = |number| Plan::burst(Writer::new(mix, 60 + number).write(DOOR_FILES));
+        let bursts = file_rounds(&burst, 3, "files").await;
+        ends.iter().zip(&bursts).for_each(|((name, _), rounds)| report.row(name, rounds));
+        report.ratio("scan_door_throughput", ratio(&bursts[0], &bursts[1], |round| round.per_s));
+        report.ratio("scan_door_flood_small_p95", ratio(&bursts[1], &bursts[0], |round| round.small.p95_s));
+        let per_s = median(bursts[1].iter().map(|round| round.per_s)) * STREAM_LOAD;
+        report.title(&format!("files of {about}, 2 % infected, {per_s:.1} a second"));
+        let stream = |number| {
+            let messages = Writer::new(mix, 70 + number).write((per_s * DOOR_S) as usize);
+            Plan::stream(messages, per_s, number)
+        };
+        let streams = file_rounds(&stream, 3, "files in a stream").await;
+        ends.iter().zip(&streams).for_each(|((name, _), rounds)| report.row(name, rounds));
+        report.ratio("scan_door_small_p95", ratio(&streams[1], &streams[0], |round| round.small.p95_s));
+
+        let ours = milters::weir(server, milter, (&self.disk, self.sink.port()));
+        let theirs = milters::clamav(&self.disk, &self.clamd.socket(), self.sink.port());
+        report.title(&format!("mail of {about}, 2 % infected, all at once, through a milter"));
+        let bursts = self.bursts(([&ours, &theirs], [300; 2]), mix, report).await;
+        report.ratio("scan_milter_throughput", ratio(&bursts[0], &bursts[1], |round| round.per_s));
+        let per_s = median(bursts[1].iter().map(|round| round.per_s)) * STREAM_LOAD;
+        report.title(&format!("mail of {about}, 2 % infected, {per_s:.1} a second, through a milter"));
+        let mut streams = [Vec::new(), Vec::new()];
+        for number in 1..=2 {
+            for (side, streams) in [&ours, &theirs].into_iter().zip(&mut streams) {
+                let messages = Writer::new(mix, 80 + number).write((per_s * DOOR_S) as usize);
+                streams.push(self.play("milter stream", side, &Plan::stream(messages, per_s, number)).await);
+            }
+        }
+        [&ours, &theirs].into_iter().zip(&streams).for_each(|(side, rounds)| report.row(side.name, rounds));
+        let [ours, theirs] = streams;
+        report.ratio("scan_milter_small_p95", ratio(&theirs, &ours, |round| round.small.p95_s));
     }
 
     /// Everything at once through each side, in turns; its rows.

@@ -27,7 +27,7 @@ impl Report {
         let infected: usize = rounds.iter().map(|round| round.infected).sum();
         let leaked: usize = rounds.iter().map(|round| round.leaked).sum();
         self.rows.push(format!(
-            "{name:<20} {:>9.1} {:>9} {:>9} {:>9} {:>9} {:>10.2} {:>8.1} {:>8.1} {:>12}",
+            "{name:<22} {:>9.1} {:>9} {:>9} {:>9} {:>9} {:>10.2} {:>8.1} {:>8.1} {:>12}",
             of(|round| round.per_s),
             ms(|round| round.small.mean_s),
             ms(|round| round.small.p95_s),
@@ -85,7 +85,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "{:<20} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8} {:>12}",
+            "{:<22} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8} {:>8} {:>12}",
             "", "messages/s", "small", "p95", "large", "p95", "CPU s/1000", "RSS MB", "PSS MB", "caught"
         )?;
         let lines = self.rows.iter().map(String::as_str).chain([""]);

@@ -33,7 +33,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    fn of(mut times: Vec<f64>) -> Times {
+    pub(crate) fn of(mut times: Vec<f64>) -> Times {
         times.sort_by(f64::total_cmp);
         let Some(p95_s) = times.get((times.len() * 95 / 100).min(times.len().saturating_sub(1))).copied() else {
             return Times { mean_s: f64::NAN, p95_s: f64::NAN };

@@ -1,8 +1,9 @@
 //! Weir as it is measured: all defaults but what the benchmark needs.
 
 use crate::disk::Disk;
-use crate::server::weir_up;
+use crate::server::{Server, weir_up};
 use crate::side::Side;
+use crate::sink::{await_port, free_port};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -78,6 +79,23 @@ impl Weir {
         let (scanned, waited) = classes.iter().map(of).fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         waited / scanned
     }
+}
+
+/// Weir in clamd's place, and as a milter: the port of the latter, and where files can be asked about.
+pub(crate) fn doors(program: &Path, (disk, clamd): (&Disk, &Path)) -> (Server, u16, PathBuf) {
+    let (folder, milter) = (disk.folder("weir-"), free_port());
+    let socket = folder.path().join("clamd.ctl");
+    let text = format!(
+        "[submission]\nhostname = \"relay.example.org\"\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n\
+         [scan]\nenabled = true\n[scan.clamav]\naddresses = [\"unix:{}\"]\n\
+         [scan.clamd_door]\nlisten_unix = {socket:?}\n\
+         [milter]\nlisten = [\"127.0.0.1:{milter}\"]\nthrottle = false\nscan = true\non_found = \"quarantine\"\n",
+        clamd.display()
+    );
+    std::fs::write(folder.path().join("weir.toml"), text).expect("a configuration");
+    let server = weir_up(program, folder, "submission");
+    await_port(milter);
+    (server, milter, socket)
 }
 
 fn configuration(clamd: &Path, smarthost: u16, (scan, more): (&str, &str)) -> String {

@@ -3,14 +3,25 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 
+/// Whether clients tell their address in a field of each request, to a proxy that does not know PROXY headers.
+static IN_A_FIELD: AtomicBool = AtomicBool::new(false);
+
+/// How all clients tell their address from now on.
+pub(crate) fn tell_addresses_in_a_field(yes: bool) {
+    IN_A_FIELD.store(yes, Ordering::Relaxed);
+}
+
 /// A connection from an address of its own.
 pub(crate) struct Connection {
     pub(crate) stream: BufReader<TcpStream>,
+    /// What each request has to tell of the address.
+    pub(crate) told: String,
 }
 
 /// What was answered.
@@ -25,7 +36,7 @@ pub(crate) struct Answer {
 }
 
 impl Connection {
-    /// The address is told in a PROXY header, so that it may be any.
+    /// The address is told in a PROXY header or in a field, so that it may be any.
     pub(crate) async fn open(from: [u8; 4], to: SocketAddr) -> io::Result<Connection> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
@@ -34,15 +45,22 @@ impl Connection {
         let mut stream = socket.connect(to).await?;
         stream.set_nodelay(true)?;
         let [a, b, c, d] = from;
-        stream.write_all(format!("PROXY TCP4 {a}.{b}.{c}.{d} 127.0.0.1 1000 80\r\n").as_bytes()).await?;
-        Ok(Connection { stream: BufReader::with_capacity(2_048, stream) })
+        let mut told = String::new();
+        if IN_A_FIELD.load(Ordering::Relaxed) {
+            told = format!("X-Forwarded-For: {a}.{b}.{c}.{d}\r\n");
+        } else {
+            stream.write_all(format!("PROXY TCP4 {a}.{b}.{c}.{d} 127.0.0.1 1000 80\r\n").as_bytes()).await?;
+        }
+        Ok(Connection { stream: BufReader::with_capacity(2_048, stream), told })
     }
 
     /// Asks for a page as a browser does, and reads the whole answer.
     pub(crate) async fn ask(&mut self, path: &str, cookie: Option<&str>) -> io::Result<Answer> {
         let cookie = cookie.map_or_else(String::new, |cookie| format!("Cookie: {cookie}\r\n"));
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: bench.example\r\nAccept: text/html,*/*;q=0.8\r\n{cookie}\r\n");
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: bench.example\r\nAccept: text/html,*/*;q=0.8\r\n{cookie}{}\r\n",
+            self.told
+        );
         self.stream.get_mut().write_all(request.as_bytes()).await?;
         let (mut line, mut length, mut answer) = (String::new(), 0, Answer::default());
         loop {

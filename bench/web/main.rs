@@ -1,7 +1,7 @@
 //! `make bench-web`: Weir's web gate beside nginx and HAProxy.
 //!
-//! `bench-web WEIR [speed|attack|thesis|shares] [--quick] [--rows WORDS] [--only-weir] [--plot FILE.svg]`. Everything runs on this machine, on loopback: one nginx as the
-//! backend, wrk as the clients, and the proxies between them in turn; then an attack; then several front-ends. Rounds are interleaved and
+//! `bench-web WEIR [speed|attack|doors|thesis|shares] [--quick] [--rows WORDS] [--only-weir] [--plot FILE.svg]`. Everything runs on this machine, on loopback: one nginx as the
+//! backend, wrk as the clients, and the proxies between them in turn; then attacks, on the gate and on other proxies that ask it; then several front-ends. Rounds are interleaved and
 //! medians taken. `--rows` plays only those rows of speed and attack whose names hold one of the words that commas separate, and `--only-weir` leaves the peers of the attack out. The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line.
 
 #![allow(clippy::print_stdout)]
@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     pub(crate) plot: Option<PathBuf>,
 }
 
-const USAGE: &str = "usage: bench-web PATH-OF-WEIR [speed|attack|thesis|shares] [--quick] [--rows WORDS] [--only-weir] [--plot FILE.svg]";
+const USAGE: &str = "usage: bench-web PATH-OF-WEIR [speed|attack|doors|thesis|shares] [--quick] [--rows WORDS] [--only-weir] [--plot FILE.svg]";
 
 impl Plan {
     /// Whether a row of this name is played.
@@ -40,8 +40,13 @@ impl Plan {
 /// A part: its name, and what it does.
 type Part = (&'static str, fn(&Plan) -> std::io::Result<Vec<String>>);
 
-const PARTS: [Part; 4] =
-    [("thesis", replicas::thesis), ("speed", speed::run), ("attack", attack::run), ("shares", replicas::shares)];
+const PARTS: [Part; 5] = [
+    ("thesis", replicas::thesis),
+    ("speed", speed::run),
+    ("attack", attack::run),
+    ("doors", attack::run_doors),
+    ("shares", replicas::shares),
+];
 
 fn main() -> ExitCode {
     let Some((plan, part)) = arguments() else {

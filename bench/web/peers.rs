@@ -253,17 +253,18 @@ fn weir_at(
     start("Weir", at, folder, command)
 }
 
-/// Weir that other proxies ask at `questions`, and whose log it hears at `logs`.
+/// Weir that other proxies ask at `questions`, and whose log it hears at `logs`, if they send one.
 pub(crate) fn weir_asked(
     weir: &Path,
     slots: usize,
-    (questions, logs): (SocketAddr, SocketAddr),
+    (questions, logs): (SocketAddr, Option<SocketAddr>),
     extra: &str,
 ) -> io::Result<Peer> {
     let folder = tempfile::tempdir()?;
+    let logs = logs.map_or_else(String::new, |logs| format!("log_listen = [\"{logs}\"]\n"));
     let text = format!(
         "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n[web]\nlisten = [\"127.0.0.1:0\"]\nthreads = 1\nbackends = [\"b \
-         forward_auth slots={slots}\"]\n{extra}\n[web.forward_auth]\nlisten = [\"{questions}\"]\nlog_listen = [\"{logs}\"]\n"
+         forward_auth slots={slots}\"]\n{extra}\n[web.forward_auth]\nlisten = [\"{questions}\"]\n{logs}"
     );
     let config = folder.path().join("weir.toml");
     fs::write(&config, text)?;
@@ -294,6 +295,74 @@ pub(crate) fn nginx_asking(backend: SocketAddr, (questions, logs): (SocketAddr, 
          location = /weir/page {{ internal; proxy_pass http://{questions}/page; {told} proxy_set_header X-Forwarded-Method $weir_method; }}\n  }}\n}}\n"
     );
     nginx("nginx", at, folder, &text)
+}
+
+/// A recipe of docs/doors.md in this language, with other addresses in place of those of the page.
+fn recipe(language: &str, changed: &[(&str, &str)]) -> String {
+    const DOORS: &str = include_str!("../../docs/doors.md");
+    let block = DOORS.split(&format!("```{language}\n")).nth(1).and_then(|rest| rest.split("```").next());
+    let mut text = block.unwrap_or_default().to_owned();
+    for (written, here) in changed {
+        assert!(text.contains(written), "{written} is not in the recipe");
+        text = text.replace(written, here);
+    }
+    text
+}
+
+/// Caddy, alone or asking Weir as docs/doors.md sets it up, with its log or without. It does not know PROXY headers: clients tell their address in a field.
+pub(crate) fn caddy(backend: SocketAddr, asked: Option<(SocketAddr, Option<SocketAddr>)>) -> io::Result<Peer> {
+    let (folder, at) = (tempfile::tempdir()?, free_address()?);
+    let site = format!("http://:{} {{\n\tbind 127.0.0.1", at.port());
+    let text = match asked {
+        None => format!("{site}\n\treverse_proxy {backend}\n}}\n"),
+        Some((questions, logs)) => {
+            let logs = logs.map(|logs| logs.to_string());
+            let asks =
+                format!("forward_auth {questions} {{\n\t\t\theader_up X-Forwarded-For {{header.X-Forwarded-For}}");
+            let text = recipe(
+                "caddy",
+                &[
+                    ("http://shop.example {", &site),
+                    ("forward_auth 127.0.0.1:2481 {", &asks),
+                    ("127.0.0.1:2482", logs.as_deref().unwrap_or("127.0.0.1:9")),
+                    ("127.0.0.1:8000", &backend.to_string()),
+                ],
+            );
+            match logs {
+                Some(_) => text,
+                None => text.replace("output net udp/127.0.0.1:9", "output discard"),
+            }
+        }
+    };
+    fs::write(
+        folder.path().join("Caddyfile"),
+        format!("{{\n\tadmin off\n\tauto_https off\n\tlog {{\n\t\tlevel ERROR\n\t}}\n}}\n{text}"),
+    )?;
+    let mut command = Command::new("caddy");
+    command.args(["run", "--adapter", "caddyfile", "--config"]).arg(folder.path().join("Caddyfile"));
+    command.env("XDG_DATA_HOME", folder.path()).env("XDG_CONFIG_HOME", folder.path()).env("HOME", folder.path());
+    start("Caddy", at, folder, command)
+}
+
+/// HAProxy that asks Weir, as docs/doors.md sets it up. Clients begin with a PROXY header.
+pub(crate) fn haproxy_asking(backend: SocketAddr, (questions, logs): (SocketAddr, SocketAddr)) -> io::Result<Peer> {
+    let (folder, at) = (tempfile::tempdir()?, free_address()?);
+    let script = folder.path().join("weir.lua");
+    fs::write(&script, recipe("lua", &[("127.0.0.1:2481", &questions.to_string())]))?;
+    let text = recipe(
+        "haproxy",
+        &[
+            ("global\n", "global\n    nbthread 1\n    maxconn 8192\n"),
+            ("bind :80", &format!("bind {at} backlog 4096 accept-proxy")),
+            ("/etc/haproxy/weir.lua", &script.display().to_string()),
+            ("127.0.0.1:2482", &logs.to_string()),
+            ("127.0.0.1:8000", &backend.to_string()),
+        ],
+    );
+    fs::write(folder.path().join("haproxy.cfg"), text)?;
+    let mut command = Command::new("haproxy");
+    command.arg("-db").arg("-f").arg(folder.path().join("haproxy.cfg"));
+    start("HAProxy", at, folder, command)
 }
 
 /// The history that Weir learns from an access log; its file stays until the bench ends.

@@ -98,7 +98,8 @@ fn read_slowly(to: SocketAddr, round: &Arc<Round>, count: usize, path: &'static 
         let round = Arc::clone(round);
         tokio::spawn(async move {
             while let Some(mut connection) = connected(&round, address(number), to).await {
-                let ask = format!("GET {path} HTTP/1.1\r\nHost: bench.example\r\nConnection: close\r\n\r\n");
+                let told = &connection.told;
+                let ask = format!("GET {path} HTTP/1.1\r\nHost: bench.example\r\n{told}Connection: close\r\n\r\n");
                 let stream = connection.stream.get_mut();
                 let _ = stream.write_all(ask.as_bytes()).await;
                 let mut some = [0; 64];
@@ -185,8 +186,10 @@ fn slow_post(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
         let round = Arc::clone(round);
         tokio::spawn(async move {
             while let Some(mut connection) = connected(&round, address(number), to).await {
+                let told = &connection.told;
+                let head =
+                    format!("POST /busy/20 HTTP/1.1\r\nHost: bench.example\r\n{told}Content-Length: 100000\r\n\r\n");
                 let stream = connection.stream.get_mut();
-                let head = "POST /busy/20 HTTP/1.1\r\nHost: bench.example\r\nContent-Length: 100000\r\n\r\n";
                 let _ = stream.write_all(head.as_bytes()).await;
                 while stream.write_all(&[b'x'; 100]).await.is_ok() {
                     tokio::time::sleep(Duration::from_millis(500)).await;

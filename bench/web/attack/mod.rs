@@ -5,8 +5,11 @@
 //! each, at fixed times, and keep their cookies; Weir knows their networks from an access log (`weir web learn`). Newcomers come one after the other, half of them
 //! from the attackers' own subnets; they read the page that they get and come again when it says. Everybody's address is told in a PROXY header.
 
+mod doors;
 mod floods;
 mod visitors;
+
+pub(crate) use doors::run as run_doors;
 
 use crate::Plan;
 use crate::client::slow_server;
@@ -64,7 +67,11 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     let mut worst_asked = 1.0_f64;
     for flood in FLOODS.into_iter().filter(|flood| plan.plays(flood.name)) {
         for (peer, name) in PROTECTIONS.iter().enumerate().take(peers) {
-            let outcome = play(plan, peer, &flood, &history, if peer == 0 { seconds } else { peer_seconds }).await?;
+            let seconds = if peer == 0 { seconds } else { peer_seconds };
+            // In a hurry, newcomers are only sent through Weir: they wait for a quarter of a minute where they are not let in.
+            let tries = if plan.quick && peer > 0 { 0 } else { NEWCOMERS };
+            let started = start(plan, peer, server().await?, flood.limits, &history)?;
+            let outcome = play(started.1, &flood, (seconds, tries)).await?;
             let Outcome { known, newcomers } = &outcome.0;
             let over = known.p95_ms / alone[peer].p95_ms;
             println!(
@@ -106,21 +113,13 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     Ok(lines)
 }
 
-async fn play(
-    plan: &Plan,
-    peer: usize,
-    flood: &Flood,
-    history: &std::path::Path,
-    seconds: u64,
-) -> io::Result<(Outcome, f64)> {
-    let (_peer, at) = start(plan, peer, server().await?, flood.limits, history)?;
+/// One attack on the site at this address, for so many seconds and with so many newcomers.
+async fn play(at: SocketAddr, flood: &Flood, (seconds, tries): (u64, u64)) -> io::Result<(Outcome, f64)> {
     let round = Arc::new(Round::default());
     let attack = (flood.begin)(at, &round);
     // The flood must stand before anybody comes.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let (before, begun) = (count(&round), Instant::now());
-    // In a hurry, newcomers are only sent through Weir: they wait for a quarter of a minute where they are not let in.
-    let tries = if plan.quick && peer > 0 { 0 } else { NEWCOMERS };
     let coming = tokio::spawn(newcomers(at, seconds, tries));
     let known = known(at, seconds).await;
     let newcomers = coming.await.map_err(io::Error::other)?;
@@ -149,7 +148,15 @@ const PROTECTIONS: [&str; 4] = ["Weir", "nginx", "HAProxy", "both"];
 /// nginx carries the requests, and asks Weir whose turn it is.
 const BOTH: usize = 3;
 
-/// As nginx's and HAProxy's own guides advise: by address, somewhat above what a person asks for.
+/// As nginx's and HAProxy's own guides advise: by address, somewhat above what a person asks for. Before the server, and in its location.
+const NGINX_LIMITS: (&str, &str) = (
+    "limit_req_zone $binary_remote_addr zone=l:10m rate=5r/s; limit_conn_zone $binary_remote_addr zone=c:10m; \
+     set_real_ip_from 127.0.0.0/8; real_ip_header proxy_protocol;",
+    "limit_req zone=l burst=10 nodelay; limit_conn c 20;",
+);
+const HAPROXY_TABLE: &str = "  stick-table type ip size 1m expire 30s store http_req_rate(10s)\n  http-request track-sc0 src\n  http-request deny \
+                             deny_status 429 if { sc_http_req_rate(0) gt 50 }\n";
+
 fn start(
     plan: &Plan,
     peer: usize,
@@ -160,16 +167,11 @@ fn start(
     if peer == BOTH {
         let asked = (free_address()?, free_address()?);
         let history = format!("[web.history]\nfile = \"{}\"\n", history.display());
-        let weir = weir_asked(&plan.weir, SLOTS, asked, &history)?;
+        let weir = weir_asked(&plan.weir, SLOTS, (asked.0, Some(asked.1)), &history)?;
         let nginx = nginx_asking(behind, asked)?;
         let at = nginx.at;
         return Ok((vec![nginx, weir], at));
     }
-    let limit = "limit_req_zone $binary_remote_addr zone=l:10m rate=5r/s; limit_conn_zone $binary_remote_addr zone=c:10m; \
-                 set_real_ip_from 127.0.0.0/8; real_ip_header proxy_protocol;";
-    let limited = "limit_req zone=l burst=10 nodelay; limit_conn c 20;";
-    let table = "  stick-table type ip size 1m expire 30s store http_req_rate(10s)\n  http-request track-sc0 src\n  http-request deny \
-                 deny_status 429 if { sc_http_req_rate(0) gt 50 }\n";
     let started = match peer {
         0 => {
             let settings = format!(
@@ -178,8 +180,8 @@ fn start(
             );
             weir(&plan.weir, behind, 1, &settings, limits)
         }
-        1 => nginx_proxy(behind, 1, (limit, limited), true),
-        _ => haproxy(behind, 1, (table, &format!("maxconn {SLOTS}")), true),
+        1 => nginx_proxy(behind, 1, NGINX_LIMITS, true),
+        _ => haproxy(behind, 1, (HAPROXY_TABLE, &format!("maxconn {SLOTS}")), true),
     }?;
     let at = started.at;
     Ok((vec![started], at))
