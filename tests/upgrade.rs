@@ -41,6 +41,7 @@ fn a_backup_holds_what_every_gate_has_and_a_changed_octet_is_found() {
         std::fs::copy(site.home().join(file), other.home().join(file)).expect("a file of the fixture");
     }
     let to = backup.to_str().expect("a plain path");
+    site.json(&["find", "--login", "worm"]);
     site.weir(&["backup", to]).ok();
     assert!(weir(&["backup", "verify", to]).ok().contains("is as it was written"));
 
@@ -63,6 +64,104 @@ fn a_backup_holds_what_every_gate_has_and_a_changed_octet_is_found() {
         assert_eq!(read(&site), read(&other), "{file}");
     }
     everything_goes_on(&other);
+}
+
+#[test]
+fn a_sealed_backup_is_opened_by_its_passphrase_alone_and_everything_comes_back() {
+    let site = unpacked("sqlite", "");
+    let past = site.data().join("past.db");
+    drop(site.up());
+    // A minute of figures is written at a full minute; this one is from long before.
+    let row = "create table if not exists past (relay text not null, step bigint not null, at bigint not null, figures text not null, \
+               primary key (relay, step, at)); insert into past values ('once', 60, 1, 'long ago')";
+    sqlite(&past, row);
+    site.json(&["find", "--login", "worm"]);
+    let messages = "select count(*) from tracked";
+    let tracked = sqlite(&site.data().join("tracking.db"), messages);
+    assert_ne!(tracked, "0");
+
+    let (backups, right, wrong) = (site.home().join("backups"), site.home().join("right"), site.home().join("wrong"));
+    std::fs::write(&right, "correct horse battery\n").expect("a file");
+    std::fs::write(&wrong, "correct horse staple\n").expect("a file");
+    let [into, right, wrong] = [&backups, &right, &wrong].map(|path| path.to_str().expect("a plain path"));
+    let again = |extra: &[&str]| {
+        wait_for("the next second", || {
+            let made = site.weir(&[&["backup", "--into", into, "--json"], extra].concat());
+            (made.code == Some(0)).then(|| serde_json::from_str::<Value>(&made.stdout).expect("JSON"))
+        })
+    };
+    let first = again(&["--passphrase-file", right]);
+    let second = again(&["--passphrase-file", right]);
+    assert_eq!(second["since"], first["folder"], "{second}");
+    assert!(!site.data().join("backup.tmp").exists(), "nothing open is left behind");
+    let to = field(&second, "folder");
+
+    // Nothing that was mail, a name or a key can be read in it, and what did not change is there once.
+    let found = Command::new("grep").args(["-rliE", "worm|stranger0|BEGIN .*KEY|SQLite format", &to]).output();
+    assert_eq!(String::from_utf8_lossy(&found.expect("grep runs").stdout), "");
+    let sample = first_file(&Path::new(&field(&first, "folder")).join("held"));
+    let same_file = |folder: &str| std::fs::metadata(Path::new(folder).join("held").join(&sample)).expect("a file");
+    use std::os::unix::fs::MetadataExt;
+    assert_eq!(same_file(&to).ino(), same_file(&field(&first, "folder")).ino());
+
+    weir(&["backup", "verify", &to]).ok();
+    weir(&["backup", "verify", &to, "--passphrase-file", right]).ok();
+    weir(&["backup", "verify", &to, "--passphrase-file", wrong]).refused(&["the passphrase is wrong"]);
+    let other = Site::new("");
+    for file in ["weir.toml", "token"] {
+        std::fs::copy(site.home().join(file), other.home().join(file)).expect("a file of the fixture");
+    }
+    other.weir(&["restore", &to]).refused(&["sealed by a passphrase", "--passphrase-file"]);
+    other.weir(&["restore", &to, "--passphrase-file", wrong]).refused(&["the passphrase is wrong"]);
+    assert!(!other.data().exists(), "a wrong passphrase changes nothing");
+
+    // Who can write to the backup, and knows how sums are made, still cannot leave a file out.
+    let manifest = Path::new(&to).join("backup.json");
+    let kept = [
+        (manifest.clone(), std::fs::read(&manifest)),
+        (Path::new(&to).join("web/secret"), std::fs::read(Path::new(&to).join("web/secret"))),
+        (Path::new(&to).join("SHA256SUMS"), std::fs::read(Path::new(&to).join("SHA256SUMS"))),
+    ];
+    let forge = "rm web/secret && sed -i '/web\\/secret/d' SHA256SUMS && \
+                 sed -i \"s/\\\"sums\\\": .*/\\\"sums\\\": \\\"$(sha256sum SHA256SUMS | cut -d' ' -f1)\\\",/\" backup.json";
+    assert!(Command::new("sh").args(["-c", forge]).current_dir(&to).status().expect("a shell").success());
+    weir(&["backup", "verify", &to]).ok();
+    other.weir(&["restore", &to, "--passphrase-file", right]).refused(&["does not know the passphrase"]);
+    for (path, content) in kept {
+        std::fs::write(path, content.expect("a file")).expect("it is ours");
+    }
+
+    other.weir(&["restore", &to, "--passphrase-file", right]).ok();
+    everything_is_there(&other);
+    for folder in ["held", "quarantine", "keys", "tls", "lab/samples", "lab/analysis"] {
+        same(&site.data().join(folder), &other.data().join(folder));
+    }
+    assert_eq!(sqlite(&other.data().join("past.db"), "select figures from past where relay = 'once'"), "long ago");
+    assert_eq!(sqlite(&other.data().join("tracking.db"), messages), tracked);
+    everything_goes_on(&other);
+
+    // The setting seals what a timer makes, and what is open is never shared with what is sealed.
+    let file = site.home().join("weir.toml");
+    let text = std::fs::read_to_string(&file).expect("a configuration");
+    let text = text.replacen("[store]", &format!("[store]\nbackup_passphrase_file = {right:?}"), 1);
+    std::fs::write(&file, text).expect("it is ours");
+    assert_eq!(again(&[])["format"], 3);
+    let audit = site.weir(&["audit"]).ok();
+    assert!(audit.contains(", sealed"), "{audit}");
+}
+
+/// What a statement says, by the program of SQLite itself.
+fn sqlite(file: &Path, sql: &str) -> String {
+    let said = Command::new("sqlite3").arg(file).arg(sql).output().expect("sqlite3 runs");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    String::from_utf8_lossy(&said.stdout).trim().to_owned()
+}
+
+fn first_file(folder: &Path) -> std::ffi::OsString {
+    let mut names: Vec<_> =
+        std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name()).collect();
+    names.sort();
+    names.swap_remove(0)
 }
 
 /// Both folders hold the same files, except for what was being written.

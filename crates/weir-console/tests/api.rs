@@ -18,7 +18,7 @@ use weir_console::socket::{self, ControlSocket};
 use weir_foundation::administration::Administration;
 use weir_foundation::passwords::Passwords;
 use weir_foundation::supervision::GateStates;
-use weir_foundation::{Actor, Foundation};
+use weir_foundation::{Actor, Foundation, StoreSettings};
 use weir_mail::gate::{Settings, operations_at_rest};
 use weir_store::folder::DataFolder;
 
@@ -28,7 +28,8 @@ async fn api() -> (tempfile::TempDir, Router) {
     let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
     let passwords = Passwords::new(1, [7; 32]).unwrap();
     let mail = operations_at_rest(&foundation, passwords.clone(), &Settings::default());
-    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()), Duration::ZERO);
+    let store = StoreSettings { backup_due: Duration::ZERO, ..StoreSettings::default() };
+    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()), &store);
     (
         home,
         router(&Gates {

@@ -8,9 +8,9 @@ use crate::console_accounts::ConsoleAccounts;
 use crate::directory::Directory;
 use crate::passwords::Passwords;
 use crate::second_factor::SecondFactor;
+use crate::store_settings::StoreSettings;
 use crate::upkeep::Upkeep;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Everything about the site that is not about one gate. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -34,12 +34,12 @@ pub struct Administration {
 }
 
 impl Administration {
-    /// Over this foundation. A backup asks `gate` to copy what changes while the gate runs, and the next one is due so long after it.
+    /// Over this foundation. A backup asks `gate` to copy what changes while the gate runs, and the next one is due and sealed as the settings say.
     pub fn new(
         foundation: &Foundation,
         passwords: Passwords,
         gate: Option<Arc<dyn GateBackup>>,
-        backup_due: Duration,
+        store: &StoreSettings,
     ) -> Administration {
         let directory = passwords.directory().cloned();
         let accounts = ConsoleAccounts::new(foundation, passwords);
@@ -49,8 +49,8 @@ impl Administration {
             accounts,
             tokens: ApiTokens::new(foundation),
             audit: AuditTrail::new(foundation),
-            backup: Backup::new(foundation, gate),
-            upkeep: Upkeep::new(foundation, backup_due),
+            backup: Backup::new(foundation, gate, store.backup_passphrase_file.clone()),
+            upkeep: Upkeep::new(foundation, store.backup_due),
             foundation: foundation.clone(),
         }
     }

@@ -7,25 +7,33 @@
 //! taken in and settled while the backup ran; the gate strikes them out after a restore. Files are linked instead of copied where
 //! the target is on the same file system: these files are never changed in place.
 //!
-//! In it is what every gate needs: the records, mail that is held, quarantined or in transit, keys and certificates, the lab's samples
+//! In it is what every gate needs: the records, what is known of messages and of the past, mail that is held, quarantined or in transit, keys and certificates, the lab's samples
 //! and who this machine is in its lab, the web gate's secret and history. `SHA256SUMS` says what every file was, the manifest says
 //! what that file was, and [`verify`] compares; a restore does so first.
+//!
+//! A passphrase seals every file if that is wanted ([`sealed`]).
 //!
 //! Records in PostgreSQL are left to `pg_dump`, which should run *before*. Delivered mail is not part of a backup.
 
 mod files;
+mod restoring;
+mod sealed;
 mod series;
 mod sums;
 
 use crate::audit::AuditTrail;
-use crate::clock::wall_clock;
 use crate::date::rfc3339;
 use crate::{Actor, Foundation, OperationError, OperationFuture};
 pub use files::cannot_write;
 use files::{
-    blocking, bring_anew, copy_back, count_files, is_unchanged, link_plain, sync_all, total_bytes, write_file,
+    blocking, bring_anew, count_files, is_unchanged, link_plain, seal_anew, seal_folder, sync_all, total_bytes,
+    write_file,
 };
+use restoring::read_manifest;
+pub use restoring::{SoundBackup, verify};
 use schemars::JsonSchema;
+use sealed::BackupKey;
+pub use sealed::{Passphrase, Seal};
 use serde::{Deserialize, Serialize};
 use series::Series;
 use std::fmt;
@@ -34,13 +42,16 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weir_store::folder::DataFolder;
-use weir_store::records::{AuditLine, Records, RecordsError};
+use weir_store::records::{RecordsError, copy_database};
 
 /// When the last backup was made, in nanoseconds since the Unix epoch: a value of this relay in the records.
 pub(crate) const LAST_BACKUP: &str = "backup.last";
+/// Where what is to be sealed is gathered, in the data folder.
+const GATHERED: &str = "backup.tmp";
 const MANIFEST: &str = "backup.json";
 const FORMAT: u32 = 2;
+/// With every file sealed by a passphrase. Older versions must not take these for mail.
+const SEALED: u32 = 3;
 /// The first form had no sums, and neither lab nor web.
 const WITHOUT_SUMS: u32 = 1;
 
@@ -69,6 +80,9 @@ pub struct BackupManifest {
     /// The SHA-256 sum of its file SHA256SUMS; empty in backups of the first form.
     #[serde(default)]
     pub sums: String,
+    /// How it is sealed; nothing if everybody who has it can read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<Seal>,
 }
 
 /// What a look at a backup found.
@@ -139,23 +153,31 @@ pub struct Backup {
     foundation: Foundation,
     audit: AuditTrail,
     gate: Option<Arc<dyn GateBackup>>,
+    /// Seals every backup that comes without a passphrase of its own.
+    passphrase_file: Option<PathBuf>,
 }
 
 impl Backup {
-    /// Of this folder, with what `gate` copies by itself.
-    pub fn new(foundation: &Foundation, gate: Option<Arc<dyn GateBackup>>) -> Backup {
-        Backup { foundation: foundation.clone(), audit: AuditTrail::new(foundation), gate }
+    /// Of this folder, with what `gate` copies by itself. The passphrase of a file seals those that come without one of their own.
+    pub fn new(foundation: &Foundation, gate: Option<Arc<dyn GateBackup>>, passphrase_file: Option<PathBuf>) -> Backup {
+        Backup { foundation: foundation.clone(), audit: AuditTrail::new(foundation), gate, passphrase_file }
     }
 
     /// Makes one more backup in a folder of several, named by its time. It shares with the newest one what has not changed; then the oldest
     /// are removed until `keep` are left, 0 for all.
-    pub async fn make_into(&self, into: &Path, keep: usize, actor: &Actor) -> Result<BackupDone, OperationError> {
+    pub async fn make_into(
+        &self,
+        into: &Path,
+        keep: usize,
+        passphrase: Option<Passphrase>,
+        actor: &Actor,
+    ) -> Result<BackupDone, OperationError> {
         let relay = self.foundation.relay.clone();
         let folder = into.to_owned();
         let earlier = blocking(into, move || Series { folder: &folder, relay: &relay }.newest()).await?;
         let at = rfc3339((self.foundation.clock)().0 as i64);
         let to = Series { folder: into, relay: &self.foundation.relay }.place(&at);
-        let mut done = self.make_since(&to, earlier, actor).await?;
+        let mut done = self.make_since(&to, earlier, passphrase, actor).await?;
         let (folder, relay) = (into.to_owned(), self.foundation.relay.clone());
         done.removed = blocking(into, move || Series { folder: &folder, relay: &relay }.prune(keep)).await?;
         for removed in &done.removed {
@@ -164,15 +186,21 @@ impl Backup {
         Ok(done)
     }
 
-    /// Copies everything that must survive to the new or empty folder `to`.
-    pub async fn make(&self, to: &Path, actor: &Actor) -> Result<BackupDone, OperationError> {
-        self.make_since(to, None, actor).await
+    /// Copies everything that must survive to the new or empty folder `to`, sealed by a passphrase if there is one.
+    pub async fn make(
+        &self,
+        to: &Path,
+        passphrase: Option<Passphrase>,
+        actor: &Actor,
+    ) -> Result<BackupDone, OperationError> {
+        self.make_since(to, None, passphrase, actor).await
     }
 
     async fn make_since(
         &self,
         to: &Path,
         earlier: Option<PathBuf>,
+        passphrase: Option<Passphrase>,
         actor: &Actor,
     ) -> Result<BackupDone, OperationError> {
         if !to.is_absolute() {
@@ -185,36 +213,34 @@ impl Backup {
             let hint = "choose a folder elsewhere, best on another disk";
             return Err(OperationError::invalid("a backup inside the data folder would not outlive it", hint));
         }
+        let passphrase = match (passphrase, &self.passphrase_file) {
+            (None, Some(file)) => Some(Passphrase::read(file)?),
+            (given, _) => given,
+        };
         let begun_ns = (self.foundation.clock)().0;
         let manifest = BackupManifest {
-            format: FORMAT,
+            format: if passphrase.is_some() { SEALED } else { FORMAT },
             version: env!("CARGO_PKG_VERSION").to_owned(),
             at: rfc3339(begun_ns as i64),
             records: !self.foundation.records.is_shared(),
             relay: self.foundation.relay.clone(),
             sums: String::new(),
+            sealed: None,
         };
         make_empty(to)?;
-        self.copy(to, earlier.as_deref()).await?;
-        let (from, folder, since) = (self.foundation.folder.path().to_owned(), to.to_owned(), earlier.clone());
-        blocking(to, move || link_plain(&from, &folder, since.as_deref())).await?;
-        if let Some(gate) = &self.gate {
-            gate.copy_last(to).await?;
-        }
-        let (folder, unsealed, since) = (to.to_owned(), manifest, earlier.clone());
-        let data = self.foundation.folder.path().to_owned();
-        let (manifest, held_files, bytes) = blocking(to, move || {
-            let counted = (count_files(&folder.join("held"))?, total_bytes(&folder)?);
-            let sums = sound_sums(&data, &folder, since.as_deref())?;
-            write_file(&folder.join(sums::SUMS), &sums)?;
-            let manifest = BackupManifest { sums: sums::of_bytes(&sums), ..unsealed };
-            write_file(&folder.join(MANIFEST), &serde_json::to_vec_pretty(&manifest)?)?;
+        let (manifest, earlier) = match passphrase {
+            None => self.make_open(to, earlier, manifest).await?,
+            Some(passphrase) => self.make_sealed(to, earlier, manifest, passphrase).await?,
+        };
+        let folder = to.to_owned();
+        let counted = blocking(to, move || {
             sync_all(&folder)?;
-            Ok((manifest, counted.0, counted.1))
-        })
-        .await?;
+            Ok((count_files(&folder.join("held"))?, total_bytes(&folder)?))
+        });
+        let (held_files, bytes) = counted.await?;
         self.foundation.set_progress(LAST_BACKUP, &begun_ns.to_string()).await?;
-        self.audit.write(actor, "backup", &to.display().to_string(), format!("{bytes} bytes")).await?;
+        let sealed = if manifest.sealed.is_some() { ", sealed" } else { "" };
+        self.audit.write(actor, "backup", &to.display().to_string(), format!("{bytes} bytes{sealed}")).await?;
         Ok(BackupDone {
             folder: to.to_owned(),
             note: note(&manifest),
@@ -226,6 +252,56 @@ impl Backup {
         })
     }
 
+    /// Everything as it is, and the manifest last.
+    async fn make_open(
+        &self,
+        to: &Path,
+        earlier: Option<PathBuf>,
+        unsummed: BackupManifest,
+    ) -> Result<(BackupManifest, Option<PathBuf>), OperationError> {
+        // What is sealed cannot be shared with what is not.
+        let earlier = earlier.filter(|earlier| read_manifest(earlier).is_ok_and(|known| known.sealed.is_none()));
+        self.copy(to, earlier.as_deref()).await?;
+        let (data, folder, since) = (self.foundation.folder.path().to_owned(), to.to_owned(), earlier.clone());
+        let manifest = blocking(to, move || {
+            let sums = sound_sums(&folder, since.as_deref(), |rotten| bring_anew(&data, &folder, rotten))?;
+            write_manifest(&folder, &sums, unsummed, None)
+        });
+        Ok((manifest.await?, earlier))
+    }
+
+    /// Everything sealed. What is open is gathered in the data folder first, mostly as links, and never gets to where the backup is.
+    async fn make_sealed(
+        &self,
+        to: &Path,
+        earlier: Option<PathBuf>,
+        unsummed: BackupManifest,
+        passphrase: Passphrase,
+    ) -> Result<(BackupManifest, Option<PathBuf>), OperationError> {
+        static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+        let _turn = TURN.lock().await;
+        let gathered = Gathered(self.foundation.folder.path().join(GATHERED));
+        drop(Gathered(gathered.0.clone())); // What a kill has left.
+        make_empty(&gathered.0)?;
+        self.copy(&gathered.0, None).await?;
+        let folder = to.to_owned();
+        let sealing = tokio::task::spawn_blocking(move || {
+            let (key, earlier) = shared_key(earlier, &passphrase);
+            let seal = key.wrapped(&passphrase)?;
+            let unsummed = BackupManifest { sealed: Some(seal), ..unsummed };
+            let sealed = || {
+                seal_folder(&key, &gathered.0, &folder, earlier.as_deref())?;
+                let anew = |rotten: &[PathBuf]| seal_anew(&key, &gathered.0, &folder, rotten);
+                let sums = sound_sums(&folder, earlier.as_deref(), anew)?;
+                write_manifest(&folder, &sums, unsummed, Some(&key))
+            };
+            let manifest = sealed().map_err(|error| cannot_write(&folder, &error))?;
+            Ok((manifest, earlier))
+        });
+        sealing.await.map_err(|error| OperationError::Failed(error.to_string()))?
+    }
+
+    /// Copies everything to an empty folder. See the top of this file for the order.
     async fn copy(&self, to: &Path, earlier: Option<&Path>) -> Result<(), OperationError> {
         let link = || {
             let (from, to) = (self.foundation.folder.path().to_owned(), to.to_owned());
@@ -238,10 +314,30 @@ impl Backup {
             Err(error) => return Err(error.into()),
         }
         link().await?;
+        if let Some(gate) = &self.gate {
+            gate.copy_after_records(to).await?;
+        }
+        link().await?;
+        self.copy_beside(to).await?;
         match &self.gate {
-            Some(gate) => gate.copy_after_records(to).await,
+            Some(gate) => gate.copy_last(to).await,
             None => Ok(()),
         }
+    }
+
+    /// Messages that can be found and figures of the past; if the records are shared, these are there too. Tracking knows how far it has read the diary, so it must
+    /// not be newer than the diary, which the gate copies later.
+    async fn copy_beside(&self, to: &Path) -> Result<(), OperationError> {
+        if self.foundation.records.is_shared() {
+            return Ok(());
+        }
+        let folder = &self.foundation.folder;
+        for file in [folder.tracking(), folder.past()] {
+            if let Some(name) = file.file_name().filter(|_| file.exists()) {
+                copy_database(&file, &to.join(name)).await?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -251,80 +347,53 @@ impl fmt::Debug for Backup {
     }
 }
 
-/// Brings a backup back into a data folder that has nothing in it yet. `settle` is how the mail gate makes what came back whole.
-pub async fn restore(
-    from: &Path,
-    folder: &DataFolder,
-    settle: impl AsyncFnOnce(&DataFolder, &BackupManifest) -> Result<RestoredMail, OperationError>,
-) -> Result<RestoreDone, OperationError> {
-    let BackupCheck { manifest, problems, .. } = verify(from).await?;
-    if let Some(first) = problems.first() {
-        let what = format!("{} is not as it was written: {first}", from.display());
-        return Err(OperationError::conflict(what, "`weir backup verify` lists everything; take another backup"));
+/// The key of the earlier backup if the passphrase opens it, and then files can be shared with it; a new one otherwise.
+fn shared_key(earlier: Option<PathBuf>, passphrase: &Passphrase) -> (BackupKey, Option<PathBuf>) {
+    let seal = earlier.as_deref().and_then(|earlier| read_manifest(earlier).ok()?.sealed);
+    match seal.and_then(|seal| BackupKey::open(&seal, passphrase).ok()) {
+        Some(key) => (key, earlier),
+        None => (BackupKey::fresh(), None),
     }
-    if folder.records().exists() || fs::read_dir(folder.held()).is_ok_and(|mut files| files.next().is_some()) {
-        let hint = "restore into a new folder, then move it where you want it";
-        return Err(OperationError::conflict(format!("{} is in use already", folder.path().display()), hint));
-    }
-    let (source, target) = (from.to_owned(), folder.path().to_owned());
-    blocking(folder.path(), move || copy_back(&source, &target)).await?;
-    let mail = settle(folder, &manifest).await?;
-    if manifest.records {
-        note_restore(folder, &manifest).await?;
-    }
-    Ok(RestoreDone { data: folder.path().to_owned(), mail, note: note(&manifest), manifest })
 }
 
-/// What had begun when the copy was made did not end in it, the backup itself first of all; and who reads the trail should know
-/// why it goes back in time.
-async fn note_restore(folder: &DataFolder, manifest: &BackupManifest) -> Result<(), OperationError> {
-    let records = Records::sqlite(&folder.records()).await?;
-    let trail = records.audit();
-    for (number, _) in trail.interrupted(&manifest.relay).await? {
-        trail.ended(number).await?;
+/// The manifest makes a folder a backup, so it is written last.
+fn write_manifest(
+    folder: &Path,
+    sums: &[u8],
+    unsummed: BackupManifest,
+    key: Option<&BackupKey>,
+) -> io::Result<BackupManifest> {
+    write_file(&folder.join(sums::SUMS), sums)?;
+    let mut manifest = BackupManifest { sums: sums::of_bytes(sums), ..unsummed };
+    if let Some(key) = key {
+        let proof = key.proof(&manifest);
+        manifest.sealed = manifest.sealed.map(|seal| Seal { proof, ..seal });
     }
-    let text = |text: &str| text.to_owned();
-    trail
-        .write(&AuditLine {
-            at: wall_clock().0 as i64,
-            actor: text("weir"),
-            action: text("restore"),
-            subject: manifest.relay.clone(),
-            detail: format!("the data folder is the backup of {}", manifest.at),
-        })
-        .await?;
-    records.close().await;
-    Ok(())
+    sync_all(folder)?;
+    write_file(&folder.join(MANIFEST), &serde_json::to_vec_pretty(&manifest)?)?;
+    Ok(manifest)
 }
 
-/// Compares a backup with what was written down when it was made.
-pub async fn verify(from: &Path) -> Result<BackupCheck, OperationError> {
-    let manifest = read_manifest(from)?;
-    let (folder, known) = (from.to_owned(), manifest.clone());
-    let (problems, bytes) = blocking(from, move || {
-        let problems = if known.format == WITHOUT_SUMS { Vec::new() } else { compare(&folder, &known)? };
-        Ok((problems, total_bytes(&folder)?))
-    })
-    .await?;
-    let note = match manifest.format {
-        WITHOUT_SUMS => "it has no sums, because an older version made it: only that it is complete can be said",
-        _ => "",
-    };
-    Ok(BackupCheck { manifest, bytes, problems, note: note.to_owned() })
+/// What was gathered to be sealed goes with it, however the backup ends.
+struct Gathered(PathBuf);
+
+impl Drop for Gathered {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, folder = %self.0.display(), "what was gathered for a backup cannot be removed");
+        }
+    }
 }
 
-fn compare(folder: &Path, manifest: &BackupManifest) -> io::Result<Vec<String>> {
-    let sums = match fs::read(folder.join(sums::SUMS)) {
-        Err(error) => return Ok(vec![format!("{}: {error}", sums::SUMS)]),
-        Ok(sums) if sums::of_bytes(&sums) != manifest.sums => return Ok(vec![format!("{} has changed", sums::SUMS)]),
-        Ok(sums) => sums,
-    };
-    sums::differences(folder, &sums)
-}
-
-/// The sums of a new backup. A file that it shares with the earlier one and that has rotted there since is taken from the data folder
-/// again: otherwise the new sums would vouch for it.
-fn sound_sums(data: &Path, folder: &Path, earlier: Option<&Path>) -> io::Result<Vec<u8>> {
+/// The sums of a new backup. A file that it shares with the earlier one and that has rotted there since is made anew: otherwise the new
+/// sums would vouch for it.
+fn sound_sums(
+    folder: &Path,
+    earlier: Option<&Path>,
+    anew: impl FnOnce(&[PathBuf]) -> io::Result<()>,
+) -> io::Result<Vec<u8>> {
     let sums = sums::of_folder(folder)?;
     let Some(known) = earlier.and_then(|earlier| fs::read(earlier.join(sums::SUMS)).ok()) else { return Ok(sums) };
     let rotten: Vec<PathBuf> = sums::unlike(&known, &sums).into_iter().filter(|path| is_unchanged(path)).collect();
@@ -332,7 +401,7 @@ fn sound_sums(data: &Path, folder: &Path, earlier: Option<&Path>) -> io::Result<
         return Ok(sums);
     }
     tracing::warn!(files = rotten.len(), "an earlier backup is not as it was written; its files are copied anew");
-    bring_anew(data, folder, &rotten)?;
+    anew(&rotten)?;
     sums::of_folder(folder)
 }
 
@@ -343,17 +412,6 @@ fn note(manifest: &BackupManifest) -> String {
             "the records are in PostgreSQL: a dump made by pg_dump shortly before belongs to this backup".to_owned()
         }
     }
-}
-
-fn read_manifest(from: &Path) -> Result<BackupManifest, OperationError> {
-    let hint = "name a folder that `weir backup` has written to its end";
-    let bad = |why: String| OperationError::invalid(format!("{} is no backup: {why}", from.display()), hint);
-    let text = fs::read(from.join(MANIFEST)).map_err(|error| bad(format!("{MANIFEST}: {error}")))?;
-    let manifest: BackupManifest = serde_json::from_slice(&text).map_err(|error| bad(error.to_string()))?;
-    if !(WITHOUT_SUMS..=FORMAT).contains(&manifest.format) {
-        return Err(bad(format!("it has form {}, this Weir knows forms up to {FORMAT}", manifest.format)));
-    }
-    Ok(manifest)
 }
 
 fn make_empty(to: &Path) -> Result<(), OperationError> {

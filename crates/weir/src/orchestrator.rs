@@ -421,12 +421,7 @@ impl Orchestrator {
         };
         let backup = self.mail.gate().map(|mail| mail.gate.operations().backup.clone());
         Gates {
-            administration: Administration::new(
-                foundation,
-                self.passwords.clone(),
-                backup,
-                self.config.store.backup_due,
-            ),
+            administration: Administration::new(foundation, self.passwords.clone(), backup, &self.config.store),
             mail,
             web: self.web.gate().cloned(),
             lab: self.lab.gate().map(|(node, _)| node.clone()),

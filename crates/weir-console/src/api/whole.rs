@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 use weir_foundation::audit::{AuditCheckView, AuditView};
-use weir_foundation::backup::BackupDone;
+use weir_foundation::backup::{BackupDone, Passphrase};
 use weir_foundation::clock::wall_clock;
 use weir_foundation::supervision::GateView;
 use weir_mail::operations::{KeyView, MailStatus, NewKey};
@@ -79,6 +79,9 @@ pub struct BackupTo {
     /// Of several, so many are kept; 0 for all.
     #[serde(default)]
     pub keep: u32,
+    /// Seals it; if this is empty, what `store.backup_passphrase_file` says does.
+    #[serde(default)]
+    pub passphrase: String,
 }
 
 /// Somebody is there.
@@ -153,9 +156,13 @@ async fn check_audit(call: Call<Gates>, (): ()) -> Result<AuditCheckView, Proble
 
 async fn backup(call: Call<Gates>, to: BackupTo) -> Result<BackupDone, Problem> {
     let backup = &call.state.administration.backup;
+    let passphrase = match to.passphrase.as_str() {
+        "" => None,
+        text => Some(Passphrase::new(text)?),
+    };
     Ok(match to.into {
-        true => backup.make_into(&to.folder, to.keep as usize, &call.actor).await?,
-        false => backup.make(&to.folder, &call.actor).await?,
+        true => backup.make_into(&to.folder, to.keep as usize, passphrase, &call.actor).await?,
+        false => backup.make(&to.folder, passphrase, &call.actor).await?,
     })
 }
 

@@ -12,6 +12,7 @@ use weir_console::gates::Gates;
 use weir_console::site::{Configuration, CurrentSettings, SettingView, Site};
 use weir_foundation::Actor;
 use weir_foundation::Foundation;
+use weir_foundation::StoreSettings;
 use weir_foundation::administration::Administration;
 use weir_foundation::console_accounts::{NewAccount, Role};
 use weir_foundation::passwords::Passwords;
@@ -64,7 +65,8 @@ pub(crate) async fn house() -> House {
     let foundation = Foundation::lay(folder, None, "mail.example").await.unwrap();
     let passwords = Passwords::new(2, [7; 32]).unwrap();
     let mail = operations_at_rest(&foundation, passwords.clone(), &Settings::default());
-    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()), Duration::ZERO);
+    let store = StoreSettings { backup_due: Duration::ZERO, ..StoreSettings::default() };
+    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()), &store);
     let actor = Actor::new("test");
     for (name, role) in [("root", Role::Admin), ("olga", Role::Operator)] {
         let new = NewAccount { name: name.into(), role, password: PASSWORD.into() };

@@ -1,5 +1,7 @@
 //! The files of a backup: linked on the way there, copied on the way back.
 
+use super::sealed::{BackupKey, sealed_length};
+use super::sums;
 use crate::OperationError;
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -112,29 +114,62 @@ fn is_as_long(one: &Path, other: &Path) -> bool {
     length(one).is_some_and(|length_of_one| length(other) == Some(length_of_one))
 }
 
-/// A restore copies: the backup must stay whole whatever becomes of the data folder.
-pub(super) fn copy_back(from: &Path, to: &Path) -> io::Result<()> {
-    for folder in PLAIN.iter().chain(&CHANGED).chain(&BY_GATE) {
-        copy_folder(&from.join(folder), &to.join(folder))?;
+/// Writes every file of a folder to another one, sealed. What `earlier` has is sealed by the same key, and linked.
+pub(super) fn seal_folder(key: &BackupKey, from: &Path, to: &Path, earlier: Option<&Path>) -> io::Result<()> {
+    for path in sums::files(from)? {
+        let (source, target) = (from.join(&path), to.join(&path));
+        if let Some(folder) = target.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        }
+        let shared = earlier.filter(|_| is_unchanged(&path)).map(|earlier| earlier.join(&path));
+        let length = sealed_length(source.metadata()?.len());
+        let same = |shared: &PathBuf| shared.metadata().is_ok_and(|facts| facts.is_file() && facts.len() == length);
+        if !shared.is_some_and(|shared| same(&shared) && fs::hard_link(&shared, &target).is_ok()) {
+            key.seal_file(&path, &source, &target)?;
+        }
     }
-    for file in ["relay", "records.db"] {
+    Ok(())
+}
+
+/// Seals these files after all: the earlier backup had them, but not as they were written.
+pub(super) fn seal_anew(key: &BackupKey, from: &Path, to: &Path, paths: &[PathBuf]) -> io::Result<()> {
+    for path in paths {
+        fs::remove_file(to.join(path))?;
+        key.seal_file(path, &from.join(path), &to.join(path))?;
+    }
+    Ok(())
+}
+
+/// A restore copies: the backup must stay whole whatever becomes of the data folder.
+pub(super) fn copy_back(from: &Path, to: &Path, key: Option<&BackupKey>) -> io::Result<()> {
+    for folder in PLAIN.iter().chain(&CHANGED).chain(&BY_GATE) {
+        copy_folder((from, to), Path::new(folder), key)?;
+    }
+    for file in ["relay", "records.db", "tracking.db", "past.db"] {
         if from.join(file).exists() {
-            fs::copy(from.join(file), to.join(file))?;
+            restore_file((from, to), Path::new(file), key)?;
         }
     }
     sync_all(to)
 }
 
-fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(to)?;
-    for entry in entries(from)? {
-        let target = to.join(entry.file_name());
+fn copy_folder((from, to): (&Path, &Path), folder: &Path, key: Option<&BackupKey>) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(to.join(folder))?;
+    for entry in entries(&from.join(folder))? {
+        let path = folder.join(entry.file_name());
         match entry.file_type()?.is_dir() {
-            true => copy_folder(&entry.path(), &target)?,
-            false => drop(fs::copy(entry.path(), target)?),
+            true => copy_folder((from, to), &path, key)?,
+            false => restore_file((from, to), &path, key)?,
         }
     }
     Ok(())
+}
+
+fn restore_file((from, to): (&Path, &Path), path: &Path, key: Option<&BackupKey>) -> io::Result<()> {
+    match key {
+        Some(key) => key.open_to(path, &from.join(path), &to.join(path)),
+        None => fs::copy(from.join(path), to.join(path)).map(drop),
+    }
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<fs::DirEntry>> {

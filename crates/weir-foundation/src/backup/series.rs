@@ -72,6 +72,7 @@ mod tests {
             records: true,
             relay: relay.into(),
             sums: String::new(),
+            sealed: None,
         };
         fs::create_dir(folder.join(name)).unwrap();
         fs::write(folder.join(name).join(MANIFEST), serde_json::to_vec(&manifest).unwrap()).unwrap();

@@ -79,7 +79,7 @@ fn of_file(path: &Path) -> io::Result<String> {
 }
 
 /// All files below a folder, in order, without those that describe the backup.
-fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(super) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut folders) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(inner) = folders.pop() {
         for entry in fs::read_dir(folder.join(&inner))? {

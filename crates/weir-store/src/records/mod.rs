@@ -177,13 +177,7 @@ impl Records {
     /// A consistent copy of an embedded database as one file, while it is in use.
     pub async fn backup(&self, to: &Path) -> Result<(), RecordsError> {
         match &self.db {
-            Database::Sqlite { read, .. } => {
-                // A connection of its own: it only reads, and neither those who write nor those who read wait for a long copy.
-                let mut connection = read.connect_options().connect().await?;
-                let copy = sqlx::query("vacuum into $1").bind(to.to_string_lossy().into_owned());
-                copy.execute(&mut connection).await?;
-                Ok(connection.close().await?)
-            }
+            Database::Sqlite { read, .. } => copy_with(&read.connect_options(), to).await,
             Database::Postgres(_) => Err(RecordsError::BackupElsewhere),
         }
     }
@@ -278,6 +272,19 @@ impl Records {
     pub fn lab_attempts(&self) -> AttemptRecords {
         AttemptRecords { db: self.db.clone() }
     }
+}
+
+/// A consistent copy of a SQLite file that stands beside the records, while it is in use.
+pub async fn copy_database(from: &Path, to: &Path) -> Result<(), RecordsError> {
+    copy_with(&sqlite_options(from).read_only(true), to).await
+}
+
+/// By a connection of its own: it only reads, and neither those who write nor those who read wait for a long copy.
+async fn copy_with(from: &SqliteConnectOptions, to: &Path) -> Result<(), RecordsError> {
+    let mut connection = from.connect().await?;
+    let copy = sqlx::query("vacuum into $1").bind(to.to_string_lossy().into_owned());
+    copy.execute(&mut connection).await?;
+    Ok(connection.close().await?)
 }
 
 fn sqlite_options(path: &Path) -> SqliteConnectOptions {

@@ -7,7 +7,8 @@ use anyhow::Context;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use weir_console::api::whole::{BACKUP, BackupTo};
-use weir_foundation::backup::{restore, verify};
+use weir_foundation::OperationError;
+use weir_foundation::backup::{Passphrase, SoundBackup, verify};
 use weir_mail::operations::settle_restored;
 use weir_store::folder::DataFolder;
 
@@ -26,6 +27,10 @@ pub(crate) struct BackupArgs {
     /// Of those in --into keep so many and remove the oldest
     #[arg(long, value_name = "N", requires = "into", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
+    /// A file whose first line is a passphrase: everything is sealed by it, and nobody reads the backup without it. Otherwise
+    /// store.backup_passphrase_file says whether there is one
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
     #[command(flatten)]
     asking: Asking,
 }
@@ -36,6 +41,9 @@ enum BackupVerb {
     Verify {
         /// A folder that `weir backup` has written
         folder: PathBuf,
+        /// A file whose first line is the passphrase: also look whether it opens everything
+        #[arg(long, value_name = "FILE")]
+        passphrase_file: Option<PathBuf>,
         /// Print what was found as JSON
         #[arg(long)]
         json: bool,
@@ -44,19 +52,22 @@ enum BackupVerb {
 
 impl BackupArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        if let Some(BackupVerb::Verify { folder, json }) = &self.verb {
-            return check(out, folder, *json);
+        if let Some(BackupVerb::Verify { folder, passphrase_file, json }) = &self.verb {
+            return check(out, folder, passphrase_file.as_deref(), *json);
         }
         let folder = self.into.as_deref().or(self.folder.as_deref()).context("name a folder")?;
         let folder = std::path::absolute(folder)?;
-        let to = BackupTo { folder, into: self.into.is_some(), keep: self.keep.unwrap_or(0) };
+        let passphrase = passphrase(self.passphrase_file.as_deref())?;
+        let passphrase = passphrase.map(|text| text.expose().to_owned()).unwrap_or_default();
+        let to = BackupTo { folder, into: self.into.is_some(), keep: self.keep.unwrap_or(0), passphrase };
         let done = self.asking.reach()?.ask(&BACKUP, &to)?;
         if self.asking.json {
             return print_answer(out, &done);
         }
         let (held, size) = (count(done.held_files, "held message"), bytes(done.bytes));
         let (at, folder) = (time(&done.manifest.at), done.folder.display());
-        writeln!(out, "A backup of {at} is in {folder} ({size}, {held}).")?;
+        let sealed = if done.manifest.sealed.is_some() { ", sealed by a passphrase" } else { "" };
+        writeln!(out, "A backup of {at} is in {folder} ({size}, {held}{sealed}).")?;
         if let Some(since) = &done.since {
             writeln!(out, "It shares with {} what has not changed.", since.display())?;
         }
@@ -67,10 +78,19 @@ impl BackupArgs {
     }
 }
 
-fn check(out: &mut dyn Write, folder: &Path, json: bool) -> anyhow::Result<()> {
+/// Read here and not by the process that runs: the file may be for root alone.
+fn passphrase(file: Option<&Path>) -> anyhow::Result<Option<Passphrase>> {
+    file.map(Passphrase::read).transpose().map_err(told)
+}
+
+fn told(error: OperationError) -> anyhow::Error {
+    anyhow::anyhow!("{error}\n  hint: {}", error.hint())
+}
+
+fn check(out: &mut dyn Write, folder: &Path, passphrase_file: Option<&Path>, json: bool) -> anyhow::Result<()> {
+    let passphrase = passphrase(passphrase_file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let found = runtime.block_on(verify(folder));
-    let found = found.map_err(|error| anyhow::anyhow!("{error}\n  hint: {}", error.hint()))?;
+    let found = runtime.block_on(verify(folder, passphrase.as_ref())).map_err(told)?;
     match json {
         true => print_answer(out, &found)?,
         false => found.problems.iter().try_for_each(|problem| writeln!(out, "{problem}"))?,
@@ -89,6 +109,9 @@ fn check(out: &mut dyn Write, folder: &Path, json: bool) -> anyhow::Result<()> {
 pub(crate) struct RestoreArgs {
     /// A folder that `weir backup` has written
     folder: PathBuf,
+    /// A file whose first line is the passphrase that the backup is sealed by
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
     #[command(flatten)]
     place: FolderArgs,
     /// Print what was restored as JSON
@@ -100,10 +123,12 @@ impl RestoreArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let data = std::path::absolute(self.place.folder()?)?;
         refuse_other_owner(&data)?;
-        let folder = DataFolder::open(&data)?;
+        let passphrase = passphrase(self.passphrase_file.as_deref())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let done = runtime.block_on(restore(&self.folder, &folder, settle_restored));
-        let done = done.map_err(|error| anyhow::anyhow!("{error}\n  hint: {}", error.hint()))?;
+        // Before the data folder is made: a wrong passphrase changes nothing.
+        let sound = runtime.block_on(SoundBackup::check(&self.folder, passphrase.as_ref())).map_err(told)?;
+        let folder = DataFolder::open(&data)?;
+        let done = runtime.block_on(sound.restore(&folder, settle_restored)).map_err(told)?;
         if self.json {
             return print_answer(out, &done);
         }
