@@ -50,6 +50,7 @@ mod rules;
 mod runq;
 mod scan;
 mod scanners;
+mod senders;
 mod strangers;
 mod table1;
 mod throttle;

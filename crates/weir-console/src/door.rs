@@ -185,7 +185,10 @@ fn need(method: &Method, path: &str) -> Need {
         "/web/drain" | "/web/block" | "/web/unblock" => Need::Role(Role::Operator),
         // Whether a machine takes part is an administrator's decision, as in the API.
         "/lab/drain" => Need::Role(Role::Admin),
-        _ if ["/throttle", "/quarantine", "/queue", "/bans", "/rules", "/lab", "/account"].into_iter().any(under) => {
+        _ if ["/throttle", "/quarantine", "/queue", "/bans", "/senders", "/rules", "/lab", "/account"]
+            .into_iter()
+            .any(under) =>
+        {
             Need::Role(Role::Operator)
         }
         _ if under(PREFIX) => Need::Role(of_programs(method, path)),
@@ -440,13 +443,15 @@ mod tests {
         for path in ["/", "/live", "/throttle", "/throttle/held/x", "/quarantine/x", "/lab", "/api/v1/held", "/audit"] {
             assert_eq!(look(path), Need::Role(Role::Operator), "{path}");
         }
-        for path in ["/queue", "/bans"] {
+        for path in ["/queue", "/bans", "/senders"] {
             assert_eq!(look(path), Need::Role(Role::Operator), "{path}");
         }
-        for path in ["/users/add", "/users/ann/remove", "/lab/drain", "/settings/sessions/end"] {
+        for path in
+            ["/users/add", "/users/ann/remove", "/lab/drain", "/settings/sessions/end"]
+        {
             assert_eq!(need(&Method::POST, path), Need::Role(Role::Admin), "{path}");
         }
-        for path in ["/web/drain", "/web/block", "/bans/lift", "/queue/decide"] {
+        for path in ["/web/drain", "/web/block", "/bans/lift", "/queue/decide", "/senders/set"] {
             assert_eq!(need(&Method::POST, path), Need::Role(Role::Operator), "{path}");
         }
         for path in ["/settings", "/nowhere", "/throttled", "/apis", "/style.css/x"] {

@@ -26,6 +26,7 @@ use crate::delivery::StartError;
 use crate::delivery::resolver::ResolverError;
 use crate::door::{DoorError, OpenDoors};
 use crate::held::HeldMail;
+use crate::inbound::senders::SenderList;
 use crate::letter::Letter;
 use crate::milter_door::{MilterDoor, MilterParts};
 use crate::notices::{NoticeEvent, Notices};
@@ -96,7 +97,8 @@ impl Gate {
         let unfinished = letters(&found);
         let tls = certificate(&settings, &foundation)?;
         let stages = Stages::start(stages(&spool), &spool)?;
-        let works = Works::new(&foundation, passwords, &settings, spool, stages);
+        let senders = SenderList::open(&foundation.records).await;
+        let works = Works::new(&foundation, passwords, &settings, (spool, stages, senders));
         let recovered = works.recover(found).await;
         if let Err(error) = works.held.drop_orphans(&works.throttling).await {
             tracing::error!(%error, "held mail is not looked through for entries without a message");
@@ -138,10 +140,11 @@ impl Gate {
         ];
         tasks.push(supervision::spawn("tracking", follow(tracking.clone(), spool_diary, unfinished)));
         tasks.extend(bans.iter().cloned().map(|bans| supervision::spawn("bans", bans.run())));
-        let Works { spool, stages, held, throttling, passwords, rules, clock, .. } = works;
+        let Works { spool, stages, held, throttling, passwords, rules, clock, senders, .. } = works;
         let since = clock();
         let certificate = tls.files().chain.clone();
-        let running = Arc::new(Running { server, receiving, held, spool, stages, listeners, since, certificate });
+        let running =
+            Arc::new(Running { server, receiving, senders, held, spool, stages, listeners, since, certificate });
         let operations = MailOperations::new(&OperationsParts {
             foundation: foundation.clone(),
             throttling,
@@ -216,10 +219,17 @@ struct Works {
     notices: Notices,
     /// The server's sessions, once there is a server.
     sessions: Arc<OnceLock<Arc<Registry>>>,
+    /// Whom people allow and block.
+    senders: SenderList,
 }
 
 impl Works {
-    fn new(foundation: &Foundation, passwords: Passwords, settings: &Settings, spool: Spool, stages: Stages) -> Works {
+    fn new(
+        foundation: &Foundation,
+        passwords: Passwords,
+        settings: &Settings,
+        (spool, stages, senders): (Spool, Stages, SenderList),
+    ) -> Works {
         let clock = Arc::clone(&foundation.clock);
         let (records, sessions) = (foundation.records.clone(), Arc::new(OnceLock::new()));
         let (notices, pipeline) = (settings.notices.clone(), stages.pipeline.clone());
@@ -260,6 +270,7 @@ impl Works {
             submission,
             notices,
             sessions,
+            senders,
         }
     }
 

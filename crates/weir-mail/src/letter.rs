@@ -59,12 +59,26 @@ pub struct Letter {
     /// Why a person is to look at it, whatever the scan says: nobody answers for its sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<String>,
+    /// Its sender is on the list of those that people allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<Allowed>,
     /// It goes back to the server that had it checked here, whoever its recipients are.
     #[serde(default, skip_serializing_if = "is_false")]
     pub hand_back: bool,
     /// Another server asked about it, and only what the throttle held was taken over: the other recipients are that server's.
     #[serde(default, skip_serializing_if = "is_false")]
     pub taken_over: bool,
+}
+
+/// A letter's sender is on the list of those that are allowed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allowed {
+    /// By this entry.
+    pub by: String,
+    /// If this domain is confirmed.
+    pub domain: String,
+    /// It is.
+    pub confirmed: bool,
 }
 
 /// The client that a received message came from.
@@ -132,6 +146,7 @@ impl Letter {
             client: None,
             judged: false,
             hold: None,
+            allowed: None,
             hand_back: false,
             taken_over: false,
         }

@@ -5,7 +5,7 @@
 //!
 //! | | stage | letters that stop here | mark in the spool before the letter goes on |
 //! | --- | --- | --- | --- |
-//! | 1 | authentication (`inbound/authenticating.rs`) | received from a listed peer that names the client; strangers' mail was evaluated before it was taken | `authenticated FIELD`, and `held by policy REASON` if a person is to look at it |
+//! | 1 | authentication (`inbound/authenticating.rs`) | received from a listed peer that names the client; strangers' mail was evaluated before it was taken | `authenticated FIELD`, `held by policy REASON` if a person is to look at it, and `sender allowed by ENTRY` |
 //! | 2 | scan (`scan/`) | all but our own and what a person released from quarantine | `scan passed` with the lines for its header |
 //! | 3 | delivery (`gate/delivering.rs` over `delivery/`) | all | it goes to no other stage; per recipient `dD` delivered, `dF` failed, `dL` tried again later, and `dW` when its sender was told of a delay |
 //!
@@ -30,7 +30,7 @@
 //! No stage waits until a mark is on the disk. A mark that a power cut takes only has its stage repeat its work: a letter is evaluated or scanned once
 //! more, or, if it was delivery's, a recipient has it twice. It is never lost, and never goes out unscanned.
 
-use crate::letter::Letter;
+use crate::letter::{Allowed, Letter};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -62,6 +62,15 @@ impl Transit {
         }
         let added = format!("{lines}{}", self.letter.added);
         Transit { letter: Arc::new(Letter { added, ..Letter::clone(&self.letter) }), ..self }
+    }
+
+    /// The same, with a sender that is allowed and confirmed, or that is not allowed after all.
+    #[must_use]
+    pub fn allowed(self, allowed: Option<Allowed>) -> Transit {
+        if self.letter.allowed == allowed {
+            return self;
+        }
+        Transit { letter: Arc::new(Letter { allowed, ..Letter::clone(&self.letter) }), ..self }
     }
 
     /// The same, to be kept for a person if there is a reason.

@@ -81,6 +81,7 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(fixture: Fi
         at: START as i64,
         reason: "why".into(),
         decided_by: String::new(),
+        release_to: String::new(),
     };
     let rows = [
         row(MESSAGES[0], 0, "virus", "ann@example.org"),
@@ -96,12 +97,12 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(fixture: Fi
     let of_domain = Authority::User { addresses: vec!["@example.org".into()] };
     let bare = QuarantineSelection { recipient: "postmaster".into(), ..Default::default() };
     let bare =
-        fixture.operations.quarantine.decide(&bare, QuarantineDecision::Release, &of_domain, &Actor::new("ann")).await;
+        fixture.operations.quarantine.decide(&bare, &QuarantineDecision::Release, &of_domain, &Actor::new("ann")).await;
     assert!(bare.is_err(), "{bare:?}");
     let user = Authority::User { addresses: vec!["Ann@example.org".into()] };
     let actor = Actor::new("ann");
     let of = |message: &str| QuarantineSelection { messages: vec![message.to_owned()], ..Default::default() };
-    let release = QuarantineDecision::Release;
+    let release = &QuarantineDecision::Release;
     let refused = fixture.operations.quarantine.decide(&of(MESSAGES[0]), release, &user, &actor).await.unwrap_err();
     assert!(refused.to_string().contains("only an administrator"), "{refused}");
     let done = fixture.operations.quarantine.decide(&of(MESSAGES[1]), release, &user, &actor).await.unwrap();
@@ -127,7 +128,7 @@ async fn users_decide_on_their_spam_and_administrators_on_everything(fixture: Fi
     }
     assert!(fixture.operations.quarantine.decide(&nothing, release, &admin, &Actor::new("cli:root")).await.is_err());
     let deleted =
-        fixture.operations.quarantine.decide(&all, QuarantineDecision::Delete, &admin, &Actor::new("cli:root")).await;
+        fixture.operations.quarantine.decide(&all, &QuarantineDecision::Delete, &admin, &Actor::new("cli:root")).await;
     assert_eq!(deleted.unwrap().recipients, 3);
     let decided = fixture.records.quarantine().decided("here", "", 9).await.unwrap();
     let fates: Vec<_> = decided.iter().map(|row| (row.place, row.fate, row.decided_by.as_str())).collect();

@@ -65,6 +65,9 @@ enum Command {
     /// Addresses that the mail servers keep out for a while
     #[command(subcommand)]
     Bans(cmd::bans::Bans),
+    /// Senders of mail from outside that are allowed or blocked
+    #[command(subcommand)]
+    Senders(cmd::senders::Senders),
     /// The web gate: who waits, who gets what
     #[command(subcommand)]
     Web(cmd::web::Web),
@@ -158,6 +161,7 @@ fn dispatch(command: &Command, out: &mut dyn Write) -> anyhow::Result<()> {
         Command::Quarantine(quarantine) => quarantine.run(out),
         Command::Queue(queue) => queue.run(out),
         Command::Bans(bans) => bans.run(out),
+        Command::Senders(senders) => senders.run(out),
         Command::Web(web) => web.run(out),
         Command::Console(console) => console.run(out),
         Command::Dkim(dkim) => dkim.run(out),

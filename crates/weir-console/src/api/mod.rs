@@ -19,6 +19,7 @@ pub mod quarantine;
 pub mod queue;
 pub mod rules;
 pub mod samples;
+pub mod senders;
 pub mod sessions;
 mod table;
 pub mod tokens;
@@ -76,6 +77,7 @@ fn common() -> Table<Gates> {
         find::operations,
         queue::operations,
         bans::operations,
+        senders::operations,
         incidents::operations,
         sessions::operations,
     ];

@@ -44,6 +44,8 @@ pub struct Filter {
     pub older_than_s: u64,
     /// With this text in sender, recipient, subject or reason.
     pub text: String,
+    /// Like this message: the same quarantine, subject and reason, but for numbers.
+    pub like: String,
 }
 
 /// Which quarantined mail is decided on.
@@ -57,12 +59,15 @@ pub struct Which {
     /// Why, in a few words: needed to release infected mail, which goes a message at a time.
     #[serde(default)]
     pub reason: String,
+    /// Release it to this address instead of whom it was for.
+    #[serde(default)]
+    pub to: String,
 }
 
 async fn list(call: Call<Gates>, filter: Filter) -> Result<QuarantineList, Problem> {
-    let Filter { message, queue, recipient, sender, older_than_s, text } = filter;
+    let Filter { message, queue, recipient, sender, older_than_s, text, like } = filter;
     let messages = if message.is_empty() { Vec::new() } else { vec![message] };
-    let selection = QuarantineSelection { messages, queue, recipient, sender, older_than_s, text, all: true };
+    let selection = QuarantineSelection { messages, queue, recipient, sender, older_than_s, text, like, all: true };
     Ok(call.state.mail.quarantine.list(&selection).await?)
 }
 
@@ -71,7 +76,7 @@ async fn show(call: Call<Gates>, (): ()) -> Result<QuarantinePage, Problem> {
 }
 
 async fn release(call: Call<Gates>, which: Which) -> Result<QuarantineDone, Problem> {
-    decide(&call, &which, QuarantineDecision::Release).await
+    decide(&call, &which, QuarantineDecision::release(&which.to)?).await
 }
 
 async fn delete(call: Call<Gates>, which: Which) -> Result<QuarantineDone, Problem> {
@@ -84,5 +89,5 @@ async fn decide(call: &Call<Gates>, which: &Which, decision: QuarantineDecision)
         None | Some(Role::Admin) => Authority::Administrator { reason: which.reason.clone() },
         Some(Role::Operator | Role::User) => Authority::Operator,
     };
-    Ok(call.state.mail.quarantine.decide(&which.selection, decision, &authority, &call.actor).await?)
+    Ok(call.state.mail.quarantine.decide(&which.selection, &decision, &authority, &call.actor).await?)
 }

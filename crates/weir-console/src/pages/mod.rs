@@ -1,6 +1,7 @@
 //! The pages, each a question to the same operations that serve the API.
 
 mod account;
+mod alike;
 mod assets;
 mod audit;
 mod bans;
@@ -21,6 +22,7 @@ mod queue;
 mod rules;
 mod sample;
 mod search;
+mod senders;
 mod sessions;
 mod settings;
 mod throttle;
@@ -85,6 +87,9 @@ fn pages() -> Router<Site> {
         .route("/bans", get(bans::page))
         .route("/bans/add", post(bans::add))
         .route("/bans/lift", post(bans::lift))
+        .route("/senders", get(senders::page))
+        .route("/senders/set", post(senders::set))
+        .route("/senders/remove", post(senders::remove))
         .route("/queue", get(queue::page))
         .route("/queue/decide", post(queue::decide))
         .route("/quarantine", get(quarantine::list))

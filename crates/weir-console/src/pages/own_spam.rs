@@ -76,7 +76,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking) -> 
 fn table(visit: &Visit, entries: &[QuarantineEntry]) -> Html {
     let row = |entry: &QuarantineEntry| {
         html!(
-            "<tr>{}<td class=\"main\"><a href=\"/me/quarantine/{}\">{}</a></td><td>{}</td><td class=\"number\">{}</td><td>{}</td></tr>",
+            "<tr>{}<td class=\"main\"><a href=\"/me/quarantine/{}\">{}</a></td><td data-name=\"From\">{}</td><td class=\"number\" data-name=\"Size\">{}</td><td data-name=\"Since\">{}</td></tr>",
             choice(&entry.message),
             Piece(&entry.message),
             title(&entry.subject),
@@ -135,9 +135,11 @@ pub(super) async fn decide(
     };
     // It is decided row by row, so that nobody else's mail can be named.
     let authority = Authority::User { addresses: addresses(&site, &visit).await? };
-    let decided = site.mail.quarantine.decide(&selection, decision, &authority, &visit.actor()).await;
+    let decided = site.mail.quarantine.decide(&selection, &decision, &authority, &visit.actor()).await;
     let words = decided.map(|done| match decision {
-        QuarantineDecision::Release => format!("{} on the way to you.", count(done.messages.len() as u64, "mail")),
+        QuarantineDecision::Release | QuarantineDecision::ReleaseTo(_) => {
+            format!("{} on the way to you.", count(done.messages.len() as u64, "mail"))
+        }
         QuarantineDecision::Delete => format!("{} deleted.", count(done.messages.len() as u64, "mail")),
     });
     Ok(ended(&site, &visit, &sent, (HERE, words)))

@@ -1,9 +1,11 @@
 //! Mail that the scan keeps: the list, one message with its reasons and a safe look into it, release and delete.
 
+use super::alike::{QUEUES, groups, name_of};
 use super::held::{headers, title};
+use super::senders::of_mail;
 use super::{Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, PageResult, Sent, Trouble, ended, query, refused};
 use crate::form::Form;
-use crate::frame::{Here, Sheet, back, choice, empty, mails, several, status, token};
+use crate::frame::{Here, Sheet, back, empty, mails, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::preview;
@@ -20,17 +22,12 @@ use weir_mail::operations::{
     Authority, QuarantineDecision, QuarantineEntry, QuarantinePage, QuarantineSelection, QuarantineTotal,
 };
 
-/// Mails in one table.
+/// Rows in one table.
 const SHOWN_MAX: usize = 200;
+/// Of so many of the newest, those that are alike stand in one row.
+const GROUPED_MAX: usize = 1_000;
 /// At most this many are counted while somebody waits for the page: that takes some milliseconds.
 const COUNTED_MAX: i64 = 2_000;
-const QUEUES: [(&str, &str); 5] = [
-    ("virus", "infected"),
-    ("ext", "forbidden attachment"),
-    ("spam", "spam"),
-    ("error", "cannot be scanned"),
-    ("limit", "too much to scan"),
-];
 
 pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
@@ -41,7 +38,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         all: true,
         ..QuarantineSelection::default()
     };
-    let (shown, more) = site.mail.quarantine.newest(&selection, SHOWN_MAX).await?;
+    let (shown, more) = site.mail.quarantine.newest(&selection, GROUPED_MAX).await?;
     let totals = totals(&site).await?;
     let table = if shown.is_empty() {
         let how = if totals.is_empty() {
@@ -53,8 +50,8 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
     } else {
         table(&visit, &shown, &here(queue, wanted))
     };
-    let rest = if more {
-        html!("<p class=\"faint\">These are the newest {}. Search to see others.</p>", shown.len())
+    let rest = if more || groups(&shown).len() > SHOWN_MAX {
+        html!("<p class=\"faint\">These are the newest. Search to see others.</p>")
     } else {
         Html::none()
     };
@@ -79,7 +76,8 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         ),
         html!("{}{}", table, rest),
         html!(
-            "<p><a href=\"/rules\">Rules that people made</a> say what does not pass beside what the scanners know.</p>"
+            "<p><a href=\"/rules\">Rules that people made</a> say what does not pass beside what the scanners know. \
+             <a href=\"/senders\">Senders</a> can be allowed or blocked.</p>"
         ),
     ];
     Ok(Sheet::live("Quarantine", Here::Quarantine, &parts).page(&site, &visit).await)
@@ -115,37 +113,24 @@ fn tabs(totals: &[QuarantineTotal], current: &str) -> Html {
     html!("<ul class=\"tabs\">{}{}</ul>", all, each)
 }
 
-fn name_of(queue: &str) -> &str {
-    QUEUES.iter().find(|(known, _)| *known == queue).map_or(queue, |(_, name)| name)
-}
-
 fn table(visit: &Visit, entries: &[QuarantineEntry], here: &str) -> Html {
-    let row = |entry: &QuarantineEntry| {
-        html!(
-            "<tr>{}<td>{}</td><td class=\"main\"><a href=\"/quarantine/{}\">{}</a><br><small>{}</small></td><td>{}</td><td>{}</td>\
-             <td class=\"number\">{}</td><td>{}</td><td>{}</td></tr>",
-            choice(&entry.message),
-            status(&entry.queue, name_of(&entry.queue)),
-            Piece(&entry.message),
-            title(&entry.subject),
-            entry.reason,
-            if entry.sender.is_empty() { "<>" } else { &entry.sender },
-            several(&entry.recipients),
-            size(entry.size_bytes.max(0) as u64),
-            time(&entry.since),
-            entry.until.as_deref().map_or_else(|| html!("–"), time)
-        )
-    };
     let columns = html!(
         "<th>Found</th><th>Subject and reason</th><th>From</th><th>To</th><th class=\"number\">Size</th><th>Since</th><th>Deleted</th>"
     );
     let choices = html!(
         "<details class=\"ask\"><summary class=\"button\">Release…</summary><p>This sends the chosen mail on as it is. Infected mail is released one by one, \
-         on its own page, with a reason.</p><button name=\"action\" value=\"release\">Release the chosen</button></details>\
+         on its own page, with a reason.</p><label>To somebody else instead <input type=\"email\" name=\"to\" maxlength=\"320\"></label>\
+         <button name=\"action\" value=\"release\">Release the chosen</button></details>\
          <details class=\"ask\"><summary class=\"button danger\">Delete…</summary><p>This drops the chosen mail. Nobody is told, and it cannot be undone.</p>\
          <button class=\"danger\" name=\"action\" value=\"delete\">Delete the chosen</button></details>"
     );
-    mails(visit, ("quarantine/decide", here), &columns, &entries.iter().map(row).collect(), &choices)
+    mails(
+        visit,
+        ("quarantine/decide", here),
+        &columns,
+        &groups(entries).iter().take(SHOWN_MAX).map(|group| group.row()).collect(),
+        &choices,
+    )
 }
 
 pub(super) async fn page(
@@ -203,32 +188,36 @@ fn choices(visit: &Visit, page: &QuarantinePage) -> Html {
         back("/quarantine"),
         entry.message
     );
+    let instead = html!("<label>To somebody else instead <input type=\"email\" name=\"to\" maxlength=\"320\"></label>");
     let release = match (entry.queue == "virus", visit.may(Role::Admin)) {
         (true, false) => html!("<p class=\"faint\">Infected mail is released by administrators only.</p>"),
         (true, true) => html!(
             "<details class=\"ask\"><summary class=\"button danger\">Release…</summary><p>A scanner says that this mail is dangerous. It goes to {} as it is. \
              Your reason stands in the audit.</p><form method=\"post\" action=\"/quarantine/decide\">{}<label>Why do you release it? \
-             <input name=\"reason\" required minlength=\"5\" maxlength=\"200\"></label>\
+             <input name=\"reason\" required minlength=\"5\" maxlength=\"200\"></label>{}\
              <button class=\"danger\" name=\"action\" value=\"release\">Release infected mail to {}</button></form></details>",
             to,
             common,
+            instead,
             to
         ),
         (false, _) => html!(
-            "<details class=\"ask\"><summary class=\"button\">Release…</summary><p>{}</p><form method=\"post\" action=\"/quarantine/decide\">{}\
+            "<details class=\"ask\"><summary class=\"button\">Release…</summary><p>{}</p><form method=\"post\" action=\"/quarantine/decide\">{}{}\
              <button name=\"action\" value=\"release\">Release to {} as it is</button></form></details>",
             risk(&entry.queue),
             common,
+            instead,
             to
         ),
     };
     // What is left alone goes by itself: the safe act is to do that sooner.
     html!(
         "<div class=\"actions\"><details class=\"ask\"><summary class=\"button main\">Delete…</summary><p>This drops the mail. Nobody is told, and it cannot be undone.</p>\
-         <form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"danger\" name=\"action\" value=\"delete\">Delete this mail</button></form></details>{}{}</div>\
+         <form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"danger\" name=\"action\" value=\"delete\">Delete this mail</button></form></details>{}{}{}</div>\
          <p class=\"faint\">Whoever does nothing has it deleted in its time.</p>",
         common,
         release,
+        of_mail(visit, entry),
         alike(entry)
     )
 }
@@ -310,7 +299,14 @@ pub(super) async fn decide(
         Ok(chosen) => chosen,
         Err(problem) => return Ok(refused(&site, &visit, &sent, ("/quarantine", problem.to_owned()))),
     };
-    if let Some(problem) = danger(&site, &visit, &sent, (&selection, decision)).await? {
+    let decision = match decision {
+        QuarantineDecision::Release => match QuarantineDecision::release(sent.value("to")) {
+            Ok(decision) => decision,
+            Err(error) => return Ok(ended(&site, &visit, &sent, ("/quarantine", Err::<String, _>(error)))),
+        },
+        decision => decision,
+    };
+    if let Some(problem) = danger(&site, &visit, &sent, (&selection, &decision)).await? {
         return Ok(refused(&site, &visit, &sent, ("/quarantine", problem)));
     }
     // What was looked at above may have changed since: it is decided row by row.
@@ -318,11 +314,12 @@ pub(super) async fn decide(
         true => Authority::Administrator { reason: sent.value("reason").to_owned() },
         false => Authority::Operator,
     };
-    let decided = site.mail.quarantine.decide(&selection, decision, &authority, &visit.actor()).await;
+    let decided = site.mail.quarantine.decide(&selection, &decision, &authority, &visit.actor()).await;
     let words = decided.map(|result| {
         let (mails, to) = (count(result.messages.len() as u64, "mail"), count(result.recipients as u64, "recipient"));
-        match decision {
+        match &decision {
             QuarantineDecision::Release => format!("{mails} to {to} on the way."),
+            QuarantineDecision::ReleaseTo(other) => format!("{mails} on the way to {}.", other.as_str()),
             QuarantineDecision::Delete => format!("{mails} to {to} deleted."),
         }
     });
@@ -336,7 +333,11 @@ pub(super) fn chosen(sent: &Form) -> Result<(QuarantineDecision, QuarantineSelec
         "delete" => QuarantineDecision::Delete,
         _ => return Err(NOT_SAID_WHAT),
     };
-    let selection = QuarantineSelection { messages: sent.values("message"), ..QuarantineSelection::default() };
+    // The box of a group stands for all of its mails.
+    let chosen = sent.values("message");
+    let messages =
+        chosen.iter().flat_map(|ids| ids.split(',')).filter(|id| !id.is_empty()).map(str::to_owned).collect();
+    let selection = QuarantineSelection { messages, ..QuarantineSelection::default() };
     if selection.messages.is_empty() { Err(NOT_SAID_WHICH) } else { Ok((decision, selection)) }
 }
 
@@ -345,9 +346,9 @@ async fn danger(
     site: &Site,
     visit: &Visit,
     sent: &Form,
-    (selection, decision): (&QuarantineSelection, QuarantineDecision),
+    (selection, decision): (&QuarantineSelection, &QuarantineDecision),
 ) -> Result<Option<String>, Trouble> {
-    if decision != QuarantineDecision::Release {
+    if *decision == QuarantineDecision::Delete {
         return Ok(None);
     }
     let (entries, more) = site.mail.quarantine.newest(selection, selection.messages.len()).await?;

@@ -169,6 +169,7 @@ pub(crate) fn quarantined(message: &str, queue: &str) -> QuarantineRow {
         at: 5,
         reason: "why".into(),
         decided_by: String::new(),
+        release_to: String::new(),
     }
 }
 

@@ -17,6 +17,8 @@ async fn each_role_sees_and_does_what_it_may() {
         ("/throttle/users/ann%40example.org", [200, 200, 403]),
         ("/quarantine", [200, 200, 403]),
         ("/queue", [200, 200, 403]),
+        ("/senders", [200, 200, 403]),
+        ("/api/v1/senders", [200, 200, 403]),
         ("/feeds", [200, 200, 403]),
         ("/web", [200, 200, 403]),
         ("/lab", [200, 200, 403]),

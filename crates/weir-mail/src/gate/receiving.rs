@@ -31,9 +31,10 @@ impl Receiving {
             (works.spool.clone(), works.stages.pipeline.clone(), foundation.records.clone());
         let (throttling, held) = (works.throttling.clone(), works.held.clone());
         let clock = ClockBox(Arc::clone(&works.clock));
-        let evaluator = works.stages.evaluator.clone();
+        let (evaluator, senders) = (works.stages.evaluator.clone(), works.senders.clone());
         let rules = Arc::clone(&works.rules);
-        let parts = InboundParts { spool, records, throttling, held, pipeline, evaluator, clock, alarm, rules };
+        let parts =
+            InboundParts { spool, records, throttling, held, pipeline, evaluator, senders, clock, alarm, rules };
         let inbound = Inbound::new(settings.clone(), parts).map_err(|error| match error {
             InboundError::Recipients(source) => recipients(settings, source),
             InboundError::Dns(error) => error.into(),

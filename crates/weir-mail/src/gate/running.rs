@@ -3,6 +3,7 @@
 use super::receiving::Receiving;
 use super::stages::Stages;
 use crate::held::HeldMail;
+use crate::inbound::senders::SenderList;
 use crate::operations::{Backend, Banning, Listener, Vital};
 use crate::queue::Queue;
 use crate::scan::Scanning;
@@ -24,6 +25,7 @@ use weir_store::spool::Spool;
 pub(super) struct Running {
     pub(super) server: Arc<SmtpServer<Submission>>,
     pub(super) receiving: Option<Receiving>,
+    pub(super) senders: SenderList,
     pub(super) held: HeldMail,
     pub(super) spool: Spool,
     pub(super) stages: Stages,
@@ -74,6 +76,10 @@ impl Backend for Running {
             clock: receiving.server.clock(),
         });
         std::iter::once(submission).chain(inbound).collect()
+    }
+
+    fn senders(&self) -> Option<&SenderList> {
+        Some(&self.senders)
     }
 
     fn keys_changed(&self) {

@@ -5,9 +5,9 @@
 //! person. The result is also written as marks, so that a restart does not evaluate the letter again unless a mark was lost. All other
 //! letters pass at once. A letter is never lost here: it is in the spool, and if its evaluation fails it goes on without a result.
 
-use super::evaluator::Evaluator;
+use super::evaluator::{Evaluator, Found};
 use crate::delivery::spool_ledger::SpoolBody;
-use crate::letter::{Letter, LetterOrigin};
+use crate::letter::{Allowed, Letter, LetterOrigin};
 use crate::pipeline::{BoxFuture, Pipeline, Stage, Transit};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,14 +45,17 @@ impl Authenticating {
                 _ = stop.wait_for(|stop| *stop) => return,
                 found = shared.evaluate(transit.id, &transit.letter) => found,
             };
-            let (field, hold) = found.unwrap_or_default();
+            let Found { field, hold, allowed } = found.unwrap_or_default();
             if let Some(hold) = &hold {
                 let _ = shared.spool.mark(transit.id, mark(HELD, hold));
+            }
+            if let Some(allowed) = &allowed {
+                let _ = shared.spool.mark(transit.id, mark(ALLOWED, &allowed.by));
             }
             if !field.is_empty() {
                 let _ = shared.spool.mark(transit.id, mark(AUTHENTICATED, &field));
             }
-            let transit = transit.with_lines(&field).held(hold);
+            let transit = transit.with_lines(&field).held(hold).allowed(allowed);
             match marks {
                 None => shared.next.send(transit),
                 Some(marks) => shared.next.resume(transit, &marks),
@@ -67,8 +70,8 @@ fn is_concerned(letter: &Letter) -> bool {
 }
 
 impl AuthenticatingShared {
-    /// The field for a letter, and why it is kept; nothing if it cannot be evaluated.
-    async fn evaluate(&self, id: MessageId, letter: &Arc<Letter>) -> Option<(String, Option<String>)> {
+    /// What is found about a letter; nothing if it cannot be evaluated.
+    async fn evaluate(&self, id: MessageId, letter: &Arc<Letter>) -> Option<Found> {
         match self.spool.body(id) {
             Ok(body) => self.evaluator.look_at(id, letter, SpoolBody(body)).await,
             Err(error) => {
@@ -81,6 +84,7 @@ impl AuthenticatingShared {
 
 const AUTHENTICATED: &[u8] = b"authenticated ";
 const HELD: &[u8] = b"held by policy ";
+const ALLOWED: &[u8] = b"sender allowed by ";
 
 fn mark(tag: &[u8], text: &str) -> Vec<u8> {
     [tag, text.as_bytes()].concat()
@@ -95,6 +99,12 @@ fn field_in(mark: &[u8]) -> Option<&str> {
 /// The reason in a mark for which a letter is kept.
 fn hold_in(mark: &[u8]) -> Option<&str> {
     std::str::from_utf8(mark.strip_prefix(HELD)?).ok()
+}
+
+/// The entry of the list in a mark that allows the sender, which is confirmed.
+fn allowed_in(mark: &[u8]) -> Option<Allowed> {
+    let by = std::str::from_utf8(mark.strip_prefix(ALLOWED)?).ok()?;
+    Some(Allowed { by: by.to_owned(), domain: String::new(), confirmed: true })
 }
 
 impl Stage for Authenticating {
@@ -112,7 +122,8 @@ impl Stage for Authenticating {
         }
         if let Some(field) = marks.iter().filter_map(field_in).last() {
             let hold = marks.iter().filter_map(hold_in).last().map(str::to_owned);
-            return Some(transit.with_lines(field).held(hold));
+            let allowed = marks.iter().filter_map(allowed_in).last();
+            return Some(transit.with_lines(field).held(hold).allowed(allowed));
         }
         self.begin(transit, Some(marks.clone()));
         None

@@ -6,9 +6,10 @@
 
 use super::authenticity::{Authenticity, AuthenticitySettings, Evaluation, Evidence};
 use super::enforcement::{Case, EnforcementSettings, Judgement};
+use super::senders;
 use crate::delivery::ledger::StoredBody;
 use crate::delivery::resolver::ResolverError;
-use crate::letter::Letter;
+use crate::letter::{Allowed, Letter};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,14 +103,16 @@ impl Evaluator {
         Ok((evaluation, judgement))
     }
 
-    /// A message that has been taken: its header field, and why it is kept, if it is.
+    /// A message that has been taken: what was found about it.
     pub(super) async fn look_at<B: StoredBody + Send + 'static>(
         self: &Arc<Self>,
         id: MessageId,
         letter: &Arc<Letter>,
         body: B,
-    ) -> Option<(String, Option<String>)> {
-        let Some(_place) = self.place().await else { return Some((self.authenticity.nothing().field, None)) };
+    ) -> Option<Found> {
+        let Some(_place) = self.place().await else {
+            return Some(Found { field: self.authenticity.nothing().field, ..Found::default() });
+        };
         let (evaluator, asked) = (Arc::clone(self), Arc::clone(letter));
         let evaluated = tokio::spawn(async move { evaluator.authenticity.authenticate(&asked, body).await });
         let evaluation = match evaluated.await {
@@ -121,7 +124,8 @@ impl Evaluator {
         };
         let case = Case { sender: &letter.from, evaluation: &evaluation, number: number(id) };
         let hold = self.enforcement.hold_of_relayed(case);
-        Some((evaluation.field, hold))
+        let allowed = senders::confirmed(letter.allowed.as_ref(), &evaluation);
+        Some(Found { field: evaluation.field, hold, allowed })
     }
 
     async fn place(&self) -> Option<SemaphorePermit<'_>> {
@@ -133,6 +137,17 @@ impl Evaluator {
         }
         place
     }
+}
+
+/// What was found about a message that has been taken.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Its header field.
+    pub(super) field: String,
+    /// Why it is kept, if it is.
+    pub(super) hold: Option<String>,
+    /// Its sender is allowed, and is who it says.
+    pub(super) allowed: Option<Allowed>,
 }
 
 /// Part of a network's share, given back when it is dropped.

@@ -17,6 +17,7 @@ mod evaluator;
 mod inbound_settings;
 pub mod rates;
 pub mod recipients;
+pub mod senders;
 mod settings;
 
 pub use crate::domains::Domains;
@@ -44,6 +45,7 @@ use dnsbl::Dnsbl;
 use enforcement::Judgement;
 use rates::Rates;
 use recipients::{Existence, Recipients};
+use senders::SenderList;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -79,6 +81,7 @@ struct InboundShared {
     held: HeldMail,
     pipeline: Pipeline,
     evaluator: Option<Arc<Evaluator>>,
+    senders: SenderList,
     clock: ClockBox,
     alarm: RaiseAlarm,
     rules: Arc<submission::Settings>,
@@ -98,6 +101,8 @@ pub struct InboundParts {
     pub pipeline: Pipeline,
     /// Evaluates mail of strangers before it is taken; without it nobody does.
     pub evaluator: Option<Arc<Evaluator>>,
+    /// Whom people allow and block.
+    pub senders: SenderList,
     /// What time it is.
     pub clock: ClockBox,
     /// Tells the operator of an attack. Must not block.
@@ -109,7 +114,8 @@ pub struct InboundParts {
 impl Inbound {
     /// A reception; fails if the file of recipients cannot be read, or the DNS not be used.
     pub fn new(settings: Settings, parts: InboundParts) -> Result<Inbound, InboundError> {
-        let InboundParts { spool, records, throttling, held, pipeline, evaluator, clock, alarm, rules } = parts;
+        let InboundParts { spool, records, throttling, held, pipeline, evaluator, senders, clock, alarm, rules } =
+            parts;
         let recipients = Recipients::new(&settings.recipients, &records.users())?;
         let (rates, dnsbl) = (Rates::new(settings.rates), Dnsbl::new(&settings.dnsbl, &settings.dns)?);
         let shared = InboundShared {
@@ -123,6 +129,7 @@ impl Inbound {
             held,
             pipeline,
             evaluator,
+            senders,
             clock,
             alarm,
             rules,
@@ -183,6 +190,7 @@ impl Inbound {
         let origin = Provenance::of(peer, &envelope, &shared.settings);
         let id = draft.id();
         let mut letter = self.letter(&envelope, origin, &header);
+        self.look_at_senders(peer, &header, &mut letter)?;
         if let Some(dnsbl) = shared.dnsbl.as_ref().filter(|_| shared.settings.is_stranger(peer)) {
             letter.added = dnsbl.look_up(peer.client).await.line();
         }
@@ -201,6 +209,18 @@ impl Inbound {
             let _ = self.orders().use_up(done).await;
         }
         Ok(Reply::new(250, Status(2, 0, 0), format!("{id} accepted")))
+    }
+
+    /// Whether people block the sender, in the envelope or in From, or allow it.
+    fn look_at_senders(&self, peer: &SmtpPeer, header: &Header, letter: &mut Letter) -> Result<(), Reply> {
+        let rules = self.shared.senders.now();
+        let names = || std::iter::once(letter.from.as_str()).chain(header.from.iter().map(String::as_str));
+        match rules.blocks(names()) {
+            Some(by) if self.shared.settings.is_stranger(peer) => return Err(senders::refusal(by)),
+            Some(by) => letter.hold = Some(senders::reason(by)),
+            None => letter.allowed = rules.allows(names()),
+        }
+        Ok(())
     }
 
     /// What the spool remembers of a message.
@@ -244,7 +264,8 @@ impl Inbound {
             self.may_be_answered(&letter);
         }
         let added = format!("{}{}", evaluation.field, letter.added);
-        let letter = Letter { judged: true, hold, added, ..Letter::clone(&letter) };
+        let allowed = senders::confirmed(letter.allowed.as_ref(), &evaluation);
+        let letter = Letter { judged: true, hold, added, allowed, ..Letter::clone(&letter) };
         Ok(if evaluation.sender_passed { letter } else { letter.without_reports() })
     }
 
@@ -327,9 +348,11 @@ impl Reception for Inbound {
         LoginVerdict::Unavailable(Reply::new(502, Status(5, 5, 1), "nobody logs in here; use the submission port"))
     }
 
-    async fn mail_from(&self, peer: &SmtpPeer, _: &MailFrom) -> Verdict {
+    async fn mail_from(&self, peer: &SmtpPeer, from: &MailFrom) -> Verdict {
+        let rules = self.shared.senders.now();
+        let blocked = || rules.blocks(from.mailbox.iter().map(Mailbox::as_str)).map(senders::refusal);
         let may_come = match self.shared.settings.is_stranger(peer) {
-            true => self.shared.rates.may_come(peer.client),
+            true => self.shared.rates.may_come(peer.client).and_then(|()| blocked().map_or(Ok(()), Err)),
             false => Ok(()),
         };
         may_come.map_or_else(Verdict::Refuse, |()| Verdict::Accept)

@@ -1,5 +1,6 @@
 //! What the operations work on: the running gate, or the data folder while no gate runs.
 
+use crate::inbound::senders::SenderList;
 use crate::queue::Queue;
 use crate::scan::Scanning;
 use schemars::JsonSchema;
@@ -30,6 +31,11 @@ pub trait Backend: Send + Sync {
     /// The servers that run, with their bans; none at rest.
     fn banning(&self) -> Vec<Banning> {
         Vec::new()
+    }
+
+    /// Whom those who take mail allow and block; nothing at rest.
+    fn senders(&self) -> Option<&SenderList> {
+        None
     }
 
     /// Keys to sign with were made or removed.

@@ -19,6 +19,7 @@ mod quarantine;
 mod queue;
 mod scan_rules;
 mod secure;
+mod senders;
 mod status;
 mod throttle_view;
 mod throttles;
@@ -42,6 +43,7 @@ pub use quarantine::{
 pub use queue::{QueueDone, QueueOperations};
 pub use scan_rules::{NewRule, RuleSeverity, RuleView, ScanRuleOperations};
 pub use secure::Secured;
+pub use senders::{NewSender, SenderOperations, SenderVerdict, SenderView};
 pub use status::{MailStatus, SpoolView, StatusOperations};
 pub use throttle_view::{ParamsView, ThrottleView};
 pub use throttles::{BusyView, LearnedView, ThrottleOperations};
@@ -83,6 +85,8 @@ pub struct MailOperations {
     pub dkim: DkimOperations,
     /// Addresses that are kept out.
     pub bans: BanOperations,
+    /// Senders that are allowed or blocked.
+    pub senders: SenderOperations,
     /// Messages by what is known of them.
     pub find: FindOperations,
     /// The ways of messages.
@@ -127,6 +131,7 @@ impl MailOperations {
             feeds: FeedOperations::new(parts),
             dkim: DkimOperations::new(parts),
             bans: BanOperations::new(parts),
+            senders: SenderOperations::new(parts),
             status: StatusOperations::new(parts),
             backup: Arc::new(MailBackup::new(parts)),
         }

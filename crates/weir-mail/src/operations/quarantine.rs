@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_core::address::canonical;
 use weir_foundation::clock::Clock;
+use weir_smtp::mailbox::Mailbox;
 use weir_store::folder::DataFolder;
 use weir_store::records::{
     AuditLine, AuditRecords, Fate, QuarantineFilter, QuarantineRecords, QuarantineRow, QuarantineTotal, Quarantined,
@@ -54,6 +55,8 @@ pub struct QuarantineSelection {
     pub older_than_s: u64,
     /// With these words in the id, subject, sender, recipient, user or reason.
     pub text: String,
+    /// Like this message: in the same quarantine, with the same subject and for the same reason but for numbers, of the newest thousand.
+    pub like: String,
     /// Everything, if nothing else is given.
     pub all: bool,
 }
@@ -136,10 +139,12 @@ pub struct QuarantinePage {
 }
 
 /// What to do with quarantined mail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QuarantineDecision {
     /// Send it, unscanned.
     Release,
+    /// Send it, unscanned, to this address instead of whom it was for.
+    ReleaseTo(Mailbox),
     /// Drop it; nobody is told.
     Delete,
 }
@@ -191,7 +196,8 @@ impl QuarantineOperations {
         selection: &QuarantineSelection,
         most: usize,
     ) -> Result<(Vec<QuarantineEntry>, bool), OperationError> {
-        let Quarantined { rows, more } = self.rows(selection, most.min(MESSAGES_MAX)).await?;
+        let selection = self.with_those_alike(selection).await?;
+        let Quarantined { rows, more } = self.rows(&selection, most.min(MESSAGES_MAX)).await?;
         Ok((entries(rows, self.keep_for()), more))
     }
 
@@ -246,7 +252,7 @@ impl QuarantineOperations {
     pub async fn decide(
         &self,
         selection: &QuarantineSelection,
-        decision: QuarantineDecision,
+        decision: &QuarantineDecision,
         authority: &Authority,
         actor: &Actor,
     ) -> Result<QuarantineDone, OperationError> {
@@ -254,7 +260,9 @@ impl QuarantineOperations {
             let hint = "name messages, a queue, a sender or a recipient, or say that you mean all";
             return Err(OperationError::invalid("which quarantined mail is meant?", hint));
         }
-        if decision == QuarantineDecision::Release
+        // Once: it is not there any more when it is decided on.
+        let selection = &self.with_those_alike(selection).await?;
+        if decision.sends()
             && let Authority::Administrator { reason } = authority
         {
             self.refuse_infected(selection, reason).await?;
@@ -303,14 +311,16 @@ impl QuarantineOperations {
     async fn decide_rows(
         &self,
         rows: &[QuarantineRow],
-        (decision, authority): (QuarantineDecision, &Authority),
+        (decision, authority): (&QuarantineDecision, &Authority),
         actor: &Actor,
         done: &mut QuarantineDone,
     ) -> Result<(), OperationError> {
-        let (fate, action) = match decision {
-            QuarantineDecision::Release => (Fate::Go, "quarantine.release"),
-            QuarantineDecision::Delete => (Fate::Drop, "quarantine.delete"),
+        let (fate, action, to) = match decision {
+            QuarantineDecision::Release => (Fate::Go, "quarantine.release", ""),
+            QuarantineDecision::ReleaseTo(to) => (Fate::Go, "quarantine.release", to.as_str()),
+            QuarantineDecision::Delete => (Fate::Drop, "quarantine.delete", ""),
         };
+        let instead = if to.is_empty() { String::new() } else { format!("to <{to}> instead; ") };
         // The audit line comes first: no mail may be released without one.
         let lines: Vec<AuditLine> = rows
             .chunk_by(|a, b| a.message == b.message)
@@ -321,7 +331,7 @@ impl QuarantineOperations {
                 action: action.to_owned(),
                 subject: row.message.clone(),
                 detail: format!(
-                    "{}{} from <{}> for {count} recipient{}: {}",
+                    "{}{instead}{} from <{}> for {count} recipient{}: {}",
                     authority.reason(),
                     row.queue,
                     row.sender,
@@ -332,9 +342,28 @@ impl QuarantineOperations {
             .collect();
         self.audit.write_all(&lines).await?;
         let keys: Vec<(String, i64)> = rows.iter().map(|row| (row.message.clone(), row.place)).collect();
-        done.recipients += self.quarantine.decide(&keys, fate, actor.as_str()).await? as usize;
+        done.recipients += self.quarantine.decide_for(&keys, fate, actor.as_str(), to).await? as usize;
         done.messages.extend(lines.into_iter().map(|line| line.subject));
         Ok(())
+    }
+
+    /// The same selection with the messages themselves, if it means those that are like one.
+    async fn with_those_alike(&self, selection: &QuarantineSelection) -> Result<QuarantineSelection, OperationError> {
+        if selection.like.is_empty() {
+            return Ok(selection.clone());
+        }
+        let one = QuarantineSelection { messages: vec![selection.like.clone()], ..QuarantineSelection::default() };
+        let Some(model) = entries(self.rows(&one, 1).await?.rows, None).into_iter().next() else {
+            return Err(self.not_kept(&selection.like).await);
+        };
+        let same_queue = QuarantineSelection { queue: model.queue.clone(), ..selection.clone() };
+        let found = entries(self.rows(&same_queue, MESSAGES_MAX).await?.rows, None);
+        let alike = found.into_iter().filter(|entry| entry.likeness() == model.likeness()).map(|entry| entry.message);
+        let messages: Vec<String> = alike.collect();
+        if messages.is_empty() {
+            return Err(nothing_there(selection));
+        }
+        Ok(QuarantineSelection { messages, like: String::new(), ..selection.clone() })
     }
 
     async fn rows(&self, selection: &QuarantineSelection, most: usize) -> Result<Quarantined, OperationError> {
@@ -390,20 +419,59 @@ impl Authority {
         }
     }
 
-    fn may(&self, row: &QuarantineRow, decision: QuarantineDecision) -> bool {
+    fn may(&self, row: &QuarantineRow, decision: &QuarantineDecision) -> bool {
         match self {
             Authority::Administrator { .. } => true,
-            Authority::Operator => {
-                decision == QuarantineDecision::Delete || row.queue != QuarantineQueue::Virus.as_str()
-            }
+            Authority::Operator => !decision.sends() || row.queue != QuarantineQueue::Virus.as_str(),
             Authority::User { addresses } => {
                 // A recipient such as `postmaster` has no canonical address, and neither has `@example.org`: these are nobody's.
                 let Ok(recipient) = canonical(&row.recipient) else { return false };
                 let own = |address: &String| canonical(address).is_ok_and(|address| address == recipient);
-                row.queue == QuarantineQueue::Spam.as_str() && addresses.iter().any(own)
+                let elsewhere = matches!(decision, QuarantineDecision::ReleaseTo(_));
+                row.queue == QuarantineQueue::Spam.as_str() && !elsewhere && addresses.iter().any(own)
             }
         }
     }
+}
+
+impl QuarantineDecision {
+    /// Sends mail on, to whom it was for if `to` is empty.
+    pub fn release(to: &str) -> Result<QuarantineDecision, OperationError> {
+        match to.trim() {
+            "" => Ok(QuarantineDecision::Release),
+            to => Mailbox::parse(to).map(QuarantineDecision::ReleaseTo).map_err(|_| {
+                let what = format!("{:?} is no address", names::shown(to));
+                OperationError::invalid(what, "name one such as ann@example.org")
+            }),
+        }
+    }
+
+    fn sends(&self) -> bool {
+        *self != QuarantineDecision::Delete
+    }
+}
+
+impl QuarantineEntry {
+    /// What mail of the same kind has in common: its quarantine, its subject and the reason. Numbers, the case of letters, `Re:` and the
+    /// names of files do not count: they are what a sender changes from one mail to the next.
+    pub fn likeness(&self) -> (String, String, String) {
+        let reason = self.reason.split_once(" in ").map_or(self.reason.as_str(), |(reason, _)| reason);
+        let subject = skeleton(&self.subject);
+        // Without a subject only mail of one sender is alike.
+        let subject = if subject.is_empty() { format!("from {}", self.sender.to_lowercase()) } else { subject };
+        (self.queue.clone(), subject, skeleton(reason))
+    }
+}
+
+fn skeleton(text: &str) -> String {
+    let mut rest = text.trim().to_lowercase();
+    while let Some(after) = ["re:", "fw:", "fwd:", "aw:", "wg:"].iter().find_map(|begin| rest.strip_prefix(begin)) {
+        rest = after.trim_start().to_owned();
+    }
+    let letters = rest.chars().map(|c| if c.is_numeric() || c == '.' || c == ',' { '#' } else { c });
+    let mut plain: Vec<char> = letters.map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
+    plain.dedup_by(|a, b| a == b && matches!(a, '#' | ' '));
+    plain.into_iter().collect()
 }
 
 /// One entry per message, in the order of the rows.
@@ -446,7 +514,9 @@ fn choices(entry: &QuarantineEntry) -> Vec<String> {
     let id = &entry.message;
     let danger = if entry.queue == "virus" { "; it is dangerous" } else { "" };
     vec![
-        format!("weir quarantine release {id}  sends it to all of them as it is{danger}"),
+        format!(
+            "weir quarantine release {id}  sends it to all of them as it is{danger}; --send-to ADDRESS to somebody else"
+        ),
         format!("weir quarantine delete {id}   drops it; nobody is told"),
     ]
 }
@@ -470,4 +540,34 @@ fn nothing_there(selection: &QuarantineSelection) -> OperationError {
         what,
         "`weir quarantine list` shows what is; somebody else may have decided, or its time was over",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mail_of_one_campaign_is_alike() {
+        let entry = |subject: &str, reason: &str| QuarantineEntry {
+            message: String::new(),
+            queue: "virus".into(),
+            reason: reason.into(),
+            sender: "a@b.example".into(),
+            recipients: Vec::new(),
+            subject: subject.into(),
+            source: String::new(),
+            user: String::new(),
+            size_bytes: 0,
+            since: String::new(),
+            until: None,
+            relay: String::new(),
+        };
+        let model = entry("Invoice 4711 of 17.11.", "infected: Worm.A in 4711.zip > run.exe (clamd)").likeness();
+        let other = entry("RE: invoice  9 of 2.1.", "infected: Worm.A in x.zip > y.exe (clamd)").likeness();
+        assert_eq!(model, other);
+        assert_ne!(model, entry("Invoice 4711 of 17.11.", "infected: Worm.B in x.zip (clamd)").likeness());
+        assert_ne!(model, entry("Your parcel", "infected: Worm.A in x.zip (clamd)").likeness());
+        let silent = QuarantineEntry { sender: "c@d.example".into(), ..entry("", "spam") };
+        assert_ne!(silent.likeness(), entry("", "spam").likeness(), "nothing in common but nothing");
+    }
 }

@@ -1,7 +1,9 @@
 //! From a verdict to what becomes of the letter.
 
 use super::settings::{OnLimit, OnSpam};
+use crate::letter::Allowed;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt::Write;
 use weir_scan::verdict::{Finding, Outcome, Verdict};
 use weir_scan::wishes::Wish;
@@ -90,6 +92,27 @@ pub(super) fn decide(verdict: &Verdict, on_spam: OnSpam, on_limit: OnLimit) -> D
         Decision::Pass(passed) => Decision::Pass(Passed { lines: wishes.lines(), ..passed }),
         decided => decided,
     }
+}
+
+/// What a verdict comes to for mail of a sender that people allow and that is who it says: nothing that a spam filter says keeps it.
+/// Whatever else was found counts as it does for all.
+pub(super) fn excused<'a>(verdict: &'a Verdict, allowed: Option<&Allowed>) -> Cow<'a, Verdict> {
+    let Some(allowed) = allowed.filter(|allowed| allowed.confirmed) else { return Cow::Borrowed(verdict) };
+    let mut excused = verdict.clone();
+    for finding in &mut excused.findings {
+        if let Outcome::Spam { score, threshold } = finding.outcome {
+            finding.outcome = Outcome::Clean;
+            excused.suspicious.push(format!("spam score {score:.1} of {threshold:.1}, and {} is allowed", allowed.by));
+        }
+    }
+    if let Some(wishes) = &mut excused.wishes {
+        wishes.action = Wish::Pass;
+        // What it writes into the header would call the mail spam.
+        if !excused.suspicious.is_empty() {
+            (wishes.fields, wishes.subject) = (Vec::new(), None);
+        }
+    }
+    Cow::Owned(excused)
 }
 
 /// Decides by the gravest finding. Where a limit lets mail pass, the gravest of the others counts.
@@ -267,6 +290,30 @@ mod tests {
             let kept = asked(action, std::slice::from_ref(&infected), OnSpam::Tag);
             assert!(matches!(kept, Decision::Quarantine(QuarantineQueue::Virus, _)), "{kept:?}");
         }
+    }
+
+    #[test]
+    fn an_allowed_sender_is_excused_from_spam_and_from_nothing_else() {
+        let allowed = |confirmed| Allowed { by: "example.org".into(), domain: "example.org".into(), confirmed };
+        let decided = |outcomes: &[Outcome], confirmed: bool| {
+            let verdict = verdict(outcomes);
+            decide(&excused(&verdict, Some(&allowed(confirmed))), OnSpam::Quarantine, OnLimit::Quarantine)
+        };
+        let spam = Outcome::Spam { score: 17.2, threshold: 15.0 };
+        let Decision::Pass(passed) = decided(std::slice::from_ref(&spam), true) else { panic!() };
+        assert!(!passed.spam && passed.words.contains("example.org is allowed"), "{passed:?}");
+        let kept = decided(std::slice::from_ref(&spam), false);
+        assert!(matches!(kept, Decision::Quarantine(QuarantineQueue::Spam, _)), "nobody confirms the name: {kept:?}");
+        for (outcome, queue) in [
+            (Outcome::Infected { name: "Eicar".into() }, QuarantineQueue::Virus),
+            (Outcome::Forbidden { reason: "exe".into() }, QuarantineQueue::Ext),
+            (Outcome::NotScanned { limit: "25 MB".into() }, QuarantineQueue::Limit),
+        ] {
+            let decision = decided(&[spam.clone(), outcome], true);
+            assert!(matches!(&decision, Decision::Quarantine(at, _) if *at == queue), "{decision:?}");
+        }
+        let failed = Outcome::Failed { problem: "hangs".into() };
+        assert!(matches!(decided(&[spam, failed], true), Decision::Retry(_)));
     }
 
     #[test]

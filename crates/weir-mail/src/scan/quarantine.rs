@@ -299,6 +299,7 @@ impl Quarantine {
                 at: kept.at.0 as i64,
                 reason: one_line(&kept.reason),
                 decided_by: String::new(),
+                release_to: String::new(),
             })
         };
         kept.waiting.places.iter().filter_map(row).collect()

@@ -129,7 +129,8 @@ impl ScanShared {
         let Looked { letter, verdict, feed, took } = looked;
         self.note_scan(&waiting, begun, feed, &verdict, took);
         self.measure(waiting.size, feed, &verdict);
-        let decision = decision::decide(&verdict, self.settings.on_spam, self.settings.on_limit);
+        let judged = decision::excused(&verdict, letter.allowed.as_ref());
+        let decision = decision::decide(&judged, self.settings.on_spam, self.settings.on_limit);
         match hold::applied(decision, &letter) {
             Decision::Retry(problem) => Ended::Failed(Failure { problem, fault }),
             Decision::Later(problem) => Ended::Failed(Failure { problem, fault: Fault::None }),

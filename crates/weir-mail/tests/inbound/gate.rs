@@ -12,6 +12,7 @@ use weir_mail::delivery::resolver::Dns;
 use weir_mail::held::HeldMail;
 use weir_mail::inbound::dnsbl::DnsblSettings;
 use weir_mail::inbound::rates::RateSettings;
+use weir_mail::inbound::senders::SenderList;
 use weir_mail::inbound::{
     Authenticating, Domains, Evaluator, EvaluatorSettings, Inbound, InboundParts, RecipientRule, Settings,
 };
@@ -180,6 +181,7 @@ impl Gate {
             held: HeldMail::new(held_folder, "r1", spool.clone(), &records, pipeline.clone()),
             pipeline: pipeline.clone(),
             evaluator,
+            senders: SenderList::open(&records).await,
             clock: ClockBox(clock),
             alarm: Box::new(move |alarm| heard.lock().unwrap().push(alarm.clone())),
             rules: Arc::new(rules()),

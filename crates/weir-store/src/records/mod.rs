@@ -15,6 +15,7 @@ mod relays;
 mod rules;
 mod schema;
 mod secrets;
+mod senders;
 mod throttles;
 mod tokens;
 mod totals;
@@ -31,6 +32,7 @@ pub use quarantine::{QuarantineFilter, QuarantineRecords, QuarantineRow, Quarant
 pub use relays::RelayRecords;
 pub use rules::{NewRule, RuleRecords, RuleRow};
 pub use secrets::SecretRecords;
+pub use senders::{SenderRecords, SenderRow};
 pub use throttles::{Changes, Learned, ThrottleRecords, ThrottleRow};
 pub use tokens::TokenRecords;
 pub use totals::Totals;
@@ -241,6 +243,11 @@ impl Records {
     /// Secrets that the processes of a site share.
     pub fn secrets(&self) -> SecretRecords {
         SecretRecords { db: self.db.clone() }
+    }
+
+    /// Senders that people allow or block.
+    pub fn senders(&self) -> SenderRecords {
+        SenderRecords { db: self.db.clone() }
     }
 
     /// The relays that share these records, and when each was last alive.

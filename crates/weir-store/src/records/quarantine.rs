@@ -41,6 +41,9 @@ pub struct QuarantineRow {
     pub reason: String,
     /// Who decided; empty while nobody has.
     pub decided_by: String,
+    /// Whom it is released to instead of the recipient; empty for the recipient.
+    #[serde(default)]
+    pub release_to: String,
 }
 
 /// Quarantined mail, newest first, the recipients of a message together.
@@ -86,7 +89,7 @@ pub struct QuarantineTotal {
 const ROWS_MAX: usize = 20_000;
 
 const COLUMNS: &str = "message, place, relay, queue, fate, recipient, sender, subject, source, owner, origin, size, at, reason, \
-                       decided_by";
+                       decided_by, release_to";
 
 macro_rules! quarantine_row {
     () => {
@@ -107,6 +110,7 @@ macro_rules! quarantine_row {
                 at: row.try_get(12)?,
                 reason: row.try_get(13)?,
                 decided_by: row.try_get(14)?,
+                release_to: row.try_get(15)?,
             })
         }
     };
@@ -182,11 +186,22 @@ impl QuarantineRecords {
 
     /// Decides on rows that are still kept; how many there were.
     pub async fn decide(&self, rows: &[(String, i64)], fate: Fate, actor: &str) -> Result<u64, RecordsError> {
+        self.decide_for(rows, fate, actor, "").await
+    }
+
+    /// As [`QuarantineRecords::decide`]; what goes is sent to somebody else instead of its recipients.
+    pub async fn decide_for(
+        &self,
+        rows: &[(String, i64)],
+        fate: Fate,
+        actor: &str,
+        release_to: &str,
+    ) -> Result<u64, RecordsError> {
         let keys: Vec<_> =
             rows.iter().map(|(message, place)| serde_json::json!({ "message": message, "place": place })).collect();
         let json = serde_json::json!(keys).to_string();
         let sql = self.db.either(DECIDE_SQLITE, DECIDE_POSTGRES);
-        Ok(write!(self, pool => sqlx::query(sql).bind(&json).bind(fate.as_str()).bind(actor)
+        Ok(write!(self, pool => sqlx::query(sql).bind(&json).bind(fate.as_str()).bind(actor).bind(release_to)
             .execute(pool).await?.rows_affected()))
     }
 
@@ -340,8 +355,8 @@ const ADD_POSTGRES: &str = "insert into quarantine (message, place, relay, queue
     decided_by text)
   on conflict (message, place) do nothing";
 const DECIDE_SQLITE: &str =
-    "update quarantine set fate = $2, decided_by = $3 where fate = 'held' and (message, place) in
+    "update quarantine set fate = $2, decided_by = $3, release_to = $4 where fate = 'held' and (message, place) in
     (select value ->> 'message', value ->> 'place' from json_each($1))";
-const DECIDE_POSTGRES: &str = "update quarantine set fate = $2, decided_by = $3
+const DECIDE_POSTGRES: &str = "update quarantine set fate = $2, decided_by = $3, release_to = $4
     from jsonb_to_recordset($1::jsonb) as x(message text, place bigint)
     where quarantine.fate = 'held' and quarantine.message = x.message and quarantine.place = x.place";

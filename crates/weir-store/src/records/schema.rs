@@ -10,7 +10,7 @@ use sqlx::{Connection, PgPool, SqliteConnection};
 const SQLITE: &str = include_str!("sql/sqlite.sql");
 const POSTGRES: &str = include_str!("sql/postgres.sql");
 /// 2 and on: what both understand.
-const LATER: [&str; 13] = [
+const LATER: [&str; 14] = [
     SECRETS,
     TOLD,
     QUARANTINE,
@@ -24,6 +24,7 @@ const LATER: [&str; 13] = [
     CORRESPONDENTS,
     INCIDENTS,
     CHOICES,
+    SENDERS,
 ];
 /// 2: what all relays must know and nobody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
@@ -58,6 +59,11 @@ const INCIDENTS: &str = include_str!("sql/incidents.sql");
 /// 14: what was chosen for a sample when it was handed in, and whether its verdict is therefore no verdict on its content.
 const CHOICES: &str = "alter table lab_samples add column choices text not null default '';
 alter table lab_samples add column partial bigint not null default 0;";
+
+/// 15: senders that people allow or block, and whom quarantined mail is released to instead of its recipients.
+const SENDERS: &str = "create table sender_rules (
+  who text primary key, rule text not null, about text not null, made_by text not null, made_at bigint not null);
+alter table quarantine add column release_to text not null default '';";
 
 /// A migration in the words of one database: what it calls a number that it makes, octets, and a table that is its own index.
 fn worded(statements: &str, words: [&str; 3]) -> sqlx::AssertSqlSafe<String> {

@@ -353,6 +353,7 @@ fn quarantined_row(message: &str, place: i64, queue: &str, at: i64) -> Quarantin
         at,
         reason: "Eicar-Test".into(),
         decided_by: String::new(),
+        release_to: String::new(),
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) mod reload;
 pub(crate) mod replay;
 pub(crate) mod restart;
 pub(crate) mod scan;
+pub(crate) mod senders;
 pub(crate) mod sim;
 pub(crate) mod status;
 pub(crate) mod throttle_options;

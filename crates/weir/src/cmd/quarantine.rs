@@ -50,6 +50,9 @@ struct QuarantineFilterArgs {
     /// Only mail that has been there for so long, such as 7d
     #[arg(long, value_name = "TIME")]
     older_than: Option<Span>,
+    /// Only mail like this message: the same quarantine, subject and reason, but for numbers
+    #[arg(long, value_name = "MESSAGE", default_value = "")]
+    like: String,
 }
 
 impl QuarantineFilterArgs {
@@ -60,6 +63,7 @@ impl QuarantineFilterArgs {
             recipient: self.to.clone(),
             sender: self.from.clone(),
             older_than_s: self.older_than_s(),
+            like: self.like.clone(),
             all,
             ..QuarantineSelection::default()
         }
@@ -71,6 +75,7 @@ impl QuarantineFilterArgs {
             recipient: self.to.clone(),
             sender: self.from.clone(),
             older_than_s: self.older_than_s(),
+            like: self.like.clone(),
             ..quarantine::Filter::default()
         }
     }
@@ -198,7 +203,7 @@ struct QuarantineSelectionArgs {
     #[command(flatten)]
     filter: QuarantineFilterArgs,
     /// All quarantined mail
-    #[arg(long, conflicts_with_all = ["messages", "queue", "to", "from", "older_than"])]
+    #[arg(long, conflicts_with_all = ["messages", "queue", "to", "from", "older_than", "like"])]
     all: bool,
     /// Do not ask before deciding on more than single messages
     #[arg(long, short)]
@@ -224,7 +229,7 @@ impl ReleaseOrDelete {
 }
 
 impl QuarantineSelectionArgs {
-    fn decide(&self, out: &mut dyn Write, decision: ReleaseOrDelete, reason: &str) -> anyhow::Result<()> {
+    fn decide(&self, out: &mut dyn Write, decision: ReleaseOrDelete, (reason, to): (&str, &str)) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         let selection = self.filter.selection(&self.messages, self.all);
         let bulk = self.messages.is_empty() && selection != QuarantineSelection::default();
@@ -232,12 +237,18 @@ impl QuarantineSelectionArgs {
             writeln!(out, "Nothing was decided.")?;
             return Ok(());
         }
-        let done = control.ask(decision.operation(), &quarantine::Which { selection, reason: reason.to_owned() })?;
+        let done = control.ask(
+            decision.operation(),
+            &quarantine::Which { selection, reason: reason.to_owned(), to: to.to_owned() },
+        )?;
         if self.asking.json {
             return print_answer(out, &done);
         }
         let (messages, recipients) = (count(done.messages.len(), "message"), count(done.recipients, "recipient"));
         match (decision, control.is_running()) {
+            (ReleaseOrDelete::Release, _) if !to.is_empty() => {
+                writeln!(out, "{messages} for {recipients} go to {to} instead, as they are.")?;
+            }
             (ReleaseOrDelete::Release, true) => writeln!(out, "{messages} for {recipients} go now, as they are.")?,
             (ReleaseOrDelete::Release, false) => writeln!(out, "{messages} for {recipients} go when Weir runs.")?,
             (ReleaseOrDelete::Delete, _) => writeln!(out, "{messages} for {recipients} are deleted.")?,
@@ -264,11 +275,14 @@ pub(crate) struct ReleaseArgs {
     /// Why; infected mail is not released without it, and goes a message at a time
     #[arg(long, value_name = "TEXT", default_value = "")]
     reason: String,
+    /// Send it to this address instead of those that it was for
+    #[arg(long, value_name = "ADDRESS", default_value = "")]
+    send_to: String,
 }
 
 impl ReleaseArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.which.decide(out, ReleaseOrDelete::Release, &self.reason)
+        self.which.decide(out, ReleaseOrDelete::Release, (&self.reason, &self.send_to))
     }
 }
 
@@ -280,6 +294,6 @@ pub(crate) struct DeleteArgs {
 
 impl DeleteArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.which.decide(out, ReleaseOrDelete::Delete, "")
+        self.which.decide(out, ReleaseOrDelete::Delete, ("", ""))
     }
 }

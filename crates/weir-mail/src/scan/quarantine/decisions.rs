@@ -1,7 +1,7 @@
 //! What becomes of quarantined mail: what people decided is carried out, what is old is forgotten, digests are written.
 
 use super::{Quarantine, QuarantineShared};
-use crate::letter::{Letter, LetterOrigin, LetterPart};
+use crate::letter::{Letter, LetterOrigin, LetterPart, LetterTo};
 use crate::mail_store::MailStoreError;
 use crate::pipeline::Transit;
 use crate::scan::decision::QuarantineQueue;
@@ -89,7 +89,7 @@ impl Quarantine {
         let (message, store) = (&first.message, &self.shared.store);
         let going: Vec<&QuarantineRow> = rows.iter().filter(|row| row.fate == Fate::Go).collect();
         let mut released = Vec::new();
-        for rows in going.chunk_by(|a, b| a.decided_by == b.decided_by) {
+        for rows in going.chunk_by(|a, b| (&a.decided_by, &a.release_to) == (&b.decided_by, &b.release_to)) {
             match self.put_back(message, rows).await {
                 Ok(letter) => released.extend(letter),
                 Err(error) => {
@@ -136,6 +136,10 @@ impl Quarantine {
             released.origin = LetterOrigin::Released;
         }
         released.client = None;
+        if !first.release_to.is_empty() {
+            // Nobody whom it was for is told anything.
+            released.to = vec![LetterTo { address: first.release_to.clone(), notify: None, orcpt: None }];
+        }
         // Its time to be delivered begins when it goes.
         released.at = wall_clock().0;
         released.cleared = Some(LetterPart { of: message.to_owned(), places: places.clone() });
