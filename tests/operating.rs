@@ -1,5 +1,7 @@
 //! Operating a running Weir from the terminal: who is kept out, who is a user, which servers and networks are served.
 
+use crate::console::INBOUND;
+use crate::console::visitor::Visitor;
 use crate::control::gate::{Client, Site, Up, wait_for};
 use crate::harness::weir;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -88,8 +90,11 @@ fn servers_are_drained_and_networks_blocked_with_a_line_in_the_audit() {
     site.weir(&["web", "drain", &server]).ok();
     assert_eq!(site.json(&["web", "status"])["backends"][0]["servers"][0]["draining"], true);
     site.weir(&["web", "drain", "192.0.2.1:80"]).refused(&["no backend has the server"]);
+    site.weir(&["web", "weight", &server, "3"]).ok();
+    assert_eq!(site.json(&["web", "status"])["backends"][0]["servers"][0]["weight"], 3);
+    site.weir(&["web", "weight", "192.0.2.1:80", "3"]).refused(&["no backend has the server"]);
     let trail = site.weir(&["audit"]).ok();
-    for action in ["web.block", "web.unblock", "web.drain"] {
+    for action in ["web.block", "web.unblock", "web.drain", "web.weight"] {
         assert!(trail.contains(action), "{action} in\n{trail}");
     }
 }
@@ -119,4 +124,87 @@ fn backups_in_one_folder_are_named_by_their_time_and_the_oldest_go() {
     let age = status["health"]["parts"].as_array().and_then(|parts| parts.iter().find(|line| line["part"] == "backup"));
     assert!(age.is_some_and(|line| line["says"].as_str().is_some_and(|says| says.starts_with("made "))), "{status}");
     drop(up);
+}
+
+/// Every operation of the API that changes something, the verb in the terminal, and the form on a page that does it. A form that lies on the page of something that
+/// may not be there is given a name of nothing.
+const OPERATIONS: [(&str, &str, &str); 41] = [
+    ("/backup", "backup", TERMINAL_ONLY),
+    ("/bans", "bans add", "/bans/add"),
+    ("/bans/lift", "bans lift", "/bans/lift"),
+    ("/console/accounts", "console add", "/settings/accounts/add"),
+    ("/console/accounts/{name}/codes-off", "console codes-off", "/settings/accounts/codes-off"),
+    ("/console/accounts/{name}/password", "console passwd", "/settings/accounts/password"),
+    ("/console/accounts/{name}/remove", "console remove", "/settings/accounts/remove"),
+    ("/console/sessions/{number}/end", "console end-session", "/settings/sessions/end"),
+    ("/console/tokens", "console token add", "/settings/tokens"),
+    ("/console/tokens/{name}/revoke", "console token revoke", "/settings/tokens/revoke"),
+    ("/dkim", "dkim add", "/settings/dkim"),
+    ("/feeds/tune", "feeds tune", "/feeds/tune"),
+    ("/held/analyse", "held analyse", "/throttle/decide"),
+    ("/held/delete", "held delete", "/throttle/decide"),
+    ("/held/release", "held release", "/throttle/decide"),
+    ("/lab/cancel", "lab cancel", "/lab/cancel"),
+    ("/lab/drain", "lab drain", "/lab/drain"),
+    ("/lab/invite", "lab invite", "/lab/invite"),
+    ("/lab/priority", "lab priority", "/lab/priority"),
+    ("/lab/remove", "lab remove", "/lab/remove"),
+    ("/lab/rerun", "lab rerun", "/lab/rerun"),
+    ("/lab/samples", "lab submit", UPLOAD),
+    ("/quarantine/delete", "quarantine delete", "/quarantine/decide"),
+    ("/quarantine/release", "quarantine release", "/quarantine/decide"),
+    ("/queue/delete", "queue delete", "/queue/decide"),
+    ("/queue/retry", "queue retry", "/queue/decide"),
+    ("/scan/rules", "scan rules add", "/rules/add"),
+    ("/scan/rules/{rule}/remove", "scan rules remove", "/rules/remove"),
+    ("/senders", "senders block", "/senders/set"),
+    ("/senders/remove", "senders remove", "/senders/remove"),
+    ("/users", "user add", "/users/add"),
+    ("/users/{name}", "user set", "/users/nobody/change"),
+    ("/users/{name}/lock", "user lock", "/throttle/users/nobody/lock"),
+    ("/users/{name}/password", "user passwd", "/users/nobody/password"),
+    ("/users/{name}/remove", "user remove", "/users/nobody/remove"),
+    ("/users/{name}/secure", "user secure", "/throttle/users/nobody/secure"),
+    ("/users/{name}/unlock", "user unlock", "/throttle/users/nobody/unlock"),
+    ("/web/blocks", "web block", "/web/block"),
+    ("/web/blocks/lift", "web unblock", "/web/unblock"),
+    ("/web/drain", "web drain", "/web/drain"),
+    ("/web/weight", "web weight", "/web/weight"),
+];
+/// It makes Weir write somewhere on the machine, so whoever asks for it must have been let in there.
+const TERMINAL_ONLY: &str = "terminal only";
+/// A file goes to the API as it is, by the form's script.
+const UPLOAD: &str = "upload";
+
+#[test]
+fn whatever_can_be_changed_can_be_changed_in_the_terminal_and_on_a_page() {
+    let site = Site::new(INBOUND);
+    let up = site.up_with(&["--demo"]);
+    let base = format!("http://{}", up.listener("console"));
+    let admin = Visitor::log_in(&base, &[], ("admin", &up.admin_password()));
+    let document: serde_json::Value =
+        serde_json::from_str(&admin.get("/api/v1/openapi.json")).expect("the document of the API");
+    let paths = document["paths"].as_object().expect("paths");
+    let changing = |methods: &serde_json::Value| ["post", "patch"].iter().any(|method| !methods[*method].is_null());
+    let bare = |path: &'_ String| path.strip_prefix("/api/v1").unwrap_or(path).to_owned();
+    let mut asked: Vec<String> =
+        paths.iter().filter(|(_, methods)| changing(methods)).map(|(path, _)| bare(path)).collect();
+    asked.sort_unstable();
+    let listed: Vec<&str> = OPERATIONS.iter().map(|(path, ..)| *path).filter(|path| !path.is_empty()).collect();
+    assert_eq!(asked, listed, "each is in the table above");
+    let token = {
+        let page = admin.get("/bans");
+        let (_, rest) = page.split_once("name=\"token\" value=\"").expect("a form");
+        rest.split('"').next().expect("a token").to_owned()
+    };
+    for (path, verb, form) in OPERATIONS.iter().filter(|(path, ..)| !path.is_empty()) {
+        let words: Vec<&str> = verb.split(' ').chain(["--help"]).collect();
+        assert!(weir(&words).ok().contains("Usage: weir"), "{path}: weir {verb}");
+        match *form {
+            TERMINAL_ONLY => assert_eq!(admin.status_of(&format!("/api/v1{path}"), &[]), "403", "{path}"),
+            UPLOAD => assert!(admin.get("/lab").contains("action=\"/api/v1/lab/samples\""), "{path}"),
+            // Whatever is wrong with an empty form, it is told on a page.
+            form => assert_eq!(admin.status_of(form, &[("token", &token)]), "303", "{path}: {form}"),
+        }
+    }
 }

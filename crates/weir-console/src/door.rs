@@ -182,9 +182,9 @@ fn need(method: &Method, path: &str) -> Need {
         "/" | "/live" | "/search" | "/audit" | "/web" | "/feeds" if looks => Need::Role(Role::Operator),
         _ if under("/docs") && looks => Need::Role(Role::User),
         _ if (under("/trace") || under("/incidents")) && looks => Need::Role(Role::Operator),
-        "/web/drain" | "/web/block" | "/web/unblock" => Need::Role(Role::Operator),
+        "/web/drain" | "/web/weight" | "/web/block" | "/web/unblock" => Need::Role(Role::Operator),
         // Whether a machine takes part is an administrator's decision, as in the API.
-        "/lab/drain" => Need::Role(Role::Admin),
+        "/lab/drain" | "/lab/remove" | "/lab/priority" | "/lab/invite" => Need::Role(Role::Admin),
         _ if ["/throttle", "/quarantine", "/queue", "/bans", "/senders", "/rules", "/lab", "/account"]
             .into_iter()
             .any(under) =>
@@ -447,11 +447,11 @@ mod tests {
             assert_eq!(look(path), Need::Role(Role::Operator), "{path}");
         }
         for path in
-            ["/users/add", "/users/ann/remove", "/lab/drain", "/settings/sessions/end"]
+            ["/users/add", "/users/ann/remove", "/lab/drain", "/lab/remove", "/lab/invite", "/settings/sessions/end"]
         {
             assert_eq!(need(&Method::POST, path), Need::Role(Role::Admin), "{path}");
         }
-        for path in ["/web/drain", "/web/block", "/bans/lift", "/queue/decide", "/senders/set"] {
+        for path in ["/web/drain", "/web/weight", "/web/block", "/bans/lift", "/queue/decide", "/senders/set"] {
             assert_eq!(need(&Method::POST, path), Need::Role(Role::Operator), "{path}");
         }
         for path in ["/settings", "/nowhere", "/throttled", "/apis", "/style.css/x"] {

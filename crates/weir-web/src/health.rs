@@ -2,7 +2,8 @@
 //!
 //! A server that fails several times in a row (no connection, no response, or a failed check) is not used for a while. Health checks
 //! ask every server in turn, and a success brings it back at once. If all are down, the one that was left alone longest is tried,
-//! which is better than refusing everybody. Among those that are up, the one with the fewest requests is asked.
+//! which is better than refusing everybody. Among those that are up, the one with the fewest requests for its weight is asked, and of those that are equal each in
+//! its turn, as often as its weight says.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -25,12 +26,17 @@ pub struct Server {
     in_flight: AtomicU32,
     /// Whether it gets no new requests, because somebody wants to take it away.
     draining: AtomicBool,
+    /// How much it can do beside the others.
+    weight: AtomicU32,
     breaker: Breaker,
     /// Until when others are preferred to it, because it answers with errors.
     broken_until: AtomicU64,
     /// What was wrong with it when it last failed.
     trouble: Mutex<String>,
 }
+
+/// The most that a server can weigh.
+pub const WEIGHT_MAX: u32 = 100;
 
 /// What an address over TLS, and that of a Unix socket, begins with.
 const SECURE: &str = "https://";
@@ -75,15 +81,28 @@ impl Servers {
         if let [only] = &self.list[..] {
             return (!tried.contains(&only.number)).then_some(only);
         }
-        let from = self.next.fetch_add(1, Ordering::Relaxed);
+        let from = self.turn(self.next.fetch_add(1, Ordering::Relaxed));
         let turn = (0..self.list.len()).map(|step| &self.list[(from + step) % self.list.len()]);
         let left = turn.filter(|server| !tried.contains(&server.number));
         let now = now_ms();
         left.min_by_key(|server| {
             let down = server.down_until.load(Ordering::Relaxed).max(server.broken_until.load(Ordering::Relaxed));
             let down = if down > now { down } else { 0 };
-            (server.is_draining(), down, server.in_flight.load(Ordering::Relaxed))
+            (server.is_draining(), down, server.load())
         })
+    }
+
+    /// Whose turn it is: each is first as often as its weight says.
+    fn turn(&self, count: usize) -> usize {
+        let all: usize = self.list.iter().map(|server| server.weight() as usize).sum();
+        let mut place = count % all.max(1);
+        let mut passed = |server: &Arc<Server>| {
+            let weight = server.weight() as usize;
+            let behind = place >= weight;
+            place = place.saturating_sub(weight);
+            behind
+        };
+        self.list.iter().take_while(|server| passed(server)).count()
     }
 
     /// A server has answered a client of this subnet.
@@ -145,6 +164,7 @@ impl Server {
             down_until: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
             draining: AtomicBool::new(false),
+            weight: AtomicU32::new(1),
             breaker: Breaker::default(),
             broken_until: AtomicU64::new(0),
             trouble: Mutex::default(),
@@ -183,6 +203,21 @@ impl Server {
 
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
+    }
+
+    /// From now on it gets so many requests for one of a server with the weight 1.
+    pub fn set_weight(&self, weight: u32) {
+        self.weight.store(weight.clamp(1, WEIGHT_MAX), Ordering::Relaxed);
+        tracing::info!(server = %self.address, weight, "server has another weight");
+    }
+
+    pub fn weight(&self) -> u32 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    /// The requests there, for its weight.
+    fn load(&self) -> u64 {
+        u64::from(self.in_flight()) * u64::from(WEIGHT_MAX).pow(2) / u64::from(self.weight())
     }
 
     /// Whether others are preferred to it, because it answers with errors.
@@ -253,6 +288,27 @@ mod tests {
         }
         assert!(first.is_broken() && servers.is_up(first), "it lives, and is not well");
         assert!((0..10).all(|_| servers.pick(&[]).unwrap().number == 1));
+    }
+
+    #[test]
+    fn requests_are_shared_by_weight() {
+        let servers = servers(3);
+        servers.all()[1].set_weight(3);
+        let picked = |servers: &Servers| servers.pick(&[]).unwrap().number;
+        let idle = (0..50).map(|_| picked(&servers)).fold([0; 3], |mut counts, number| {
+            counts[number] += 1;
+            counts
+        });
+        assert_eq!(idle, [10, 30, 10], "one after the other");
+        let mut there = Vec::new();
+        for _ in 0..50 {
+            there.push(servers.pick(&[]).unwrap().busy());
+        }
+        assert_eq!(servers.all().iter().map(|server| server.in_flight()).collect::<Vec<_>>(), [10, 30, 10]);
+        servers.all()[0].set_weight(0);
+        servers.all()[2].set_weight(1_000);
+        assert_eq!((servers.all()[0].weight(), servers.all()[2].weight()), (1, WEIGHT_MAX));
+        assert_eq!(picked(&servers), 2, "from now on");
     }
 
     #[test]

@@ -95,12 +95,19 @@ pub struct ServerView {
     pub trouble: Option<String>,
     /// Requests that are there now.
     pub in_flight: u32,
+    /// How many requests it gets for one of a server with the weight 1.
+    #[serde(default = "one")]
+    pub weight: u32,
     /// Whether it gets no new requests, because somebody wants to take it away.
     #[serde(default)]
     pub draining: bool,
     /// Whether others are preferred to it, because it answers with errors to most networks.
     #[serde(default)]
     pub broken: bool,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// A name, what it means, and how it is read from a queue.
@@ -272,6 +279,7 @@ mod tests {
             up: true,
             trouble: None,
             in_flight: 0,
+            weight: 1,
             draining: false,
             broken: false,
         };

@@ -14,6 +14,7 @@ use weir_foundation::audit::AuditTrail;
 use weir_foundation::{Actor, OperationError};
 use weir_web::admission::SessionView;
 use weir_web::blocks::BlockView;
+use weir_web::health::WEIGHT_MAX;
 use weir_web::identity::{Network, NetworkError};
 use weir_web::proxy::Gate;
 use weir_web::view::Status;
@@ -39,6 +40,12 @@ pub const UNBLOCK: Operation<BlockedNetwork, Vec<BlockView>> =
 pub const DRAIN: Operation<Drain, Status> =
     operate("/web/drain", "Gives a server no new requests, or gives it some again; what is under way ends");
 
+/// A server gets more or fewer requests than the others.
+pub const WEIGHT: Operation<NewWeight, Status> = operate(
+    "/web/weight",
+    "Gives a server so many requests for one of a server with the weight 1; a restart forgets it",
+);
+
 /// The web gate, and where changes are written down.
 #[derive(Clone)]
 pub(super) struct WebGates {
@@ -52,6 +59,7 @@ pub(super) fn operations() -> Table<WebGates> {
         .with(SESSIONS, sessions)
         .with(METRICS, metrics)
         .with(DRAIN, drain)
+        .with(WEIGHT, weight)
         .with(BLOCKS, blocks)
         .with(BLOCK, block)
         .with(UNBLOCK, unblock)
@@ -80,6 +88,17 @@ pub struct Drain {
     /// Whether it is drained; otherwise it gets requests again.
     #[serde(default = "yes")]
     pub draining: bool,
+}
+
+/// Which server, and how much it weighs.
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "WebWeight")]
+pub struct NewWeight {
+    /// The server as it is written in `backends`.
+    pub server: String,
+    /// 1 to 100.
+    pub weight: u32,
 }
 
 fn yes() -> bool {
@@ -155,15 +174,45 @@ pub(crate) async fn drained(
     asked: &Drain,
     actor: &Actor,
 ) -> Result<(), OperationError> {
-    let known = gate.status().backends.iter().flat_map(|backend| &backend.servers).any(|of| of.address == asked.server);
-    if !known {
-        let what = format!("no backend has the server {}", asked.server.chars().take(100).collect::<String>());
-        return Err(OperationError::invalid(what, "GET /web lists the servers as they are written"));
-    }
+    known(gate, &asked.server)?;
     let what = if asked.draining { "gets no new requests" } else { "gets requests again" };
     audit.note(actor, "web.drain", &asked.server, what).await?;
     gate.drain(&asked.server, asked.draining);
     Ok(())
+}
+
+async fn weight(call: Call<WebGates>, asked: NewWeight) -> Result<Status, Problem> {
+    let WebGates { gate, audit } = &call.state;
+    weighted(gate, audit, &asked, &call.actor).await?;
+    Ok(gate.status())
+}
+
+/// Gives a server another weight, and writes it down; for the API and the page.
+pub(crate) async fn weighted(
+    gate: &Gate,
+    audit: &AuditTrail,
+    asked: &NewWeight,
+    actor: &Actor,
+) -> Result<(), OperationError> {
+    known(gate, &asked.server)?;
+    if !(1..=WEIGHT_MAX).contains(&asked.weight) {
+        let what = format!("a server weighs 1 to {WEIGHT_MAX}, not {}", asked.weight);
+        return Err(OperationError::invalid(what, "to give it nothing, drain it"));
+    }
+    audit.note(actor, "web.weight", &asked.server, &asked.weight.to_string()).await?;
+    gate.set_weight(&asked.server, asked.weight);
+    Ok(())
+}
+
+fn known(gate: &Gate, server: &str) -> Result<(), OperationError> {
+    let status = gate.status();
+    match status.backends.iter().flat_map(|backend| &backend.servers).any(|of| of.address == server) {
+        true => Ok(()),
+        false => {
+            let what = format!("no backend has the server {}", server.chars().take(100).collect::<String>());
+            Err(OperationError::invalid(what, "GET /web lists the servers as they are written"))
+        }
+    }
 }
 
 async fn blocks(call: Call<WebGates>, (): ()) -> Result<Vec<BlockView>, Problem> {

@@ -1,7 +1,7 @@
 //! The lab: who leads, what waits and where, and the samples.
 
-use super::{Asking, PageResult, Sent, Trouble, ended, query};
-use crate::frame::{Here, Sheet, WIDE, back, empty, numbers, plot, status, times, token};
+use super::{Asking, PageResult, Trouble, machines, query};
+use crate::frame::{Here, Sheet, WIDE, empty, numbers, plot, status, times};
 use crate::html;
 use crate::html::{Html, Piece};
 use crate::lanes;
@@ -11,14 +11,11 @@ use crate::site::Site;
 use crate::words::{cut, grouped, seconds, size, time_ns};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
-use axum::http::StatusCode;
-use axum::response::Response;
 use std::time::Instant;
 use weir_foundation::OperationError;
 use weir_foundation::clock::wall_clock;
-use weir_foundation::console_accounts::Role;
 use weir_lab::node::Node;
-use weir_lab::operations::{LabStatus, NodeLine, PlaceLine, QueueLine, SampleFilter, SampleLine};
+use weir_lab::operations::{LabStatus, PlaceLine, QueueLine, SampleFilter, SampleLine};
 use weir_lab::verdict::Verdict;
 
 const SAMPLES_SHOWN: i64 = 100;
@@ -61,7 +58,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         html!("<section><h2>Samples</h2>{}</section>", tabs(&lab, &filter.state, asked.value("verdict"))),
         table(&samples, (&filter.state, asked.value("verdict"))),
         vms(&places),
-        machines(&visit, &nodes),
+        machines::section(&visit, &nodes),
         about(&lab),
     ];
     Ok(Sheet::live("Lab", Here::Lab, &parts).page(&site, &visit).await)
@@ -247,70 +244,10 @@ fn vms(places: &[PlaceLine]) -> Html {
     )
 }
 
-fn machines(visit: &Visit, nodes: &[NodeLine]) -> Html {
-    if nodes.is_empty() {
-        return Html::none();
-    }
-    let row = |node: &NodeLine| {
-        let state = match (node.leads, node.drained) {
-            (true, _) => status("leads", "leads"),
-            (false, true) => status("waiting", "takes no more samples"),
-            (false, false) => status("", "follows"),
-        };
-        let drain = if visit.may(Role::Admin) {
-            html!(
-                "<form method=\"post\" action=\"/lab/drain\">{}{}<input type=\"hidden\" name=\"node\" value=\"{}\"><button name=\"drained\" value=\"{}\">{}</button></form>",
-                token(visit),
-                back("/lab"),
-                node.name,
-                if node.drained { "no" } else { "yes" },
-                if node.drained { "Give it samples again" } else { "Give it no more samples" }
-            )
-        } else {
-            Html::none()
-        };
-        let seen = if node.seen_at > 0 { time_ns(node.seen_at) } else { html!("never") };
-        html!(
-            "<tr><td class=\"main\">{}<br><small>{}</small></td><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td>{}</td><td>{}</td></tr>",
-            node.name,
-            node.address,
-            state,
-            node.role,
-            node.priority,
-            node.index.map_or_else(|| "–".to_owned(), |index| index.to_string()),
-            seen,
-            drain
-        )
-    };
-    html!(
-        "<section><h2>Machines</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Machine</th><th>State</th><th>Role</th>\
-         <th class=\"number\">Priority</th><th class=\"number\">Processing index</th><th>At work</th><th><span class=\"unseen\">Actions</span></th></tr></thead><tbody>{}</tbody></table></div></section>",
-        nodes.iter().map(row).collect::<Html>()
-    )
-}
-
 fn about(lab: &LabStatus) -> Html {
     html!(
         "<section><h2>This machine</h2><dl class=\"facts\"><dt>Plugins</dt><dd>{}</dd><dt>Samples come from</dt><dd><code>{}</code></dd></dl></section>",
         if lab.plugins.is_empty() { "none".to_owned() } else { lab.plugins.join(", ") },
         lab.analysis
     )
-}
-
-pub(super) async fn drain(
-    State(site): State<Site>,
-    Extension(visit): Asking,
-    Extension(sent): Sent,
-) -> Result<Response, Trouble> {
-    let (name, drained) = (sent.value("node"), sent.value("drained") == "yes");
-    let what = if drained { "takes no more samples" } else { "takes samples again" };
-    site.administration.audit.note(&visit.actor(), "lab.drain", name, what).await?;
-    let done = node(&site)?.drain(name, drained).await;
-    Ok(ended(&site, &visit, &sent, ("/lab", done.map(|()| format!("{name} {what}.")))))
-}
-
-pub(super) fn node(site: &Site) -> Result<&Node, Trouble> {
-    let nothing =
-        || Trouble::new(StatusCode::NOT_FOUND, "this machine has no lab", "set lab.enabled, and start Weir again");
-    site.lab.as_ref().ok_or_else(nothing)
 }

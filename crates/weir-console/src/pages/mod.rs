@@ -1,6 +1,7 @@
 //! The pages, each a question to the same operations that serve the API.
 
 mod account;
+mod accounts;
 mod alike;
 mod assets;
 mod audit;
@@ -9,10 +10,12 @@ mod feeds;
 mod guide;
 mod held;
 mod incidents;
+mod keys;
 mod lab;
 mod link;
 mod live;
 mod login;
+mod machines;
 mod mine;
 mod overview;
 mod own_spam;
@@ -99,10 +102,14 @@ fn pages() -> Router<Site> {
         .route("/feeds/tune", post(feeds::apply))
         .route("/web", get(web::page))
         .route("/web/drain", post(web::drain))
+        .route("/web/weight", post(web::set_weight))
         .route("/web/block", post(web::block))
         .route("/web/unblock", post(web::unblock))
         .route("/lab", get(lab::list))
-        .route("/lab/drain", post(lab::drain))
+        .route("/lab/drain", post(machines::drain))
+        .route("/lab/remove", post(machines::remove))
+        .route("/lab/priority", post(machines::prioritise))
+        .route("/lab/invite", post(machines::invite))
         .route("/lab/cancel", post(sample::cancel))
         .route("/lab/rerun", post(sample::rerun))
         .route("/lab/samples/{sample}", get(sample::page))
@@ -117,6 +124,11 @@ fn pages() -> Router<Site> {
         .route("/settings", get(settings::page))
         .route("/docs", get(guide::contents))
         .route("/docs/{*path}", get(guide::page))
+        .route("/settings/accounts/add", post(accounts::add))
+        .route("/settings/accounts/password", post(accounts::password))
+        .route("/settings/accounts/codes-off", post(accounts::codes_off))
+        .route("/settings/accounts/remove", post(accounts::remove))
+        .route("/settings/dkim", post(keys::add))
         .route("/settings/tokens", post(tokens::add))
         .route("/settings/tokens/revoke", post(tokens::revoke))
         .route("/settings/sessions/end", post(sessions::end))

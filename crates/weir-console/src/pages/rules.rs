@@ -159,7 +159,7 @@ pub(super) async fn add(
 
 /// The rule for a sample's content.
 async fn suggested(site: &Site, sample: &str) -> Result<NewRule, Trouble> {
-    let page = super::lab::node(site)?.page(sample).await?;
+    let page = super::machines::node(site)?.page(sample).await?;
     Ok(Proposal::of(&Merged::new(page, Vec::new()), Vec::new()).hash)
 }
 

@@ -5,10 +5,9 @@ use crate::frame::{Here, Sheet, status};
 use crate::html;
 use crate::html::Html;
 use crate::site::{SettingView, Site};
-use crate::words::{count, time};
+use crate::words::count;
 use axum::Extension;
 use axum::extract::{RawQuery, State};
-use weir_foundation::console_accounts::AccountView;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let changed = query(&asked).has("changed");
@@ -34,17 +33,19 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     } else {
         html!("<a href=\"/settings?changed\">Show only what the file sets</a>")
     };
-    let accounts = accounts(&site.administration.accounts.list().await?);
+    let accounts = super::accounts::section(&visit, &site.administration.accounts.list().await?);
+    let keys = super::keys::section(&visit, &site.mail.dkim.list()?);
     let tokens = super::tokens::section(&visit, &site.administration.tokens.list().await?);
     let body = html!(
         "<h1>Settings</h1><p class=\"lead\">{}{}</p><p class=\"faint\">These are in force now. They are changed in the file; <code>weir check</code> tells whether it is valid, \
-         <code>weir reload</code> brings some into force while everything runs, and a restart brings all. {}</p>{}{}{}{}",
+         <code>weir reload</code> brings some into force while everything runs, and a restart brings all. {}</p>{}{}{}{}{}",
         file,
         demo(&settings),
         other,
         accounts,
         super::sessions::section(&site, &visit),
         tokens,
+        keys,
         sections
     );
     Ok(Sheet::new("Settings", Here::Settings, body).page(&site, &visit).await)
@@ -103,23 +104,6 @@ fn secret(setting: &SettingView, value: &str) -> String {
     let credentials = value.contains("://") && value.contains('@');
     let hook = key == "webhook" && value.len() > 2;
     if (hidden || credentials || hook) && value.len() > 2 { "(set, not shown)".to_owned() } else { value.to_owned() }
-}
-
-fn accounts(accounts: &[AccountView]) -> Html {
-    let row = |account: &AccountView| {
-        html!(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            account.name,
-            account.role.as_str(),
-            time(&account.created),
-            if account.codes { "wanted" } else { "no" }
-        )
-    };
-    html!(
-        "<section><h2>Accounts of this console</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Name</th><th>Role</th><th>Made</th><th>Codes</th></tr></thead><tbody>{}</tbody></table></div>\
-         <p class=\"faint\"><code>weir console add</code>, <code>passwd</code> and <code>remove</code> change them. Users of the mail gate log in with their own password and see their own held mail.</p></section>",
-        accounts.iter().map(row).collect::<Html>()
-    )
 }
 
 #[cfg(test)]

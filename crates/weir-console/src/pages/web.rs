@@ -1,7 +1,7 @@
 //! The web gate: who asks, who waits, and who gets what beside what would be fair.
 
 use super::{Asking, PageResult, Sent, ended, query, refused};
-use crate::api::web::{Drain, blocked, drained, unblocked};
+use crate::api::web::{Drain, NewWeight, blocked, drained, unblocked, weighted};
 use crate::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, status, times, token};
 use crate::history::History;
 use crate::html;
@@ -22,8 +22,9 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_chart::Chart;
 use weir_web::admission::SessionView;
 use weir_web::blocks::BlockView;
+use weir_web::health::WEIGHT_MAX;
 use weir_web::proxy::Gate;
-use weir_web::view::{BackendView, Status};
+use weir_web::view::{BackendView, ServerView, Status};
 
 const HERE: &str = "/web";
 const SESSIONS_SHOWN: usize = 50;
@@ -244,7 +245,8 @@ fn subnets(sessions: &[SessionView], shares: &HashMap<String, f64>) -> Html {
 
 fn backend(visit: &Visit, backend: &BackendView) -> Html {
     let queue = &backend.queue;
-    let server = |server: &weir_web::view::ServerView| {
+    let several = backend.servers.len() > 1;
+    let server = |server: &ServerView| {
         let (kind, word) = match server {
             server if !server.up => ("down", "down"),
             server if server.draining => ("waiting", "draining"),
@@ -253,7 +255,7 @@ fn backend(visit: &Visit, backend: &BackendView) -> Html {
         };
         html!(
             "<li>{} {} <span class=\"faint\">{} there now</span> <form class=\"inline\" method=\"post\" action=\"/web/drain\">{}{}<input type=\"hidden\" name=\"server\" value=\"{}\">\
-             <button name=\"draining\" value=\"{}\">{}</button></form></li>",
+             <button name=\"draining\" value=\"{}\">{}</button></form>{}</li>",
             status(kind, word),
             server.address,
             count(server.in_flight, "request"),
@@ -261,7 +263,8 @@ fn backend(visit: &Visit, backend: &BackendView) -> Html {
             back(HERE),
             server.address,
             if server.draining { "no" } else { "yes" },
-            if server.draining { "Give it requests again" } else { "Drain" }
+            if server.draining { "Give it requests again" } else { "Drain" },
+            if several { weight(visit, server) } else { Html::none() }
         )
     };
     let counters = &queue.counters;
@@ -278,6 +281,19 @@ fn backend(visit: &Visit, backend: &BackendView) -> Html {
             ("later", grouped(counters.later)),
         ]),
         backend.servers.iter().map(server).collect::<Html>()
+    )
+}
+
+/// How much a server weighs among those of its backend.
+fn weight(visit: &Visit, server: &ServerView) -> Html {
+    html!(
+        " <form class=\"inline\" method=\"post\" action=\"/web/weight\">{}{}<input type=\"hidden\" name=\"server\" value=\"{}\">\
+         <label>Weight <input name=\"weight\" type=\"number\" min=\"1\" max=\"{}\" value=\"{}\" required></label><button>Set</button></form>",
+        token(visit),
+        back(HERE),
+        server.address,
+        WEIGHT_MAX,
+        server.weight
     )
 }
 
@@ -322,6 +338,19 @@ pub(super) async fn drain(
     let done = drained(gate(&site)?, &site.administration.audit, &asked, &visit.actor()).await;
     let what = if asked.draining { "gets no new requests" } else { "gets requests again" };
     Ok(ended(&site, &visit, &sent, (HERE, done.map(|()| format!("{} {what}.", asked.server)))))
+}
+
+pub(super) async fn set_weight(
+    State(site): State<Site>,
+    Extension(visit): Asking,
+    Extension(sent): Sent,
+) -> Result<Response, Trouble> {
+    let Ok(weight) = sent.value("weight").parse::<u32>() else {
+        return Ok(refused(&site, &visit, &sent, (HERE, "A weight is a number.".to_owned())));
+    };
+    let asked = NewWeight { server: sent.value("server").to_owned(), weight };
+    let done = weighted(gate(&site)?, &site.administration.audit, &asked, &visit.actor()).await;
+    Ok(ended(&site, &visit, &sent, (HERE, done.map(|()| format!("{} has the weight {weight}.", asked.server)))))
 }
 
 pub(super) async fn block(

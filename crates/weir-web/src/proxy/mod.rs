@@ -265,6 +265,13 @@ impl Gate {
         servers.filter(|server| server.address == address).map(|server| server.drain(draining)).count()
     }
 
+    /// From now on a server gets so many requests for one of a server with the weight 1. Returns in how many backends it is.
+    pub fn set_weight(&self, address: &str, weight: u32) -> usize {
+        let site = self.shared.site();
+        let servers = site.backends.iter().flat_map(|backend| backend.servers.all());
+        servers.filter(|server| server.address == address).map(|server| server.set_weight(weight)).count()
+    }
+
     /// Networks that are refused for a while.
     pub fn blocks(&self) -> &Blocks {
         &self.shared.blocks
@@ -357,6 +364,7 @@ fn backend_view(backend: &ActiveBackend, identities: &Identities) -> BackendView
         up: backend.servers.is_up(server),
         trouble: server.trouble(),
         in_flight: server.in_flight(),
+        weight: server.weight(),
         draining: server.is_draining(),
         broken: server.is_broken(),
     };

@@ -7,7 +7,7 @@ use crate::answer::{bytes, count};
 use crate::control::Asking;
 use crate::table::Table;
 use std::io::Write;
-use weir_console::api::web::{self, BlockedNetwork, Drain, Most, NewBlock};
+use weir_console::api::web::{self, BlockedNetwork, Drain, Most, NewBlock, NewWeight};
 use weir_web::admission::{SessionView, View};
 use weir_web::blocks::BlockView;
 use weir_web::view::{BackendView, DoorView, Status};
@@ -22,6 +22,8 @@ pub(crate) enum Web {
     Sessions(SessionsArgs),
     /// Give a server no new requests, so that it can be taken away once it is idle
     Drain(DrainArgs),
+    /// Give a server more requests than the others of its backend, or fewer; a restart forgets it
+    Weight(WeightArgs),
     /// Networks that somebody has blocked for a while
     Blocks(StatusArgs),
     /// Refuse every request of a network for a while; a restart forgets it
@@ -37,6 +39,7 @@ impl Web {
             Web::Status(args) => args.run(out),
             Web::Sessions(args) => args.run(out),
             Web::Drain(args) => args.run(out),
+            Web::Weight(args) => args.run(out),
             Web::Blocks(args) => {
                 let list = args.asking.reach_running("web gate")?.ask(&web::BLOCKS, &())?;
                 args.asking.answer(out, &list, print_blocks)
@@ -94,6 +97,27 @@ impl DrainArgs {
             )?;
         }
         Ok(())
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct WeightArgs {
+    /// The server as it is written in backends, such as 10.0.0.1:8080
+    server: String,
+    /// How many requests it gets for one of a server with the weight 1
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    weight: u32,
+    #[command(flatten)]
+    asking: Asking,
+}
+
+impl WeightArgs {
+    fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let asked = NewWeight { server: self.server.clone(), weight: self.weight };
+        let status = self.asking.reach_running("web gate")?.ask(&web::WEIGHT, &asked)?;
+        self.asking.answer(out, &status, |out, _: &Status| {
+            Ok(writeln!(out, "{} has the weight {}.", self.server, self.weight)?)
+        })
     }
 }
 

@@ -8,7 +8,8 @@ mod facts;
 mod findings;
 
 use super::audit;
-use super::lab::{self, node};
+use super::lab;
+use super::machines::node;
 use super::{Asking, PageResult, Sent, Trouble, done, ended};
 use crate::behaviour::{self, Bounds};
 use crate::frame::{Here, Sheet, status};
