@@ -63,6 +63,9 @@ pub(crate) struct Stretch {
     slots_known: f64,
     slots_new: f64,
     slots_strange: f64,
+    fair_known: f64,
+    fair_new: f64,
+    fair_looks: f64,
     samples_open: f64,
     samples_done: f64,
 }
@@ -84,6 +87,9 @@ impl Stretch {
             slots_known: grown(|reading| reading.slots_known),
             slots_new: grown(|reading| reading.slots_new),
             slots_strange: grown(|reading| reading.slots_strange),
+            fair_known: grown(|reading| reading.fair_known),
+            fair_new: grown(|reading| reading.fair_new),
+            fair_looks: grown(|reading| reading.fair_looks),
             samples_open: after.samples_open,
             samples_done: grown(|reading| reading.samples_done),
         }
@@ -104,6 +110,9 @@ impl Stretch {
             slots_known: self.slots_known + other.slots_known,
             slots_new: self.slots_new + other.slots_new,
             slots_strange: self.slots_strange + other.slots_strange,
+            fair_known: self.fair_known + other.fair_known,
+            fair_new: self.fair_new + other.fair_new,
+            fair_looks: self.fair_looks + other.fair_looks,
             samples_open: self.samples_open.max(other.samples_open),
             samples_done: self.samples_done + other.samples_done,
         }
@@ -124,6 +133,9 @@ impl Stretch {
             slots_known: self.slots_known,
             slots_new: self.slots_new,
             slots_strange: self.slots_strange,
+            fair_known: self.fair_known,
+            fair_new: self.fair_new,
+            fair_looks: self.fair_looks,
             samples_open: self.samples_open,
             samples_done: self.samples_done,
         }

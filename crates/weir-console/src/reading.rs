@@ -2,6 +2,7 @@
 
 use crate::pulse::Pulse;
 use weir_mail::operations::Vital;
+use weir_web::view::Status;
 
 /// Counters only grow; gauges are as they were.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,6 +22,10 @@ pub(crate) struct Reading {
     pub(crate) slots_known: f64,
     pub(crate) slots_new: f64,
     pub(crate) slots_strange: f64,
+    /// What would have been fair to known visitors, and to these and newcomers together, summed over looks at which somebody asked; and those looks.
+    pub(crate) fair_known: f64,
+    pub(crate) fair_new: f64,
+    pub(crate) fair_looks: f64,
     pub(crate) samples_open: f64,
     /// It falls when old samples are pruned.
     pub(crate) samples_done: f64,
@@ -47,6 +52,12 @@ impl Reading {
             reading.web_waiting = pulse.web_waiting() as f64;
             let slots = |of: usize| counters().map(|counters| counters.service_by_standing_s[of]).sum();
             (reading.slots_known, reading.slots_new, reading.slots_strange) = (slots(0), slots(1), slots(2));
+            let [known, new, strange] = fair(web);
+            if known + new + strange > 0.0 {
+                reading.fair_known += known;
+                reading.fair_new += known + new;
+                reading.fair_looks += 1.0;
+            }
         }
         if pulse.lab.is_some() {
             reading.samples_open = pulse.samples_open() as f64;
@@ -54,6 +65,20 @@ impl Reading {
         }
         reading
     }
+}
+
+/// What is fair to whom over all backends that somebody asks, by their slots.
+fn fair(web: &Status) -> [f64; 3] {
+    let asked = || {
+        web.backends
+            .iter()
+            .map(|backend| &backend.queue)
+            .filter(|queue| queue.fair_by_standing.iter().any(|part| *part > 0.0))
+    };
+    let slots: f64 = asked().map(|queue| queue.slots as f64).sum();
+    let part =
+        |of: usize| asked().map(|queue| queue.slots as f64 * queue.fair_by_standing[of]).sum::<f64>() / slots.max(1.0);
+    [part(0), part(1), part(2)]
 }
 
 /// Messages that both servers have taken.

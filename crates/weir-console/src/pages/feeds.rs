@@ -15,7 +15,7 @@ use std::time::Instant;
 use weir_chart::{Axis, Chart};
 use weir_foundation::Actor;
 use weir_foundation::console_accounts::Role;
-use weir_mail::scan::{FeedTimes, FeedsStatus, TuneView};
+use weir_mail::scan::{ClassBesideLine, FeedTimes, FeedsStatus, TuneView};
 use weir_scan::health::Health;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
@@ -56,6 +56,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         figures(&feeds),
         html!("<div class=\"two\">{}{}</div>", plot(&traffic, NARROW), plot(&waiting, NARROW)),
         times("feeds", over),
+        beside_one_line(&site.mail.feeds.beside_one_line().await?),
         html!("<section><h2>The feeds</h2>{}</section>", table(&feeds)),
         scanners(&feeds.scanners),
         html!("<section><h2 id=\"tune\">Better limits</h2>{}</section>", proposal),
@@ -183,6 +184,45 @@ fn table(feeds: &FeedsStatus) -> Html {
         } else {
             ""
         }
+    )
+}
+
+/// What each class of size waits, and what the same mail would have waited in one line before the same workers.
+fn beside_one_line(classes: &[ClassBesideLine]) -> Html {
+    if classes.is_empty() {
+        return Html::none();
+    }
+    let mut from = None;
+    let mut row = |class: &ClassBesideLine| {
+        let sizes = range(from, class.up_to);
+        from = class.up_to.or(from);
+        html!(
+            "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
+            sizes,
+            grouped(class.messages as u64),
+            seconds(class.mean_wait_s),
+            seconds(class.line_mean_wait_s),
+            seconds(class.p95_wait_s),
+            seconds(class.line_p95_wait_s)
+        )
+    };
+    let rows: Html = classes.iter().map(&mut row).collect();
+    let points = |wait: fn(&ClassBesideLine) -> f64| {
+        let place = |(at, class)| (at as f64 + 1.0, wait(class) * 1e3);
+        classes.iter().enumerate().map(place).collect::<Vec<_>>()
+    };
+    let x = Axis::linear("class of size, the smallest first", "").range(0.5, classes.len() as f64 + 0.5);
+    let chart = Chart::new("Mean wait by class of size", x, Axis::linear("mean wait", "ms").range(0.0, 1.0))
+        .dots("in these feeds", points(|class| class.mean_wait_s))
+        .dots("in one line", points(|class| class.line_mean_wait_s));
+    let count_of: usize = classes.iter().map(|class| class.messages).sum();
+    html!(
+        "<section><h2>Beside one line</h2><div class=\"two\">{}<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Messages of</th><th class=\"number\">Came</th>\
+         <th class=\"number\">Mean wait</th><th class=\"number\">In one line</th><th class=\"number\">95 % less than</th><th class=\"number\">In one line</th></tr></thead><tbody>{}</tbody></table></div></div>\
+         <p class=\"faint\">The last {} are replayed, through these feeds and through one line before the same workers.</p></section>",
+        plot(&chart, NARROW),
+        rows,
+        count(count_of as u64, "arrival")
     )
 }
 

@@ -95,7 +95,19 @@ fn served_by_standing(history: &History, now: Instant) -> Chart {
     let idle = parts.iter().all(|(_, values)| values.iter().all(|value| *value == 0.0));
     let chart = history.chart(now, "Slot time of the servers by whom it was for", ("slot time", "%"));
     let chart = chart.when_empty("requests would fill this: known visitors, newcomers and strangers");
-    if idle { chart } else { chart.stack(&x, parts) }
+    if idle {
+        return chart;
+    }
+    let looks = of(|reading| reading.fair_looks);
+    let fair = |sums: Vec<(f64, f64)>| -> Vec<(f64, f64)> {
+        let mean = |((x, sum), (_, looks)): ((f64, f64), &(f64, f64))| (*looks > 0.0).then(|| (x, 100.0 * sum / looks));
+        sums.into_iter().zip(&looks).filter_map(mean).collect()
+    };
+    let (known, new) = (fair(of(|reading| reading.fair_known)), fair(of(|reading| reading.fair_new)));
+    let chart = chart.stack(&x, parts).dashed("fair to known", known.clone());
+    // Where nobody is new the second line would hide the first.
+    let apart = known.iter().zip(&new).any(|((_, known), (_, new))| new - known > 1.0);
+    if apart { chart.dashed("and to newcomers", new) } else { chart }
 }
 
 fn refused_in_all(web: &Status) -> u64 {

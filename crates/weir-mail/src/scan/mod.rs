@@ -45,7 +45,7 @@ pub use made_rules::{AdoptError, adopt_rules};
 pub use pending::{PendingCounts, PendingView};
 pub use settings::{LabSettings, OnLab, OnLimit, OnSpam, QuarantineSettings, ScanSettings, Settings};
 pub use stored_limits::stored_limits;
-pub use tuning::{ClassWait, Predicted};
+pub use tuning::{ClassBesideLine, ClassWait, Predicted};
 pub use view::{FeedTimes, FeedsStatus, OutageView, TuneView};
 
 use crate::alarms::Alarms;

@@ -23,6 +23,8 @@ pub(super) const ARRIVALS_MIN: usize = 500;
 const BETTER: f64 = 0.8;
 /// And saves at least so much.
 const SAVES_S: f64 = 0.001;
+/// Arrivals that a page compares with one line.
+const COMPARED_ARRIVALS: usize = 2_000;
 /// Arrivals of the search's first stage.
 const FIRST_ARRIVALS: usize = 2_000;
 /// Arrivals of all scenarios but that of now, and of each at least and at most.
@@ -103,6 +105,23 @@ pub struct ClassWait {
     #[serde(deserialize_with = "null_is_nan")]
     #[schemars(with = "Option<f64>")]
     pub p95_wait_s: f64,
+}
+
+/// What a class of size waits, and what it would wait in one line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClassBesideLine {
+    /// Its largest message; none for the last.
+    pub up_to: Option<u64>,
+    /// Messages of it.
+    pub messages: usize,
+    /// Its mean wait in the feeds.
+    pub mean_wait_s: f64,
+    /// 95 % of it wait less there.
+    pub p95_wait_s: f64,
+    /// Its mean wait in one line.
+    pub line_mean_wait_s: f64,
+    /// 95 % of it wait less there.
+    pub line_p95_wait_s: f64,
 }
 
 impl Basis {
@@ -276,6 +295,29 @@ impl Basis {
         total / 1e9 / self.trace.len().max(1) as f64
     }
 
+    /// What the newest arrivals wait in these feeds, and what they would have waited in one line, by class of size. Classes that nothing came for are left out.
+    pub(super) fn beside_one_line(&self) -> Vec<ClassBesideLine> {
+        let (limits, trace) = (&self.plan.limits, last(&self.trace, COMPARED_ARRIVALS));
+        let waits = |plan: &Plan| {
+            let mut by_class: Vec<Vec<u64>> = vec![Vec::new(); limits.feeds()];
+            let mut note =
+                |served: weir_core::feeds::Served| by_class[limits.class_of(served.size)].push(served.wait_ns);
+            replay(trace.iter().copied(), &self.service, plan, &self.machine, &mut note);
+            by_class
+        };
+        let (feeds, line) = (waits(&self.plan), waits(&self.line_plan()));
+        let ends = limits.bytes().iter().map(|bytes| Some(*bytes).filter(|b| *b < Limits::UNLIMITED)).chain([None]);
+        let class = |((up_to, mut feeds), mut line): ((Option<u64>, Vec<u64>), Vec<u64>)| ClassBesideLine {
+            up_to,
+            messages: feeds.len(),
+            mean_wait_s: mean_s(&feeds),
+            p95_wait_s: p95_s(&mut feeds),
+            line_mean_wait_s: mean_s(&line),
+            line_p95_wait_s: p95_s(&mut line),
+        };
+        ends.zip(feeds).zip(line).map(class).filter(|class| class.messages > 0).collect()
+    }
+
     /// The least over k of the workers of feeds k … divided by the work that only they may take; and what the processors bear.
     pub(super) fn lambda_max_per_s(&self, plan: &Plan) -> f64 {
         let count = self.trace.len().max(1) as f64;
@@ -409,6 +451,16 @@ mod tests {
             assert!(waited <= 1.05 * line, "{found:?} {waited} {line}");
         }
         assert!(both.predict(&found).mean_wait_s < both.line_wait_s(), "{found:?}");
+    }
+
+    #[test]
+    fn small_mail_waits_less_than_in_one_line() {
+        let basis = basis(2.2, 3000);
+        let classes = basis.beside_one_line();
+        assert_eq!(classes.iter().map(|class| class.messages).sum::<usize>(), COMPARED_ARRIVALS);
+        let small = classes.first().unwrap();
+        assert!(small.mean_wait_s < small.line_mean_wait_s, "{classes:?}");
+        assert!(Basis { trace: Vec::new(), ..basis }.beside_one_line().is_empty());
     }
 
     #[test]

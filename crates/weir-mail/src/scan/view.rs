@@ -4,7 +4,7 @@ use super::analysis::{Analysed, StoredMail};
 use super::auto_tune::{Proposal, propose, shown};
 use super::figures::{Counts, ServiceTimes, Spread, Timing, null_is_nan};
 use super::pending::PendingView;
-use super::tuning::{ARRIVALS_MIN, Basis, Predicted};
+use super::tuning::{ARRIVALS_MIN, Basis, ClassBesideLine, Predicted};
 use super::{ScanShared, Scanning};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -199,6 +199,11 @@ impl Scanning {
             proposed,
             applied: apply,
         })
+    }
+
+    /// What the newest arrivals wait, and what they would have waited in one line, by class of size. Some milliseconds of work.
+    pub fn beside_one_line(&self) -> Vec<ClassBesideLine> {
+        self.shared.basis().beside_one_line()
     }
 
     /// Quarantined mail was decided: carry it out now.

@@ -1,6 +1,6 @@
 //! A backend's queue as people look at it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use schemars::JsonSchema;
@@ -9,8 +9,9 @@ use weir_core::fair::SessionKey;
 
 use super::counters::CounterValues;
 use super::pressure::Pressure;
-use super::queue::Admission;
+use super::queue::{Admission, Inner};
 use super::settings::Slots;
+use super::standing;
 use super::waiting_room::RoomView;
 
 /// The state of one queue.
@@ -43,6 +44,9 @@ pub struct View {
     /// What weighs on it, in words.
     #[serde(default)]
     pub pressure: Pressure,
+    /// What would be fair to known visitors, to newcomers and to strangers that ask now, if all asked for more than there is: parts of 1.
+    #[serde(default)]
+    pub fair_by_standing: [f64; 3],
     /// Totals since the start.
     pub counters: CounterValues,
 }
@@ -92,6 +96,7 @@ impl Admission {
             mean_cost_ms: inner.estimates.mean_ns() as f64 / 1e6,
             room,
             pressure: Pressure::of(&inner, now_ns),
+            fair_by_standing: fair_by_standing(&inner),
             counters: inner.counters.values(),
         }
     }
@@ -131,4 +136,17 @@ impl Admission {
         views.truncate(most);
         views
     }
+}
+
+/// The weights of all sessions that ask, by how far they are known.
+fn fair_by_standing(inner: &Inner) -> [f64; 3] {
+    let (mut seen, mut weights) = (HashSet::new(), [0.0; 3]);
+    for request in inner.requests.iter().filter(|request| seen.insert(request.lane.session)) {
+        let weight = inner.fair.weight(request.lane.subnet).map_or(0.0, |weight| weight.ratio());
+        if let Some(sum) = weights.get_mut(standing::place(request.lane)) {
+            *sum += weight;
+        }
+    }
+    let all: f64 = weights.iter().sum();
+    if all > 0.0 { weights.map(|weight| weight / all) } else { weights }
 }
