@@ -127,7 +127,7 @@ pub(super) fn table(visit: &Visit, messages: &[HeldMessage], here: &str) -> Html
             None => status("held", "relay is down"),
         };
         html!(
-            "<tr>{}<td class=\"main\"><a href=\"/throttle/held/{}\">{}</a></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr>{}<td class=\"main\"><a href=\"/throttle/held/{}\">{}</a></td><td data-name=\"User\">{}</td><td data-name=\"To\">{}</td><td data-name=\"Held\">{}</td><td data-name=\"Goes\">{}</td></tr>",
             choice(&held.message),
             Piece(&held.message),
             title(&held.subject),

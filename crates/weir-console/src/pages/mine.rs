@@ -146,7 +146,7 @@ fn table(visit: &Visit, messages: &[HeldMessage], may: MayRelease, frozen: bool)
         let to: Vec<String> = held.recipients.iter().map(|recipient| recipient.address.clone()).collect();
         let next = held.recipients.iter().filter_map(|recipient| recipient.expected.as_deref()).min();
         html!(
-            "<tr>{}<td class=\"main\">{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr>{}<td class=\"main\">{}</td><td data-name=\"To\">{}</td><td data-name=\"Held\">{}</td><td data-name=\"Goes\">{}</td></tr>",
             choice(&held.message),
             title(&held.subject),
             crate::frame::several(&to),

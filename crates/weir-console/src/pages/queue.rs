@@ -62,7 +62,7 @@ fn table(visit: &Visit, entries: &[QueueEntry], here: &str) -> Html {
         let said = entry.recipients.iter().map(|to| to.last_answer.as_str()).find(|said| !said.is_empty());
         let addresses: Vec<String> = entry.recipients.iter().map(|to| to.address.clone()).collect();
         html!(
-            "<tr>{}<td class=\"main\">{}<br><small>{}{}</small></td><td>{}</td><td class=\"number\">{}</td><td>{}</td><td class=\"number\">{}</td><td>{}</td></tr>",
+            "<tr>{}<td class=\"main\">{}<br><small>{}{}</small></td><td data-name=\"User\">{}</td><td class=\"number\" data-name=\"Size\">{}</td><td data-name=\"Accepted\">{}</td><td class=\"number\" data-name=\"Tried\">{}</td><td data-name=\"Next try\">{}</td></tr>",
             choice(&entry.message),
             crate::frame::several(&addresses),
             said.unwrap_or("not tried yet"),
