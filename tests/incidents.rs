@@ -169,4 +169,32 @@ fn an_account_a_flood_and_a_scanner_become_stories_that_a_restart_does_not_chang
     let admin = Visitor::log_in(&format!("http://{}", up.listener("console")), &[], ("admin", &up.admin_password()));
     wait_for("a look", || admin.get("/").contains("open incident").then_some(()));
     assert_eq!(site.json(&["incidents"]).as_array().map(Vec::len), Some(3));
+    up.signal("TERM");
+    up.ended();
+
+    // A day later they are the same, and the page tells them.
+    let mut tomorrow = site.command(&["up", "--demo-user", "--demo"]);
+    tomorrow.env("LD_PRELOAD", faketime()).env("FAKETIME", "+86400").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+    let up = Site::start(tomorrow);
+    assert_eq!(all(), before, "a day later");
+    let admin = Visitor::log_in(&format!("http://{}", up.listener("console")), &[], ("admin", &up.admin_password()));
+    wait_for("a look", || admin.get("/").contains("open incident").then_some(()));
+    let page = admin.get("/incidents");
+    for headline in ["Account stopped: demo", "Flood on a web backend: ", "Scanner down"] {
+        assert!(page.contains(headline), "{headline}: {page}");
+    }
+    let began = worm["began"].as_str().expect("a time");
+    assert!(admin.get(&format!("/incidents/{worm_id}")).contains(began), "{began}");
+    site.weir(&["user", "unlock", "demo"]).ok();
+    let audit = site.json(&["audit"]);
+    let unlocked = audit[0]["at"].as_str().expect("a time");
+    assert_ne!(unlocked[..10], began[..10], "the clock is a day later: {audit}");
+    assert_eq!(site.json(&["incidents"]).as_array().map(Vec::len), Some(3));
+}
+
+/// The library that gives a program another time.
+fn faketime() -> std::path::PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").expect("a folder").filter_map(|entry| Some(entry.ok()?.path()));
+    let mut found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).filter(|file| file.exists());
+    found.next().expect("libfaketime is installed")
 }

@@ -43,22 +43,22 @@ async fn measured(messages: u64) {
     let diary_folder = folder.path().join("diary");
     std::fs::create_dir(&diary_folder).expect("a folder");
     let written = write_diary(&diary_folder, messages);
-    println!("{messages} messages, {} octets of diary a message", written / messages);
+    println!("figure {messages} messages, {} octets of diary a message", written / messages);
 
     let tracking = tracking(folder.path(), &diary_folder).await;
     let begun = Instant::now();
     while !tracking.catch_up(Duration::from_secs(3_600)).await.expect("it reads the diary") {}
     let took = begun.elapsed();
-    println!("read from nothing in {took:.1?}: {:.0} messages/s", messages as f64 / took.as_secs_f64());
+    println!("figure read from nothing in {took:.1?}: {:.0} messages/s", messages as f64 / took.as_secs_f64());
     let octets = tracking.octets().await.expect("a database");
-    println!("{} octets a message, with indexes", octets / messages);
+    println!("figure {} octets a message, with indexes", octets / messages);
 
     tracking.close().await;
     drop(tracking);
     let again = self::tracking(folder.path(), &diary_folder).await;
     let begun = Instant::now();
     again.catch_up(Duration::from_secs(3_600)).await.expect("it reads the diary");
-    println!("found again after a restart in {:.1?}", begun.elapsed());
+    println!("figure found again after a restart in {:.1?}", begun.elapsed());
     for (name, filter) in questions(messages) {
         search(&again, name, filter).await;
     }
@@ -86,7 +86,7 @@ async fn search(tracking: &Tracking, name: &str, filter: impl Fn(u64) -> Message
     }
     times.sort();
     println!(
-        "{name:<32} median {:>9.2?}  p95 {:>9.2?}  longest {:>9.2?}  ({found} found)",
+        "figure search {name:<32} median {:>9.2?}  p95 {:>9.2?}  longest {:>9.2?}  ({found} found)",
         times[50], times[95], times[99]
     );
 }
