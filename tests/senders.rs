@@ -13,8 +13,7 @@ const ZONE: &str = "good.example. TXT \"v=spf1 ip4:192.0.2.0/24 -all\"
 fn site(dns: &Knot, rspamd: &Rspamd) -> Site {
     Site::new(&format!(
         "dns = [\"{}\"]\n[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n\
-         trusted = [\"127.0.0.1\"]\n[scan]\nenabled = true\n[scan.rspamd]\naddress = [\"unix:{}\"]\n\
-         [console]\nlisten = [\"127.0.0.1:0\"]\n",
+         trusted = [\"127.0.0.1\"]\n[scan]\nenabled = true\n[scan.rspamd]\naddress = [\"unix:{}\"]\n",
         dns.address(),
         rspamd.socket().display()
     ))
