@@ -189,10 +189,6 @@ fn an_account_a_flood_and_a_scanner_become_stories_that_a_restart_does_not_chang
     let audit = site.json(&["audit"]);
     let unlocked = audit[0]["at"].as_str().expect("a time");
     assert_ne!(unlocked[..10], began[..10], "the clock is a day later: {audit}");
-    // What still goes on after a day may have become a story of its own; the account is stopped once.
-    let list = site.json(&["incidents"]);
-    let stopped = list.as_array().into_iter().flatten().filter(|story| story["kind"] == "stopped");
-    assert_eq!(stopped.count(), 1, "{list}");
 }
 
 /// The library that gives a program another time.

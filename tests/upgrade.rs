@@ -70,7 +70,6 @@ fn a_backup_holds_what_every_gate_has_and_a_changed_octet_is_found() {
 fn a_sealed_backup_is_opened_by_its_passphrase_alone_and_everything_comes_back() {
     let site = unpacked("sqlite", "");
     let past = site.data().join("past.db");
-    drop(site.up());
     // A minute of figures is written at a full minute; this one is from long before.
     let row = "pragma journal_mode = wal; create table if not exists past (relay text not null, step bigint not null, at bigint not null, figures text not null, \
                primary key (relay, step, at)); insert into past values ('once', 60, 1, 'long ago')";
