@@ -4,14 +4,16 @@
 //! up when its mail has been taken, and not before: a sender who hears `451` may come again, and a repeat finds nothing to do.
 //!
 //! An order is about what its notice showed, in the situation that the notice was about ([`crafted`]). A release of a stopped
-//! user's mail is not carried out at once: whoever was told gets the evidence and a second address, and decides with that.
+//! user's mail is not carried out at once: whoever was told gets the evidence and a second address, and decides with that. A
+//! deletion is, but it must not let the account send again: that is locked first.
 
+use crate::accounts::stop_lock;
 use crate::held::HeldMail;
 use crate::notices::crafted::{self, Action, Order};
 use crate::notices::evidence::{self, Evidence};
 use crate::notices::{OwnMail, post};
 use crate::pipeline::Pipeline;
-use crate::throttle::{NotDone, Shown, ThrottleCommand, Throttling};
+use crate::throttle::{NotDone, Shown, ThrottleCommand, Throttling, machine};
 use std::collections::BTreeSet;
 use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, RcptTo};
@@ -82,6 +84,12 @@ impl Orders<'_> {
         let while_stopped = order.action != Action::Release;
         let only = self.entries_of(&order).await?;
         let messages = self.messages_of(&order).await?;
+        let locks = fate == Fate::Drop && self.is_about_a_stop(&order).await?;
+        if locks {
+            let why = "what waited was deleted by an answer to the notice";
+            let locked = stop_lock::lock(&self.records.users(), &order.identity, why, self.now).await;
+            locked.map_err(|_| not_now())?;
+        }
         let shown = Shown { up_to: order.up_to, situation: order.situation, fate, only, while_stopped };
         let done = self
             .throttling
@@ -94,11 +102,21 @@ impl Orders<'_> {
             None => self.held.wake(),
         }
         self.note(&messages, fate);
-        let detail = format!("{} go, {} deleted, by an answer to a notice", done.going, done.dropped);
+        let mut detail = format!("{} go, {} deleted, by an answer to a notice", done.going, done.dropped);
+        if locks {
+            detail.push_str("; the account is locked until it gets a new password or is unlocked");
+        }
         let said = format!("done for {}: {detail}", order.identity);
         let action = if fate == Fate::Drop { "held.delete" } else { "held.release" };
         self.audit(&order, action, detail).await;
         Ok(Reply::new(250, Status(2, 0, 0), said))
+    }
+
+    /// Whether its identity is stopped, and an order of this situation may decide about that.
+    async fn is_about_a_stop(&self, order: &Order) -> Result<bool, Reply> {
+        let row = self.records.throttles().find(&order.identity).await.map_err(|_| not_now())?;
+        let throttle = row.and_then(|row| machine(&row.state, None, self.now).ok());
+        Ok(throttle.is_some_and(|throttle| throttle.stopped().is_some() && throttle.situation() == order.situation))
     }
 
     /// The mails that an order is about, for the diary.

@@ -1,11 +1,11 @@
 //! Mail of a stopped user that nobody decides about does not wait for ever.
 //!
 //! After `submission.keep_stopped` it is deleted, and its sender is told what was not sent. A stop ends with its last entry, and
-//! whatever caused it may go on then; so the account is locked first, until an administrator unlocks it. Everything is said and
+//! whatever caused it may go on then; so the account is locked first ([`stop_lock`]). Everything is said and
 //! written down before anything is deleted: a kill in between repeats a report, and loses none. Each relay looks after the mail that it
 //! keeps.
 
-use crate::accounts::guest;
+use crate::accounts::stop_lock;
 use crate::held::HeldMail;
 use crate::notices::{OwnMail, post};
 use crate::pipeline::Pipeline;
@@ -80,8 +80,9 @@ impl Retention {
     }
 
     async fn expire(&self, identity: &str, rows: &[HeldRow], now: Instant) -> Result<(), RetentionError> {
-        let contact = self.lock(identity, now).await?;
-        self.report(identity, rows, &contact, now).await?;
+        let why = format!("nobody decided about it for {}", in_days(self.keep));
+        let user = stop_lock::lock(&self.records.users(), identity, &why, now).await?;
+        self.report(identity, rows, &user.contact, now).await?;
         let detail = format!("{} recipients had waited for {}", rows.len(), in_days(self.keep));
         let (at, actor, action) = (now.0 as i64, "weir".to_owned(), "held.expire".to_owned());
         self.records.audit().write(&AuditLine { at, actor, action, subject: identity.to_owned(), detail }).await?;
@@ -89,24 +90,6 @@ impl Retention {
         self.throttling.command(identity, ThrottleCommand::Delete(entries)).await?;
         self.held.wake();
         Ok(())
-    }
-
-    /// Locks the account, if it is not locked already. Its contact address, which may be empty.
-    async fn lock(&self, identity: &str, now: Instant) -> Result<String, RecordsError> {
-        let users = self.records.users();
-        let known = users.find(identity).await?;
-        let is_new = known.is_none();
-        let mut user = known.unwrap_or_else(|| guest(identity));
-        if user.locked_at.is_none() {
-            user.locked_at = Some(now.0 as i64);
-            let waited = in_days(self.keep);
-            user.locked_reason = format!("stopped after unusual mail, and nobody decided about it for {waited}");
-            match is_new {
-                true => drop(users.add(&user).await?),
-                false => drop(users.update(&user).await?),
-            }
-        }
-        Ok(user.contact)
     }
 
     async fn report(&self, identity: &str, rows: &[HeldRow], contact: &str, now: Instant) -> Result<(), SpoolError> {
@@ -138,7 +121,7 @@ fn words(identity: &str, rows: &[&HeldRow], keep: Duration) -> String {
     let mut text = format!(
         "{identity} was stopped after unusual mail, and for {waited} nobody said whether the mail that waited was right. It has been \
          deleted now and was not sent to these recipients. Whoever wrote it and meant it has to send it again.\n\n\
-         The account is locked until an administrator unlocks it: weir user unlock {identity}\n\n"
+         The account is locked until it gets a new password, or an administrator unlocks it: weir user unlock {identity}\n\n"
     );
     for row in rows.iter().take(NAMED_MAX) {
         let since = Date::new(Instant(row.held_at as u64));

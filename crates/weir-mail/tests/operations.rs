@@ -51,6 +51,7 @@ on_both! {
     a_lock_ends_sessions_and_stands_still_and_unlock_ends_it,
     who_is_known_elsewhere_only_can_be_locked,
     a_secured_account_has_another_password,
+    a_lock_after_a_stop_ends_with_a_new_password_and_a_persons_does_not,
     held_mail_is_listed_by_message_and_decided_in_every_way,
     a_missing_file_is_shown_and_can_be_given_up,
     trust_is_remembered_with_the_user,
@@ -384,6 +385,25 @@ async fn a_secured_account_has_another_password(fixture: Fixture) {
     assert!(!done.new_password, "nobody was told one");
     let after = fixture.records.users().find("ann").await.unwrap().unwrap().password;
     assert!(!after.is_empty() && after != before, "the stolen password counts no more");
+}
+
+async fn a_lock_after_a_stop_ends_with_a_new_password_and_a_persons_does_not(fixture: Fixture) {
+    fixture.ann().await;
+    let users = &fixture.operations.users;
+    users.lock_if_stopped("ann", &me()).await.unwrap();
+    assert_eq!(users.show("ann").await.unwrap().user.state, "active", "she is not stopped");
+    fixture.mail(MESSAGES[0], "ann", 40).await;
+    users.lock_if_stopped("ann", &me()).await.unwrap();
+    let all = HeldSelection { user: "ann".into(), ..HeldSelection::default() };
+    fixture.operations.held.decide(&all, Decision::Delete, &me()).await.unwrap();
+    let page = users.show("ann").await.unwrap();
+    assert_eq!((page.user.state.as_str(), page.user.held), ("locked", 0));
+    assert!(page.user.locked_reason.starts_with("stopped after unusual mail"), "{}", page.user.locked_reason);
+    users.set_password("ann", "another horse", &me()).await.unwrap();
+    assert_eq!(users.show("ann").await.unwrap().user.state, "active");
+    users.lock("ann", "a leak", &me()).await.unwrap();
+    users.set_password("ann", "a third horse", &me()).await.unwrap();
+    assert_eq!(users.show("ann").await.unwrap().user.state, "locked");
 }
 
 async fn held_mail_is_listed_by_message_and_decided_in_every_way(fixture: Fixture) {

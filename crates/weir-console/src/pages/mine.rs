@@ -188,6 +188,10 @@ pub(super) async fn delete(
     if is_frozen(&site, &visit).await? {
         return Err(frozen());
     }
+    // Nor whoever found the notice and follows its link.
+    if !visit.may(Role::Operator) && !sent.values("message").is_empty() {
+        site.mail.users.lock_if_stopped(&visit.known.name, &visit.actor()).await?;
+    }
     decide(&site, &visit, &sent, Decision::Delete).await
 }
 

@@ -6,6 +6,7 @@
 
 mod dovecot;
 mod guessing;
+pub(crate) mod stop_lock;
 mod strangers;
 
 pub use dovecot::Dovecot;

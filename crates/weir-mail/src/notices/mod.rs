@@ -282,7 +282,11 @@ impl Words<'_> {
         if let Some(Addresses { release, delete }) = addresses {
             let stopped = self.event.kind == NoticeKind::Stopped;
             let goes = if stopped { "you are asked once more, and then it goes out" } else { "it goes out at once" };
-            let otherwise = if stopped { " Then change the password." } else { "" };
+            let otherwise = if stopped {
+                " The account stays locked until it gets a new password, or an administrator unlocks it."
+            } else {
+                ""
+            };
             let _ = write!(
                 text,
                 "\nWhat you can do about the mail that is named below:\n  It is right: send any mail to {release}\n    and {goes}.\n  It \

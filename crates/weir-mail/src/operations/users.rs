@@ -3,7 +3,7 @@
 use super::own_throttle::{OwnThrottle, in_force};
 use super::throttle_view::{Snapshot, ThrottleView};
 use super::{Actor, Backend, OperationError, OperationsParts, names, plural, when};
-use crate::accounts::guest;
+use crate::accounts::{guest, stop_lock};
 use crate::own::Own;
 use crate::own_link::{self, Owner};
 use crate::submission::Settings;
@@ -279,16 +279,17 @@ impl UserOperations {
         Ok(RemoveDone { name: name.to_owned(), sessions_ended })
     }
 
-    /// Gives a user a new password.
+    /// Gives a user a new password. That also ends a lock that took over from a stop, for whoever sent then has the old one.
     pub async fn set_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
         names::password(password)?;
         let _changing = self.changing.lock().await;
         let mut user = self.user(name).await?;
         user.password = self.passwords.hash(password).await?;
+        let unlocked = if stop_lock::end(&mut user) { ", and the lock after a stop ended" } else { "" };
         self.users.update(&user).await?;
         // Whoever logged in with the old one may be why there is a new one.
         let ended = self.backend.end_sessions(name, "the password was changed; log in with the new one");
-        self.audit.write(actor, "user.passwd", name, format!("a new password ({ended} sessions ended)")).await
+        self.audit.write(actor, "user.passwd", name, format!("a new password ({ended} sessions ended){unlocked}")).await
     }
 
     /// Whether the password of a user is one of ours, and not a directory's.
@@ -378,6 +379,18 @@ impl UserOperations {
         let sessions_ended = self.backend.end_sessions(name, &format!("the account is locked: {reason}"));
         self.audit.write(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
         Ok(LockDone { name: name.to_owned(), sessions_ended })
+    }
+
+    /// Locks an account if it is stopped, before what waits is deleted: the stop ends with the last entry, and whatever sent
+    /// that would go on. Whoever has the link of a notice may delete, but not end a stop by it.
+    pub async fn lock_if_stopped(&self, name: &str, actor: &Actor) -> Result<(), OperationError> {
+        let _changing = self.changing.lock().await;
+        if self.situation(name).await?.1 {
+            let why = "what waited was deleted through the link in the notice";
+            stop_lock::lock(&self.users, name, why, (self.clock)()).await?;
+            self.audit.write(actor, "user.lock", name, format!("stopped, and {why}")).await?;
+        }
+        Ok(())
     }
 
     /// Ends a person's lock and the throttle's stop; what still waits drains again.

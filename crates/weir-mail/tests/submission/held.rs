@@ -80,6 +80,25 @@ async fn a_worm_is_stopped_and_people_decide() {
     );
 }
 
+/// Whoever has the notice may delete what waits, and no more: a worm or a thief would go on sending.
+#[tokio::test(flavor = "multi_thread")]
+async fn deleting_by_a_notice_does_not_let_a_stopped_account_send_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let mut client = gate.ann().await;
+    for n in 0..22 {
+        assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
+    }
+    let notice = notice_to(&gate, "ann@elsewhere.example", "21 recipients").await;
+    let order = address_in(&notice, "weir+delete-");
+    let done = gate.client().await.mail("x@elsewhere.example", std::slice::from_ref(&order), TEXT).await;
+    assert!(done.contains("0 go, 21 deleted") && done.contains("the account is locked"), "{done}");
+    let refused = client.mail("ann@example.org", &letter_to(99), TEXT).await;
+    assert!(refused.starts_with("550 5.7.1 the account ann is locked: stopped after unusual mail"), "{refused}");
+    let locked = gate.client().await.login("ann", "secret").await;
+    assert!(locked.starts_with("535 5.7.1 the account is locked: stopped after unusual mail"), "{locked}");
+}
+
 /// A mail that is refused uses no address up; its sender may come again.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_order_is_good_until_its_mail_is_taken() {

@@ -1,0 +1,43 @@
+//! The lock that takes over from a stop.
+//!
+//! A stop ends with its last entry. If what waited was deleted, because nobody wanted it or nobody decided, whatever sent it would
+//! go on then. So the account is locked first, and stays so until it gets another password or an administrator unlocks it. A lock of
+//! this kind is known by its reason; what a person locked, a new password does not unlock.
+
+use super::guest;
+use weir_core::time::Instant;
+use weir_store::records::{RecordsError, UserRecords, UserRow};
+
+/// How the reason of such a lock begins.
+const BEGINNING: &str = "stopped after unusual mail, and ";
+
+/// Locks an account that is stopped, unless it is locked already; the account as it is now. `why` goes on after "stopped after
+/// unusual mail, and".
+pub(crate) async fn lock(
+    users: &UserRecords,
+    identity: &str,
+    why: &str,
+    now: Instant,
+) -> Result<UserRow, RecordsError> {
+    let known = users.find(identity).await?;
+    let is_new = known.is_none();
+    let mut user = known.unwrap_or_else(|| guest(identity));
+    if user.locked_at.is_none() {
+        user.locked_at = Some(now.0 as i64);
+        user.locked_reason = format!("{BEGINNING}{why}");
+        match is_new {
+            true => drop(users.add(&user).await?),
+            false => drop(users.update(&user).await?),
+        }
+    }
+    Ok(user)
+}
+
+/// Ends such a lock in `user`; whether it was one.
+pub(crate) fn end(user: &mut UserRow) -> bool {
+    let ours = user.locked_at.is_some() && user.locked_reason.starts_with(BEGINNING);
+    if ours {
+        (user.locked_at, user.locked_reason) = (None, String::new());
+    }
+    ours
+}
