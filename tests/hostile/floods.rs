@@ -187,3 +187,35 @@ async fn guess(server: String, address: usize, number: usize) -> (usize, usize, 
     }
     (wrong, banned, later)
 }
+
+/// One user who fills the spool keeps nobody else out, and a restart makes no room.
+#[test]
+fn one_user_cannot_fill_the_spool() {
+    // Nobody listens there, so everything stays here.
+    let port = weir_peers::Postfix::free_port();
+    let delivery = format!("way = \"smarthost\"\nhosts = [\"127.0.0.1:{port}\"]\ntls = \"off\"\n");
+    let throttle = "[throttle]\nrecipients = \"alike\"\n";
+    let site = Site::with_submission("user_messages = 4\n", &format!("{delivery}{throttle}"));
+    let up = site.up();
+    user(&site, "bob");
+    let send = |up: &crate::control::gate::Up, to: &str| {
+        let mut demo = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+        demo.mail("demo@localhost", &[to], "hello")
+    };
+    for number in 0..4 {
+        let said = send(&up, &format!("new{number}@elsewhere.example"));
+        assert!(said.starts_with("250 "), "{said}");
+    }
+    let full = "452 4.3.1 4 messages of demo";
+    assert!(send(&up, "one@more.example").starts_with(full));
+    let mut bob = Client::login(&up.plain, "bob", PASSWORD).expect("a login");
+    assert!(bob.mail("bob@localhost", &["new@elsewhere.example"], "hello").starts_with("250 "));
+    drop(bob);
+    up.signal("TERM");
+    up.ended();
+    let up = site.up();
+    // Files of held mail are looked through behind the start.
+    wait_for("the mail of before to be counted", || send(&up, "one@more.example").starts_with(full).then_some(()));
+    site.weir(&["held", "delete", "--user", "demo", "--yes"]).ok();
+    wait_for("room", || send(&up, "one@more.example").starts_with("250 ").then_some(()));
+}

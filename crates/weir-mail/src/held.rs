@@ -20,7 +20,7 @@ use weir_store::diary::DiaryLine;
 use weir_store::records::{
     Fate, HeldFilter, HeldRecords, HeldRow, Records, RecordsError, RelayRecords, ThrottleRecords,
 };
-use weir_store::spool::{MessageId, Spool, SpoolError};
+use weir_store::spool::{MessageId, Place, Spool, SpoolError};
 
 /// How often the records are looked at when nothing is known to be due: another relay may have decided.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -77,7 +77,19 @@ impl HeldMail {
         for some in messages.chunks(CHECKED_AT_ONCE) {
             strays.extend(self.shared.held.strays(&self.shared.relay, some).await?);
         }
-        Ok(self.shared.store.set_aside(strays).await?)
+        let aside = self.shared.store.set_aside(strays).await?;
+        for message in &messages {
+            self.count(message).await;
+        }
+        Ok(aside)
+    }
+
+    /// Counts a message of a former life for its owner, if it is still here.
+    async fn count(&self, message: &str) {
+        let (Ok(id), Ok(letter)) = (message.parse(), self.shared.store.letter(message).await) else { return };
+        if let Ok(file) = tokio::fs::metadata(self.shared.store.eml(message)).await {
+            self.shared.spool.shares().add(id, Place::Held, &letter.owner, file.len());
+        }
     }
 
     /// The same, and the log says what was found.
@@ -100,8 +112,10 @@ impl HeldMail {
             Ok(()) => store.take(id).await.map_err(HeldError::from),
             Err(error) => Err(error.into()),
         };
-        if kept.is_err() {
-            store.forget(&id.to_string());
+        match (&kept, self.shared.spool.body(id)) {
+            (Ok(()), Ok(body)) => self.shared.spool.shares().add(id, Place::Held, &letter.owner, body.size()),
+            (Ok(()), Err(_)) => {}
+            (Err(_), _) => store.forget(&id.to_string()),
         }
         kept
     }
@@ -238,6 +252,9 @@ impl HeldMail {
         memory.settled(message, &going);
         if self.shared.held.of_message(message).await? == 0 {
             self.shared.store.forget(message);
+            if let Ok(id) = message.parse() {
+                self.shared.spool.shares().release(id, Place::Held);
+            }
         }
         Ok(())
     }
@@ -252,6 +269,8 @@ impl HeldMail {
         released.at = weir_foundation::clock::wall_clock().0;
         released.part = Some(LetterPart { of: message.to_owned(), places: places.to_vec() });
         let id = self.shared.store.put_back(message, &released).await?;
+        let size = self.shared.spool.body(id).map_or(0, |body| body.size());
+        self.shared.spool.shares().add(id, Place::Spool, &released.owner, size);
         tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");
         let text =
             format!("leaves the delay queue of {}, as a message of its own: {}", released.owner, released.in_words());

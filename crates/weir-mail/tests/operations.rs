@@ -203,6 +203,7 @@ impl Fixture {
             learn_only: false,
             users_release: false,
             received_names_client: false,
+            share: weir_store::spool::ShareLimits::default(),
             sender_must_match: true,
             received_from: Vec::new(),
             asked_by_servers: false,
@@ -423,7 +424,7 @@ async fn held_mail_is_listed_by_message_and_decided_in_every_way(fixture: Fixtur
     }
 
     let page = fixture.operations.held.show(MESSAGES[0]).await.unwrap();
-    assert!(page.why.contains("allowance for new recipients") && page.choices.len() == 3, "{page:?}");
+    assert!(page.why.contains("allowance for new recipients (1 a minute)") && page.choices.len() == 3, "{page:?}");
     assert!(fixture.operations.held.show(MESSAGES[2]).await.unwrap().why.contains("more than 20 recipients waited"));
 
     let one = HeldSelection {

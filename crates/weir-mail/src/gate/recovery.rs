@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weir_foundation::supervision;
 use weir_smtp::reception::{Alarm, Reception};
-use weir_store::spool::{FoundMessage, MessageId, Spool};
+use weir_store::spool::{FoundMessage, MessageId, Place, Spool};
 
 /// Between two attempts at what could not be decided; it doubles.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
@@ -77,6 +77,9 @@ impl Recovery<'_> {
         let id = found.id;
         if let Some(part) = &letter.part {
             self.held.found(part);
+        }
+        if matches!(letter.origin, LetterOrigin::Submitted | LetterOrigin::Released) {
+            self.spool.shares().add(id, Place::Spool, &letter.owner, found.size);
         }
         let places = match letter.origin {
             LetterOrigin::Released | LetterOrigin::Own | LetterOrigin::Received => (0..letter.to.len()).collect(),

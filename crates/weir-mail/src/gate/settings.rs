@@ -13,6 +13,7 @@ use std::sync::Arc;
 use weir_foundation::StoreSettings;
 use weir_smtp::limits::SmtpLimits;
 use weir_smtp::settings::Settings as SmtpSettings;
+use weir_store::spool::ShareLimits;
 use weir_tls::NamedCertificates;
 
 /// How the mail gate behaves.
@@ -82,6 +83,7 @@ impl Settings {
             sender_must_match: sender_must_match && identity == Identity::Login,
             users_release: self.submission.users_release,
             received_names_client: self.submission.received_names_client,
+            share: ShareLimits { messages: self.submission.user_messages, octets: self.submission.user_size },
             received_from,
             asked_by_servers: self.milter.is_on() || self.policy_service.is_on(),
             profiles: self.throttle.profiles(),

@@ -41,7 +41,7 @@ use weir_smtp::sasl::Login;
 use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
 use weir_store::diary::DiaryLine;
 use weir_store::records::{ASKED_BY_SERVER, HeldRow, Records, UserRow};
-use weir_store::spool::{Draft, MessageId, Spool};
+use weir_store::spool::{Draft, MessageId, Share, Spool};
 
 /// Notices made up for at a start; more than that is no accident.
 const UNTOLD_MAX: i64 = 500;
@@ -318,6 +318,8 @@ impl Reception for Submission {
             Some(identity) => self.user(&identity).await?.map(|user| user.addresses),
             None => None,
         };
+        // Who has too much already need not send it first.
+        self.identity_of(peer).map_or(Ok(()), |identity| self.check_share(&identity))?;
         let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
         let date = Date::new((self.shared.clock.0)()).rfc5322();
         let trace = match settings.received_names_client {
@@ -371,6 +373,8 @@ impl Submission {
             size,
             elsewhere: false,
         };
+        let charged = self.shared.spool.shares().charge(id, &identity, size, &self.shared.settings.share);
+        charged.map_err(|share| too_much(&identity, share))?;
         match self.commit_and_decide(&case, letter, draft).await {
             Ok(reply) => {
                 if let Some(done) = ordered {
@@ -387,6 +391,12 @@ impl Submission {
                 Err(reply)
             }
         }
+    }
+
+    /// Whether somebody may have another message here.
+    fn check_share(&self, identity: &str) -> Result<(), Reply> {
+        let share = self.shared.spool.shares().of(identity);
+        if self.shared.settings.share.allow(share, 0) { Ok(()) } else { Err(too_much(identity, share)) }
     }
 
     /// Each waits for a disk, so both go at once.
@@ -463,6 +473,18 @@ fn no_decision(id: MessageId, error: &ThrottlingError) -> SubmissionRefusal {
 fn not_kept(error: &HeldError) -> Reply {
     tracing::error!(%error, "held mail could not be kept");
     Reply::new(452, Status(4, 3, 1), "the message could not be made safe; try again later")
+}
+
+/// One user must not fill the disk that all others share.
+fn too_much(identity: &str, share: Share) -> Reply {
+    let Share { messages, octets } = share;
+    tracing::warn!(identity, messages, octets, "a user has as much mail here as one may have; more is refused for now");
+    let text = format!(
+        "{messages} message{} of {identity} ({} MiB) wait here, as many as one user may have; try again when some have gone",
+        plural(messages as usize),
+        octets.div_ceil(1 << 20),
+    );
+    Reply::new(452, Status(4, 3, 1), text)
 }
 
 fn everything_goes() -> SubmitOutcome {

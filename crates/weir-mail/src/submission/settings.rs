@@ -17,6 +17,7 @@ use weir_smtp::network::IpNetwork;
 use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::Alarm;
 use weir_store::records::UserRow;
+use weir_store::spool::ShareLimits;
 
 /// How submission behaves.
 pub struct Settings {
@@ -38,6 +39,8 @@ pub struct Settings {
     pub users_release: bool,
     /// Whether our Received field names the login and the client.
     pub received_names_client: bool,
+    /// How much of a user's mail may wait here.
+    pub share: ShareLimits,
     /// Peers whose topmost Received header names the user, as Postfix writes it.
     pub received_from: Vec<IpNetwork>,
     /// Whether other servers ask about the mail of their users, whose senders nobody here checks.

@@ -53,6 +53,10 @@ settings! {
         pub users_release: bool = flag(false),
         /// How long mail of a stopped user waits for a decision; then it is deleted, its sender is told, and the account is locked
         pub keep_stopped: Duration = duration("7d", "1s"..="3650d"),
+        /// Messages of one user that may wait on this relay, to be delivered or held; more are refused for now. 0 is no limit
+        pub user_messages: u64 = number(20_000, 0..=1_000_000_000),
+        /// The disk space that they may take
+        pub user_size: u64 = size("10GiB", "0"..="1024GiB"),
         /// Peers that may use XCLIENT and XFORWARD
         pub trusted: Vec<IpNetwork> = networks(256),
         /// Peers whose topmost Received header names the user, as Postfix writes it

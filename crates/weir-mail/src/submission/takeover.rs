@@ -43,6 +43,7 @@ impl Submission {
     /// The places of the recipients that were taken over: they are held here, durably. A refusal is about all of them.
     pub(crate) async fn take_over(&self, asked: &Asked<'_>) -> Result<Vec<usize>, Reply> {
         let (identity, user) = self.known(asked.login).await?;
+        self.check_share(&identity)?;
         let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
         let header = header_of(asked.content)?;
         let letter = self.letter_of(asked, &identity, &header);

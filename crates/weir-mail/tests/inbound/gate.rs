@@ -130,6 +130,7 @@ pub(crate) fn rules() -> submission::Settings {
         link: String::new(),
         users_release: false,
         received_names_client: false,
+        share: weir_store::spool::ShareLimits::default(),
         tell_delays_over: Duration::ZERO,
         notify: Box::new(|_, _, _| {}),
         alarm: Box::new(|_| {}),

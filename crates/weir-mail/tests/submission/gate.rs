@@ -108,6 +108,7 @@ impl Gate {
             learn_only: false,
             users_release: false,
             received_names_client: false,
+            share: weir_store::spool::ShareLimits::default(),
             sender_must_match: true,
             received_from: Vec::new(),
             asked_by_servers: false,

@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use weir_mail::notices::crafted::{self, Action, Order};
 use weir_mail::own_link::{self, Owner};
+use weir_mail::submission::Settings;
 use weir_mail::throttle::ThrottleCommand;
 use weir_store::records::{Fate, HeldFilter};
+use weir_store::spool::ShareLimits;
 use weir_store::spool::faults::{Call, Faults};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,6 +99,29 @@ async fn deleting_by_a_notice_does_not_let_a_stopped_account_send_again() {
     assert!(refused.starts_with("550 5.7.1 the account ann is locked: stopped after unusual mail"), "{refused}");
     let locked = gate.client().await.login("ann", "secret").await;
     assert!(locked.starts_with("535 5.7.1 the account is locked: stopped after unusual mail"), "{locked}");
+}
+
+/// One user cannot fill the disk for all others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_may_have_so_much_mail_here_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = |settings: &mut Settings| settings.share = ShareLimits { messages: 4, octets: 1_000_000 };
+    let gate = Gate::start_as(folder.path(), None, limits).await;
+    let mut client = gate.ann().await;
+    // One goes, and is not delivered; three wait.
+    for n in 0..4 {
+        assert!(client.mail("ann@example.org", &letter_to(n), TEXT).await.starts_with("250 "));
+    }
+    let refused = client.mail("ann@example.org", &letter_to(4), TEXT).await;
+    assert!(refused.starts_with("452 4.3.1 4 messages of ann (1 MiB) wait here"), "{refused}");
+    gate.throttling.command("ann", ThrottleCommand::Delete(vec![0])).await.unwrap();
+    gate.held.carry_out().await.unwrap();
+    let large = format!("{TEXT}{}", "x\r\n".repeat(350_000));
+    let refused = client.mail("ann@example.org", &letter_to(5), &large).await;
+    assert!(refused.starts_with("452 4.3.1 3 messages of ann"), "{refused}");
+    assert!(client.mail("ann@example.org", &letter_to(5), TEXT).await.starts_with("250 "));
+    assert_eq!(gate.spool.shares().of("ann").messages, 4);
+    assert!(client.mail("ann@example.org", &letter_to(6), TEXT).await.starts_with("452 4.3.1 "));
 }
 
 /// A mail that is refused uses no address up; its sender may come again.

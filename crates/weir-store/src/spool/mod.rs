@@ -25,6 +25,7 @@ mod record;
 mod recovery;
 mod scan;
 mod segment;
+mod shares;
 mod sidecar;
 mod snapshot;
 mod space;
@@ -46,6 +47,7 @@ pub use found::{FoundMessage, Marks};
 pub use id::{MessageId, NotAnId};
 pub use index::Piece;
 pub use record::{BODY_MAX, ENVELOPE_MAX, MARK_MAX};
+pub use shares::{Place, Share, ShareLimits, Shares};
 
 use crate::diary::Diary;
 use crate::folder::Lock;
@@ -239,6 +241,11 @@ impl Spool {
         self.ask(Request::Compact).await
     }
 
+    /// How much is whose, as far as it was said. What is finished is given back.
+    pub fn shares(&self) -> &Shares {
+        &self.shared.shares
+    }
+
     /// What recovery found damaged at start.
     pub fn damage(&self) -> &[Damage] {
         &self.shared.damage
@@ -304,10 +311,12 @@ pub(crate) struct SpoolShared {
     space: Space,
     vital: Mutex<Stats>,
     damage: Vec<Damage>,
+    shares: Shares,
 }
 
 impl SpoolShared {
     fn finish(&self, id: MessageId) -> Result<(), SpoolError> {
+        self.shares.release(id, Place::Spool);
         let entry: IndexEntry = self.index().remove(id).ok_or(SpoolError::Unknown(id))?;
         self.unwritten.fetch_add(1, Ordering::Relaxed);
         self.queue.push(Request::Finish(id, entry))
@@ -411,6 +420,7 @@ fn assemble(
         space: Space::new(folder.clone(), options.free_floor_bytes),
         vital: Mutex::default(),
         damage,
+        shares: Shares::default(),
         folder,
         options,
     });
