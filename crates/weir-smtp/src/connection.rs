@@ -18,8 +18,9 @@ use tokio::time::{Sleep, timeout};
 use super::ban::Ban;
 use super::buffer::Buffer;
 use super::envelope::RcptTo;
+use super::leash::Leash;
 use super::reception::{Alarm, BodySink, Reception};
-use super::registry::{Admission, Leash};
+use super::registry::Admission;
 use super::reply::{Reply, Status};
 use super::sasl::Login;
 use super::server_state::ServerState;
@@ -78,7 +79,10 @@ impl<R: Reception> Connection<R> {
                 return Exit::Closed(CloseReason::Gone);
             }
             self.set_timer(timer.as_mut(), false);
-            let exit = match wait(self.admission.leash(), stream, timer.as_mut()).await {
+            self.admission.leash().waits(self.shared.now(), self.session.envelope().is_some());
+            let woken = wait(self.admission.leash(), stream, timer.as_mut()).await;
+            self.admission.leash().works();
+            let exit = match woken {
                 Woken::Read(buffer, length) => {
                     // Input that never pauses keeps the timer from being looked at.
                     self.session.timeout(self.shared.now());
@@ -232,7 +236,7 @@ impl<R: Reception> Connection<R> {
     /// Counts a verdict, and turns it where a limit is reached.
     fn judged(&mut self, login: &Login, verdict: LoginVerdict) -> LoginVerdict {
         match verdict {
-            LoginVerdict::Accept(user) => match self.admission.login(&user) {
+            LoginVerdict::Accept(user) => match self.admission.login(&user, self.shared.now()) {
                 Ok(()) => {
                     self.shared.counters.logins.up();
                     LoginVerdict::Accept(user)
@@ -308,7 +312,7 @@ impl<R: Reception> Connection<R> {
     async fn vouched(&mut self, login: Option<Login>) -> Result<Option<Arc<str>>, Reply> {
         let Some(login) = login else { return Ok(None) };
         match self.shared.reception.authenticate(self.session.peer(), &login).await {
-            LoginVerdict::Accept(user) => self.admission.login(&user).map(|()| Some(user)),
+            LoginVerdict::Accept(user) => self.admission.login(&user, self.shared.now()).map(|()| Some(user)),
             LoginVerdict::Refuse(reply) | LoginVerdict::Unavailable(reply) | LoginVerdict::RefuseAndClose(reply) => {
                 Err(reply)
             }

@@ -24,6 +24,7 @@ pub mod envelope;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod header_field;
+pub mod leash;
 pub mod limits;
 mod line;
 pub mod mailbox;

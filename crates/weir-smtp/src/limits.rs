@@ -19,6 +19,8 @@ settings! {
         pub connections_per_address: u32 = number(100, 1..=1_000_000),
         /// Sessions at once that are logged in as one user
         pub connections_per_user: u32 = number(50, 1..=1_000_000),
+        /// Where an address or a user has as many as may be, an idle one makes room for the next after this; inside a mail after four times this
+        pub idle_makes_room: Duration = duration("3s", "10ms"..="1h"),
         /// How many leading bits of an IPv6 address stand for one client
         pub ipv6_prefix_bits: u8 = count(64, 16..=128),
         /// Recipients of one message
@@ -119,6 +121,7 @@ impl SmtpLimits {
             data_block: short(self.data_block),
             data_total: long(self.data_total),
             session_total: long(self.session_total),
+            idle_makes_room: short(self.idle_makes_room),
             tls_handshake: short(self.tls_handshake),
             failed_login_window: long(self.failed_login_window),
             ban_first: long(self.ban_first),

@@ -2,14 +2,17 @@
 //!
 //! A connection is let in by [`Registry::admit`] and counted until its [`Admission`] is dropped. Where all places are taken,
 //! the oldest session that has neither logged in nor handed in mail makes room: whoever only sits there, from however
-//! many addresses, cannot keep the others out. One lock, held for a few map operations. The tables are bounded by the
-//! number of connections (and a tenth more, of sessions that are being ended), the bans by their own capacity.
+//! many addresses, cannot keep the others out. Where all places of one address or of one user are taken, the one of them that has been
+//! idle for longest makes room: a neighbour behind the same router, or a thief of the password, can keep nobody out by sitting there.
+//! One lock, held for a few map operations, and for a look at the sessions of one address or user where they are as many as may be.
+//! The tables are bounded by the number of connections (and a tenth more, of sessions that are being ended), the bans by their own
+//! capacity.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -17,6 +20,7 @@ use weir_core::time::Instant;
 
 use super::address_key::AddressKey;
 use super::ban::{Attempt, Ban, BanRules, BanTable, Offender};
+use super::leash::Leash;
 use super::limits::SmtpLimits;
 use super::reply::{Reply, Status};
 use super::session::Ending;
@@ -37,7 +41,10 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Members {
     leashes: HashMap<u64, Arc<Leash>>,
-    addresses: HashMap<AddressKey, u32>,
+    /// Where each session comes from, unless it is a trusted peer's.
+    address_of: HashMap<u64, AddressKey>,
+    addresses: HashMap<AddressKey, BTreeSet<u64>>,
+    user_of: HashMap<u64, Arc<str>>,
     users: HashMap<Arc<str>, Vec<u64>>,
     /// Sessions that have neither logged in nor handed in mail, the oldest first.
     strangers: BTreeSet<u64>,
@@ -54,8 +61,6 @@ pub struct Admission {
     registry: Arc<Registry>,
     id: u64,
     leash: Arc<Leash>,
-    address: Option<AddressKey>,
-    user: Option<Arc<str>>,
 }
 
 impl Registry {
@@ -78,21 +83,20 @@ impl Registry {
             return Err(CLOSING);
         }
         if !trusted {
-            members.enter_address(key, self.limits.connections_per_address)?;
+            members.make_room_at(key, &self.limits, now)?;
         }
         if !members.make_room(self.limits.connections as usize, self.purpose) {
-            if !trusted {
-                members.leave_address(key);
-            }
             return Err(FULL);
         }
         members.last_id += 1;
-        let (id, leash) = (members.last_id, Arc::<Leash>::default());
+        let (id, leash) = (members.last_id, Arc::new(Leash::new(now)));
         members.leashes.insert(id, Arc::clone(&leash));
         members.strangers.insert(id);
+        if !trusted {
+            members.enter_address(key, id);
+        }
         drop(members);
-        let address = (!trusted).then_some(key);
-        Ok(Admission { registry: Arc::clone(self), id, leash, address, user: None })
+        Ok(Admission { registry: Arc::clone(self), id, leash })
     }
 
     /// Counts an offence of the address (a failed login, or a recipient that does not exist), unless it is the same again; the ban
@@ -228,29 +232,74 @@ impl Members {
         true
     }
 
-    fn enter_address(&mut self, key: AddressKey, max: u32) -> Result<(), Reply> {
-        let count = self.addresses.entry(key).or_insert(0);
-        if *count >= max {
-            return Err(TOO_MANY_FROM_ADDRESS);
+    /// Makes a place for one more session of an address, if it has all that it may have.
+    fn make_room_at(&mut self, key: AddressKey, limits: &SmtpLimits, now: Instant) -> Result<(), Reply> {
+        let Some(here) = self.addresses.get(&key).filter(|here| here.len() >= limits.connections_per_address as usize)
+        else {
+            return Ok(());
+        };
+        let idle = here.iter().filter_map(|id| Some((self.idle_since(*id, limits, now)?, *id)));
+        let longest = idle.min().map(|(_, id)| id);
+        self.push_out(longest, limits, TOO_MANY_FROM_ADDRESS, IDLE_AT_ADDRESS)
+    }
+
+    /// Makes a place for one more session of a user, if they have all that they may have. Of several clients, the one with most sessions
+    /// gives it.
+    fn make_room_for(&mut self, user: &str, limits: &SmtpLimits, now: Instant) -> Result<(), Reply> {
+        let Some(own) = self.users.get(user).filter(|own| own.len() >= limits.connections_per_user as usize) else {
+            return Ok(());
+        };
+        let mut at_address: HashMap<Option<&AddressKey>, usize> = HashMap::new();
+        own.iter().for_each(|id| *at_address.entry(self.address_of.get(id)).or_default() += 1);
+        let idle = own.iter().filter_map(|id| {
+            let sessions = at_address.get(&self.address_of.get(id)).copied().unwrap_or(0);
+            Some((Reverse(sessions), self.idle_since(*id, limits, now)?, *id))
+        });
+        let longest = idle.min().map(|(_, _, id)| id);
+        self.push_out(longest, limits, TOO_MANY_OF_USER, IDLE_OF_USER)
+    }
+
+    fn idle_since(&self, id: u64, limits: &SmtpLimits, now: Instant) -> Option<Instant> {
+        self.leashes.get(&id)?.idle_since(now, limits.idle_makes_room, self.strangers.contains(&id))
+    }
+
+    /// Sends a session away, so that another can have its place; `refusal` if there is none that could go.
+    fn push_out(&mut self, id: Option<u64>, limits: &SmtpLimits, refusal: Reply, why: Reply) -> Result<(), Reply> {
+        // Those who were sent away may take a moment to go.
+        let Some(id) = id.filter(|_| self.leaving.len() <= limits.connections as usize / 10) else {
+            return Err(refusal);
+        };
+        if let Some(leash) = self.leashes.get(&id) {
+            leash.pull(why, Ending::AtOnce);
+            self.leaving.insert(id);
         }
-        *count += 1;
+        self.strangers.remove(&id);
+        self.leave_address(id);
+        self.leave_user(id);
         Ok(())
     }
 
-    fn leave_address(&mut self, key: AddressKey) {
-        if let Some(count) = self.addresses.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
+    fn enter_address(&mut self, key: AddressKey, id: u64) {
+        self.addresses.entry(key).or_default().insert(id);
+        self.address_of.insert(id, key);
+    }
+
+    fn leave_address(&mut self, id: u64) {
+        let Some(key) = self.address_of.remove(&id) else { return };
+        if let Some(here) = self.addresses.get_mut(&key) {
+            here.remove(&id);
+            if here.is_empty() {
                 self.addresses.remove(&key);
             }
         }
     }
 
-    fn leave_user(&mut self, user: &Arc<str>, id: u64) {
-        if let Some(ids) = self.users.get_mut(user) {
+    fn leave_user(&mut self, id: u64) {
+        let Some(user) = self.user_of.remove(&id) else { return };
+        if let Some(ids) = self.users.get_mut(&user) {
             ids.retain(|&other| other != id);
             if ids.is_empty() {
-                self.users.remove(user);
+                self.users.remove(&user);
             }
         }
     }
@@ -268,16 +317,13 @@ impl Admission {
     }
 
     /// Counts the session for a user, unless the user has too many. The count ends with [`Admission::logout`].
-    pub fn login(&mut self, user: &Arc<str>) -> Result<(), Reply> {
+    pub fn login(&mut self, user: &Arc<str>, now: Instant) -> Result<(), Reply> {
         self.logout();
         let mut members = self.registry.members();
-        let ids = members.users.entry(Arc::clone(user)).or_default();
-        if ids.len() >= self.registry.limits.connections_per_user as usize {
-            return Err(TOO_MANY_OF_USER);
-        }
-        ids.push(self.id);
+        members.make_room_for(user, &self.registry.limits, now)?;
+        members.users.entry(Arc::clone(user)).or_default().push(self.id);
+        members.user_of.insert(self.id, Arc::clone(user));
         members.strangers.remove(&self.id);
-        self.user = Some(Arc::clone(user));
         Ok(())
     }
 
@@ -288,9 +334,7 @@ impl Admission {
 
     /// The session no longer belongs to a user.
     pub fn logout(&mut self) {
-        if let Some(user) = self.user.take() {
-            self.registry.members().leave_user(&user, self.id);
-        }
+        self.registry.members().leave_user(self.id);
     }
 
     /// The true client is `address`: bans and counts apply to it.
@@ -298,10 +342,9 @@ impl Admission {
         let key = self.registry.key(address);
         self.registry.check_ban(key, now)?;
         let mut members = self.registry.members();
-        members.enter_address(key, self.registry.limits.connections_per_address)?;
-        if let Some(before) = self.address.replace(key) {
-            members.leave_address(before);
-        }
+        members.make_room_at(key, &self.registry.limits, now)?;
+        members.leave_address(self.id);
+        members.enter_address(key, self.id);
         Ok(())
     }
 }
@@ -312,49 +355,13 @@ impl Drop for Admission {
         members.leashes.remove(&self.id);
         members.strangers.remove(&self.id);
         members.leaving.remove(&self.id);
-        if let Some(key) = self.address {
-            members.leave_address(key);
-        }
-        if let Some(user) = self.user.take() {
-            members.leave_user(&user, self.id);
-        }
+        members.leave_address(self.id);
+        members.leave_user(self.id);
         let empty = members.leashes.is_empty();
         drop(members);
         if empty {
             self.registry.emptied.notify_waiters();
         }
-    }
-}
-
-/// By which a session is ended from outside.
-#[derive(Debug, Default)]
-pub struct Leash(Mutex<Pull>);
-
-#[derive(Debug, Default)]
-struct Pull {
-    order: Option<(Reply, Ending)>,
-    waker: Option<Waker>,
-}
-
-impl Leash {
-    fn pull(&self, reply: Reply, when: Ending) {
-        let mut pull = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        pull.order = Some((reply, when));
-        if let Some(waker) = pull.waker.take() {
-            waker.wake();
-        }
-    }
-
-    /// The order to end, or the task will be woken when it comes.
-    pub fn poll_order(&self, context: &mut Context<'_>) -> Poll<(Reply, Ending)> {
-        let mut pull = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(order) = pull.order.take() {
-            return Poll::Ready(order);
-        }
-        if !pull.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
-            pull.waker = Some(context.waker().clone());
-        }
-        Poll::Pending
     }
 }
 
@@ -365,11 +372,15 @@ const CROWDED: Reply =
 const CROWDED_INBOUND: Reply =
     Reply::fixed(421, Status(4, 3, 2), "others need the place, and you have brought no mail; try again");
 const TOO_MANY_FROM_ADDRESS: Reply = Reply::fixed(421, Status(4, 7, 0), "too many connections from your address");
+const IDLE_AT_ADDRESS: Reply =
+    Reply::fixed(421, Status(4, 7, 0), "idle, and another client at your address needs the place; try again");
+const IDLE_OF_USER: Reply = Reply::fixed(421, Status(4, 7, 0), "idle, and the user has logged in elsewhere; try again");
 const TOO_MANY_OF_USER: Reply = Reply::fixed(454, Status(4, 7, 0), "too many sessions of this user; close one first");
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::task::{Context, Waker};
 
     fn registry() -> Arc<Registry> {
         let limits =
@@ -402,7 +413,7 @@ mod tests {
         let registry = registry();
         let mut context = Context::from_waker(Waker::noop());
         let mut user = admit(&registry, "192.0.2.1").unwrap();
-        user.login(&"ann".into()).unwrap();
+        user.login(&"ann".into(), Instant::ZERO).unwrap();
         let strangers: Vec<Admission> = (2..5).map(|n| admit(&registry, &format!("192.0.2.{n}")).unwrap()).collect();
         let next = admit(&registry, "192.0.2.5").unwrap();
         assert!(strangers[0].leash().poll_order(&mut context).is_ready());
@@ -421,15 +432,61 @@ mod tests {
         let user: Arc<str> = "ann".into();
         let mut first = admit(&registry, "192.0.2.1").unwrap();
         let mut second = admit(&registry, "192.0.2.2").unwrap();
-        first.login(&user).unwrap();
-        assert_eq!(second.login(&user).unwrap_err().code(), 454);
+        first.login(&user, Instant::ZERO).unwrap();
+        assert_eq!(second.login(&user, Instant::ZERO).unwrap_err().code(), 454);
         assert_eq!(registry.end_user("ann", &CLOSING), 1);
         let mut context = Context::from_waker(Waker::noop());
         assert!(first.leash().poll_order(&mut context).is_ready());
         assert!(second.leash().poll_order(&mut context).is_pending());
         drop(first);
-        second.login(&user).unwrap();
+        second.login(&user, Instant::ZERO).unwrap();
         assert_eq!((registry.open_of_user("ann"), registry.end_user("bob", &CLOSING)), (1, 0));
+    }
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    fn is_told_to_go(session: &Admission) -> bool {
+        session.leash().poll_order(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn who_shares_an_address_with_those_that_idle_takes_the_place_of_one() {
+        let registry = registry();
+        let address: IpAddr = "192.0.2.1".parse().unwrap();
+        let admit = |seconds| registry.admit(address, false, at(seconds)).map_err(|reply| reply.code());
+        let (older, newer) = (admit(0).unwrap(), admit(1).unwrap());
+        assert_eq!(admit(2).unwrap_err(), 421, "nobody has been idle for long enough");
+        older.leash().works();
+        let new = admit(4).unwrap();
+        assert_eq!((is_told_to_go(&older), is_told_to_go(&newer)), (false, true));
+        assert_eq!(admit(6).unwrap_err(), 421, "one is at work, and the other has just come");
+        drop(newer);
+        assert_eq!(admit(6).unwrap_err(), 421, "who was sent away gives no second place");
+        drop(new);
+        assert!(admit(6).is_ok());
+        drop(older);
+        assert!(registry.members().addresses.is_empty() && registry.members().address_of.is_empty());
+    }
+
+    #[test]
+    fn a_thief_that_holds_all_sessions_does_not_keep_the_owner_out() {
+        let limits = SmtpLimits { connections_per_user: 3, ..SmtpLimits::default() };
+        let registry = Registry::new(limits, Purpose::Submission);
+        let user: Arc<str> = "ann".into();
+        let login = |address: &str, seconds| {
+            let mut session = registry.admit(address.parse().unwrap(), false, at(seconds)).unwrap();
+            session.login(&user, at(seconds)).map(|()| session).map_err(|reply| reply.code())
+        };
+        let telephone = login("192.0.2.7", 0).unwrap();
+        let thief = [login("198.51.100.1", 1).unwrap(), login("198.51.100.1", 2).unwrap()];
+        assert_eq!(login("192.0.2.8", 2).unwrap_err(), 454, "nobody has been idle for long enough");
+        let owner = login("192.0.2.8", 9).unwrap();
+        assert!(is_told_to_go(&thief[0]) && !is_told_to_go(&thief[1]), "who has most sessions gives one");
+        assert!(!is_told_to_go(&telephone) && registry.open_of_user("ann") == 3);
+        drop((owner, thief, telephone));
+        assert_eq!(registry.open_of_user("ann"), 0);
     }
 
     #[test]

@@ -21,10 +21,11 @@ use weir_core::time::Instant;
 
 use super::connection::{Connection, Exit, linger};
 use super::counters::{CounterValues, Counters};
+use super::leash::Leash;
 use super::limits::SmtpLimits;
 use super::peer::{SmtpPeer, TlsFacts};
 use super::reception::Reception;
-use super::registry::{Leash, Registry};
+use super::registry::Registry;
 use super::reply::Reply;
 use super::server_state::ServerState;
 use super::session::{CloseReason, Ending, Session};

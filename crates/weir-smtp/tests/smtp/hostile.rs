@@ -1,7 +1,9 @@
 //! The server over real sockets, treated badly: what is asked of it stays bounded, and others are still served.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use tokio::net::TcpStream;
 use weir_smtp::limits::SmtpLimits;
 use weir_smtp::reception::Alarm;
 use weir_smtp::server::{SmtpServer, TlsMode};
@@ -11,6 +13,7 @@ use crate::client::{Client, LOCALHOST, certificate, serve};
 use crate::shell::{Memory, settings};
 
 const SOON: Duration = Duration::from_millis(150);
+const HOUR: Duration = Duration::from_secs(3600);
 const WRONG: &str = "AUTH PLAIN AGJvYgB4";
 
 #[tokio::test]
@@ -131,7 +134,8 @@ async fn an_honest_reply_reaches_a_client_that_is_still_sending() {
 
 #[tokio::test]
 async fn connections_are_bounded_in_all_and_by_address() {
-    let limits = SmtpLimits { connections: 10, connections_per_address: 5, ..SmtpLimits::default() };
+    let limits =
+        SmtpLimits { connections: 10, connections_per_address: 5, idle_makes_room: HOUR, ..SmtpLimits::default() };
     let (server, address) = serve(limits.clone(), |_| {}, TlsMode::Off);
     let trusted = |s: &mut Settings| s.trusted = vec!["127.0.0.0/8".parse().unwrap()];
     let mut for_listed = Settings { limits, ..settings() };
@@ -231,7 +235,7 @@ async fn a_listed_peer_is_not_banned_for_its_users() {
 
 #[tokio::test]
 async fn sessions_of_one_user_are_bounded() {
-    let limits = SmtpLimits { connections_per_user: 2, ..SmtpLimits::default() };
+    let limits = SmtpLimits { connections_per_user: 2, idle_makes_room: HOUR, ..SmtpLimits::default() };
     let (server, address) = serve(limits, |_| {}, TlsMode::Off);
     let mut clients = Vec::new();
     for expected in ["235 2.7.0", "235 2.7.0", "454 4.7.0 too many sessions of this user"] {
@@ -242,6 +246,55 @@ async fn sessions_of_one_user_are_bounded() {
     }
     assert_eq!(clients[2].rest().await, "");
     assert_eq!((server.registry().open_of_user("ann"), server.counters().logins), (2, 2));
+}
+
+/// Clients that only sit there, at one address or as one user, keep nobody else from it.
+#[tokio::test]
+async fn an_idle_session_makes_room_for_a_neighbour_and_for_its_user() {
+    let limits = SmtpLimits {
+        connections_per_address: 5,
+        connections_per_user: 2,
+        idle_makes_room: Duration::from_millis(10),
+        ..SmtpLimits::default()
+    };
+    let (server, address) = serve(limits, |_| {}, TlsMode::Off);
+    let mut sessions = Vec::new();
+    for _ in 0..6 {
+        sessions.push(logged_in(address).await);
+    }
+    let said = sessions[0].rest().await;
+    assert_eq!(said, "421 4.7.0 idle, and the user has logged in elsewhere; try again\r\n");
+    assert_eq!(server.registry().open_of_user("ann"), 2);
+    let mut idle = Vec::new();
+    for _ in 0..7 {
+        idle.push(let_in(address).await);
+    }
+    let said = idle[0].rest().await;
+    assert_eq!(said, "421 4.7.0 idle, and another client at your address needs the place; try again\r\n");
+}
+
+/// A client that comes again until it is let in.
+async fn let_in(address: SocketAddr) -> Client<TcpStream> {
+    loop {
+        let mut client = Client::connect(address).await;
+        match client.reply().await {
+            greeting if greeting.starts_with("220 ") => {
+                assert!(client.say("EHLO me").await.starts_with("250-"));
+                return client;
+            }
+            refused => assert!(refused.starts_with("421 4.7.0 too many connections"), "{refused}"),
+        }
+    }
+}
+
+async fn logged_in(address: SocketAddr) -> Client<TcpStream> {
+    loop {
+        let mut client = let_in(address).await;
+        match client.say("AUTH PLAIN AGFubgBzZWNyZXQ=").await {
+            said if said.starts_with("235 ") => return client,
+            refused => assert!(refused.starts_with("454 4.7.0 too many sessions"), "{refused}"),
+        }
+    }
 }
 
 #[tokio::test]
@@ -291,7 +344,12 @@ async fn an_old_password_tried_again_and_again_bans_nobody() {
 
 #[tokio::test]
 async fn behind_a_proxy_the_client_is_banned_and_not_the_proxy() {
-    let limits = SmtpLimits { failed_logins_per_address: 2, connections_per_address: 1, ..SmtpLimits::default() };
+    let limits = SmtpLimits {
+        failed_logins_per_address: 2,
+        connections_per_address: 1,
+        idle_makes_room: HOUR,
+        ..SmtpLimits::default()
+    };
     let trusted = |s: &mut Settings| {
         s.trusted = vec!["127.0.0.1".parse().unwrap()];
         s.auth_without_tls = weir_smtp::settings::AuthWithoutTls::Everywhere;
