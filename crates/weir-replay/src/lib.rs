@@ -6,6 +6,7 @@
 //! mails, 20 million recipients, 256 KiB of header a mail, 64 KiB a log line): hostile bytes end up among the skipped.
 
 mod address;
+mod caps;
 mod collected;
 mod envelope;
 #[doc(hidden)]
@@ -22,10 +23,11 @@ mod replay;
 mod skipped;
 mod wall;
 
+pub use caps::{OutlyingDay, ProposedCaps, UserDay};
 pub use collected::Wanted;
 pub use kind::SourceKind;
 pub use picture::pictures;
-pub use replay::{ProposedCaps, QueueLine, Replay, StoppedBy, UserReplay, replay, replay_at};
+pub use replay::{QueueLine, Replay, StoppedBy, UserReplay, replay, replay_at};
 pub use skipped::{Case, Reason, Skipped, printable};
 pub use wall::Wall;
 

@@ -3,6 +3,7 @@
 //! Each user is run alone, as the experiments do; the figures are those of [`weir_sim::throttle`], with what only real
 //! mail has beside them: dates, and the mail that would have stopped the user.
 
+use super::caps::{self, OutlyingDay, ProposedCaps, UserDay};
 use super::{PastMail, Skipped};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,8 +24,11 @@ pub struct Replay {
     pub last_at: String,
     /// What could not be replayed, by reason.
     pub skipped: Skipped,
-    /// Caps by the day that none of these users has met, but those who would have been stopped anyway.
+    /// Caps by the day that none of these users has met, but those who would have been stopped anyway, and but on days that were far
+    /// outside of what is usual.
     pub proposed: Option<ProposedCaps>,
+    /// These days.
+    pub outlying: Vec<OutlyingDay>,
     /// How these users mail: the paper's Figures 1 and 2.
     pub habits: Habits,
     /// The delay queues of the users who were worst off, worst first.
@@ -52,39 +56,13 @@ pub struct UserReplay {
     pub most_mails_a_day: u64,
     /// The most recipients on one day who were never written to before and are no colleagues.
     pub most_strangers_a_day: u64,
+    /// Each day on which the user sent mail.
+    #[serde(skip)]
+    pub days: Vec<UserDay>,
     /// When the user would have been stopped first.
     pub stopped_at: Option<String>,
     /// The mail that would have done it.
     pub stopped_by: Option<StoppedBy>,
-}
-
-/// Caps by the day, for the configuration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct ProposedCaps {
-    /// `throttle.messages_a_day`.
-    pub messages_a_day: u64,
-    /// `throttle.new_recipients_a_day`.
-    pub new_recipients_a_day: u64,
-}
-
-impl ProposedCaps {
-    /// Twice what the busiest user did, so that a busier day stops nobody, as a round number; not less than a person may well do.
-    fn over<'a>(users: impl Iterator<Item = &'a UserReplay>) -> Option<ProposedCaps> {
-        let most = users
-            .filter(|user| user.stopped_at.is_none())
-            .map(|user| (user.most_mails_a_day, user.most_strangers_a_day))
-            .reduce(|a, b| (a.0.max(b.0), a.1.max(b.1)))?;
-        Some(ProposedCaps {
-            messages_a_day: round_up(2 * most.0).max(200),
-            new_recipients_a_day: round_up(2 * most.1).max(50),
-        })
-    }
-}
-
-/// The next of 1, 2, 5, 10, 20, 50 …
-fn round_up(number: u64) -> u64 {
-    let steps = (0..18).flat_map(|power| [1, 2, 5].map(|step| step * 10u64.pow(power)));
-    steps.into_iter().find(|step| *step >= number).unwrap_or(number)
 }
 
 /// The mail that would have stopped a user.
@@ -135,7 +113,10 @@ pub fn replay_at(
         replay.keep_queue(user, &result, &journal);
         replay.users.insert(user.into(), result);
     }
-    replay.proposed = ProposedCaps::over(replay.users.values());
+    // Users who would have been stopped have no say.
+    let ordinary = replay.users.iter().filter(|(_, user)| user.stopped_at.is_none());
+    let days = ordinary.map(|(name, user)| (name.as_str(), user.days.as_slice())).collect();
+    (replay.proposed, replay.outlying) = caps::propose(&days);
     Ok(replay)
 }
 
@@ -165,6 +146,7 @@ impl Replay {
             last_at: date(past.mails.last()),
             skipped: past.skipped.clone(),
             proposed: None,
+            outlying: Vec::new(),
             habits: Habits::default(),
             queues: Vec::new(),
         }
@@ -214,9 +196,14 @@ impl UserMail<'_> {
                 stopping = Some(number);
             }
         }
-        let most = run.most_a_day();
+        let (most, days) = (run.most_a_day(), run.days().to_vec());
         let (report, journal) = run.finish();
-        Ok((self.result(report, &journal, stopping, most), journal))
+        let days = days.into_iter().map(|(at, strangers, mails)| {
+            let date = self.past.wall(at).to_rfc3339();
+            UserDay { date: date.split('T').next().unwrap_or_default().to_owned(), mails, strangers }
+        });
+        let days = days.collect();
+        Ok((UserReplay { days, ..self.result(report, &journal, stopping, most) }, journal))
     }
 
     fn result(&self, report: UserReport, journal: &Journal, stopping: Option<usize>, most: (u64, u64)) -> UserReplay {
@@ -231,6 +218,7 @@ impl UserMail<'_> {
             last_at: mails.last().map(|mail| date(mail.at)).unwrap_or_default(),
             most_mails_a_day: most.1,
             most_strangers_a_day: most.0,
+            days: Vec::new(),
             stopped_at: stopping.and_then(|number| Some(date(mails.get(number)?.at))),
             stopped_by: stopping.and_then(|number| self.stopped_by(*self.places.get(number)?)),
         }
@@ -285,7 +273,14 @@ mod tests {
     fn log(mails: &[(u32, &str, String)]) -> PastMail {
         let mut text = String::new();
         for (i, (second, user, to)) in mails.iter().enumerate() {
-            let stamp = format!("2024-03-01T12:{:02}:{:02}Z mail", second / 60, second % 60);
+            let (day, second) = (second / 86_400, second % 86_400 + 12 * 3_600);
+            let stamp = format!(
+                "2024-03-{:02}T{:02}:{:02}:{:02}Z mail",
+                1 + day + second / 86_400,
+                second / 3_600 % 24,
+                second / 60 % 60,
+                second % 60
+            );
             text += &format!("{stamp} postfix/smtpd[1]: {i:05X}A: client=pc[10.0.0.1], sasl_username={user}\n");
             text += &format!("{stamp} postfix/smtp[1]: {i:05X}A: to=<{to}>, relay=mx, status=sent (ok)\n");
         }
@@ -328,7 +323,30 @@ mod tests {
         assert_eq!((ann.most_mails_a_day, ann.most_strangers_a_day), (30, 28));
         let proposed = ProposedCaps { messages_a_day: 200, new_recipients_a_day: 100 };
         assert_eq!(replay.proposed, Some(proposed), "eve, a worm, has no say");
-        assert_eq!([0, 1, 3, 11, 100, 101].map(round_up), [1, 1, 5, 20, 100, 200]);
+    }
+
+    /// Somebody who sent a stranger a mail every few minutes in another's name was not stopped, and is not what is usual.
+    #[test]
+    fn a_quiet_thief_has_no_say_in_the_caps_and_is_named() {
+        let day = 86_400;
+        let mut mails = Vec::new();
+        for number in 0..30 {
+            for user in ["ann", "ben", "eve"] {
+                mails.extend((0..6).map(|i| (number * day + 900 * i, user, format!("{user}{}@y.org", i + number % 3))));
+            }
+        }
+        // From the 20th day on, all day long.
+        for number in 20..24 {
+            mails.extend((0..700).map(|i| (number * day + 10_000 + 90 * i, "eve", format!("s{number}.{i}@z.org"))));
+        }
+        mails.sort_by_key(|mail| mail.0);
+        let replay = replay(&log(&mails), Params { stop_at: 1_000, ..Params::default() }, None).unwrap();
+        assert_eq!(replay.users["eve"].stopped_at, None);
+        let proposed = ProposedCaps { messages_a_day: 200, new_recipients_a_day: 50 };
+        assert_eq!(replay.proposed, Some(proposed));
+        let named: Vec<_> = replay.outlying.iter().map(|out| (out.user.as_str(), out.day.date.as_str())).collect();
+        assert_eq!(named, ["2024-03-21", "2024-03-22", "2024-03-23", "2024-03-24"].map(|date| ("eve", date)));
+        assert_eq!((replay.outlying[0].usual_mails, replay.outlying[0].day.mails), (Some(6), 706));
     }
 
     #[test]

@@ -40,6 +40,8 @@ struct Today {
     day: u64,
     now: (u64, u64),
     most: (u64, u64),
+    /// Each day with mail: its first one, and strangers and mails.
+    days: Vec<(Instant, u64, u64)>,
 }
 
 /// What happened when, for pictures.
@@ -102,6 +104,11 @@ impl UserRun {
         self.today.most
     }
 
+    /// Each day on which the user sent mail: the first mail of it, strangers and mails.
+    pub fn days(&self) -> &[(Instant, u64, u64)] {
+        &self.today.days
+    }
+
     /// A mail of the user's own to a new address, which is not in the books: it takes the slack away.
     pub fn spend_slack(&mut self, at: Instant) {
         self.throttle.submit(at, &[RecipientKey(u64::MAX)]);
@@ -155,8 +162,14 @@ impl UserRun {
         if day != self.today.day {
             (self.today.day, self.today.now) = (day, (0, 0));
         }
+        if self.today.now == (0, 0) {
+            self.today.days.push((at, 0, 0));
+        }
         let strangers = to.iter().filter(|to| to.class == Class::Stranger).count() as u64;
         self.today.now = (self.today.now.0 + strangers, self.today.now.1 + 1);
+        if let Some((_, strangers, mails)) = self.today.days.last_mut() {
+            (*strangers, *mails) = self.today.now;
+        }
         self.today.most = (self.today.most.0.max(self.today.now.0), self.today.most.1.max(self.today.now.1));
     }
 

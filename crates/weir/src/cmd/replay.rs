@@ -7,7 +7,9 @@ use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use weir_core::throttle::Params;
 use weir_mail::inbound::Domains;
-use weir_replay::{self, PastMail, Reader, Replay, Skipped, SourceKind, UserReplay, Wanted, pictures, printable};
+use weir_replay::{
+    self, OutlyingDay, PastMail, Reader, Replay, Skipped, SourceKind, UserReplay, Wanted, pictures, printable,
+};
 use weir_settings::units::Span;
 
 /// Reads mail that was sent, runs it through the throttle and tells who would have been delayed or stopped.
@@ -264,20 +266,31 @@ fn rest(out: &mut dyn Write, users: &[(&str, &UserReplay)]) -> anyhow::Result<()
     Ok(())
 }
 
+/// Days outside of the usual that are printed.
+const OUTLYING_MAX: usize = 10;
+
 /// The caps by the day that this mail suggests.
 fn proposed(out: &mut dyn Write, replay: &Replay) -> anyhow::Result<()> {
     let Some(caps) = replay.proposed else { return Ok(()) };
-    let busy = |f: fn(&UserReplay) -> u64| {
-        replay.users.values().filter(|user| user.stopped_at.is_none()).map(f).max().unwrap_or(0)
-    };
-    let (mails, strangers) = (busy(|user| user.most_mails_a_day), busy(|user| user.most_strangers_a_day));
+    if !replay.outlying.is_empty() {
+        writeln!(
+            out,
+            "\nFar outside of what these users or others do otherwise, and left out of the caps below; look at them:"
+        )?;
+    }
+    for OutlyingDay { user, day, usual_mails, .. } in replay.outlying.iter().take(OUTLYING_MAX) {
+        let usual = usual_mails
+            .map_or_else(String::new, |usual| format!("; {usual} or fewer mails on nine of ten days before"));
+        let (mails, strangers) = (number(day.mails, "mail"), number(day.strangers, "stranger"));
+        writeln!(out, "  {} on {}: {mails}, {strangers}{usual}", name(user), day.date)?;
+    }
+    if let Some(more) = replay.outlying.len().checked_sub(OUTLYING_MAX).filter(|more| *more > 0) {
+        writeln!(out, "  … and {} more (--json shows all)", number(more as u64, "day"))?;
+    }
     writeln!(
         out,
-        "\nOn the busiest day of anybody who would not have been stopped: {} to {}.",
-        number(mails, "mail"),
-        number(strangers, "stranger")
+        "\nCaps by the day that leave twice the room of the busiest usual day of anybody who would not have been stopped, for [throttle]:"
     )?;
-    writeln!(out, "Caps by the day that leave twice as much room, for [throttle]:")?;
     writeln!(
         out,
         "  messages_a_day = {}\n  new_recipients_a_day = {}",
