@@ -13,6 +13,8 @@ mod expected;
 mod good;
 #[path = "../crates/weir-scan/tests/scan/corpus/pages.rs"]
 mod pages;
+#[path = "../crates/weir-scan/tests/scan/corpus/relatives.rs"]
+mod relatives;
 #[path = "../crates/weir-scan/tests/scan/corpus/strange.rs"]
 mod strange;
 #[path = "../crates/weir-scan/tests/scan/corpus/wrapped.rs"]
@@ -77,7 +79,8 @@ fn through_the_gate(clamd: Option<&Clamd>) {
     let up = site.up();
     let inbound = up.listener("inbound");
     let mut client = Client::greeted(&inbound);
-    let bad: Vec<Bad> = bad::all().into_iter().chain(strange::all()).chain(wrapped::all()).collect();
+    let bad: Vec<Bad> =
+        bad::all().into_iter().chain(strange::all()).chain(wrapped::all()).chain(relatives::all()).collect();
     let good = good::all();
     let (mut refused, mut taken) = (Vec::new(), Vec::new());
     for (number, Bad { mail, .. }) in bad.iter().enumerate() {

@@ -36,9 +36,21 @@ pub(crate) fn extensions(name: &str) -> impl Iterator<Item = String> {
 
 /// Whether an extension promises an archive.
 pub(crate) fn is_archive(extension: &str) -> bool {
-    const KNOWN: &str = "7z ace alz arj bz2 cab egg gz jar lha lrz lz lz4 lzh lzma rar sit sitx tar taz tbz tbz2 tgz txz tzst \
+    const KNOWN: &str = "7z ace alz arj br bz2 cab egg gz jar lha lrz lz lz4 lzh lzma rar sit sitx tar taz tbz tbz2 tgz txz tzst \
         xz z zip zipx zoo zpaq zst";
     KNOWN.split(' ').any(|known| known == extension)
+}
+
+/// Whether a name is that of one of several pieces of an archive, whose mark stands in the first: `a.7z.002`, `a.z01`, `a.r00`.
+pub(crate) fn is_piece(name: &str) -> bool {
+    let digits = |text: &str, least: usize| text.len() >= least && text.bytes().all(|byte| byte.is_ascii_digit());
+    readings(name).any(|reading| {
+        let Some((rest, last)) = reading.rsplit_once('.') else { return false };
+        let last = bare(last);
+        let of_archive = || rest.rsplit_once('.').is_some_and(|(_, before)| is_archive(&bare(before)));
+        let numbered = |letter: char| last.strip_prefix(letter).is_some_and(|number| digits(number, 2));
+        (digits(&last, 2) && last.len() <= 5 && of_archive()) || ['z', 'r'].into_iter().any(numbered)
+    })
 }
 
 /// Whether an extension promises a message, or several.

@@ -32,6 +32,8 @@ pub struct PartHeader {
     pub names: Vec<String>,
     /// Its type is written in a way in which some programs miss the boundary, and show the body as one text.
     pub loose: bool,
+    /// It says that the content is packed in a way that we do not undo.
+    pub(super) packed: bool,
     /// What two programs would read in two ways.
     pub ambiguous: Option<&'static str>,
 }
@@ -106,6 +108,11 @@ impl PartHeader {
                 last.is_attachment |= field.word.eq_ignore_ascii_case(b"attachment");
                 self.name(&field.parameters, "filename");
                 self.name(&field.parameters, "name");
+            } else if is(b"content-encoding") {
+                // A field of HTTP, which some programs go by; what gzip packs is known by its mark.
+                let coding = self.field(value).word.to_ascii_lowercase();
+                let usual: [&[u8]; 7] = [b"", b"identity", b"7bit", b"8bit", b"binary", b"gzip", b"x-gzip"];
+                self.packed |= !usual.contains(&coding.as_slice());
             } else if is(b"content-location") {
                 last.location = unfolded(value);
             } else if is(b"content-description") {

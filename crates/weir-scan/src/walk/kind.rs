@@ -94,6 +94,8 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::Script, b"#!"),
     (Kind::DiskImage, b"vhdxfile"),
     (Kind::DiskImage, b"conectix"),
+    (Kind::DiskImage, b"<<< Oracle VM VirtualBox Disk Image"),
+    (Kind::OtherArchive, b"!BDN"),
     (Kind::OneNote, b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3"),
     (Kind::Zip, b"PK\x03\x04"),
     (Kind::Zip, b"PK\x05\x06"),
@@ -245,7 +247,9 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     if at(0x8001, b"CD001") || at(0x8001, b"BEA01") {
         return Some(Kind::Disc);
     }
-    if at(0x8801, b"CD001") {
+    // An image of macOS has its mark at the end.
+    let apple = data.len().checked_sub(512).is_some_and(|end| at(end, b"koly\0\0\0\x04\0\0\x02\0"));
+    if at(0x8801, b"CD001") || apple {
         return Some(Kind::DiskImage);
     }
     if at(0, b"\x30") && super::pkcs7::is_pkcs7(data) {

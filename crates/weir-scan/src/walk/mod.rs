@@ -230,6 +230,12 @@ impl Walk<'_> {
         if header.media_type == "message/partial" {
             self.odd(&header.names, Oddity::Unreadable("a piece of a message, whose other pieces come apart".into()));
         }
+        if header.packed {
+            self.odd(
+                &header.names,
+                Oddity::Unreadable("packed in a way that its header names and we do not undo".into()),
+            );
+        }
         self.opened = part.opened && header.is_plain();
         let looked = self.decoded(part, body);
         self.opened = false;

@@ -57,6 +57,9 @@ const APPLE: [&[u8]; 2] = [b"\0\x05\x16\x07", b"\0\x05\x16\0"];
 
 /// Why a file that is called an archive may be one that is not seen here; none if it is seen, or cannot be one.
 pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
+    if !file.kind.is_archive() && file.names.iter().any(|name| file_name::is_piece(name)) && file.data.len() > 1 {
+        return Some("a piece of an archive, whose other pieces come apart");
+    }
     let promised: Vec<String> = file.names.iter().flat_map(|name| file_name::extensions(name)).collect();
     if !promised.iter().any(|extension| file_name::is_archive(extension)) || file.data.iter().all(|byte| *byte == 0) {
         return None;

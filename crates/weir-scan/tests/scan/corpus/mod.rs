@@ -6,6 +6,7 @@ pub(crate) mod carriers;
 mod expected;
 mod good;
 mod pages;
+mod relatives;
 mod strange;
 mod wrapped;
 
@@ -63,7 +64,8 @@ impl Gate {
 
 async fn nothing_bad_is_delivered(clamd: Option<&Clamd>) {
     let (mut gate, mut wrong, mut classes) = (Gate::new(clamd).await, Vec::new(), BTreeMap::new());
-    let all: Vec<Bad> = bad::all().into_iter().chain(strange::all()).chain(wrapped::all()).collect();
+    let all: Vec<Bad> =
+        bad::all().into_iter().chain(strange::all()).chain(wrapped::all()).chain(relatives::all()).collect();
     for Bad { mail, ends, says } in &all {
         *classes.entry(mail.class).or_insert(0) += 1;
         let verdict = gate.verdict(&mail.message).await;
