@@ -128,6 +128,12 @@ pub(crate) fn clock(text: &str) -> String {
     text.get(11..16).unwrap_or("–").to_owned()
 }
 
+/// A number with at most four decimals, and none that say nothing.
+pub(crate) fn decimal(number: f64) -> String {
+    let text = format!("{number:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use crate::html;
 use crate::html::{Html, Piece};
 use crate::session::Visit;
 use crate::site::Site;
+use crate::words::decimal;
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -105,7 +106,7 @@ fn limits(page: &UserPage) -> Html {
     let field = |param: &Param| {
         let value = param.value(&page.throttle.params.0);
         let (now, unit) = match param.kind {
-            ParamKind::Rate => (format!("{:.4}", 60e9 / value.max(1) as f64), " a minute"),
+            ParamKind::Rate => (decimal(60e9 / value.max(1) as f64), " a minute"),
             ParamKind::Cap if value == 0 => ("no limit".to_owned(), ""),
             _ => (value.to_string(), ""),
         };

@@ -8,7 +8,7 @@ use crate::html::{Html, Piece};
 use crate::session::Visit;
 use crate::site::Site;
 use crate::trouble::sentence;
-use crate::words::{count, cut, grouped, now, parsed};
+use crate::words::{count, cut, decimal, grouped, now, parsed};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -220,7 +220,7 @@ fn about(page: &UserPage) -> Html {
     let row = |name: &str, key: &str, value: String| {
         html!("<tr><td>{}</td><td class=\"number\">{}</td><td>{}</td></tr>", name, value, source(key))
     };
-    let per_min = |period: Duration| format!("{:.3}/min", 60.0 / period.as_secs_f64());
+    let per_min = |period: Duration| format!("{}/min", decimal(60.0 / period.as_secs_f64()));
     let cap = |cap: Option<u32>| cap.map_or_else(|| "no limit".to_owned(), |cap| grouped(cap.into()));
     let classed = params.recipients == Recipients::Classed;
     let class = |slack: u32| if classed { grouped(slack.into()) } else { "as anybody".to_owned() };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_foundation::date;
 use weir_store::spool::MessageId;
-use weir_store::tracking::{MessageFilter, PAGE_MAX, TrackedMessage, Tracking, TrackingError};
+use weir_store::tracking::{MessageFilter, PAGE_MAX, STATES, TrackedMessage, Tracking, TrackingError};
 
 /// The longest text of one field, in characters.
 const FIELD_MAX: usize = 320;
@@ -173,6 +173,12 @@ fn checked(filter: &MailFilter) -> Result<MessageFilter, OperationError> {
         let hint = format!("a field has at most {FIELD_MAX} characters");
         return Err(OperationError::invalid(format!("{begin:?}… is too long"), hint));
     }
+    let named = state.trim().to_lowercase();
+    if !named.is_empty() && !STATES.iter().any(|known| names_state(&named, known)) {
+        let shown: String = state.chars().take(40).collect();
+        let hint = format!("a state is one of: {}", STATES.join(", "));
+        return Err(OperationError::invalid(format!("there is no state {shown:?}"), hint));
+    }
     Ok(MessageFilter {
         text,
         from,
@@ -187,6 +193,11 @@ fn checked(filter: &MailFilter) -> Result<MessageFilter, OperationError> {
         until: time(&until)?,
         before: after,
     })
+}
+
+/// Whether words mean a state: they are all of its own, or the first.
+fn names_state(words: &str, state: &str) -> bool {
+    state == words || state.split(' ').next() == Some(words)
 }
 
 /// A time, or an age before now; nothing for an empty text.
@@ -244,5 +255,20 @@ mod tests {
     fn a_field_without_an_end_is_refused() {
         let filter = MailFilter { subject: "x".repeat(5_000), ..MailFilter::default() };
         assert!(checked(&filter).unwrap_err().to_string().len() < 200);
+    }
+
+    #[test]
+    fn a_state_that_there_is_not_is_refused_with_those_that_there_are() {
+        let state = |state: &str| checked(&MailFilter { state: state.into(), ..MailFilter::default() });
+        for good in ["", "held", "Delivered", "waits", "waits for the scan", "bounced"] {
+            assert!(state(good).is_ok(), "{good}");
+        }
+        for bad in ["nonsense", "hel", "deliver", "waits for"] {
+            let refused = state(bad).unwrap_err().to_string();
+            assert!(
+                refused.contains("there is no state") && refused.contains("waits for the lab, quarantined"),
+                "{refused}"
+            );
+        }
     }
 }

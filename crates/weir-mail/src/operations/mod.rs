@@ -138,6 +138,12 @@ impl MailOperations {
     }
 }
 
+/// A number with at most three decimals, and none that say nothing.
+fn decimal(number: f64) -> String {
+    let text = format!("{number:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }

@@ -276,6 +276,21 @@ pub(super) fn name_hash(message_id: &str) -> String {
     crate::hex(&Sha256::digest(name)[..6])
 }
 
+/// Where a message may be.
+pub const STATES: [&str; 11] = [
+    "accepted",
+    "held",
+    "scanned",
+    "waits for the scan",
+    "waits for the lab",
+    "quarantined",
+    "released",
+    "deleted",
+    "delivered",
+    "deferred",
+    "bounced",
+];
+
 /// Where a message is after an event; nothing if the event moves it nowhere.
 fn state_after(event: &str) -> Option<&'static str> {
     Some(match event {

@@ -12,7 +12,7 @@ mod message;
 mod search;
 mod words;
 
-pub use message::{Act, TrackedMessage};
+pub use message::{Act, STATES, TrackedMessage};
 pub use search::{FoundMessages, MessageFilter, PAGE_MAX};
 
 use crate::diary::{Diary, DiaryLine, DiaryPart, read_on};

@@ -7,7 +7,7 @@ pub use decision::{Decision, HeldDone};
 
 use super::message_file::{header_of, message_id};
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{Backend, OperationError, OperationsParts, UserOperations, names, when};
+use super::{Backend, OperationError, OperationsParts, UserOperations, decimal, names, when};
 use crate::throttle::{RELAY_SILENCE_NS, Throttling};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -306,10 +306,10 @@ fn why(held: &HeldMessage, params: &Params) -> String {
     }
     let waits = if held.recipients.len() == 1 { "this recipient waits" } else { "these recipients wait" };
     format!(
-        "{} had used up the allowance for new recipients ({:.3} a minute), so {waits} in the delay queue; each goes by itself \
+        "{} had used up the allowance for new recipients ({} a minute), so {waits} in the delay queue; each goes by itself \
          when its turn comes",
         held.user,
-        60.0 / params.rate_period.as_secs_f64()
+        decimal(60.0 / params.rate_period.as_secs_f64())
     )
 }
 
