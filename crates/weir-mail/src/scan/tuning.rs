@@ -59,6 +59,9 @@ pub(super) struct Basis {
     pub(super) weights: Weights,
 }
 
+/// Round numbers may wait so much longer.
+const ROUNDING_COSTS: f64 = 1.005;
+
 /// Mail that limits are valued on.
 struct Scenario {
     trace: Vec<Arrival>,
@@ -167,8 +170,12 @@ impl Basis {
             }
         }
         search.keep_best(SURVIVORS);
-        self.generations(&mut search, &space, &self.scenarios(usize::MAX), GENERATIONS[1], &mut unit);
-        space.limits(search.best().0).unwrap_or_else(|| self.plan.limits.clone())
+        let all = self.scenarios(usize::MAX);
+        self.generations(&mut search, &space, &all, GENERATIONS[1], &mut unit);
+        let found = space.limits(search.best().0).unwrap_or_else(|| self.plan.limits.clone());
+        let cost = self.cost(&found, &all);
+        let mut round = (1..=3).filter_map(|figures| rounded(&found, figures));
+        round.find(|round| self.cost(round, &all) <= ROUNDING_COSTS * cost).unwrap_or_else(|| found.clone())
     }
 
     /// By the paper's rules every limit is free. Where the last feed takes every size, at most half of the workers have one.
@@ -363,6 +370,18 @@ fn p95_s(waits: &mut [u64]) -> f64 {
     waits.get((waits.len() * 95 / 100).min(waits.len().saturating_sub(1))).map_or(0.0, |wait| *wait as f64 / 1e9)
 }
 
+/// The same limits with so many figures that are not zero: people read them, and the search knows them no better.
+fn rounded(limits: &Limits, figures: u32) -> Option<Limits> {
+    let round = |bytes: &u64| match bytes.checked_ilog10() {
+        Some(log) if *bytes < Limits::UNLIMITED => {
+            let unit = 10u64.pow((log + 1).saturating_sub(figures));
+            (bytes + unit / 2) / unit * unit
+        }
+        _ => *bytes,
+    };
+    Limits::new(limits.bytes().iter().map(round).collect()).ok()
+}
+
 /// Numbers in 0 … 1 from a seed (splitmix64): the same trace finds the same limits.
 fn units(mut state: u64) -> impl FnMut() -> f64 {
     move || {
@@ -411,6 +430,16 @@ mod tests {
         assert!((shares - 1.0).abs() < 1e-9 && found.classes.len() == 5);
         assert!(found.lambda_max_per_s > basis.lambda_per_s, "{found:?}");
         assert_eq!(basis.search(), basis.search(), "the same trace finds the same");
+    }
+
+    #[test]
+    fn limits_are_round_numbers() {
+        let odd = Limits::new(vec![7, 12_345, 98_765, Limits::UNLIMITED]).unwrap();
+        assert_eq!(rounded(&odd, 1).unwrap().bytes(), [7, 10_000, 100_000, Limits::UNLIMITED]);
+        assert_eq!(rounded(&odd, 3).unwrap().bytes(), [7, 12_300, 98_800, Limits::UNLIMITED]);
+        for limit in basis(1.5, 3000).search().bytes() {
+            assert!(limit % 10u64.pow(limit.ilog10().saturating_sub(2)) == 0 || *limit == Limits::UNLIMITED, "{limit}");
+        }
     }
 
     /// The best of all limits on a grid of two workers kept for the small.
