@@ -244,7 +244,7 @@ fn a_scanner_that_is_away_keeps_nothing_from_starting() {
         let status = site.weir(&["status"]);
         (status.code == Some(4)).then_some(status.stdout)
     });
-    assert!(printed.contains("scan         FAILS no scanner has answered"), "{printed}");
+    assert!(printed.contains("scan         FAILS scans have failed"), "{printed}");
     assert!(printed.contains("NOT WELL") && printed.lines().count() <= 12, "{printed}");
 }
 

@@ -241,7 +241,7 @@ fn feeding(part: &mut Part, feeds: &FeedsStatus, quarantined: i64) {
     if let Some(outage) = &feeds.outage {
         let for_s = seconds(outage.for_s);
         let says = format!(
-            "no scanner has answered for {for_s}: {}. Mail waits; nothing passes unscanned",
+            "scans have failed for {for_s}: {}. Mail waits; nothing passes unscanned",
             outage.problem.trim_end_matches('.')
         );
         part.fail(says, "/feeds");

@@ -162,7 +162,7 @@ fn scanners(seen: &mut Seen, pulse: &Pulse) {
     if let Some(outage) = &feeds.outage {
         let waiting = count((feeds.waiting + feeds.retrying) as u64, "mail");
         let problem = outage.problem.trim_end_matches('.');
-        says.push(format!("No scanner has answered for {}: {problem}. {waiting} wait.", seconds(outage.for_s)));
+        says.push(format!("Scans have failed for {}: {problem}. {waiting} wait.", seconds(outage.for_s)));
     }
     says.extend(down.iter().map(|scanner| {
         format!("The scanner {} does not answer: {}.", scanner.scanner, scanner.problem.trim_end_matches('.'))

@@ -97,10 +97,7 @@ fn scanners(scanners: &[Health]) -> Html {
 fn lead(feeds: &FeedsStatus) -> String {
     if let Some(outage) = &feeds.outage {
         let long = seconds(outage.for_s);
-        return format!(
-            "No scanner has answered for {long}: {}. Mail waits, nothing passes unscanned.",
-            outage.problem
-        );
+        return format!("Scans have failed for {long}: {}. Mail waits, nothing passes unscanned.", outage.problem);
     }
     let waiting = match feeds.waiting {
         0 => "No message waits for a worker.".to_owned(),

@@ -192,7 +192,7 @@ fn scan(pulse: &Pulse, history: &History, now: Instant) -> Html {
     let quarantined = pulse.quarantined("");
     let viruses = pulse.quarantined("virus");
     let sentence = match (&feeds.outage, feeds.waiting) {
-        (Some(outage), _) => format!("No scanner answers: {}. Mail waits.", outage.problem),
+        (Some(outage), _) => format!("Scans fail: {}. Mail waits.", outage.problem),
         (None, 0) if quarantined == 0 => "No message waits for a worker, and the quarantine is empty.".to_owned(),
         (None, 0) if viruses > 0 => format!(
             "No message waits. {} in quarantine, {} infected.",
@@ -215,7 +215,7 @@ fn scan(pulse: &Pulse, history: &History, now: Instant) -> Html {
         chart = chart.level("the most that these feeds bear", most * 60.0);
     }
     let (kind, word) = match (&feeds.outage, feeds.waiting) {
-        (Some(_), _) => ("stopped", "no scanner answers"),
+        (Some(_), _) => ("stopped", "scans fail"),
         (None, 0) => ("served", "keeps up"),
         _ => ("waiting", "mail waits"),
     };

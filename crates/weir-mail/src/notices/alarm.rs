@@ -69,7 +69,7 @@ impl NoticeWriter {
 fn subject(alarm: &Alarm) -> String {
     match alarm {
         Alarm::Banned { address, .. } => format!("Somebody at {address} guesses passwords and is banned"),
-        Alarm::ScanFails { .. } => "No scanner answers: mail waits".to_owned(),
+        Alarm::ScanFails { .. } => "Scans fail: mail waits".to_owned(),
         Alarm::ScanWorks { .. } => "The scanners answer again: mail flows".to_owned(),
         Alarm::ScannerIll { scanner, .. } => format!("A scanner needs attention: {scanner}"),
         Alarm::LabSilent { .. } => "The lab gives no verdict on mail that waits for it".to_owned(),

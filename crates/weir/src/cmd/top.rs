@@ -160,7 +160,7 @@ impl GatesLook {
             ),
         ];
         if let Some(outage) = &feeds.outage {
-            told.push(format!("NO SCANNER ANSWERS: {}", shown(&outage.problem)));
+            told.push(format!("SCANS FAIL: {}", shown(&outage.problem)));
         }
         told
     }

@@ -38,7 +38,7 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
         status.strategy
     )?;
     if let Some(outage) = &status.outage {
-        writeln!(out, "NO SCANNER ANSWERS for {}: {}", seconds(outage.for_s), outage.problem)?;
+        writeln!(out, "SCANS HAVE FAILED for {}: {}", seconds(outage.for_s), outage.problem)?;
     }
     if let Some(pending) = &status.pending {
         print_pending(out, pending)?;
