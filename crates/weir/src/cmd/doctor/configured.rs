@@ -27,6 +27,15 @@ pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<Finding> {
     for files in assembly::needs::certificates(loaded) {
         findings.extend(of_files(&files));
     }
+    if config.submission.is_public()
+        && config.submission.certificate().is_none()
+        && config.certificates.names.is_empty()
+    {
+        let what =
+            "mail programs on other machines are shown a certificate that Weir signed itself: they warn, or refuse";
+        let next = "set submission.certificate and key, or let Weir get one: [certificates] (docs/certificates.md)";
+        findings.push(Finding::new(Grade::Soon, what, next));
+    }
     for name in &config.certificates.names {
         let host = name.strip_prefix("*.").unwrap_or(name);
         if (host, 443).to_socket_addrs().map_or(true, |mut found| found.next().is_none()) {
