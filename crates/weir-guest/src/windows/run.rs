@@ -15,7 +15,7 @@ use rustix::process::{WaitOptions, wait};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -64,7 +64,6 @@ impl Windows {
                 return Ok(behaviour);
             }
         };
-        shorten_waits();
         internet.record().take();
         self.tracing.take();
         let (before, known) = (Moment::now(), processes());
@@ -236,13 +235,6 @@ impl Windows {
 
 fn act(what: &str, detail: &str) -> Act {
     Act { what: what.into(), detail: detail.into(), ..Act::default() }
-}
-
-/// From now on waits are short (guest/windows/clock.c). Where that cannot be said they are as long as they are.
-fn shorten_waits() {
-    let said =
-        File::options().write(true).open("/run/clock").and_then(|page| page.write_all_at(&1_u32.to_le_bytes(), 4));
-    drop(said);
 }
 
 /// A sample that has filled the disk would keep Wine's server from writing the registry down: its processes end, and there is more room then.
