@@ -38,6 +38,7 @@ mod lists;
 #[path = "../crates/weir-scan/tests/scan/mail.rs"]
 #[allow(dead_code, reason = "the scanners' own tests use the rest")]
 mod mail;
+mod neighbours;
 mod operating;
 mod postfix_doors;
 mod quickstart;
@@ -60,3 +61,4 @@ mod tuning;
 mod units;
 mod upgrade;
 mod web;
+mod world;

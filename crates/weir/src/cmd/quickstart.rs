@@ -1,10 +1,12 @@
 //! `weir quickstart`: from a machine to a protected site in a few questions.
 //!
 //! It looks at what runs here, asks what it cannot see, writes a small configuration that passes `weir check`, says what the DNS and the
-//! neighbours need, starts Weir, tries it, and prints what to do next. It changes no file but its own, and overwrites nothing without saying so.
+//! neighbours need, starts Weir, tries it, and prints what to do next. It overwrites nothing without saying so, and changes the configuration of a
+//! neighbour only if it is told to; `weir quickstart undo` takes that out again.
 
 mod lab;
 mod mail;
+mod neighbour;
 mod plan;
 mod questions;
 mod service;
@@ -52,6 +54,12 @@ pub(crate) enum Quickstart {
         #[command(flatten)]
         common: Common,
     },
+    /// Take out what --edit-neighbour put into the configuration of nginx or Postfix
+    Undo {
+        /// The configuration that quickstart wrote [default: /etc/weir/weir.toml for root, else ./weir.toml]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
 }
 
 #[derive(clap::Args)]
@@ -68,6 +76,9 @@ pub(crate) struct Common {
     /// Replace a configuration that has settings; a copy stays beside it
     #[arg(long)]
     replace: bool,
+    /// Put the lines that nginx or Postfix needs into its configuration; `weir quickstart undo` takes them out again
+    #[arg(long, conflicts_with = "no_start")]
+    edit_neighbour: bool,
     /// Only print the configuration
     #[arg(long)]
     print: bool,
@@ -96,6 +107,7 @@ impl Quickstart {
             Quickstart::Relay { common, .. } => ("relay", common),
             Quickstart::Mx { common, .. } => ("mx", common),
             Quickstart::Lab { common, .. } => ("lab", common),
+            Quickstart::Undo { config } => return neighbour::undo(&config_place(config, &machine), out),
         };
         let ask = Questions::new(common.yes);
         let plan = match self {
@@ -103,6 +115,7 @@ impl Quickstart {
             Quickstart::Relay { args, .. } => args.plan(&machine, &ask)?,
             Quickstart::Mx { args, .. } => args.plan(&machine, &ask)?,
             Quickstart::Lab { args, .. } => args.plan(&machine),
+            Quickstart::Undo { .. } => Plan::default(),
         };
         common.carry_out(name, &plan, &machine, &ask, out)
     }
@@ -110,10 +123,11 @@ impl Quickstart {
 
 impl Common {
     fn place(&self, machine: &Machine) -> Place {
-        let of = |given: &Option<PathBuf>, system: &str, own: &str| {
-            given.clone().unwrap_or_else(|| PathBuf::from(if machine.root { system } else { own }))
-        };
-        Place { config: of(&self.config, SYSTEM_CONFIG, "weir.toml"), data: of(&self.data, SYSTEM_DATA, "weir-data") }
+        let data = if machine.root { SYSTEM_DATA } else { "weir-data" };
+        Place {
+            config: config_place(&self.config, machine),
+            data: self.data.clone().unwrap_or_else(|| PathBuf::from(data)),
+        }
     }
 
     fn carry_out(
@@ -137,16 +151,56 @@ impl Common {
         plan.found.iter().try_for_each(|found| writeln!(out, "Found: {found}."))?;
         self.write(&place.config, &text, out)?;
         tell_needs(out, plan)?;
-        let blocked = plan.neighbours.iter().any(|neighbour| neighbour.blocks);
-        let starts = !blocked && !self.no_start && ask.agreed(self.start || self.yes, "Start Weir now?")?;
         out.flush()?;
-        let started = if starts { Some(service::start(&place, machine, out)?) } else { None };
+        let blocked = plan.neighbours.iter().any(|neighbour| neighbour.blocks);
+        let possible = !self.no_start && (!blocked || !plan.edits.is_empty());
+        let wanted = possible && ask.agreed(self.start || self.yes, "Start Weir now?")?;
+        // A neighbour leaves its ports only for a Weir that starts.
+        let edited = wanted && self.edit_neighbours(plan, &place.config, ask, out)?;
+        let blocked = blocked && !edited;
+        out.flush()?;
+        let started = match wanted && !blocked {
+            true => Some(service::start(&place, machine, out).or_else(|error| {
+                if edited {
+                    neighbour::undo(&place.config, out)?;
+                }
+                Err(error)
+            })?),
+            false => None,
+        };
         if started.is_some() {
             trial::run(&plan.trial, &place, out)?;
         }
         tell_next(out, plan, &place, started.as_ref(), blocked)?;
         out.flush()?;
         started.map_or(Ok(()), Started::stay)
+    }
+
+    /// Puts the lines in next door, if somebody wants that. Whether all of it is done.
+    fn edit_neighbours(
+        &self,
+        plan: &Plan,
+        config: &Path,
+        ask: &Questions,
+        out: &mut dyn Write,
+    ) -> anyhow::Result<bool> {
+        let question =
+            "Put these lines in for you? (a copy of each file stays, and `weir quickstart undo` takes them out)";
+        if plan.edits.is_empty() || !ask.agreed(self.edit_neighbour, question)? {
+            return Ok(false);
+        }
+        writeln!(out)?;
+        for edit in &plan.edits {
+            let done = match edit {
+                Ok(edit) => edit.apply(config, out),
+                Err(why) => Err(anyhow::anyhow!("{why:#}")),
+            };
+            if let Err(error) = done {
+                writeln!(out, "This has to be done by hand: {error:#}")?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Writes the configuration. One that is there stays, unless it says nothing or may be replaced; then a copy stays.
@@ -174,6 +228,10 @@ impl Common {
         write_file(file, text).with_context(|| format!("{} cannot be written", file.display()))?;
         Ok(writeln!(out, "Wrote {}.", file.display())?)
     }
+}
+
+fn config_place(given: &Option<PathBuf>, machine: &Machine) -> PathBuf {
+    given.clone().unwrap_or_else(|| PathBuf::from(if machine.root { SYSTEM_CONFIG } else { "weir.toml" }))
 }
 
 fn has_settings(text: &str) -> bool {
@@ -225,7 +283,12 @@ fn tell_next(
     writeln!(out, "\nWhat to do next:")?;
     let (config, data) = (place.config.display(), place.data.display());
     match started {
-        None if blocked => writeln!(out, "  make room as said above, then: weir up --config {config} --data {data}")?,
+        None if blocked => {
+            writeln!(out, "  make room as said above, then: weir up --config {config} --data {data}")?;
+            if plan.edits.iter().any(Result::is_ok) {
+                writeln!(out, "  or say it again with --replace --edit-neighbour --start, and quickstart does it")?;
+            }
+        }
         None => writeln!(out, "  weir up --config {config} --data {data}      (or: systemctl restart weir)")?,
         Some(_) => {}
     }

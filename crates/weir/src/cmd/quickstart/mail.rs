@@ -1,5 +1,6 @@
 //! `weir quickstart relay` and `weir quickstart mx`: Weir before a mail server.
 
+use super::neighbour::{Edit, nginx_questions, postfix_leaves};
 use super::plan::{Neighbour, Plan, Trial, everywhere, list};
 use super::questions::{Questions, host_name, mail_address, server};
 use super::web::CertificateArgs;
@@ -54,6 +55,7 @@ struct Common {
     admin: String,
     certificates: String,
     neighbours: Vec<Neighbour>,
+    edits: Vec<anyhow::Result<Edit>>,
 }
 
 impl MailArgs {
@@ -70,7 +72,7 @@ impl MailArgs {
             everywhere(80, machine.ipv6)
         );
         let port = machine.on_port(80).filter(|_| !self.certificate.self_signed);
-        let mut neighbours = Vec::new();
+        let (mut neighbours, mut edits) = (Vec::new(), Vec::new());
         let more = match port.filter(|taken| taken.program.as_deref() != Some("weir")) {
             None => listen,
             Some(taken) => {
@@ -83,17 +85,20 @@ impl MailArgs {
                     "location /.well-known/acme-challenge/ { proxy_pass http://127.0.0.1:2480; proxy_set_header Host $host; }".to_owned(),
                 ];
                 neighbours.push(Neighbour { why, lines, blocks: false });
+                if taken.program.as_deref() == Some("nginx") {
+                    edits.push(nginx_questions("127.0.0.1:2480"));
+                }
                 "# Another program has port 80 and passes the authority's questions on.\nlisten = [\"127.0.0.1:2480\"]\n".to_owned()
             }
         };
         let (certificates, _) = self.certificate.section(std::slice::from_ref(&host), &more, ask)?;
-        Ok(Common { host, admin, certificates, neighbours })
+        Ok(Common { host, admin, certificates, neighbours, edits })
     }
 }
 
 impl RelayArgs {
     pub(super) fn plan(&self, machine: &Machine, ask: &Questions) -> anyhow::Result<Plan> {
-        let Common { host, admin, certificates, mut neighbours } = self.common.answers(machine, ask)?;
+        let Common { host, admin, certificates, mut neighbours, mut edits } = self.common.answers(machine, ask)?;
         let here = machine.on_port(25).map(|_| "127.0.0.1:25");
         let question = "Which server delivers what Weir lets go? (host:port, or mx for the world directly)";
         let next = server(&ask.ask(self.next.as_deref(), question, here.or(Some("mx")), "--next HOST:PORT")?)?;
@@ -112,6 +117,11 @@ impl RelayArgs {
         for port in [self.port, self.tls_port] {
             neighbours.extend(port_taken(machine, port, "submission"));
         }
+        let taken: Vec<u16> =
+            [self.port, self.tls_port].into_iter().filter(|port| is_of_postfix(machine, *port)).collect();
+        if !taken.is_empty() {
+            edits.push(postfix_leaves(&taken, None));
+        }
         let next_hop = (next != "mx").then(|| next.clone());
         Ok(Plan {
             found: found(machine),
@@ -121,6 +131,7 @@ impl RelayArgs {
                 "your domain's SPF record must name whoever delivers in the end".to_owned(),
             ],
             neighbours,
+            edits,
             next: vec![
                 "weir user add ann --address ann@example.org      somebody who may send; asks for the password"
                     .to_owned(),
@@ -138,7 +149,7 @@ impl RelayArgs {
 
 impl MxArgs {
     pub(super) fn plan(&self, machine: &Machine, ask: &Questions) -> anyhow::Result<Plan> {
-        let Common { host, admin, certificates, mut neighbours } = self.common.answers(machine, ask)?;
+        let Common { host, admin, certificates, mut neighbours, mut edits } = self.common.answers(machine, ask)?;
         let domains = match &self.domains[..] {
             [] => {
                 let proposal = host.split_once('.').map(|(_, domain)| domain);
@@ -147,8 +158,11 @@ impl MxArgs {
             given => given.iter().map(|domain| host_name(domain)).collect::<Result<_, _>>()?,
         };
         let lmtp = machine.lmtp.as_ref().map(|path| format!("unix:{}", path.display()));
+        // A Postfix that is at our port goes behind us.
+        let postfix = is_of_postfix(machine, self.port);
+        let proposal = lmtp.or_else(|| postfix.then(|| BEHIND.to_owned()));
         let question = "Which server has the mailboxes? (host:port, or unix:PATH for LMTP)";
-        let to = server(&ask.ask(self.to.as_deref(), question, lmtp.as_deref(), "--to HOST:PORT")?)?;
+        let to = server(&ask.ask(self.to.as_deref(), question, proposal.as_deref(), "--to HOST:PORT")?)?;
         let way = if to.starts_with("unix:") { "lmtp" } else { "smtp" };
         let routes = list(domains.iter().map(|domain| format!("{domain} {way}:{to}")));
         let scanner = match &machine.clamd {
@@ -166,6 +180,10 @@ impl MxArgs {
             everywhere(self.port, machine.ipv6),
         );
         neighbours.extend(port_taken(machine, self.port, "mail from outside"));
+        if postfix {
+            let new = if is_loopback(&to) { to.as_str() } else { BEHIND };
+            edits.push(postfix_leaves(&[self.port], Some(new)));
+        }
         let own = domains.first().map(|domain| format!("postmaster@{domain}"));
         let mut dns = vec![format!("{host}.  A  the public address of this machine")];
         dns.extend(domains.iter().map(|domain| format!("{domain}.  MX  10 {host}.      once everything below works")));
@@ -174,6 +192,7 @@ impl MxArgs {
             config,
             dns,
             neighbours,
+            edits,
             next: vec![
                 "weir quarantine list         what was kept, and why".to_owned(),
                 "weir scan FILE               what the scanners say about a file".to_owned(),
@@ -187,6 +206,15 @@ impl MxArgs {
             },
         })
     }
+}
+
+/// Where Postfix goes if Weir takes its port.
+const BEHIND: &str = "127.0.0.1:2525";
+
+/// Whether Postfix listens on this port; its process there is called `master`.
+fn is_of_postfix(machine: &Machine, port: u16) -> bool {
+    let taken = machine.on_port(port).and_then(|taken| taken.program.as_deref());
+    machine.runs_postfix() && matches!(taken, Some("master" | "smtpd"))
 }
 
 fn is_loopback(server: &str) -> bool {

@@ -1,5 +1,6 @@
 //! What `weir quickstart` will do: a configuration, and what it cannot do itself.
 
+use super::neighbour::Edit;
 use std::net::SocketAddr;
 
 /// The outcome of all questions.
@@ -13,6 +14,8 @@ pub(super) struct Plan {
     pub(super) dns: Vec<String>,
     /// What is in the way or must be changed next door, each with its lines.
     pub(super) neighbours: Vec<Neighbour>,
+    /// What quickstart can change next door itself, or why it cannot.
+    pub(super) edits: Vec<anyhow::Result<Edit>>,
     /// What one does from now on.
     pub(super) next: Vec<String>,
     /// What is tried once it runs.

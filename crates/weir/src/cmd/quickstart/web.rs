@@ -1,5 +1,6 @@
 //! `weir quickstart web`: Weir before a site.
 
+use super::neighbour::nginx_behind;
 use super::plan::{Neighbour, Plan, Trial, everywhere};
 use super::questions::{Questions, host_name, mail_address, server};
 use crate::assembly::machine_name;
@@ -96,6 +97,11 @@ impl WebArgs {
             everywhere(http, machine.ipv6),
             everywhere(https, machine.ipv6),
         );
+        let neighbours: Vec<Neighbour> =
+            [http, https].iter().filter_map(|port| in_the_way(machine, *port, &backend)).collect();
+        let nginx = [http, https]
+            .iter()
+            .any(|port| machine.on_port(*port).is_some_and(|taken| taken.program.as_deref() == Some("nginx")));
         let here = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let host = hosts.first().cloned().unwrap_or_default();
         Ok(Plan {
@@ -105,7 +111,8 @@ impl WebArgs {
                 .iter()
                 .map(|host| format!("{host}.  A  the public address of this machine (AAAA too, if it has one)"))
                 .collect(),
-            neighbours: [http, https].iter().filter_map(|port| in_the_way(machine, *port, &backend)).collect(),
+            neighbours,
+            edits: if nginx { vec![nginx_behind(http, https, &backend)] } else { Vec::new() },
             next: vec![
                 "weir web status              who is served, who waits".to_owned(),
                 "weir top                     the same, drawn again every second".to_owned(),

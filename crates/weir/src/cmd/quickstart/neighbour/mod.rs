@@ -1,0 +1,267 @@
+//! The configuration of a program next door: puts the lines in that it needs beside Weir, and takes them out again.
+//!
+//! A change is written down with a copy of the file before the file is touched, is marked in the file, and has to pass the program's own check; what
+//! does not is undone at once. `weir quickstart undo` puts back what was there; what somebody has changed since stays.
+
+mod marked;
+mod nginx;
+mod postfix;
+
+use crate::machine::Machine;
+use anyhow::{Context, bail};
+use marked::Change;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long a program may take to leave its ports.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Changes of one program's configuration.
+#[derive(Debug)]
+pub(super) struct Edit {
+    program: Program,
+    files: Vec<FileChange>,
+    /// Ports that it leaves to Weir.
+    ports: Vec<u16>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Program {
+    Nginx,
+    Postfix,
+}
+
+#[derive(Debug)]
+struct FileChange {
+    path: PathBuf,
+    before: String,
+    after: String,
+}
+
+impl FileChange {
+    fn of(path: PathBuf, before: &str, changes: &[Change]) -> FileChange {
+        FileChange { path, before: before.to_owned(), after: marked::put_in(before, changes) }
+    }
+}
+
+/// Every web site of nginx that is at these ports goes behind Weir.
+pub(super) fn nginx_behind(plain: u16, secure: u16, backend: &str) -> anyhow::Result<Edit> {
+    nginx::behind(plain, secure, backend)
+}
+
+/// nginx passes what the authority asks at port 80 on to this address.
+pub(super) fn nginx_questions(to: &str) -> anyhow::Result<Edit> {
+    nginx::questions(to)
+}
+
+/// Postfix leaves these ports, or moves to `to`.
+pub(super) fn postfix_leaves(ports: &[u16], to: Option<&str>) -> anyhow::Result<Edit> {
+    postfix::leaves(ports, to)
+}
+
+/// What was done to one program, as it is kept beside Weir's configuration.
+#[derive(Debug, Serialize, Deserialize)]
+struct Done {
+    program: Program,
+    ports: Vec<u16>,
+    files: Vec<DoneFile>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct DoneFile {
+    path: PathBuf,
+    before: String,
+    after: String,
+}
+
+impl Edit {
+    /// Puts the lines in, lets the program check them and take them up, and waits until it has left its ports.
+    pub(super) fn apply(&self, config: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.program.check().context("its configuration is not valid as it is; nothing was changed")?;
+        let journal = journal(config);
+        let mut done = read_journal(&journal)?;
+        let files = self.files.iter();
+        let files = files.map(|file| DoneFile {
+            path: file.path.clone(),
+            before: file.before.clone(),
+            after: file.after.clone(),
+        });
+        done.push(Done { program: self.program, ports: self.ports.clone(), files: files.collect() });
+        write_journal(&journal, &done)?;
+        for file in &self.files {
+            let copy = copy_of(config, &file.path)?;
+            writeln!(out, "A copy of {} is {}.", file.path.display(), copy.display())?;
+        }
+        let written = self.files.iter().try_for_each(|file| replace(&file.path, &file.after)).map_err(Into::into);
+        if let Err(error) = written.and_then(|()| self.program.check()) {
+            self.files.iter().try_for_each(|file| replace(&file.path, &file.before))?;
+            done.pop();
+            write_journal(&journal, &done)?;
+            return Err(error).context("the changed configuration is not valid; it is again as it was");
+        }
+        self.files.iter().try_for_each(|file| writeln!(out, "Changed {}.", file.path.display()))?;
+        self.program.reload()?;
+        self.wait_for_ports()
+    }
+
+    fn wait_for_ports(&self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while taken(&self.ports).is_some() {
+            if begun.elapsed() > PATIENCE {
+                bail!("{} was told to, but is still at its port", self.program.name());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+}
+
+/// Takes out what was put in, the last first.
+pub(super) fn undo(config: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
+    let journal = journal(config);
+    let mut done = read_journal(&journal)?;
+    if done.is_empty() {
+        return Ok(writeln!(out, "Nothing was put into the configuration of another program.")?);
+    }
+    while let Some(last) = done.last() {
+        last.undo(out)?;
+        done.pop();
+        write_journal(&journal, &done)?;
+    }
+    Ok(())
+}
+
+impl Done {
+    fn undo(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let name = self.program.name();
+        if let Some((port, who)) = taken(&self.ports) {
+            bail!(
+                "{who} has port {port}, which {name} would get back; nothing was changed\n  hint: stop Weir first: systemctl disable --now weir, or end `weir up`"
+            );
+        }
+        let mut now = Vec::new();
+        for file in &self.files {
+            let text =
+                fs::read_to_string(&file.path).with_context(|| format!("{} cannot be read", file.path.display()))?;
+            let back = if text == file.after { Some(file.before.clone()) } else { marked::taken_out(&text) };
+            now.push((&file.path, text, back));
+        }
+        let wanted = |(path, _, back): &(&PathBuf, String, Option<String>)| match back {
+            Some(back) => replace(path, back),
+            None => Ok(()),
+        };
+        let written = now.iter().try_for_each(wanted).map_err(Into::into);
+        if let Err(error) = written.and_then(|()| self.program.check()) {
+            now.iter().try_for_each(|(path, text, _)| replace(path, text))?;
+            return Err(error)
+                .with_context(|| format!("without Weir's lines {name} would not start; nothing was changed"));
+        }
+        for (path, _, back) in &now {
+            match back {
+                Some(_) => writeln!(out, "{} is as it was.", path.display())?,
+                None => writeln!(out, "{} has none of our lines any more and was left.", path.display())?,
+            }
+        }
+        self.program.reload()
+    }
+}
+
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Program::Nginx => "nginx",
+            Program::Postfix => "Postfix",
+        }
+    }
+
+    fn check(self) -> anyhow::Result<()> {
+        match self {
+            Program::Nginx => run(Command::new("nginx").args(["-t", "-q"])),
+            Program::Postfix => run(Command::new("postfix").arg("check")),
+        }
+    }
+
+    fn reload(self) -> anyhow::Result<()> {
+        let systemd = Path::new("/run/systemd/system").exists();
+        match self {
+            Program::Nginx if systemd => run(Command::new("systemctl").args(["reload", "nginx"])),
+            Program::Nginx => run(Command::new("nginx").args(["-s", "reload"])),
+            Program::Postfix => run(Command::new("postfix").arg("reload")),
+        }
+    }
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let name = format!("{command:?}").replace('"', "");
+    let output = command.output().with_context(|| format!("{name} cannot be run"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    bail!("{name}: {}", String::from_utf8_lossy(&output.stderr).trim())
+}
+
+/// Who has one of these ports.
+fn taken(ports: &[u16]) -> Option<(u16, String)> {
+    let machine = Machine::look();
+    ports.iter().find_map(|port| machine.on_port(*port).map(|taken| (*port, taken.who().to_owned())))
+}
+
+/// Where it is written down what was changed.
+fn journal(config: &Path) -> PathBuf {
+    config.with_file_name("neighbours.json")
+}
+
+/// A copy of a file for people to look at, beside Weir's configuration: in its own folder the program might read it.
+fn copy_of(config: &Path, file: &Path) -> anyhow::Result<PathBuf> {
+    let folder = config.with_file_name("neighbours");
+    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let name = file.to_string_lossy().trim_start_matches('/').replace('/', "_");
+    let copy = super::free_name(&folder.join(name));
+    fs::copy(file, &copy).with_context(|| format!("{} cannot be written", copy.display()))?;
+    Ok(copy)
+}
+
+fn read_journal(file: &Path) -> anyhow::Result<Vec<Done>> {
+    match fs::read(file) {
+        Ok(text) => serde_json::from_slice(&text).with_context(|| format!("{} is damaged", file.display())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("{} cannot be read", file.display())),
+    }
+}
+
+fn write_journal(file: &Path, done: &[Done]) -> anyhow::Result<()> {
+    let written = match done.is_empty() {
+        true => fs::remove_file(file),
+        false => {
+            let beside = file.with_extension("json.new");
+            let mut options = fs::OpenOptions::new();
+            let open = options.write(true).create(true).truncate(true).mode(0o600).open(&beside);
+            open.and_then(|mut open| {
+                open.write_all(&serde_json::to_vec_pretty(done)?)?;
+                open.sync_all()
+            })
+            .and_then(|()| fs::rename(&beside, file))
+        }
+    };
+    written.with_context(|| format!("{} cannot be written", file.display()))
+}
+
+/// Replaces a file in one step, with the owner and the permissions that it had.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // Hidden, since nginx reads everything else in some folders.
+    let beside = path.with_file_name(format!(".{name}.weir-new"));
+    let before = fs::metadata(path)?;
+    let mut open = fs::File::create(&beside)?;
+    open.write_all(text.as_bytes())?;
+    open.sync_all()?;
+    fs::set_permissions(&beside, before.permissions())?;
+    chown(&beside, Some(before.uid()), Some(before.gid()))?;
+    fs::rename(&beside, path)
+}
