@@ -82,7 +82,8 @@ man: $(WEIR) ## man pages and completions into out/
 deb: $(DIST) ## the Debian package, into out/
 	tools/deb $(DIST) $(OUT)
 
-release: ## what one would publish, into out/release: static program, package, apt repository, image, SBOM, sums, signature; many minutes
+release: guest ## what one would publish, into out/release: static programs for amd64 and arm64, packages, apt repository, image, SBOM, sums, signature; many minutes
+	@tools/setup release
 	tools/release $(OUT)/release
 
 try-release: ## from a clean Debian root to an HTTPS page through the gate, with what `make release` made (root, a few minutes)

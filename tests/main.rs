@@ -40,6 +40,7 @@ mod lists;
 mod mail;
 mod neighbours;
 mod operating;
+mod packaging;
 mod postfix_doors;
 mod quickstart;
 mod recipes;
