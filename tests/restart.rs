@@ -5,10 +5,11 @@ use crate::harness::weir;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// When the mail gate came up, in seconds.
 fn up_since(site: &Site) -> Option<u64> {
@@ -31,6 +32,9 @@ struct Seen {
     answered: AtomicUsize,
     refused: AtomicUsize,
     unanswered: AtomicUsize,
+    /// The longest time that somebody waited for a page, or from connecting to the acceptance of a mail, in milliseconds.
+    longest_page_ms: AtomicU64,
+    longest_mail_ms: AtomicU64,
 }
 
 impl Seen {
@@ -40,6 +44,7 @@ impl Seen {
 
     /// Sends mail after mail, each over a new connection. A server that says 421 or 4xx is not refused: it asks to come again.
     fn send_mail(&self, address: &str, password: &str) {
+        let mut begun = Instant::now();
         while !self.over.load(Ordering::Relaxed) {
             if TcpStream::connect(address).is_err() {
                 self.count(&self.refused);
@@ -47,6 +52,7 @@ impl Seen {
             let Some(mut client) = Client::login_now(address, "demo", password) else { continue };
             if client.mail("demo@localhost", &["ann@localhost"], "x").starts_with("250") {
                 self.count(&self.accepted);
+                waited(&self.longest_mail_ms, std::mem::replace(&mut begun, Instant::now()));
             }
         }
     }
@@ -55,6 +61,7 @@ impl Seen {
     /// of HTTP does (RFC 9112, section 9.3.1): whoever connects in the very moment of the stop may see that.
     fn ask(&self, address: &str) {
         while !self.over.load(Ordering::Relaxed) {
+            let begun = Instant::now();
             match self.page(address) {
                 Some(said) if said.starts_with("HTTP/1.1 200") => self.count(&self.answered),
                 Some(said) if said.is_empty() && self.page(address).is_some_and(|said| said.contains(" 200 ")) => {
@@ -63,6 +70,7 @@ impl Seen {
                 Some(_) => self.count(&self.unanswered),
                 None => self.count(&self.refused),
             }
+            waited(&self.longest_page_ms, begun);
         }
     }
 
@@ -79,6 +87,10 @@ impl Seen {
     fn numbers(&self) -> [usize; 4] {
         [&self.accepted, &self.answered, &self.refused, &self.unanswered].map(|number| number.load(Ordering::Relaxed))
     }
+}
+
+fn waited(longest_ms: &AtomicU64, since: Instant) {
+    longest_ms.fetch_max(u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// Ends the load, also if the test fails.
@@ -104,13 +116,18 @@ fn backend() -> String {
     address
 }
 
-#[test]
-fn a_restart_under_load_refuses_nobody_and_loses_nothing() {
-    let site = Site::only(&format!(
+/// A site that takes mail and serves pages.
+fn mail_and_pages() -> Site {
+    Site::only(&format!(
         "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = [\"127.0.0.1:0\"]\n[delivery]\nretry = [\"200ms\"]\n\
          [web]\nlisten = [\"127.0.0.1:0\"]\nbackends = [\"app {}\"]\n[console]\nlisten = [\"127.0.0.1:0\"]\n",
         backend()
-    ));
+    ))
+}
+
+#[test]
+fn a_restart_under_load_refuses_nobody_and_loses_nothing() {
+    let site = mail_and_pages();
     let up = site.up();
     let (mail, web, password) = (up.plain.clone(), up.listener("web"), up.password());
     let seen = Seen::default();
@@ -140,6 +157,52 @@ fn a_restart_under_load_refuses_nobody_and_loses_nothing() {
     });
     let [accepted, answered, refused, unanswered] = seen.numbers();
     assert!(accepted > 15 && answered > 60);
+    assert_eq!((refused, unanswered), (0, 0), "{accepted} mails and {answered} pages were served");
+    assert_eq!(site.arrived("ann@localhost", accepted).len(), accepted, "each exactly once");
+}
+
+/// As docs/upgrade.md says it. `WEIR_PREVIOUS` names a program of an older commit (tools/soak builds one); without it a copy of this one stands for it.
+#[test]
+fn a_new_program_takes_the_place_of_the_running_one_under_load() {
+    let site = mail_and_pages();
+    let new = std::env::var_os("WEIR_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_weir").into());
+    let previous = std::env::var_os("WEIR_PREVIOUS").unwrap_or_else(|| new.clone());
+    let installed = site.home().join("weir");
+    fs::copy(previous, &installed).expect("the previous program");
+    let mut command = Command::new(&installed);
+    command.args(site.command(&["up", "--demo-user"]).get_args());
+    let up = Site::start(command);
+    let running = || fs::metadata(format!("/proc/{}/exe", up.pid())).map(|file| file.ino()).expect("it runs");
+    let before = running();
+    let (mail, web, password) = (up.plain.clone(), up.listener("web"), up.password());
+    let seen = Seen::default();
+    let more = |mails: usize, pages: usize| {
+        let [mail, page, ..] = seen.numbers();
+        wait_for("load", || {
+            let [more_mail, more_pages, ..] = seen.numbers();
+            (more_mail > mail + mails && more_pages > page + pages).then_some(())
+        });
+    };
+    std::thread::scope(|scope| {
+        let _over = Over(&seen);
+        for _ in 0..3 {
+            scope.spawn(|| seen.send_mail(&mail, &password));
+            scope.spawn(|| seen.ask(&web));
+        }
+        more(5, 20);
+        let beside = site.home().join("weir.new");
+        fs::copy(&new, &beside).and_then(|_| fs::rename(&beside, &installed)).expect("the new program is installed");
+        assert!(site.weir(&["restart"]).ok().contains("Restarting"));
+        let installed = fs::metadata(&installed).expect("it is there").ino();
+        wait_for("the new program", || (running() == installed && up_since(&site).is_some()).then_some(()));
+        assert_ne!(before, installed);
+        more(5, 20);
+    });
+    let [accepted, answered, refused, unanswered] = seen.numbers();
+    let [page, mail] = [&seen.longest_page_ms, &seen.longest_mail_ms].map(|longest| longest.load(Ordering::Relaxed));
+    eprintln!(
+        "upgrade: {accepted} mails, {answered} pages; the longest wait for a page {page} ms, between two mails of a client {mail} ms"
+    );
     assert_eq!((refused, unanswered), (0, 0), "{accepted} mails and {answered} pages were served");
     assert_eq!(site.arrived("ann@localhost", accepted).len(), accepted, "each exactly once");
 }
@@ -256,7 +319,7 @@ impl Told {
     /// Waits until it is told this, from now on.
     #[track_caller]
     fn hear(&mut self, text: &str) {
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         let mut octets = [0; 4096];
         loop {
             let length =

@@ -163,6 +163,24 @@ fn first_file(folder: &Path) -> std::ffi::OsString {
     names.swap_remove(0)
 }
 
+#[test]
+fn what_a_newer_weir_has_changed_is_refused_in_clear_words_and_left() {
+    let site = unpacked("sqlite", "");
+    let format = site.data().join("format");
+    let right = std::fs::read_to_string(&format).expect("the format");
+    std::fs::write(&format, "weir data folder, format 99\n").expect("it is ours");
+    site.weir(&["up"]).refused(&["a newer Weir wrote", "format 99", "install that Weir again"]);
+    assert_eq!(std::fs::read_to_string(&format).expect("the format"), "weir data folder, format 99\n");
+    std::fs::write(&format, right).expect("it is ours");
+
+    site.weir(&["user", "list"]).ok();
+    let newer = "import sqlite3, sys\n\
+                 with sqlite3.connect(sys.argv[1]) as db: db.execute('insert into weir_schema (version) values (999)')";
+    let changed = Command::new("python3").args(["-c", newer]).arg(site.data().join("records.db")).status();
+    assert!(changed.expect("python3 runs").success());
+    site.weir(&["user", "list"]).refused(&["the database has schema 999", "use a newer weir"]);
+}
+
 /// Both folders hold the same files, except for what was being written.
 fn same(one: &Path, other: &Path) {
     let differs =
