@@ -17,8 +17,16 @@ fn pages() -> Vec<PathBuf> {
 /// What stands in round brackets behind square ones, outside of code.
 fn links(text: &str) -> Vec<String> {
     let prose = text.split("```").step_by(2).collect::<String>();
-    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    targets.map(|target| target.split('#').next().unwrap_or_default().to_owned()).collect()
+    prose.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned).collect()
+}
+
+/// The names of the places in a page, as a browser of the source makes them from its headings.
+fn places(text: &str) -> Vec<String> {
+    let prose = text.split("```").step_by(2).collect::<String>();
+    let headings = prose.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    let name = |words: &str| words.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-");
+    headings.map(name).collect()
 }
 
 #[test]
@@ -26,8 +34,15 @@ fn every_link_between_pages_leads_somewhere() {
     let mut dead = Vec::new();
     for page in pages() {
         let text = fs::read_to_string(&page).unwrap();
-        for link in links(&text).iter().filter(|link| !link.is_empty() && !link.contains("://")) {
-            if !page.parent().unwrap().join(link).exists() {
+        for link in links(&text).iter().filter(|link| !link.contains("://")) {
+            let (file, place) = link.split_once('#').unwrap_or((link, ""));
+            let to = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let there = match (to.exists(), place) {
+                (there, "") => there,
+                (false, _) => false,
+                (true, place) => places(&fs::read_to_string(&to).unwrap()).contains(&place.to_owned()),
+            };
+            if !there {
                 dead.push(format!("{}: {link}", page.display()));
             }
         }

@@ -17,6 +17,7 @@ mod feeds;
 mod gates;
 mod guide;
 mod guide_metrics;
+mod guide_commands;
 mod harness;
 mod hostile;
 mod house;

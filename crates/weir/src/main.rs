@@ -10,6 +10,8 @@ mod cmd;
 mod config;
 mod control;
 mod folder_args;
+#[cfg(test)]
+mod guide;
 mod machine;
 mod memory;
 mod orchestrator;
