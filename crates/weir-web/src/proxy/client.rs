@@ -324,6 +324,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
             self.give_ahead(buffer);
         }
         self.note(&buffer.filled()[before..]);
+        if self.client.end() == End::Cut {
+            // h2 reads for as long as there is something to read, and would take in all of a flood before anybody hears of the end.
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -396,6 +400,25 @@ mod tests {
         }
         assert_eq!(give_up(&client, 11), End::Drain);
         assert_eq!(give_up(&client, 10), End::Cut, "it goes on all the same");
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_not_read_to_its_end() {
+        use tokio::io::AsyncReadExt;
+        let window_update = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        let flood = [vec![0; 24], window_update.repeat(100_000)].concat();
+        let mut stream =
+            ClientStream::new(flood.as_slice(), one(false).0, Vec::new(), Watch::Control(ControlWatch::default()));
+        let (mut taken, mut piece) = (0, [0; 4096]);
+        let error = loop {
+            match stream.read(&mut piece).await {
+                Ok(octets) => taken += octets,
+                Err(error) => break error,
+            }
+            assert!(taken < flood.len(), "all of it was read");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+        assert!(taken < 20_000, "{taken}");
     }
 
     #[test]
