@@ -51,7 +51,7 @@ pub struct CertificateKeeper {
 }
 
 /// What is known of one name besides its certificate.
-struct Plan {
+struct NamePlan {
     failures: u32,
     next_try: Instant,
     problem: String,
@@ -82,9 +82,9 @@ impl CertificateKeeper {
     pub async fn run(self) {
         let fresh = |name: &String| {
             let rest = if self.folder.has_failed(name) { AFTER_START } else { Duration::ZERO };
-            (name.to_ascii_lowercase(), Plan { next_try: Instant::now() + rest, ..Plan::new() })
+            (name.to_ascii_lowercase(), NamePlan { next_try: Instant::now() + rest, ..NamePlan::new() })
         };
-        let mut plans: BTreeMap<String, Plan> = self.settings.names.iter().map(fresh).collect();
+        let mut plans: BTreeMap<String, NamePlan> = self.settings.names.iter().map(fresh).collect();
         loop {
             if let Err(error) = self.follow_others().await {
                 tracing::warn!(%error, "the certificates of other machines cannot be read");
@@ -96,7 +96,7 @@ impl CertificateKeeper {
         }
     }
 
-    fn next_look(&self, plans: &BTreeMap<String, Plan>) -> Duration {
+    fn next_look(&self, plans: &BTreeMap<String, NamePlan>) -> Duration {
         let longest = match *self.sharing {
             Sharing::Alone => EVERY,
             Sharing::With(_) => LOOK,
@@ -109,12 +109,12 @@ impl CertificateKeeper {
     }
 
     /// How long until this name needs a certificate; nothing if it does now.
-    fn due_in(&self, name: &str, plan: &Plan) -> Duration {
+    fn due_in(&self, name: &str, plan: &NamePlan) -> Duration {
         let Some(validity) = self.named.validity(name) else { return Duration::ZERO };
         renewal(&validity, plan.spread).duration_since(SystemTime::now()).unwrap_or_default()
     }
 
-    async fn look_at(&self, name: &str, plan: &mut Plan) {
+    async fn look_at(&self, name: &str, plan: &mut NamePlan) {
         if self.due_in(name, plan).is_zero() && plan.next_try <= Instant::now() {
             match self.sharing.may_ask().await {
                 Ok(true) => self.get(name, plan).await,
@@ -125,11 +125,11 @@ impl CertificateKeeper {
         self.raise_alarm(name, plan);
     }
 
-    async fn get(&self, name: &str, plan: &mut Plan) {
+    async fn get(&self, name: &str, plan: &mut NamePlan) {
         let ordered = timeout(ORDER_MAX, self.order(name)).await.unwrap_or(Err(OrderError::Late));
         match ordered {
             Ok(validity) => {
-                *plan = Plan::new();
+                *plan = NamePlan::new();
                 self.folder.forget_failure(name);
                 let days = validity.until.duration_since(SystemTime::now()).unwrap_or_default().as_secs() / 86_400;
                 tracing::info!(name, days, "a certificate was got");
@@ -216,7 +216,7 @@ impl CertificateKeeper {
         Ok(())
     }
 
-    fn raise_alarm(&self, name: &str, plan: &mut Plan) {
+    fn raise_alarm(&self, name: &str, plan: &mut NamePlan) {
         let validity = self.named.validity(name);
         let urgent = match &validity {
             Some(validity) => is_urgent(validity, self.settings.alarm_before, SystemTime::now()),
@@ -231,9 +231,9 @@ impl CertificateKeeper {
     }
 }
 
-impl Plan {
-    fn new() -> Plan {
-        Plan { failures: 0, next_try: Instant::now(), problem: String::new(), alarmed: None, spread: spread() }
+impl NamePlan {
+    fn new() -> NamePlan {
+        NamePlan { failures: 0, next_try: Instant::now(), problem: String::new(), alarmed: None, spread: spread() }
     }
 }
 

@@ -179,16 +179,16 @@ mod tests {
     #[test]
     fn times_are_texts_in_json() {
         #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
-        struct Seen {
+        struct Period {
             #[serde(with = "as_rfc3339")]
             at: i64,
             #[serde(with = "as_rfc3339_or_null")]
             ended: Option<i64>,
         }
-        let seen = Seen { at: 951_782_401_000_000_000, ended: None };
+        let seen = Period { at: 951_782_401_000_000_000, ended: None };
         let text = serde_json::to_string(&seen).unwrap();
         assert_eq!(text, "{\"at\":\"2000-02-29T00:00:01Z\",\"ended\":null}");
-        assert_eq!(serde_json::from_str::<Seen>(&text).unwrap(), seen);
-        assert!(serde_json::from_str::<Seen>("{\"at\":7,\"ended\":null}").is_err());
+        assert_eq!(serde_json::from_str::<Period>(&text).unwrap(), seen);
+        assert!(serde_json::from_str::<Period>("{\"at\":7,\"ended\":null}").is_err());
     }
 }

@@ -41,7 +41,7 @@ struct PasswordsShared {
     key: [u8; 32],
     remembered: Mutex<HashMap<[u8; 32], Instant>>,
     /// Memory that no hash uses now; never more than hashes ran at once.
-    spare: Mutex<Vec<Memory>>,
+    spare: Mutex<Vec<HashMemory>>,
     /// Hashes so far.
     hashes: AtomicU64,
     /// What a login is checked against where there is no such name, or no password: how long an answer takes shall not tell.
@@ -55,7 +55,7 @@ impl Passwords {
     }
 
     fn with_waiting(at_once: usize, waiting: usize, key: [u8; 32]) -> Result<Passwords, PasswordError> {
-        let nobody = hash_now("nobody has this password", &mut Memory::default())?;
+        let nobody = hash_now("nobody has this password", &mut HashMemory::default())?;
         Ok(Passwords {
             shared: Arc::new(PasswordsShared {
                 login_queue: LoginQueue::new(at_once, waiting),
@@ -114,7 +114,7 @@ impl Passwords {
     /// Off the async threads, with memory to hash in.
     async fn elsewhere<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Memory) -> T + Send + 'static,
+        work: impl FnOnce(&mut HashMemory) -> T + Send + 'static,
     ) -> Result<T, PasswordError> {
         let shared = Arc::clone(&self.shared);
         let working = move || {
@@ -161,7 +161,7 @@ impl Passwords {
 }
 
 impl PasswordsShared {
-    fn spare(&self) -> MutexGuard<'_, Vec<Memory>> {
+    fn spare(&self) -> MutexGuard<'_, Vec<HashMemory>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -175,9 +175,9 @@ fn give_back(shared: &Weak<PasswordsShared>, hashes: u64) {
 }
 
 /// What one hash works on.
-type Memory = Vec<Block>;
+type HashMemory = Vec<Block>;
 
-fn hash_now(password: &str, memory: &mut Memory) -> Result<String, PasswordError> {
+fn hash_now(password: &str, memory: &mut HashMemory) -> Result<String, PasswordError> {
     let (salt, params) = (Salt::generate(), Params::default());
     let wrong = |error: &dyn std::fmt::Display| PasswordError::Hash(error.to_string());
     let hash = PasswordHash {
@@ -202,7 +202,7 @@ fn is_hash(stored: &str) -> bool {
     })
 }
 
-fn verify_now(password: &str, stored: &str, memory: &mut Memory) -> bool {
+fn verify_now(password: &str, stored: &str, memory: &mut HashMemory) -> bool {
     let Ok(stored) = PasswordHash::new(stored) else { return false };
     let Some(expected) = &stored.hash else { return false };
     // Compared in constant time.
@@ -210,7 +210,7 @@ fn verify_now(password: &str, stored: &str, memory: &mut Memory) -> bool {
 }
 
 /// The output for a password with algorithm, parameters and salt of `like`; none if they make no sense.
-fn output(password: &str, like: &PasswordHash, length: usize, memory: &mut Memory) -> Option<Output> {
+fn output(password: &str, like: &PasswordHash, length: usize, memory: &mut HashMemory) -> Option<Output> {
     let algorithm = Algorithm::try_from(like.algorithm.as_str()).ok()?;
     let version = like.version.map_or(Ok(Version::default()), Version::try_from).ok()?;
     let params = Params::try_from(like).ok()?;

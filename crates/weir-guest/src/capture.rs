@@ -22,14 +22,14 @@ const STACK: usize = 128 * 1024;
 #[derive(Debug)]
 pub(crate) struct Recorder {
     taps: Vec<Arc<Tap>>,
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<KeptPacket>>,
 }
 
 #[derive(Debug)]
 struct Tap(OwnedFd);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptPacket {
     is_on: bool,
     bytes: Vec<u8>,
     packets: u32,
@@ -40,7 +40,7 @@ impl Recorder {
     /// A kernel without packet sockets gives no capture, and everything else goes on.
     pub(crate) fn start() -> Recorder {
         let taps: Vec<Arc<Tap>> = PROTOCOLS.into_iter().filter_map(Tap::open).map(Arc::new).collect();
-        let kept = Arc::<Mutex<Kept>>::default();
+        let kept = Arc::<Mutex<KeptPacket>>::default();
         for tap in &taps {
             let (tap, kept) = (Arc::clone(tap), Arc::clone(&kept));
             let _ = thread::Builder::new().stack_size(STACK).spawn(move || tap.listen(&kept));
@@ -52,14 +52,14 @@ impl Recorder {
     pub(crate) fn begin(&self) {
         let mut kept = lock(&self.kept);
         self.taps.iter().for_each(|tap| tap.drain(&mut kept));
-        *kept = Kept { is_on: true, ..Kept::default() };
+        *kept = KeptPacket { is_on: true, ..KeptPacket::default() };
     }
 
     /// What it said and heard; nothing if that was nothing.
     pub(crate) fn end(&self) -> Option<Capture> {
         let mut kept = lock(&self.kept);
         self.taps.iter().for_each(|tap| tap.drain(&mut kept));
-        let Kept { bytes, packets, is_full, .. } = std::mem::take(&mut *kept);
+        let KeptPacket { bytes, packets, is_full, .. } = std::mem::take(&mut *kept);
         (packets > 0).then(|| Capture { pcap: encoded(&bytes), packets, cut: is_full })
     }
 }
@@ -72,7 +72,7 @@ impl Tap {
     }
 
     /// Copies packets as they come. Whoever ends a capture copies the last ones itself, so none is on its way then.
-    fn listen(&self, kept: &Mutex<Kept>) {
+    fn listen(&self, kept: &Mutex<KeptPacket>) {
         let mut first = [0; 1];
         loop {
             if recv(&self.0, &mut first, RecvFlags::PEEK).is_err() {
@@ -88,7 +88,7 @@ impl Tap {
     }
 
     /// Takes what is there.
-    fn drain(&self, kept: &mut Kept) {
+    fn drain(&self, kept: &mut KeptPacket) {
         let mut packet = vec![0; PACKET_MAX];
         while !kept.is_full
             && let Ok((copied, length)) = recv(&self.0, &mut packet[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC)
@@ -99,7 +99,7 @@ impl Tap {
     }
 }
 
-impl Kept {
+impl KeptPacket {
     fn add(&mut self, packet: &[u8], length: usize, at: SystemTime) {
         if !self.is_on {
             return;
@@ -114,7 +114,7 @@ impl Kept {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+fn lock(kept: &Mutex<KeptPacket>) -> MutexGuard<'_, KeptPacket> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -9,7 +9,7 @@ use super::refused::Refused;
 
 /// What the fields say of the body and the connection.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct FramingFields {
     pub(super) length: Option<u64>,
     /// There is a transfer coding.
     pub(super) coded: bool,
@@ -18,7 +18,7 @@ pub(super) struct Said {
     pub(super) close: bool,
 }
 
-impl Said {
+impl FramingFields {
     /// Takes notice of a field. True if the field is not to be passed on: it was said before, or concerns this connection alone.
     pub(super) fn note(&mut self, name: &str, value: &[u8]) -> Result<bool, Refused> {
         if is(name, "content-length") {
@@ -65,8 +65,8 @@ pub(super) fn put(
     fields: &[Field<'_>],
     headers: &mut HeaderMap,
     value: impl Fn(&[u8]) -> Option<HeaderValue>,
-) -> Result<Said, Refused> {
-    let mut said = Said::default();
+) -> Result<FramingFields, Refused> {
+    let mut said = FramingFields::default();
     headers.reserve(fields.len());
     for field in fields {
         if said.note(field.name, field.value)? {
@@ -79,7 +79,11 @@ pub(super) fn put(
 }
 
 /// Puts fields into a map whose values share these octets.
-pub(super) fn put_shared(octets: &Bytes, fields: &[Field<'_>], headers: &mut HeaderMap) -> Result<Said, Refused> {
+pub(super) fn put_shared(
+    octets: &Bytes,
+    fields: &[Field<'_>],
+    headers: &mut HeaderMap,
+) -> Result<FramingFields, Refused> {
     put(fields, headers, |value| HeaderValue::from_maybe_shared(octets.slice_ref(value)).ok())
 }
 

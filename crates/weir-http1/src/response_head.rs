@@ -13,7 +13,7 @@ use http::{Method, StatusCode};
 use super::Field;
 use super::body_framing::{BodyFraming, Chunks};
 use super::field_lines::{FieldLines, is};
-use super::fields::{Said, head_end, is_close, is_keep_alive, put, put_shared};
+use super::fields::{FramingFields, head_end, is_close, is_keep_alive, put, put_shared};
 use super::hop_by_hop::{is_hop_by_hop, strip};
 use super::refused::Refused;
 
@@ -78,7 +78,7 @@ fn take_lines(input: &mut BytesMut, method: &Method, lines: &mut FieldLines) -> 
 fn read(
     octets: &[u8],
     method: &Method,
-    put: impl FnOnce(&[Field<'_>], StatusCode) -> Result<Said, Refused>,
+    put: impl FnOnce(&[Field<'_>], StatusCode) -> Result<FramingFields, Refused>,
 ) -> Result<Option<(ResponseHead, usize)>, Refused> {
     let mut fields = [const { MaybeUninit::uninit() }; FIELDS];
     let mut response = httparse::Response::new(&mut []);
@@ -101,7 +101,7 @@ fn read(
 }
 
 /// The same as lines, without what concerns this connection alone.
-fn put_lines(fields: &[Field<'_>], status: StatusCode, lines: &mut FieldLines) -> Result<Said, Refused> {
+fn put_lines(fields: &[Field<'_>], status: StatusCode, lines: &mut FieldLines) -> Result<FramingFields, Refused> {
     let names_others =
         |field: &Field<'_>| is(field.name, "connection") && !is_keep_alive(field.value) && !is_close(field.value);
     if fields.iter().any(names_others) {
@@ -112,7 +112,7 @@ fn put_lines(fields: &[Field<'_>], status: StatusCode, lines: &mut FieldLines) -
         lines.add_all(&headers);
         return Ok(said);
     }
-    let mut said = Said::default();
+    let mut said = FramingFields::default();
     for field in fields {
         let done = said.note(field.name, field.value)? || is_hop_by_hop(field.name);
         let useless = status == StatusCode::NO_CONTENT && is(field.name, "content-length");
@@ -123,7 +123,7 @@ fn put_lines(fields: &[Field<'_>], status: StatusCode, lines: &mut FieldLines) -
     Ok(said)
 }
 
-fn framing(said: &Said, status: StatusCode, method: &Method) -> Result<BodyFraming, Refused> {
+fn framing(said: &FramingFields, status: StatusCode, method: &Method) -> Result<BodyFraming, Refused> {
     let bare = matches!(status.as_u16(), 100..200 | 204 | 304);
     Ok(match said.length {
         _ if bare || *method == Method::HEAD => BodyFraming::Length(0),

@@ -20,12 +20,12 @@ const CLOCK_SLACK: Duration = Duration::from_secs(3600);
 /// Certificates by host name, and the challenges of those that are being got.
 #[derive(Debug, Default)]
 pub struct NamedCertificates {
-    known: RwLock<BTreeMap<String, Known>>,
+    known: RwLock<BTreeMap<String, NamedCertificate>>,
     challenges: Challenges,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct NamedCertificate {
     pair: Option<(Arc<CertifiedKey>, Validity)>,
     problem: Option<String>,
 }
@@ -44,7 +44,7 @@ pub struct CertificateState {
 impl NamedCertificates {
     /// None yet, for these names.
     pub fn for_names(names: &[String]) -> NamedCertificates {
-        let known = names.iter().map(|name| (name.to_ascii_lowercase(), Known::default())).collect();
+        let known = names.iter().map(|name| (name.to_ascii_lowercase(), NamedCertificate::default())).collect();
         NamedCertificates { known: RwLock::new(known), challenges: Challenges::default() }
     }
 
@@ -58,7 +58,7 @@ impl NamedCertificates {
             Some((_, before)) if before.until > validity.until => return Err(PairError::Shorter),
             _ => {}
         }
-        *entry = Known { pair: Some((Arc::new(pair), validity)), problem: None };
+        *entry = NamedCertificate { pair: Some((Arc::new(pair), validity)), problem: None };
         Ok(validity)
     }
 
@@ -79,7 +79,7 @@ impl NamedCertificates {
     /// How it stands with each name.
     pub fn states(&self) -> Vec<CertificateState> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let state = |(name, entry): (&String, &Known)| CertificateState {
+        let state = |(name, entry): (&String, &NamedCertificate)| CertificateState {
             name: name.clone(),
             validity: entry.pair.as_ref().map(|(_, validity)| *validity),
             problem: entry.problem.clone(),

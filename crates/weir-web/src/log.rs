@@ -67,7 +67,7 @@ pub struct Entry {
 #[derive(Debug)]
 pub struct AccessLog {
     format: Format,
-    full: Mutex<Option<SyncSender<Message>>>,
+    full: Mutex<Option<SyncSender<LogMessage>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     dropped: AtomicU64,
 }
@@ -80,7 +80,7 @@ pub struct LogBuffer {
 }
 
 #[derive(Debug)]
-enum Message {
+enum LogMessage {
     Lines(Vec<u8>),
     Reopen,
 }
@@ -108,7 +108,7 @@ impl AccessLog {
 
     /// Opens the file anew: it may have been renamed.
     pub fn reopen(&self) {
-        self.send(Message::Reopen);
+        self.send(LogMessage::Reopen);
     }
 
     /// Lines that the disk was too slow for.
@@ -124,10 +124,10 @@ impl AccessLog {
         }
     }
 
-    fn send(&self, message: Message) {
+    fn send(&self, message: LogMessage) {
         let full = lock(&self.full);
         let Some(full) = full.as_ref() else { return };
-        if let Err(TrySendError::Full(Message::Lines(lines))) = full.try_send(message) {
+        if let Err(TrySendError::Full(LogMessage::Lines(lines))) = full.try_send(message) {
             let lost = memchr::memchr_iter(b'\n', &lines).count();
             self.dropped.fetch_add(lost as u64, Ordering::Relaxed);
         }
@@ -161,7 +161,7 @@ impl LogBuffer {
     }
 
     fn hand_over(&self, lines: &mut Vec<u8>) {
-        self.log.send(Message::Lines(std::mem::replace(lines, Vec::with_capacity(BUFFER_BYTES + 4_096))));
+        self.log.send(LogMessage::Lines(std::mem::replace(lines, Vec::with_capacity(BUFFER_BYTES + 4_096))));
     }
 }
 
@@ -191,12 +191,12 @@ impl Sink {
     }
 }
 
-fn write_all(mut sink: Sink, path: &Path, messages: &Receiver<Message>) {
+fn write_all(mut sink: Sink, path: &Path, messages: &Receiver<LogMessage>) {
     let mut complained = false;
     while let Ok(message) = messages.recv() {
         let outcome = match message {
-            Message::Lines(lines) => sink.write(&lines),
-            Message::Reopen => Sink::open(path).map(|opened| sink = opened),
+            LogMessage::Lines(lines) => sink.write(&lines),
+            LogMessage::Reopen => Sink::open(path).map(|opened| sink = opened),
         };
         if let Err(error) = outcome
             && !std::mem::replace(&mut complained, true)

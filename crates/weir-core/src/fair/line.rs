@@ -24,7 +24,7 @@ const COUNTED: usize = 4_096;
 #[derive(Clone, Debug)]
 pub struct Line {
     visitors: KeyMap<Visitor>,
-    networks: KeyMap<Network>,
+    networks: KeyMap<NetworkInLine>,
     /// Networks of which somebody is present: turns they had, when the first of them asked, which.
     ready: BTreeSet<(u64, u64, u64)>,
     /// Networks that are remembered only for the turn that they have just had.
@@ -54,7 +54,7 @@ struct Visitor {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Network {
+struct NetworkInLine {
     turn: u64,
     /// The turn that its visitors are given now.
     inner_turn: u64,
@@ -69,7 +69,7 @@ struct Network {
 /// Visitors of a network whose last turn is remembered.
 const HAD_MAX: usize = 4_096;
 
-impl Network {
+impl NetworkInLine {
     /// The rank of a network is that of its first visitor who is present.
     fn rank(&self, key: u64) -> Option<(u64, u64, u64)> {
         self.present.first().map(|first| (self.turn, first.1, key))
@@ -245,7 +245,8 @@ impl Line {
             return false;
         }
         let turn = self.turn;
-        let network = self.networks.entry(subnet.0).or_insert_with(|| Network { turn, ..Network::default() });
+        let network =
+            self.networks.entry(subnet.0).or_insert_with(|| NetworkInLine { turn, ..NetworkInLine::default() });
         self.served.remove(&(network.turn, subnet.0));
         network.turn = network.turn.max(turn);
         let had = network.had.remove(&session.0).map_or(0, |had| had + 1);
@@ -305,7 +306,7 @@ impl Line {
     }
 
     /// Changes a network and ranks it anew.
-    fn change(&mut self, key: u64, with: impl FnOnce(&mut Network)) {
+    fn change(&mut self, key: u64, with: impl FnOnce(&mut NetworkInLine)) {
         let Some(network) = self.networks.get_mut(&key) else { return };
         let before = network.rank(key);
         with(network);

@@ -13,7 +13,7 @@ use core::mem;
 #[derive(Clone, Debug)]
 pub struct Evolution {
     population: Vec<Member>,
-    asked: Asked,
+    asked: Awaiting,
 }
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ struct Member {
 
 /// Legal transitions: Nothing → Population or Trials by asking, back to Nothing by telling.
 #[derive(Clone, Debug)]
-enum Asked {
+enum Awaiting {
     Nothing,
     Population,
     Trials(Vec<Vec<f64>>),
@@ -38,19 +38,19 @@ impl Evolution {
             points.push((0..dimension).map(|_| unit()).collect());
         }
         let member = |point| Member { point: ordered(point), cost: f64::INFINITY };
-        Evolution { population: points.into_iter().map(member).collect(), asked: Asked::Nothing }
+        Evolution { population: points.into_iter().map(member).collect(), asked: Awaiting::Nothing }
     }
 
     /// The whole population, to be evaluated for the first time or anew.
     pub fn ask_again(&mut self) -> Vec<Vec<f64>> {
-        self.asked = Asked::Population;
+        self.asked = Awaiting::Population;
         self.population.iter().map(|m| m.point.clone()).collect()
     }
 
     /// One trial point for each member.
     pub fn ask(&mut self, unit: &mut dyn FnMut() -> f64) -> Vec<Vec<f64>> {
         let trials: Vec<Vec<f64>> = (0..self.population.len()).map(|i| self.trial(i, unit)).collect();
-        self.asked = Asked::Trials(trials.clone());
+        self.asked = Awaiting::Trials(trials.clone());
         trials
     }
 
@@ -58,10 +58,10 @@ impl Evolution {
     /// cost that is missing or not a number counts as infinite.
     pub fn tell(&mut self, costs: &[f64]) {
         let cost = |i: usize| costs.get(i).copied().filter(|c| !c.is_nan()).unwrap_or(f64::INFINITY);
-        match mem::replace(&mut self.asked, Asked::Nothing) {
-            Asked::Nothing => {}
-            Asked::Population => (0..self.population.len()).for_each(|i| self.population[i].cost = cost(i)),
-            Asked::Trials(trials) => {
+        match mem::replace(&mut self.asked, Awaiting::Nothing) {
+            Awaiting::Nothing => {}
+            Awaiting::Population => (0..self.population.len()).for_each(|i| self.population[i].cost = cost(i)),
+            Awaiting::Trials(trials) => {
                 for (i, (member, point)) in self.population.iter_mut().zip(trials).enumerate() {
                     if cost(i) <= member.cost {
                         *member = Member { point, cost: cost(i) };
@@ -74,7 +74,7 @@ impl Evolution {
     /// Takes the members of another search over, with their costs.
     pub fn join(&mut self, other: Evolution) {
         self.population.extend(other.population);
-        self.asked = Asked::Nothing;
+        self.asked = Awaiting::Nothing;
     }
 
     /// Keeps the best `size` members (at least 4), best first.

@@ -48,11 +48,11 @@ pub struct Person {
 /// A directory whose people may sign in. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Directory {
-    shared: Arc<Shared>,
+    shared: Arc<OpenDirectory>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct OpenDirectory {
     settings: DirectorySettings,
     filter: Filter,
     groups: Filter,
@@ -81,7 +81,7 @@ impl Directory {
         let filter = |text: &str| Filter::read(text).map_err(DirectoryError::Settings);
         let groups = format!("(|(member={ENTRY})(uniqueMember={ENTRY})(memberUid={LOGIN}))");
         Ok(Some(Directory {
-            shared: Arc::new(Shared {
+            shared: Arc::new(OpenDirectory {
                 filter: filter(&settings.filter)?,
                 groups: filter(&groups)?,
                 reader_password,
@@ -120,7 +120,7 @@ impl Directory {
     }
 }
 
-impl Shared {
+impl OpenDirectory {
     fn lock_problem(&self) -> MutexGuard<'_, Option<String>> {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -34,7 +34,7 @@ pub(crate) struct Registry {
 
 #[derive(Debug, Default)]
 struct KnownMachines {
-    machines: HashMap<NodeId, Machine>,
+    machines: HashMap<NodeId, MachineRow>,
     heard: HashMap<NodeId, IpAddr>,
     /// Those who called, outside the lab.
     shown: HashMap<NodeId, Shown>,
@@ -42,7 +42,7 @@ struct KnownMachines {
 }
 
 #[derive(Debug, Clone)]
-struct Machine {
+struct MachineRow {
     identity: Identity,
     key: KeyId,
     address: Option<IpAddr>,
@@ -65,10 +65,10 @@ impl Registry {
         match records.lab_nodes().all().await {
             Ok(rows) => {
                 let mut known = self.known();
-                let now: HashMap<NodeId, Machine> = rows.iter().filter_map(machine).collect();
+                let now: HashMap<NodeId, MachineRow> = rows.iter().filter_map(machine).collect();
                 let KnownMachines { machines, heard, .. } = &mut *known;
                 // Where a machine was heard says nothing about another that has its name now.
-                let same = |id: &NodeId, now: &Machine| machines.get(id).is_none_or(|before| before.key == now.key);
+                let same = |id: &NodeId, now: &MachineRow| machines.get(id).is_none_or(|before| before.key == now.key);
                 heard.retain(|id, _| now.get(id).is_some_and(|now| same(id, now)));
                 *machines = now;
                 drop(known);
@@ -202,7 +202,7 @@ impl Registry {
 
     /// Where the machines of these roles are.
     pub(crate) fn addresses(&self, roles: &[Role]) -> Vec<IpAddr> {
-        let of_role = |machine: &&Machine| roles.contains(&machine.identity.role);
+        let of_role = |machine: &&MachineRow| roles.contains(&machine.identity.role);
         let ids: Vec<NodeId> = self.known().machines.values().filter(of_role).map(|m| m.identity.id()).collect();
         ids.into_iter().filter_map(|id| self.address(id)).collect()
     }
@@ -216,11 +216,11 @@ impl Registry {
     }
 }
 
-fn machine(row: &NodeRow) -> Option<(NodeId, Machine)> {
+fn machine(row: &NodeRow) -> Option<(NodeId, MachineRow)> {
     let priority = Priority(u8::try_from(row.priority).ok()?);
     let identity = Identity::new(&row.node, role_of(&row.role)?, priority)?;
     let key: [u8; 32] = super::identity::unhex(&row.fingerprint)?.try_into().ok()?;
-    Some((identity.id(), Machine { identity, key: KeyId(key), address: row.address.parse().ok() }))
+    Some((identity.id(), MachineRow { identity, key: KeyId(key), address: row.address.parse().ok() }))
 }
 
 /// A machine as it is, or is to be, registered.

@@ -70,11 +70,11 @@ pub struct DispatcherSettings {
 /// One machine. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Dispatcher {
-    shared: Arc<Shared>,
+    shared: Arc<DispatcherParts>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct DispatcherParts {
     settings: DispatcherSettings,
     /// Processes that stay for our own plugins.
     looks: Looks,
@@ -127,7 +127,7 @@ impl Dispatcher {
         };
         let source = SampleSource::new(settings.jobs.clone(), samples, fetch);
         let looks = Looks::new(&settings.jobs, &settings.plugins);
-        Ok(Dispatcher { shared: Arc::new(Shared { settings, looks, source, state: Mutex::new(state) }) })
+        Ok(Dispatcher { shared: Arc::new(DispatcherParts { settings, looks, source, state: Mutex::new(state) }) })
     }
 
     /// Gives the machine VMs: they are offered beside its slots. The tasks say when each is clean.
@@ -531,7 +531,7 @@ fn about(ask: &Ask, slot: &Slot, settings: &DispatcherSettings) -> Message {
 }
 
 /// Says so whenever a VM has become clean, for as long as both live.
-async fn tell_when_free(machine: Weak<Shared>, name: String, mut phase: tokio::sync::watch::Receiver<Phase>) {
+async fn tell_when_free(machine: Weak<DispatcherParts>, name: String, mut phase: tokio::sync::watch::Receiver<Phase>) {
     loop {
         let is_free = *phase.borrow_and_update() == Phase::Free;
         match machine.upgrade() {

@@ -26,7 +26,7 @@ pub(super) struct Hit {
 }
 
 /// Points and evidence, if it applies.
-type Look = fn(&Seen<'_>) -> Option<(u32, String)>;
+type Look = fn(&Happenings<'_>) -> Option<(u32, String)>;
 
 /// All rules. A new one is a row here, a row of the table in docs/lab.md, and a case in the tests.
 const RULES: &[(&str, Look)] = &[
@@ -79,7 +79,7 @@ pub(super) fn rule_names() -> impl Iterator<Item = &'static str> {
 
 /// The rules that apply, the gravest first.
 pub(super) fn hits(behaviour: &Behaviour) -> Vec<Hit> {
-    let seen = Seen::new(behaviour);
+    let seen = Happenings::new(behaviour);
     let hit = |&(rule, look): &(&'static str, Look)| {
         look(&seen).map(|(points, evidence)| Hit {
             rule,
@@ -157,7 +157,7 @@ const POOLS: [&str; 10] = [
 const POOL_PORTS: [u16; 5] = [3333, 14433, 14444, 45560, 45700];
 
 /// What happened, with what several rules ask for.
-struct Seen<'a> {
+struct Happenings<'a> {
     behaviour: &'a Behaviour,
     /// Files that the sample wrote or renamed, and who did.
     written: BTreeMap<&'a str, u32>,
@@ -165,8 +165,8 @@ struct Seen<'a> {
     callers: BTreeSet<u32>,
 }
 
-impl<'a> Seen<'a> {
-    fn new(behaviour: &'a Behaviour) -> Seen<'a> {
+impl<'a> Happenings<'a> {
+    fn new(behaviour: &'a Behaviour) -> Happenings<'a> {
         let (mut written, mut callers) = (BTreeMap::new(), BTreeSet::new());
         for file in &behaviour.files {
             match (file.what.as_str(), file.to.as_deref()) {
@@ -184,7 +184,7 @@ impl<'a> Seen<'a> {
         callers.extend(
             behaviour.network.iter().filter(|call| call.what != "listen" && call.pid != 0).map(|call| call.pid),
         );
-        Seen { behaviour, written, callers }
+        Happenings { behaviour, written, callers }
     }
 
     fn acts(&self, what: &'a str) -> impl Iterator<Item = &'a Act> + use<'a> {
@@ -268,7 +268,7 @@ fn script(process: &Process) -> Option<&str> {
 }
 
 /// Files of others that look random afterwards. An archive does too, but says so by its name.
-fn encrypts(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn encrypts(seen: &Happenings<'_>) -> Option<(u32, String)> {
     const ARCHIVES: [&str; 9] = [".gz", ".xz", ".bz2", ".zst", ".zip", ".7z", ".tgz", ".lz4", ".rar"];
     let documents = seen.documents();
     let is_random = |file: &&FileChange| {
@@ -283,7 +283,7 @@ fn encrypts(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// The same without a look into them.
-fn changes_many(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn changes_many(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let documents = seen.documents();
     let many = documents.len() >= MANY_FILES && encrypts(seen).is_none();
     many.then(|| {
@@ -292,7 +292,7 @@ fn changes_many(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// The strongest way, and two for each further one, up to eight.
-fn stays(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn stays(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let mut ways: BTreeMap<&str, u32> = BTreeMap::new();
     for way in &seen.behaviour.persistence {
         let points = match (way.what.as_str(), name_of(&way.path)) {
@@ -312,13 +312,13 @@ fn stays(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// A shell whose input is a connection is somebody else's shell.
-fn takes_orders(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn takes_orders(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let all = || seen.acts("takes-orders").map(|act| act.detail.as_str());
     let shell = all().find(|path| is_shell(path) || name_of(path) == "busybox").map(|path| (8, path.to_owned()));
     shell.or_else(|| all().next().map(|path| (3, path.to_owned())))
 }
 
-fn mines(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn mines(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let network = &seen.behaviour.network;
     let says = |call: &&Network| {
         let words = ["mining.subscribe", "mining.authorize", "\"method\":\"login\""];
@@ -335,7 +335,7 @@ fn mines(seen: &Seen<'_>) -> Option<(u32, String)> {
     sure.or_else(port)
 }
 
-fn scans(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn scans(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let mut ports: BTreeMap<u16, BTreeSet<IpAddr>> = BTreeMap::new();
     for (_, to) in seen.calls().filter(|(call, _)| call.host.is_empty()) {
         ports.entry(to.port()).or_default().insert(to.ip());
@@ -345,7 +345,7 @@ fn scans(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// Datagrams to many, whatever their ports: nobody waits for so many answers.
-fn floods(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn floods(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let sends = seen.calls().filter(|(call, to)| call.what == "send" && is_in_the_world(to.ip()));
     let addresses: BTreeSet<SocketAddr> = sends.map(|(_, to)| to).collect();
     let count = addresses.len();
@@ -353,7 +353,7 @@ fn floods(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// Names that carry something: long parts without a meaning, many of them, below one name.
-fn tunnels(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn tunnels(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let mut carried: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for call in seen.behaviour.network.iter().filter(|call| call.what == "dns") {
         let labels: Vec<&str> = call.to.trim_end_matches('.').split('.').collect();
@@ -367,7 +367,7 @@ fn tunnels(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// Mail to many, or by way of several servers that have no name.
-fn spams(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn spams(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let says = |word: &'static str| {
         let fits = move |call: &&Network| {
             call.what == "talk" && call.detail.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word))
@@ -382,14 +382,14 @@ fn spams(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// Where names lead to is the machine's own matter.
-fn redirects(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn redirects(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_one = |path: &str| ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"].contains(&path);
     let tried = seen.act("fails-to-write", is_one);
     tried.or_else(|| seen.written.keys().find(|path| is_one(path)).map(|path| (*path).to_owned())).map(|path| (5, path))
 }
 
 /// A process in brackets is one of the kernel, or wants to be taken for one.
-fn pretends(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn pretends(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let named = seen.act("named", |_| true);
     let bracket = |process: &&Process| {
         process.arguments.first().is_some_and(|name| name.starts_with('[') && name.ends_with(']') && name.len() > 2)
@@ -399,7 +399,7 @@ fn pretends(seen: &Seen<'_>) -> Option<(u32, String)> {
     named.or_else(called).map(|name| (6, name))
 }
 
-fn stops_guards(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn stops_guards(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let stops = |process: &&Process| {
         let words: Vec<&str> = process.arguments.iter().map(String::as_str).collect();
         let has = |wanted: &[&str]| words.iter().skip(1).any(|word| wanted.contains(word));
@@ -418,7 +418,7 @@ fn stops_guards(seen: &Seen<'_>) -> Option<(u32, String)> {
     seen.behaviour.processes.iter().find(stops).map(|process| (6, process.arguments.join(" ")))
 }
 
-fn kills_others(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn kills_others(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let kills = seen.act("kills", |_| true).map(|act| format!("signal {}", act.replacen(' ', " to process ", 1)));
     let by_name = |process: &&Process| names(process).into_iter().any(|name| matches!(name, "pkill" | "killall"));
     // One that stops guards is counted there.
@@ -427,24 +427,24 @@ fn kills_others(seen: &Seen<'_>) -> Option<(u32, String)> {
     kills.or_else(named).map(|evidence| (4, evidence))
 }
 
-fn runs_fetched(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn runs_fetched(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_fetched = |path: &&str| seen.written.get(path).is_some_and(|who| seen.callers.contains(who));
     let file = seen.programs().find(is_fetched).map(|path| (5, path.to_owned()));
     // What the agent gave out as a second stage has said that it runs, however it was started.
     file.or_else(|| seen.act("second-stage", |_| true).map(|url| (5, url)))
 }
 
-fn runs_written(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn runs_written(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let path = seen.programs().find(|path| seen.written.contains_key(path)).filter(|_| runs_fetched(seen).is_none())?;
     Some((3, path.to_owned()))
 }
 
-fn runs_from_memory(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn runs_from_memory(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let from = |path: &&str| path.starts_with("/memfd:") || path.starts_with("/dev/shm/");
     seen.programs().find(from).map(|path| (5, path.to_owned()))
 }
 
-fn wipes_traces(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn wipes_traces(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_trace = |path: &str| {
         let names = [".bash_history", ".ash_history", ".zsh_history", "wtmp", "utmp", "btmp", "lastlog"];
         path.starts_with("/var/log/") || names.contains(&name_of(path))
@@ -459,7 +459,7 @@ fn wipes_traces(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// The words of IRC, by which many bots are led.
-fn chats(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn chats(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_irc = |call: &&Network| {
         // FTP and mail have a user too, of one word.
         let is_user = call.detail.starts_with("USER ") && call.detail.split(' ').count() >= 5;
@@ -469,19 +469,19 @@ fn chats(seen: &Seen<'_>) -> Option<(u32, String)> {
     seen.behaviour.network.iter().find(is_irc).map(|call| (4, call.to.clone()))
 }
 
-fn forks_without_end(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn forks_without_end(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let count = seen.behaviour.processes.len();
     (count >= MANY_PROCESSES).then(|| (4, format!("{count} processes and more")))
 }
 
-fn deletes_itself(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn deletes_itself(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let own = seen.own();
     let gone = |file: &&FileChange| file.what == "deleted" && own.contains(&file.path.as_str());
     seen.behaviour.files.iter().find(gone).map(|file| (3, file.path.clone()))
 }
 
 /// An address that no name was given for, somewhere in the world.
-fn raw_address(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn raw_address(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let raw = |(call, to): &(&Network, SocketAddr)| {
         call.host.is_empty() && is_in_the_world(to.ip()) && is_foreign(to.ip()) && !matches!(to.port(), 53 | 123)
     };
@@ -496,7 +496,7 @@ fn is_in_the_world(ip: IpAddr) -> bool {
 }
 
 /// Longer than a watch is long, all sleeps together: the agent makes them short and says how long they were.
-fn waits(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn waits(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let seconds = |act: &Act| act.detail.strip_suffix(" s").and_then(|number| number.parse::<u64>().ok());
     let all = seen.acts("sleeps").filter_map(seconds).fold(0, u64::saturating_add);
     // One that is not over then may do anything after it.
@@ -504,7 +504,7 @@ fn waits(seen: &Seen<'_>) -> Option<(u32, String)> {
     (all >= LONG_SLEEP_S).then(|| (points, format!("{all} s")))
 }
 
-fn listens(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn listens(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let open =
         |call: &&Network| call.what == "listen" && call.to.parse::<SocketAddr>().is_ok_and(|at| !at.ip().is_loopback());
     // A door that stays open when whoever made it has gone.
@@ -515,14 +515,14 @@ fn listens(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// Whether a process made a session of its own and its parent has ended.
-fn leaves_parent(seen: &Seen<'_>, pid: u32) -> bool {
+fn leaves_parent(seen: &Happenings<'_>, pid: u32) -> bool {
     let process = |pid: u32| seen.behaviour.processes.iter().find(|process| process.pid == pid);
     let parent = process(pid).and_then(|own| process(own.parent));
     parent.is_some_and(|parent| !parent.ended.is_empty()) && seen.acts("session").any(|act| act.pid == pid)
 }
 
 /// It goes on behind the back of whoever started it, or looks whether it is watched.
-fn lies_low(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn lies_low(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let left = |act: &&Act| leaves_parent(seen, act.pid);
     let daemon = seen.acts("session").find(left).map(|act| format!("process {} left its parent", act.pid));
     let looks = || seen.reads(Secret::Tracer).or_else(|| seen.reads(Secret::Machine));

@@ -37,20 +37,22 @@ impl std::fmt::Display for Said {
         let Claim { priority, index, stands } = self.claim;
         write!(f, "{} {} {} {} ", self.boot.0, priority.0, index.0, if stands { "stands" } else { "aside" })?;
         match self.message {
-            Message::LeaderRequest { round } => write!(f, "leader request {}", Text(round)),
-            Message::LeaderRequestConfirm { round } => write!(f, "leader request confirm {}", Text(round)),
-            Message::Victory { round, epoch } => write!(f, "victory {} {}", Text(round), maybe(epoch.map(|e| e.0))),
+            Message::LeaderRequest { round } => write!(f, "leader request {}", RoundText(round)),
+            Message::LeaderRequestConfirm { round } => write!(f, "leader request confirm {}", RoundText(round)),
+            Message::Victory { round, epoch } => {
+                write!(f, "victory {} {}", RoundText(round), maybe(epoch.map(|e| e.0)))
+            }
             Message::Abort { phase, round, by } => {
                 let phase = PHASES.iter().find(|(_, known)| *known == phase).map_or("", |(name, _)| *name);
-                write!(f, "abort {phase} {} ", Text(round))?;
+                write!(f, "abort {phase} {} ", RoundText(round))?;
                 match by {
                     Aborter::Better => write!(f, "better"),
                     Aborter::Leader(epoch) => write!(f, "leader {}", maybe(epoch.map(|e| e.0))),
                 }
             }
-            Message::Ack { round } => write!(f, "ack {}", Text(round)),
+            Message::Ack { round } => write!(f, "ack {}", RoundText(round)),
             Message::LeaderAlive { round, epoch } => {
-                write!(f, "leader alive {} {}", Text(round), maybe(epoch.map(|e| e.0)))
+                write!(f, "leader alive {} {}", RoundText(round), maybe(epoch.map(|e| e.0)))
             }
             Message::Present { following, epoch } => {
                 write!(f, "present {} {}", if following { "following" } else { "stray" }, maybe(epoch.map(|e| e.0)))
@@ -130,9 +132,9 @@ fn maybe(number: Option<u64>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-struct Text(Round);
+struct RoundText(Round);
 
-impl std::fmt::Display for Text {
+impl std::fmt::Display for RoundText {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.0.boot.0, self.0.number)
     }

@@ -49,12 +49,12 @@ struct Account {
     networks: Vec<u64>,
     /// Wrong passwords of late. The same one again is no guess: a telephone with an old password.
     tried: Vec<u64>,
-    line: Arc<Line>,
+    line: Arc<LoginLine>,
 }
 
 /// The logins of one account that are slowed: one is checked at a time.
 #[derive(Debug)]
-struct Line {
+struct LoginLine {
     place: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
 }
@@ -76,7 +76,7 @@ impl Guessing {
     }
 
     /// The line that a login has to wait in, and for how long.
-    fn slowed(&self, name: &str, from: IpAddr, now: Instant) -> Option<(Arc<Line>, Duration)> {
+    fn slowed(&self, name: &str, from: IpAddr, now: Instant) -> Option<(Arc<LoginLine>, Duration)> {
         let (key, network) = (self.key(name), self.network(from));
         let mut accounts = self.accounts();
         let account = accounts.get_mut(&key)?;
@@ -135,7 +135,7 @@ impl Guessing {
 
 impl Account {
     fn new(now: Instant) -> Account {
-        let line = Line { place: Arc::new(Semaphore::new(1)), waiting: Arc::new(Semaphore::new(WAITING_MAX)) };
+        let line = LoginLine { place: Arc::new(Semaphore::new(1)), waiting: Arc::new(Semaphore::new(WAITING_MAX)) };
         Account { failures: 0.0, since: now, networks: Vec::new(), tried: Vec::new(), line: Arc::new(line) }
     }
 

@@ -146,9 +146,9 @@ mod tests {
     use weir_smtp::envelope::{Envelope, MailFrom};
     use weir_store::spool::Options;
 
-    struct Next(mpsc::UnboundedSender<Arc<Letter>>);
+    struct NextStage(mpsc::UnboundedSender<Arc<Letter>>);
 
-    impl Stage for Next {
+    impl Stage for NextStage {
         fn take(&self, letter: Transit) -> Option<Transit> {
             self.0.send(letter.letter).unwrap();
             None
@@ -167,7 +167,7 @@ mod tests {
         let stage = Authenticating::new(
             Arc::new(Evaluator::new(&EvaluatorSettings { authenticity: settings, ..Default::default() }).unwrap()),
             &spool,
-            Pipeline::ending_in(Next(came)),
+            Pipeline::ending_in(NextStage(came)),
         );
         let envelope = Envelope { sender: MailFrom::default(), recipients: Vec::new(), ..Envelope::default() };
         let mut letter = Letter::new(&envelope, LetterOrigin::Received, "192.0.2.0/24", "192.0.2.1", 1);

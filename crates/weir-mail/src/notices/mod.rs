@@ -128,7 +128,7 @@ impl NoticeWriter {
         }
     }
 
-    async fn write_all(&self, event: &NoticeEvent, seen: Option<Seen>) {
+    async fn write_all(&self, event: &NoticeEvent, seen: Option<ThrottleThen>) {
         let up_to = seen.as_ref().map_or(i64::MAX, |seen| seen.up_to);
         let held = evidence::waiting(&self.records.held(), &event.identity, up_to).await.unwrap_or_default();
         let count = seen.as_ref().map_or(held.len(), |seen| seen.waiting);
@@ -151,12 +151,12 @@ impl NoticeWriter {
     }
 
     /// How somebody's throttle stands now; none if the records cannot say, and then a notice offers no addresses.
-    async fn situation_of(&self, identity: &str) -> Option<Seen> {
+    async fn situation_of(&self, identity: &str) -> Option<ThrottleThen> {
         let row = self.records.throttles().find(identity).await.ok().flatten()?;
         let throttle = throttle::machine(&row.state, None, (self.clock)()).ok()?;
         let up_to = throttle.held().last().map_or(-1, |held| held.entry.0 as i64);
         let stopped = throttle.stopped().is_some();
-        Some(Seen { situation: throttle.situation(), up_to, waiting: throttle.held_count(), stopped })
+        Some(ThrottleThen { situation: throttle.situation(), up_to, waiting: throttle.held_count(), stopped })
     }
 
     /// Tries again until one mail is in the spool.
@@ -204,7 +204,7 @@ impl NoticeWriter {
 
     /// An address that is good once, for what a notice is about; none if the records do not take it.
     async fn address(&self, action: Action, words: &Words<'_>, told: &str, only: Option<&str>) -> Option<String> {
-        let Seen { situation, up_to, .. } = *words.seen.as_ref()?;
+        let ThrottleThen { situation, up_to, .. } = *words.seen.as_ref()?;
         let (identity, only) = (words.event.identity.clone(), only.map(str::to_owned));
         let order = Order { action, identity, up_to, situation, told: told.to_owned(), only };
         crafted::offer(&self.records.tokens(), &order, &self.settings.hostname, (self.clock)()).await
@@ -227,7 +227,7 @@ impl NoticeWriter {
 }
 
 /// Somebody's throttle at the moment that a notice is about.
-struct Seen {
+struct ThrottleThen {
     situation: u32,
     /// The newest entry of its queue; negative if there is none.
     up_to: i64,
@@ -244,7 +244,7 @@ struct Addresses {
 /// What is said, in words first and numbers after.
 struct Words<'a> {
     event: &'a NoticeEvent,
-    seen: Option<Seen>,
+    seen: Option<ThrottleThen>,
     held: &'a [HeldRow],
     count: usize,
     now: Date,

@@ -40,7 +40,7 @@ const WAITING_MAX: usize = 4096;
 /// A handle to the throttle. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Throttling {
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<ThrottleRequest>,
 }
 
 impl Throttling {
@@ -54,24 +54,24 @@ impl Throttling {
     /// May this mail go now? What is to be held is durable when this returns.
     pub async fn submit(&self, submission: Submission) -> Result<SubmitOutcome, ThrottlingError> {
         let (reply, answer) = oneshot::channel();
-        self.ask(Request::Submit(Box::new(submission), reply), answer).await
+        self.ask(ThrottleRequest::Submit(Box::new(submission), reply), answer).await
     }
 
     /// Carries out a command on one identity's throttle.
     pub async fn command(&self, identity: &str, command: ThrottleCommand) -> Result<Done, ThrottlingError> {
         let (reply, answer) = oneshot::channel();
-        self.ask(Request::Command(identity.to_owned(), command, reply), answer).await
+        self.ask(ThrottleRequest::Command(identity.to_owned(), command, reply), answer).await
     }
 
     /// Somebody whose address is confirmed has written to an address of ours, which may answer. Does not wait; where there is no
     /// room, nobody hears of it.
     pub fn note_letter(&self, to: &str, from: RecipientKey) {
-        let _ = self.requests.try_send(Request::Letter(to.to_owned(), from));
+        let _ = self.requests.try_send(ThrottleRequest::Letter(to.to_owned(), from));
     }
 
     async fn ask<T>(
         &self,
-        request: Request,
+        request: ThrottleRequest,
         answer: oneshot::Receiver<Result<T, ThrottlingError>>,
     ) -> Result<T, ThrottlingError> {
         self.requests.send(request).await.map_err(|_| ThrottlingError::Ended)?;
@@ -79,36 +79,36 @@ impl Throttling {
     }
 }
 
-enum Request {
+enum ThrottleRequest {
     Submit(Box<Submission>, oneshot::Sender<Result<SubmitOutcome, ThrottlingError>>),
     Command(String, ThrottleCommand, oneshot::Sender<Result<Done, ThrottlingError>>),
     /// To which address of ours, and from whom.
     Letter(String, RecipientKey),
 }
 
-impl Request {
+impl ThrottleRequest {
     /// Whose throttle it is about; a letter is about nobody's.
     fn identity(&self) -> &str {
         match self {
-            Request::Submit(submission, _) => &submission.identity,
-            Request::Command(identity, ..) => identity,
-            Request::Letter(..) => "",
+            ThrottleRequest::Submit(submission, _) => &submission.identity,
+            ThrottleRequest::Command(identity, ..) => identity,
+            ThrottleRequest::Letter(..) => "",
         }
     }
 
     /// The address of ours that a mail is sent as, if letters to it count; empty if not.
     fn sent_as(&self) -> &str {
         match self {
-            Request::Submit(submission, _) => &submission.sent_as,
+            ThrottleRequest::Submit(submission, _) => &submission.sent_as,
             _ => "",
         }
     }
 
     fn fail(self, error: ThrottlingError) {
         match self {
-            Request::Submit(_, reply) => drop(reply.send(Err(error))),
-            Request::Command(_, _, reply) => drop(reply.send(Err(error))),
-            Request::Letter(..) => {}
+            ThrottleRequest::Submit(_, reply) => drop(reply.send(Err(error))),
+            ThrottleRequest::Command(_, _, reply) => drop(reply.send(Err(error))),
+            ThrottleRequest::Letter(..) => {}
         }
     }
 }
@@ -121,7 +121,7 @@ enum PendingAnswer {
     None,
 }
 
-async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<Request>) {
+async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<ThrottleRequest>) {
     let mut batch = Vec::new();
     let mut pending = Pending::default();
     let mut written = tokio::time::Instant::now();
@@ -131,7 +131,7 @@ async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<Reques
             false => timeout(WRITTEN_EVERY, incoming.recv_many(&mut batch, BATCH_MAX)).await.unwrap_or(NOTHING_YET),
         };
         batch.retain(|request| match request {
-            Request::Letter(to, from) => {
+            ThrottleRequest::Letter(to, from) => {
                 pending.letter(to, *from);
                 false
             }
@@ -153,7 +153,7 @@ const WRITTEN_EVERY: Duration = Duration::from_secs(1);
 /// Nothing has come; 0 would mean that nothing ever will.
 const NOTHING_YET: usize = usize::MAX;
 
-async fn decide_batch(records: &Records, now: Instant, batch: &mut Vec<Request>, pending: &mut Pending) {
+async fn decide_batch(records: &Records, now: Instant, batch: &mut Vec<ThrottleRequest>, pending: &mut Pending) {
     if batch.is_empty() {
         return;
     }
@@ -206,7 +206,7 @@ type Decided = (Vec<PendingAnswer>, Vec<(String, RecipientKey)>);
 async fn decide(
     records: &Records,
     now: Instant,
-    batch: &[Request],
+    batch: &[ThrottleRequest],
     pending: &mut Pending,
 ) -> Result<Decided, RecordsError> {
     let mut row_of: BTreeMap<&str, usize> = batch.iter().map(|request| (request.identity(), 0)).collect();
@@ -228,14 +228,14 @@ async fn decide(
                 let known = Known { owner: request.identity(), address, found, pending: seen, today };
                 let mut operation = Operation { of, changes: &mut changes, sent: &mut sent, known, now };
                 match request {
-                    Request::Submit(submission, _) => PendingAnswer::Submit(operation.submit(submission)),
-                    Request::Command(_, command, _) => PendingAnswer::Command(operation.command(command)),
-                    Request::Letter(..) => PendingAnswer::None,
+                    ThrottleRequest::Submit(submission, _) => PendingAnswer::Submit(operation.submit(submission)),
+                    ThrottleRequest::Command(_, command, _) => PendingAnswer::Command(operation.command(command)),
+                    ThrottleRequest::Letter(..) => PendingAnswer::None,
                 }
             });
             let answers = answers.collect();
             throttles.into_iter().for_each(|throttle| throttle.close(&mut changes));
-            let used = batch.iter().map(Request::sent_as).filter(|address| !address.is_empty());
+            let used = batch.iter().map(ThrottleRequest::sent_as).filter(|address| !address.is_empty());
             let unopened: BTreeSet<String> =
                 used.filter(|address| !found.letters.contains_key(*address)).map(str::to_owned).collect();
             (changes, ((answers, sent), unopened))
@@ -246,11 +246,11 @@ async fn decide(
 }
 
 /// What these requests need to know of past mail.
-fn asked(batch: &[Request]) -> PastMailAsked {
+fn asked(batch: &[ThrottleRequest]) -> PastMailAsked {
     let mut packs = BTreeSet::new();
     let mut addresses = BTreeSet::new();
     for request in batch {
-        let Request::Submit(submission, _) = request else { continue };
+        let ThrottleRequest::Submit(submission, _) = request else { continue };
         if submission.params.recipients == Recipients::Alike {
             continue;
         }
@@ -288,10 +288,10 @@ async fn absent_entries(
 /// A relay that has not been seen for so long is taken to be down.
 pub const RELAY_SILENCE_NS: i64 = 15_000_000_000;
 
-fn reply(request: Request, answer: PendingAnswer) {
+fn reply(request: ThrottleRequest, answer: PendingAnswer) {
     match (request, answer) {
-        (Request::Submit(_, reply), PendingAnswer::Submit(answer)) => drop(reply.send(answer)),
-        (Request::Command(_, _, reply), PendingAnswer::Command(answer)) => drop(reply.send(answer)),
+        (ThrottleRequest::Submit(_, reply), PendingAnswer::Submit(answer)) => drop(reply.send(answer)),
+        (ThrottleRequest::Command(_, _, reply), PendingAnswer::Command(answer)) => drop(reply.send(answer)),
         _ => unreachable!("answers are made in the order of the requests"),
     }
 }

@@ -14,11 +14,11 @@ pub struct Naive {
     running: u32,
     time: f64,
     history: BTreeMap<Subnet, f64>,
-    sessions: Vec<Session>,
+    sessions: Vec<NaiveSession>,
 }
 
 #[derive(Debug, Clone)]
-struct Session {
+struct NaiveSession {
     subnet: Subnet,
     /// Number and work of each request that waits.
     waiting: VecDeque<(usize, f64)>,
@@ -30,7 +30,7 @@ struct Session {
     rate: f64,
 }
 
-impl Session {
+impl NaiveSession {
     fn is_local(&self) -> bool {
         self.running > 0 || !self.waiting.is_empty()
     }
@@ -43,7 +43,7 @@ impl Session {
 impl Naive {
     /// A front-end; session `i` belongs to `subnets[i]`.
     pub fn new(slots: u32, subnets: &[Subnet], history: &BTreeMap<Subnet, f64>) -> Naive {
-        let session = |subnet: &Subnet| Session {
+        let session = |subnet: &Subnet| NaiveSession {
             subnet: *subnet,
             waiting: VecDeque::new(),
             running: 0,
@@ -79,7 +79,7 @@ impl Naive {
         let backlogged = || self.sessions.iter().enumerate().filter(|(_, s)| !s.waiting.is_empty());
         self.time = self.time.max(backlogged().map(|(_, s)| s.start).reduce(f64::min)?);
         let eligible = backlogged().filter(|(_, s)| s.start <= self.time);
-        let rank = |s: &Session| (s.finish, s.waiting[0].0);
+        let rank = |s: &NaiveSession| (s.finish, s.waiting[0].0);
         let (next, _) = eligible.min_by(|(_, a), (_, b)| rank(a).partial_cmp(&rank(b)).expect("finite"))?;
         let total: f64 = backlogged().map(|(_, s)| s.rate).sum();
         let entry = &mut self.sessions[next];
@@ -140,7 +140,7 @@ impl Naive {
         if !self.sessions[session].is_active() {
             self.rescale(session);
         }
-        if !self.sessions.iter().any(Session::is_local) {
+        if !self.sessions.iter().any(NaiveSession::is_local) {
             self.time = 0.0;
             for entry in &mut self.sessions {
                 (entry.start, entry.finish) = (0.0, 0.0);

@@ -110,7 +110,7 @@ impl Experiment {
             let problem = format!("{} arrivals at {} a second take too long", self.arrivals, self.load.lambda_per_s);
             return Err(InputError::new("--arrivals and --lambda", problem, "ask for fewer arrivals or a higher rate"));
         }
-        let mut tally = Tally::new(self);
+        let mut tally = WaitTally::new(self);
         let stream = Stream::new(&self.sizes, self.load.lambda_per_s, self.seed).take(self.arrivals as usize);
         let mut last_at = 0;
         let watched = stream.inspect(|arrival| last_at = arrival.at.0);
@@ -118,7 +118,7 @@ impl Experiment {
         Ok(self.report(&tally, last_at as f64 / 1e9))
     }
 
-    fn report(&self, tally: &Tally, duration_s: f64) -> Report {
+    fn report(&self, tally: &WaitTally, duration_s: f64) -> Report {
         let table = self.sizes.fine_table();
         let mg1 = Mg1::new(table, self.load);
         let lambda_max = mg1.lambda_max_per_s(&self.plan);
@@ -161,7 +161,7 @@ impl Experiment {
         total / 1e9 / self.arrivals.max(1) as f64
     }
 
-    fn per_feed(&self, tally: &Tally, mg1: &Mg1<'_>, duration_s: f64) -> Vec<PerFeed> {
+    fn per_feed(&self, tally: &WaitTally, mg1: &Mg1<'_>, duration_s: f64) -> Vec<PerFeed> {
         let models = mg1.feeds(&self.plan.limits);
         let by_size = self.plan.strategy == Strategy::Size;
         let feed = |(i, (waits, busy_ns)): (usize, &(Waits, f64))| PerFeed {
@@ -182,7 +182,7 @@ fn per_class(i: usize, waits: &Waits) -> PerClass {
     PerClass { class: i + 1, messages: waits.count(), mean_wait_s: waits.mean_s() }
 }
 
-struct Tally {
+struct WaitTally {
     all: Waits,
     largest: Waits,
     /// Waits and busy nanoseconds.
@@ -193,14 +193,14 @@ struct Tally {
     counted: usize,
 }
 
-impl Tally {
-    fn new(experiment: &Experiment) -> Tally {
+impl WaitTally {
+    fn new(experiment: &Experiment) -> WaitTally {
         let limits = &experiment.plan.limits;
         let feeds = limits.feeds();
         let counted = Objective { last: experiment.last, ..Objective::default() }.feeds_counted(feeds);
         let end = if counted == feeds { f64::INFINITY } else { limits.last() as f64 };
         let within = experiment.sizes.fine_table().share_below(end);
-        Tally {
+        WaitTally {
             all: Waits::new(),
             largest: Waits::new(),
             feeds: vec![(Waits::new(), 0.0); feeds],

@@ -39,11 +39,11 @@ impl PastStep {
 /// The past. Cheap to clone; opens its file when somebody needs it.
 #[derive(Debug, Clone)]
 pub struct Past {
-    shared: Arc<Shared>,
+    shared: Arc<PastParts>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PastParts {
     records: Records,
     file: PathBuf,
     relay: String,
@@ -61,7 +61,7 @@ const TABLE: &str = "create table if not exists past (relay text not null, step 
 impl Past {
     /// The past of a relay: in this file, or in its records if those are shared.
     pub fn new(records: Records, file: PathBuf, relay: &str) -> Past {
-        Past { shared: Arc::new(Shared { records, file, relay: relay.to_owned(), database: OnceCell::new() }) }
+        Past { shared: Arc::new(PastParts { records, file, relay: relay.to_owned(), database: OnceCell::new() }) }
     }
 
     /// Writes the row of a time, in seconds since the Unix epoch, and forgets what is older than is kept.

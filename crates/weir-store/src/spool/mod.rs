@@ -55,7 +55,7 @@ use disk::Disk;
 use id::IdSource;
 use index::{Index, IndexEntry};
 use log::Log;
-use queue::{Request, RequestQueue, Room};
+use queue::{QueueMemory, Request, RequestQueue};
 use reader::{Reader, Wait};
 use record::RecordKind;
 use recovery::Recovery;
@@ -304,7 +304,7 @@ pub(crate) struct SpoolShared {
     queue: RequestQueue,
     /// Marks and finishes asked for that are not in the page cache.
     unwritten: AtomicUsize,
-    room: Room,
+    room: QueueMemory,
     ids: IdSource,
     index: Mutex<Index>,
     reader: Reader,
@@ -413,7 +413,7 @@ fn assemble(
     let shared = Arc::new(SpoolShared {
         queue: RequestQueue::default(),
         unwritten: AtomicUsize::new(0),
-        room: Room::new(options.queue_bytes),
+        room: QueueMemory::new(options.queue_bytes),
         ids: IdSource::default(),
         index: Mutex::new(index),
         reader: Reader::new(folder.clone()),

@@ -1,6 +1,6 @@
 //! The way to the writer: requests, in order.
 //!
-//! Bodies and envelopes wait for [`Room`] before they enter, so they never hold more memory than its size. Marks do not wait: a
+//! Bodies and envelopes wait for [`QueueMemory`] before they enter, so they never hold more memory than its size. Marks do not wait: a
 //! delivery that happened must be written down. While the disk stands still they add up at the pace of deliveries,
 //! which stand still with it. Marks that come alone give others a moment to come along, so that the writer is not
 //! woken for each.
@@ -170,15 +170,15 @@ impl RequestQueue {
 
 /// The memory that bodies and envelopes may take on their way to the disk.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct QueueMemory {
     kib: Semaphore,
     kib_max: u32,
 }
 
-impl Room {
-    pub(super) fn new(bytes: usize) -> Room {
+impl QueueMemory {
+    pub(super) fn new(bytes: usize) -> QueueMemory {
         let kib_max = u32::try_from(bytes / 1024).unwrap_or(u32::MAX).clamp(64, 1 << 22);
-        Room { kib: Semaphore::new(kib_max as usize), kib_max }
+        QueueMemory { kib: Semaphore::new(kib_max as usize), kib_max }
     }
 
     /// Waits until there is room for so many bytes.
@@ -247,7 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_room_gives_back_exactly_what_it_lent() {
-        let room = Room::new(128 * 1024);
+        let room = QueueMemory::new(128 * 1024);
         for bytes in [0, 1, 1024, 1025, 70_000, 9 << 20] {
             room.enter(bytes).await.unwrap();
             room.leave([bytes].into_iter());

@@ -5,7 +5,7 @@
 
 use super::message::{Act, TrackedMessage};
 use super::search::{MessageFilter, first_place};
-use super::words::{Question, of_message};
+use super::words::{WantedWords, of_message};
 use crate::diary::DiaryPosition;
 use crate::records::{Database, RecordsError, begin_in_postgres, read};
 use sqlx::Connection;
@@ -173,7 +173,7 @@ impl TrackingDatabase {
         most: usize,
     ) -> Result<Vec<TrackedMessage>, RecordsError> {
         let (first, end) = filter.places();
-        let question = Question::of(filter);
+        let question = WantedWords::of(filter);
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let rows: Vec<(i64, String)> = if question.is_empty() {
             let sql =
@@ -188,7 +188,7 @@ impl TrackingDatabase {
         Ok(rows.iter().filter_map(|(place, text)| TrackedMessage::read(*place, text)).collect())
     }
 
-    fn either_words(&self, question: &Question) -> String {
+    fn either_words(&self, question: &WantedWords) -> String {
         match self.db {
             Database::Sqlite { .. } => question.for_sqlite(),
             Database::Postgres(_) => question.for_postgres(),

@@ -108,24 +108,24 @@ fn cut(text: &str) -> &str {
 
 /// A word that is asked for, or the beginning of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct WantedWord {
     word: String,
     is_beginning: bool,
 }
 
-impl Asked {
-    fn whole(word: String) -> Asked {
-        Asked { word, is_beginning: false }
+impl WantedWord {
+    fn whole(word: String) -> WantedWord {
+        WantedWord { word, is_beginning: false }
     }
 }
 
 /// What is asked for: of each set one word must be there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Question(Vec<Vec<Asked>>);
+pub(super) struct WantedWords(Vec<Vec<WantedWord>>);
 
-impl Question {
-    pub(super) fn of(filter: &MessageFilter) -> Question {
-        let mut question = Question::default();
+impl WantedWords {
+    pub(super) fn of(filter: &MessageFilter) -> WantedWords {
+        let mut question = WantedWords::default();
         let texts = [&filter.text, &filter.from, &filter.to, &filter.login, &filter.client];
         let texts = texts.into_iter().chain([&filter.subject, &filter.verdict, &filter.state]);
         // What has no word in it, such as `%`, fits nothing: to leave it out would show everything.
@@ -152,18 +152,18 @@ impl Question {
 
     /// A word that no message has: what stands behind its letter is always a hash.
     fn nothing(&mut self) {
-        self.0.push(vec![Asked::whole(format!("{NAME}:-"))]);
+        self.0.push(vec![WantedWord::whole(format!("{NAME}:-"))]);
     }
 
     /// One of these.
-    fn one(&mut self, words: Vec<Asked>) {
+    fn one(&mut self, words: Vec<WantedWord>) {
         if !words.is_empty() {
             self.0.push(words);
         }
     }
 
     /// All of these.
-    fn all(&mut self, words: Vec<Asked>) {
+    fn all(&mut self, words: Vec<WantedWord>) {
         words.into_iter().for_each(|word| self.one(vec![word]));
     }
 
@@ -190,24 +190,24 @@ impl Question {
 
     /// In the words of SQLite's full text search. A word has no character that means something there but those between its quotes.
     pub(super) fn for_sqlite(&self) -> String {
-        let asked = |asked: &Asked| format!("\"{}\"{}", asked.word, if asked.is_beginning { " *" } else { "" });
+        let asked = |asked: &WantedWord| format!("\"{}\"{}", asked.word, if asked.is_beginning { " *" } else { "" });
         self.joined(asked, " OR ", " AND ")
     }
 
     /// In the words of PostgreSQL's.
     pub(super) fn for_postgres(&self) -> String {
-        let asked = |asked: &Asked| format!("'{}'{}", asked.word, if asked.is_beginning { ":*" } else { "" });
+        let asked = |asked: &WantedWord| format!("'{}'{}", asked.word, if asked.is_beginning { ":*" } else { "" });
         self.joined(asked, " | ", " & ")
     }
 
-    fn joined(&self, asked: impl Fn(&Asked) -> String, or: &str, and: &str) -> String {
-        let set = |set: &Vec<Asked>| format!("({})", set.iter().map(&asked).collect::<Vec<_>>().join(or));
+    fn joined(&self, asked: impl Fn(&WantedWord) -> String, or: &str, and: &str) -> String {
+        let set = |set: &Vec<WantedWord>| format!("({})", set.iter().map(&asked).collect::<Vec<_>>().join(or));
         self.0.iter().map(set).collect::<Vec<_>>().join(and)
     }
 }
 
-fn named(message_id: &str) -> Asked {
-    Asked::whole(name_word(&name_hash(message_id)))
+fn named(message_id: &str) -> WantedWord {
+    WantedWord::whole(name_word(&name_hash(message_id)))
 }
 
 /// `*` at the end asks for a beginning.
@@ -219,10 +219,10 @@ fn beginning(text: &str) -> (&str, bool) {
 }
 
 /// An address, a name before the `@`, or a domain.
-fn address_asked(field: char, text: &str) -> Vec<Asked> {
+fn address_asked(field: char, text: &str) -> Vec<WantedWord> {
     let (text, is_beginning) = beginning(text.trim().trim_start_matches('<').trim_end_matches('>'));
     let text = plain(text);
-    let word = |text: String| Asked { word: format!("{field}:{text}"), is_beginning };
+    let word = |text: String| WantedWord { word: format!("{field}:{text}"), is_beginning };
     if text.trim_matches('@').is_empty() {
         Vec::new()
     } else if text.contains('@') || is_beginning {
@@ -232,14 +232,14 @@ fn address_asked(field: char, text: &str) -> Vec<Asked> {
     }
 }
 
-fn single(field: char, text: &str) -> Vec<Asked> {
+fn single(field: char, text: &str) -> Vec<WantedWord> {
     let (text, is_beginning) = beginning(text.trim());
-    word(field, text).map(|word| Asked { word, is_beginning }).into_iter().collect()
+    word(field, text).map(|word| WantedWord { word, is_beginning }).into_iter().collect()
 }
 
-fn parts(field: char, text: &str) -> Vec<Asked> {
+fn parts(field: char, text: &str) -> Vec<WantedWord> {
     let (whole, is_beginning) = beginning(text);
-    let mut words: Vec<Asked> = self::text(field, whole).into_iter().map(Asked::whole).collect();
+    let mut words: Vec<WantedWord> = self::text(field, whole).into_iter().map(WantedWord::whole).collect();
     if let Some(last) = words.last_mut() {
         last.is_beginning = is_beginning;
     }
@@ -263,7 +263,7 @@ mod tests {
     }
 
     fn sqlite(filter: &MessageFilter) -> String {
-        Question::of(filter).for_sqlite()
+        WantedWords::of(filter).for_sqlite()
     }
 
     #[test]
@@ -310,16 +310,16 @@ mod tests {
         assert_eq!(from("ann*"), r#"("f:ann" *)"#);
         let subject = MessageFilter { subject: "größer Rech*".into(), ..MessageFilter::default() };
         assert_eq!(sqlite(&subject), r#"("s:größer") AND ("s:rech" *)"#);
-        assert_eq!(Question::of(&subject).for_postgres(), "('s:größer') & ('s:rech':*)");
+        assert_eq!(WantedWords::of(&subject).for_postgres(), "('s:größer') & ('s:rech':*)");
         assert_eq!(sqlite(&MessageFilter::default()), "");
     }
 
     #[test]
     fn a_name_with_a_hyphen_is_one_word_of_an_address_and_two_of_a_subject() {
-        let asked = Question::of(&MessageFilter { text: "demo-worm".into(), ..MessageFilter::default() });
+        let asked = WantedWords::of(&MessageFilter { text: "demo-worm".into(), ..MessageFilter::default() });
         let fits = |message: TrackedMessage| {
             let words = of_message(&message);
-            let has = |asked: &Asked| words.split(' ').any(|word| word == asked.word);
+            let has = |asked: &WantedWord| words.split(' ').any(|word| word == asked.word);
             asked.0.iter().all(|set| set.iter().any(has))
         };
         let empty = TrackedMessage::default;
@@ -340,7 +340,7 @@ mod tests {
         let nasty = "x\" OR \"y ') | 'z:* \\ NEAR( -a ^b \u{0} ~ _~ ''' \"\"\"* @ * ** @@ <>";
         let filter =
             MessageFilter { text: nasty.into(), from: nasty.into(), to: "*".into(), ..MessageFilter::default() };
-        let question = Question::of(&filter);
+        let question = WantedWords::of(&filter);
         assert!(question.0.len() <= ASKED_MAX);
         for asked in question.0.iter().flatten() {
             let harmless = |c: char| c.is_alphanumeric() || "@.:-+_".contains(c);

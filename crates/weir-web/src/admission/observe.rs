@@ -12,7 +12,7 @@ use super::ask::Refused;
 use super::counters::History;
 use super::queue::Inner;
 use super::request_table::State;
-use super::server_model::Visit;
+use super::server_model::ServerVisit;
 use super::settings::Settings;
 use super::standing;
 
@@ -39,13 +39,13 @@ impl Inner {
     }
 
     /// A request goes to the server.
-    pub(super) fn begin_observed(&mut self, now_ns: u64) -> Option<Visit> {
+    pub(super) fn begin_observed(&mut self, now_ns: u64) -> Option<ServerVisit> {
         let slots = self.slots;
         self.shadow.as_mut().map(|shadow| shadow.server.arrive(slots, now_ns))
     }
 
     /// A request has really ended, whatever became of it in the shadow.
-    pub(super) fn leave_server(&mut self, ticket: Option<Ticket>, visit: Visit, now_ns: u64) {
+    pub(super) fn leave_server(&mut self, ticket: Option<Ticket>, visit: ServerVisit, now_ns: u64) {
         let slots = self.slots;
         let Some(took_ns) = self.shadow.as_mut().map(|shadow| shadow.server.end(visit, slots, now_ns)) else { return };
         if let Some(ticket) = ticket.filter(|ticket| self.requests.holds(*ticket)) {

@@ -8,7 +8,7 @@ use weir_core::fair::Ticket;
 
 use super::ask::{Cost, Reader, Refused};
 use super::queue::{Admission, wake};
-use super::server_model::Visit;
+use super::server_model::ServerVisit;
 use super::streams::Owner;
 use super::upload::UploadClock;
 
@@ -21,7 +21,7 @@ pub struct Permit {
     owner: Owner,
     since_ns: u64,
     /// In observe mode: where it is at the server.
-    visit: Option<Visit>,
+    visit: Option<ServerVisit>,
     cost: Cost,
     /// Whether it is counted among the streams that hold a slot.
     is_stream: bool,
@@ -33,7 +33,7 @@ impl Permit {
     }
 
     /// The same of a request that is only observed.
-    pub(super) fn at(mut self, visit: Option<Visit>) -> Permit {
+    pub(super) fn at(mut self, visit: Option<ServerVisit>) -> Permit {
         self.visit = visit;
         self
     }

@@ -12,7 +12,7 @@ use weir_core::fair::Ticket;
 
 use super::ask::{Ask, Reader};
 use super::estimate::Class;
-use super::server_model::Visit;
+use super::server_model::ServerVisit;
 use super::streams::Owner;
 use super::upload::UploadClock;
 
@@ -46,7 +46,7 @@ pub(super) struct RequestEntry {
     pub(super) unloaded: bool,
     /// In observe mode: how long the server worked on it, and where it is there.
     pub(super) took_ns: Option<u64>,
-    pub(super) visit: Option<Visit>,
+    pub(super) visit: Option<ServerVisit>,
     /// Whom to wake: who waits for the slot, then who waits for the response.
     pub(super) waker: Option<Waker>,
     /// While its body still comes in.

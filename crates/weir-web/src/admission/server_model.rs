@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(super) struct ServerModel {
     /// What is at the server, in the order of arrival.
-    there: BTreeMap<Visit, Seen>,
+    there: BTreeMap<ServerVisit, Progress>,
     /// Of these, what has not begun.
-    unbegun: BTreeSet<Visit>,
+    unbegun: BTreeSet<ServerVisit>,
     next: u64,
     /// The part of a worker's time that each had so far, in nanoseconds.
     part_ns: f64,
@@ -21,28 +21,28 @@ pub(super) struct ServerModel {
 
 /// A request at the server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Visit(u64);
+pub(super) struct ServerVisit(u64);
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Progress {
     begun_ns: Option<u64>,
     part_ns: f64,
 }
 
 impl ServerModel {
     /// A request goes to the server.
-    pub(super) fn arrive(&mut self, slots: u32, now_ns: u64) -> Visit {
+    pub(super) fn arrive(&mut self, slots: u32, now_ns: u64) -> ServerVisit {
         self.pass(slots, now_ns);
-        let visit = Visit(self.next);
+        let visit = ServerVisit(self.next);
         self.next += 1;
-        self.there.insert(visit, Seen { begun_ns: None, part_ns: self.part_ns });
+        self.there.insert(visit, Progress { begun_ns: None, part_ns: self.part_ns });
         self.unbegun.insert(visit);
         self.begin(slots, now_ns);
         visit
     }
 
     /// It has ended: for how long the server worked on it.
-    pub(super) fn end(&mut self, visit: Visit, slots: u32, now_ns: u64) -> u64 {
+    pub(super) fn end(&mut self, visit: ServerVisit, slots: u32, now_ns: u64) -> u64 {
         self.pass(slots, now_ns);
         let Some(seen) = self.there.remove(&visit) else { return 0 };
         self.unbegun.remove(&visit);
@@ -54,7 +54,7 @@ impl ServerModel {
     }
 
     /// For how long the server has worked on it so far.
-    pub(super) fn worked_ns(&self, visit: Visit, now_ns: u64) -> u64 {
+    pub(super) fn worked_ns(&self, visit: ServerVisit, now_ns: u64) -> u64 {
         let begun_ns = self.there.get(&visit).and_then(|seen| seen.begun_ns);
         begun_ns.map_or(0, |begun_ns| now_ns.saturating_sub(begun_ns))
     }
@@ -85,7 +85,7 @@ mod tests {
     fn the_servers_own_queue_is_not_its_work() {
         let mut model = ServerModel::default();
         // Forty requests at once to four workers of 20 ms: ten rounds.
-        let visits: Vec<Visit> = (0..40).map(|_| model.arrive(4, 0)).collect();
+        let visits: Vec<ServerVisit> = (0..40).map(|_| model.arrive(4, 0)).collect();
         for (at, visit) in visits.into_iter().enumerate() {
             let round = at as u64 / 4 + 1;
             assert_eq!(model.end(visit, 4, round * 20), 20);
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn a_server_that_shares_its_time_is_given_no_more_than_its_workers_had() {
         let mut model = ServerModel::default();
-        let visits: Vec<Visit> = (0..8).map(|_| model.arrive(2, 0)).collect();
+        let visits: Vec<ServerVisit> = (0..8).map(|_| model.arrive(2, 0)).collect();
         // The last one ends first.
         let works: Vec<u64> = visits.into_iter().rev().map(|visit| model.end(visit, 2, 800)).collect();
         assert_eq!(works[0], 200, "an eighth of two workers for 800");

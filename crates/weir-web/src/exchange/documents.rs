@@ -20,7 +20,7 @@ const REFUSED_MAX: usize = 8;
 /// The documents of one front-end.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
-    held: Option<Held>,
+    held: Option<HeldDocument>,
     uses: DocumentId,
     fetch: Option<Fetch>,
     /// Documents that came whole and could not be read; not asked for again.
@@ -28,7 +28,7 @@ pub(super) struct Documents {
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldDocument {
     id: DocumentId,
     text: Bytes,
     since: Instant,
@@ -57,7 +57,7 @@ impl Documents {
     pub(super) fn put(&mut self, id: DocumentId, text: Bytes, now: Instant) -> bool {
         let newer = id > self.holds().0 && text.len() <= TEXT_BYTES_MAX;
         if newer {
-            self.held = Some(Held { id, text, since: now });
+            self.held = Some(HeldDocument { id, text, since: now });
             self.fetch = None;
         }
         newer

@@ -8,7 +8,7 @@
 //! told the client to go away (429 and 503) are not counted: they were not served.
 
 use super::document::{Document, Remainder, SUBNETS_MAX};
-use super::log::{BadLine, Entry};
+use super::log::{BadLine, LoggedVisit};
 use crate::identity::Network;
 use std::collections::HashMap;
 use std::io::{self, BufRead};
@@ -80,7 +80,7 @@ impl Learner {
                 continue;
             }
             self.lesson.lines += 1;
-            match text.and_then(Entry::parse) {
+            match text.and_then(LoggedVisit::parse) {
                 Ok(entry) => self.count(entry),
                 Err(reason) => self.note_bad(name, number, reason),
             }
@@ -99,7 +99,7 @@ impl Learner {
         Document::new(version, made_unix_s, counts, self.left_out)
     }
 
-    fn count(&mut self, entry: Entry) {
+    fn count(&mut self, entry: LoggedVisit) {
         if let Some(at) = entry.at_unix_s {
             let (first, last) = self.lesson.span_unix_s.unwrap_or((at, at));
             self.lesson.span_unix_s = Some((first.min(at), last.max(at)));
@@ -226,7 +226,7 @@ mod tests {
         for i in 0..COUNTED_MAX as u32 * 3 {
             let client = std::net::Ipv4Addr::from_bits(i << 8 | 1);
             for client in [IpAddr::V4(client), heavy] {
-                learner.count(Entry { client, at_unix_s: Some(i64::from(i) * 3_600), status: None });
+                learner.count(LoggedVisit { client, at_unix_s: Some(i64::from(i) * 3_600), status: None });
             }
             assert!(learner.counts.len() <= COUNTED_MAX + 1);
         }

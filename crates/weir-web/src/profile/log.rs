@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LoggedVisit {
     pub client: IpAddr,
     /// When, in seconds since 1970.
     pub at_unix_s: Option<i64>,
@@ -17,9 +17,9 @@ pub struct Entry {
     pub status: Option<u16>,
 }
 
-impl Entry {
+impl LoggedVisit {
     /// Reads a line without its end.
-    pub fn parse(line: &str) -> Result<Entry, BadLine> {
+    pub fn parse(line: &str) -> Result<LoggedVisit, BadLine> {
         let line = line.trim();
         if line.starts_with('{') { json(line) } else { text(line) }
     }
@@ -63,7 +63,7 @@ const TIME_FIELDS: [&str; 9] =
     ["time_iso8601", "msec", "time_local", "timestamp", "@timestamp", "time", "ts", "date", "datetime"];
 const STATUS_FIELDS: [&str; 5] = ["status", "status_code", "response", "DownstreamStatus", "sc-status"];
 
-fn json(line: &str) -> Result<Entry, BadLine> {
+fn json(line: &str) -> Result<LoggedVisit, BadLine> {
     let Ok(Value::Object(fields)) = serde_json::from_str(line) else { return Err(BadLine::Kind) };
     let client = json_address(&fields, 0)?;
     let at = TIME_FIELDS.iter().find_map(|name| json_time(fields.get(*name)?));
@@ -72,7 +72,7 @@ fn json(line: &str) -> Result<Entry, BadLine> {
         Value::String(text) => text.parse().ok(),
         _ => None,
     });
-    Ok(Entry { client, at_unix_s: at, status: status.and_then(|status| u16::try_from(status).ok()) })
+    Ok(LoggedVisit { client, at_unix_s: at, status: status.and_then(|status| u16::try_from(status).ok()) })
 }
 
 fn json_address(fields: &Map<String, Value>, depth: u8) -> Result<IpAddr, BadLine> {
@@ -108,7 +108,7 @@ fn unix(number: f64) -> Option<i64> {
     (seconds > 0.0 && seconds < 1e11).then_some(seconds as i64)
 }
 
-fn text(line: &str) -> Result<Entry, BadLine> {
+fn text(line: &str) -> Result<LoggedVisit, BadLine> {
     let (place, at) = line
         .match_indices('[')
         .find_map(|(place, _)| Some((place, log_time(line.get(place + 1..)?)?)))
@@ -120,7 +120,7 @@ fn text(line: &str) -> Result<Entry, BadLine> {
     } else {
         (haproxy_address(before), rest.split(' ').nth(3).and_then(|word| word.parse().ok()))
     };
-    Ok(Entry { client: client.ok_or(BadLine::Address)?, at_unix_s: Some(at), status })
+    Ok(LoggedVisit { client: client.ok_or(BadLine::Address)?, at_unix_s: Some(at), status })
 }
 
 /// What follows the text in quotes that `rest` begins with. Read from the left, because a client chooses what its referer and its name
@@ -204,7 +204,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(line: &str) -> (String, Option<i64>, Option<u16>) {
-        let entry = Entry::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        let entry = LoggedVisit::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
         (entry.client.to_string(), entry.at_unix_s, entry.status)
     }
 
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn lines_that_say_nothing() {
-        let bad = |line: &str| Entry::parse(line).unwrap_err();
+        let bad = |line: &str| LoggedVisit::parse(line).unwrap_err();
         assert_eq!(bad("what is this"), BadLine::Kind);
         assert_eq!(bad(r#"{"remote_addr":"192.0.2.1""#), BadLine::Kind);
         assert_eq!(bad(r#"{"message":"started"}"#), BadLine::Nameless);
@@ -271,7 +271,7 @@ mod tests {
         #[test]
         fn any_line_is_read_or_refused(line in "\\PC{0,120}", kind in 0usize..4) {
             let start = ["", "{\"remote_addr\":\"1.2.3.4\"", "1.2.3.4 - - [10/Oct/2000:13:55:36 ", "1.2.3.4:5 [06/Feb/2009:12:14:14.655]"];
-            let _ = Entry::parse(&format!("{}{line}", start[kind]));
+            let _ = LoggedVisit::parse(&format!("{}{line}", start[kind]));
         }
 
         #[test]

@@ -366,14 +366,14 @@ mod tests {
         assert!(count.admit(Some(client), limits(2, 1)).is_some() && count.lock().clients.is_empty());
     }
 
-    struct Room {
+    struct Counting {
         count: Arc<ConnectionCount>,
         limits: ConnectionLimits,
     }
 
-    impl Room {
-        fn of(total: u32) -> Room {
-            Room { count: Arc::default(), limits: limits(total, 1_000) }
+    impl Counting {
+        fn of(total: u32) -> Counting {
+            Counting { count: Arc::default(), limits: limits(total, 1_000) }
         }
 
         /// A connection that is idle since a moment, or busy.
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn who_is_new_finds_a_place_while_anything_idles() {
-        let room = Room::of(101);
+        let room = Counting::of(101);
         let all: Vec<_> = (0..100).map(|number| room.open(number / 2, Some(number + 1)).unwrap()).collect();
         let new: Vec<_> = (200..251).map(|subnet| room.open(subnet, None).unwrap()).collect();
         assert_eq!(
@@ -412,7 +412,7 @@ mod tests {
 
     #[test]
     fn who_shares_a_network_with_those_that_idle_takes_the_place_of_a_neighbour() {
-        let room = Room::of(11);
+        let room = Counting::of(11);
         let all: Vec<_> = (0..10).map(|number| room.open(number / 2, Some(number + 1)).unwrap()).collect();
         let new = room.open(3, None).expect("a neighbour makes room");
         assert_eq!(gone(&all), [6], "the one of its subnet that was quiet for longer");
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn behind_a_listed_proxy_who_is_new_finds_a_place_too() {
-        let room = Room::of(10);
+        let room = Counting::of(10);
         let all: Vec<_> = (0..10).map(|number| room.open(number / 2, Some(number + 1)).unwrap()).collect();
         let new = room.count.admit_proxied(room.limits).expect("its header is read first");
         let new = new.counted_for(at("192.0.2.1", 99), room.limits).expect("an idle one makes room");
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn the_largest_subnet_pays_and_the_busy_stay() {
-        let room = Room::of(10);
+        let room = Counting::of(10);
         let mut all: Vec<_> = (0..4).map(|_| room.open(1, None).unwrap()).collect();
         all.extend((0..3).map(|number| room.open(2, Some(number + 5)).unwrap()));
         all.extend([room.open(3, Some(1)).unwrap(), room.open(4, Some(2)).unwrap(), room.open(5, Some(3)).unwrap()]);
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_full_house_is_looked_through_now_and_then() {
-        let room = Room::of(50);
+        let room = Counting::of(50);
         let _all: Vec<_> = (0..50).map(|subnet| room.open(subnet, None).unwrap()).collect();
         for _ in 0..1_000 {
             assert!(room.open(99, None).is_none());

@@ -51,7 +51,7 @@ where
         FastPath { thread, client, stream, head_most, input, searched: 0, output: Vec::new(), written: 0 };
     loop {
         match poll_fn(|cx| connection.poll_request(cx)).await {
-            Next::Request(ready, method) => {
+            ReadOutcome::Request(ready, method) => {
                 let response = connection.respond_to(ready).await?;
                 let close = client.end() != End::Open;
                 if connection.send(response, &method, close).await.is_err() {
@@ -61,8 +61,8 @@ where
                     break;
                 }
             }
-            Next::Other => return Some(connection.input),
-            Next::End => break,
+            ReadOutcome::Other => return Some(connection.input),
+            ReadOutcome::End => break,
         }
     }
     let _ = poll_fn(|cx| connection.poll_shutdown(cx)).await;
@@ -88,7 +88,7 @@ struct FastPath<'a, S> {
     clippy::large_enum_variant,
     reason = "it is taken apart at once, and a box would be an allocation for each request"
 )]
-enum Next {
+enum ReadOutcome {
     Request(ReadyRequest, Method),
     Other,
     End,
@@ -106,7 +106,7 @@ const AHEAD_MOST: usize = 8 << 10;
 const OUTPUT_MOST: usize = 16 << 10;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
-    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Next> {
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<ReadOutcome> {
         loop {
             if let Some(next) = self.next_request() {
                 self.client.note_head(false);
@@ -118,17 +118,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
             }
             match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Ready(Ok(1..)) => {}
-                Poll::Ready(_) => return Poll::Ready(Next::End),
+                Poll::Ready(_) => return Poll::Ready(ReadOutcome::End),
                 // A request that has begun to come is still answered.
                 Poll::Pending if self.client.end() != End::Open && self.input.is_empty() => {
-                    return Poll::Ready(Next::End);
+                    return Poll::Ready(ReadOutcome::End);
                 }
                 Poll::Pending => return Poll::Pending,
             }
         }
     }
 
-    fn next_request(&mut self) -> Option<Next> {
+    fn next_request(&mut self) -> Option<ReadOutcome> {
         // A head that comes octet by octet is parsed once, when its end is here.
         let fresh = self.input.get(self.searched.saturating_sub(END_BYTES)..).unwrap_or_default();
         if fresh.is_empty() || (self.searched > 0 && head_end(fresh).is_none() && self.input.len() < self.head_most) {
@@ -145,14 +145,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
                 return None;
             }
             // Heads that are too long as well: hyper answers 431.
-            _ => return Some(Next::Other),
+            _ => return Some(ReadOutcome::Other),
         };
         self.input.advance(length);
         self.searched = 0;
         if self.input.is_empty() && self.input.capacity() > 2 * ROOM {
             self.input = BytesMut::new();
         }
-        Some(Next::Request(ready, method))
+        Some(ReadOutcome::Request(ready, method))
     }
 
     /// The response; None if the client has gone meanwhile.

@@ -16,13 +16,13 @@ use crate::admission::Reader;
 /// All for whom something is buffered.
 #[derive(Debug, Default)]
 pub(super) struct Readers {
-    entries: Mutex<HashMap<u64, Entry>>,
+    entries: Mutex<HashMap<u64, SlowReader>>,
     next: AtomicU64,
     cut: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SlowReader {
     reader: Arc<dyn Reader>,
     subnet: SubnetKey,
     progress: Arc<Progress>,
@@ -78,7 +78,7 @@ impl Readers {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let [held, taken] = [AtomicU64::new(0), AtomicU64::new(0)];
         let progress = Arc::new(Progress { held, taken, wants_room: AtomicBool::new(false), since: Instant::now() });
-        self.lock().insert(number, Entry { reader, subnet, progress: Arc::clone(&progress) });
+        self.lock().insert(number, SlowReader { reader, subnet, progress: Arc::clone(&progress) });
         Registered { readers: Arc::clone(self), number, progress }
     }
 
@@ -129,7 +129,7 @@ impl Readers {
         slow
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, SlowReader>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -29,10 +29,10 @@ pub(super) struct Refusal {
     close: bool,
     new_cookie: Option<HeaderValue>,
     /// What is said instead of the page of the status.
-    said: Option<Box<Said>>,
+    said: Option<Box<RefusalBody>>,
 }
 
-enum Said {
+enum RefusalBody {
     /// To a browser that has to wait.
     Wait(Notice),
     /// Plain text.
@@ -46,7 +46,7 @@ impl Refusal {
 
     /// An answer in plain text that has nothing to do with the site.
     pub(super) fn answer(text: String) -> Refusal {
-        Refusal { said: Some(Box::new(Said::Text(text))), ..Refusal::new(StatusCode::OK) }
+        Refusal { said: Some(Box::new(RefusalBody::Text(text))), ..Refusal::new(StatusCode::OK) }
     }
 
     pub(super) fn closing(status: StatusCode) -> Refusal {
@@ -60,7 +60,7 @@ impl Refusal {
         let retry_after = Some(notice.map_or(wait, |notice| notice.again));
         Refusal {
             retry_after,
-            said: notice.map(Said::Wait).map(Box::new),
+            said: notice.map(RefusalBody::Wait).map(Box::new),
             ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE)
         }
     }
@@ -68,12 +68,12 @@ impl Refusal {
     /// The same for somebody who is in no line: the queue is too long, even for those who are known.
     pub(super) fn for_browser(self) -> Refusal {
         let wait = self.retry_after.unwrap_or_default();
-        Refusal { said: Some(Box::new(Said::Wait(Notice { ahead: None, wait, again: wait }))), ..self }
+        Refusal { said: Some(Box::new(RefusalBody::Wait(Notice { ahead: None, wait, again: wait }))), ..self }
     }
 
     /// Whether a browser is told to wait.
     fn is_waiting_page(&self) -> bool {
-        matches!(self.said.as_deref(), Some(Said::Wait(_)))
+        matches!(self.said.as_deref(), Some(RefusalBody::Wait(_)))
     }
 
     /// The cookie that a client is given. A waiting page always comes with one, because the place is kept in it.
@@ -113,8 +113,8 @@ impl Refusal {
     /// The answer, whoever sends it.
     pub(super) fn into_page(self, site: &Site) -> Response<Bytes> {
         let (kind, page) = match self.said.map(|said| *said) {
-            Some(Said::Text(text)) => ("text/plain", Bytes::from(text)),
-            Some(Said::Wait(notice)) => (HTML, site.settings.web.waiting.write(&notice)),
+            Some(RefusalBody::Text(text)) => ("text/plain", Bytes::from(text)),
+            Some(RefusalBody::Wait(notice)) => (HTML, site.settings.web.waiting.write(&notice)),
             None => (HTML, site.pages.page(self.status)),
         };
         let mut response = Response::new(page);

@@ -38,7 +38,7 @@ impl fmt::Display for NotWell {
 impl std::error::Error for NotWell {}
 
 #[derive(Serialize)]
-struct Seen {
+struct StatusAndHealth {
     #[serde(flatten)]
     status: WholeStatus,
     health: Health,
@@ -56,7 +56,7 @@ impl Args {
             }
             Err(error) => return Err(error),
         };
-        let seen = Seen { status, health: gate.ask(&HEALTH, &())? };
+        let seen = StatusAndHealth { status, health: gate.ask(&HEALTH, &())? };
         self.asking.answer(out, &seen, |out, seen| print(out, seen, self.long))?;
         match seen.health.verdict {
             Verdict::Well => Ok(()),
@@ -66,7 +66,7 @@ impl Args {
     }
 }
 
-fn print(out: &mut dyn Write, seen: &Seen, long: bool) -> anyhow::Result<()> {
+fn print(out: &mut dyn Write, seen: &StatusAndHealth, long: bool) -> anyhow::Result<()> {
     let (status, health) = (&seen.status.status, &seen.health);
     writeln!(out, "{}", head(&seen.status))?;
     writeln!(out)?;

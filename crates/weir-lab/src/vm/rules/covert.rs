@@ -1,7 +1,7 @@
 //! Rules about what is done quietly: secrets in names, the cloud's own address, wires that are listened to, pages for a web server, files
 //! that are made to look old.
 
-use super::{Seen, name_of, names};
+use super::{Happenings, name_of, names};
 use std::collections::BTreeSet;
 use weir_guest::behaviour::{Network, Process};
 
@@ -14,19 +14,19 @@ const SITES: [&str; 4] = ["/var/www/", "/srv/www/", "/public_html/", "/htdocs/"]
 const TEXT_MIN: usize = 10;
 
 /// It asks the cloud for the machine's own passwords. On a machine of the house that nobody does.
-pub(super) fn asks_cloud(seen: &Seen<'_>) -> Option<(u32, String)> {
+pub(super) fn asks_cloud(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let of = |address: &str| CLOUDS.iter().any(|cloud| address.trim_start_matches('[').starts_with(cloud));
     let asks = |call: &&Network| call.what != "listen" && (of(&call.to) || of(&call.host));
     seen.behaviour.network.iter().find(asks).map(|call| (4, call.to.clone()))
 }
 
 /// It listens to everything on the wire, or would.
-pub(super) fn sniffs(seen: &Seen<'_>) -> Option<(u32, String)> {
+pub(super) fn sniffs(seen: &Happenings<'_>) -> Option<(u32, String)> {
     seen.act("sniffs", |_| true).map(|how| (5, how))
 }
 
 /// A page that a web server would carry out.
-pub(super) fn plants_page(seen: &Seen<'_>) -> Option<(u32, String)> {
+pub(super) fn plants_page(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_page = |path: &&&str| {
         SITES.iter().any(|site| path.contains(site)) && PAGES.iter().any(|end| path.to_ascii_lowercase().ends_with(end))
     };
@@ -34,7 +34,7 @@ pub(super) fn plants_page(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// A file that it wrote is made to look as old as another.
-pub(super) fn backdates(seen: &Seen<'_>) -> Option<(u32, String)> {
+pub(super) fn backdates(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_old = |process: &&Process| {
         let words = || process.arguments.iter().skip(1);
         let asks = words().any(|word| ["-r", "-t", "-d", "--reference", "--date"].iter().any(|o| word.starts_with(o)));
@@ -45,7 +45,7 @@ pub(super) fn backdates(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// One name is enough if it is a text in other letters: nobody is called so.
-pub(super) fn says_in_names(seen: &Seen<'_>) -> Option<(u32, String)> {
+pub(super) fn says_in_names(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let asked: BTreeSet<&str> =
         seen.behaviour.network.iter().filter(|call| call.what == "dns").map(|call| call.to.as_str()).collect();
     let told = |name: &&&str| name.split('.').any(|label| text_in(label).is_some());

@@ -1,7 +1,9 @@
 //! The rules for what is run by Wine. Those about the network and about files of the user are the same as for Linux; the others are about what only
 //! Windows has (docs/lab-windows.md has the table with the reasons).
 
-use super::{Look, Seen, changes_many, chats, encrypts, forks_without_end, listens, mines, raw_address, scans, waits};
+use super::{
+    Happenings, Look, changes_many, chats, encrypts, forks_without_end, listens, mines, raw_address, scans, waits,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_guest::behaviour::{FileChange, Process};
 use weir_guest::secret::Secret;
@@ -49,13 +51,13 @@ fn program(process: &Process) -> String {
 }
 
 /// The first process that this is true of, with its command as it was.
-fn process(seen: &Seen<'_>, fits: impl Fn(&str, &str) -> bool) -> Option<String> {
+fn process(seen: &Happenings<'_>, fits: impl Fn(&str, &str) -> bool) -> Option<String> {
     let found = seen.behaviour.processes.iter().find(|process| fits(&program(process), &command(process)));
     found.map(|process| process.arguments.join(" "))
 }
 
 /// Copies that Windows keeps of files, and the way back after a failed start: nobody but ransom has them removed.
-fn removes_backups(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn removes_backups(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let removes = |name: &str, command: &str| {
         let has = |word: &str| command.contains(word);
         match name {
@@ -77,7 +79,7 @@ fn removes_backups(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// It writes into another process and makes it run that.
-fn injects(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn injects(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let (writes, runs) = (seen.act("writes-memory", |_| true), seen.act("remote-thread", |_| true));
     match (writes, runs) {
         (Some(writes), Some(runs)) => Some((10, format!("{writes} and {runs}"))),
@@ -87,7 +89,7 @@ fn injects(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// The strongest way, and two for each further one, up to eight. A program that starts itself is graver than one whose file was there before.
-fn stays(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn stays(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let mut ways: BTreeMap<&str, u32> = BTreeMap::new();
     for way in &seen.behaviour.persistence {
         let points = match way.what.as_str() {
@@ -110,7 +112,7 @@ fn stays(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// What Wine's shell says when it begins was said to somebody outside: that shell is theirs.
-fn takes_orders(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn takes_orders(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let says = |said: &str| {
         said.contains("Microsoft Windows") || said.contains("C:\\users\\") || said.contains("C:\\windows\\")
     };
@@ -119,7 +121,7 @@ fn takes_orders(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// Passwords of browsers, purses, keys. One of them is something that a browser's own tools read; several are not.
-fn steals(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn steals(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_secret = |path: &&str| matches!(windows_paths::secret(path), Some(Secret::Keys | Secret::Passwords));
     let all: BTreeSet<&str> = seen.acts("reads").map(|act| act.detail.as_str()).filter(is_secret).collect();
     let programs = |path: &str| path.rsplit('\\').nth(2).unwrap_or_default().to_owned();
@@ -130,7 +132,7 @@ fn steals(seen: &Seen<'_>) -> Option<(u32, String)> {
     Some((points, format!("{} files, such as {first}", all.len())))
 }
 
-fn stops_guards(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn stops_guards(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let guards =
         ["windefend", "defender", "msmpeng", "securityhealth", "mpssvc", "wscsvc", "sense", "avp", "avast", "clam"];
     let stops = |name: &str, command: &str| {
@@ -156,7 +158,7 @@ fn stops_guards(seen: &Seen<'_>) -> Option<(u32, String)> {
     process(seen, stops).or_else(set).map(|evidence| (6, evidence))
 }
 
-fn runs_fetched(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn runs_fetched(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let fetched = |path: &str| {
         let wrote = |file: &&FileChange| file.path.eq_ignore_ascii_case(path);
         seen.behaviour.files.iter().find(wrote).is_some_and(|file| seen.callers.contains(&file.pid))
@@ -202,7 +204,7 @@ fn commands(arguments: &[String]) -> Vec<&str> {
 }
 
 /// Programs of Windows that fetch, unpack or run what they are given: with these words hardly anybody calls them but malware.
-fn lolbin(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn lolbin(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let misused = |name: &str, command: &str| {
         let has = |words: &[&str]| words.iter().any(|word| command.contains(word));
         match name {
@@ -233,7 +235,7 @@ fn lolbin(seen: &Seen<'_>) -> Option<(u32, String)> {
     process(seen, misused).map(|command| (5, command))
 }
 
-fn drops_and_runs(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn drops_and_runs(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let written = |path: &str| {
         seen.behaviour.files.iter().any(|file| file.what != "deleted" && file.path.eq_ignore_ascii_case(path))
     };
@@ -247,7 +249,7 @@ fn drops_and_runs(seen: &Seen<'_>) -> Option<(u32, String)> {
 }
 
 /// A program of the sample's that has the name of one of Windows, somewhere else.
-fn pretends(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn pretends(seen: &Happenings<'_>) -> Option<(u32, String)> {
     const NAMES: [&str; 8] = ["svchost", "explorer", "lsass", "csrss", "winlogon", "services", "taskhostw", "spoolsv"];
     let is_such = |file: &&FileChange| {
         let path = file.to.as_ref().unwrap_or(&file.path).to_ascii_lowercase();
@@ -259,14 +261,14 @@ fn pretends(seen: &Seen<'_>) -> Option<(u32, String)> {
     seen.behaviour.files.iter().find(is_such).map(|file| (5, file.path.clone()))
 }
 
-fn deletes_itself(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn deletes_itself(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let own = &seen.behaviour.sample;
     let gone = |file: &&FileChange| file.what != "written" && file.path.eq_ignore_ascii_case(own);
     seen.behaviour.files.iter().find(gone).map(|file| (4, file.path.clone()))
 }
 
 /// Looks for Wine, for a VM, or for who watches: each kind counts, and asking how large a machine is does not count alone.
-fn looks_for_analysts(seen: &Seen<'_>) -> Option<(u32, String)> {
+fn looks_for_analysts(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_common = |what: &str| ["GlobalMemoryStatusEx", "IsDebuggerPresent"].contains(&what);
     let files = seen.acts("reads").filter(|act| windows_paths::secret(&act.detail) == Some(Secret::Machine));
     let looks: BTreeSet<&str> = seen.acts("looks").chain(files).map(|act| act.detail.as_str()).collect();

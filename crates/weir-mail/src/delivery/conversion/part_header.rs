@@ -8,7 +8,7 @@ use weir_smtp::header_field;
 /// What a part is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PartHeader {
-    pub(super) kind: Kind,
+    pub(super) kind: PartKind,
     /// It is below a signature of its sender's.
     pub(super) signed: bool,
     /// It says of what type it is.
@@ -18,7 +18,7 @@ pub(super) struct PartHeader {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum PartKind {
     /// It holds parts between these boundaries.
     Multipart { boundary: Vec<u8>, digest: bool, signed: bool },
     /// It is a message.
@@ -60,7 +60,7 @@ impl PartHeader {
         let kind = match content_type {
             _ if coding == Coding::Other => leaf(content_type, coding),
             Some(content_type) => kind(content_type),
-            None if digest => Kind::Message,
+            None if digest => PartKind::Message,
             None => leaf(None, coding),
         };
         let typed = fields(block).any(|field| is_named(field, b"content-type"));
@@ -112,27 +112,27 @@ impl PartHeader {
     }
 }
 
-fn kind(content_type: &ContentType<'_>) -> Kind {
+fn kind(content_type: &ContentType<'_>) -> PartKind {
     let (outer, inner) = (content_type.ctype(), content_type.subtype().unwrap_or_default());
     if outer.eq_ignore_ascii_case("multipart")
         && let Some(boundary) = content_type.attribute("boundary").filter(|boundary| !boundary.is_empty())
     {
-        return Kind::Multipart {
+        return PartKind::Multipart {
             boundary: boundary.as_bytes().to_vec(),
             digest: inner.eq_ignore_ascii_case("digest"),
             signed: inner.eq_ignore_ascii_case("signed"),
         };
     }
     if outer.eq_ignore_ascii_case("message") && ["rfc822", "global"].iter().any(|it| inner.eq_ignore_ascii_case(it)) {
-        return Kind::Message;
+        return PartKind::Message;
     }
     leaf(Some(content_type), Coding::Identity)
 }
 
-fn leaf(content_type: Option<&ContentType<'_>>, coding: Coding) -> Kind {
+fn leaf(content_type: Option<&ContentType<'_>>, coding: Coding) -> PartKind {
     let text =
         content_type.is_none_or(|it| ["text", "message"].iter().any(|text| it.ctype().eq_ignore_ascii_case(text)));
-    Kind::Leaf { text, coding }
+    PartKind::Leaf { text, coding }
 }
 
 /// How the part is written. If one of several fields names a coding, nobody knows which of them counts.

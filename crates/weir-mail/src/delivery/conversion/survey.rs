@@ -1,6 +1,6 @@
 //! Which parts of a message must be converted.
 
-use super::part_header::{Becoming, Coding, Kind, PartHeader};
+use super::part_header::{Becoming, Coding, PartHeader, PartKind};
 use super::walker::Visitor;
 use super::{Needs, Obstacle};
 
@@ -88,12 +88,14 @@ impl Visitor for Survey {
         self.header_eight_bit |= !block.is_ascii();
         self.long_header |= block.split(|byte| *byte == b'\n').any(|line| line.len() > LINE_MAX + 1);
         self.parts.push(match header.kind {
-            Kind::Multipart { .. } | Kind::Message if self.needs.seven_bit && !header.signed => Becoming::SevenBit,
+            PartKind::Multipart { .. } | PartKind::Message if self.needs.seven_bit && !header.signed => {
+                Becoming::SevenBit
+            }
             _ => Becoming::Same,
         });
         self.column = 0;
         self.now = match header.kind {
-            Kind::Leaf { text, coding } => Some(LeafTraits {
+            PartKind::Leaf { text, coding } => Some(LeafTraits {
                 text,
                 signed: header.signed,
                 recodable: coding == Coding::Identity,

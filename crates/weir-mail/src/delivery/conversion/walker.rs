@@ -5,7 +5,7 @@
 //! boundary is never so long.
 
 use super::Obstacle;
-use super::part_header::{Kind, PartHeader};
+use super::part_header::{PartHeader, PartKind};
 
 /// What is kept of a line that has not ended.
 const LINE_KEPT: usize = 4_096;
@@ -36,13 +36,13 @@ pub(super) struct Walker {
     line: Vec<u8>,
     /// The beginning of the line has been handed on.
     continues: bool,
-    place: Place,
+    place: Position,
     around: Vec<Multipart>,
     parts: usize,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Position {
     /// In a header, of which this much has come; `digest` if its part is a message where it does not say what it is.
     Header {
         block: Vec<u8>,
@@ -53,9 +53,9 @@ enum Place {
     Between,
 }
 
-impl Default for Place {
-    fn default() -> Place {
-        Place::Header { block: Vec::new(), digest: false, top: true }
+impl Default for Position {
+    fn default() -> Position {
+        Position::Header { block: Vec::new(), digest: false, top: true }
     }
 }
 
@@ -89,8 +89,8 @@ impl Walker {
         if !self.line.is_empty() || self.continues {
             self.line_done(visitor)?;
         }
-        match std::mem::replace(&mut self.place, Place::Between) {
-            Place::Header { block, digest, top } => self.header_done(&block, digest, top, visitor)?,
+        match std::mem::replace(&mut self.place, Position::Between) {
+            Position::Header { block, digest, top } => self.header_done(&block, digest, top, visitor)?,
             place => self.place = place,
         }
         self.leave_part(false, visitor);
@@ -111,7 +111,7 @@ impl Walker {
 
     fn plain_line(&mut self, line: &[u8], continues: bool, visitor: &mut impl Visitor) -> Result<(), Obstacle> {
         match &mut self.place {
-            Place::Header { block, digest, top } => {
+            Position::Header { block, digest, top } => {
                 block.extend_from_slice(line);
                 if block.len() > HEADER_MAX {
                     return Err(Obstacle::TooComplex);
@@ -121,13 +121,13 @@ impl Walker {
                     return self.header_done(&block, digest, top, visitor);
                 }
             }
-            Place::Leaf => {
+            Position::Leaf => {
                 visitor.text(without_end(line), continues);
                 if line.ends_with(b"\n") {
                     visitor.line_end();
                 }
             }
-            Place::Between => visitor.between(line),
+            Position::Between => visitor.between(line),
         }
         Ok(())
     }
@@ -140,9 +140,9 @@ impl Walker {
         let some = line.get(..begun).unwrap_or_default();
         let continues = std::mem::replace(&mut self.continues, true);
         match &mut self.place {
-            Place::Leaf => visitor.text(some, continues),
-            Place::Between => visitor.between(some),
-            Place::Header { block, .. } => {
+            Position::Leaf => visitor.text(some, continues),
+            Position::Between => visitor.between(some),
+            Position::Header { block, .. } => {
                 block.extend_from_slice(some);
                 if block.len() > HEADER_MAX {
                     return Err(Obstacle::TooComplex);
@@ -171,21 +171,21 @@ impl Walker {
         last: bool,
         visitor: &mut impl Visitor,
     ) -> Result<(), Obstacle> {
-        match std::mem::replace(&mut self.place, Place::Between) {
+        match std::mem::replace(&mut self.place, Position::Between) {
             // A part that ends in its header.
-            Place::Header { block, digest, top } => self.header_done(&block, digest, top, visitor)?,
+            Position::Header { block, digest, top } => self.header_done(&block, digest, top, visitor)?,
             place => self.place = place,
         }
         self.leave_part(true, visitor);
         visitor.between(line);
         self.around.truncate(level + usize::from(!last));
         let digest = self.around.last().is_some_and(|multipart| multipart.digest);
-        self.place = if last { Place::Between } else { Place::Header { block: Vec::new(), digest, top: false } };
+        self.place = if last { Position::Between } else { Position::Header { block: Vec::new(), digest, top: false } };
         Ok(())
     }
 
     fn leave_part(&mut self, boundary_follows: bool, visitor: &mut impl Visitor) {
-        if matches!(std::mem::replace(&mut self.place, Place::Between), Place::Leaf) {
+        if matches!(std::mem::replace(&mut self.place, Position::Between), Position::Leaf) {
             visitor.part_end(boundary_follows);
         }
     }
@@ -205,12 +205,12 @@ impl Walker {
         let header = PartHeader::read(block, digest, top, signed);
         visitor.header(&header, block);
         self.place = match header.kind {
-            Kind::Multipart { boundary, digest, signed } => {
+            PartKind::Multipart { boundary, digest, signed } => {
                 self.around.push(Multipart { boundary, digest, signed });
-                Place::Between
+                Position::Between
             }
-            Kind::Message => Place::Header { block: Vec::new(), digest: false, top: false },
-            Kind::Leaf { .. } => Place::Leaf,
+            PartKind::Message => Position::Header { block: Vec::new(), digest: false, top: false },
+            PartKind::Leaf { .. } => Position::Leaf,
         };
         Ok(())
     }

@@ -13,28 +13,29 @@ const NAME: usize = 100;
 const PATHS_MAX: usize = 8;
 
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
-    let mut reading = Reading { rest: data, next: Said::default(), all: Said::default(), told: Vec::new() };
+    let mut reading =
+        TarReader { rest: data, next: HeaderFacts::default(), all: HeaderFacts::default(), told: Vec::new() };
     while reading.member(walk, level)? {}
     Ok(())
 }
 
 /// What headers say about the member behind them, or about all.
 #[derive(Default)]
-struct Said {
+struct HeaderFacts {
     long: Option<String>,
     paths: Vec<String>,
     size: Option<usize>,
 }
 
-struct Reading<'d> {
+struct TarReader<'d> {
     rest: &'d [u8],
-    next: Said,
-    all: Said,
+    next: HeaderFacts,
+    all: HeaderFacts,
     /// What was told already, once each.
     told: Vec<&'static str>,
 }
 
-impl<'d> Reading<'d> {
+impl<'d> TarReader<'d> {
     /// One header and what is behind it; whether there may be more.
     fn member(&mut self, walk: &mut Walk<'_>, level: u32) -> Result<bool, Exceeded> {
         walk.budget.time()?;
@@ -94,7 +95,7 @@ impl<'d> Reading<'d> {
             b'x' | b'X' | b'g' => {}
             flag => {
                 let names = self.names(header);
-                self.next = Said::default();
+                self.next = HeaderFacts::default();
                 let folder = names.first().is_some_and(|name| name.ends_with('/'));
                 // Folders, links, devices and labels have names only. What nobody knows is a file: so says the standard.
                 if body.is_empty() && (folder || matches!(flag, b'1'..=b'6' | b'V')) {
@@ -108,7 +109,7 @@ impl<'d> Reading<'d> {
 
     /// Every name that some reader would give it; the first is the one that most do.
     fn names(&self, header: &[u8]) -> Vec<String> {
-        let Said { long, paths, .. } = &self.next;
+        let HeaderFacts { long, paths, .. } = &self.next;
         let mut names: Vec<String> = paths.iter().chain(long).chain(&self.all.paths).cloned().collect();
         let (short, field) = (name(header), text(&header[..NAME]));
         // Where the name is longer than its field, the field has its beginning: that is no other name.
@@ -131,7 +132,7 @@ impl<'d> Reading<'d> {
     }
 }
 
-impl Said {
+impl HeaderFacts {
     /// Records of the form `LENGTH KEY=VALUE\n`; nothing if they are written otherwise.
     fn extended(&mut self, mut records: &[u8]) -> Option<()> {
         while !records.is_empty() {
@@ -195,9 +196,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Seen(Vec<String>);
+    struct Listing(Vec<String>);
 
-    impl Visit for Seen {
+    impl Visit for Listing {
         fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
             self.0.push(format!("{}={}", file.names.join("|"), String::from_utf8_lossy(file.data)));
             Ok(())
@@ -223,7 +224,7 @@ mod tests {
     }
 
     fn seen(members: &[Vec<u8>]) -> Vec<String> {
-        let (mut budget, mut seen) = (Budget::new(&Limits::default()), Seen::default());
+        let (mut budget, mut seen) = (Budget::new(&Limits::default()), Listing::default());
         let data = members.concat();
         assert!(is_header(&data), "an old archive is known by its sum");
         open(&mut Walk::new(&mut budget, &mut seen), &data, 0).unwrap();

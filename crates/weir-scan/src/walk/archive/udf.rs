@@ -78,7 +78,7 @@ struct Volume<'d> {
 }
 
 /// A file or folder.
-struct Entry<'d> {
+struct FileEntry<'d> {
     length: u64,
     /// How its places are written: 0 short, 1 long, 3 the content itself.
     places: u16,
@@ -119,7 +119,7 @@ impl<'d> Volume<'d> {
         self.data.get(at..).filter(|rest| !rest.is_empty())
     }
 
-    fn entry(&self, block: u32) -> Option<Entry<'d>> {
+    fn entry(&self, block: u32) -> Option<FileEntry<'d>> {
         let sector = self.block(block)?;
         let sector = &sector[..sector.len().min(SECTOR)];
         let sizes = match u16_at(sector, 0)? {
@@ -130,10 +130,10 @@ impl<'d> Volume<'d> {
         let (attributes, places) = (u32_at(sector, sizes)? as usize, u32_at(sector, sizes + 4)? as usize);
         let from = attributes.checked_add(sizes + 8)?;
         let written = sector.get(from..from.checked_add(places)?)?;
-        Some(Entry { length: u64_at(sector, 56)?, places: u16_at(sector, 34)? & 7, written })
+        Some(FileEntry { length: u64_at(sector, 56)?, places: u16_at(sector, 34)? & 7, written })
     }
 
-    fn reader(&self, entry: &Entry<'d>) -> Places<'d> {
+    fn reader(&self, entry: &FileEntry<'d>) -> Places<'d> {
         let mut places = Places { found: Vec::new(), left: entry.length, broken: false };
         let size = match entry.places {
             3 => {

@@ -41,7 +41,7 @@ pub(super) async fn answer(door: &Door, request: &Request<Incoming>) -> Response
 }
 
 /// Who asks for what, and where it would go.
-struct Asked {
+struct AskedRequest {
     backend: Arc<ActiveBackend>,
     identities: Identities,
     identity: Identity,
@@ -84,7 +84,7 @@ impl Door {
         if place.hold(permit, now + held) { Ok(asked.offered) } else { Err(No::Stale) }
     }
 
-    async fn wait(&self, site: &Site, asked: &Asked) -> Result<(Permit, Instant), No> {
+    async fn wait(&self, site: &Site, asked: &AskedRequest) -> Result<(Permit, Instant), No> {
         let page_after = site.settings.web.waiting.after;
         match admit(None, &asked.backend, &asked.asker(), page_after, QUESTION_BYTES).await {
             Ok((permit, waited)) => {
@@ -105,7 +105,7 @@ impl Door {
         }
     }
 
-    fn read(&self, site: &Site, fields: &HeaderMap, with_id: bool) -> Result<Asked, No> {
+    fn read(&self, site: &Site, fields: &HeaderMap, with_id: bool) -> Result<AskedRequest, No> {
         let question = Question::read(fields, with_id).map_err(No::Unclear)?;
         let route = site.routes.find(question.host, question.path());
         let route = route.ok_or_else(|| No::Nowhere(question.host.to_owned()))?;
@@ -114,7 +114,7 @@ impl Door {
         let now = SystemTime::now();
         let identity = identities.identify_at(&identities.peer_keys(question.client), fields, now, true);
         let mut identity = vouch(&self.shared, site, identity, fields, now).map_err(No::Refused)?;
-        Ok(Asked {
+        Ok(AskedRequest {
             backend: Arc::clone(&site.backends[route.backend]),
             offered: identity.new_cookie.take(),
             identity,
@@ -144,7 +144,7 @@ impl Door {
     }
 }
 
-impl Asked {
+impl AskedRequest {
     fn asker(&self) -> Asker<'_> {
         Asker { identity: &self.identity, class: self.class, browser: self.browser }
     }

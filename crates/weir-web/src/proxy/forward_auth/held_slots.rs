@@ -44,7 +44,7 @@ enum Held {
 #[derive(Debug)]
 pub(super) enum Begun {
     /// It may wait for a slot.
-    New(Place),
+    New(WaitingPlace),
     /// The same request has a slot already: proxies may ask again after an internal redirect.
     Again,
     /// The same request waits already, or it is over.
@@ -53,7 +53,7 @@ pub(super) enum Begun {
 
 /// A request that waits for its slot, until it has one or this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct WaitingPlace {
     slots: Arc<HeldSlots>,
     id: Option<RequestId>,
 }
@@ -79,7 +79,7 @@ impl HeldSlots {
         }
         inner.requests.insert(id.clone(), Held::Waiting);
         drop(inner);
-        Begun::New(Place { slots: Arc::clone(self), id: Some(id) })
+        Begun::New(WaitingPlace { slots: Arc::clone(self), id: Some(id) })
     }
 
     /// The proxy says that a request is over. If its client left early, the application may work on: the slot is kept for as long as such requests
@@ -139,7 +139,7 @@ impl Inner {
     }
 }
 
-impl Place {
+impl WaitingPlace {
     /// The request has its slot. False if it ended while it waited: the slot is free again.
     pub(super) fn hold(mut self, permit: Permit, until: Instant) -> bool {
         let Some(id) = self.id.take() else { return false };
@@ -153,7 +153,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WaitingPlace {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
             self.slots.lock().requests.remove(&id);
@@ -201,7 +201,7 @@ mod tests {
         End { id: id(number), early: false }
     }
 
-    fn begin(slots: &Arc<HeldSlots>, number: u32) -> Place {
+    fn begin(slots: &Arc<HeldSlots>, number: u32) -> WaitingPlace {
         match slots.begin(id(number)) {
             Begun::New(place) => place,
             other => panic!("it is new: {other:?}"),

@@ -10,10 +10,10 @@ pub(super) struct Malformed;
 
 /// A domain with macros.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DomainSpec(Vec<Piece>);
+pub(super) struct DomainSpec(Vec<MacroPart>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Piece {
+enum MacroPart {
     Text(String),
     Macro(Macro),
 }
@@ -48,8 +48,8 @@ impl DomainSpec {
     pub(super) fn parse(text: &str) -> Result<DomainSpec, Malformed> {
         let spec = DomainSpec::parse_text(text)?;
         let ends_well = match spec.0.last() {
-            Some(Piece::Macro(_)) => true,
-            Some(Piece::Text(end)) => ends_in_top_label(end),
+            Some(MacroPart::Macro(_)) => true,
+            Some(MacroPart::Text(end)) => ends_in_top_label(end),
             None => false,
         };
         if ends_well { Ok(spec) } else { Err(Malformed) }
@@ -61,12 +61,12 @@ impl DomainSpec {
         while let Some(at) = rest.find('%') {
             let (before, macro_text) = rest.split_at(at);
             if !before.is_empty() {
-                pieces.push(Piece::Text(before.to_owned()));
+                pieces.push(MacroPart::Text(before.to_owned()));
             }
             let length = match macro_text.as_bytes().get(1) {
                 Some(b'{') => {
                     let inside = macro_text.get(2..).and_then(|text| text.split_once('}')).ok_or(Malformed)?.0;
-                    pieces.push(Piece::Macro(Macro::parse(inside)?));
+                    pieces.push(MacroPart::Macro(Macro::parse(inside)?));
                     inside.len() + 3
                 }
                 Some(b'%') => literal(&mut pieces, "%"),
@@ -77,14 +77,14 @@ impl DomainSpec {
             rest = macro_text.get(length..).unwrap_or_default();
         }
         if !rest.is_empty() {
-            pieces.push(Piece::Text(rest.to_owned()));
+            pieces.push(MacroPart::Text(rest.to_owned()));
         }
         Ok(DomainSpec(pieces))
     }
 
     /// Whether the name of the client has to be looked up first.
     pub(super) fn wants_confirmed_name(&self) -> bool {
-        self.0.iter().any(|piece| matches!(piece, Piece::Macro(one) if one.letter == 'p'))
+        self.0.iter().any(|piece| matches!(piece, MacroPart::Macro(one) if one.letter == 'p'))
     }
 
     /// The domain with these values. What is too long loses labels on the left.
@@ -92,8 +92,8 @@ impl DomainSpec {
         let mut out = String::new();
         for piece in &self.0 {
             match piece {
-                Piece::Text(text) => out.push_str(text),
-                Piece::Macro(one) => out.push_str(&one.expand(values)),
+                MacroPart::Text(text) => out.push_str(text),
+                MacroPart::Macro(one) => out.push_str(&one.expand(values)),
             }
         }
         let mut name = out.strip_suffix('.').unwrap_or(&out);
@@ -106,8 +106,8 @@ impl DomainSpec {
 }
 
 /// How long the macro was.
-fn literal(pieces: &mut Vec<Piece>, text: &str) -> usize {
-    pieces.push(Piece::Text(text.to_owned()));
+fn literal(pieces: &mut Vec<MacroPart>, text: &str) -> usize {
+    pieces.push(MacroPart::Text(text.to_owned()));
     2
 }
 
