@@ -20,7 +20,7 @@ settings! {
         pub diary_bytes as "diary_size": u64 = size("64MiB", "0"..="1024GiB"),
         /// Without a backup for this long, `weir status` and the console say so; 0 for never
         pub backup_due: Duration = duration("8d", "0s"..="3650d"),
-        /// A file whose first line is a passphrase that seals every backup; `weir backup --passphrase-file` names another one for one backup. Without a
+        /// A file whose first line is a passphrase that seals every backup; `weir backup --passphrase-file FILE` names another one for one backup. Without a
         /// passphrase, who has the backup can read everything in it
         pub backup_passphrase_file: Option<PathBuf> = path().optional(),
         /// How much room is given to what `weir find` looks through, with its indexes; the oldest goes first, 0 for nothing
