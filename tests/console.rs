@@ -330,7 +330,7 @@ fn a_token_and_an_authenticator_are_set_up_in_a_browser() {
     let (browser, console) = logged_in(&up, "admin", &password);
     // A token is made, shown once, good for its scope, and revoked.
     browser.goto(&format!("{console}/settings"));
-    browser.find("input[name=name]").write("grafana");
+    browser.find("form[action='/settings/tokens'] input[name=name]").write("grafana");
     browser.find("form[action='/settings/tokens'] button").click();
     browser.says("is shown only this once");
     let text = browser.text();

@@ -261,7 +261,11 @@ fn a_database_that_is_away_keeps_the_web_from_nothing() {
         assert!(up.said.contains(&format!("{gate:<12} DOES NOT RUN")), "{}", up.said);
     }
     TcpStream::connect(up.listener("web")).expect("the web is served");
-    site.weir(&["status"]).refused(&["the records are not open", "mail: the records cannot be opened"]);
+    let said = site.weir(&["status"]);
+    assert_eq!(said.code, Some(4), "{}", said.stdout);
+    for word in ["NOT WELL", "the records are not open", "mail: the records cannot be opened"] {
+        assert!(said.stdout.contains(word), "{word} in {}", said.stdout);
+    }
     postgres.restart();
     let status = wait_for("the others", || {
         let status: serde_json::Value = serde_json::from_str(&site.weir(&["status", "--json"]).stdout).ok()?;

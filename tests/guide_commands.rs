@@ -105,6 +105,7 @@ fn every_block_says_what_it_is_in() {
         "nginx",
         "caddy",
         "haproxy",
+        "lua",
         "nft",
         "nats",
     ]);

@@ -264,7 +264,7 @@ mod tests {
             assert!(state(good).is_ok(), "{good}");
         }
         for bad in ["nonsense", "hel", "deliver", "waits for"] {
-            let refused = state(bad).unwrap_err().to_string();
+            let refused = format!("{:?}", state(bad).unwrap_err());
             assert!(
                 refused.contains("there is no state") && refused.contains("waits for the lab, quarantined"),
                 "{refused}"
