@@ -63,6 +63,8 @@ impl Browser {
             "acceptInsecureCerts": true,
             // A dialog that a page opens must be seen by the test, not closed for it.
             "unhandledPromptBehavior": "ignore",
+            // axe looks at every element of a page, and this machine may have other things to do.
+            "timeouts": { "script": 240_000 },
             "goog:chromeOptions": { "args": arguments },
         } } });
         let begun = Instant::now();
@@ -81,7 +83,7 @@ impl Browser {
     fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
         let body = if method == "GET" { String::new() } else { body.to_string() };
         let mut stream = TcpStream::connect(&self.address).map_err(|error| error.to_string())?;
-        stream.set_read_timeout(Some(Duration::from_secs(60))).map_err(|error| error.to_string())?;
+        stream.set_read_timeout(Some(Duration::from_secs(300))).map_err(|error| error.to_string())?;
         let head = format!(
             "{method} {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
             self.address,
