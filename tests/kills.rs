@@ -335,7 +335,7 @@ fn complain(life: u32, log: &str) {
     assert!(!log.contains("panicked"), "{log}");
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     use std::io::Write;
     // Past the capture of the test harness: a seed must be seen also where nothing failed.
     let _ = writeln!(std::io::stderr(), "{line}");

@@ -67,9 +67,8 @@ fn packages_repository_image_and_bill_of_materials_are_the_same_twice() {
     let names = |all: &[(PathBuf, Vec<u8>)]| all.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     assert_eq!(names(first), names(second));
     assert!(first.len() >= 8, "{:?}", names(first));
-    let differs =
-        |((name, one), (_, other)): (&(PathBuf, Vec<u8>), &(PathBuf, Vec<u8>))| (one != other).then(|| name.clone());
-    let differing: Vec<PathBuf> = first.iter().zip(second).filter_map(differs).collect();
+    let pairs = first.iter().zip(second);
+    let differing: Vec<&PathBuf> = pairs.filter(|(one, other)| one.1 != other.1).map(|(one, _)| &one.0).collect();
     assert!(differing.is_empty(), "these differ: {differing:?}");
     let of_lab =
         first.iter().find(|(name, _)| name.to_string_lossy().starts_with("weir-guest_")).expect("the guest's package");

@@ -136,12 +136,12 @@ fn restarts_under_steady_load_fail_no_request() {
     }
     seen.over.store(true, Ordering::Relaxed);
     let (answered, failed) = (seen.answered.load(Ordering::Relaxed), seen.failed.load(Ordering::Relaxed));
-    println!(
+    crate::kills::say(&format!(
         "{RESTARTS} restarts under {rate} requests a second: {answered} answered in {:.1} s, {failed} failed; the longest took {:.0} ms, and {:.0} ms before \
          the first restart",
         begun.elapsed().as_secs_f64(),
         seen.longest_us.load(Ordering::Relaxed) as f64 / 1e3,
         calm_us as f64 / 1e3,
-    );
+    ));
     assert_eq!(failed, 0, "{answered} were answered");
 }

@@ -69,7 +69,7 @@ fn large_bodies_pass_both_ways_and_memory_stays_flat() {
         let said = super::floods::rest_of(&mut stream).await;
         assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with(&(mib << 20).to_string()), "{said}");
         most = most.max(resident_mib(&site));
-        println!("bodies of {mib} MiB both ways: {before} MiB resident before, {most} MiB at most");
+        crate::kills::say(&format!("bodies of {mib} MiB both ways: {before} MiB resident before, {most} MiB at most"));
         assert!(most - before <= GROWTH_MIB, "{before} MiB before, {most} MiB with bodies of {mib} MiB");
     });
 }

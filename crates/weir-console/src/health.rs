@@ -379,7 +379,7 @@ fn certificates(pulse: &Pulse) -> Part {
             (None, Some(problem)) => part.fail(format!("no certificate for {name} can be got: {problem}"), ""),
             (None, None) => part.say(format!("the one for {name} is not here yet")),
             (Some(_), Some(problem)) => {
-                part.look(format!("the certificate for {name} cannot be renewed: {problem}"), "")
+                part.look(format!("the certificate for {name} cannot be renewed: {problem}"), "");
             }
             (Some(_), None) => {}
         }

@@ -101,13 +101,6 @@ async fn known_wait(bot: Bot, crowd: u64) -> Duration {
     over.store(true, Ordering::Relaxed);
     tasks.iter().for_each(tokio::task::JoinHandle::abort);
     waited.sort();
-    println!(
-        "{bot:?}: waits {:?} {:?} {:?}; {} served",
-        waited[400],
-        waited[760],
-        waited[799],
-        served.load(Ordering::Relaxed)
-    );
     assert!(served.load(Ordering::Relaxed) > 500, "what the known leave is used");
     waited[waited.len() * 95 / 100]
 }

@@ -80,17 +80,17 @@ impl BackupArgs {
 
 /// Read here and not by the process that runs: the file may be for root alone.
 fn passphrase(file: Option<&Path>) -> anyhow::Result<Option<Passphrase>> {
-    file.map(Passphrase::read).transpose().map_err(told)
+    file.map(Passphrase::read).transpose().map_err(|error| told(&error))
 }
 
-fn told(error: OperationError) -> anyhow::Error {
+fn told(error: &OperationError) -> anyhow::Error {
     anyhow::anyhow!("{error}\n  hint: {}", error.hint())
 }
 
 fn check(out: &mut dyn Write, folder: &Path, passphrase_file: Option<&Path>, json: bool) -> anyhow::Result<()> {
     let passphrase = passphrase(passphrase_file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let found = runtime.block_on(verify(folder, passphrase.as_ref())).map_err(told)?;
+    let found = runtime.block_on(verify(folder, passphrase.as_ref())).map_err(|error| told(&error))?;
     match json {
         true => print_answer(out, &found)?,
         false => found.problems.iter().try_for_each(|problem| writeln!(out, "{problem}"))?,
@@ -126,9 +126,10 @@ impl RestoreArgs {
         let passphrase = passphrase(self.passphrase_file.as_deref())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         // Before the data folder is made: a wrong passphrase changes nothing.
-        let sound = runtime.block_on(SoundBackup::check(&self.folder, passphrase.as_ref())).map_err(told)?;
+        let sound =
+            runtime.block_on(SoundBackup::check(&self.folder, passphrase.as_ref())).map_err(|error| told(&error))?;
         let folder = DataFolder::open(&data)?;
-        let done = runtime.block_on(sound.restore(&folder, settle_restored)).map_err(told)?;
+        let done = runtime.block_on(sound.restore(&folder, settle_restored)).map_err(|error| told(&error))?;
         if self.json {
             return print_answer(out, &done);
         }

@@ -62,10 +62,11 @@ impl SenderArgs {
         let new = NewSender { who: self.who.clone(), rule, about: self.about.clone() };
         let done = self.asking.reach()?.ask(&senders::SET, &new)?;
         self.asking.answer(out, &done, |out, done: &SenderView| {
-            Ok(match rule {
+            match rule {
                 SenderVerdict::Allow => writeln!(out, "{} is allowed where SPF, DKIM or DMARC confirms it.", done.who)?,
                 SenderVerdict::Block => writeln!(out, "{} is blocked.", done.who)?,
-            })
+            }
+            Ok(())
         })
     }
 }
