@@ -11,7 +11,7 @@
 //! and who this machine is in its lab, the web gate's secret and history. `SHA256SUMS` says what every file was, the manifest says
 //! what that file was, and [`verify`] compares; a restore does so first.
 //!
-//! A passphrase seals every file if that is wanted ([`sealed`]).
+//! A passphrase seals every file if that is wanted (`sealed`).
 //!
 //! Records in PostgreSQL are left to `pg_dump`, which should run *before*. Delivered mail is not part of a backup.
 

@@ -30,7 +30,7 @@ impl FeedOperations {
         Ok(scanning(&*self.backend)?.feeds_status())
     }
 
-    /// What the newest arrivals wait, and what they would have waited in one line, by class of size; as it was up to [`COMPARED_FOR`] ago.
+    /// What the newest arrivals wait, and what they would have waited in one line, by class of size; as it was up to `COMPARED_FOR` ago.
     pub async fn beside_one_line(&self) -> Result<Arc<[ClassBesideLine]>, OperationError> {
         let mut kept = self.compared.lock().await;
         if let Some((_, classes)) = kept.as_ref().filter(|(at, _)| at.elapsed() < COMPARED_FOR) {
