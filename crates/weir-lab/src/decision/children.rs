@@ -5,6 +5,7 @@ use super::{Decision, Now};
 use crate::display_name::display_name;
 use crate::verdict::Brief;
 use crate::wire::ChildLimits;
+use std::hash::BuildHasher;
 use weir_store::records::NewSample;
 
 /// Families that are remembered.
@@ -19,12 +20,17 @@ impl Decision {
         if self.families.len() >= FAMILIES_MAX {
             self.families.clear();
         }
-        let made = self.families.entry(parent.root).or_default();
-        *made = made.saturating_add(u32::try_from(brief.children.len()).unwrap_or(u32::MAX));
+        // The same file, found by two plugins or brought twice, is one child and takes one place.
+        let family = self.families.entry(parent.root).or_default();
+        let most = self.rules.children.count as usize;
+        for child in &brief.children {
+            if family.len() < most {
+                family.insert(self.submitters.hash_one((parent.row, &child.sha256)));
+            }
+        }
         self.work.batch.children_max = self.rules.children.count.into();
         for child in &brief.children {
             self.work.batch.children.push(NewSample {
-                // The same file, found by two plugins or brought twice, is one child.
                 ticket: format!("child-{}-{}", parent.row, child.sha256),
                 hash: child.sha256.clone(),
                 size: i64::try_from(child.bytes).unwrap_or(i64::MAX),
@@ -47,7 +53,7 @@ impl Decision {
 
     /// What an attempt at this sample may bring forth.
     pub(super) fn child_limits(&self, held: &TrackedSample) -> ChildLimits {
-        let made = self.families.get(&held.root).copied().unwrap_or(0);
+        let made = self.families.get(&held.root).map_or(0, |family| u32::try_from(family.len()).unwrap_or(u32::MAX));
         let most = self.rules.children;
         let none = held.depth >= self.rules.depth_max;
         let count = if none { 0 } else { most.count.saturating_sub(made) };

@@ -77,9 +77,9 @@ pub struct Decision {
     rules: Rules,
     /// Names of submitters, each once; those without a sample are forgotten when there are many.
     people: HashSet<Arc<str>>,
-    /// How many children of a sample that was handed in were made of late. What counts is in the database; this only keeps
-    /// machines from storing what will not be taken.
-    families: HashMap<i64, u32>,
+    /// The children that were made of late of a sample that was handed in, each as a hash of its parent and its content.
+    /// What counts is in the database; this only keeps machines from storing what will not be taken.
+    families: HashMap<i64, HashSet<u64>>,
     recent_results: recent_results::RecentResults,
     /// How many names had their numbers when the machines' offers were last read.
     named: usize,

@@ -454,7 +454,9 @@ pub(crate) async fn children(records: Records) {
     let first = records.lab_samples().children(root, 10).await.unwrap();
     assert_eq!(first.iter().map(|row| row.given.ticket.as_str()).collect::<Vec<_>>(), ["c1", "c2"]);
     assert_eq!((first[0].given.parent, first[0].given.root, first[0].given.depth), (Some(root), Some(root), 1));
-    let more = vec![child("g1", first[0].id, 2), child("g2", first[0].id, 2)];
+    // What is there already, and what two plugins bring at once, takes no second place of the three.
+    let (again, once) = (child("c2", root, 1), child("g1", first[0].id, 2));
+    let more = vec![again, once.clone(), once, child("g2", first[0].id, 2)];
     assert!(records.lab_attempts().commit(&fence, &batch(more)).await.unwrap());
     let grand = records.lab_samples().children(first[0].id, 10).await.unwrap();
     assert_eq!(grand.len(), 1, "three of one root are allowed");

@@ -77,6 +77,23 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
 }
 
 #[test]
+fn a_file_that_two_plugins_find_takes_one_place_in_its_family() {
+    let (mut lab, machine) = lab(&[&["unpack", "strings"], &["unpack"]]);
+    lab.admit(at(1), &sample(11, &["unpack", "strings"])).unwrap();
+    let assignment = assigned(&lab.take()).remove(0);
+    let brief =
+        Brief { children: vec![child(1, "a.zip", "application/zip"), child(2, "b", "text/plain")], ..Brief::default() };
+    for plugin in ["unpack", "strings"] {
+        lab.result(at(2), machine, PluginResult { brief: brief.clone(), ..brought(assignment.attempt, plugin, true) });
+    }
+    lab.take();
+    let mut inner = sample(12, &["unpack"]);
+    (inner.sample.given.depth, inner.sample.given.root) = (1, Some(11));
+    lab.admit(at(3), &inner).unwrap();
+    assert_eq!(assigned(&lab.take()).remove(0).children.count, 98, "two of a hundred are there");
+}
+
+#[test]
 fn why_names_what_is_missing_and_what_goes_first() {
     let (mut lab, _) = lab(&[&["strings"]]);
     lab.admit(at(1_000), &sample(1, &["strings"])).unwrap();

@@ -315,12 +315,15 @@ const RAISE_SQLITE: &str = "with recursive up(id, verdict) as (
     union select s.parent, up.verdict from up join lab_samples s on s.id = up.id where s.parent is not null)
   update lab_samples set verdict = u.verdict from (select id, max(verdict) as verdict from up group by id) as u
   where lab_samples.id = u.id and lab_samples.verdict < u.verdict";
+// A child that is there already, or that two plugins bring at once, takes one of the places that a family has, not two.
 const CHILDREN_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
     depth, forced, arrived_at, choices, partial, state, why)
   select value ->> 'ticket', value ->> 'hash', value ->> 'size', value ->> 'name', value ->> 'submitter', value ->> 'directory',
     value ->> 'file_type', value ->> 'needs', value ->> 'tags', value ->> 'parent', value ->> 'root', value ->> 'depth', value ->> 'forced',
     value ->> 'arrived_at', coalesce(value ->> 'choices', ''), coalesce(value ->> 'partial', 0), 'queued', ''
-  from (select value, row_number() over (partition by value ->> 'root' order by key) as place from json_each($1)) x
+  from (select value, row_number() over (partition by value ->> 'root' order by key) as place
+      from (select min(key) as key, value from json_each($1) group by value ->> 'ticket') n
+      where not exists (select 1 from lab_samples s where s.ticket = value ->> 'ticket')) x
   where x.place + (select count(*) from lab_samples s where s.root = x.value ->> 'root') <= $2 on conflict (ticket) do nothing";
 
 const ABANDON_POSTGRES: &str = concat!(
@@ -362,8 +365,10 @@ const COMMIT_POSTGRES: &str = concat!("with recursive fence as (", fence_in_post
       depth, forced, arrived_at, choices, partial, state, why)
     select ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root, depth, forced, arrived_at,
       coalesce(choices, ''), coalesce(partial, 0), 'queued', ''
-    from fence, (select x.*, row_number() over (partition by x.root order by x.ticket) as place from jsonb_to_recordset($7::jsonb)
-      as x(ticket text, hash text, size bigint, name text, submitter text, directory bigint, file_type text, needs text, tags text,
-        parent bigint, root bigint, depth bigint, forced bigint, arrived_at bigint, choices text, partial bigint)) c
+    from fence, (select n.*, row_number() over (partition by n.root order by n.ticket) as place
+      from (select distinct on (x.ticket) x.* from jsonb_to_recordset($7::jsonb)
+        as x(ticket text, hash text, size bigint, name text, submitter text, directory bigint, file_type text, needs text, tags text,
+          parent bigint, root bigint, depth bigint, forced bigint, arrived_at bigint, choices text, partial bigint)) n
+      where not exists (select 1 from lab_samples s where s.ticket = n.ticket)) c
     where c.place + (select count(*) from lab_samples s where s.root = c.root) <= $8 on conflict (ticket) do nothing)
   select count(*) from fence");
