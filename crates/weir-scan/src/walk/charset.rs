@@ -149,7 +149,7 @@ fn named(family: Family, bytes: &[u8]) -> String {
 fn octets(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
-        Err(_) => bytes.iter().map(|byte| char::from(*byte)).collect(),
+        Err(_) => encoding_rs::mem::decode_latin1(bytes).into_owned(),
     }
 }
 
