@@ -23,6 +23,7 @@ hostname = "relay.example.org"
 listen = ["127.0.0.1:0"]
 listen_tls = []
 identity = "client-address"
+user_messages = 0
 [throttle]
 learn_only = true
 [delivery]
