@@ -22,6 +22,7 @@ mod operation;
 pub mod passwords;
 pub mod random;
 mod role;
+mod role_rule;
 pub mod second_factor;
 pub mod secret;
 pub mod sockets;

@@ -11,10 +11,11 @@ mod filter;
 mod message;
 mod settings;
 
-pub use settings::{DirectoryServer, DirectorySettings, RoleRule};
+pub use settings::{DirectoryServer, DirectorySettings};
 
 use crate::login_queue::LoginQueue;
 use crate::role::Role;
+use crate::role_rule::RoleRule;
 use connection::Connection;
 use filter::{ENTRY, Filter, LOGIN, escaped_name};
 use message::{Entry, Search};

@@ -1,7 +1,7 @@
 //! `[sign_in.ldap]`: a directory whose people may sign in.
 
 use super::filter::{Filter, LOGIN};
-use crate::role::Role;
+use crate::role_rule::RoleRule;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -71,6 +71,10 @@ impl DirectorySettings {
         if self.reader.is_empty() != self.reader_password_file.is_none() {
             section.blame("reader", "reader and reader_password_file belong together".into(), "set both, or neither");
         }
+        if let Some(rule) = self.roles.iter().find(|rule| !rule.group.contains('=')) {
+            let what = format!("{:?} is not the name of an entry", rule.group);
+            section.blame("roles", what, "write it whole: admin cn=weir-admins,ou=groups,dc=example,dc=org");
+        }
     }
 }
 
@@ -118,38 +122,6 @@ impl fmt::Display for DirectoryServer {
     }
 }
 
-/// Members of this group have this role.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RoleRule {
-    /// What they may do.
-    pub role: Role,
-    /// The name of the group's entry.
-    pub group: String,
-}
-
-text_value!(RoleRule: "\"admin cn=weir-admins,ou=groups,dc=example,dc=org\"");
-
-impl FromStr for RoleRule {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<RoleRule, String> {
-        let (role, group) = text.split_once(' ').unwrap_or((text, ""));
-        let role = match role {
-            "admin" => Role::Admin,
-            "operator" => Role::Operator,
-            _ => return Err(format!("{text:?} is no role: it begins with admin or operator")),
-        };
-        let group = group.trim().to_owned();
-        if group.contains('=') { Ok(RoleRule { role, group }) } else { Err(format!("{text:?} names no group")) }
-    }
-}
-
-impl fmt::Display for RoleRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.role.as_str(), self.group)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,10 +133,6 @@ mod tests {
         }
         for text in ["", "http://a", "ldaps://", "ldaps://a:0", "ldaps://a b", "ldaps://u@a", "ldaps://a/dc=x"] {
             assert!(text.parse::<DirectoryServer>().is_err(), "{text}");
-        }
-        assert_eq!("admin cn=a,dc=b".parse::<RoleRule>().unwrap().to_string(), "admin cn=a,dc=b");
-        for text in ["", "admin", "user cn=a", "admin a"] {
-            assert!(text.parse::<RoleRule>().is_err(), "{text}");
         }
     }
 }

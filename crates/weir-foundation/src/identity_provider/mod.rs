@@ -14,12 +14,13 @@ mod remembered;
 mod settings;
 
 pub use id_token::TokenProblem;
-pub use settings::{GroupRole, ProviderSettings};
+pub use settings::ProviderSettings;
 
 use crate::clock::wall_clock;
 use crate::login_queue::LoginQueue;
 use crate::names;
 use crate::role::Role;
+use crate::role_rule::RoleRule;
 use attempt::{Attempt, Attempts};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -303,7 +304,7 @@ impl Shared {
             Some(Value::String(group)) => vec![group],
             _ => Vec::new(),
         };
-        let is_in = |rule: &&GroupRole| groups.contains(&rule.group.as_str());
+        let is_in = |rule: &&RoleRule| groups.contains(&rule.group.as_str());
         let role = self.settings.roles.iter().filter(is_in).map(|rule| rule.role).max();
         let role = role.or(self.settings.users.then_some(Role::User));
         let subject = format!("{} {}", self.settings.issuer, text("sub").unwrap_or_default());

@@ -1,12 +1,10 @@
 //! `[sign_in.oidc]`: an identity provider whose people may sign in at the console.
 
 use super::https;
-use crate::role::Role;
-use std::fmt;
+use crate::role_rule::RoleRule;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
-use weir_settings::{Section, settings, text_value};
+use weir_settings::{Section, settings};
 
 settings! {
     /// People of an OpenID Connect provider may sign in at the console. Accounts that have a password here stay as they are
@@ -28,7 +26,7 @@ settings! {
         /// The claim that lists somebody's groups
         pub groups_claim: String = text("groups", "a claim"),
         /// Who may do what, by group: "admin weir-admins" or "operator helpdesk"; the highest counts
-        pub roles: Vec<GroupRole> = list([], 64, "roles with their groups"),
+        pub roles: Vec<RoleRule> = list([], 64, "roles with their groups"),
         /// Whether people in none of these groups may sign in, too, and see what is their own
         pub users: bool = flag(false),
         /// How long the provider may take to answer
@@ -68,48 +66,12 @@ impl ProviderSettings {
     }
 }
 
-/// Members of this group have this role.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupRole {
-    /// What they may do.
-    pub role: Role,
-    /// The group as the provider writes it.
-    pub group: String,
-}
-
-text_value!(GroupRole: "\"admin weir-admins\"");
-
-impl FromStr for GroupRole {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<GroupRole, String> {
-        let (role, group) = text.split_once(' ').unwrap_or((text, ""));
-        let role = match role {
-            "admin" => Role::Admin,
-            "operator" => Role::Operator,
-            _ => return Err(format!("{text:?} is no role: it begins with admin or operator")),
-        };
-        let group = group.trim().to_owned();
-        if group.is_empty() { Err(format!("{text:?} names no group")) } else { Ok(GroupRole { role, group }) }
-    }
-}
-
-impl fmt::Display for GroupRole {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.role.as_str(), self.group)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn roles_and_issuers_are_read_or_refused() {
-        assert_eq!("admin weir admins".parse::<GroupRole>().unwrap().to_string(), "admin weir admins");
-        for text in ["", "admin", "admin ", "user staff", "root staff"] {
-            assert!(text.parse::<GroupRole>().is_err(), "{text}");
-        }
+    fn issuers_are_read_or_refused() {
         for text in ["", "https://id.example", "https://id.example:8443/realms/x", "https://[::1]/"] {
             assert!(issuer(text).is_ok(), "{text}");
         }
