@@ -3,25 +3,52 @@
 use crate::plain::is_plain;
 
 /// The ways to read the last part of a path. Windows ends a name at a NUL or a colon, other systems do not, and programs that
-/// save attachments cut at either side: each piece counts, and the whole.
+/// save attachments cut at either side, some also at other control characters: each piece counts, and the whole.
 pub(crate) fn readings(name: &str) -> impl Iterator<Item = &str> {
     let base = base(name);
-    base.split(['\0', ':']).chain([base]).map(trimmed)
+    // A name is folded at blanks, which may come back as any of these three.
+    let cuts = |c: char| c == ':' || (c.is_control() && !matches!(c, '\t' | '\r' | '\n'));
+    base.split(cuts).chain([base]).map(trimmed)
 }
 
-/// The last part of a path.
+/// The last part of a path. One of dots alone is the folder itself.
 fn base(name: &str) -> &str {
-    name.rsplit(['/', '\\']).find(|part| !part.trim().is_empty()).unwrap_or(name)
+    let is_name = |part: &&str| part.chars().any(|c| c != '.' && !c.is_whitespace());
+    name.rsplit(['/', '\\']).find(is_name).unwrap_or(name)
+}
+
+/// The same name as Windows writes it for programs that know no Unicode: letters of full width and their like become the usual ones. None if that
+/// is the same.
+pub(crate) fn best_fit(name: &str) -> Option<String> {
+    let fit = |c: char| match c {
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
+        '\u{2024}' => '.',
+        '\u{130}' => 'I',
+        '\u{131}' => 'i',
+        '\u{17f}' => 's',
+        '\u{212a}' => 'K',
+        other => other,
+    };
+    (!name.is_ascii()).then(|| name.chars().map(fit).collect::<String>()).filter(|fit| fit != name)
+}
+
+/// What nobody sees in a name, besides what [`is_plain`] knows: marks, fillers and blanks of other scripts.
+fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'
+            ..='\u{180f}' | '\u{2800}' | '\u{3164}'
+    ) || matches!(c, '\u{fe00}'..='\u{fe0f}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Without what Windows takes away: dots and spaces at the end, and what nobody sees.
 fn trimmed(name: &str) -> &str {
-    name.trim_end_matches(|c: char| c == '.' || c.is_whitespace() || !is_plain(c))
+    name.trim_end_matches(|c: char| c == '.' || c.is_whitespace() || !is_plain(c) || is_unseen(c))
 }
 
 /// An extension in small letters, without what nobody sees.
 pub(crate) fn bare(extension: &str) -> String {
-    extension.trim().chars().filter(|c| is_plain(*c)).collect::<String>().to_lowercase()
+    extension.trim().chars().filter(|c| is_plain(*c) && !is_unseen(*c)).collect::<String>().to_lowercase()
 }
 
 /// The extension that a desktop would go by, in small letters.

@@ -48,7 +48,7 @@ pub struct Rule {
 }
 
 /// All of them.
-pub const RULES: [Rule; 18] = [
+pub const RULES: [Rule; 19] = [
     rule("pdf-launch", "a PDF that starts a program", Action::Quarantine, pdf_launch),
     rule("pdf-remote", "a PDF that opens a file of a stranger's computer", Action::Quarantine, pdf_remote),
     rule("pdf-javascript", "a PDF with a script", Action::Header, pdf_javascript),
@@ -72,6 +72,7 @@ pub const RULES: [Rule; 18] = [
     rule("dde", "a document that has another program run a command (DDE)", Action::Quarantine, office::dde),
     rule("xlm", "a workbook with macros of Excel 4", Action::Quarantine, xlm),
     rule("svg-script", "a picture with a script", Action::Quarantine, page::svg_script),
+    rule("stylesheet-script", "a style sheet of XML with a script", Action::Quarantine, page::stylesheet_script),
     rule("html-smuggling", "a page that makes a file by itself and saves it", Action::Quarantine, page::html_smuggling),
     rule("obfuscated-script", "a script that hides what it does", Action::Quarantine, page::obfuscated_script),
     rule("packed-script", "a script that was packed to be short", Action::Header, page::packed_script),
@@ -265,6 +266,21 @@ mod tests {
                 ("a.svg", text("<svg><path d='M0 0'/></svg>")),
             ),
             (
+                "stylesheet-script",
+                (
+                    "a.xsl",
+                    text(
+                        "<?xml version='1.0'?><stylesheet xmlns:m='urn:schemas-microsoft-com:xslt'><m:script implements-prefix='u'>x</m:script>",
+                    ),
+                ),
+                (
+                    "a.xsl",
+                    text(
+                        "<?xml version='1.0'?><xsl:stylesheet xmlns:m='urn:schemas-microsoft-com:xslt'><xsl:template/>",
+                    ),
+                ),
+            ),
+            (
                 "html-smuggling",
                 (
                     "a.html",
@@ -281,6 +297,11 @@ mod tests {
                 "search-link",
                 ("a.html", text("<html><a href='search-ms:query=x&crumb=location:\\\\evil'>")),
                 ("a.html", text("<html><a href='https://search.example'>")),
+            ),
+            (
+                "calendar-script",
+                ("a.ics", text("BEGIN:VCALENDAR\nATTACH:file://evil.example/s/a\n")),
+                ("a.ics", text("BEGIN:VCALENDAR\nATTACH:file://fs1/s/agenda.docx\n")),
             ),
             (
                 "calendar-script",

@@ -1,7 +1,7 @@
 //! What is wrong with a file name under a policy, and which names are a disguise.
 
 use super::policy::Policy;
-use crate::file_name::{bare, extension, readings};
+use crate::file_name::{bare, best_fit, extension, readings};
 use crate::plain::shown;
 use crate::walk::kind::Kind;
 
@@ -17,6 +17,12 @@ pub fn fault(name: &str, policy: &Policy) -> Option<String> {
     if has_long_gap(name) {
         return Some(format!("a name with its end out of sight: {shown}"));
     }
+    extension_fault(name, &shown, policy)
+        .or_else(|| best_fit(name).and_then(|fitted| extension_fault(&fitted, &shown, policy)))
+}
+
+/// An extension that does not pass.
+fn extension_fault(name: &str, shown: &str, policy: &Policy) -> Option<String> {
     readings(name).find_map(|reading| {
         let (stem, last) = reading.rsplit_once('.')?;
         let last = bare(last);
@@ -96,6 +102,15 @@ mod tests {
             "photo\u{202e}gpj.exe",
             "invoice.pdf                    .txt",
             "x.exe\u{200b}",
+            "x.exe\u{3164}",
+            "x.e\u{34f}xe",
+            "x.js\u{fe0f}",
+            "x.exe/.",
+            "x.exe\\..",
+            "x.exe\u{7}.pdf",
+            "x.\u{ff45}\u{ff58}\u{ff45}",
+            "x\u{2024}exe",
+            "x\u{ff0e}exe",
         ] {
             assert!(faulty(name), "{name:?}");
         }
@@ -116,6 +131,9 @@ mod tests {
             "a b  c.txt",
             "Re: the notes.pdf",
             "12:30.txt",
+            "letter to example.com\tof May.pdf",
+            "請求書。.pdf",
+            "報告．ｐｄｆ",
         ] {
             assert!(!faulty(name), "{name:?}");
         }

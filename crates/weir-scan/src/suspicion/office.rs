@@ -197,7 +197,8 @@ fn old_document(file: &File<'_>) -> bool {
 
 /// Formulas that ask another program: in a table of any format.
 fn sheet(file: &File<'_>) -> bool {
-    let csv = || name_ends(file, ".csv") && text(file).split(|byte| b"\n,;\t".contains(byte)).any(is_command);
+    let named = || [".csv", ".tsv", ".tab"].iter().any(|end| name_ends(file, end));
+    let csv = || named() && text(file).split(|byte| b"\n,;\t".contains(byte)).any(is_command);
     let page = || {
         is_table(file) && text(file).split(|byte| b"<>".contains(byte)).any(|cell| is_command(&markup::resolved(cell)))
     };

@@ -55,6 +55,19 @@ fn runs(value: &[u8]) -> bool {
         .any(|start| dense.starts_with(start.as_bytes()))
 }
 
+/// A style sheet that runs something where XML is turned into something else: a script in Microsoft's processor, Java in others.
+pub(super) fn stylesheet_script(file: &File<'_>) -> bool {
+    const JAVA: [&str; 4] = ["xml.apache.org/xalan/java", "xml.apache.org/xslt/java", "icl.com/saxon/java", "=\"java:"];
+    let named = [".xsl", ".xslt", ".xml"].iter().any(|end| name_ends(file, end));
+    if !(file.kind == Kind::Xml || named || file.declared.ends_with("xml")) {
+        return false;
+    }
+    let lower = text(file).to_ascii_lowercase();
+    let is_sheet = has(&lower, "xsl/transform") || has(&lower, "stylesheet");
+    let of_sheet = |tag: &Tag<'_>| tag.is("script") && tag.value("implements-prefix").is_some();
+    (is_sheet && JAVA.iter().any(|space| has(&lower, space))) || markup::tags(text(file)).any(|tag| of_sheet(&tag))
+}
+
 /// An attachment that is a page; the text of a mail runs no scripts.
 fn is_attached_page(file: &File<'_>) -> bool {
     const PAGES: [&str; 7] = ["htm", "html", "xht", "xhtml", "shtml", "svg", "hta"];
@@ -180,6 +193,10 @@ fn is_moniker(link: &[u8]) -> bool {
 pub(super) fn calendar_script(file: &File<'_>) -> bool {
     file.kind == Kind::Calendar && {
         let text = file.data.to_ascii_lowercase();
-        has(&text, "javascript:") || has(&text, "ms-msdt:") || has(&text, "action:procedure")
+        let foreign = |at: usize| is_foreign_server(text[at..].split(|byte| *byte == b'\n').next().unwrap_or_default());
+        has(&text, "javascript:")
+            || has(&text, "ms-msdt:")
+            || has(&text, "action:procedure")
+            || memchr::memmem::find_iter(&text, b"file://").take(1000).any(foreign)
     }
 }

@@ -126,6 +126,8 @@ fn misplaced(text: &[u8]) -> Option<Parameter> {
 fn parameter(name: &[u8], value: Vec<u8>, raw: &[u8]) -> Parameter {
     // Behind something that is no parameter, some programs find the name all the same.
     let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+    // A blank before the star is passed over.
+    let name = name.split('*').map(str::trim).collect::<Vec<_>>().join("*");
     let name = name.rsplit(char::is_whitespace).find(|word| !word.is_empty()).unwrap_or_default();
     let mut pieces = name.split('*');
     let (base, second, third) = (pieces.next().unwrap_or("").to_owned(), pieces.next(), pieces.next());

@@ -1,5 +1,7 @@
 //! What a file is by its first bytes, whatever its name says.
 
+use crate::little_endian::u32_at;
+
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -19,6 +21,8 @@ pub enum Kind {
     Shortcut,
     /// Compiled help with code.
     Chm,
+    /// Flash.
+    Flash,
     /// Script with an interpreter in its first line.
     Script,
     /// Disk image.
@@ -134,6 +138,8 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::Picture, b"GIF8"),
     (Kind::Picture, b"II*\0"),
     (Kind::Picture, b"MM\0*"),
+    (Kind::Picture, b"II+\0"),
+    (Kind::Picture, b"MM\0+"),
     (Kind::Media, b"ID3"),
     (Kind::Media, b"OggS"),
     (Kind::Media, b"fLaC"),
@@ -147,10 +153,21 @@ impl Kind {
         found.or_else(|| elsewhere(data)).unwrap_or(Kind::Unknown)
     }
 
+    /// Whether these octets begin a file that we know, by a mark that nothing has by chance.
+    pub(super) fn is_marked(data: &[u8]) -> bool {
+        match Kind::of(data) {
+            Kind::Unknown | Kind::Script | Kind::Arj | Kind::Picture | Kind::Media => false,
+            Kind::WindowsProgram => {
+                [b"PE\0\0".as_slice(), b"DOS mode"].iter().any(|mark| memchr::memmem::find(data, mark).is_some())
+            }
+            _ => true,
+        }
+    }
+
     /// Whether opening it runs code.
     pub fn is_program(self) -> bool {
-        use Kind::{Chm, Dex, Elf, JavaClass, MachO, Shortcut, WindowsProgram};
-        matches!(self, WindowsProgram | Elf | MachO | JavaClass | Dex | Shortcut | Chm)
+        use Kind::{Chm, Dex, Elf, Flash, JavaClass, MachO, Shortcut, WindowsProgram};
+        matches!(self, WindowsProgram | Elf | MachO | JavaClass | Dex | Shortcut | Chm | Flash)
     }
 
     /// Whether it holds other files.
@@ -176,6 +193,7 @@ impl Kind {
             Kind::Dex => "an Android program",
             Kind::Shortcut => "a Windows shortcut",
             Kind::Chm => "a compiled help file",
+            Kind::Flash => "a Flash program",
             Kind::Script => "a script",
             Kind::DiskImage => "a disk image",
             Kind::OneNote => "a OneNote section",
@@ -222,6 +240,11 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     // Two letters can begin a sentence, but no text has a NUL among its first characters.
     if at(0, b"MZ") && memchr::memchr(0, &data[..data.len().min(64)]).is_some() {
         return Some(Kind::WindowsProgram);
+    }
+    // Its version, and its length: a text that begins with these letters has other ones there.
+    let flash = ["FWS", "CWS", "ZWS"].iter().any(|mark| at(0, mark.as_bytes())) && matches!(data.get(3), Some(1..=60));
+    if flash && u32_at(data, 4).is_some_and(|length| length < 1 << 28) {
+        return Some(Kind::Flash);
     }
     if at(0, b"BZh") && (at(4, b"1AY&SY") || at(4, b"\x17\x72\x45\x38\x50\x90")) {
         return Some(Kind::Bzip2);
@@ -288,6 +311,8 @@ mod tests {
         assert_eq!(Kind::of(b"\xca\xfe\xba\xbe\0\0\0\x02"), Kind::MachO);
         assert_eq!(Kind::of(b"  <HTML>"), Kind::Html);
         assert_eq!(Kind::of(b"\x78\x9f\x3e\x22\x01\0"), Kind::Tnef);
+        assert_eq!(Kind::of(b"CWS\x09\xc8\0\0\0x"), Kind::Flash);
+        assert_eq!(Kind::of(b"CWS is our new system"), Kind::Unknown);
         assert_eq!(Kind::of(b"hello"), Kind::Unknown);
         assert_eq!(Kind::of(b""), Kind::Unknown);
         assert_eq!(Kind::Shortcut.word(), "Windows shortcut");

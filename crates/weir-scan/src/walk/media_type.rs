@@ -1,7 +1,7 @@
 //! Types that some program turns into an extension when it saves a part that has none.
 
 /// What runs when it is opened, by the type under which it is sent.
-const EXTENSIONS: [(&str, &str); 33] = [
+const EXTENSIONS: [(&str, &str); 53] = [
     ("application/bat", "bat"),
     ("application/cmd", "cmd"),
     ("application/com", "com"),
@@ -35,6 +35,26 @@ const EXTENSIONS: [(&str, &str); 33] = [
     ("text/javascript", "js"),
     ("text/scriptlet", "sct"),
     ("text/vbscript", "vbs"),
+    ("application/internet-shortcut", "url"),
+    ("application/vnd.adobe.flash.movie", "swf"),
+    ("application/vnd.android.package-archive", "apk"),
+    ("application/windows-library+xml", "library-ms"),
+    ("application/windows-search-connector+xml", "searchconnector-ms"),
+    ("application/x-apple-diskimage", "dmg"),
+    ("application/x-cpl", "cpl"),
+    ("application/x-desktop", "desktop"),
+    ("application/x-dosbatch", "bat"),
+    ("application/x-iso9660-image", "iso"),
+    ("application/x-ms-application", "application"),
+    ("application/x-ms-regedit", "reg"),
+    ("application/x-ms-xbap", "xbap"),
+    ("application/x-mswinurl", "url"),
+    ("application/x-python-code", "pyc"),
+    ("application/x-shockwave-flash", "swf"),
+    ("text/hta", "hta"),
+    ("text/x-hta", "hta"),
+    ("text/x-ms-regedit", "reg"),
+    ("text/x-python", "py"),
 ];
 
 /// The extension that stands for a type.

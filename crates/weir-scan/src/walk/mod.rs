@@ -17,6 +17,7 @@ mod media_type;
 mod passwords;
 mod pkcs7;
 mod reading;
+mod stray;
 pub mod structure;
 mod tar_header;
 pub mod transfer;
@@ -30,6 +31,7 @@ use crate::file_name;
 use crate::plain::shown;
 use kind::Kind;
 use std::io::Read;
+use stray::Stray;
 use structure::Part;
 use transfer::Encoding;
 
@@ -203,7 +205,7 @@ impl Walk<'_> {
 
     /// Words of the text that may be the password of an archive beside it.
     fn gather_passwords(&mut self, message: &[u8], parts: &[Part]) {
-        let text = |part: &&Part| part.header.media_type.is_empty() || part.header.media_type.starts_with("text/");
+        let text = |part: &&Part| part.is_text();
         if parts.len() < 2 || parts.iter().all(|part| text(&part)) {
             return;
         }
@@ -258,10 +260,29 @@ impl Walk<'_> {
                 let decoded = decode(body);
                 self.holding(&decoded, |walk, decoded| walk.text(part, *encoding, decoded))?;
             }
+            if *encoding == Encoding::Base64 {
+                self.stray_letters(part, body)?;
+            }
         }
         // What cannot be decoded is shown as it stands by some.
         if !encodings.contains(&Encoding::Plain) && !encodings.iter().all(|encoding| encoding.is_kept(body)) {
             self.still_encoded(part, Encoding::Plain, body)?;
+        }
+        Ok(())
+    }
+
+    /// A body in base64 that some begin to decode at another letter.
+    fn stray_letters(&mut self, part: &Part, body: &[u8]) -> Result<(), Exceeded> {
+        let is_text = part.is_text() && part.header.names.is_empty();
+        let Stray { readings, is_ambiguous } = Stray::look(body);
+        if is_ambiguous && !is_text {
+            let what = "base64 in which programs begin at different letters";
+            self.odd(&part.header.names, Oddity::Inconsistent(what.into()));
+        }
+        for decode in readings {
+            self.budget.room(body.len())?;
+            let decoded = decode(body);
+            self.holding(&decoded, |walk, decoded| walk.still_encoded(part, Encoding::Base64, decoded))?;
         }
         Ok(())
     }
@@ -278,11 +299,17 @@ impl Walk<'_> {
     fn text(&mut self, part: &Part, encoding: Encoding, data: &[u8]) -> Result<(), Exceeded> {
         let header = &part.header;
         self.file(&header.names, &header.media_type, data, part.level)?;
-        let text = header.media_type.is_empty() || header.media_type.starts_with("text/");
-        if !text && encoding != Encoding::Uuencode {
+        let is_encoded = ["uue", "uuencode", "yenc"].iter().any(|name| header.media_type.contains(name));
+        if !part.is_text() && !is_encoded && encoding != Encoding::Uuencode {
             return Ok(());
         }
         self.files_in_text(part, data)?;
+        // Some end a line at a return alone.
+        let returns = |at: usize| data[at + 1..].starts_with(b"begin") || data[at + 1..].starts_with(b"=ybegin");
+        if memchr::memchr_iter(b'\r', data).any(returns) {
+            let lines: Vec<u8> = data.iter().map(|byte| if *byte == b'\r' { b'\n' } else { *byte }).collect();
+            self.holding(&lines, |walk, text| walk.files_in_text(part, text))?;
+        }
         // In Japanese mail an escape sequence may stand before the line that begins a file.
         match charset::without_escapes(data) {
             Some(text) => self.holding(&text, |walk, text| walk.files_in_text(part, text)),
@@ -295,6 +322,9 @@ impl Walk<'_> {
             self.budget.part()?;
             let names: Vec<String> = std::iter::once(name).chain(part.header.names.iter().cloned()).collect();
             self.holding(&decoded, |walk, decoded| walk.file(&names, "", decoded, part.level))?;
+        }
+        if transfer::has_binhex(data) {
+            self.odd(&part.header.names, Oddity::Closed(Kind::OtherArchive));
         }
         Ok(())
     }

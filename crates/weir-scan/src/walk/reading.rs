@@ -4,7 +4,7 @@
 //! at beside what stands there, never instead of it.
 
 use super::File;
-use super::charset::{Reading, text_of};
+use super::charset::{Reading, text_of, without_escapes};
 use super::kind::Kind;
 use crate::{file_name, markup};
 
@@ -20,7 +20,10 @@ pub(super) fn narrow(file: &File<'_>) -> Option<Vec<u8>> {
         return None;
     }
     let data = &file.data[..file.data.len().min(TEXT_MAX)];
-    let charset = charset(data)?;
+    let Some(charset) = charset(data) else {
+        // To a browser a page may be Japanese, in which escape sequences stand between letters.
+        return is_markup(file).then(|| without_escapes(data)).flatten();
+    };
     Some(text_of(charset.as_bytes(), data, Reading::Named).trim_start_matches('\u{feff}').to_owned().into_bytes())
 }
 
@@ -84,8 +87,8 @@ fn run(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 }
 
 fn is_markup(file: &File<'_>) -> bool {
-    const NAMES: [&str; 12] =
-        ["htm", "html", "shtml", "svg", "xht", "xhtml", "xml", "rels", "hta", "xsl", "fodt", "fods"];
+    const NAMES: [&str; 13] =
+        ["htm", "html", "shtml", "svg", "xht", "xhtml", "xml", "rels", "hta", "xsl", "xslt", "fodt", "fods"];
     let by_name =
         || file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| NAMES.contains(&own.as_str()));
     matches!(file.kind, Kind::Html | Kind::Xml)
@@ -126,6 +129,8 @@ mod tests {
             assert_eq!(read.as_deref(), Some(text), "{data:x?}");
         }
         assert_eq!(narrow(&file(&[], text.as_bytes())), None);
+        let escaped = b"<html><scr\x1b(Bipt>eval(x)</script></html>";
+        assert_eq!(narrow(&file(&[], escaped)).as_deref(), Some(text.as_bytes()));
         assert_eq!(narrow(&file(&[], &[1, 2, 3, 0, 0, 5, 6, 7])), None);
     }
 

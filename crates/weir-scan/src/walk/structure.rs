@@ -36,6 +36,11 @@ impl Part {
         !self.body.is_empty() && (!text || !names.is_empty() || !self.header.is_plain())
     }
 
+    /// Whether programs show it as a text.
+    pub(super) fn is_text(&self) -> bool {
+        self.header.media_type.is_empty() || self.header.media_type.starts_with("text/")
+    }
+
     fn is_same(&self, other: &Part) -> bool {
         let header = |part: &Part| PartHeader { ambiguous: None, ..part.header.clone() };
         self.body == other.body && self.opened == other.opened && header(self) == header(other)

@@ -55,7 +55,7 @@ impl Encoding {
 
     /// The other ways to decode it: some if it is base64 that goes on behind padding, or a line that goes on behind a sign and blanks.
     pub fn other_readings(self, text: &[u8]) -> &'static [Decode] {
-        let goes_on = |at: usize| text[at..].iter().any(|byte| SEXTETS[usize::from(*byte)] != NO);
+        let goes_on = |at: usize| text[at..].iter().any(|byte| is_base64(*byte));
         let blanks =
             |at: usize| matches!(text.get(at + 1), Some(b' ' | b'\t')) && soft_break(&text[at + 1..]).is_some();
         match self {
@@ -119,6 +119,11 @@ const SEXTETS: [u8; 256] = {
     }
     table
 };
+
+/// Whether a character is of the alphabet of base64.
+pub(super) fn is_base64(letter: u8) -> bool {
+    SEXTETS[usize::from(letter)] != NO
+}
 
 /// Base64; whatever is not of its alphabet is passed over.
 pub fn base64(text: &[u8], padding: Padding) -> Vec<u8> {
@@ -303,7 +308,7 @@ impl Iterator for Uuencoded<'_> {
 impl<'t> Uuencoded<'t> {
     /// What the next line begins that looks like the beginning of a file: none if no line of data follows, and no end.
     fn file(&mut self) -> Option<Option<(String, Vec<u8>)>> {
-        let (name, in_base64, body) = self.begin()?;
+        let (Begin { name, in_base64 }, body) = self.begin()?;
         (self.rest, self.fresh) = (body, true);
         let (mut out, mut is_data) = (Vec::new(), false);
         while let Some((line, behind)) = self.rest.split_at_checked(line_length(self.rest)) {
@@ -311,7 +316,7 @@ impl<'t> Uuencoded<'t> {
             let line = line.strip_suffix(b"\r").unwrap_or(line);
             let length = line.first().map_or(0, |first| usize::from((self.value)(*first)));
             let ends = if in_base64 { line.is_empty() || line == b"====" } else { length == 0 || line == b"end" };
-            if ends || name_of(line).is_some() {
+            if ends || Begin::read(line).is_some() {
                 is_data |= matches!(line, b"`" | b" " | b"+" | b"end" | b"====");
                 break;
             }
@@ -332,15 +337,15 @@ impl<'t> Uuencoded<'t> {
         letters.len() > 1 && letters.iter().all(|letter| (self.is_letter)(*letter))
     }
 
-    /// The name in the next line that begins a file, and what follows.
-    fn begin(&mut self) -> Option<(String, bool, &'t [u8])> {
+    /// The next line that begins a file, and what follows.
+    fn begin(&mut self) -> Option<(Begin, &'t [u8])> {
         memchr::memmem::find_iter(self.rest, b"begin").find_map(|at| {
             let fresh = if at == 0 { self.fresh } else { self.rest[at - 1] == b'\n' };
             if !fresh {
                 return None;
             }
             let (line, behind) = self.rest[at..].split_at(line_length(&self.rest[at..]));
-            Some((name_of(line)?, line.starts_with(b"begin-base64"), behind))
+            Some((Begin::read(line)?, behind))
         })
     }
 }
@@ -350,24 +355,59 @@ fn line_length(text: &[u8]) -> usize {
     memchr::memchr(b'\n', text).map_or(text.len(), |end| end + 1)
 }
 
-/// `begin 644 NAME`, `begin-base64 0644 NAME`.
-fn name_of(line: &[u8]) -> Option<String> {
-    let rest = line.strip_prefix(b"begin ").or_else(|| line.strip_prefix(b"begin-base64 "))?.trim_ascii();
-    let mode = rest.iter().take_while(|c| matches!(c, b'0'..=b'7')).count();
-    let real = (3..=4).contains(&mode) && rest.get(mode) == Some(&b' ');
-    real.then(|| super::bounded_name(rest[mode..].trim_ascii()))
+/// The line that begins a file: `begin 644 NAME`, `begin-base64 0644 NAME`, and with the name in base64 `begin-encoded 644 NAME`. The mode
+/// may have any length, and to Outlook two blanks stand for one.
+struct Begin {
+    name: String,
+    in_base64: bool,
+}
+
+impl Begin {
+    fn read(line: &[u8]) -> Option<Begin> {
+        let end = line.iter().position(u8::is_ascii_whitespace)?;
+        let (word, rest) = line.split_at(end);
+        let in_base64 = word.starts_with(b"begin-base64");
+        let name_encoded = match word {
+            b"begin" | b"begin-base64" => false,
+            b"begin-encoded" | b"begin-base64-encoded" => true,
+            _ => return None,
+        };
+        let digits = rest.trim_ascii_start();
+        let mode = digits.iter().take_while(|c| matches!(c, b'0'..=b'7')).count();
+        let name = match digits.get(mode) {
+            Some(b' ' | b'\t') if (1..=8).contains(&mode) => &digits[mode..],
+            _ if rest.starts_with(b"  ") => rest,
+            _ => return None,
+        };
+        let name = name.trim_ascii();
+        let decoded = name_encoded.then(|| base64(name, Padding::EndsGroup));
+        let name = super::bounded_name(decoded.as_deref().unwrap_or(name));
+        (!name.is_empty()).then_some(Begin { name, in_base64 })
+    }
 }
 
 /// The files in a text that are written in yEnc: their names and what is in them.
 pub fn yencoded(text: &[u8]) -> impl Iterator<Item = (String, Vec<u8>)> + '_ {
     let mut rest = text;
     std::iter::from_fn(move || {
-        let at = memchr::memmem::find_iter(rest, b"=ybegin ").find(|at| *at == 0 || rest[at - 1] == b'\n')?;
+        let begins = |at: &usize| (*at == 0 || rest[at - 1] == b'\n') && matches!(rest.get(at + 7), Some(b' ' | b'\t'));
+        let at = memchr::memmem::find_iter(rest, b"=ybegin").find(begins)?;
         let (line, body) = rest[at..].split_at(line_length(&rest[at..]));
-        let name = memchr::memmem::find(line, b" name=").map_or(&b""[..], |at| line[at + 6..].trim_ascii());
+        let name = memchr::memmem::find(line, b"name=").map_or(&b""[..], |at| line[at + 5..].trim_ascii());
+        let name = name.strip_prefix(b"\"").and_then(|name| name.strip_suffix(b"\"")).unwrap_or(name);
         let end = memchr::memmem::find(body, b"\n=yend").unwrap_or(body.len());
         rest = &body[end..];
         Some((super::bounded_name(name), ydecoded(&body[..end])))
+    })
+}
+
+/// Whether there is a file in a text in the form that old Macintoshes give it: a line that says so, and soon a colon with which the data begin.
+pub(super) fn has_binhex(text: &[u8]) -> bool {
+    const MARK: &[u8] = b"(This file must be converted with BinHex";
+    memchr::memmem::find_iter(text, MARK).any(|at| {
+        let mut lines = text[at..].split(|byte| *byte == b'\n').skip(1).map(<[u8]>::trim_ascii);
+        (at == 0 || text[at - 1] == b'\n')
+            && lines.find(|line| !line.is_empty()).is_some_and(|line| line.starts_with(b":") && line.len() > 20)
     })
 }
 
@@ -478,6 +518,20 @@ mod tests {
         assert_eq!(files(b"begin 644 cat.txt\n#0V%T\nbegin 644 b.exe\n#0V%T\n"), [cat, second]);
         assert_eq!(files(b"we begin 644 things"), []);
         assert_eq!(files(b"begin 64"), []);
+        for begin in
+            ["begin 100644 a.js", "begin 7 a.js", "begin\t644\ta.js", "begin  a.js", "begin-encoded 644 YS5qcw=="]
+        {
+            let text = format!("hello\n{begin}\n#0V%T\n`\nend\n");
+            assert_eq!(files(text.as_bytes()), [("a.js".to_owned(), b"Cat".to_vec())], "{begin}");
+        }
+        for text in [
+            "begin at nine\n#0V%T\n",
+            "begin 9 x\n#0V%T\n",
+            "begins 644 a\n#0V%T\n",
+            "begin  with a sentence\nand go on\n",
+        ] {
+            assert_eq!(files(text.as_bytes()), [], "{text}");
+        }
     }
 
     #[test]

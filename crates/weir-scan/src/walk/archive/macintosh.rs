@@ -36,6 +36,10 @@ fn apple(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceede
     for data in content(DATA) {
         shown(walk, file, &names, data, level)?;
     }
+    // AppleDouble: the file comes beside this one, and gets the name that stands here.
+    if content(DATA).next().is_none() && !names.is_empty() {
+        shown(walk, file, &names, &[], level)?;
+    }
     Ok(())
 }
 

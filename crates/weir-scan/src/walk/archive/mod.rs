@@ -3,6 +3,7 @@
 mod arj;
 mod cab;
 mod carriers;
+mod dense;
 mod encoded;
 mod iso;
 mod lh;
@@ -17,6 +18,7 @@ pub(crate) mod pdf_text;
 mod pgp;
 mod rar;
 mod sevenz;
+mod shar;
 mod stream;
 mod tar;
 mod tnef;
@@ -61,6 +63,12 @@ pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
         return Some("a piece of an archive, whose other pieces come apart");
     }
     let promised: Vec<String> = file.names.iter().flat_map(|name| file_name::extensions(name)).collect();
+    if file.kind == Kind::Unknown && dense::is_in_disguise(&promised, file.data) {
+        return Some("it is not what its name says, and may be a piece of an archive");
+    }
+    if file.declared.contains("binhex") && file.kind == Kind::Unknown && !file.data.trim_ascii().is_empty() {
+        return Some("it is called BinHex, which is not opened here");
+    }
     if !promised.iter().any(|extension| file_name::is_archive(extension)) || file.data.iter().all(|byte| *byte == 0) {
         return None;
     }
@@ -107,6 +115,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
             guarded(walk, |walk| carriers::pkcs7_text(walk, file, level))?;
             guarded(walk, |walk| encoded::open(walk, file, level))?;
             guarded(walk, |walk| macintosh::open(walk, file, level))?;
+            guarded(walk, |walk| shar::open(walk, file, level))?;
             guarded(walk, |walk| page::open(walk, file, level))?;
         }
         Kind::Tar => guarded(walk, |walk| tar::open(walk, file.data, level))?,

@@ -12,6 +12,7 @@ pub(crate) enum End {
 }
 
 /// A message, and what it is a case of.
+#[derive(Clone)]
 pub(crate) struct Mail {
     pub(crate) class: &'static str,
     pub(crate) name: String,
