@@ -91,6 +91,54 @@ fn what_the_scan_finds_is_refused_and_nobody_speaks_in_its_name() {
 }
 
 #[test]
+fn what_is_refused_is_found_and_blocked_senders_are_not_taken() {
+    let world = World::start(Way::Milter, &["ann"], &[], STRICT);
+    let find = |asked: &[&str]| {
+        let found = world.site.json(&[&["find", "--state", "refused"], asked].concat());
+        found["messages"].as_array().cloned().unwrap_or_default()
+    };
+    let one = |asked: &[&str]| {
+        let found = wait_for("the refused message", || Some(find(asked)).filter(|found| !found.is_empty()));
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].clone()
+    };
+    let mut outside = Client::greeted(&world.address());
+    let said = outside.text("who@sender.example", &["ann@here.example"], &infected());
+    assert!(said.starts_with("550 5.7.1 "), "{said}");
+    let mail = one(&["--to", "ann@here.example"]);
+    assert!(mail["subject"] == "infected" && mail["verdict"].to_string().contains("EICAR"), "{mail}");
+    let way = world.site.weir(&["trace", mail["message"].as_str().expect("an id")]).ok();
+    assert!(way.contains("by the milter: 550"), "{way}");
+
+    // People block a sender: by the name in the envelope, and by the one in the header.
+    world.site.weir(&["senders", "block", "bad.example"]).ok();
+    let said = outside.say("MAIL FROM:<x@bad.example>");
+    assert!(said.starts_with("550 5.7.1 mail from bad.example is not taken here"), "{said}");
+    one(&["--from", "x@bad.example"]);
+    outside.say("RSET");
+    let text = "From: x@deep.bad.example\r\nSubject: author\r\n\r\nhello\r\n";
+    let said = outside.text("who@sender.example", &["bob@here.example"], text);
+    assert!(said.starts_with("550 5.7.1 mail from bad.example is not taken here"), "{said}");
+    assert_eq!(one(&["--to", "bob@here.example"])["subject"], "author");
+    // It is about strangers: the people of the house write as they may at their own server.
+    let mut ann = world.login("ann");
+    let said = ann.text("ann@here.example", &["one@there.example"], text);
+    assert!(said.starts_with("250 "), "{said}");
+    // A user who is stopped is found, too.
+    let mut refused = None;
+    for number in 0..9 {
+        let said = ann.mail("ann@here.example", &[&format!("new{number}@there.example")], "more");
+        if said.starts_with("550 ") {
+            refused = Some(number);
+            break;
+        }
+    }
+    let to = format!("new{}@there.example", refused.expect("she is stopped"));
+    let mail = one(&["--login", "ann", "--to", &to]);
+    assert!(mail["login"] == "ann" && mail["subject"] == "more", "{mail}");
+}
+
+#[test]
 fn what_the_scan_finds_is_taken_into_quarantine_or_held_by_postfix() {
     let changed = [("scan = true", "scan = true\non_found = \"quarantine\"")];
     let world = World::start(Way::Milter, &[], &changed, "");

@@ -56,6 +56,13 @@ fn a_stopped_user_is_refused_and_a_person_decides() {
         let said = ask(to);
         assert!(said.contains(" 5.7.1 ") && said.contains("ann is stopped"), "{to}: {said}");
     }
+    for (state, to) in [("refused", "six@there.example"), ("deferred", "four@there.example")] {
+        let found = wait_for("what was refused", || {
+            let found = world.site.json(&["find", "--state", state, "--login", "ann", "--to", to]);
+            found["messages"].as_array().filter(|found| !found.is_empty()).cloned()
+        });
+        assert_eq!(found[0]["from"], "ann@here.example", "{found:?}");
+    }
     let list = world.site.json(&["held", "list", "--user", "ann"]);
     assert!(list["recipients"] == 3 && list["messages"][0]["stopped"] == true, "{list}");
     let mut bob = world.login("bob");

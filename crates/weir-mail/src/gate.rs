@@ -348,11 +348,12 @@ fn open_doors(works: &Works, foundation: &Foundation, settings: &Settings) -> Re
         scanning: scan,
         spool: works.spool.clone(),
         pipeline: works.stages.pipeline.clone(),
+        senders: works.senders.clone(),
         clock: ClockBox(Arc::clone(&works.clock)),
     };
     let (place, door) = MilterDoor::new(&settings.milter, parts);
     doors.open(place, door)?;
-    let (place, door) = PolicyDoor::new(&settings.policy_service, works.submission.clone());
+    let (place, door) = PolicyDoor::new(&settings.policy_service, works.submission.clone(), works.spool.clone());
     doors.open(place, door)?;
     Ok(doors)
 }

@@ -65,7 +65,7 @@ impl SenderList {
     }
 
     /// What counts now. Never waits: what another relay has changed is asked for beside this.
-    pub(super) fn now(&self) -> Arc<SenderRules> {
+    pub(crate) fn now(&self) -> Arc<SenderRules> {
         if self.records.is_shared() && self.is_time_to_look() {
             let list = self.clone();
             tokio::spawn(async move {
@@ -90,7 +90,7 @@ impl SenderList {
 
 /// Names and what is said of them.
 #[derive(Debug, Default)]
-pub(super) struct SenderRules(BTreeMap<String, SenderRule>);
+pub(crate) struct SenderRules(BTreeMap<String, SenderRule>);
 
 impl SenderRules {
     /// What is said of an address, and by which entry.
@@ -105,8 +105,13 @@ impl SenderRules {
         names.filter_map(|name| self.0.get_key_value(name)).map(|(name, rule)| (name.as_str(), *rule)).next()
     }
 
+    /// Whether anybody is blocked at all.
+    pub(crate) fn blocks_any(&self) -> bool {
+        self.0.values().any(|rule| *rule == SenderRule::Block)
+    }
+
     /// The entry that blocks one of these addresses.
-    pub(super) fn blocks<'a>(&self, addresses: impl IntoIterator<Item = &'a str>) -> Option<&str> {
+    pub(crate) fn blocks<'a>(&self, addresses: impl IntoIterator<Item = &'a str>) -> Option<&str> {
         let found = addresses.into_iter().filter_map(|address| self.of(address));
         found.filter(|(_, rule)| *rule == SenderRule::Block).map(|(name, _)| name).next()
     }
@@ -136,7 +141,7 @@ fn is_below(domain: &str, above: &str) -> bool {
 }
 
 /// What a stranger hears.
-pub(super) fn refusal(by: &str) -> Reply {
+pub(crate) fn refusal(by: &str) -> Reply {
     Reply::new(550, Status(5, 7, 1), format!("mail from {by} is not taken here"))
 }
 

@@ -4,6 +4,7 @@ use super::MilterDoor;
 use super::deciding::Transaction;
 use super::message::Message;
 use crate::door::{Closing, Socket};
+use crate::inbound::senders;
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,9 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
 use weir_smtp::envelope::{MailFrom, RcptTo};
+use weir_smtp::mailbox::Mailbox;
 use weir_smtp::milter::{Agreed, Answer, Command, Conversation};
 use weir_smtp::peer::{Dialect, SmtpPeer};
 use weir_smtp::reply::{Reply, Status};
+use weir_store::diary::Facts;
 
 /// A server that waits for a decision hears so often that it is being made; servers give up after some minutes of silence.
 const PROGRESS_EVERY: Duration = Duration::from_secs(20);
@@ -170,7 +173,9 @@ impl Session<'_> {
         let settings = &self.door.settings;
         let login = self.login.take();
         let throttled = settings.throttle && login.is_some();
-        if !throttled && !settings.scan {
+        // Users may write as whom they like: people block strangers.
+        let judged = login.is_none() && self.door.senders.now().blocks_any();
+        if !throttled && !settings.scan && !judged {
             // It does not concern us.
             self.conversation.message_is_over();
             return Answer::Accept;
@@ -188,6 +193,15 @@ impl Session<'_> {
                 return Answer::Reply(reply);
             }
         };
+        let rules = self.door.senders.now();
+        let from = sender.mailbox.iter().map(Mailbox::as_str);
+        if let Some(by) = rules.blocks(from.clone()).filter(|_| login.is_none()) {
+            let (reply, from) = (senders::refusal(by), from.collect());
+            let client = self.client.client.to_string();
+            self.door.refusals.note(&reply, Facts { from, client, ..Facts::default() });
+            self.conversation.message_is_over();
+            return Answer::Reply(reply);
+        }
         let mut client = self.client.clone();
         client.user = login.as_deref().map(Arc::from);
         let message = Message::new(&self.door.room, &self.door.hostname);

@@ -3,11 +3,13 @@
 use super::message::{Complete, Message};
 use super::{MilterDoor, OnFound};
 use crate::client_network::network_of;
+use crate::inbound::senders;
+use crate::intake::header::Header;
 use crate::intake::{Care, Incoming, refusal, trace};
 use crate::letter::{Letter, LetterOrigin};
 use crate::pipeline::Transit;
 use crate::scan::MailAnswer;
-use crate::submission::{Asked, copied};
+use crate::submission::{Asked, copied, header_of};
 use std::collections::HashSet;
 use weir_foundation::date::Date;
 use weir_scan::inspect::About;
@@ -16,7 +18,7 @@ use weir_smtp::milter::Answer;
 use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::{Alarm, Reception};
 use weir_smtp::reply::{Reply, Status};
-use weir_store::diary::DiaryLine;
+use weir_store::diary::{DiaryLine, Facts};
 
 /// A message and its envelope, as a server has told them so far.
 pub(super) struct Transaction {
@@ -58,20 +60,50 @@ impl Transaction {
     /// Decides, and says what the server is to do.
     pub(super) async fn decide(self, door: &MilterDoor, server: &str) -> Vec<Answer> {
         let Transaction { client, login, sender, recipients, unreadable, queue_id, message, .. } = self;
-        let complete = match message.complete() {
-            Ok(complete) => complete,
-            Err(reply) => return vec![Answer::Reply(reply)],
-        };
         let (written, to): (Vec<String>, Vec<RcptTo>) = recipients.into_iter().unzip();
         let envelope = Envelope { sender, recipients: to, ..Envelope::default() };
-        let case = DoorCase { door, server, client, login, written, envelope, unreadable, queue_id, complete };
+        let complete = match message.complete() {
+            Ok(complete) => complete,
+            Err(reply) => {
+                door.refusals.note(&reply, facts(&client, &envelope));
+                return vec![Answer::Reply(reply)];
+            }
+        };
+        let header = header_of(&complete.content).unwrap_or_default();
+        let case = DoorCase { door, server, client, login, written, envelope, unreadable, queue_id, header, complete };
         match case.decide().await {
             Ok(answers) => answers,
-            Err(reply) => {
+            Err(Refused { reply, verdict }) => {
                 tracing::info!(server, queue_id = case.queue_id, login = case.login, reply = reply.text(), "refused");
+                let (subject, size) = (case.header.subject.clone(), case.complete.content.length());
+                let facts = Facts { subject, size, verdict, ..facts(&case.client, &case.envelope) };
+                door.refusals.note(&reply, facts);
                 vec![Answer::Reply(reply)]
             }
         }
+    }
+}
+
+/// What is known of a message by its envelope.
+fn facts(client: &SmtpPeer, envelope: &Envelope) -> Facts {
+    Facts {
+        from: envelope.sender.mailbox.as_ref().map_or("", |from| from.as_str()).to_owned(),
+        to: envelope.recipients.iter().map(|to| to.mailbox.as_str().to_owned()).collect(),
+        client: client.client.to_string(),
+        login: client.user.as_deref().unwrap_or_default().to_owned(),
+        ..Facts::default()
+    }
+}
+
+/// Why a message is not taken, and what the scan found if that is why.
+struct Refused {
+    reply: Reply,
+    verdict: String,
+}
+
+impl From<Reply> for Refused {
+    fn from(reply: Reply) -> Refused {
+        Refused { reply, verdict: String::new() }
     }
 }
 
@@ -85,12 +117,14 @@ struct DoorCase<'a> {
     envelope: Envelope,
     unreadable: bool,
     queue_id: String,
+    header: Header,
     complete: Complete,
 }
 
 impl DoorCase<'_> {
-    async fn decide(&self) -> Result<Vec<Answer>, Reply> {
+    async fn decide(&self) -> Result<Vec<Answer>, Refused> {
         let mut answers = Vec::new();
+        self.look_at_senders()?;
         if self.door.settings.scan {
             match self.scan().await? {
                 Scanned::Goes(changes) => answers = changes,
@@ -98,11 +132,20 @@ impl DoorCase<'_> {
             }
         }
         match &self.login {
-            Some(login) => self.throttle(login, answers).await,
+            Some(login) => Ok(self.throttle(login, answers).await?),
             None => {
                 answers.push(Answer::Accept);
                 Ok(answers)
             }
+        }
+    }
+
+    /// Whether people block the author of a stranger's mail. The envelope's sender was looked at before.
+    fn look_at_senders(&self) -> Result<(), Reply> {
+        let (rules, names) = (self.door.senders.now(), self.header.from.iter().map(String::as_str));
+        match rules.blocks(names).filter(|_| self.client.user.is_none()) {
+            Some(by) => Err(senders::refusal(by)),
+            None => Ok(()),
         }
     }
 
@@ -140,7 +183,7 @@ impl DoorCase<'_> {
         Ok(answers)
     }
 
-    async fn scan(&self) -> Result<Scanned, Reply> {
+    async fn scan(&self) -> Result<Scanned, Refused> {
         let to = self.envelope.recipients.iter().map(|to| to.mailbox.as_str().to_owned());
         let about = About {
             id: self.queue_id.clone(),
@@ -155,27 +198,29 @@ impl DoorCase<'_> {
         match answer {
             MailAnswer::Pass(lines) => Ok(Scanned::Goes(self.changes(&lines))),
             MailAnswer::Found(reason) => self.found(&reason).await.map(Scanned::Ends),
-            MailAnswer::Later(why) => Err(Reply::new(451, Status(4, 7, 1), format!("{why}; try again later"))),
+            MailAnswer::Later(why) => Err(Reply::new(451, Status(4, 7, 1), format!("{why}; try again later")).into()),
             MailAnswer::Failed(problem) => {
                 let reply = Reply::new(451, Status(4, 3, 0), "the message cannot be scanned now, try again later");
                 self.raise(&problem);
-                Err(reply)
+                Err(reply.into())
             }
         }
     }
 
     /// What was found decides what becomes of the message, as the settings have it.
-    async fn found(&self, reason: &str) -> Result<Vec<Answer>, Reply> {
+    async fn found(&self, reason: &str) -> Result<Vec<Answer>, Refused> {
         let DoorCase { queue_id, server, .. } = self;
+        let refused = || Refused {
+            reply: Reply::new(550, Status(5, 7, 1), format!("the scan refuses this message: {reason}")),
+            verdict: reason.to_owned(),
+        };
         tracing::info!(server, queue_id, reason, "the scan found something in a message of another server");
         match self.door.settings.on_found {
-            OnFound::Refuse => {
-                Err(Reply::new(550, Status(5, 7, 1), format!("the scan refuses this message: {reason}")))
-            }
+            OnFound::Refuse => Err(refused()),
             OnFound::Hold => Ok(vec![Answer::Quarantine(reason.to_owned()), Answer::Accept]),
             OnFound::Quarantine => {
                 if self.unreadable || self.envelope.recipients.is_empty() {
-                    return Err(Reply::new(550, Status(5, 7, 1), format!("the scan refuses this message: {reason}")));
+                    return Err(refused());
                 }
                 self.quarantine(reason).await.inspect_err(|reply| self.raise_if_undecided(reply))?;
                 Ok(vec![Answer::Discard])

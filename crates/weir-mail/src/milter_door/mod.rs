@@ -2,7 +2,8 @@
 //!
 //! [`weir_smtp::milter`] is the protocol without I/O, `door` its sockets. Here is what is decided about a message when it is
 //! complete: mail of a user who is logged in goes to the throttle (`Submission::take_over`), and all mail to the scan
-//! ([`crate::scan::Scanning::look_at_mail`]), as the settings have it. Who is logged in is what the server says (its macro
+//! ([`crate::scan::Scanning::look_at_mail`]), as the settings have it; mail of senders whom people block is refused. What is refused is written
+//! down for [`weir_store::tracking`]. Who is logged in is what the server says (its macro
 //! `{auth_authen}`); so whoever may connect here is believed. docs/doors.md tells what happens when either side is killed.
 
 mod conversation;
@@ -12,7 +13,8 @@ mod settings;
 
 pub use settings::{MilterSettings, OnFound};
 
-use crate::door::{Closing, Door, Place, Room, Socket};
+use crate::door::{Closing, Door, Place, Refusals, Room, Socket};
+use crate::inbound::senders::SenderList;
 use crate::pipeline::Pipeline;
 use crate::scan::Scanning;
 use crate::submission::{ClockBox, Submission};
@@ -33,6 +35,9 @@ pub(crate) struct MilterDoor {
     scanning: Scanning,
     spool: Spool,
     pipeline: Pipeline,
+    /// Whom people block.
+    senders: SenderList,
+    refusals: Refusals,
     clock: ClockBox,
 }
 
@@ -47,6 +52,7 @@ pub(crate) struct MilterParts {
     pub(crate) scanning: Scanning,
     pub(crate) spool: Spool,
     pub(crate) pipeline: Pipeline,
+    pub(crate) senders: SenderList,
     pub(crate) clock: ClockBox,
 }
 
@@ -62,10 +68,21 @@ impl MilterDoor {
             clients: settings.clients.clone(),
             connections: settings.connections,
         };
-        let MilterParts { hostname, recipients_max, submission, scanning, spool, pipeline, clock, .. } = parts;
-        let room = Room::new(settings.messages_size, parts.message_bytes, parts.folder);
-        let (settings, hostname) = (settings.clone(), Arc::from(hostname));
-        (place, MilterDoor { settings, hostname, recipients_max, room, submission, scanning, spool, pipeline, clock })
+        let MilterParts { recipients_max, submission, scanning, spool, pipeline, senders, clock, .. } = parts;
+        let door = MilterDoor {
+            settings: settings.clone(),
+            hostname: Arc::from(parts.hostname),
+            recipients_max,
+            room: Room::new(settings.messages_size, parts.message_bytes, parts.folder),
+            submission,
+            scanning,
+            refusals: Refusals::new(spool.clone(), "milter"),
+            spool,
+            pipeline,
+            senders,
+            clock,
+        };
+        (place, door)
     }
 
     /// What a server must let us do.

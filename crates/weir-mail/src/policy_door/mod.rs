@@ -8,7 +8,7 @@ mod settings;
 
 pub use settings::{OnHeld, PolicySettings};
 
-use crate::door::{Closing, Door, Place, Socket};
+use crate::door::{Closing, Door, Place, Refusals, Socket};
 use crate::submission::{MayGo, OneRecipient, Submission};
 use memory::Memory;
 use std::io;
@@ -19,6 +19,8 @@ use weir_foundation::date::Date;
 use weir_smtp::policy::{self, Request, Requests};
 use weir_smtp::reception::{Alarm, Reception};
 use weir_smtp::reply::{Reply, Status};
+use weir_store::diary::Facts;
+use weir_store::spool::Spool;
 
 /// How often permissions are looked through that nobody has used.
 const FORGET_EVERY: Duration = Duration::from_secs(3_600);
@@ -30,12 +32,13 @@ pub(crate) struct PolicyDoor {
     on_held: OnHeld,
     idle: Duration,
     submission: Submission,
+    refusals: Refusals,
     memory: Memory,
 }
 
 impl PolicyDoor {
     /// The door, and where it is.
-    pub(crate) fn new(settings: &PolicySettings, submission: Submission) -> (Place, PolicyDoor) {
+    pub(crate) fn new(settings: &PolicySettings, submission: Submission, spool: Spool) -> (Place, PolicyDoor) {
         let place = Place {
             name: "policy",
             about: "Postfix's policy protocol",
@@ -45,8 +48,8 @@ impl PolicyDoor {
             clients: settings.clients.clone(),
             connections: settings.connections,
         };
-        let memory = Memory::default();
-        (place, PolicyDoor { on_held: settings.on_held, idle: settings.idle, submission, memory })
+        let (refusals, memory) = (Refusals::new(spool, "policy"), Memory::default());
+        (place, PolicyDoor { on_held: settings.on_held, idle: settings.idle, submission, refusals, memory })
     }
 
     /// The action for a request.
@@ -81,11 +84,17 @@ impl PolicyDoor {
         };
         let action = match self.submission.may_go(&asked).await {
             Ok(MayGo::Now) => "DUNNO".to_owned(),
-            Ok(MayGo::Later(until)) => self.later(until),
+            Ok(MayGo::Later(until)) => {
+                let action = self.later(until);
+                let event = if self.on_held == OnHeld::Hold { "held" } else { "deferred" };
+                self.refusals.write(event, &action, facts(request));
+                action
+            }
             Err(reply) => {
                 if reply.is_temporary() {
                     self.raise(reply.text());
                 }
+                self.refusals.note(&reply, facts(request));
                 refused(&reply)
             }
         };
@@ -108,6 +117,17 @@ impl PolicyDoor {
     fn raise(&self, problem: &str) {
         tracing::error!(problem, "no decision about a recipient; Postfix defers it");
         self.submission.alarm(&Alarm::DoorFails { door: "policy_service".into(), problem: problem.into() });
+    }
+}
+
+/// What is known of a message that nobody here has seen.
+fn facts(request: &Request) -> Facts {
+    Facts {
+        from: request.sender.clone(),
+        to: vec![request.recipient.clone()],
+        client: request.client_address.clone(),
+        login: request.login.clone(),
+        ..Facts::default()
     }
 }
 

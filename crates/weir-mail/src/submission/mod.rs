@@ -18,7 +18,7 @@ pub(crate) use asked::{MayGo, OneRecipient};
 use settings::Split;
 pub use settings::{Identity, Notify, RaiseAlarm, Settings};
 pub use submission_settings::SubmissionSettings;
-pub(crate) use takeover::{Asked, copied};
+pub(crate) use takeover::{Asked, copied, header_of};
 
 use crate::accounts::{Accounts, Login as Account};
 use crate::decided::Decided;

@@ -152,7 +152,7 @@ impl Submission {
 }
 
 /// What matters of the header of a message.
-fn header_of(content: &Content) -> Result<Header, Reply> {
+pub(crate) fn header_of(content: &Content) -> Result<Header, Reply> {
     let mut start = vec![0; usize::try_from(content.length()).unwrap_or(HEADER_MAX).min(HEADER_MAX)];
     let length = content.read_at(&mut start, 0).map_err(|error| unreadable(&error))?;
     start.truncate(length);

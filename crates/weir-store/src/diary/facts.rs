@@ -35,7 +35,7 @@ pub struct Facts {
     /// Who sent it, if it was a user.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub login: String,
-    /// How it came: `submission`, `inbound` or `weir`.
+    /// How it came: `submission`, `inbound`, `weir`, or the door that another server asked at, `milter` or `policy`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub gate: String,
     /// The feed that scanned it.

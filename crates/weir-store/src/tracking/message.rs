@@ -119,7 +119,7 @@ impl TrackedMessage {
         if let Some(state) = state_after(&line.event) {
             state.clone_into(&mut self.state);
         }
-        if matches!(line.event.as_str(), "delivered" | "deferred" | "undeliverable") {
+        if matches!(line.event.as_str(), "delivered" | "deferred" | "undeliverable" | "refused") {
             self.answer = line.text.chars().take(ANSWER_MAX).collect();
             if self.to.is_empty()
                 && let Some((to, _)) = line.text.strip_prefix("to <").and_then(|rest| rest.split_once(">: "))
@@ -277,7 +277,7 @@ pub(super) fn name_hash(message_id: &str) -> String {
 }
 
 /// Where a message may be.
-pub const STATES: [&str; 11] = [
+pub const STATES: [&str; 12] = [
     "accepted",
     "held",
     "scanned",
@@ -289,6 +289,7 @@ pub const STATES: [&str; 11] = [
     "delivered",
     "deferred",
     "bounced",
+    "refused",
 ];
 
 /// Where a message is after an event; nothing if the event moves it nowhere.
@@ -305,6 +306,7 @@ fn state_after(event: &str) -> Option<&'static str> {
         "delivered" => "delivered",
         "deferred" => "deferred",
         "undeliverable" => "bounced",
+        "refused" => "refused",
         _ => return None,
     })
 }

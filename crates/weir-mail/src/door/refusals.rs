@@ -1,0 +1,97 @@
+//! What a door refuses is written down where people look for a message: nobody else here knows of it.
+//!
+//! Whoever is refused comes again, and a worm comes again a hundred times a second, so there is a bound for each of them and for all.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use weir_smtp::reply::Reply;
+use weir_store::diary::{DiaryLine, Facts};
+use weir_store::spool::Spool;
+
+/// Lines about one user or client, and about all, in one stretch of time.
+const EACH_MAX: u32 = 30;
+const ALL_MAX: u32 = 600;
+const STRETCH: Duration = Duration::from_secs(60);
+
+/// Writes down what one door refuses.
+pub(crate) struct Refusals {
+    spool: Spool,
+    /// How it comes: what the door is called.
+    gate: &'static str,
+    written: Mutex<Written>,
+}
+
+#[derive(Default)]
+struct Written {
+    since: Option<Instant>,
+    all: u32,
+    each: HashMap<String, u32>,
+}
+
+impl Refusals {
+    pub(crate) fn new(spool: Spool, gate: &'static str) -> Refusals {
+        Refusals { spool, gate, written: Mutex::default() }
+    }
+
+    /// A message was refused, or put off, with these words.
+    pub(crate) fn note(&self, reply: &Reply, facts: Facts) {
+        let event = if reply.is_temporary() { "deferred" } else { "refused" };
+        self.write(event, &format!("{} {}", reply.code(), reply.text()), facts);
+    }
+
+    /// The same in other words than a reply.
+    pub(crate) fn write(&self, event: &str, said: &str, facts: Facts) {
+        let who = if facts.login.is_empty() { &facts.client } else { &facts.login };
+        let Some(last) = self.written.lock().unwrap_or_else(PoisonError::into_inner).counts(who, Instant::now()) else {
+            return;
+        };
+        // A full disk takes no more lines either.
+        let Ok(draft) = self.spool.draft() else { return };
+        let more = if last { "; more of the same minute are not written down" } else { "" };
+        let text = format!("by the {}: {said}{more}", door_in_words(self.gate));
+        let facts = Facts { gate: self.gate.to_owned(), ..facts };
+        self.spool.diary().note(DiaryLine::new(draft.id(), event, text).with(facts));
+    }
+}
+
+fn door_in_words(gate: &str) -> &'static str {
+    if gate == "policy" { "policy service" } else { "milter" }
+}
+
+impl Written {
+    /// Counts one more of this one: whether it is the last that is written, or nothing if it is not written.
+    fn counts(&mut self, who: &str, now: Instant) -> Option<bool> {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= STRETCH) {
+            *self = Written { since: Some(now), ..Written::default() };
+        }
+        if self.all >= ALL_MAX {
+            return None;
+        }
+        let count = self.each.entry(who.to_owned()).or_default();
+        if *count >= EACH_MAX {
+            return None;
+        }
+        *count += 1;
+        self.all += 1;
+        Some(*count == EACH_MAX || self.all == ALL_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worm_that_comes_again_fills_nothing() {
+        let (mut written, now) = (Written::default(), Instant::now());
+        let counted: Vec<Option<bool>> = (0..100).map(|_| written.counts("ann", now)).collect();
+        assert_eq!(counted.iter().flatten().count(), EACH_MAX as usize);
+        assert_eq!((counted[0], counted[EACH_MAX as usize - 1], counted[99]), (Some(false), Some(true), None));
+        assert_eq!(written.counts("bob", now), Some(false));
+        let all = (0..10_000).filter_map(|n| written.counts(&n.to_string(), now)).count();
+        assert_eq!(all, (ALL_MAX - EACH_MAX - 1) as usize);
+        assert!(written.each.len() <= ALL_MAX as usize + 1);
+        assert_eq!(written.counts("ann", now + STRETCH), Some(false), "a minute later");
+    }
+}
