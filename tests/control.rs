@@ -327,6 +327,37 @@ fn a_backup_under_load_holds_everything_that_was_acknowledged() {
 }
 
 #[test]
+fn the_configuration_is_in_every_backup_and_comes_back_as_a_copy() {
+    let (site, other) = (Site::new("[notices]\nsilent = true\n"), Site::new(""));
+    let text = fs::read(site.home().join("weir.toml")).expect("its configuration");
+    let up = site.up();
+    let passphrase = site.home().join("passphrase");
+    fs::write(&passphrase, "correct horse battery\n").expect("a file");
+    let passphrase = passphrase.to_str().expect("a plain path");
+    let place = |name: &str| site.home().join(name).to_str().expect("a plain path").to_owned();
+    let (open, sealed) = (place("open"), place("sealed"));
+    site.weir(&["backup", &open]).ok();
+    site.weir(&["backup", &sealed, "--passphrase-file", passphrase]).ok();
+    drop(up);
+    let kept =
+        |folder: &str| fs::read(std::path::Path::new(folder).join("configuration/weir.toml")).expect("it is there");
+    assert_eq!(kept(&open), text);
+    assert!(kept(&sealed) != text, "it is sealed with the rest");
+    // A file that is there already, from a restore that was interrupted, stays as it is.
+    fs::create_dir_all(other.data()).expect("a folder");
+    fs::copy(site.data().join("format"), other.data().join("format")).expect("a data folder");
+    fs::write(other.data().join("weir.toml.restored"), "mine").expect("a file");
+    let said = other.weir(&["restore", &sealed, "--passphrase-file", passphrase]).ok();
+    let copy = other.data().join("weir.toml.restored.2");
+    assert!(said.contains(copy.to_str().expect("a plain path")) && said.contains("It is not in force"), "{said}");
+    assert_eq!(fs::read(&copy).expect("the copy"), text);
+    assert_eq!(fs::read(other.data().join("weir.toml.restored")).expect("the other"), b"mine");
+    let third = Site::new("");
+    let copy = third.data().join("weir.toml.restored");
+    assert_eq!(third.json(&["restore", &open])["configuration"].as_str(), copy.to_str());
+}
+
+#[test]
 fn the_demonstration_attacks_only_a_weir_that_was_started_for_it() {
     let site = Site::new("");
     let _up = site.up();

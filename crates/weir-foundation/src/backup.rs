@@ -13,6 +13,9 @@
 //!
 //! A passphrase seals every file if that is wanted (`sealed`).
 //!
+//! The configuration file is in it too. A restore puts it into the data folder under another name, for a person to compare: the machine may
+//! have one already, and it may be another machine.
+//!
 //! Records in PostgreSQL are left to `pg_dump`, which should run *before*. Delivered mail is not part of a backup.
 
 mod files;
@@ -27,7 +30,7 @@ use crate::{Actor, Foundation, OperationError, OperationFuture};
 pub use files::cannot_write;
 use files::{
     blocking, bring_anew, count_files, is_unchanged, link_plain, seal_anew, seal_folder, sync_all, total_bytes,
-    write_file,
+    write_file, write_private,
 };
 use restoring::read_manifest;
 pub use restoring::{SoundBackup, verify};
@@ -49,6 +52,9 @@ pub(crate) const LAST_BACKUP: &str = "backup.last";
 /// Where what is to be sealed is gathered, in the data folder.
 const GATHERED: &str = "backup.tmp";
 const MANIFEST: &str = "backup.json";
+/// The configuration file in a backup, and what it is called in a restored data folder.
+const CONFIGURATION: &str = "configuration/weir.toml";
+const RESTORED_CONFIGURATION: &str = "weir.toml.restored";
 const FORMAT: u32 = 2;
 /// With every file sealed by a passphrase. Older versions must not take these for mail.
 const SEALED: u32 = 3;
@@ -132,6 +138,8 @@ pub struct RestoreDone {
     /// The mail in it.
     #[serde(flatten)]
     pub mail: RestoredMail,
+    /// Where the configuration file of that time is now; nothing if the backup has none.
+    pub configuration: Option<PathBuf>,
     /// What the operator must do besides.
     pub note: String,
 }
@@ -155,12 +163,21 @@ pub struct Backup {
     gate: Option<Arc<dyn GateBackup>>,
     /// Seals every backup that comes without a passphrase of its own.
     passphrase_file: Option<PathBuf>,
+    /// The configuration that is in force; nothing if only defaults are.
+    configuration: Option<PathBuf>,
 }
 
 impl Backup {
     /// Of this folder, with what `gate` copies by itself. The passphrase of a file seals those that come without one of their own.
     pub fn new(foundation: &Foundation, gate: Option<Arc<dyn GateBackup>>, passphrase_file: Option<PathBuf>) -> Backup {
-        Backup { foundation: foundation.clone(), audit: AuditTrail::new(foundation), gate, passphrase_file }
+        let (audit, configuration) = (AuditTrail::new(foundation), None);
+        Backup { foundation: foundation.clone(), audit, gate, passphrase_file, configuration }
+    }
+
+    /// The same with this configuration file in every backup.
+    #[must_use]
+    pub fn with_configuration(self, file: Option<PathBuf>) -> Backup {
+        Backup { configuration: file, ..self }
     }
 
     /// Makes one more backup in a folder of several, named by its time. It shares with the newest one what has not changed; then the oldest
@@ -241,9 +258,13 @@ impl Backup {
         self.foundation.set_progress(LAST_BACKUP, &begun_ns.to_string()).await?;
         let sealed = if manifest.sealed.is_some() { ", sealed" } else { "" };
         self.audit.write(actor, "backup", &to.display().to_string(), format!("{bytes} bytes{sealed}")).await?;
+        let unread = self.configuration.as_deref().filter(|_| !to.join(CONFIGURATION).exists());
+        let unread = unread.map(|file| format!("the configuration {} cannot be read and is not in it", file.display()));
+        let notes: Vec<String> =
+            unread.into_iter().chain(Some(note(&manifest)).filter(|note| !note.is_empty())).collect();
         Ok(BackupDone {
             folder: to.to_owned(),
-            note: note(&manifest),
+            note: notes.join("; "),
             manifest,
             held_files,
             bytes,
@@ -319,6 +340,7 @@ impl Backup {
         }
         link().await?;
         self.copy_beside(to).await?;
+        self.copy_configuration(to).await?;
         match &self.gate {
             Some(gate) => gate.copy_last(to).await,
             None => Ok(()),
@@ -338,6 +360,28 @@ impl Backup {
             }
         }
         Ok(())
+    }
+}
+
+impl Backup {
+    /// The configuration file as it is now. One that cannot be read is no reason to have no backup.
+    async fn copy_configuration(&self, to: &Path) -> Result<(), OperationError> {
+        let Some(file) = self.configuration.clone() else { return Ok(()) };
+        let text = match fs::read(&file) {
+            Ok(text) => text,
+            Err(error) => {
+                tracing::warn!(%error, file = %file.display(), "the configuration is not in the backup: it cannot be read");
+                return Ok(());
+            }
+        };
+        let target = to.join(CONFIGURATION);
+        blocking(to, move || {
+            if let Some(folder) = target.parent() {
+                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            }
+            write_private(&target, &text)
+        })
+        .await
     }
 }
 

@@ -268,7 +268,9 @@ async fn here(place: &FolderArgs, folder: DataFolder) -> anyhow::Result<Reached>
     let passwords = Passwords::new(loaded.config.submission.hashes_at_once as usize, random())?;
     let passwords = passwords.with_directory(Directory::open(&loaded.config.directory).context("sign_in.ldap")?);
     let mail = operations_at_rest(&foundation, passwords.clone(), &settings);
-    let administration = Administration::new(&foundation, passwords, Some(mail.backup.clone()), &loaded.config.store);
+    let mut administration =
+        Administration::new(&foundation, passwords, Some(mail.backup.clone()), &loaded.config.store);
+    administration.backup = administration.backup.with_configuration(loaded.file);
     administration.audit.report_interrupted().await;
     let gates = Gates {
         administration,

@@ -14,7 +14,7 @@ use crate::assembly::{self, Certificates, Console, CurrentLab, web_gate};
 use crate::config::{Config, Loaded, Setting};
 use axum::Router;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
@@ -46,6 +46,8 @@ pub(crate) struct Mail {
 /// All gates of this process.
 pub(crate) struct Orchestrator {
     config: Config,
+    /// The file that it was read from; nothing if only defaults are in force.
+    config_file: Option<PathBuf>,
     demo: bool,
     folder: Arc<DataFolder>,
     /// Open once a gate needed it.
@@ -163,6 +165,7 @@ impl Orchestrator {
             configuration: assembly::configuration(&config, loaded, demo)?,
             sessions: Arc::default(),
             config,
+            config_file: loaded.file.as_deref().and_then(|file| std::path::absolute(file).ok()),
             demo,
             folder: Arc::new(folder),
             foundation: None,
@@ -420,8 +423,10 @@ impl Orchestrator {
             None => operations_without_mail(foundation, self.passwords.clone(), &assembly::mail_gate(&self.config)),
         };
         let backup = self.mail.gate().map(|mail| mail.gate.operations().backup.clone());
+        let mut administration = Administration::new(foundation, self.passwords.clone(), backup, &self.config.store);
+        administration.backup = administration.backup.with_configuration(self.config_file.clone());
         Gates {
-            administration: Administration::new(foundation, self.passwords.clone(), backup, &self.config.store),
+            administration,
             mail,
             web: self.web.gate().cloned(),
             lab: self.lab.gate().map(|(node, _)| node.clone()),

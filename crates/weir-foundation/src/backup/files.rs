@@ -200,6 +200,15 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Writes a new file for Weir's user alone; one that is there is left as it is, and that is an error.
+pub(super) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
 /// Makes every file and every name below durable.
 pub(super) fn sync_all(folder: &Path) -> io::Result<()> {
     for entry in entries(folder)? {

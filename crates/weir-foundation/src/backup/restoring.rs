@@ -1,8 +1,9 @@
 //! The way back: what a backup is compared with, and how it becomes a data folder again.
 
-use super::files::{blocking, copy_back, total_bytes};
+use super::files::{blocking, copy_back, total_bytes, write_private};
 use super::sealed::{BackupKey, Passphrase};
-use super::{BackupCheck, BackupManifest, MANIFEST, RestoreDone, RestoredMail, SEALED, WITHOUT_SUMS, note, sums};
+use super::{BackupCheck, BackupManifest, RestoreDone, RestoredMail, note, sums};
+use super::{CONFIGURATION, MANIFEST, RESTORED_CONFIGURATION, SEALED, WITHOUT_SUMS};
 use crate::OperationError;
 use crate::clock::wall_clock;
 use std::fs;
@@ -48,13 +49,39 @@ impl SoundBackup {
         }
         let SoundBackup { from, manifest, key } = self;
         let target = folder.path().to_owned();
-        blocking(folder.path(), move || copy_back(&from, &target, key.as_ref())).await?;
+        let configuration = blocking(folder.path(), move || {
+            copy_back(&from, &target, key.as_ref())?;
+            restore_configuration(&from, &target, key.as_ref())
+        })
+        .await?;
         let mail = settle(folder, &manifest).await?;
         if manifest.records {
             note_restore(folder, &manifest).await?;
         }
-        Ok(RestoreDone { data: folder.path().to_owned(), mail, note: note(&manifest), manifest })
+        let data = folder.path().to_owned();
+        Ok(RestoreDone { data, mail, configuration, note: note(&manifest), manifest })
     }
+}
+
+/// Puts the configuration of that time beside the data, under a name that nobody has: it is in force only when a person has put it in its place.
+fn restore_configuration(from: &Path, to: &Path, key: Option<&BackupKey>) -> io::Result<Option<PathBuf>> {
+    let (name, mut text) = (Path::new(CONFIGURATION), Vec::new());
+    if !from.join(name).exists() {
+        return Ok(None);
+    }
+    match key {
+        Some(key) => key.open_file(name, &from.join(name), &mut text)?,
+        None => text = fs::read(from.join(name))?,
+    }
+    for number in 1.. {
+        let end = if number == 1 { String::new() } else { format!(".{number}") };
+        let place = to.join(format!("{RESTORED_CONFIGURATION}{end}"));
+        match write_private(&place, &text) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            written => return written.map(|()| Some(place)),
+        }
+    }
+    Ok(None)
 }
 
 /// Compares a backup with what was written down when it was made, and with a passphrase also what is inside with its seal.

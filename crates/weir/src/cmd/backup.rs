@@ -17,7 +17,7 @@ use weir_store::folder::DataFolder;
 pub(crate) struct BackupArgs {
     #[command(subcommand)]
     verb: Option<BackupVerb>,
-    /// A new or empty folder; Weir itself writes there. Mail that was delivered into DATA/mail is not part of it
+    /// A new or empty folder; Weir itself writes there. The configuration file is part of it, mail that was delivered into DATA/mail is not
     #[arg(required_unless_present = "into")]
     folder: Option<PathBuf>,
     /// A folder of several backups: this one gets a folder of its own there, named by its time, and shares with the newest one what has
@@ -150,6 +150,13 @@ impl RestoreArgs {
             )?,
         }
         writeln!(out, "Mail that was on its way when the backup was made may be sent a second time.")?;
+        if let Some(file) = &done.configuration {
+            writeln!(
+                out,
+                "The configuration of that time is in {}. It is not in force: compare it with yours.",
+                file.display()
+            )?;
+        }
         note(out, &done.note)
     }
 }
