@@ -25,6 +25,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use weir_foundation::OperationError;
+use weir_foundation::api_tokens::Scope;
 use weir_foundation::console_accounts::Role;
 
 /// The header in which a program sends the session's token.
@@ -206,14 +207,22 @@ pub(crate) fn may_look(visit: &Visit, path: &str) -> bool {
 
 /// What the document of the API says that an operation needs. Whoever asks for what there is not may look, to be told so.
 fn of_programs(method: &Method, path: &str) -> Role {
+    scope_for(method, path).role()
+}
+
+/// The least scope of a token for an address that programs may ask.
+fn scope_for(method: &Method, path: &str) -> Scope {
     let asked = if *method == Method::HEAD { "get" } else { method.as_str() };
-    let scope = path.strip_prefix(PREFIX).and_then(|path| scope_of(asked, path));
+    let scope = match path {
+        "/metrics" => Some(Scope::Metrics),
+        _ => path.strip_prefix(PREFIX).and_then(|path| scope_of(asked, path)),
+    };
     // Accounts and tokens are nobody's business but an administrator's, whatever is asked about them.
     let secret = path.strip_prefix(PREFIX).is_some_and(|rest| rest.starts_with("/console"));
     match scope {
-        Some(scope) => scope.role(),
-        None if looks(method) && !secret => Role::Operator,
-        None => Role::Admin,
+        Some(scope) => scope,
+        None if looks(method) && !secret => Scope::Read,
+        None => Scope::Admin,
     }
 }
 
@@ -280,12 +289,18 @@ async fn program(site: &Site, mut request: Request, need: Need, token: &str) -> 
         return Err(refuse(Problem::unauthorised("this token is not known", hint)));
     };
     let enough = match need {
-        Need::Role(role) => token.scope.role() >= role && (token.scope.may_change() || looks(request.method())),
+        Need::Role(role) => {
+            let wanted = scope_for(request.method(), request.uri().path());
+            token.scope >= wanted && token.scope.role() >= role && (token.scope.may_change() || looks(request.method()))
+        }
         Need::Nothing | Need::OwnPage => true,
     };
     if !enough {
         let words = format!("the scope {} does not reach so far", token.scope.as_str());
-        return Err(refuse(Problem::refused(words, "make a token with a wider scope: read, operate or admin")));
+        return Err(refuse(Problem::refused(
+            words,
+            "make a token with a wider scope: metrics, read, operate or admin",
+        )));
     }
     no_backup(&request)?;
     request.extensions_mut().insert(token.actor());
@@ -495,6 +510,22 @@ mod tests {
             assert_eq!(need(&method, &path), Need::Role(scope.role()), "{method} {path}");
             assert!(looks(&method) || scope.may_change(), "{method} {path}");
         }
+    }
+
+    #[test]
+    fn figures_are_all_that_the_narrowest_scope_reaches() {
+        let reached: Vec<String> = crate::api::scopes()
+            .filter(|(_, _, scope)| *scope == Scope::Metrics)
+            .map(|(method, path, _)| format!("{method} {path}"))
+            .collect();
+        assert_eq!(reached, ["get /api/v1/alive", "get /api/v1/health", "get /api/v1/web/metrics"]);
+        assert_eq!(scope_for(&Method::GET, "/metrics"), Scope::Metrics);
+        for path in
+            ["/api/v1/nowhere", "/api/v1/status", "/api/v1/messages", "/api/v1/quarantine", "/api/v1/openapi.json"]
+        {
+            assert_eq!(scope_for(&Method::GET, path), Scope::Read, "{path}");
+        }
+        assert_eq!(scope_for(&Method::POST, "/api/v1/nowhere"), Scope::Admin);
     }
 
     #[test]

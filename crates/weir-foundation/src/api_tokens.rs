@@ -29,6 +29,8 @@ const USED_EVERY_NS: i64 = 3_600_000_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
+    /// Figures and whether all is well, and nothing of any message.
+    Metrics,
     /// Look at everything but accounts and tokens.
     Read,
     /// Do what an operator may.
@@ -41,6 +43,7 @@ impl Scope {
     /// The word for it.
     pub fn as_str(self) -> &'static str {
         match self {
+            Scope::Metrics => "metrics",
             Scope::Read => "read",
             Scope::Operate => "operate",
             Scope::Admin => "admin",
@@ -49,20 +52,20 @@ impl Scope {
 
     /// The scope of this word.
     pub fn parse(word: &str) -> Option<Scope> {
-        [Scope::Read, Scope::Operate, Scope::Admin].into_iter().find(|scope| scope.as_str() == word)
+        [Scope::Metrics, Scope::Read, Scope::Operate, Scope::Admin].into_iter().find(|scope| scope.as_str() == word)
     }
 
-    /// The role whose pages and acts it reaches.
+    /// The role of people who may do what needs this scope.
     pub fn role(self) -> Role {
         match self {
-            Scope::Read | Scope::Operate => Role::Operator,
+            Scope::Metrics | Scope::Read | Scope::Operate => Role::Operator,
             Scope::Admin => Role::Admin,
         }
     }
 
     /// Whether it may change anything.
     pub fn may_change(self) -> bool {
-        self != Scope::Read
+        self >= Scope::Operate
     }
 }
 

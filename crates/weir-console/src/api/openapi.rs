@@ -65,7 +65,7 @@ fn document_of(rows: &[Row]) -> Value {
         "info": {
             "title": "Weir",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "What the console does, for programs. A token is made with `weir console token add NAME --scope read|operate|admin`; \
+            "description": "What the console does, for programs. A token is made with `weir console token add NAME --scope metrics|read|operate|admin`; \
                 what goes wrong is a problem document (RFC 9457) with a hint.",
             "license": { "name": "MIT OR Apache-2.0" },
         },

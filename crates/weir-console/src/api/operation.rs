@@ -54,6 +54,11 @@ pub const fn look<Input, Answer>(path: &'static str, summary: &'static str) -> O
     Operation::new(Verb::Get, path, Scope::Read, summary)
 }
 
+/// An operation that gives figures, or says whether all is well, and tells nothing of any message or user's mail.
+pub(super) const fn measure<Input, Answer>(path: &'static str, summary: &'static str) -> Operation<Input, Answer> {
+    Operation::new(Verb::Get, path, Scope::Metrics, summary)
+}
+
 /// An operation that an operator may do.
 pub const fn operate<Input, Answer>(path: &'static str, summary: &'static str) -> Operation<Input, Answer> {
     Operation::new(Verb::Post, path, Scope::Operate, summary)

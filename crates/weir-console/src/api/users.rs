@@ -7,6 +7,7 @@ use super::table::Table;
 use crate::gates::Gates;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weir_foundation::console_accounts::Role;
 use weir_mail::operations::{Change, LockDone, NewUser, RemoveDone, Secured, UnlockDone, UserList, UserPage};
 
 /// Users in order of name.
@@ -26,9 +27,9 @@ pub const REMOVE: Operation<(), RemoveDone> =
 /// Locks a user.
 pub const LOCK: Operation<Reason, LockDone> = operate("/users/{name}/lock", "Locks a user, who reads the reason");
 /// Locks a stolen account, gives it another password, and deletes what is held of it.
-pub const SECURE: Operation<Secure, Secured> = administer(
+pub const SECURE: Operation<Secure, Secured> = operate(
     "/users/{name}/secure",
-    "Locks a stolen account, gives it a new password if one is sent, and deletes what is held of it",
+    "Locks a stolen account, takes its password away, and deletes what is held of it; an administrator may send a new password",
 );
 /// Ends a lock and a stop.
 pub const UNLOCK: Operation<(), UnlockDone> =
@@ -69,7 +70,7 @@ pub struct NewPassword {
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "SecureUser")]
 pub struct Secure {
-    /// The new password; the old one stays if there is none.
+    /// The new password, which only an administrator may give. Without one the old password is void all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
 }
@@ -111,7 +112,12 @@ async fn lock(call: Call<Gates>, why: Reason) -> Result<LockDone, Problem> {
     Ok(call.state.mail.users.lock(&call.name, &why.reason, &call.actor).await?)
 }
 
+/// Who may lock an account may secure it, as on its page; a password is an administrator's to give.
 async fn secure(call: Call<Gates>, with: Secure) -> Result<Secured, Problem> {
+    if with.password.is_some() && call.rank.is_some_and(|role| role < Role::Admin) {
+        let hint = "leave the password out: the old one is void then, and an administrator gives the next one";
+        return Err(Problem::refused("a new password is given by administrators", hint));
+    }
     Ok(call.state.mail.secure(&call.name, with.password.as_deref(), &call.actor).await?)
 }
 

@@ -1,7 +1,7 @@
 //! The web gate: its state, the sessions that wait, servers that are drained, networks that are blocked, and metrics.
 
 use super::call::Call;
-use super::operation::{Answer, Operation, look, operate};
+use super::operation::{Answer, Operation, look, measure, operate};
 use super::problem::Problem;
 use super::table::Table;
 use axum::http::header;
@@ -25,7 +25,7 @@ pub const STATUS: Operation<(), Status> = look("/web", "How the web gate is doin
 pub const SESSIONS: Operation<Most, Vec<SessionView>> =
     look("/web/sessions", "Sessions that ask, those that ask for most first");
 /// The web gate as Prometheus reads it.
-pub const METRICS: Operation<(), Metrics> = look("/web/metrics", "The web gate as Prometheus reads it");
+pub const METRICS: Operation<(), Metrics> = measure("/web/metrics", "The web gate as Prometheus reads it");
 
 /// Networks that are refused for a while.
 pub const BLOCKS: Operation<(), Vec<BlockView>> = look("/web/blocks", "Networks that somebody has blocked for a while");

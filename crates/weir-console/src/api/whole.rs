@@ -1,7 +1,7 @@
 //! Operations that belong to no single gate: whether the process is alive, status, audit trail, DKIM keys, backup.
 
 use super::call::Call;
-use super::operation::{Operation, administer, look};
+use super::operation::{Operation, administer, look, measure};
 use super::problem::Problem;
 use super::table::Table;
 use crate::gates::Gates;
@@ -19,12 +19,12 @@ use weir_mail::operations::{KeyView, MailStatus, NewKey};
 use weir_tls::CertificateState;
 
 /// Whether somebody is there.
-pub const ALIVE: Operation<(), Alive> = look("/alive", "Whether somebody is there, whatever the store is doing");
+pub const ALIVE: Operation<(), Alive> = measure("/alive", "Whether somebody is there, whatever the store is doing");
 /// How the whole is doing.
 pub const STATUS: Operation<(), WholeStatus> = look("/status", "How the whole is doing");
 /// Is all well?
 pub const HEALTH: Operation<(), Health> =
-    look("/health", "Is all well? One verdict over all gates, the backup, the certificates and the disk");
+    measure("/health", "Is all well? One verdict over all gates, the backup, the certificates and the disk");
 /// Who did what.
 pub const AUDIT: Operation<Trail, Vec<AuditView>> = look("/audit", "Who did what, the newest first");
 /// Whether the audit trail is as it was written.

@@ -72,7 +72,7 @@ async fn tokens_reach_as_far_as_their_scope_and_until_they_are_revoked() {
     let session = house.as_role("root").await;
     let form = house.get("/settings", &session).await.token();
     let mut tokens = Vec::new();
-    for scope in ["read", "operate", "admin"] {
+    for scope in ["read", "operate", "admin", "metrics"] {
         let body = format!("token={form}&name=for-{scope}&scope={scope}&days=1&back=/settings");
         assert_eq!(house.post("/settings/tokens", &session, &body).await.status, StatusCode::SEE_OTHER);
         let said = house.get("/settings", &session).await.text;
@@ -84,14 +84,26 @@ async fn tokens_reach_as_far_as_their_scope_and_until_they_are_revoked() {
     assert!(tokens.iter().all(|token| !kept.contains(&token[12..])), "only digests are kept: {kept}");
     let new = "{\"name\":\"carl\",\"addresses\":[\"carl@example.org\"]}";
     for (method, path, body, expected) in [
-        (Method::GET, "/api/v1/users/ann%40example.org", "", [200, 200, 200]),
-        (Method::GET, "/api/v1/openapi.json", "", [200, 200, 200]),
-        (Method::POST, "/api/v1/users/ann%40example.org/lock", "{\"reason\":\"a leak\"}", [403, 200, 200]),
-        (Method::POST, "/api/v1/users", new, [403, 403, 201]),
-        (Method::GET, "/api/v1/console/tokens", "", [403, 403, 200]),
-        (Method::POST, "/api/v1/backup", "{\"folder\":\"/tmp/x\"}", [403, 403, 403]),
-        (Method::GET, "/settings", "", [303, 303, 303]),
-        (Method::POST, "/throttle/decide", "", [303, 303, 303]),
+        (Method::GET, "/api/v1/users/ann%40example.org", "", [200, 200, 200, 403]),
+        (Method::GET, "/api/v1/openapi.json", "", [200, 200, 200, 403]),
+        (Method::GET, "/api/v1/health", "", [200, 200, 200, 200]),
+        (Method::GET, "/api/v1/alive", "", [200, 200, 200, 200]),
+        (Method::GET, "/api/v1/messages", "", [200, 200, 200, 403]),
+        (Method::GET, "/api/v1/quarantine", "", [200, 200, 200, 403]),
+        (Method::GET, "/api/v1/nowhere", "", [404, 404, 404, 403]),
+        (
+            Method::POST,
+            "/api/v1/users/ann%40example.org/secure",
+            "{\"password\":\"a new password\"}",
+            [403, 403, 200, 403],
+        ),
+        (Method::POST, "/api/v1/users/ann%40example.org/secure", "{}", [403, 200, 200, 403]),
+        (Method::POST, "/api/v1/users/ann%40example.org/lock", "{\"reason\":\"a leak\"}", [403, 200, 200, 403]),
+        (Method::POST, "/api/v1/users", new, [403, 403, 201, 403]),
+        (Method::GET, "/api/v1/console/tokens", "", [403, 403, 200, 403]),
+        (Method::POST, "/api/v1/backup", "{\"folder\":\"/tmp/x\"}", [403, 403, 403, 403]),
+        (Method::GET, "/settings", "", [303, 303, 303, 303]),
+        (Method::POST, "/throttle/decide", "", [303, 303, 303, 303]),
     ] {
         for (token, expected) in tokens.iter().zip(expected) {
             let headers = [("authorization", token.as_str()), ("content-type", "application/json")];
@@ -99,12 +111,14 @@ async fn tokens_reach_as_far_as_their_scope_and_until_they_are_revoked() {
             assert_eq!(answer.status.as_u16(), expected, "{method} {path}: {}", answer.text);
         }
     }
-    let public = [("host", NAME), ("x-forwarded-for", "192.0.2.9"), ("authorization", tokens[0].as_str())];
-    assert_eq!(
-        house.send(Method::GET, "/metrics", &public, "").await.status,
-        StatusCode::OK,
-        "for Prometheus elsewhere"
-    );
+    for token in [&tokens[0], &tokens[3]] {
+        let public = [("host", NAME), ("x-forwarded-for", "192.0.2.9"), ("authorization", token.as_str())];
+        assert_eq!(
+            house.send(Method::GET, "/metrics", &public, "").await.status,
+            StatusCode::OK,
+            "for Prometheus elsewhere"
+        );
+    }
     let trail = house.administration.audit.newest("ann@example.org", 1).await.unwrap();
     assert_eq!((trail[0].actor.as_str(), trail[0].action.as_str()), ("token:for-admin", "user.lock"));
     house.post("/settings/tokens/revoke", &session, &format!("token={form}&name=for-admin")).await;

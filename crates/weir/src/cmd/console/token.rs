@@ -28,6 +28,8 @@ impl Token {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum ScopeName {
+    /// Figures and whether all is well, and nothing of any message
+    Metrics,
     /// Look at everything but accounts and tokens
     Read,
     /// Do what an operator may
@@ -53,6 +55,7 @@ pub(crate) struct TokenAddArgs {
 impl TokenAddArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let scope = match self.scope {
+            ScopeName::Metrics => Scope::Metrics,
             ScopeName::Read => Scope::Read,
             ScopeName::Operate => Scope::Operate,
             ScopeName::Admin => Scope::Admin,
