@@ -63,14 +63,23 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking) -> 
         false => table(&visit, &entries),
     };
     let body = html!(
-        "<h1>Spam to you</h1><p class=\"lead\">{}</p>{}",
+        "<h1>Spam to you</h1><p class=\"lead\">{}</p>{}<p class=\"faint\">{}</p>",
         match entries.len() {
             0 => "Nothing is kept.".to_owned(),
             some => format!("{} kept. Each goes by itself when its time is over.", count(some as u64, "message")),
         },
-        table
+        table,
+        whose(&addresses)
     );
     Ok(Sheet::new("Spam to you", Here::Mine, body).page(&site, &visit).await)
+}
+
+/// Whose mail is looked at, so that somebody with another mailbox knows what to ask for.
+fn whose(addresses: &[String]) -> String {
+    match addresses {
+        [] => "No mailbox is known to be yours. An administrator can name it (Sees the spam to).".to_owned(),
+        some => format!("This is about {}. An administrator can name more mailboxes that are yours.", some.join(", ")),
+    }
 }
 
 fn table(visit: &Visit, entries: &[QuarantineEntry]) -> Html {

@@ -33,6 +33,7 @@ pub(super) fn adding(visit: &Visit) -> Html {
         "<details class=\"ask\"><summary class=\"button\">Add a user…</summary><form class=\"filter\" method=\"post\" action=\"/users/add\">{}{}\
          <label>Login <input name=\"name\" required maxlength=\"255\" autocomplete=\"off\" placeholder=\"ann@example.org\"></label>\
          <label>Sends as, if not as the login <input name=\"addresses\" maxlength=\"2000\" placeholder=\"ann@example.org, @lists.example.org\"></label>\
+         <label>Sees the spam to, besides the login <input name=\"reads\" maxlength=\"2000\" placeholder=\"ann.smith@example.org\"></label>\
          <label>Notices go to, outside this system <input name=\"contact\" maxlength=\"255\"></label>\
          <label>Kind <select name=\"profile\">{}</select></label>\
          <label>Password <select name=\"password\"><option value=\"make\">make one, and show it once</option><option value=\"none\">none: another system checks it</option></select></label>\
@@ -153,6 +154,7 @@ pub(super) async fn add(State(site): State<Site>, Extension(visit): Asking, Exte
         addresses: listed(sent.value("addresses")),
         contact: sent.value("contact").to_owned(),
         profile,
+        reads: listed(sent.value("reads")),
     };
     let added = site.mail.users.add(new, &visit.actor()).await;
     let words = added.map(|page| match password {

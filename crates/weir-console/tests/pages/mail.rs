@@ -81,6 +81,7 @@ async fn a_user_decides_about_spam_to_themselves_and_nothing_else() {
     let (_, ann) = house.log_in("ann@example.org", PASSWORD, "").await;
     let list = house.get("/me/quarantine", &ann).await;
     assert!(list.text.contains(MESSAGES[0]), "{}", list.text);
+    assert!(list.text.contains("This is about ann@example.org."), "{}", list.text);
     assert!(!list.text.contains(MESSAGES[1]) && !list.text.contains(MESSAGES[2]), "{}", list.text);
     let page = house.get(&format!("/me/quarantine/{}", MESSAGES[0]), &ann).await;
     assert!(page.status == StatusCode::OK && page.text.contains("Deliver it to me"), "{}", page.text);

@@ -16,9 +16,11 @@ async fn users_are_made_changed_and_removed_on_pages() {
     let house = house().await;
     let (root, olga) = (house.as_role("root").await, house.as_role("olga").await);
     let add = ("/throttle", "/users/add");
-    let fields = "name=carl@example.org&addresses=&contact=carl@elsewhere.example&profile=person&password=make";
+    let fields = "name=carl@example.org&addresses=&contact=carl@elsewhere.example&profile=person&password=make&reads=info@example.org";
     let made = said(&house, &root, add, fields).await;
     assert!(made.contains("carl@example.org is a user. The password is "), "{made}");
+    let mailboxes = house.mail.users.show("carl@example.org").await.unwrap().reads;
+    assert_eq!(mailboxes, ["carl@example.org", "info@example.org"]);
     assert!(said(&house, &root, add, fields).await.contains("already a user carl@example.org"));
     let page = "/throttle/users/carl@example.org";
     let to = |what: &str| format!("/users/carl@example.org/{what}");

@@ -63,6 +63,9 @@ pub struct NewUser {
     /// What kind of sender.
     #[serde(default)]
     pub profile: Profile,
+    /// Mailboxes that are the user's besides the one that the login names: they see the spam that is kept for these.
+    #[serde(default)]
+    pub reads: Vec<String>,
 }
 
 /// What to change about a user. What is left out stays.
@@ -242,14 +245,17 @@ impl UserOperations {
             }
             None => String::new(),
         };
-        let detail = format!("profile {}, sends as {}", new.profile.as_str(), listed(&addresses));
+        let mut own = Own::default();
+        set_reads(&mut own, &new.reads, &new.name)?;
+        let reads = if new.reads.is_empty() { String::new() } else { format!(", reads {}", listed(&new.reads)) };
+        let detail = format!("profile {}, sends as {}{reads}", new.profile.as_str(), listed(&addresses));
         let user = UserRow {
             name: new.name.clone(),
             password,
             addresses,
             contact: new.contact,
             profile: new.profile.as_str().to_owned(),
-            params: "{}".to_owned(),
+            params: own.write(),
             locked_at: None,
             locked_reason: String::new(),
             created_at: (self.clock)().0 as i64,
@@ -341,10 +347,7 @@ impl UserOperations {
             trust(&mut own, address)?;
         }
         if let Some(reads) = &change.reads {
-            own.set_reads(reads).map_err(|error| {
-                let what = format!("these cannot be mailboxes of {}: {error}", names::shown(&user.name));
-                OperationError::invalid(what, "a mailbox is one whole address, such as info@example.org")
-            })?;
+            set_reads(&mut own, reads, &user.name)?;
         }
         Ok(own)
     }
@@ -573,6 +576,13 @@ fn trust(own: &mut Own, address: &str) -> Result<bool, OperationError> {
     own.trust(address).map_err(|error| {
         let what = format!("{} cannot be trusted: {error}", names::shown(address));
         OperationError::invalid(what, "a trusted recipient is one whole address, such as bob@example.org")
+    })
+}
+
+fn set_reads(own: &mut Own, reads: &[String], name: &str) -> Result<(), OperationError> {
+    own.set_reads(reads).map_err(|error| {
+        let what = format!("these cannot be mailboxes of {}: {error}", names::shown(name));
+        OperationError::invalid(what, "a mailbox is one whole address, such as info@example.org")
     })
 }
 

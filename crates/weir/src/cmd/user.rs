@@ -94,6 +94,10 @@ pub(crate) struct UserAddArgs {
     /// What kind of sender it is
     #[arg(long, value_enum, default_value = "person")]
     profile: ProfileName,
+    /// A mailbox of the user besides the one that the login names, so that they see its spam; may be repeated. To send as an address is not
+    /// to read its mail
+    #[arg(long, value_name = "ADDRESS")]
+    reads: Vec<String>,
     #[command(flatten)]
     password: PasswordSource,
     /// No password here: the user logs in through Dovecot, or not at all
@@ -113,6 +117,7 @@ impl UserAddArgs {
             addresses: self.addresses.clone(),
             contact: self.contact.clone(),
             profile: self.profile.into(),
+            reads: self.reads.clone(),
         };
         let page = control.ask(&users::ADD, &new)?;
         if self.asking.json {
