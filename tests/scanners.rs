@@ -70,6 +70,33 @@ fn scanned(site: &Site, inbound: &str, to: &str, text: &str) -> Option<String> {
 }
 
 #[test]
+fn what_waits_for_a_scanner_is_one_number_everywhere() {
+    let mut clamd = Clamd::start();
+    let site = Site::new(&format!(
+        "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n[scan]\nenabled = true\n\
+         retry_for = \"1h\"\n[scan.clamav]\naddresses = [\"unix:{}\"]\n",
+        clamd.socket().display()
+    ));
+    let up = site.up();
+    clamd.kill();
+    let mut client = Client::greeted(&up.listener("inbound"));
+    for number in 0..9 {
+        let said = client.mail("you@example.org", &["ann@demo.test"], &format!("letter {number}"));
+        assert!(said.starts_with("250"), "{said}");
+    }
+    let console = format!("http://{}", up.listener("console"));
+    let admin = crate::console::visitor::Visitor::log_in(&console, &[], ("admin", &up.admin_password()));
+    // Now and then one of them is tried, and does not wait for that moment.
+    wait_for("the same number in all places", || {
+        let queued = site.json(&["queue", "list"])["total"] == 9;
+        let feeds = site.weir(&["feeds", "status"]).ok().contains("Waiting for the scan: 9 messages");
+        let status = site.weir(&["status"]).stdout.contains("9 mails wait");
+        let page = admin.get("/feeds").contains("9 messages wait, nothing passes unscanned");
+        (queued && feeds && status && page).then_some(())
+    });
+}
+
+#[test]
 fn a_feed_is_bound_to_a_clamd_of_its_own() {
     let [mut here, mut there] = [Clamd::start(), Clamd::start()];
     here.learn("Known.Here", "the first text that is bad");

@@ -75,7 +75,7 @@ fn lanes(pulse: &Pulse, history: &History, now: Instant) -> [Lane; 4] {
     let scan = pulse.feeds.as_ref().map(|feeds| Flow {
         passes_per_s: history.rate_now(|reading| reading.scanned - reading.kept, now),
         passes: "mail passes",
-        waits: (feeds.waiting + feeds.retrying) as u64,
+        waits: feeds.unscanned() as u64,
         noun: "mail",
         refused: grouped(kept),
         is_refused: kept > 0,

@@ -196,7 +196,7 @@ pub(crate) fn badges(pulse: &Pulse) -> Vec<(&'static str, Html)> {
         ("badge-incidents", badge(pulse.incidents.count, "amber", "open")),
         ("badge-throttle", badge(totals.held_recipients, throttle, "held")),
         ("badge-quarantine", badge(pulse.quarantined(""), "plain", "in quarantine")),
-        ("badge-feeds", badge(pulse.feeds.as_ref().map_or(0, |feeds| feeds.waiting as i64), "amber", "waiting")),
+        ("badge-feeds", badge(pulse.feeds.as_ref().map_or(0, |feeds| feeds.unscanned() as i64), "amber", "waiting")),
         ("badge-web", badge(pulse.web_waiting() as i64, "amber", "waiting")),
         ("badge-lab", badge(pulse.samples_open(), "plain", "open")),
     ]

@@ -257,7 +257,7 @@ fn feeding(part: &mut Part, feeds: &FeedsStatus, quarantined: i64) {
     if feeds.outage.is_none() {
         part.say(format!("{up} of {} up", count(feeds.scanners.len() as u64, "scanner")));
     }
-    part.say(match feeds.waiting {
+    part.say(match feeds.unscanned() {
         0 => "nothing waits".to_owned(),
         waiting => format!("{} wait, the oldest for {}", count(waiting as u64, "mail"), seconds(feeds.oldest_s)),
     });

@@ -43,7 +43,7 @@ impl Reading {
         if let Some(feeds) = &pulse.feeds {
             reading.scanned = (feeds.counts.passed + feeds.counts.quarantined) as f64;
             reading.kept = feeds.counts.quarantined as f64;
-            reading.scan_waiting = feeds.waiting as f64;
+            reading.scan_waiting = feeds.unscanned() as f64;
         }
         if let Some(web) = &pulse.web {
             let counters = || web.backends.iter().map(|backend| &backend.queue.counters);

@@ -118,7 +118,7 @@ impl Book {
             return;
         }
         for entry in &mut self.entries {
-            if entry.kind.concerns(&entry.row.subject, &line.action, &line.subject) && entry.story.act(number, line) {
+            if entry.kind.concerns(&entry.row.subject, line) && entry.story.act(number, line) {
                 entry.changed = true;
             }
         }

@@ -1,6 +1,11 @@
 //! What can go wrong, in words: a title, what Weir does about it by itself, and what a person can do.
 
 use serde::{Deserialize, Serialize};
+use weir_foundation::audit::AuditView;
+use weir_scan::plain::shown;
+
+/// So much of what a change says is looked at.
+const DETAIL_MAX: usize = 2_000;
 
 /// Which rule opened an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -215,11 +220,17 @@ impl Kind {
         if subject.is_empty() { self.words().title_of_several } else { self.words().title }
     }
 
-    /// Whether a change in the audit trail has to do with an incident about this subject.
-    pub(super) fn concerns(self, subject: &str, action: &str, of: &str) -> bool {
+    /// Whether a change in the audit trail has to do with an incident about this subject. Changes to mail name the message, and say
+    /// in their detail what was found in it.
+    pub(super) fn concerns(self, subject: &str, line: &AuditView) -> bool {
         let words = self.words();
-        let its_own = !words.acts_on_subject || subject.is_empty() || subject == of;
-        its_own && words.acts.iter().any(|beginning| action.starts_with(beginning))
+        let its_own = match self {
+            _ if subject.is_empty() => true,
+            // A long name is cut at its end.
+            Kind::Virus => shown(&line.detail, DETAIL_MAX).contains(subject.trim_end_matches('…')),
+            _ => !words.acts_on_subject || subject == line.subject,
+        };
+        its_own && words.acts.iter().any(|beginning| line.action.starts_with(beginning))
     }
 }
 
@@ -238,12 +249,25 @@ mod tests {
 
     #[test]
     fn changes_belong_to_the_incident_that_they_are_about() {
-        assert!(Kind::Stopped.concerns("ann", "user.unlock", "ann"));
+        let line = |action: &str, subject: &str, detail: &str| AuditView {
+            at: String::new(),
+            actor: "ann".into(),
+            action: action.into(),
+            subject: subject.into(),
+            detail: detail.into(),
+        };
+        assert!(Kind::Stopped.concerns("ann", &line("user.unlock", "ann", "")));
+        let of_bob = line("user.unlock", "bob", "");
+        assert!(!Kind::Stopped.concerns("ann", &of_bob) && Kind::Stopped.concerns("", &of_bob));
+        let about = |action: &str, found: &str| {
+            line(action, "m1", &format!("virus from <x@y> for 1 recipient: infected: {found}"))
+        };
+        assert!(Kind::Virus.concerns("Worm", &about("quarantine.delete", "Worm in a.zip")));
+        assert!(!Kind::Virus.concerns("Worm", &about("quarantine.release", "Other in a.zip")), "another mail");
+        assert!(!Kind::Virus.concerns("Worm", &line("quarantine.release", "m1", "spam from <x@y>: score 9")));
         assert!(
-            !Kind::Stopped.concerns("ann", "user.unlock", "bob") && Kind::Stopped.concerns("", "user.unlock", "bob")
-        );
-        assert!(
-            Kind::Virus.concerns("Worm", "quarantine.delete", "m1") && !Kind::Virus.concerns("Worm", "user.add", "m1")
+            !Kind::Virus.concerns("Worm", &about("user.add", "Worm"))
+                && Kind::Virus.concerns("", &about("quarantine.delete", "x"))
         );
     }
 }

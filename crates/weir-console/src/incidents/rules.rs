@@ -160,7 +160,7 @@ fn scanners(seen: &mut Seen, pulse: &Pulse) {
     let down: Vec<_> = feeds.scanners.iter().filter(|scanner| !scanner.up).collect();
     let mut says: Vec<String> = Vec::new();
     if let Some(outage) = &feeds.outage {
-        let waiting = count((feeds.waiting + feeds.retrying) as u64, "mail");
+        let waiting = count(feeds.unscanned() as u64, "mail");
         let problem = outage.problem.trim_end_matches('.');
         says.push(format!("Scans have failed for {}: {problem}. {waiting} wait.", seconds(outage.for_s)));
     }

@@ -44,7 +44,7 @@ impl Tally {
         }
         if let Some(feeds) = &pulse.feeds {
             tally.passed = feeds.counts.passed as f64;
-            tally.scan_waiting = (feeds.waiting + feeds.retrying) as f64;
+            tally.scan_waiting = feeds.unscanned() as f64;
             tally.scan_oldest_s = feeds.oldest_s;
         }
         for queue in pulse.web.iter().flat_map(|web| &web.backends).map(|backend| &backend.queue) {

@@ -94,7 +94,7 @@ impl IncidentWatch {
 
     /// Reads what is stored: at the first look, and after that if another relay has fallen silent.
     async fn read_book(&mut self, now_s: i64) -> Result<(), OperationError> {
-        self.records.end_forgotten(now_s - GONE_S).await?;
+        self.records.end_forgotten(&self.relay, now_s - GONE_S).await?;
         let taken = self.records.take_over(&self.relay, now_s, now_s - SILENT_S).await?;
         self.taken_over_s = now_s;
         if self.book.is_none() || taken > 0 {

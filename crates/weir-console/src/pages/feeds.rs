@@ -97,9 +97,11 @@ fn scanners(scanners: &[Health]) -> Html {
 fn lead(feeds: &FeedsStatus) -> String {
     if let Some(outage) = &feeds.outage {
         let long = seconds(outage.for_s);
-        return format!("Scans have failed for {long}: {}. Mail waits, nothing passes unscanned.", outage.problem);
+        let waiting = count(feeds.unscanned() as u64, "message");
+        let problem = outage.problem.trim_end_matches('.');
+        return format!("Scans have failed for {long}: {problem}. {waiting} wait, nothing passes unscanned.");
     }
-    let waiting = match feeds.waiting {
+    let waiting = match feeds.unscanned() {
         0 => "No message waits for a worker.".to_owned(),
         waiting => format!("{} wait, the oldest for {}.", count(waiting as u64, "message"), seconds(feeds.oldest_s)),
     };

@@ -41,7 +41,7 @@ pub struct FeedsStatus {
     pub cpus: usize,
     /// Messages that wait for a worker.
     pub waiting: usize,
-    /// How long the oldest of these has waited.
+    /// How long the oldest has waited, of these and of those that are tried again.
     pub oldest_s: f64,
     /// Messages under way.
     pub under_way: usize,
@@ -77,6 +77,13 @@ pub struct FeedsStatus {
     pub scanners: Vec<Health>,
     /// Mail that waits for the lab's verdict; none if nothing is sent there.
     pub pending: Option<PendingView>,
+}
+
+impl FeedsStatus {
+    /// All mail that waits for its scan: for a worker, for a scanner that answers, or to be tried again. What is shown anywhere is this number.
+    pub fn unscanned(&self) -> usize {
+        self.waiting + self.retrying
+    }
 }
 
 /// No scanner answers.
@@ -231,7 +238,9 @@ impl ScanShared {
         let Plan { limits, strategy, .. } = state.dispatch.plan();
         let backlog = state.dispatch.backlog();
         let age = |at: Instant| now.since(at).as_secs_f64();
-        let oldest = backlog.iter().filter_map(|backlog| backlog.oldest).min();
+        let tried = state.parked.iter().map(|begun| begun.number).chain(state.retry.iter().map(|(_, number)| *number));
+        let tried = tried.filter_map(|number| state.letters.get(&number)).map(|waiting| waiting.at);
+        let oldest = backlog.iter().filter_map(|backlog| backlog.oldest).chain(tried).min();
         let service = state.figures.service();
         let by_class = *strategy == Strategy::Shortest;
         let rows = |timings: &[Timing], workers: Option<&[usize]>, backlog: Option<&[Backlog]>| {

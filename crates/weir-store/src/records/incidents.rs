@@ -121,11 +121,12 @@ impl IncidentRecords {
             .bind(relay).bind(now_s).bind(silent_s).execute(pool).await?.rows_affected()))
     }
 
-    /// Ends incidents of relays that have not written them since `gone_s`: such a machine does not come back.
-    pub async fn end_forgotten(&self, gone_s: i64) -> Result<u64, RecordsError> {
+    /// Ends incidents of other relays than `relay` that have not written them since `gone_s`: such a machine does not come back.
+    /// Its own ones go on, however long it was down: it sees by itself whether they are over.
+    pub async fn end_forgotten(&self, relay: &str, gone_s: i64) -> Result<u64, RecordsError> {
         Ok(write!(self, pool => sqlx::query(
-            "update incidents set closed_s = seen_s where closed_s is null and seen_s < $1")
-            .bind(gone_s).execute(pool).await?.rows_affected()))
+            "update incidents set closed_s = seen_s where closed_s is null and seen_s < $1 and relay <> $2")
+            .bind(gone_s).bind(relay).execute(pool).await?.rows_affected()))
     }
 
     /// The newest, without their stories' owner having to be asked.

@@ -62,6 +62,7 @@ pub(crate) async fn taken_over(records: Records) {
     assert_eq!(incidents.take_over("two", 500, 300).await.unwrap(), 1);
     assert_eq!(incidents.of_relay("two", 0).await.unwrap()[0].id, site);
     assert_eq!(incidents.of_relay("one", 0).await.unwrap()[0].id, own, "its disk is its own");
-    assert_eq!(incidents.end_forgotten(400).await.unwrap(), 1);
+    assert_eq!(incidents.end_forgotten("one", 400).await.unwrap(), 0, "it sees by itself whether its own are over");
+    assert_eq!(incidents.end_forgotten("two", 400).await.unwrap(), 1);
     assert_eq!(incidents.find(own).await.unwrap().unwrap().closed_s, Some(100), "when it was last seen");
 }

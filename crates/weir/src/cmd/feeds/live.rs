@@ -30,11 +30,11 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
     let bears = status.lambda_max_per_s.map_or("unknown".to_owned(), |rate| format!("{rate:.3}"));
     writeln!(
         out,
-        "Waiting for the scan: {} (the oldest for {}); {} under way, {} tried again later; strategy {}.",
-        count(status.waiting, "message"),
+        "Waiting for the scan: {} (the oldest for {}), {} of them tried again later; {} under way; strategy {}.",
+        count(status.unscanned(), "message"),
         seconds(status.oldest_s),
-        status.under_way,
         status.retrying,
+        status.under_way,
         status.strategy
     )?;
     if let Some(outage) = &status.outage {
