@@ -5,7 +5,7 @@
 //! they do, a beginning counts if a file that we know begins there. Cost: one pass, and one for each reading that is worth it.
 
 use super::kind::Kind;
-use super::transfer::{Decode, Padding, base64, is_base64};
+use super::transfer::{Decode, Padding, base64, base64_letters, is_base64};
 
 /// How far one looks for the mark of a file.
 const HEAD: usize = 1400;
@@ -58,7 +58,7 @@ impl Shape {
         let (mut begin, mut before) = (0, 0);
         while begin < end {
             let line = memchr::memchr(b'\n', &text[begin..end]).map_or(end, |length| begin + length);
-            let letters = text[begin..line].iter().filter(|byte| is_base64(**byte)).count();
+            let (letters, _) = base64_letters(&text[begin..line]);
             if letters > 0 {
                 shape.has_stray_line |= (1..4).contains(&before);
                 shape.has_odd_line |= before % 4 == 1;

@@ -93,7 +93,7 @@ const NO: u8 = 0xff;
 
 /// How many letters of base64 a text has, and how many that are neither letters nor padding nor blanks. Every large attachment is counted whole, so
 /// this is written for the compiler to take many octets at once: comparisons instead of the table, and counts of one octet for each piece.
-fn base64_letters(text: &[u8]) -> (usize, usize) {
+pub(super) fn base64_letters(text: &[u8]) -> (usize, usize) {
     let (mut letters, mut blanks) = (0, 0);
     for piece in text.chunks(usize::from(u8::MAX)) {
         let (mut of_letters, mut of_blanks) = (0u8, 0u8);
