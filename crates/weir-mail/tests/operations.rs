@@ -391,12 +391,14 @@ async fn a_secured_account_has_another_password(fixture: Fixture) {
 async fn a_lock_after_a_stop_ends_with_a_new_password_and_a_persons_does_not(fixture: Fixture) {
     fixture.ann().await;
     let users = &fixture.operations.users;
-    users.lock_if_stopped("ann", &me()).await.unwrap();
-    assert_eq!(users.show("ann").await.unwrap().user.state, "active", "she is not stopped");
+    assert!(!users.lock_if_stopped("ann", "", &me()).await.unwrap(), "she is not stopped");
     fixture.mail(MESSAGES[0], "ann", 40).await;
-    users.lock_if_stopped("ann", &me()).await.unwrap();
+    let one = HeldSelection { recipient: "to30@example.org".into(), ..HeldSelection::default() };
+    let done = fixture.operations.held.decide(&one, Decision::Delete, &me()).await.unwrap();
+    assert_eq!((done.recipients, done.locked.len()), (1, 0), "the stop goes on");
     let all = HeldSelection { user: "ann".into(), ..HeldSelection::default() };
-    fixture.operations.held.decide(&all, Decision::Delete, &me()).await.unwrap();
+    let done = fixture.operations.held.decide(&all, Decision::Delete, &me()).await.unwrap();
+    assert_eq!((done.stops_ended.len(), done.locked), (0, vec!["ann".to_owned()]), "whoever sent it would go on");
     let page = users.show("ann").await.unwrap();
     assert_eq!((page.user.state.as_str(), page.user.held), ("locked", 0));
     assert!(page.user.locked_reason.starts_with("stopped after unusual mail"), "{}", page.user.locked_reason);

@@ -201,6 +201,12 @@ pub(super) fn words(decision: Decision, result: &HeldDone) -> String {
     if !result.stops_ended.is_empty() {
         words.push_str(&format!(" {} may send again.", result.stops_ended.join(", ")));
     }
+    if !result.locked.is_empty() {
+        let named = result.locked.join(", ");
+        words.push_str(&format!(
+            " {named} was stopped, and is locked until there is a new password or somebody unlocks the account."
+        ));
+    }
     if !result.relays_down.is_empty() {
         words.push_str(&format!(" The part of {} is done when it is back.", result.relays_down.join(", ")));
     }

@@ -190,7 +190,8 @@ pub(super) async fn delete(
     }
     // Nor whoever found the notice and follows its link.
     if !visit.may(Role::Operator) && !sent.values("message").is_empty() {
-        site.mail.users.lock_if_stopped(&visit.known.name, &visit.actor()).await?;
+        let why = "what waited was deleted through the link in the notice";
+        site.mail.users.lock_if_stopped(&visit.known.name, why, &visit.actor()).await?;
     }
     decide(&site, &visit, &sent, Decision::Delete).await
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::Mutex;
+use weir_core::address::canonical;
 use weir_core::throttle::Params;
 use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::Clock;
@@ -265,6 +266,9 @@ impl UserOperations {
             return Err(OperationError::conflict(format!("there is already a user {}", new.name), hint));
         }
         self.audit.write(actor, "user.add", &new.name, detail).await?;
+        // Whoever writes to them from now on may be answered, also before they have sent anything themselves.
+        let addresses: Vec<String> = user.addresses.iter().filter_map(|address| canonical(address).ok()).collect();
+        self.correspondents.open_letters(&addresses).await?;
         self.show(&new.name).await
     }
 
@@ -385,15 +389,16 @@ impl UserOperations {
     }
 
     /// Locks an account if it is stopped, before what waits is deleted: the stop ends with the last entry, and whatever sent
-    /// that would go on. Whoever has the link of a notice may delete, but not end a stop by it.
-    pub async fn lock_if_stopped(&self, name: &str, actor: &Actor) -> Result<(), OperationError> {
+    /// that would go on. Deleting must not end a stop, whoever does it. Whether it is locked by this.
+    pub async fn lock_if_stopped(&self, name: &str, why: &str, actor: &Actor) -> Result<bool, OperationError> {
         let _changing = self.changing.lock().await;
-        if self.situation(name).await?.1 {
-            let why = "what waited was deleted through the link in the notice";
-            stop_lock::lock(&self.users, name, why, (self.clock)()).await?;
-            self.audit.write(actor, "user.lock", name, format!("stopped, and {why}")).await?;
+        let is_locked = self.users.find(name).await?.is_some_and(|user| user.locked_at.is_some());
+        if is_locked || !self.situation(name).await?.1 {
+            return Ok(false);
         }
-        Ok(())
+        stop_lock::lock(&self.users, name, why, (self.clock)()).await?;
+        self.audit.write(actor, "user.lock", name, format!("stopped, and {why}")).await?;
+        Ok(true)
     }
 
     /// Ends a person's lock and the throttle's stop; what still waits drains again.

@@ -41,6 +41,9 @@ pub struct HeldDone {
     pub trusted: Vec<String>,
     /// Users whose stop ended, because nothing of theirs is left to decide.
     pub stops_ended: Vec<String>,
+    /// Users who were stopped and are locked now, because all that waited was deleted: they need a new password, or to be unlocked.
+    #[serde(default)]
+    pub locked: Vec<String>,
     /// Relays that are down: their part is carried out when they are back.
     pub relays_down: Vec<String>,
 }
@@ -64,7 +67,7 @@ impl HeldOperations {
             rows.retain(|row| row.held_at <= asked_at);
             let before = sum.recipients;
             for (identity, rows) in by_identity(rows) {
-                self.decide_for(&identity, &rows, decision, &mut sum).await?;
+                self.decide_for(&identity, &rows, (decision, actor), &mut sum).await?;
             }
             if sum.recipients == before {
                 break;
@@ -86,7 +89,7 @@ impl HeldOperations {
         &self,
         identity: &str,
         rows: &[HeldRow],
-        decision: Decision,
+        (decision, actor): (Decision, &Actor),
         sum: &mut Sum,
     ) -> Result<(), OperationError> {
         if decision == Decision::Trust {
@@ -94,6 +97,10 @@ impl HeldOperations {
             sum.trusted.extend(self.users.trust(identity, &addresses).await?);
         }
         let was_stopped = self.is_stopped(identity).await?;
+        if decision == Decision::Delete && was_stopped && self.are_all_of(identity, rows.len()).await? {
+            let locks = self.users.lock_if_stopped(identity, "what waited was deleted", actor).await?;
+            sum.locked.extend(locks.then(|| identity.to_owned()));
+        }
         for rows in rows.chunks(ENTRIES_MAX) {
             let entries = rows.iter().map(|row| row.entry).collect();
             let command = match decision {
@@ -103,7 +110,7 @@ impl HeldOperations {
             let Done { going, dropped, .. } = self.throttling.command(identity, command).await?;
             sum.add(identity, rows, (going + dropped).min(rows.len()));
         }
-        if was_stopped && !self.is_stopped(identity).await? {
+        if was_stopped && decision != Decision::Delete && !self.is_stopped(identity).await? {
             sum.stops_ended.push(identity.to_owned());
         }
         Ok(())
@@ -122,6 +129,13 @@ impl HeldOperations {
             sum.add(&identity, &rows, rows.len());
         }
         Ok(())
+    }
+
+    /// Whether so many recipients are all that waits of a user.
+    async fn are_all_of(&self, identity: &str, recipients: usize) -> Result<bool, OperationError> {
+        let all = HeldSelection { user: identity.to_owned(), ..HeldSelection::default() };
+        let most = i64::try_from(recipients + 1).unwrap_or(ROWS_MAX);
+        Ok(self.rows(&all, most).await?.len() <= recipients)
     }
 
     async fn is_stopped(&self, identity: &str) -> Result<bool, OperationError> {
@@ -174,6 +188,7 @@ struct Sum {
     relays: BTreeSet<String>,
     trusted: Vec<String>,
     stops_ended: Vec<String>,
+    locked: Vec<String>,
 }
 
 impl Sum {
@@ -196,6 +211,7 @@ impl Sum {
             users: self.users.into_keys().collect(),
             trusted: self.trusted,
             stops_ended: self.stops_ended,
+            locked: self.locked,
             relays_down: self.relays.into_iter().filter(|relay| down.contains(relay)).collect(),
         }
     }

@@ -124,6 +124,13 @@ fn aftermath(out: &mut dyn Write, done: &HeldDone) -> anyhow::Result<()> {
     if !done.stops_ended.is_empty() {
         writeln!(out, "Nothing is left to decide: {} may send again.", some(&done.stops_ended))?;
     }
+    if !done.locked.is_empty() {
+        let named = some(&done.locked);
+        writeln!(
+            out,
+            "{named} was stopped, and is locked now: until a new password (weir user secure), or weir user unlock."
+        )?;
+    }
     for relay in &done.relays_down {
         writeln!(out, "The relay {relay} is down; it carries out its part when it is back.")?;
     }
