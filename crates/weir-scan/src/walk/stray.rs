@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn the_alphabet_of_addresses_is_read_too() {
-        assert_eq!(seen("aGVs_-8="), [String::from_utf8_lossy(b"hel\xff\xef")]);
+        let read = String::from_utf8_lossy(b"hel\xff\xef").into_owned();
+        assert!(seen("aGVs_-8=").contains(&read));
     }
 
     #[test]
