@@ -5,28 +5,46 @@
 use std::io::Write;
 
 use bytes::Bytes;
-use http::{Method, StatusCode, header, request};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request};
 
 use super::field_lines::{FieldLines, write_line};
 
 /// Writes a request whose body is all here.
 pub fn write_request(output: &mut Vec<u8>, parts: &request::Parts, body: Option<&Bytes>) {
+    // A server would take the next request for the body that this length announces.
+    write_head(output, parts, |length| body.is_some() || length == "0");
+    if let Some(body) = body {
+        output.extend_from_slice(body);
+    }
+}
+
+/// Writes a request whose body and trailers are all here. Its fields say that it comes in chunks.
+pub fn write_trailed_request(output: &mut Vec<u8>, parts: &request::Parts, body: &Bytes, trailers: &HeaderMap) {
+    // Two lengths in one head are what request smuggling is made of.
+    write_head(output, parts, |_| false);
+    if !body.is_empty() {
+        write_chunk_size(output, body.len());
+        output.extend_from_slice(body);
+        output.extend_from_slice(b"\r\n");
+    }
+    output.extend_from_slice(b"0\r\n");
+    trailers.iter().for_each(|(name, value)| write_line(output, name.as_str(), value.as_bytes()));
+    output.extend_from_slice(b"\r\n");
+}
+
+/// Writes the head of a request; `keeps_length` says whether a length is written.
+fn write_head(output: &mut Vec<u8>, parts: &request::Parts, keeps_length: impl Fn(&HeaderValue) -> bool) {
     output.extend_from_slice(parts.method.as_str().as_bytes());
     output.push(b' ');
     let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
     output.extend_from_slice(target.as_bytes());
     output.extend_from_slice(b" HTTP/1.1\r\n");
     for (name, value) in &parts.headers {
-        // A server would take the next request for the body that this length announces.
-        if *name == header::CONTENT_LENGTH && body.is_none() && value != "0" {
-            continue;
+        if *name != header::CONTENT_LENGTH || keeps_length(value) {
+            write_line(output, name.as_str(), value.as_bytes());
         }
-        write_line(output, name.as_str(), value.as_bytes());
     }
     output.extend_from_slice(b"\r\n");
-    if let Some(body) = body {
-        output.extend_from_slice(body);
-    }
 }
 
 /// Writes the first line of a response.
@@ -108,6 +126,19 @@ mod tests {
             let (mut output, body) = (Vec::new(), body.map(Bytes::from));
             write_request(&mut output, &parts, body.as_ref());
             let text = format!("GET /a?b HTTP/1.1\r\nhost: h\r\n{fields}\r\n{}", body.map_or("", |_| "x"));
+            assert_eq!(String::from_utf8(output).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn trailers_follow_the_last_chunk() {
+        let request = Request::post("/a").header("transfer-encoding", "chunked").header("content-length", "3");
+        let parts = request.body(()).unwrap().into_parts().0;
+        let trailers = HeaderMap::from_iter([(header::ETAG, HeaderValue::from_static("x"))]);
+        for (body, chunk) in [("abc", "3\r\nabc\r\n"), ("", "")] {
+            let mut output = Vec::new();
+            write_trailed_request(&mut output, &parts, &Bytes::from_static(body.as_bytes()), &trailers);
+            let text = format!("POST /a HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{chunk}0\r\netag: x\r\n\r\n");
             assert_eq!(String::from_utf8(output).unwrap(), text);
         }
     }

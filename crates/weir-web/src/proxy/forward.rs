@@ -20,7 +20,7 @@ use super::headers::{self, Source};
 use super::http2_stream::SendWatch;
 use super::presence::End;
 use super::refusal::{Refusal, redirect, refuse_body};
-use super::request_body::{Outgoing, RequestBody, UploadWatch};
+use super::request_body::{Outgoing, ReadAhead, RequestBody, UploadWatch};
 use super::request_record::{RequestRecord, RequestSummary};
 use super::response_body::ResponseBody;
 use super::server_stream::ServerStream;
@@ -187,10 +187,13 @@ impl RequestContext<'_> {
         let mut share = self.thread.shared.bodies.share(identity.subnet);
         if !body.is_end_stream() {
             let shared = &self.thread.shared;
-            let file = if unbuffered { None } else { shared.upload_buffer(identity.subnet) };
-            let buffer = backend.settings.request_buffer;
+            let reading = ReadAhead {
+                memory: backend.settings.request_buffer,
+                file: if unbuffered { None } else { shared.upload_buffer(identity.subnet) },
+                trailers: headers::trailers(&parts.headers),
+            };
             // Boxed, so that requests without a body do not reserve room for it while they wait.
-            let gathered = Box::pin(RequestBody::gather(body, buffer, limits, &mut share, file)).await;
+            let gathered = Box::pin(RequestBody::gather(body, reading, limits, &mut share)).await;
             request.body = gathered.map_err(|fault| refuse_body(&backend, fault))?;
         }
         let Outgoing { parts, body, .. } = &mut *request;
@@ -207,6 +210,7 @@ impl RequestContext<'_> {
             parts.headers.insert(header::HOST, backend.default_host.clone());
         }
         if body.is_chunked() {
+            parts.headers.remove(header::CONTENT_LENGTH);
             parts.headers.insert(header::TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         } else if let Some(octets @ 1..) = body.size_hint().exact() {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(octets));
@@ -389,7 +393,7 @@ impl RequestContext<'_> {
     ) -> Result<(Sending, Option<Sender>), (Box<Outgoing>, io::Error)> {
         // Boxed, because most requests find an open connection.
         let open = || Box::pin(ServerStream::open(server, backend.secure.as_ref(), backend.settings.connect));
-        if matches!(request.body, RequestBody::Whole(_)) && !request.parts.headers.contains_key(header::UPGRADE) {
+        if request.body.is_here() && !request.parts.headers.contains_key(header::UPGRADE) {
             let connection = match self.kept(&self.thread.http1_pool, server, kept, request.is_harmless()) {
                 Some(connection) => Ok(connection),
                 None => open().await.map(UpstreamConnection::new),

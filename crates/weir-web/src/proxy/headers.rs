@@ -12,7 +12,7 @@ use hyper::ext::Protocol;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::net::IpAddr;
 
-use weir_http1::hop_by_hop::{is_hop_by_hop, names, strip};
+use weir_http1::hop_by_hop::{describes_client, is_disguised, is_hop_by_hop, names, strip};
 
 use super::origin::{Origin, VIA_11};
 
@@ -110,6 +110,38 @@ fn take_off(headers: &mut HeaderMap, origin: &Origin) -> bool {
     }
     trailers
 }
+
+/// The trailers of a request that may be passed on: those that its field `Trailer` names, unless they belong into a head (RFC 9110 section 6.5.1). Some servers
+/// put trailers among the fields of the head, so who asks, for whom, and how long the message is must not be said there.
+pub(super) fn trailers(headers: &HeaderMap) -> Vec<HeaderName> {
+    let named = names(headers, header::TRAILER).take(TRAILERS_MAX);
+    let named = named.filter_map(|name| name.parse().ok());
+    named.filter(|name: &HeaderName| !belongs_into_head(name)).collect()
+}
+
+fn belongs_into_head(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    text.starts_with("content-")
+        || text.starts_with("proxy")
+        || is_hop_by_hop(text)
+        || describes_client(text)
+        || is_disguised(text)
+        || matches!(
+            text,
+            "authorization"
+                | "cache-control"
+                | "cookie"
+                | "expect"
+                | "host"
+                | "max-forwards"
+                | "range"
+                | "set-cookie"
+                | "trailer"
+        )
+}
+
+/// Trailers that a request may name.
+const TRAILERS_MAX: usize = 64;
 
 /// HTTP/2 clients may split the cookie header; HTTP/1 servers expect one line (RFC 9113 section 8.2.3).
 fn join_cookies(headers: &mut HeaderMap) {
@@ -314,6 +346,20 @@ mod tests {
             let upgrade = parts.headers.get("upgrade").map(|value| value.to_str().unwrap());
             assert_eq!((upgrade, parts.headers.contains_key("connection")), (known, known.is_some()), "{protocols}");
             assert!(!parts.headers.contains_key("http2-settings"));
+        }
+    }
+
+    #[test]
+    fn trailers_that_belong_into_a_head_are_not_passed_on() {
+        let named = [
+            ("x-sum, ETag", vec!["x-sum", "etag"]),
+            ("Host, content-length, Transfer-Encoding, te, trailer, cookie, authorization", vec![]),
+            ("X-Forwarded-For, x_forwarded_for, X-Real-IP, forwarded, content_length, proxy", vec![]),
+            ("a b, x-sum,,", vec!["x-sum"]),
+        ];
+        for (list, passed) in named {
+            let headers = HeaderMap::from_iter([(header::TRAILER, HeaderValue::from_static(list))]);
+            assert_eq!(trailers(&headers), passed, "{list}");
         }
     }
 

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, Request, StatusCode, request};
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode, request};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::Instant;
@@ -60,9 +60,7 @@ impl Outgoing {
 
     /// What its head takes, about.
     pub(super) fn head_bytes(&self) -> usize {
-        let of_fields =
-            |headers: &HeaderMap| headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-        self.text.as_ref().map_or_else(|| of_fields(&self.parts.headers), Vec::len)
+        self.text.as_ref().map_or_else(|| field_bytes(&self.parts.headers), Vec::len)
     }
 
     /// Whether it may be sent twice.
@@ -76,17 +74,38 @@ impl Outgoing {
 pub(super) enum RequestBody {
     /// All of it; None when it has been given out.
     Whole(Option<Bytes>),
+    /// All of it, with the fields that follow it.
+    Trailed(Box<Trailed>),
     /// A beginning, and what is still to come.
     Stream(Box<Upload>),
 }
 
-/// A body that still comes in, or has trailers.
+/// A body in memory with its trailers. Both are empty when they have been given out.
+#[derive(Debug)]
+pub(super) struct Trailed {
+    pub(super) data: Bytes,
+    pub(super) trailers: HeaderMap,
+}
+
+/// How a body is read before its request asks for a slot.
+pub(super) struct ReadAhead {
+    /// So many octets of it are kept in memory.
+    pub(super) memory: u64,
+    /// Where the rest goes, as long as there is room.
+    pub(super) file: Option<Buffer>,
+    /// The trailers that may be passed on.
+    pub(super) trailers: Vec<HeaderName>,
+}
+
+/// A body that still comes in, or is in a file.
 #[derive(Debug)]
 pub(super) struct Upload {
     /// What was read ahead, and what came behind it.
     first: Bytes,
     behind: Option<Buffer>,
+    /// Those that have come, and the names of those that may be passed on.
     trailers: Option<HeaderMap>,
+    passed: Vec<HeaderName>,
     rest: Incoming,
     /// The rest has said that it is at its end.
     over: bool,
@@ -151,13 +170,12 @@ impl UploadWatch {
 }
 
 impl RequestBody {
-    /// Reads up to `buffer` octets of it into memory, and the rest into `file` as long as there is room.
+    /// Reads its beginning into memory, and the rest into a file as long as there is room.
     pub(super) async fn gather(
         body: Incoming,
-        buffer: u64,
+        reading: ReadAhead,
         limits: &Limits,
         share: &mut Share,
-        file: Option<Buffer>,
     ) -> Result<RequestBody, BodyFault> {
         if body.is_end_stream() {
             return Ok(RequestBody::Whole(None));
@@ -165,11 +183,18 @@ impl RequestBody {
         if body.size_hint().exact().is_some_and(|size| size > limits.body_bytes) {
             return Err(BodyFault::TooLarge);
         }
-        let mut upload = Upload::new(body, limits);
-        upload.read_ahead(buffer, share).await?;
+        let ReadAhead { memory, file, trailers } = reading;
+        let mut upload = Upload::new(body, limits, trailers);
+        upload.read_ahead(memory, share).await?;
         if let Some(file) = file.filter(|_| !upload.has_ended()) {
             upload.behind = Some(file);
             upload.read_behind().await?;
+        }
+        // They are in memory like the rest, and cost their sender as much.
+        if let Some(trailers) = &upload.trailers
+            && !share.grow(field_bytes(trailers))
+        {
+            return Err(BodyFault::NoRoom);
         }
         Ok(upload.whole_if_ended())
     }
@@ -178,20 +203,26 @@ impl RequestBody {
     pub(super) fn held(&self) -> usize {
         match self {
             RequestBody::Whole(all) => all.as_ref().map_or(0, Bytes::len),
-            RequestBody::Stream(upload) => upload.first.len(),
+            RequestBody::Trailed(body) => body.data.len() + field_bytes(&body.trailers),
+            RequestBody::Stream(upload) => upload.first.len() + upload.trailers.as_ref().map_or(0, field_bytes),
         }
     }
 
-    /// Whether it is of unknown length.
+    /// Whether it is sent in chunks: its length is unknown, or something follows it.
     pub(super) fn is_chunked(&self) -> bool {
-        matches!(self, RequestBody::Stream(_)) && self.size_hint().exact().is_none()
+        !matches!(self, RequestBody::Whole(_)) && self.size_hint().exact().is_none()
     }
 
-    /// All of it, if it is here and not empty.
+    /// Whether all of it is in memory.
+    pub(super) fn is_here(&self) -> bool {
+        !matches!(self, RequestBody::Stream(_))
+    }
+
+    /// All of it, if it is here and not empty, and nothing follows it.
     pub(super) fn whole(&self) -> Option<&Bytes> {
         match self {
             RequestBody::Whole(all) => all.as_ref(),
-            RequestBody::Stream(_) => None,
+            RequestBody::Trailed(_) | RequestBody::Stream(_) => None,
         }
     }
 
@@ -202,7 +233,7 @@ impl RequestBody {
 
     pub(super) fn watch(&self) -> Option<UploadWatch> {
         match self {
-            RequestBody::Whole(_) => None,
+            RequestBody::Whole(_) | RequestBody::Trailed(_) => None,
             RequestBody::Stream(upload) => {
                 Some(UploadWatch { clock: Arc::clone(&upload.clock), fault: Arc::clone(&upload.fault) })
             }
@@ -211,10 +242,10 @@ impl RequestBody {
 }
 
 impl Upload {
-    fn new(rest: Incoming, limits: &Limits) -> Upload {
+    fn new(rest: Incoming, limits: &Limits, passed: Vec<HeaderName>) -> Upload {
         let (clock, fault) = (Arc::default(), Arc::default());
         let (first, behind, pace) = (Bytes::new(), None, Pace::new(limits));
-        Upload { first, behind, trailers: None, rest, over: false, pace, clock, fault }
+        Upload { first, behind, trailers: None, passed, rest, over: false, pace, clock, fault }
     }
 
     /// Into one piece: many small ones would take far more than they hold.
@@ -263,12 +294,16 @@ impl Upload {
         self.over || self.trailers.is_some() || self.rest.is_end_stream()
     }
 
-    /// A body that is complete and has no trailers is sent with its length.
+    /// A body that is complete and in memory is no stream: its client is not waited for. One without trailers is sent with its length.
     fn whole_if_ended(mut self) -> RequestBody {
-        if !self.has_ended() || self.trailers.is_some() || self.behind_bytes() > 0 {
+        if !self.has_ended() || self.behind_bytes() > 0 {
             return RequestBody::Stream(Box::new(self));
         }
-        RequestBody::Whole((!self.first.is_empty()).then(|| std::mem::take(&mut self.first)))
+        let data = std::mem::take(&mut self.first);
+        match self.trailers.take() {
+            Some(trailers) => RequestBody::Trailed(Box::new(Trailed { data, trailers })),
+            None => RequestBody::Whole((!data.is_empty()).then_some(data)),
+        }
     }
 
     /// For the backend: what was read ahead, then the rest.
@@ -310,7 +345,13 @@ impl Upload {
                 self.over = true;
                 return Poll::Ready(None);
             }
-            Poll::Ready(Some(Ok(frame))) => self.pace.came(&frame).map(|()| frame),
+            Poll::Ready(Some(Ok(frame))) => match self.passed_on(frame) {
+                Some(frame) => self.pace.came(&frame).map(|()| frame),
+                None => {
+                    self.over = true;
+                    return Poll::Ready(None);
+                }
+            },
             Poll::Ready(Some(Err(_))) => Err(BodyFault::Broken),
             Poll::Pending => match self.pace.poll_late(cx) {
                 Poll::Pending => return Poll::Pending,
@@ -320,10 +361,35 @@ impl Upload {
         Poll::Ready(Some(outcome.map_err(|fault| self.failed(fault))))
     }
 
+    /// Data as it is, and of the trailers those that may be passed on; None if that is none of them.
+    fn passed_on(&self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
+        let came = match frame.into_trailers() {
+            Ok(came) => came,
+            Err(data) => return Some(data),
+        };
+        let named = came.iter().filter(|(name, _)| self.passed.contains(name));
+        let passed = HeaderMap::from_iter(named.map(|(name, value)| (name.clone(), value.clone())));
+        (!passed.is_empty()).then(|| Frame::trailers(passed))
+    }
+
     fn failed(&self, fault: BodyFault) -> BodyFault {
         self.fault.store(fault as u8, Ordering::Relaxed);
         fault
     }
+}
+
+impl Trailed {
+    fn take_frame(&mut self) -> Option<Frame<Bytes>> {
+        if !self.data.is_empty() {
+            return Some(Frame::data(std::mem::take(&mut self.data)));
+        }
+        (!self.trailers.is_empty()).then(|| Frame::trailers(std::mem::take(&mut self.trailers)))
+    }
+}
+
+/// What fields take, about.
+fn field_bytes(fields: &HeaderMap) -> usize {
+    fields.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 impl Drop for Upload {
@@ -340,6 +406,7 @@ impl Body for RequestBody {
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         match &mut *self {
             RequestBody::Whole(all) => Poll::Ready(all.take().map(|all| Ok(Frame::data(all)))),
+            RequestBody::Trailed(body) => Poll::Ready(body.take_frame().map(Ok)),
             RequestBody::Stream(upload) => upload.poll_out(cx),
         }
     }
@@ -347,6 +414,7 @@ impl Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         match self {
             RequestBody::Whole(all) => all.is_none(),
+            RequestBody::Trailed(body) => body.data.is_empty() && body.trailers.is_empty(),
             RequestBody::Stream(upload) => {
                 let given = upload.first.is_empty() && upload.behind_bytes() == 0;
                 given && upload.trailers.is_none() && upload.has_ended()
@@ -357,6 +425,8 @@ impl Body for RequestBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             RequestBody::Whole(all) => SizeHint::with_exact(all.as_ref().map_or(0, |all| all.len() as u64)),
+            // Trailers need chunks.
+            RequestBody::Trailed(_) => SizeHint::default(),
             RequestBody::Stream(upload) => {
                 let here = upload.first.len() as u64 + upload.behind_bytes();
                 match upload.rest.size_hint().exact() {

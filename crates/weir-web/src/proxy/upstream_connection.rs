@@ -21,9 +21,9 @@ use weir_http1::Refused;
 use weir_http1::body_framing::{BodyFraming, Piece};
 use weir_http1::field_lines::FieldLines;
 use weir_http1::response_head::{self, FieldsInto, ResponseHead};
-use weir_http1::write::write_request;
+use weir_http1::write::{write_request, write_trailed_request};
 
-use super::request_body::Outgoing;
+use super::request_body::{Outgoing, RequestBody};
 use super::server_stream::ServerStream;
 
 #[derive(Debug)]
@@ -85,7 +85,12 @@ impl UpstreamConnection {
         self.output.clear();
         match &request.text {
             Some(text) => self.output.extend_from_slice(text),
-            None => write_request(&mut self.output, &request.parts, request.body.whole()),
+            None => match &request.body {
+                RequestBody::Trailed(body) => {
+                    write_trailed_request(&mut self.output, &request.parts, &body.data, &body.trailers);
+                }
+                body => write_request(&mut self.output, &request.parts, body.whole()),
+            },
         }
         self.request = Some(request);
     }
@@ -293,7 +298,6 @@ pub(super) enum UpstreamError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::proxy::request_body::RequestBody;
     use http_body_util::BodyExt;
     use std::future::poll_fn;
     use tokio::io::AsyncWriteExt;

@@ -78,6 +78,35 @@ async fn chunks_and_trailers_get_through() {
     world.settle().await;
 }
 
+/// Trailers that were not announced, or that belong into a head, stay here, and the body goes on with its length like any other. Some servers would put them among
+/// the fields of the head.
+#[tokio::test]
+async fn other_trailers_make_no_stream_of_a_body() {
+    let world = World::new().await;
+    for (announced, trailers) in [
+        ("", "X-End: yes\r\n"),
+        ("Trailer: x-other\r\n", "X-End: yes\r\n"),
+        (
+            "Trailer: X-Forwarded-For, Content-Length, Cookie\r\n",
+            "X-Forwarded-For: 10.9.9.9\r\nContent-Length: 99\r\nCookie: a=b\r\n",
+        ),
+    ] {
+        let said = world
+            .say(format!(
+                "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n{announced}Connection: close\r\n\r\n3\r\nabc\r\n0\r\n{trailers}\r\n"
+            ))
+            .await;
+        assert!(status_of(&said) == 200 && said.ends_with("abc"), "{said}");
+        let echoed = said.split_once("\r\n\r\n").unwrap().1;
+        assert!(echoed.contains("content-length: 3") && !echoed.contains("transfer-encoding"), "{said}");
+        assert!(
+            !echoed.contains("trailer x-") && !echoed.contains("trailer c") && !said.contains("10.9.9.9"),
+            "{said}"
+        );
+    }
+    world.settle().await;
+}
+
 #[tokio::test]
 async fn expect_is_answered_before_the_body_comes() {
     let world = World::new().await;
