@@ -2,6 +2,7 @@
 
 mod floods;
 mod forward_auth;
+mod http2_floods;
 mod large;
 mod observing;
 mod owners;
