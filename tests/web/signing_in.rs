@@ -79,3 +79,40 @@ fn who_signed_in_to_flask_is_served_at_once_while_strangers_wait() {
         drop(flood);
     });
 }
+
+/// The application renews its session with every answer, as many do. The session is sold, and shown from other networks with and without the gate's own cookie: each of
+/// them is answered as a stranger or a newcomer, and none is known for it.
+#[test]
+fn a_sold_session_makes_one_visitor_known_and_not_one_of_every_network() {
+    const NETWORKS: u8 = 12;
+    run(async {
+        let renewing =
+            APP.replace("session[\"user\"] = \"ann\"", "session[\"user\"] = \"ann\"\n    session.permanent = True");
+        let site = Site::before(Gunicorn::start_flask(&renewing, 4), "sign_in_cookie = \"session\"\n");
+        let home = cookies(&send(&site, [127, 1, 1, 1], &login("right")).await);
+        let session = home.split("; ").find(|cookie| cookie.starts_with("session=")).unwrap().to_owned();
+        // What the server worked on for whom: known visitors, newcomers, strangers.
+        let served = || {
+            let status = super::json(site.up.weir(&["web", "status", "--json"]));
+            let by_standing = &status["backends"][0]["queue"]["counters"]["service_by_standing_s"];
+            [0, 1, 2].map(|standing| by_standing[standing].as_f64().unwrap())
+        };
+        let before = served();
+        for brought in [&session, &home] {
+            for number in 0..NETWORKS {
+                let from = [127, 6, number, 1];
+                let said = send(&site, from, &page(brought)).await;
+                let given = cookies(&said);
+                assert!(said.ends_with("page for ann") && given.contains("session="), "it is renewed: {said}");
+                assert!(given.contains("weir="), "{said}");
+                let said = send(&site, from, &page(&given)).await;
+                assert!(said.ends_with("page for ann"), "{said}");
+            }
+        }
+        let after = served();
+        assert!(after[0] <= before[0], "somebody is known by a session of another network: {before:?} {after:?}");
+        assert!(after[1] > before[1] && after[2] > before[2], "{before:?} {after:?}");
+        assert!(send(&site, [127, 1, 1, 1], &page(&home)).await.ends_with("page for ann"));
+        assert!(served()[0] > after[0], "its owner is known");
+    });
+}

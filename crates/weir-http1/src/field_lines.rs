@@ -56,11 +56,15 @@ impl FieldLines {
         self.cached.is_shared()
     }
 
-    /// Whether it gives the client a cookie of this name.
-    pub fn sets_cookie(&self, name: &str) -> bool {
+    /// What the cookie of this name is, if it gives the client one.
+    pub fn given_cookie(&self, name: &str) -> Option<&[u8]> {
         let lines = self.text.split(|octet| *octet == b'\n');
         let mut cookies = lines.filter_map(|line| line.split_at_checked(SET_COOKIE.len()));
-        cookies.any(|(field, value)| field.eq_ignore_ascii_case(SET_COOKIE) && gives_cookie(value, name))
+        cookies.find_map(
+            |(field, value)| {
+                if field.eq_ignore_ascii_case(SET_COOKIE) { given_in(value, name) } else { None }
+            },
+        )
     }
 
     /// The value of the first field of this name.
@@ -161,18 +165,17 @@ fn is_late(date: &[u8]) -> bool {
 
 const SET_COOKIE: &[u8] = b"set-cookie:";
 
-/// Whether this value of `Set-Cookie` gives a cookie of this name, and does not take it away.
-fn gives_cookie(value: &[u8], name: &str) -> bool {
-    let given = value.trim_ascii().strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
-    let Some(given) = given else { return false };
+/// The cookie of this name that a value of `Set-Cookie` gives, and does not take away.
+fn given_in<'a>(value: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let given = value.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
     let content = given.split(|octet| *octet == b';').next().unwrap_or_default().trim_ascii();
     let ends = given.to_ascii_lowercase().windows(9).any(|word| word == b"max-age=0");
-    !content.is_empty() && content != b"\"\"" && !ends
+    (!content.is_empty() && content != b"\"\"" && !ends).then_some(content)
 }
 
-/// Whether a response with these headers gives the client a cookie of this name.
-pub fn sets_cookie(headers: &HeaderMap, name: &str) -> bool {
-    headers.get_all(header::SET_COOKIE).iter().any(|value| gives_cookie(value.as_bytes(), name))
+/// What the cookie of this name is, if a response with these headers gives the client one.
+pub fn given_cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a [u8]> {
+    headers.get_all(header::SET_COOKIE).iter().find_map(|value| given_in(value.as_bytes(), name))
 }
 
 /// Whether a shared cache may keep a response with these headers.
@@ -220,19 +223,20 @@ mod tests {
     #[test]
     fn cookies_that_are_given_are_known_from_those_that_are_taken_away() {
         for (value, given) in [
-            ("sid=abc; Path=/", true),
-            ("sid=abc", true),
-            ("sid=; Path=/", false),
-            ("sid=\"\"; expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=0", false),
-            ("xsid=abc", false),
-            ("sid2=abc", false),
-            ("other=sid=abc", false),
+            ("sid=abc; Path=/", Some("abc")),
+            ("sid=abc", Some("abc")),
+            ("sid=; Path=/", None),
+            ("sid=\"\"; expires=Thu, 01 Jan 1970 00:00:00 GMT; Max-Age=0", None),
+            ("xsid=abc", None),
+            ("sid2=abc", None),
+            ("other=sid=abc", None),
         ] {
             let mut lines = FieldLines::new();
             lines.add("X", b"sid=abc");
             lines.add("SET-cookie", value.as_bytes());
             let headers = HeaderMap::from_iter([(header::SET_COOKIE, HeaderValue::from_static(value))]);
-            assert_eq!((lines.sets_cookie("sid"), sets_cookie(&headers, "sid")), (given, given), "{value}");
+            let given = given.map(str::as_bytes);
+            assert_eq!((lines.given_cookie("sid"), given_cookie(&headers, "sid")), (given, given), "{value}");
         }
     }
 

@@ -16,6 +16,7 @@
 pub mod forwarded;
 pub mod proxy_protocol;
 
+mod app_sessions;
 mod cookie;
 mod everybody;
 mod fields;
@@ -25,6 +26,7 @@ mod seen;
 mod settings;
 mod siphash;
 
+pub use app_sessions::{AppSessions, BroughtSessions};
 pub use cookie::{Cookie, Cookies};
 pub use everybody::{holds_all_ipv4, names_everybody};
 pub use fields::Fields;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::server_stream::TrustError;
+use crate::identity::SecretError;
 use crate::keys::KeyError;
 use crate::network_lists::ListError;
 use crate::route::RouteError;
@@ -30,6 +31,9 @@ pub enum GateError {
     /// The routes lead nowhere.
     #[error(transparent)]
     Route(#[from] RouteError),
+    /// The machine gives no random numbers.
+    #[error(transparent)]
+    Random(#[from] SecretError),
     /// A list of networks cannot be used.
     #[error(transparent)]
     List(#[from] ListError),

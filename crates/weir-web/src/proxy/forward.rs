@@ -32,7 +32,7 @@ use super::upstream_response::{ClientResponse, Received, Upgrade, UpstreamRespon
 use super::vouching::{tally, vouch};
 use crate::admission::{Class, Cost, Permit};
 use crate::health::Server;
-use crate::identity::{Fields, Identity};
+use crate::identity::{BroughtSessions, Fields, Identity};
 use crate::units::Units;
 use crate::waiting_page::is_for_browser;
 
@@ -141,6 +141,8 @@ struct PreparedRequest {
     units: Option<Arc<Units>>,
     /// Whether a browser asks for a page to show.
     browser: bool,
+    /// Sessions of the application that it brings.
+    app_sessions: BroughtSessions,
     upgrade: Option<Upgrade>,
 }
 
@@ -163,6 +165,8 @@ struct Routed {
     units: Option<Arc<Units>>,
     /// Whether a browser asks for a page to show.
     browser: bool,
+    /// Sessions of the application that it brings.
+    app_sessions: BroughtSessions,
 }
 
 impl RequestContext<'_> {
@@ -178,7 +182,7 @@ impl RequestContext<'_> {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let target = Target { host: host.to_str().unwrap_or_default(), target, path: parts.uri.path() };
         let routed = self.route_and_identify(&parts.method, &target, &parts.headers, record)?;
-        let Routed { backend, identity, class, unbuffered, units, browser } = routed;
+        let Routed { backend, identity, class, unbuffered, units, browser, app_sessions } = routed;
         let limits = &self.site.limits;
         let upgrade_to = headers::upgrade(parts, &limits.upgrades);
         if upgrade_to.is_none() && on_stream {
@@ -216,18 +220,20 @@ impl RequestContext<'_> {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(octets));
         }
         let upgrade = upgrade.map(|upgrade| Upgrade { client: upgrade, on_stream });
-        let prepared = PreparedRequest { request, backend, identity, class, unbuffered, units, browser, upgrade };
+        let prepared =
+            PreparedRequest { request, backend, identity, class, unbuffered, units, browser, app_sessions, upgrade };
         self.send_and_receive(prepared, record).await
     }
 
     fn prepare(&self, head: &RequestHead<'_>, record: &mut RequestRecord) -> Result<PreparedRequest, Refusal> {
         let target = Target { host: head.host, target: head.target, path: head.path() };
-        let Routed { backend, identity, class, unbuffered, units, browser } =
+        let Routed { backend, identity, class, unbuffered, units, browser, app_sessions } =
             self.route_and_identify(&head.method, &target, head.fields, record)?;
         let without = if is_metered(units.as_deref()) { &HIDES_COST[..] } else { &[] };
         let text = self.client.origin.plain_request(head, identity.client, without);
         let request = Outgoing::from_text(head.method.clone(), text, self.client);
-        Ok(PreparedRequest { request, backend, identity, class, unbuffered, units, browser, upgrade: None })
+        let upgrade = None;
+        Ok(PreparedRequest { request, backend, identity, class, unbuffered, units, browser, app_sessions, upgrade })
     }
 
     /// Where a request goes, and who sends it.
@@ -254,7 +260,16 @@ impl RequestContext<'_> {
         let unbuffered = route.unbuffered || backend.settings.unbuffered;
         let browser = self.site.settings.web.waiting.enabled && is_for_browser(method, fields);
         let units = self.site.routes.units(route);
-        Ok(Routed { backend, identity, class: Class::new(route.number, method), unbuffered, units, browser })
+        let (class, app_sessions) = (Class::new(route.number, method), self.app_sessions(fields));
+        Ok(Routed { backend, identity, class, unbuffered, units, browser, app_sessions })
+    }
+
+    /// The application's own sessions, where they count.
+    fn app_sessions(&self, fields: &(impl Fields + ?Sized)) -> BroughtSessions {
+        match &*self.site.settings.web.sign_in_cookie {
+            "" => BroughtSessions::default(),
+            name => self.thread.shared.app_sessions.brought(fields.lines(&header::COOKIE), name),
+        }
     }
 
     /// An authority that looks whether a name is ours, while we have ordered a certificate for it. Other tokens are the site's own business.
@@ -268,7 +283,17 @@ impl RequestContext<'_> {
         task: PreparedRequest,
         record: &mut RequestRecord,
     ) -> Result<UpstreamResponse, Refusal> {
-        let PreparedRequest { request, backend, mut identity, class, unbuffered, units, browser, upgrade } = task;
+        let PreparedRequest {
+            request,
+            backend,
+            mut identity,
+            class,
+            unbuffered,
+            units,
+            browser,
+            app_sessions,
+            upgrade,
+        } = task;
         let new_cookie = identity.new_cookie.take();
         let asker = Asker { identity: &identity, class, browser };
         // Who leaves before the response has told what it costs pays what is usual.
@@ -280,7 +305,7 @@ impl RequestContext<'_> {
         });
         match answered {
             Ok(mut answer) => {
-                answer.new_cookie = new_cookie;
+                (answer.new_cookie, answer.app_sessions) = (new_cookie, app_sessions);
                 Ok(answer)
             }
             Err(refusal) => {

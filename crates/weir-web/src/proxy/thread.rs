@@ -19,6 +19,7 @@ use super::upstream::{Pool, Sender, UpstreamBody};
 use super::upstream_connection::UpstreamConnection;
 use crate::blocks::Blocks;
 use crate::exchange::{Exchange, SharedQueue};
+use crate::identity::AppSessions;
 use crate::log::LogBuffer;
 use weir_core::fair::SubnetKey;
 
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     pub(super) draining: AtomicBool,
     /// Networks that somebody refuses for a while.
     pub(super) blocks: Blocks,
+    /// Where the application's own sessions belong.
+    pub(super) app_sessions: AppSessions,
     /// The number of the next server. No number is given twice, because idle connections are kept by it.
     pub(super) numbers: AtomicUsize,
     pub(super) exchange: OnceLock<Exchange>,
@@ -62,6 +65,7 @@ impl Shared {
             folder,
             draining: AtomicBool::new(false),
             blocks: Blocks::default(),
+            app_sessions: AppSessions::new()?,
             numbers,
             exchange: OnceLock::new(),
             site: Mutex::new(site),

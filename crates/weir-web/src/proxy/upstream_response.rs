@@ -12,7 +12,7 @@ use http_body::{Body, Frame};
 use hyper::upgrade::OnUpgrade;
 use weir_core::fair::SubnetKey;
 use weir_http1::Refused;
-use weir_http1::field_lines::{FieldLines, is_event_stream, is_for_shared_caches, is_unbuffered, sets_cookie};
+use weir_http1::field_lines::{FieldLines, given_cookie, is_event_stream, is_for_shared_caches, is_unbuffered};
 use weir_http1::hop_by_hop;
 
 use super::http2_stream::SendWatch;
@@ -26,6 +26,7 @@ use super::tunnel;
 use super::unit_meter::UnitMeter;
 use super::upstream::{HeldSlot, Sender, UpstreamBody};
 use crate::admission::{Reader, Standing};
+use crate::identity::BroughtSessions;
 use crate::units::Units;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -82,6 +83,8 @@ pub(super) struct UpstreamResponse {
     backend: Arc<ActiveBackend>,
     upgrade: Option<Upgrade>,
     pub(super) new_cookie: Option<HeaderValue>,
+    /// Sessions of the application that the request has brought.
+    pub(super) app_sessions: BroughtSessions,
 }
 
 /// What the client is sent.
@@ -155,6 +158,7 @@ impl UpstreamResponse {
             backend,
             upgrade,
             new_cookie,
+            app_sessions: BroughtSessions::default(),
         })
     }
 
@@ -170,7 +174,7 @@ impl UpstreamResponse {
         let switched = (status == StatusCode::SWITCHING_PROTOCOLS).then(|| self.upgrade.take()).flatten();
         let protocol = switched.as_ref().and_then(|_| self.response.headers().get(header::UPGRADE).cloned());
         hop_by_hop::strip(self.response.headers_mut());
-        if self.signs_in(&site.settings.web.sign_in_cookie) {
+        if self.signs_in(thread, &site.settings.web.sign_in_cookie) {
             let (client, age) = (record.client(), self.backend.settings.admission.standing_after);
             self.new_cookie = client.identities.vouched_cookie(self.subnet, age, thread.wall_time());
         }
@@ -199,10 +203,15 @@ impl UpstreamResponse {
         self.lines.as_ref().map_or_else(in_map, FieldLines::is_for_shared_caches)
     }
 
-    /// Whether the application signs the client in, by this cookie. What the client brings in a cookie of that name proves nothing.
-    fn signs_in(&self, cookie: &str) -> bool {
-        let in_map = || sets_cookie(self.response.headers(), cookie);
-        !cookie.is_empty() && self.lines.as_ref().map_or_else(in_map, |lines| lines.sets_cookie(cookie))
+    /// Whether the application signs the client in, by this cookie. What the client brings in a cookie of that name proves nothing, and a session that belongs to another network does not vouch for this one.
+    fn signs_in(&self, thread: &Thread, cookie: &str) -> bool {
+        if cookie.is_empty() {
+            return false;
+        }
+        let in_map = || given_cookie(self.response.headers(), cookie);
+        let given = self.lines.as_ref().map_or_else(in_map, |lines| lines.given_cookie(cookie));
+        let sessions = &thread.shared.app_sessions;
+        given.is_some_and(|given| sessions.vouches(&self.app_sessions, given, self.subnet, thread.wall_time()))
     }
 
     fn add(&mut self, name: HeaderName, value: HeaderValue) {
