@@ -27,6 +27,11 @@ impl Class {
         Class(u32::from(route) * CELLS_A_ROUTE + method as u32)
     }
 
+    /// The number of its route.
+    pub(super) fn route(self) -> usize {
+        (self.0 / CELLS_A_ROUTE) as usize
+    }
+
     /// The same class after the routes have changed, by the new number of each old route. One whose route has gone is like no other.
     pub(super) fn after(self, moved: &Moved) -> Class {
         let (route, method) = (self.0 / CELLS_A_ROUTE, self.0 % CELLS_A_ROUTE);
@@ -127,7 +132,7 @@ impl Estimates {
     /// What to charge at dispatch.
     pub(super) fn cost_ns(&self, class: Class) -> u64 {
         let own = self.cells.get(class.0 as usize).and_then(|cell| cell.cost.value());
-        let told = || self.told_ns.get((class.0 / CELLS_A_ROUTE) as usize).copied().flatten();
+        let told = || self.told_ns.get(class.route()).copied().flatten();
         own.or_else(told).or(self.whole.cost.value()).unwrap_or(self.first_ns).clamp(LEAST_NS, self.most_ns)
     }
 

@@ -161,18 +161,8 @@ fn advice(inner: &Inner, pressure: &Pressure) -> Vec<String> {
             inner.slots
         ));
     }
-    match inner.strain.ratio() {
-        Some(ratio) if fixed && ratio >= STRAINED && inner.slots > 1 => advice.push(format!(
-            "slots = {} may be too many: with all in use the server takes {ratio:.1} times as long to answer as with half of them; try {} or \"auto\"",
-            inner.slots,
-            ((f64::from(inner.slots) / ratio).round() as u32).max(1)
-        )),
-        Some(ratio) if fixed && ratio <= UNSTRAINED && pressure.waiting() > 0 => advice.push(format!(
-            "slots = {} may be too few: the server answers as fast with all in use as with half of them; try {} or \"auto\"",
-            inner.slots,
-            inner.slots.saturating_mul(2)
-        )),
-        _ => {}
+    if fixed {
+        advice.extend(advice_on_slots(inner, pressure.waiting() > 0));
     }
     if pressure.attack && settings.strangers <= 0.0 {
         advice.push(
@@ -182,16 +172,49 @@ fn advice(inner: &Inner, pressure: &Pressure) -> Vec<String> {
     advice
 }
 
+/// Whether a fixed number of slots looks too large, or too small while somebody waits. Answers that tell what they have cost speak for their routes, and all others for theirs.
+fn advice_on_slots(inner: &Inner, somebody_waits: bool) -> Option<String> {
+    let (by_time, by_units, slots) = (inner.strain.ratio(), inner.strain.unit_ratio(), inner.slots);
+    let fewer = |ratio: f64| ((f64::from(slots) / ratio).round() as u32).max(1);
+    if let Some(ratio) = by_time.filter(|ratio| *ratio >= STRAINED && slots > 1) {
+        return Some(format!(
+            "slots = {slots} may be too many: with all in use the server takes {ratio:.1} times as long to answer as with half of them; try {} or \"auto\"",
+            fewer(ratio)
+        ));
+    }
+    if let Some(ratio) = by_units.filter(|ratio| *ratio >= UNITS_STRAINED && slots > 1) {
+        return Some(format!(
+            "slots = {slots} may be too many: with all in use the server takes {ratio:.1} times as long for a unit as with half of them, so it does hardly more; try {}",
+            fewer(ratio)
+        ));
+    }
+    let unstrained = |ratio: Option<f64>| ratio.is_none_or(|ratio| ratio <= UNSTRAINED);
+    let told = by_time.is_some() || by_units.is_some();
+    (told && somebody_waits && unstrained(by_time) && unstrained(by_units)).then(|| {
+        let what = if by_units.is_some() { "works as fast on each answer" } else { "answers as fast" };
+        let auto = if by_units.is_some() { "" } else { " or \"auto\"" };
+        format!(
+            "slots = {slots} may be too few: the server {what} with all in use as with half of them; try {}{auto}",
+            slots.saturating_mul(2)
+        )
+    })
+}
+
 const STRAINED: f64 = 1.5;
+/// A server that works on many answers together does more with more of them, though each takes longer. At twice the time nothing is gained any more.
+const UNITS_STRAINED: f64 = 1.8;
 const UNSTRAINED: f64 = 1.1;
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{ask, settings};
-    use super::super::{Admission, Ask, Settings, Standing};
+    use super::super::tests::{Noted, ask, settings};
+    use super::super::{Admission, Ask, Cost, Grant, Permit, Settings, Standing};
     use super::*;
+    use std::collections::VecDeque;
     use std::net::Ipv4Addr;
+    use std::sync::Arc;
     use std::task::Waker;
+    use std::time::Duration;
 
     fn from(network: u8, standing: Standing) -> Ask {
         let client = Ipv4Addr::new(203, 0, network, 9).into();
@@ -222,6 +245,61 @@ mod tests {
         assert!(pressure.attack && pressure.strangers.waiting == 80, "{pressure:?}");
         assert!(pressure.sentences()[0].contains("84 networks with a few requests each"), "{pressure:?}");
         drop((few, crowd));
+    }
+
+    /// Answers of a route that tell what they have cost, so many at a time. Each begins at once, as streams do, and then takes its time.
+    async fn answer(queue: &Arc<Admission>, at_once: u64, took_ms: u64, told_ms: u64) {
+        let begin = |session| match queue.ask(&ask(session, session), Waker::noop()) {
+            Ok(Grant::Now(permit)) => {
+                permit.flows(Noted::new(false));
+                permit
+            }
+            other => panic!("a slot is free: {other:?}"),
+        };
+        let mut running: VecDeque<Permit> = VecDeque::new();
+        for session in 0..60 + at_once {
+            running.push_back(begin(session));
+            tokio::time::advance(Duration::from_millis(took_ms / at_once)).await;
+            if running.len() as u64 == at_once
+                && let Some(mut permit) = running.pop_front()
+            {
+                permit.set_cost(Cost::Told(Duration::from_millis(told_ms)));
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn advice_for_answers_that_tell_their_cost_looks_at_the_time_for_a_unit() {
+        let advice = |queue: &Arc<Admission>| {
+            let all: Vec<_> = (0..5).map(|session| queue.ask(&ask(session, session), Waker::noop())).collect();
+            let advice = queue.view().pressure.advice;
+            drop(all);
+            advice
+        };
+        let units = || Admission::new(Settings { route_units: vec![true], ..settings(4) });
+        // All begin at once, and with all slots in use each takes twice as long.
+        let slow = units();
+        answer(&slow, 1, 100, 300).await;
+        answer(&slow, 4, 200, 300).await;
+        assert!(
+            matches!(&advice(&slow)[..], [one] if one.contains("too many") && one.contains("2.0 times as long for a unit")),
+            "{:?}",
+            advice(&slow)
+        );
+        // Large answers come when all slots are in use: the server is no slower for that.
+        let large = units();
+        answer(&large, 1, 100, 300).await;
+        answer(&large, 4, 1_000, 3_000).await;
+        assert!(
+            matches!(&advice(&large)[..], [one] if one.contains("too few") && one.contains("try 8")),
+            "{:?}",
+            advice(&large)
+        );
+        // A server that works on several together: each takes longer, and all together are done sooner.
+        let together = units();
+        answer(&together, 1, 100, 300).await;
+        answer(&together, 4, 150, 300).await;
+        assert!(advice(&together).is_empty(), "{:?}", advice(&together));
     }
 
     #[test]

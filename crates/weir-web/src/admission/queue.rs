@@ -11,7 +11,7 @@ use weir_core::fair::{Fair, Profile, QueueBounds, Refusal, Room, Scarce, Ticket,
 
 use super::ask::{Ask, Cost, Refused};
 use super::counters::{Counters, History};
-use super::estimate::{Estimates, Moved};
+use super::estimate::{Class, Estimates, Moved};
 use super::incarnations;
 use super::limit::Limit;
 use super::places::Places;
@@ -237,7 +237,8 @@ impl Inner {
         let (class, subnet, unloaded) = (request.class, request.owner.subnet, request.unloaded);
         let (took_ns, full) = (request.worked_ns(now_ns), self.fair.running() as u32 >= self.slots);
         let Some(limit) = &mut self.limit else {
-            if unloaded || full {
+            // What is usual where answers tell their cost is no time.
+            if (unloaded || full) && !self.tells_cost(class) {
                 let usual_ns = self.estimates.cost_ns(class).max(1);
                 self.strain.note(took_ns as f64 / usual_ns as f64, !unloaded);
             }
@@ -264,6 +265,9 @@ impl Inner {
             Cost::TimeOrUsual => (took_ns.max(self.estimates.cost_ns(request.class)), request.worked_ns(now_ns)),
             Cost::Told(told) => (ns(told), ns(told)),
         };
+        if let Cost::Told(told) = cost {
+            self.note_strain_of_units(&request, ns(told), now_ns);
+        }
         if cost != Cost::TimeOrUsual {
             self.estimates.ended(request.class, usual_ns);
         }
@@ -271,6 +275,21 @@ impl Inner {
         let history = History::of(self.profile.history(request.owner.subnet));
         self.counters.finish(took_ns, history, standing::place(request.lane));
         true
+    }
+
+    /// Whether the responses of this class tell what they have cost.
+    fn tells_cost(&self, class: Class) -> bool {
+        self.settings.route_units.get(class.route()).copied().unwrap_or(false)
+    }
+
+    /// Such a response is long, so it counts only if slots were free, or were not, from its beginning to its end. The request still counts among those that run.
+    fn note_strain_of_units(&mut self, request: &RequestEntry, told_ns: u64, now_ns: u64) {
+        let running = self.fair.running() as u32;
+        let (relaxed, pressed) = (2 * running <= self.slots, running >= self.slots);
+        let steady = if request.unloaded { relaxed } else { pressed };
+        if steady && self.tells_cost(request.class) {
+            self.strain.note_told(request.worked_ns(now_ns), told_ns, !request.unloaded);
+        }
     }
 
     pub(super) fn charge_overrun(&mut self, ticket: Ticket, now_ns: u64) {

@@ -61,6 +61,8 @@ settings! {
         pub routes: u16 = fixed(1),
         /// What a request of each route is taken to cost until one was measured.
         pub route_costs: Vec<Option<Duration>> = fixed(Vec::new()),
+        /// Whether the responses of each route tell what they have cost.
+        pub route_units: Vec<bool> = fixed(Vec::new()),
     }
 }
 

@@ -1,33 +1,77 @@
 //! Whether the server is slower with all slots in use, which tells whether there are too many of them or too few.
 
-/// How much longer the server takes while all slots are in use than while at most half are.
+/// How much longer the server takes while all slots are in use than while at most half are. Two kinds of answers are looked at, each beside its own kind: those that cost their time, by
+/// when they begin; and those that tell what they have cost, by how long all of it took for what they tell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Strain {
-    relaxed: Mean,
-    pressed: Mean,
+    by_time: Pair,
+    by_units: Pair,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Mean {
-    value: f64,
+struct Pair {
+    relaxed: Sums,
+    pressed: Sums,
+}
+
+/// What answers took, and what was expected of them.
+#[derive(Clone, Debug, Default)]
+struct Sums {
+    took: f64,
+    expected: f64,
     count: u32,
 }
 
 /// Answers that are needed on both sides.
 const STRAIN_LEAST: u32 = 50;
+/// Earlier answers count less and less.
+const MEMORY: f64 = 200.0;
 
 impl Strain {
-    /// An answer took so many times what requests of its kind usually cost.
+    /// An answer began after so many times what requests of its kind usually cost.
     pub(super) fn note(&mut self, part_of_usual: f64, pressed: bool) {
-        let mean = if pressed { &mut self.pressed } else { &mut self.relaxed };
-        mean.count = mean.count.saturating_add(1);
-        mean.value += (part_of_usual - mean.value) / f64::from(mean.count.min(200));
+        self.by_time.side(pressed).add(part_of_usual, 1.0);
+    }
+
+    /// An answer took so long, and told that it has cost so much.
+    pub(super) fn note_told(&mut self, took_ns: u64, told_ns: u64, pressed: bool) {
+        if told_ns > 0 {
+            self.by_units.side(pressed).add(took_ns as f64, told_ns as f64);
+        }
     }
 
     /// Pressed over relaxed, once enough has been seen of both.
     pub(super) fn ratio(&self) -> Option<f64> {
-        let enough = self.relaxed.count >= STRAIN_LEAST && self.pressed.count >= STRAIN_LEAST;
-        (enough && self.relaxed.value > 0.0).then(|| self.pressed.value / self.relaxed.value)
+        self.by_time.ratio()
+    }
+
+    /// The same of answers that tell what they have cost: the time for a unit.
+    pub(super) fn unit_ratio(&self) -> Option<f64> {
+        self.by_units.ratio()
+    }
+}
+
+impl Pair {
+    fn side(&mut self, pressed: bool) -> &mut Sums {
+        if pressed { &mut self.pressed } else { &mut self.relaxed }
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        let Pair { relaxed, pressed } = self;
+        let enough = relaxed.count >= STRAIN_LEAST && pressed.count >= STRAIN_LEAST;
+        (enough && relaxed.took > 0.0).then(|| pressed.value() / relaxed.value())
+    }
+}
+
+impl Sums {
+    fn add(&mut self, took: f64, expected: f64) {
+        self.count = self.count.saturating_add(1);
+        let kept = if f64::from(self.count) > MEMORY { 1.0 - 1.0 / MEMORY } else { 1.0 };
+        (self.took, self.expected) = (self.took * kept + took, self.expected * kept + expected);
+    }
+
+    fn value(&self) -> f64 {
+        self.took / self.expected
     }
 }
 
@@ -44,5 +88,20 @@ mod tests {
             strain.note(3.0, true);
         });
         assert!((strain.ratio().unwrap() - 3.0).abs() < 0.01);
+        (0..2_000).for_each(|_| strain.note(1.0, true));
+        assert!((strain.ratio().unwrap() - 1.0).abs() < 0.01, "what was long ago is forgotten");
+    }
+
+    #[test]
+    fn units_are_compared_with_units() {
+        let mut strain = Strain::default();
+        // Small answers while there is room, large ones while there is none: the server is no slower.
+        (0..60).for_each(|number| {
+            strain.note_told(10 + number % 2, 10 + number % 2, false);
+            strain.note_told(1_000, 1_000, true);
+            strain.note_told(1_000, 0, true);
+        });
+        assert!((strain.unit_ratio().unwrap() - 1.0).abs() < 0.01);
+        assert_eq!(strain.ratio(), None);
     }
 }

@@ -213,7 +213,7 @@ async fn an_overrun_is_charged_while_it_runs() {
 
 /// Takes nothing of its response since it was made, and notes that it was broken off.
 #[derive(Debug)]
-struct Noted {
+pub(super) struct Noted {
     cut: std::sync::atomic::AtomicBool,
     since: Option<Instant>,
 }
@@ -231,7 +231,7 @@ impl Reader for Noted {
 }
 
 impl Noted {
-    fn new(blocks: bool) -> Arc<Noted> {
+    pub(super) fn new(blocks: bool) -> Arc<Noted> {
         Arc::new(Noted { cut: Default::default(), since: blocks.then(Instant::now) })
     }
 

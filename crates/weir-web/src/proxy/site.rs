@@ -72,7 +72,8 @@ impl Site {
             let mut backend = backend.clone();
             backend.admission.routes = *count;
             let own = settings.rules.iter().filter(|rule| rule.backend == backend.admission.name);
-            backend.admission.route_costs = own.map(|rule| rule.cost).collect();
+            (backend.admission.route_costs, backend.admission.route_units) =
+                own.map(|rule| (rule.cost, rule.units.is_some())).unzip();
             backend.admission.weights.clone_from(&weights);
             backend.admission.answer_within = backend.response;
             backend.admission.queue_id = QueueId(settings.identities.name_key(&backend.admission.name));
