@@ -32,11 +32,12 @@ const FINDINGS_MAX: usize = 8;
 const FINDING_CHARS: usize = 200;
 
 /// Rules and findings by their names, each with what it is a case of.
-const TABLE: [(&str, &[(&str, &str)]); 76] = [
+const TABLE: [(&str, &[(&str, &str)]); 77] = [
     (
         "says-in-names",
         &[("T1071.004", "Application Layer Protocol: DNS"), ("T1048", "Exfiltration Over Alternative Protocol")],
     ),
+    ("abuses-services", &[("T1210", "Exploitation of Remote Services")]),
     ("sniffs", &[("T1040", "Network Sniffing")]),
     ("asks-cloud", &[("T1552.005", "Unsecured Credentials: Cloud Instance Metadata API")]),
     ("plants-page", &[("T1505.003", "Server Software Component: Web Shell")]),

@@ -39,6 +39,7 @@ const RULES: &[(&str, Look)] = &[
     ("floods", floods),
     ("tunnels", tunnels),
     ("says-in-names", covert::says_in_names),
+    ("abuses-services", covert::abuses_services),
     ("pretends", pretends),
     ("stops-guards", stops_guards),
     ("makes-setuid", |seen| seen.act("setuid", |_| true).map(|path| (6, path))),

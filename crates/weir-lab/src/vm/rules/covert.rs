@@ -1,5 +1,5 @@
 //! Rules about what is done quietly: secrets in names, the cloud's own address, wires that are listened to, pages for a web server, files
-//! that are made to look old.
+//! that are made to look old, services elsewhere that are made to run something.
 
 use super::{Happenings, name_of, names};
 use std::collections::BTreeSet;
@@ -10,6 +10,13 @@ const CLOUDS: [&str; 4] = ["169.254.169.254", "100.100.100.200", "fd00:ec2::254"
 /// Pages that a web server carries out, and where it looks for them.
 const PAGES: [&str; 6] = [".php", ".phtml", ".jsp", ".jspx", ".aspx", ".cgi"];
 const SITES: [&str; 4] = ["/var/www/", "/srv/www/", "/public_html/", "/htdocs/"];
+/// Parts of a page's address that only holes in a server ask for.
+const ORDERS_BY_ADDRESS: [&str; 8] =
+    ["${jndi:", "/bin/sh", "${ifs}", "wget+http", "wget%20http", "curl+http", "curl%20http", "/bin/busybox"];
+/// Where something is put that a server then runs: Docker, Hadoop, Jenkins.
+const ORDERS_BY_POST: [&str; 3] = ["/containers/create", "/ws/v1/cluster/apps", "/scripttext"];
+/// What is said to a database or a box that is to keep a file, or to run one.
+const ORDERS_BY_WORD: [&str; 5] = ["/var/spool/cron", "/etc/cron", "/.ssh", "config set dbfilename", "/bin/busybox "];
 /// A part of a name that says so much is no name.
 const TEXT_MIN: usize = 10;
 
@@ -31,6 +38,27 @@ pub(super) fn plants_page(seen: &Happenings<'_>) -> Option<(u32, String)> {
         SITES.iter().any(|site| path.contains(site)) && PAGES.iter().any(|end| path.to_ascii_lowercase().ends_with(end))
     };
     seen.written.keys().find(is_page).map(|path| (3, (*path).to_owned()))
+}
+
+/// It has a service on another machine run something: a container, a cron line by way of a database, a page with a command in its address.
+pub(super) fn abuses_services(seen: &Happenings<'_>) -> Option<(u32, String)> {
+    // What letters say is no order.
+    let is_mail = |to: &str| to.rsplit(':').next().is_some_and(|port| ["25", "465", "587", "2525"].contains(&port));
+    let is_order = |call: &&Network| {
+        let said = call.detail.to_ascii_lowercase();
+        // Of a request what it asks for, and not what it brings: whoever hands a file in gives no order.
+        let asked = said.split(' ').nth(1).unwrap_or_default();
+        let has = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
+        match call.what.as_str() {
+            "http" => has(asked, &ORDERS_BY_ADDRESS) || said.starts_with("post ") && has(asked, &ORDERS_BY_POST),
+            "talk" if is_mail(&call.to) => false,
+            "talk" => {
+                has(&said, &ORDERS_BY_WORD) || said.contains("* * * *") && has(&said, &["curl ", "wget ", "/tmp/"])
+            }
+            _ => false,
+        }
+    };
+    seen.behaviour.network.iter().find(is_order).map(|call| (6, format!("{} to {}", call.detail, call.to)))
 }
 
 /// A file that it wrote is made to look as old as another.

