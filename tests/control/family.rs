@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// The kernel ends them within a moment; a starved machine takes longer.
-const END_MAX: Duration = Duration::from_secs(60);
+const END_MAX: Duration = Duration::from_secs(180);
 
 /// A process and everything below it, as it was when somebody looked.
 pub(crate) struct Family {
