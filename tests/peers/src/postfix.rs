@@ -31,7 +31,7 @@ scache unix - - n - 1 scache
 postlog unix-dgram n - n - 1 postlogd
 ";
 
-/// What it must have beside a recipe: its folders, and only this machine.
+/// What it must have beside a recipe: its folders, and only this machine. On a starved machine its own helpers may answer too late; it tries again soon.
 const BASE: &str = "
 compatibility_level = 3.6
 queue_directory = FOLDER/queue
@@ -45,6 +45,9 @@ alias_database =
 disable_dns_lookups = yes
 smtp_host_lookup = native
 notify_classes =
+queue_run_delay = 10s
+minimal_backoff_time = 10s
+maximal_backoff_time = 20s
 ";
 
 /// The server.
