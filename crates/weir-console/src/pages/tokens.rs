@@ -48,7 +48,7 @@ pub(super) fn section(visit: &Visit, tokens: &[TokenView]) -> Html {
     html!(
         "<section><h2 id=\"tokens\">Tokens for programs</h2>{}<form class=\"filter\" method=\"post\" action=\"/settings/tokens\">{}{}\
          <label>Name <input name=\"name\" required maxlength=\"100\" placeholder=\"grafana\"></label>\
-         <label>Scope <select name=\"scope\"><option value=\"metrics\">metrics: figures and health, nothing of any mail</option><option value=\"read\">read: look at everything but accounts</option><option value=\"operate\">operate: what an operator may</option>\
+         <label>Scope <select name=\"scope\"><option value=\"metrics\">metrics: figures and health, nothing of any mail</option><option value=\"read\" selected>read: look at everything but accounts</option><option value=\"operate\">operate: what an operator may</option>\
          <option value=\"admin\">admin: everything</option></select></label>\
          <label>Good for days <input name=\"days\" type=\"number\" min=\"0\" max=\"3650\" value=\"365\"></label><button>Make a token</button></form>\
          <p class=\"faint\">0 days is for ever. <a href=\"/api/v1/openapi.json\">The API</a> is what they are for; docs/api.md explains it.</p></section>",

@@ -441,10 +441,10 @@ mod tests {
         let one = Bench::new("head -c 100000000 /dev/zero > output/big; exit 1", "disk_mib = 10");
         assert!(one.run_both().await.is_err());
         let many = "i=0; while :; do i=$((i+1)); head -c 1000000 /dev/zero > output/$i; done";
-        let problem = Bench::new(many, "disk_mib = 20\ntimeout_s = 20").run().await.unwrap_err().to_string();
+        let problem = Bench::new(many, "disk_mib = 20\ntimeout_s = 120").run().await.unwrap_err().to_string();
         assert_eq!(problem, "the plugin wrote more than 20 MiB into output/");
-        let files = "for i in range(10000): open('output/%d' % i, 'w').close()\ntime.sleep(20)";
-        let problem = Bench::python(files, "timeout_s = 20").run().await.unwrap_err().to_string();
+        let files = "for i in range(10000): open('output/%d' % i, 'w').close()\ntime.sleep(120)";
+        let problem = Bench::python(files, "timeout_s = 120").run().await.unwrap_err().to_string();
         assert_eq!(problem, "the plugin made more than 4096 files in output/");
         // What is neither output nor its own is not its to fill.
         let elsewhere = "w=; for d in / /usr /etc /dev /var input .; do (echo x > $d/x) 2>/dev/null && w=\"$w $d\"; done; \
