@@ -296,7 +296,7 @@ impl Node {
 
     /// A sample and everything in it, as one report.
     pub async fn merged(&self, which: &str) -> Result<Merged, LabError> {
-        let page = self.page(which).await?;
+        let mut page = self.page(which).await?;
         let (mut parts, mut open): (Vec<SamplePage>, Vec<i64>) = (Vec::new(), numbers(&page));
         while let Some(child) = open.pop() {
             if parts.len() >= PARTS_MAX {
@@ -306,6 +306,13 @@ impl Node {
             if let Ok(part) = self.page(&child.to_string()).await {
                 open.extend(numbers(&part));
                 parts.push(part);
+            }
+        }
+        // A sample is read before what is in it, and is as bad as that, which may have ended meanwhile: what is said of it is
+        // read once more, the innermost first.
+        for part in parts.iter_mut().rev().chain([&mut page]).filter(|part| !part.children.is_empty()) {
+            if let Ok(now) = self.page(&part.sample.sample.to_string()).await {
+                (part.sample.verdict, part.reasons) = (now.sample.verdict, now.reasons);
             }
         }
         Ok(Merged::new(page, parts))

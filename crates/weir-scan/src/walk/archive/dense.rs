@@ -8,8 +8,11 @@
 const PROMISES: &str = "txt csv tsv log md json ini conf ics vcf srt htm html xml svg eml jpg jpeg png gif bmp tif tiff webp heic pdf doc docx \
      xls xlsx ppt pptx rtf odt ods odp";
 
+/// Octets that stand at this place of a file.
+type Mark = (usize, &'static [u8]);
+
 /// Sound and film, with what their files may begin with besides the marks that we know.
-const MEDIA: [(&str, &[(usize, &[u8])]); 4] = [
+const MEDIA: [(&str, &[Mark]); 4] = [
     ("wav avi ogg flac mp4 m4a", &[]),
     ("mov", &[(4, b"moov"), (4, b"mdat"), (4, b"wide"), (4, b"free"), (4, b"skip"), (4, b"pnot")]),
     ("mpg mpeg", &[(0, b"\0\0\x01"), (0, b"\x47")]),
