@@ -8,6 +8,7 @@ use super::super::{Oddity, Walk, bounded_name};
 use super::pdf_lock;
 use super::pdf_text::{hex, plain_names, string};
 use crate::budget::{End, Exceeded};
+use std::borrow::Cow;
 
 /// A dictionary before a stream is a few lines.
 const DICTIONARY_MAX: usize = 4096;
@@ -19,6 +20,8 @@ pub(crate) const FORM: &str = "script or form";
 /// Scripts and forms are shorter, and there are not so many streams that could be one.
 const FORM_MAX: usize = 1 << 20;
 const FORMS_MAX: usize = 256;
+/// Nobody packs a stream more often.
+const FILTERS_MAX: usize = 8;
 
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     if pdf_lock::needs_password(data) {
@@ -27,9 +30,18 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     }
     let (mut names, locked) = (file_names(data), pdf_lock::is_locked(data));
     let mut active = acts(data);
-    for stream in Streams::of(data).filter(|stream| stream.is("/ObjStm")) {
-        if locked {
-            continue;
+    let key = locked.then(|| pdf_lock::Key::of(data)).flatten();
+    for mut stream in Streams::of(data).filter(|stream| stream.is("/ObjStm")) {
+        match &key {
+            Some(key) => stream.unlock(key),
+            None if locked => {
+                walk.odd_here(Oddity::Unreadable("objects of a PDF, locked in an unusual way".into()));
+                continue;
+            }
+            None => {}
+        }
+        if !stream.is_readable() {
+            walk.odd_here(Oddity::Unreadable("objects of a PDF, packed in an unusual way".into()));
         }
         let unpacked = stream.unpacked(walk)?;
         names.extend(file_names(&unpacked));
@@ -38,8 +50,8 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         walk.budget.release(unpacked.len());
     }
     names.truncate(NAMES_MAX);
-    if active && !locked {
-        forms(walk, data, level)?;
+    if active && (!locked || key.is_some()) {
+        forms(walk, data, key.as_ref(), level)?;
     }
     for stream in Streams::of(data).filter(|stream| stream.is("/EmbeddedFile") && !stream.is("/EmbeddedFiles")) {
         if locked {
@@ -65,11 +77,14 @@ fn acts(data: &[u8]) -> bool {
 
 /// Scripts and forms (XFA) in streams of their own. Nothing in such a stream says that it is one, so those that are no pictures, fonts or
 /// tables are opened, if the document has a script or a form at all.
-fn forms(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+fn forms(walk: &mut Walk<'_>, data: &[u8], key: Option<&pdf_lock::Key>, level: u32) -> Result<(), Exceeded> {
     const OTHERS: [&str; 7] = ["/Image", "/FontFile", "/Length1", "/XRef", "/ObjStm", "/EmbeddedFile", "/ICCBased"];
     const WORDS: [&str; 5] = ["<script", "exportDataObject", "app.", "eval(", "unescape("];
     let may = |stream: &Stream<'_>| stream.body.len() <= FORM_MAX && !OTHERS.iter().any(|name| stream.is(name));
-    for stream in Streams::of(data).filter(may).take(FORMS_MAX) {
+    for mut stream in Streams::of(data).filter(may).take(FORMS_MAX) {
+        if let Some(key) = key {
+            stream.unlock(key);
+        }
         let unpacked = stream.unpacked(walk)?;
         if WORDS.iter().any(|word| memchr::memmem::find(&unpacked, word.as_bytes()).is_some()) {
             walk.file(&[FORM.into()], "", &unpacked, level)?;
@@ -81,8 +96,10 @@ fn forms(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
 
 /// A stream and the dictionary before it.
 struct Stream<'d> {
+    /// Its object's number and generation.
+    object: (u32, u16),
     dictionary: Vec<u8>,
-    body: &'d [u8],
+    body: Cow<'d, [u8]>,
 }
 
 struct Streams<'d> {
@@ -116,35 +133,60 @@ impl<'d> Iterator for Streams<'d> {
             let from = memchr::memmem::rfind(before, b" obj").unwrap_or(0);
             let end = memchr::memmem::find(body, b"endstream").unwrap_or(body.len());
             self.at += end;
-            return Some(Stream { dictionary: plain_names(&before[from..]), body: &body[..end] });
+            let (object, body) = (object(&before[..from]), Cow::Borrowed(&body[..end]));
+            return Some(Stream { object, dictionary: plain_names(&before[from..]), body });
         }
     }
 }
 
+/// The number and generation of an object that stand at the end of this text, before `obj`.
+fn object(before: &[u8]) -> (u32, u16) {
+    let mut words = before.rsplit(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let mut number = || {
+        let word = words.next().unwrap_or_default();
+        let digits = word.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(word, |last| &word[last + 1..]);
+        std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok()).unwrap_or(0)
+    };
+    let generation = u16::try_from(number()).unwrap_or(0);
+    (number(), generation)
+}
+
 impl Stream<'_> {
+    /// Takes off the lock of the document.
+    fn unlock(&mut self, key: &pdf_lock::Key) {
+        let (number, generation) = self.object;
+        self.body = Cow::Owned(key.opened(number, generation, &self.body));
+    }
+
     fn is(&self, name: &str) -> bool {
         memchr::memmem::find(&self.dictionary, name.as_bytes()).is_some()
     }
 
     /// The filters in their order.
     fn filters(&self) -> Vec<&'static str> {
-        const KNOWN: [(&str, &str); 9] = [
-            ("/FlateDecode", "flate"),
-            ("/Fl ", "flate"),
-            ("/ASCIIHexDecode", "hex"),
-            ("/AHx", "hex"),
-            ("/ASCII85Decode", "85"),
-            ("/A85", "85"),
-            ("/RunLengthDecode", "runs"),
-            ("/LZWDecode", "other"),
-            ("/Crypt", "other"),
-        ];
-        let mut found: Vec<(usize, &str)> = KNOWN
-            .iter()
-            .filter_map(|(name, short)| Some((memchr::memmem::find(&self.dictionary, name.as_bytes())?, *short)))
-            .collect();
-        found.sort_unstable();
-        found.into_iter().map(|(_, short)| short).collect()
+        const KEY: &[u8] = b"/Filter";
+        let whole = |at: &usize| !self.dictionary.get(at + KEY.len()).is_some_and(u8::is_ascii_alphanumeric);
+        let mut found = memchr::memmem::find_iter(&self.dictionary, KEY).filter(whole);
+        let Some(at) = found.next() else { return Vec::new() };
+        let value = self.dictionary[at + KEY.len()..].trim_ascii_start();
+        let names = match value.strip_prefix(b"[") {
+            Some(list) => &list[..memchr::memchr(b']', list).unwrap_or(list.len())],
+            None if value.starts_with(b"/") => {
+                let end = |byte: &u8| byte.is_ascii_whitespace() || b"/<>[](){}%".contains(byte);
+                &value[..value.iter().skip(1).position(end).map_or(value.len(), |end| end + 1)]
+            }
+            // Told elsewhere in the document.
+            None => return vec!["other"],
+        };
+        let other = found.next().is_some()
+            || names.split(|byte| *byte == b'/').next().is_some_and(|before| !before.trim_ascii().is_empty());
+        let mut filters: Vec<&str> =
+            names.split(|byte| *byte == b'/').skip(1).map(|name| filter(name.trim_ascii())).collect();
+        if other || filters.len() > FILTERS_MAX {
+            filters.truncate(FILTERS_MAX);
+            filters.push("other");
+        }
+        filters
     }
 
     fn is_readable(&self) -> bool {
@@ -161,6 +203,10 @@ impl Stream<'_> {
                 "runs" => runs(&data, FORM_MAX.max(data.len().saturating_mul(64))),
                 "hex" => hex(&data),
                 "85" => ascii85(&data),
+                "lzw" => {
+                    let early = !self.is("/EarlyChange 0");
+                    self.unpredicted(lzw(&data, early, FORM_MAX.max(data.len().saturating_mul(64))))
+                }
                 _ => data,
             };
         }
@@ -211,6 +257,74 @@ impl Stream<'_> {
             _ => data,
         }
     }
+}
+
+/// What a filter is called here.
+fn filter(name: &[u8]) -> &'static str {
+    match name {
+        b"FlateDecode" | b"Fl" => "flate",
+        b"ASCIIHexDecode" | b"AHx" => "hex",
+        b"ASCII85Decode" | b"A85" => "85",
+        b"RunLengthDecode" | b"RL" => "runs",
+        b"LZWDecode" | b"LZW" => "lzw",
+        _ => "other",
+    }
+}
+
+/// Codes of 9 to 12 bits for what came before (section 7.4.4). With `early` a code gets longer one code too soon, which is usual.
+fn lzw(data: &[u8], early: bool, most: usize) -> Vec<u8> {
+    const CLEAR: usize = 256;
+    const END: usize = 257;
+    let (mut out, mut bits, mut count, mut width) = (Vec::new(), 0u32, 0u32, 9u32);
+    // Where in what came out each code from 258 on stands.
+    let mut table: Vec<(usize, usize)> = Vec::new();
+    let mut before: Option<(usize, usize)> = None;
+    for byte in data {
+        bits = bits << 8 | u32::from(*byte);
+        count += 8;
+        if count < width {
+            continue;
+        }
+        count -= width;
+        let code = (bits >> count & ((1 << width) - 1)) as usize;
+        match code {
+            CLEAR => {
+                table.clear();
+                (before, width) = (None, 9);
+                continue;
+            }
+            END => break,
+            _ => {}
+        }
+        let begin = out.len();
+        match (code, table.get(code.wrapping_sub(END + 1)).copied(), before) {
+            (0..CLEAR, _, _) => out.push(code as u8),
+            (_, Some((from, length)), _) => out.extend_from_within(from..from + length),
+            // The code that is about to be known: what came before, and its first octet again.
+            (_, None, Some((from, length))) if code == END + 1 + table.len() => {
+                out.extend_from_within(from..from + length);
+                out.extend_from_within(from..=from);
+            }
+            _ => break,
+        }
+        if let Some((from, length)) = before
+            && table.len() < 4096 - 258
+        {
+            table.push((from, length + 1));
+        }
+        before = Some((begin, out.len() - begin));
+        let next = table.len() + 258 + usize::from(early);
+        width = match next {
+            ..512 => 9,
+            512..1024 => 10,
+            1024..2048 => 11,
+            _ => 12,
+        };
+        if out.len() > most {
+            break;
+        }
+    }
+    out
 }
 
 /// Rows in which each octet is the difference from that of the pixel before.
@@ -346,6 +460,26 @@ mod tests {
     }
 
     #[test]
+    fn filters_in_their_order() {
+        let filters = |dictionary: &str| {
+            Stream { object: (1, 0), dictionary: dictionary.into(), body: Cow::Borrowed(b"") }.filters()
+        };
+        assert_eq!(filters("<</Filter /FlateDecode/Length 5>>"), ["flate"]);
+        assert_eq!(filters("<</Filter[/AHx /FlateDecode/FlateDecode]>>"), ["hex", "flate", "flate"]);
+        assert_eq!(filters("<</Filter/LZW>>"), ["lzw"]);
+        assert_eq!(filters("<</Filter 7 0 R>>"), ["other"]);
+        assert_eq!(filters("<</Filter[7 0 R]>>"), ["other"]);
+        assert_eq!(filters("<</Filter/Crypt>>"), ["other"]);
+        assert!(filters("<</Length 5>>").is_empty());
+    }
+
+    #[test]
+    fn the_example_of_the_standard() {
+        let packed = [0x80, 0x0b, 0x60, 0x50, 0x22, 0x0c, 0x0c, 0x85, 0x01];
+        assert_eq!(lzw(&packed, true, 100), [45, 45, 45, 45, 45, 65, 45, 45, 45, 66]);
+    }
+
+    #[test]
     fn other_alphabets() {
         assert_eq!(ascii85(b"87cURD]i,\"Ebo80~>"), b"Hello World!");
         assert_eq!(hex(b"4 1 4"), b"A@");
@@ -354,7 +488,9 @@ mod tests {
     #[test]
     fn streams_are_found_whatever_the_tables_say() {
         let data = b"1 0 obj\n<</Type/EmbeddedFile>>stream\r\nabc\nendstream endobj 2 0 obj <<>> stream\nxyz";
-        let bodies: Vec<&[u8]> = Streams::of(data).map(|stream| stream.body).collect();
+        let bodies: Vec<Cow<'_, [u8]>> = Streams::of(data).map(|stream| stream.body).collect();
+        let objects: Vec<(u32, u16)> = Streams::of(data).map(|stream| stream.object).collect();
+        assert_eq!(objects, [(1, 0), (2, 0)]);
         assert_eq!(bodies, [&b"abc\n"[..], b"xyz"]);
     }
 }

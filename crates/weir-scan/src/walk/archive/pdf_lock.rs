@@ -1,11 +1,11 @@
-//! Whether a PDF opens without a password.
+//! Whether a PDF opens without a password, and what its streams are then.
 //!
 //! Many have a lock whose password is empty: it says what may be printed or copied, and every reader opens it. Only one that wants a
 //! password from people counts as encrypted. Sources: ISO 32000-1, section 7.6; ISO 32000-2, section 7.6.4.
 
 use super::pdf_text::string;
-use aes::Aes128;
-use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
+use aes::{Aes128, Aes256};
 use md5::{Digest, Md5};
 use sha2::{Sha256, Sha384, Sha512};
 
@@ -25,7 +25,71 @@ pub(super) fn needs_password(data: &[u8]) -> bool {
     is_locked(data) && !Lock::read(data).is_some_and(|lock| lock.opens_empty())
 }
 
+/// What opens the streams of a document whose password is empty.
+pub(super) struct Key {
+    file: Vec<u8>,
+    cipher: Cipher,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cipher {
+    /// They are not encrypted, only strings are.
+    None,
+    Rc4,
+    /// With a key of its own for each object.
+    Aes,
+    /// With one key for all.
+    Aes256,
+}
+
+impl Key {
+    /// Of a document that opens with an empty password; none if we cannot make out how.
+    pub(super) fn of(data: &[u8]) -> Option<Key> {
+        let lock = Lock::read(data)?;
+        Some(Key { file: lock.key()?, cipher: lock.cipher? })
+    }
+
+    /// A stream as it was before it was encrypted (ISO 32000-1, section 7.6.2).
+    pub(super) fn opened(&self, number: u32, generation: u16, body: &[u8]) -> Vec<u8> {
+        let own = |salt: &[u8]| {
+            let parts = [&self.file, &number.to_le_bytes()[..3], &generation.to_le_bytes(), salt].concat();
+            Md5::digest(parts)[..(self.file.len() + 5).min(16)].to_vec()
+        };
+        match self.cipher {
+            Cipher::None => body.to_vec(),
+            Cipher::Rc4 => rc4(&own(b""), body),
+            Cipher::Aes => chained(&own(b"sAlT"), body),
+            Cipher::Aes256 => chained(&self.file, body),
+        }
+    }
+}
+
+/// AES in chained blocks, of which the first is where it begins. What is left of a block at the end is no part of it.
+fn chained(key: &[u8], data: &[u8]) -> Vec<u8> {
+    let decrypt: Box<dyn Fn(&mut aes::Block)> = match key.len() {
+        16 => match Aes128::new_from_slice(key) {
+            Ok(cipher) => Box::new(move |block| cipher.decrypt_block(block)),
+            Err(_) => return Vec::new(),
+        },
+        _ => match Aes256::new_from_slice(key) {
+            Ok(cipher) => Box::new(move |block| cipher.decrypt_block(block)),
+            Err(_) => return Vec::new(),
+        },
+    };
+    let blocks: Vec<&[u8]> = data.chunks_exact(16).collect();
+    let mut out = Vec::with_capacity(data.len());
+    for pair in blocks.windows(2) {
+        let mut block = aes::Block::from(std::array::from_fn::<u8, 16, _>(|at| pair[1][at]));
+        decrypt(&mut block);
+        out.extend(block.iter().zip(pair[0]).map(|(octet, before)| octet ^ before));
+    }
+    out
+}
+
 struct Lock {
+    cipher: Option<Cipher>,
+    /// The key of the file, encrypted for its reader (revisions 5 and 6).
+    user_key: Vec<u8>,
     revision: i64,
     owner: Vec<u8>,
     user: Vec<u8>,
@@ -50,6 +114,8 @@ impl Lock {
             value(data, "/ID").and_then(|list| string(list.strip_prefix(b"[")?.trim_ascii_start())).unwrap_or_default();
         let metadata = !value(dictionary, "/EncryptMetadata").is_some_and(|value| value.starts_with(b"false"));
         Some(Lock {
+            cipher: cipher(dictionary),
+            user_key: text("/UE").unwrap_or_default(),
             revision: number(dictionary, "/R")?,
             owner: text("/O")?,
             user: text("/U")?,
@@ -60,17 +126,28 @@ impl Lock {
         })
     }
 
+    /// The key of the file, if the empty password opens it.
+    fn key(&self) -> Option<Vec<u8>> {
+        if self.revision <= 4 {
+            return self.lengths.iter().find_map(|length| self.fitting(*length));
+        }
+        let salt = self.user.get(40..48).filter(|_| self.opens_empty())?;
+        let own = if self.revision == 5 { Sha256::digest(salt).to_vec() } else { hardened(salt) };
+        let file = self.user_key.get(..32)?;
+        Some(chained(&own, &[&[0; 16], file].concat()))
+    }
+
     fn opens_empty(&self) -> bool {
         match self.revision {
-            2..=4 => self.lengths.iter().any(|length| self.fits(*length)),
+            2..=4 => self.lengths.iter().any(|length| self.fitting(*length).is_some()),
             5 => self.user.get(32..40).is_some_and(|salt| Sha256::digest(salt)[..] == self.user[..32]),
             6 => self.user.get(32..40).is_some_and(|salt| hardened(salt) == self.user[..32]),
             _ => false,
         }
     }
 
-    /// Revisions 2 to 4: whether the empty password makes the key that the document was locked with.
-    fn fits(&self, length: usize) -> bool {
+    /// Revisions 2 to 4: the key that the empty password makes, if the document was locked with it.
+    fn fitting(&self, length: usize) -> Option<Vec<u8>> {
         let mut hash = Md5::new();
         hash.update(PADDING);
         hash.update(self.owner.get(..32).unwrap_or(&self.owner));
@@ -87,15 +164,34 @@ impl Lock {
         }
         key.truncate(length);
         if self.revision == 2 {
-            return rc4(&key, &PADDING) == self.user;
+            return (rc4(&key, &PADDING) == self.user).then_some(key);
         }
         let mut check = Md5::digest([&PADDING[..], &self.id].concat()).to_vec();
         for round in 0..20u8 {
             let turned: Vec<u8> = key.iter().map(|octet| octet ^ round).collect();
             check = rc4(&turned, &check);
         }
-        self.user.starts_with(&check)
+        self.user.starts_with(&check).then_some(key)
     }
+}
+
+/// What encrypts streams: up to version 2 always the same, then what the filter does that is named for them.
+fn cipher(dictionary: &[u8]) -> Option<Cipher> {
+    match number(dictionary, "/V").unwrap_or(0) {
+        1 | 2 => return Some(Cipher::Rc4),
+        4 | 5 => {}
+        _ => return None,
+    }
+    let Some(name) = value(dictionary, "/StmF").filter(|name| !name.starts_with(b"/Identity")) else {
+        return Some(Cipher::None);
+    };
+    let length = name.iter().skip(1).take_while(|byte| byte.is_ascii_alphanumeric()).count() + 1;
+    let named = std::str::from_utf8(&name[..length.min(name.len())]).ok()?;
+    let filters = value(dictionary, "/CF")?;
+    let method = value(value(filters, named)?, "/CFM")?;
+    [("/V2", Cipher::Rc4), ("/AESV2", Cipher::Aes), ("/AESV3", Cipher::Aes256), ("/None", Cipher::None)]
+        .into_iter()
+        .find_map(|(word, cipher)| method.starts_with(word.as_bytes()).then_some(cipher))
 }
 
 fn rc4(key: &[u8], data: &[u8]) -> Vec<u8> {
