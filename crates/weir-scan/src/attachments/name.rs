@@ -18,6 +18,8 @@ pub fn fault(name: &str, policy: &Policy) -> Option<String> {
         return Some(format!("a name with its end out of sight: {shown}"));
     }
     extension_fault(name, &shown, policy)
+        .or_else(|| bundle_fault(name, &shown))
+        .or_else(|| class_fault(name, &shown))
         .or_else(|| best_fit(name).and_then(|fitted| extension_fault(&fitted, &shown, policy)))
 }
 
@@ -33,6 +35,44 @@ fn extension_fault(name: &str, shown: &str, policy: &Policy) -> Option<String> {
         }
         (second && policy.forbidden_second.contains(&last)).then(|| format!("a second extension .{last}: {shown}"))
     })
+}
+
+/// What macOS opens as one program though it is a folder.
+const BUNDLES: [&str; 12] = [
+    "action",
+    "app",
+    "mpkg",
+    "pkg",
+    "plugin",
+    "prefpane",
+    "qlgenerator",
+    "saver",
+    "scptd",
+    "service",
+    "wdgt",
+    "workflow",
+];
+
+/// A file in such a folder, of which an archive need not have an entry. Folders of sources are called `com.example.app`: what makes one a program is what
+/// lies in it.
+fn bundle_fault(name: &str, shown: &str) -> Option<String> {
+    let parts: Vec<&str> = name.split(['/', '\\']).filter(|part| !part.is_empty() && *part != ".").collect();
+    parts.windows(2).find_map(|pair| {
+        let (_, own) = pair[0].rsplit_once('.')?;
+        let own = bare(own);
+        let inside = pair[1].eq_ignore_ascii_case("Contents") || pair[1].eq_ignore_ascii_case("Info.plist");
+        (inside && BUNDLES.contains(&own.as_str())).then(|| format!("a folder that is a program (.{own}): {shown}"))
+    })
+}
+
+/// Windows opens a name that ends with the number of a class by that class, whatever it is.
+fn class_fault(name: &str, shown: &str) -> Option<String> {
+    let class = |last: &str| {
+        let number = last.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        number.is_some_and(|number| number.len() == 36 && number.chars().all(|c| c.is_ascii_hexdigit() || c == '-'))
+    };
+    let named = readings(name).any(|reading| reading.rsplit_once('.').is_some_and(|(_, last)| class(last)));
+    named.then(|| format!("a name that Windows opens as something else: {shown}"))
 }
 
 /// Marks that turn the direction of writing (the trick of `exe.fdp` shown as `pdf.exe`).
@@ -111,6 +151,11 @@ mod tests {
             "x.\u{ff45}\u{ff58}\u{ff45}",
             "x\u{2024}exe",
             "x\u{ff0e}exe",
+            "Invoice.app/Contents/MacOS/run",
+            "Invoice.prefPane/Contents/Info.plist",
+            "a/Clock.wdgt/Info.plist",
+            "Install.tool",
+            "Invoice.{3050f4d8-98B5-11CF-BB82-00AA00BDCE0B}",
         ] {
             assert!(faulty(name), "{name:?}");
         }
@@ -134,6 +179,11 @@ mod tests {
             "letter to example.com\tof May.pdf",
             "請求書。.pdf",
             "報告．ｐｄｆ",
+            "com.example.app/src/main.txt",
+            "nginx.service",
+            "notes.{draft}",
+            "{3050f4d8-98B5-11CF-BB82-00AA00BDCE0B}.png",
+            "Contents/Info.plist",
         ] {
             assert!(!faulty(name), "{name:?}");
         }
