@@ -119,6 +119,9 @@ impl PartHeader {
                 last.description = unfolded(value);
             } else if is(b"content-id") {
                 last.id = unfolded(value);
+            } else if is(b"content-name") || is(b"x-sun-data-name") {
+                // Thunderbird goes by them; they are read like a parameter of that name.
+                last.other_fields.push(unfolded(value));
             }
         }
         self.last_names(&last);
@@ -129,7 +132,8 @@ impl PartHeader {
         if self.names.iter().any(|name| file_name::extension(name).is_some()) || self.types().any(is_multipart) {
             return;
         }
-        self.add_names(last.names());
+        let is_text = self.types().all(|kind| kind.is_empty() || kind.starts_with("text/"));
+        self.add_names(last.names(is_text));
         // The files of a saved page have the address that they came from, and are not saved as files of their own.
         let of_page = last.is_address() && !last.is_attachment;
         if self.names.iter().any(|name| file_name::extension(name).is_some()) || of_page {
@@ -159,6 +163,11 @@ impl PartHeader {
     /// Whether its body is a message as it stands, at least to some: Python reads all of `message` so.
     pub fn is_message(&self) -> bool {
         self.types().any(|kind| kind.starts_with("message/") && kind != "message/delivery-status")
+    }
+
+    /// Whether Sun's old mail program wrote it, whose messages have parts of another form. Thunderbird reads them.
+    pub(super) fn is_of_sun(&self) -> bool {
+        self.types().any(|kind| kind == "x-sun-attachment")
     }
 
     /// Whether it is a report for programs, and nothing else to anybody.
@@ -347,6 +356,8 @@ struct LastNames {
     location: Vec<u8>,
     description: Vec<u8>,
     id: Vec<u8>,
+    /// `Content-Name` and what Sun's programs wrote.
+    other_fields: Vec<Vec<u8>>,
     is_attachment: bool,
 }
 
@@ -357,21 +368,34 @@ impl LastNames {
     }
 
     /// Those with an extension. In free text and addresses `.com` is a domain.
-    fn names(&self) -> Vec<String> {
-        let mut names = Vec::new();
+    fn names(&self, is_text: bool) -> Vec<String> {
+        let mut names: Vec<String> = self.other_fields.iter().take(NAMES_MAX).flat_map(|name| named(name)).collect();
         if !self.is_address() {
             names.extend(shown(b"", self.location.trim_ascii()));
         } else if self.is_attachment {
             names.extend(last_part(&String::from_utf8_lossy(&self.location)));
         }
-        if self.is_attachment {
+        // One word that describes a file is its name to some. A text that is shown is described in free words.
+        let one_word = !self.description.trim_ascii().iter().any(u8::is_ascii_whitespace);
+        if self.is_attachment || (one_word && !is_text) {
             names.extend(shown(b"", self.description.trim_ascii()));
+        }
+        if self.is_attachment {
             let id = String::from_utf8_lossy(&self.id);
             names.extend(Some(id.trim().trim_matches(['<', '>']).to_owned()).filter(|id| !id.contains('@')));
         }
         names.retain(|name| file_name::extension(name).is_some_and(|own| !own.is_empty() && own != "com"));
         names
     }
+}
+
+/// What a field that is nothing but a name says, with or without quotes.
+fn named(field: &[u8]) -> Vec<String> {
+    let field = field.trim_ascii();
+    let bare = field.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(field);
+    let mut names: Vec<String> = shown(b"", bare).into_iter().collect();
+    names.extend(names.clone().iter().flat_map(|name| undone(name)));
+    names
 }
 
 /// The last part of the path of an address; none if it has no path.
@@ -417,6 +441,8 @@ fn type_named(word: &[u8]) -> String {
         decoded_words(&word[..word.len().min(MEDIA_TYPE_MAX)], Padding::EndsGroup, Reading::Named).to_ascii_lowercase();
     let token = |text: &str| text.trim().split([' ', '\t']).next().unwrap_or("").to_owned();
     match text.split_once('/') {
+        // Before there was MIME, a type was one word.
+        None if token(&text) == "text" => "text/plain".into(),
         None => token(&text),
         Some((main, sub)) => format!("{}/{}", token(main), token(sub)),
     }

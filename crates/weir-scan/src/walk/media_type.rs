@@ -1,7 +1,7 @@
 //! Types that some program turns into an extension when it saves a part that has none.
 
 /// What runs when it is opened, by the type under which it is sent.
-const EXTENSIONS: [(&str, &str); 53] = [
+const EXTENSIONS: [(&str, &str); 76] = [
     ("application/bat", "bat"),
     ("application/cmd", "cmd"),
     ("application/com", "com"),
@@ -55,6 +55,29 @@ const EXTENSIONS: [(&str, &str); 53] = [
     ("text/x-hta", "hta"),
     ("text/x-ms-regedit", "reg"),
     ("text/x-python", "py"),
+    ("application/appinstaller", "appinstaller"),
+    ("application/winhlp", "hlp"),
+    ("application/x-apple-aspen-config", "mobileconfig"),
+    ("application/x-iqy", "iqy"),
+    ("application/x-rdp", "rdp"),
+    ("application/rdp", "rdp"),
+    ("application/x-theme", "theme"),
+    ("application/x-wsf", "wsf"),
+    ("text/jscript", "js"),
+    ("text/x-ms-iqy", "iqy"),
+    ("text/x-sct", "sct"),
+    ("application/x-sct", "sct"),
+    ("text/x-vbscript", "vbs"),
+    ("application/x-ms-wim", "wim"),
+    ("application/x-debian-package", "deb"),
+    ("application/vnd.debian.binary-package", "deb"),
+    ("application/x-rpm", "rpm"),
+    ("application/msix", "msix"),
+    ("application/appx", "appx"),
+    ("application/x-perfmon", "msc"),
+    ("application/vnd.ms-powershell", "ps1"),
+    ("text/x-powershell", "ps1"),
+    ("application/x-powershell-script", "ps1"),
 ];
 
 /// The extension that stands for a type.

@@ -232,6 +232,11 @@ impl Walk<'_> {
         if header.media_type == "message/partial" {
             self.odd(&header.names, Oddity::Unreadable("a piece of a message, whose other pieces come apart".into()));
         }
+        if header.is_of_sun() {
+            // Its parts begin behind lines of ten dashes; files in uuencode are looked for all the same.
+            let why = "a message of Sun's old mail program, whose parts are not opened here";
+            self.odd(&header.names, Oddity::Unreadable(why.into()));
+        }
         if header.packed {
             self.odd(
                 &header.names,
@@ -300,7 +305,7 @@ impl Walk<'_> {
         let header = &part.header;
         self.file(&header.names, &header.media_type, data, part.level)?;
         let is_encoded = ["uue", "uuencode", "yenc"].iter().any(|name| header.media_type.contains(name));
-        if !part.is_text() && !is_encoded && encoding != Encoding::Uuencode {
+        if !part.is_text() && !is_encoded && !header.is_of_sun() && encoding != Encoding::Uuencode {
             return Ok(());
         }
         self.files_in_text(part, data)?;
