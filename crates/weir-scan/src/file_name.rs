@@ -63,7 +63,7 @@ pub(crate) fn extensions(name: &str) -> impl Iterator<Item = String> {
 
 /// Whether an extension promises an archive.
 pub(crate) fn is_archive(extension: &str) -> bool {
-    const KNOWN: &str = "7z ace alz arj br bz2 cab egg gz jar lha lrz lz lz4 lzh lzma rar sit sitx tar taz tbz tbz2 tgz txz tzst \
+    const KNOWN: &str = "7z ace alz arj br bz2 cab egg gz jar lha lrz lz lz4 lzh lzma rar sit sitx tar taz tbz tbz2 tgz tlz txz tzst \
         xz z zip zipx zoo zpaq zst";
     KNOWN.split(' ').any(|known| known == extension)
 }
@@ -78,6 +78,13 @@ pub(crate) fn is_piece(name: &str) -> bool {
         let numbered = |letter: char| last.strip_prefix(letter).is_some_and(|number| digits(number, 2));
         (digits(&last, 2) && last.len() <= 5 && of_archive()) || ['z', 'r'].into_iter().any(numbered)
     })
+}
+
+/// Whether a name is that of a piece of a file that was cut into several, whatever it was: `a.001`. Programs that cut begin at one.
+pub(crate) fn is_numbered(name: &str) -> bool {
+    let number =
+        |last: &str| last.len() == 3 && last.starts_with('0') && last.bytes().all(|byte| byte.is_ascii_digit());
+    extensions(name).any(|last| number(&last) && last != "000")
 }
 
 /// Whether an extension promises a message, or several.

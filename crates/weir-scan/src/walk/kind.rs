@@ -63,8 +63,11 @@ pub enum Kind {
     Wim,
     /// ACE, which we do not open.
     Ace,
-    /// Other packed formats that we do not open: cpio, BinHex, ALZ, EGG, LZ4, StuffIt, Zoo, xar, packages of Linux, what old installers are packed with.
-    OtherArchive,
+    /// LZMA without a container.
+    Lzma,
+    /// Other packed formats that we do not open, each in words: cpio, BinHex, ALZ, EGG, LZ4, StuffIt, Zoo, xar, compress, packages of Linux, what old
+    /// installers are packed with.
+    OtherArchive(&'static str),
     /// Image of a disc.
     Disc,
     /// PKCS #7: signed or sealed mail.
@@ -99,7 +102,7 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::DiskImage, b"vhdxfile"),
     (Kind::DiskImage, b"conectix"),
     (Kind::DiskImage, b"<<< Oracle VM VirtualBox Disk Image"),
-    (Kind::OtherArchive, b"!BDN"),
+    (Kind::OtherArchive("a mailbox of Outlook"), b"!BDN"),
     (Kind::OneNote, b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3"),
     (Kind::Zip, b"PK\x03\x04"),
     (Kind::Zip, b"PK\x05\x06"),
@@ -116,22 +119,24 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::Tnef, b"\x78\x9f\x3e\x22"),
     (Kind::Lzo, b"\x89LZO\0\r\n\x1a\n"),
     (Kind::Wim, b"MSWIM\0\0\0"),
-    (Kind::OtherArchive, b"070701"),
-    (Kind::OtherArchive, b"070702"),
-    (Kind::OtherArchive, b"070707"),
-    (Kind::OtherArchive, b"SZDD\x88\xf0\x27\x33"),
-    (Kind::OtherArchive, b"KWAJ\x88\xf0\x27\xd1"),
-    (Kind::OtherArchive, b"(This file must be converted with BinHex"),
-    (Kind::OtherArchive, b"ALZ\x01"),
-    (Kind::OtherArchive, b"EGGA\0\x01"),
-    (Kind::OtherArchive, b"\x04\x22\x4d\x18"),
-    (Kind::OtherArchive, b"\x02\x21\x4c\x18"),
-    (Kind::OtherArchive, b"StuffIt (c)1997"),
-    (Kind::OtherArchive, b"StuffIt!"),
-    (Kind::OtherArchive, b"xar!\0\x1c"),
-    (Kind::OtherArchive, b"LRZI\0"),
-    (Kind::OtherArchive, b"!<arch>\n"),
-    (Kind::OtherArchive, b"\xed\xab\xee\xdb"),
+    (Kind::OtherArchive("a cpio archive"), b"070701"),
+    (Kind::OtherArchive("a cpio archive"), b"070702"),
+    (Kind::OtherArchive("a cpio archive"), b"070707"),
+    (Kind::OtherArchive("a file packed by an old installer"), b"SZDD\x88\xf0\x27\x33"),
+    (Kind::OtherArchive("a file packed by an old installer"), b"KWAJ\x88\xf0\x27\xd1"),
+    (Kind::OtherArchive("a BinHex file"), b"(This file must be converted with BinHex"),
+    (Kind::OtherArchive("an ALZ archive"), b"ALZ\x01"),
+    (Kind::OtherArchive("an EGG archive"), b"EGGA\0\x01"),
+    (Kind::OtherArchive("an LZ4 file"), b"\x04\x22\x4d\x18"),
+    (Kind::OtherArchive("an LZ4 file"), b"\x02\x21\x4c\x18"),
+    (Kind::OtherArchive("a StuffIt archive"), b"StuffIt (c)1997"),
+    (Kind::OtherArchive("a StuffIt archive"), b"StuffIt!"),
+    (Kind::OtherArchive("a xar archive"), b"xar!\0\x1c"),
+    (Kind::OtherArchive("an lrzip file"), b"LRZI\0"),
+    (Kind::OtherArchive("an ar archive"), b"!<arch>\n"),
+    (Kind::OtherArchive("an RPM package"), b"\xed\xab\xee\xdb"),
+    (Kind::DiskImage, b"QFI\xfb"),
+    (Kind::DiskImage, b"sprs\0\0\0"),
     (Kind::Rtf, b"{\\rt"),
     (Kind::Picture, b"\x89PNG\r\n\x1a\n"),
     (Kind::Picture, b"\xff\xd8\xff"),
@@ -172,14 +177,16 @@ impl Kind {
 
     /// Whether it holds other files.
     pub fn is_archive(self) -> bool {
-        use Kind::{Arj, Bzip2, Cab, Gzip, Lzh, Lzip, Lzo, Rar, SevenZip, Tar, Tnef, Xz, Zip, Zstd};
-        matches!(self, Zip | Gzip | Bzip2 | Xz | Zstd | Lzip | Lzo | Tar | SevenZip | Cab | Rar | Arj | Lzh | Tnef)
-            || self.is_closed()
+        use Kind::{Arj, Bzip2, Cab, Gzip, Lzh, Lzip, Lzma, Lzo, Rar, SevenZip, Tar, Tnef, Xz, Zip, Zstd};
+        matches!(
+            self,
+            Zip | Gzip | Bzip2 | Xz | Zstd | Lzip | Lzma | Lzo | Tar | SevenZip | Cab | Rar | Arj | Lzh | Tnef
+        ) || self.is_closed()
     }
 
     /// Whether it holds other files and we do not open it.
     pub fn is_closed(self) -> bool {
-        matches!(self, Kind::Wim | Kind::Ace | Kind::OtherArchive | Kind::DiskImage)
+        matches!(self, Kind::Wim | Kind::Ace | Kind::OtherArchive(_) | Kind::DiskImage)
     }
 
     /// In words, with its article.
@@ -214,7 +221,8 @@ impl Kind {
             Kind::Lzo => "an LZO file",
             Kind::Wim => "a WIM image",
             Kind::Ace => "an ACE archive",
-            Kind::OtherArchive => "an archive",
+            Kind::Lzma => "an LZMA file",
+            Kind::OtherArchive(words) => words,
             Kind::Disc => "a disc image",
             Kind::Pkcs7 => "a signed message",
             Kind::Calendar => "a calendar",
@@ -260,9 +268,8 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     if (at(2, b"-lh") || at(2, b"-lz") || at(2, b"-pm")) && at(6, b"-") {
         return Some(Kind::Lzh);
     }
-    let zoo = at(0, b"ZOO ") && at(20, b"\xdc\xa7\xc4\xfd");
-    if zoo || (at(0, b"SIT!") && at(10, b"rLau")) || (at(0, b"hsqs") && at(28, b"\x04\0")) {
-        return Some(Kind::OtherArchive);
+    if let Some(kind) = packed(data) {
+        return Some(kind);
     }
     if at(7, b"**ACE**") {
         return Some(Kind::Ace);
@@ -272,7 +279,7 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     }
     // An image of macOS has its mark at the end.
     let apple = data.len().checked_sub(512).is_some_and(|end| at(end, b"koly\0\0\0\x04\0\0\x02\0"));
-    if at(0x8801, b"CD001") || apple {
+    if at(0x8801, b"CD001") || apple || is_file_system(data) {
         return Some(Kind::DiskImage);
     }
     if at(0, b"\x30") && super::pkcs7::is_pkcs7(data) {
@@ -297,6 +304,92 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     page.then_some(Kind::Html)
 }
 
+/// Packed formats that one short mark does not tell.
+fn packed(data: &[u8]) -> Option<Kind> {
+    let at = |place: usize, magic: &[u8]| data.get(place..).is_some_and(|rest| rest.starts_with(magic));
+    if at(0, b"ZOO ") && at(20, b"\xdc\xa7\xc4\xfd") {
+        return Some(Kind::OtherArchive("a Zoo archive"));
+    }
+    if at(0, b"SIT!") && at(10, b"rLau") {
+        return Some(Kind::OtherArchive("a StuffIt archive"));
+    }
+    // The third octet is how many bits a code has, and a flag.
+    if at(0, b"\x1f\x9d") && data.get(2).is_some_and(|bits| bits & 0x60 == 0 && (9..=16).contains(&(bits & 0x1f))) {
+        return Some(Kind::OtherArchive("a file of compress (.Z)"));
+    }
+    // Frames that hold nothing may stand before the first with data (RFC 8878, section 3.1.2).
+    if u32_at(data, 0).is_some_and(|mark| mark & 0xffff_fff0 == 0x184d_2a50) {
+        return Some(Kind::Zstd);
+    }
+    // The length of its first header, and the name of a field.
+    let field = || data.get(6..9).is_some_and(|name| name.iter().all(u8::is_ascii_uppercase));
+    if (at(0, b"AA01") || at(0, b"YAA1")) && data.get(5).is_some_and(|high| *high < 8) && field() {
+        return Some(Kind::OtherArchive("an Apple archive"));
+    }
+    if is_old_cpio(data) {
+        return Some(Kind::OtherArchive("a cpio archive"));
+    }
+    is_lzma(data).then_some(Kind::Lzma)
+}
+
+/// cpio with numbers of two octets, in either order: the mark is short, so type and name of the first member must be possible.
+fn is_old_cpio(data: &[u8]) -> bool {
+    let number = |place: usize| {
+        let pair: [u8; 2] = data.get(place..place + 2)?.try_into().ok()?;
+        match data.first() {
+            Some(0xc7) => Some(u16::from_le_bytes(pair)),
+            _ => Some(u16::from_be_bytes(pair)),
+        }
+    };
+    let (Some(0o070_707), Some(mode), Some(length)) = (number(0), number(6), number(20)) else { return false };
+    let possible = matches!(mode >> 12, 0o1 | 0o2 | 0o4 | 0o6 | 0o10 | 0o12 | 0o14);
+    let name = data.get(26..26 + usize::from(length)).and_then(<[u8]>::split_last);
+    possible && name.is_some_and(|(end, name)| *end == 0 && !name.is_empty() && !name.contains(&0))
+}
+
+/// LZMA has no mark: its properties, a dictionary of a usual size, a length that is not told or possible, and the octet that every stream of it begins with.
+fn is_lzma(data: &[u8]) -> bool {
+    let (Some(properties @ 1..225), Some(dictionary), Some(0)) = (data.first(), dictionary(data), data.get(13)) else {
+        return false;
+    };
+    let (literal, position) = (properties % 9, properties / 9 % 5);
+    let Some(length) = data.get(5..13) else { return false };
+    let told = length[5..].iter().all(|octet| *octet == 0) && length.iter().any(|octet| *octet != 0);
+    let usual = dictionary.is_power_of_two() || (dictionary.is_multiple_of(3) && (dictionary / 3).is_power_of_two());
+    data.len() > 18
+        && literal + position <= 4
+        && dictionary >= 4096
+        && usual
+        && (told || length.iter().all(|octet| *octet == 0xff))
+}
+
+fn dictionary(data: &[u8]) -> Option<u32> {
+    u32_at(data, 1)
+}
+
+/// A file system of macOS, which a disc may have beside its own.
+pub(super) fn is_hfs(data: &[u8]) -> bool {
+    let at = |mark: &[u8]| data.get(1024..).is_some_and(|rest| rest.starts_with(mark));
+    let older = || at(b"BD") && data.len() > 1536 && data[..256].iter().all(|octet| *octet == 0);
+    at(b"H+\0\x04") || at(b"HX\0\x05") || older()
+}
+
+/// A file system as it stands on a disk, or a disk with its table.
+fn is_file_system(data: &[u8]) -> bool {
+    let at = |place: usize, magic: &[u8]| data.get(place..).is_some_and(|rest| rest.starts_with(magic));
+    let jump = matches!(data, [0xeb, _, 0x90, ..] | [0xe9, ..]);
+    // A boot sector tells how long a sector is, and how many are one cluster.
+    let sectors = matches!(data.get(11..13), Some([0, 2 | 4 | 8 | 16]));
+    let clusters = data.get(13).is_some_and(|sectors| sectors.is_power_of_two());
+    // Not every system asks for the mark at its end.
+    let medium = || matches!(data.get(16), Some(1 | 2)) && data.get(21).is_some_and(|medium| *medium >= 0xf0);
+    let fat = jump && ((sectors && clusters && (at(510, b"\x55\xaa") || medium())) || at(3, b"EXFAT   "));
+    let tabled = at(510, b"\x55\xaa") && at(512, b"EFI PART");
+    let dynamic = data.len().checked_sub(512).is_some_and(|end| at(end, b"conectix\0\0\0"));
+    let marked = at(32, b"NXSB") || at(0, b"hsqs") || at(0, b"sqsh") || at(0, b"KDMV");
+    fat || is_hfs(data) || tabled || dynamic || (marked && memchr::memchr(0, &data[..data.len().min(64)]).is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,6 +406,11 @@ mod tests {
         assert_eq!(Kind::of(b"\x78\x9f\x3e\x22\x01\0"), Kind::Tnef);
         assert_eq!(Kind::of(b"CWS\x09\xc8\0\0\0x"), Kind::Flash);
         assert_eq!(Kind::of(b"CWS is our new system"), Kind::Unknown);
+        assert_eq!(Kind::of(b"\x1f\x9d\x90abc"), Kind::OtherArchive("a file of compress (.Z)"));
+        assert_eq!(Kind::of(b"\x1f\x9d\xffabc"), Kind::Unknown);
+        assert_eq!(Kind::of(b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x26\x96\x8e\x70\0\x17"), Kind::Lzma);
+        assert_eq!(Kind::of(b"]\0\0\x80\0 and other words"), Kind::Unknown);
+        assert_eq!(Kind::of(b"\x52\x2a\x4d\x18\0\0\0\0\x28\xb5\x2f\xfd"), Kind::Zstd);
         assert_eq!(Kind::of(b"hello"), Kind::Unknown);
         assert_eq!(Kind::of(b""), Kind::Unknown);
         assert_eq!(Kind::Shortcut.word(), "Windows shortcut");

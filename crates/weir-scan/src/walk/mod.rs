@@ -329,7 +329,7 @@ impl Walk<'_> {
             self.holding(&decoded, |walk, decoded| walk.file(&names, "", decoded, part.level))?;
         }
         if transfer::has_binhex(data) {
-            self.odd(&part.header.names, Oddity::Closed(Kind::OtherArchive));
+            self.odd(&part.header.names, Oddity::Closed(Kind::OtherArchive("a BinHex file")));
         }
         Ok(())
     }

@@ -135,7 +135,7 @@ fn locked(octets: &[u8], key: &[u8]) -> Vec<u8> {
 /// Whether this is what such scripts bring. Marks of two octets come by chance, and programs have a second one.
 fn is_file(octets: &[u8]) -> bool {
     let kind = Kind::of(octets);
-    if matches!(kind, Kind::WindowsProgram | Kind::Arj | Kind::OtherArchive) {
+    if matches!(kind, Kind::WindowsProgram | Kind::Arj | Kind::OtherArchive(_)) {
         return is_certain(octets);
     }
     let known = matches!(kind, Kind::Ole | Kind::Disc | Kind::OneNote | Kind::Pdf | Kind::Rtf | Kind::Html);

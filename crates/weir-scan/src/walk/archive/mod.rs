@@ -62,6 +62,10 @@ pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
     if !file.kind.is_archive() && file.names.iter().any(|name| file_name::is_piece(name)) && file.data.len() > 1 {
         return Some("a piece of an archive, whose other pieces come apart");
     }
+    let is_text = || std::str::from_utf8(file.data).is_ok_and(|text| !text.contains('\0'));
+    if file.kind == Kind::Unknown && file.names.iter().any(|name| file_name::is_numbered(name)) && !is_text() {
+        return Some("a piece of a file, whose other pieces come apart");
+    }
     let promised: Vec<String> = file.names.iter().flat_map(|name| file_name::extensions(name)).collect();
     if file.kind == Kind::Unknown && dense::is_in_disguise(&promised, file.data) {
         return Some("it is not what its name says, and may be a piece of an archive");
@@ -91,7 +95,7 @@ pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
 pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
     guarded(walk, |walk| hidden(walk, file, level))?;
     match file.kind {
-        Kind::Gzip | Kind::Bzip2 | Kind::Xz | Kind::Zstd | Kind::Lzip => {
+        Kind::Gzip | Kind::Bzip2 | Kind::Xz | Kind::Zstd | Kind::Lzip | Kind::Lzma => {
             guarded(walk, |walk| stream::open(walk, file, level))?;
         }
         Kind::Arj => guarded(walk, |walk| arj::open(walk, file.data, level))?,
@@ -101,6 +105,9 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
             guarded(walk, |walk| iso::open(walk, file.data, level))?;
             if udf::is_udf(file.data) {
                 guarded(walk, |walk| udf::open(walk, file.data, level))?;
+            }
+            if super::kind::is_hfs(file.data) {
+                walk.odd_here(Oddity::Closed(Kind::DiskImage));
             }
         }
         Kind::Rar => guarded(walk, |walk| rar::open(walk, file.data, level))?,

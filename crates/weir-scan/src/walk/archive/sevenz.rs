@@ -131,6 +131,10 @@ fn oddity(error: &Error) -> Oddity {
     match error {
         Error::PasswordRequired | Error::MaybeBadPassword(_) => Oddity::Encrypted,
         Error::UnsupportedCompressionMethod(method) if method.to_ascii_lowercase().contains("aes") => Oddity::Encrypted,
+        Error::UnsupportedCompressionMethod(method) => Oddity::Unreadable(format!(
+            "a 7z archive packed with {}, which is not undone here",
+            crate::plain::shown(method, 40)
+        )),
         error => Oddity::Unreadable(format!("a 7z archive: {error}")),
     }
 }

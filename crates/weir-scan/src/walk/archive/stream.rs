@@ -1,7 +1,7 @@
-//! Gzip, bzip2, xz, lzip and Zstandard: one packed file, often a tar archive.
+//! Gzip, bzip2, xz, LZMA, lzip and Zstandard: one packed file, often a tar archive.
 
 use super::super::kind::Kind;
-use super::super::{File, Walk};
+use super::super::{File, Oddity, Walk};
 use crate::budget::Exceeded;
 use crate::little_endian::{u16_at, u32_at};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
@@ -18,6 +18,13 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         Kind::Gzip => Box::new(flate2::read::MultiGzDecoder::new(data)),
         Kind::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(data)),
         Kind::Lzip => Box::new(lzma_rust2::LzipReader::new(data)),
+        Kind::Lzma => match lzma_rust2::LzmaReader::new_mem_limit(data, XZ_MEMORY_KIB, None) {
+            Ok(reader) => Box::new(reader),
+            Err(error) => {
+                walk.odd_here(Oddity::Unreadable(format!("an LZMA file: {error}")));
+                return Ok(());
+            }
+        },
         Kind::Zstd => Box::new(Zstd { rest: data, frame: None }),
         _ => Box::new(lzma_rust2::XzReader::new_mem_limit(data, true, XZ_MEMORY_KIB)),
     };

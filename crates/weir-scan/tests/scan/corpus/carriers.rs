@@ -152,9 +152,9 @@ pub(crate) fn closed() -> Vec<(&'static str, Vec<u8>, &'static str)> {
         ("a.lzo", filled(b"\x89LZO\0\r\n\x1a\n"), "an LZO file"),
         ("image.dat", filled(b"MSWIM\0\0\0"), "a WIM image is not opened"),
         ("a.ace", filled(b"\0\0\0\0\0\0\0**ACE**"), "an ACE archive is not opened"),
-        ("a.cpio", filled(b"070701"), "an archive is not opened"),
-        ("a.hqx", filled(b"(This file must be converted with BinHex 4.0)\r\n:"), "an archive is not opened"),
-        ("a.ex_", filled(b"SZDD\x88\xf0\x27\x33"), "an archive is not opened"),
+        ("a.cpio", filled(b"070701"), "a cpio archive is not opened"),
+        ("a.hqx", filled(b"(This file must be converted with BinHex 4.0)\r\n:"), "a BinHex file is not opened"),
+        ("a.ex_", filled(b"SZDD\x88\xf0\x27\x33"), "a file packed by an old installer is not opened"),
         ("a.img1", filled(b"vhdxfile"), "a disk image is not opened"),
     ]
 }
