@@ -5,7 +5,7 @@ pub mod policy;
 
 use crate::verdict::Outcome;
 use crate::walk::kind::Kind;
-use crate::walk::{File, Oddity};
+use crate::walk::{File, Oddity, page};
 use policy::{Choice, Policy};
 
 /// What the policy says about one thing.
@@ -51,6 +51,7 @@ impl Policy {
 
 fn named(kind: Kind, names: &[String]) -> String {
     match names.first() {
+        Some(name) if name == page::PUT_TOGETHER || name == page::WRITTEN => format!("{} {name}", kind.words()),
         Some(name) if !name.is_empty() => format!("{} named {}", kind.words(), crate::plain::shown(name, 120)),
         _ => format!("{} without a name", kind.words()),
     }

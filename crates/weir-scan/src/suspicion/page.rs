@@ -5,8 +5,8 @@ use super::{has, name_ends};
 use crate::file_name;
 use crate::markup::{self, Tag};
 use crate::obfuscation::{is_obfuscated, is_packed};
-use crate::walk::File;
 use crate::walk::kind::Kind;
+use crate::walk::{File, page};
 
 const PAGE_MAX: usize = 4 << 20;
 
@@ -71,7 +71,8 @@ pub(super) fn stylesheet_script(file: &File<'_>) -> bool {
 /// An attachment that is a page; the text of a mail runs no scripts.
 fn is_attached_page(file: &File<'_>) -> bool {
     const PAGES: [&str; 7] = ["htm", "html", "xht", "xhtml", "shtml", "svg", "hta"];
-    file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| PAGES.contains(&own.as_str()))
+    let framed = file.names.iter().any(|name| name == page::WRITTEN) && file.kind == Kind::Html;
+    framed || file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| PAGES.contains(&own.as_str()))
 }
 
 pub(super) fn html_smuggling(file: &File<'_>) -> bool {

@@ -11,7 +11,7 @@ mod lzh;
 mod lzo;
 mod macintosh;
 mod ole;
-mod page;
+pub(crate) mod page;
 pub(crate) mod pdf;
 mod pdf_lock;
 pub(crate) mod pdf_text;

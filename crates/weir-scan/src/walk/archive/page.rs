@@ -1,10 +1,17 @@
-//! Files that a page or script puts together ([`super::super::unfold`]).
+//! Files that a page or script puts together ([`super::super::unfold`]), and those that it holds as addresses (`data:`, RFC 2397).
 
+use super::super::encoded_word::percent_decoded;
 use super::super::kind::Kind;
+use super::super::transfer::{Padding, base64};
 use super::super::unfold::unfold;
 use super::super::{File, Walk};
 use crate::budget::Exceeded;
 use crate::file_name;
+use crate::markup;
+
+/// What stands for the name of a file that has none.
+pub(crate) const PUT_TOGETHER: &str = "put together by a script";
+pub(crate) const WRITTEN: &str = "written into a page";
 
 const SCRIPTS: [&str; 17] = [
     "bat", "cmd", "hta", "htm", "html", "js", "jse", "mht", "ps1", "shtml", "svg", "vbe", "vbs", "wsf", "wsh", "xht",
@@ -20,7 +27,11 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     walk.budget.depth(walk.depth)?;
     for found in unfold(file.data) {
         walk.budget.entry()?;
-        walk.holding(&found, |walk, found| walk.file(&["put together by a script".into()], "", found, level))?;
+        walk.holding(&found, |walk, found| walk.file(&[PUT_TOGETHER.into()], "", found, level))?;
+    }
+    for Written { names, declared, data } in written(file.data) {
+        walk.budget.entry()?;
+        walk.holding(&data, |walk, data| walk.file(&names, &declared, data, level))?;
     }
     walk.depth -= 1;
     Ok(())
@@ -35,4 +46,100 @@ fn is_page(file: &File<'_>) -> bool {
         || file.declared.ends_with("javascript")
         || file.declared.starts_with("image/svg")
         || by_name()
+}
+
+/// A file that an address holds.
+struct Written {
+    names: Vec<String>,
+    declared: String,
+    data: Vec<u8>,
+}
+
+/// What people save or a browser opens: in links and frames, and in scripts that give it a name. Pictures, fonts and style sheets stand in many pages.
+fn written(page: &[u8]) -> impl Iterator<Item = Written> {
+    let in_tags = markup::tags(page).filter_map(|tag| {
+        let (_, attribute) = PLACES.iter().find(|(name, _)| tag.is(name))?;
+        let value = tag.value(attribute)?;
+        let address = match *attribute {
+            // What a page goes on to: `0;url=data:...`.
+            "content" => &value[memchr::memchr(b'=', &value)? + 1..],
+            _ => &value,
+        };
+        let name = tag.value("download").map(|name| String::from_utf8_lossy(&name).into_owned());
+        of_address(address, name.into_iter().collect())
+    });
+    let names = saved_as(page);
+    let script = (!names.is_empty()).then(|| memchr::memmem::find_iter(page, b"data:")).into_iter().flatten();
+    let in_scripts = script.filter_map(move |at| {
+        let quote = *page.get(at.checked_sub(1)?)?;
+        let end = memchr::memchr(quote, &page[at..]).filter(|_| b"\"'`".contains(&quote))?;
+        of_address(&page[at..at + end], names.clone())
+    });
+    in_tags.chain(in_scripts)
+}
+
+const PLACES: [(&str, &str); 7] = [
+    ("a", "href"),
+    ("area", "href"),
+    ("embed", "src"),
+    ("frame", "src"),
+    ("iframe", "src"),
+    ("meta", "content"),
+    ("object", "data"),
+];
+
+/// The names under which scripts save something: `a.download = "x.js"`.
+fn saved_as(page: &[u8]) -> Vec<String> {
+    const MOST: usize = 8;
+    const WORD: &[u8] = b".download";
+    let name = |at: usize| {
+        let value = page[at + WORD.len()..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
+        let (quote, text) = value.split_first().filter(|(quote, _)| b"\"'`".contains(quote))?;
+        let end = memchr::memchr(*quote, &text[..text.len().min(1024)])?;
+        Some(String::from_utf8_lossy(&text[..end]).into_owned())
+    };
+    memchr::memmem::find_iter(page, WORD).filter_map(name).take(MOST).collect()
+}
+
+/// The file of an address that holds one; none if it is a picture or its like.
+fn of_address(address: &[u8], mut names: Vec<String>) -> Option<Written> {
+    // Browsers leave these out.
+    let plain: Vec<u8> = address.iter().filter(|byte| !matches!(byte, b'\t' | b'\r' | b'\n')).copied().collect();
+    let start = plain.iter().position(|byte| *byte > b' ' && !b"'\"".contains(byte))?;
+    let (scheme, rest) = plain[start..].split_at_checked(5)?;
+    let comma = memchr::memchr(b',', rest).filter(|_| scheme.eq_ignore_ascii_case(b"data:"))?;
+    let head = String::from_utf8_lossy(&rest[..comma]).to_ascii_lowercase();
+    let declared = head.split(';').next().unwrap_or_default().trim().to_owned();
+    let usual = ["image/", "font/", "audio/", "video/", "text/css"].iter().any(|kind| declared.starts_with(kind));
+    if usual && !declared.starts_with("image/svg") && names.is_empty() {
+        return None;
+    }
+    let octets = percent_decoded(&rest[comma + 1..]);
+    let data = if head.trim_end().ends_with("base64") { base64(&octets, Padding::EndsGroup) } else { octets };
+    names.retain(|name| !name.is_empty());
+    if names.is_empty() {
+        names.push(WRITTEN.into());
+    }
+    Some(Written { names, declared, data })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(page: &str) -> Vec<(String, Vec<u8>)> {
+        written(page.as_bytes()).map(|written| (written.names.join(" "), written.data)).collect()
+    }
+
+    #[test]
+    fn addresses_that_hold_files() {
+        let one = |name: &str, data: &[u8]| vec![(name.to_owned(), data.to_vec())];
+        assert_eq!(found("<a href='DATA:text/plain;base64,YWJj' download='a.js'>"), one("a.js", b"abc"));
+        assert_eq!(found("<a href=\"data:,a%20b\" download=a.url>"), one("a.url", b"a b"));
+        assert_eq!(found("<iframe src=' da&Tab;ta:text/html,x'>"), one(WRITTEN, b"x"));
+        assert_eq!(found("<meta http-equiv=refresh content=\"0; url='data:text/html,x\">"), one(WRITTEN, b"x"));
+        assert_eq!(found("<script>a.href=\"data:,x\";a.download = 'a.vbs'</script>"), one("a.vbs", b"x"));
+        assert!(found("<img src='data:text/html,x'><a href='data:image/png;base64,AAAA'>").is_empty());
+        assert!(found("<a href='https://a.example/data:,x' download='a.js'>").is_empty());
+    }
 }
