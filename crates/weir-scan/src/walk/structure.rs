@@ -26,6 +26,8 @@ pub struct Part {
     pub level: u32,
     /// Its body was read as a message, whose parts follow.
     pub opened: bool,
+    /// Its end is missing: it ends where something around it goes on, which some take for more of it.
+    pub(super) is_cut: bool,
 }
 
 impl Part {
@@ -41,6 +43,18 @@ impl Part {
         self.header.media_type.is_empty() || self.header.media_type.starts_with("text/")
     }
 
+    /// Whether it is another part with a boundary line or two behind it: what a mailer returns is often cut, and has no end of its own then.
+    fn only_ends_later(&self, other: &Part, message: &[u8]) -> bool {
+        const LINES_MAX: usize = 400;
+        let header = |part: &Part| PartHeader { ambiguous: None, encodings: Vec::new(), ..part.header.clone() };
+        let shorter = self.body.start == other.body.start && other.body.end < self.body.end;
+        let boundary = |line: &[u8]| line.trim_ascii().is_empty() || line.starts_with(b"--");
+        shorter
+            && self.body.end - other.body.end <= LINES_MAX
+            && message[other.body.end..self.body.end].split(|byte| *byte == b'\n').all(boundary)
+            && header(self) == header(other)
+    }
+
     fn is_same(&self, other: &Part) -> bool {
         let header = |part: &Part| PartHeader { ambiguous: None, ..part.header.clone() };
         self.body == other.body && self.opened == other.opened && header(self) == header(other)
@@ -52,7 +66,7 @@ pub fn parts(message: &[u8], outside: u32, budget: &mut Budget) -> Result<Vec<Pa
     let (mut found, noticed) = Pass::new(message, outside, Dialect::default(), budget).run()?;
     for dialect in noticed.dialects() {
         let (more, _) = Pass::new(message, outside, dialect, budget).run()?;
-        add(&mut found, more, budget);
+        add(message, &mut found, more, budget);
     }
     if found.iter().any(|part| part.header.ambiguous.is_some()) {
         add_every_place(message, outside, &mut found, budget)?;
@@ -79,16 +93,18 @@ fn add_every_place(message: &[u8], outside: u32, found: &mut Vec<Part>, budget: 
     };
     let parts = all.found.into_iter().map(|candidate| {
         let body = candidate.body..end(candidate.body);
-        Part { header: candidate.header, body, level: outside + 1, opened: candidate.opened }
+        Part { header: candidate.header, body, level: outside + 1, opened: candidate.opened, is_cut: false }
     });
-    add(found, parts.collect(), budget);
+    add(message, found, parts.collect(), budget);
     Ok(())
 }
 
 /// Adds what another reading shows besides.
-fn add(found: &mut Vec<Part>, more: Vec<Part>, budget: &mut Budget) {
+fn add(message: &[u8], found: &mut Vec<Part>, more: Vec<Part>, budget: &mut Budget) {
     let mut known: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
+    let mut starts: HashMap<usize, usize> = HashMap::new();
     for (at, part) in found.iter().enumerate() {
+        starts.entry(part.body.start).or_insert(at);
         known.entry((part.body.start, part.body.end)).or_default().push(at);
     }
     for mut part in more {
@@ -97,7 +113,12 @@ fn add(found: &mut Vec<Part>, more: Vec<Part>, budget: &mut Budget) {
             budget.release(part.header.weight());
             continue;
         }
-        if part.matters() {
+        let more_of_same = starts.get(&part.body.start).is_some_and(|at| part.only_ends_later(&found[*at], message));
+        part.is_cut = more_of_same;
+        if let Some(at) = starts.get(&part.body.start).filter(|_| more_of_same) {
+            found[*at].is_cut = true;
+        }
+        if part.matters() && !more_of_same {
             part.header.doubt("a body that not all programs see");
         }
         found.push(part);
@@ -356,7 +377,7 @@ impl Pass<'_, '_> {
         };
         // An empty body, so that what its header says is seen.
         let opened = frame.boundaries.is_empty();
-        self.found.push(Part { header, body: at..at, level: self.level(), opened });
+        self.found.push(Part { header, body: at..at, level: self.level(), opened, is_cut: false });
         let next = if opened { State::Header(at) } else { State::Between };
         self.open.push(frame);
         if self.level() > self.budget.limits().levels {
@@ -389,10 +410,10 @@ impl Pass<'_, '_> {
             State::Header(from) => {
                 self.noticed.unusual_end = true;
                 let header = self.header(from..at)?;
-                self.found.push(Part { header, body: from..at, level, opened: false });
+                self.found.push(Part { header, body: from..at, level, opened: false, is_cut: false });
             }
             State::Body(header, from) => {
-                self.found.push(Part { header, body: from..at.max(from), level, opened: false });
+                self.found.push(Part { header, body: from..at.max(from), level, opened: false, is_cut: false });
             }
         }
         Ok(())
