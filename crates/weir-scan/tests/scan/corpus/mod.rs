@@ -5,7 +5,9 @@ mod bad;
 pub(crate) mod carriers;
 mod expected;
 mod good;
+mod locked_pdf;
 mod misread;
+mod overlooked;
 mod pages;
 mod relatives;
 mod strange;
@@ -66,7 +68,10 @@ impl Gate {
 async fn nothing_bad_is_delivered(clamd: Option<&Clamd>) {
     let (mut gate, mut wrong, mut classes) = (Gate::new(clamd).await, Vec::new(), BTreeMap::new());
     let all: Vec<Bad> =
-        [bad::all(), strange::all(), wrapped::all(), relatives::all(), misread::all()].into_iter().flatten().collect();
+        [bad::all(), strange::all(), wrapped::all(), relatives::all(), misread::all(), overlooked::all()]
+            .into_iter()
+            .flatten()
+            .collect();
     for Bad { mail, ends, says } in &all {
         *classes.entry(mail.class).or_insert(0) += 1;
         let verdict = gate.verdict(&mail.message).await;
@@ -96,7 +101,8 @@ async fn bad_mail_is_never_delivered_with_clamd() {
 async fn mail_of_real_mailers_is_delivered() {
     let clamd = Clamd::start();
     let mut gate = Gate::new(Some(&clamd)).await;
-    let (mut held, mut classes, all) = (Vec::new(), BTreeMap::new(), [good::all(), misread::twins()].concat());
+    let (mut held, mut classes, all) =
+        (Vec::new(), BTreeMap::new(), [good::all(), misread::twins(), overlooked::twins()].concat());
     for mail in &all {
         *classes.entry(mail.class).or_insert(0) += 1;
         let verdict = gate.verdict(&mail.message).await;
