@@ -111,7 +111,7 @@ async fn mail_of_real_mailers_is_delivered() {
             held.push(format!("{} / {}: {}", mail.class, mail.name, found(&report).join("; ")));
         }
     }
-    println!("legitimate mail by class: {classes:?}; held: {}", held.len());
+    println!("legitimate mail by class: {classes:?}; held: {}\n{}", held.len(), held.join("\n"));
     assert!(all.len() >= 200, "{} legitimate mails", all.len());
     assert!(held.len() <= 2, "{} of {} are held:\n{}", held.len(), all.len(), held.join("\n"));
 }
