@@ -4,7 +4,7 @@
 //! else (UTF-7, UTF-16) or are EBCDIC. Those are read here; the Chinese, Japanese and Korean sets among them by `encoding_rs`, so that people can read the
 //! name in a reason. Programs differ in which charsets they know, so a name can have several readings ([`Reading`]). Cost: linear.
 
-use super::transfer::{Padding, base64};
+use super::transfer::{Padding, base64, is_base64};
 use encoding_rs::{EUC_JP, EUC_KR, Encoding, GBK};
 
 /// What a program makes of the charset that stands beside a text.
@@ -192,10 +192,6 @@ fn utf7(bytes: &[u8]) -> String {
     }
     out.push_str(&octets(rest));
     out
-}
-
-fn is_base64(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/')
 }
 
 const ESCAPE: u8 = 0x1b;

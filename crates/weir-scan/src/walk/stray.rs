@@ -86,8 +86,6 @@ struct Line {
     begin: usize,
     end: usize,
     letters: usize,
-    /// It has too few letters to be more than a mistake.
-    is_stray: bool,
 }
 
 /// The lines with letters before the padding, without the last one.
@@ -97,8 +95,8 @@ fn lines(text: &[u8]) -> impl Iterator<Item = Line> {
     let last = memchr::memrchr(b'\n', &text[..end]).unwrap_or(0);
     let mut begin = 0;
     let counted = text[..last].split(|byte| *byte == b'\n').map(move |line| {
-        let letters = line.iter().filter(|byte| is_base64(**byte)).count();
-        let found = Line { begin, end: begin + line.len(), letters, is_stray: letters < 4 };
+        let (letters, _) = base64_letters(line);
+        let found = Line { begin, end: begin + line.len(), letters };
         begin = found.end + 1;
         found
     });
@@ -111,7 +109,7 @@ fn by_lines(text: &[u8]) -> Vec<u8> {
     for line in lines(text) {
         let letters = &text[line.begin..line.end];
         behind = line.end;
-        if !line.is_stray {
+        if line.letters >= 4 {
             let over = letters.iter().rposition(|byte| is_base64(*byte)).filter(|_| line.letters % 4 == 1);
             kept.extend_from_slice(&letters[..over.unwrap_or(letters.len())]);
         }
