@@ -11,7 +11,8 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 use weir_scan::budget::{Budget, Limits};
-use weir_scan::walk::structure::{Part, parts};
+use weir_scan::walk::part::Part;
+use weir_scan::walk::structure::parts;
 
 const BYTES_MAX: u64 = 2 << 20;
 const TEXT_MAX: usize = 20_000;

@@ -13,7 +13,9 @@ mod every_place;
 mod field;
 pub mod header;
 pub mod kind;
+mod last_names;
 mod media_type;
+pub mod part;
 mod passwords;
 mod pkcs7;
 mod reading;
@@ -30,9 +32,9 @@ use crate::budget::{Budget, End, Exceeded, Unpacked};
 use crate::file_name;
 use crate::plain::shown;
 use kind::Kind;
+use part::Part;
 use std::io::Read;
 use stray::Stray;
-use structure::Part;
 use transfer::Encoding;
 
 /// A file as it was found: a decoded part, or a member of an archive.

@@ -8,58 +8,10 @@
 use super::dialect::{Dialect, Noticed, is_header_line};
 use super::every_place::candidates;
 use super::header::PartHeader;
-use super::kind::Kind;
+use super::part::{Part, is_bare_report, is_file};
 use crate::budget::{Budget, Exceeded};
-use crate::file_name;
 use std::collections::HashMap;
 use std::ops::Range;
-
-/// A part of a message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// What its header says.
-    pub header: PartHeader,
-    /// Its body in the message, still encoded. Empty for a multipart or message whose parts follow as parts of their own, unless
-    /// some reader would show the body itself.
-    pub body: Range<usize>,
-    /// How many multiparts and messages it is in.
-    pub level: u32,
-    /// Its body was read as a message, whose parts follow.
-    pub opened: bool,
-    /// Its end is missing: it ends where something around it goes on, which some take for more of it.
-    pub(super) is_cut: bool,
-}
-
-impl Part {
-    /// Whether more than a few lines of text would be hidden from who does not see it.
-    fn matters(&self) -> bool {
-        let PartHeader { media_type, names, .. } = &self.header;
-        let text = media_type.is_empty() || media_type == "text/plain";
-        !self.body.is_empty() && (!text || !names.is_empty() || !self.header.is_plain())
-    }
-
-    /// Whether programs show it as a text.
-    pub(super) fn is_text(&self) -> bool {
-        self.header.media_type.is_empty() || self.header.media_type.starts_with("text/")
-    }
-
-    /// Whether it is another part with a boundary line or two behind it: what a mailer returns is often cut, and has no end of its own then.
-    fn only_ends_later(&self, other: &Part, message: &[u8]) -> bool {
-        const LINES_MAX: usize = 400;
-        let header = |part: &Part| PartHeader { ambiguous: None, encodings: Vec::new(), ..part.header.clone() };
-        let shorter = self.body.start == other.body.start && other.body.end < self.body.end;
-        let boundary = |line: &[u8]| line.trim_ascii().is_empty() || line.starts_with(b"--");
-        shorter
-            && self.body.end - other.body.end <= LINES_MAX
-            && message[other.body.end..self.body.end].split(|byte| *byte == b'\n').all(boundary)
-            && header(self) == header(other)
-    }
-
-    fn is_same(&self, other: &Part) -> bool {
-        let header = |part: &Part| PartHeader { ambiguous: None, ..part.header.clone() };
-        self.body == other.body && self.opened == other.opened && header(self) == header(other)
-    }
-}
 
 /// Finds the parts of a message that begins at level `outside`: those that any reader would show. The budget holds the weight of their headers.
 pub fn parts(message: &[u8], outside: u32, budget: &mut Budget) -> Result<Vec<Part>, Exceeded> {
@@ -159,8 +111,6 @@ enum State {
     Between,
 }
 
-/// A report has a few lines for each recipient.
-const REPORT_LINES_MAX: usize = 2000;
 /// So often a boundary is looked for in the whole rest of a message.
 const SEARCHES_MAX: u32 = 64;
 
@@ -466,33 +416,6 @@ fn shortest_rest<'t>(boundaries: &[Vec<u8>], text: &'t [u8]) -> Option<&'t [u8]>
 /// Where two dashes stand beside each other.
 fn dashes(line: &[u8]) -> impl Iterator<Item = usize> {
     memchr::memchr_iter(b'-', line).filter(|at| line.get(at + 1) == Some(&b'-'))
-}
-
-/// Whether what is called a message is something else to whoever saves it: then it is a file, and a message in that.
-fn is_file(header: &PartHeader, body: &[u8]) -> bool {
-    let kind = Kind::of(body);
-    let mut promised = header.names.iter().flat_map(|name| file_name::extensions(name));
-    kind.is_archive()
-        || kind.is_program()
-        || kind == Kind::Ole
-        || promised.any(|extension| file_name::is_archive(&extension))
-}
-
-/// Whether what is called a report consists of fields that say nothing about a body: then it is a text to everybody, also to those who read all of
-/// `message` as a message. A report ends with the boundary of what it is in.
-fn is_bare_report(header: &PartHeader, body: &[u8]) -> bool {
-    const OF_MESSAGE: [&[u8]; 4] = [b"content-", b"mime-version", b"begin", b"=ybegin"];
-    let lines = body.split(|byte| *byte == b'\n').take_while(|line| !line.starts_with(b"--"));
-    let of_message = |line: &[u8], field: &[u8]| {
-        line.trim_ascii_start().get(..field.len()).is_some_and(|start| start.eq_ignore_ascii_case(field))
-    };
-    let mut lines = lines.take(REPORT_LINES_MAX + 1).enumerate();
-    header.is_report()
-        && lines.all(|(number, line)| {
-            number < REPORT_LINES_MAX
-                && memchr::memchr(b'\r', line.strip_suffix(b"\r").unwrap_or(line)).is_none()
-                && !OF_MESSAGE.iter().any(|field| of_message(line, field))
-        })
 }
 
 #[cfg(test)]
