@@ -46,7 +46,14 @@ impl Key {
     /// Of a document that opens with an empty password; none if we cannot make out how.
     pub(super) fn of(data: &[u8]) -> Option<Key> {
         let lock = Lock::read(data)?;
-        Some(Key { file: lock.key()?, cipher: lock.cipher? })
+        let key = Key { file: lock.key()?, cipher: lock.cipher? };
+        // A key that does not fit its cipher would open every stream as nothing, and nothing is clean.
+        let fits = match key.cipher {
+            Cipher::None | Cipher::Rc4 => true,
+            Cipher::Aes => key.file.len() + 5 >= 16,
+            Cipher::Aes256 => key.file.len() == 32,
+        };
+        fits.then_some(key)
     }
 
     /// A stream as it was before it was encrypted (ISO 32000-1, section 7.6.2).
