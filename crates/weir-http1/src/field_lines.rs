@@ -59,12 +59,9 @@ impl FieldLines {
     /// What the cookie of this name is, if it gives the client one.
     pub fn given_cookie(&self, name: &str) -> Option<&[u8]> {
         let lines = self.text.split(|octet| *octet == b'\n');
-        let mut cookies = lines.filter_map(|line| line.split_at_checked(SET_COOKIE.len()));
-        cookies.find_map(
-            |(field, value)| {
-                if field.eq_ignore_ascii_case(SET_COOKIE) { given_in(value, name) } else { None }
-            },
-        )
+        let fields = lines.filter_map(|line| line.split_at_checked(SET_COOKIE.len()));
+        let mut cookies = fields.filter(|(field, _)| field.eq_ignore_ascii_case(SET_COOKIE));
+        cookies.find_map(|(_, value)| given_in(value, name))
     }
 
     /// The value of the first field of this name.
