@@ -311,8 +311,11 @@ impl Node {
         // A sample is read before what is in it, and is as bad as that, which may have ended meanwhile: what is said of it is
         // read once more, the innermost first.
         for part in parts.iter_mut().rev().chain([&mut page]).filter(|part| !part.children.is_empty()) {
-            if let Ok(now) = self.page(&part.sample.sample.to_string()).await {
-                (part.sample.verdict, part.reasons) = (now.sample.verdict, now.reasons);
+            if let Ok(row) = self.find(&part.sample.sample.to_string()).await {
+                let children = self.records().lab_samples().children(row.id, CHILDREN_SHOWN).await?;
+                part.children = children.into_iter().map(line).collect();
+                part.reasons = reasons(&row, &part.children);
+                part.sample = line(row);
             }
         }
         Ok(Merged::new(page, parts))

@@ -25,7 +25,7 @@ impl Decision {
         let most = self.rules.children.count as usize;
         for child in &brief.children {
             if family.len() < most {
-                family.insert(self.submitters.hash_one((parent.row, &child.sha256)));
+                family.insert(self.hasher.hash_one((parent.row, &child.sha256)));
             }
         }
         self.work.batch.children_max = self.rules.children.count.into();

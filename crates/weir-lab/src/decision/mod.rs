@@ -64,8 +64,8 @@ pub struct Decision {
     attempts_given: i64,
     plugins: Names<PluginName>,
     tags: Names<String>,
-    /// Submitters are told apart by a hash that nobody can choose.
-    submitters: RandomState,
+    /// Submitters, and files that were found in a sample, are told apart by a hash that nobody can choose.
+    hasher: RandomState,
     samples: HashMap<SampleId, TrackedSample>,
     rows: HashMap<i64, SampleId>,
     machines: HashMap<MachineId, Machine>,
@@ -132,7 +132,7 @@ impl Decision {
             attempts_given: 0,
             plugins: Names::new(128),
             tags: Names::new(64),
-            submitters: RandomState::new(),
+            hasher: RandomState::new(),
             samples: HashMap::new(),
             rows: HashMap::new(),
             machines: HashMap::new(),
@@ -222,7 +222,7 @@ impl Decision {
         self.names_are_known(now);
         let needs = Needs { plugins: plugins?, tags: held.tags };
         let directory = Directory::new(held.directory.into()).ok_or(Unschedulable::Unreadable("the directory"))?;
-        let submitter = SubmitterId(self.submitters.hash_one(&*held.submitter));
+        let submitter = SubmitterId(self.hasher.hash_one(&*held.submitter));
         let submission = Submission { directory, submitter, needs };
         let sample = self.scheduler.submit_charged(now.clock, &submission, charged);
         let sample = sample.map_err(Unschedulable::Refused)?;
