@@ -1,5 +1,9 @@
 //! Users, as a person in charge sees and changes them.
 
+mod locks;
+
+pub use locks::{LockDone, UnlockDone};
+
 use super::own_throttle::{OwnThrottle, in_force};
 use super::throttle_view::{Snapshot, ThrottleView};
 use super::{Actor, Backend, OperationError, OperationsParts, names, plural, when};
@@ -168,28 +172,6 @@ pub struct RemoveDone {
     pub name: String,
     /// Sessions that were ended.
     pub sessions_ended: usize,
-}
-
-/// What a lock did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LockDone {
-    /// Whose.
-    pub name: String,
-    /// Sessions that were ended.
-    pub sessions_ended: usize,
-}
-
-/// What an unlock did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct UnlockDone {
-    /// Whose.
-    pub name: String,
-    /// A person's lock was taken away.
-    pub lock_ended: bool,
-    /// The throttle's stop was ended.
-    pub stop_ended: bool,
-    /// Recipients that still wait in the delay queue, which drains again.
-    pub held: usize,
 }
 
 /// What may be done to users. Cheap to clone.
@@ -372,69 +354,6 @@ impl UserOperations {
         Ok(new)
     }
 
-    /// Locks an account: logins fail with the reason, sessions end, what waits stands still.
-    pub async fn lock(&self, name: &str, reason: &str, actor: &Actor) -> Result<LockDone, OperationError> {
-        names::reason(reason)?;
-        let _changing = self.changing.lock().await;
-        let mut user = self.known(name).await?;
-        user.locked_at = Some(user.locked_at.unwrap_or((self.clock)().0 as i64));
-        user.locked_reason = reason.to_owned();
-        self.users.update(&user).await?;
-        if self.throttles.find(name).await?.is_some() {
-            self.throttling.command(name, ThrottleCommand::Stop).await?;
-        }
-        let sessions_ended = self.backend.end_sessions(name, &format!("the account is locked: {reason}"));
-        self.audit.write(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
-        Ok(LockDone { name: name.to_owned(), sessions_ended })
-    }
-
-    /// Locks an account if it is stopped, before what waits is deleted: the stop ends with the last entry, and whatever sent
-    /// that would go on. Deleting must not end a stop, whoever does it. Whether it is locked by this.
-    pub async fn lock_if_stopped(&self, name: &str, why: &str, actor: &Actor) -> Result<bool, OperationError> {
-        let _changing = self.changing.lock().await;
-        let is_locked = self.users.find(name).await?.is_some_and(|user| user.locked_at.is_some());
-        if is_locked || !self.situation(name).await?.1 {
-            return Ok(false);
-        }
-        stop_lock::lock(&self.users, name, why, (self.clock)()).await?;
-        self.audit.write(actor, "user.lock", name, format!("stopped, and {why}")).await?;
-        Ok(true)
-    }
-
-    /// Ends a person's lock and the throttle's stop; what still waits drains again.
-    pub async fn unlock(&self, name: &str, actor: &Actor) -> Result<UnlockDone, OperationError> {
-        let _changing = self.changing.lock().await;
-        let user = self.users.find(name).await?;
-        let throttle = self.throttles.find(name).await?;
-        if user.is_none() && throttle.is_none() {
-            return Err(no_user(name));
-        }
-        let lock_ended = match user {
-            Some(user) if was_made_to_be_locked(&user) => self.users.remove(name).await?,
-            Some(mut user) if user.locked_at.is_some() => {
-                (user.locked_at, user.locked_reason) = (None, String::new());
-                self.users.update(&user).await?
-            }
-            _ => false,
-        };
-        let done = match throttle {
-            Some(_) => self.throttling.command(name, ThrottleCommand::Unlock).await?,
-            None => Default::default(),
-        };
-        self.backend.wake();
-        let what = |ended: bool, what: &str| if ended { format!("{what} ended; ") } else { String::new() };
-        let detail = format!(
-            "{}{}{} recipient{} wait{}",
-            what(lock_ended, "lock"),
-            what(done.unlocked, "stop"),
-            done.queue,
-            plural(done.queue),
-            if done.queue == 1 { "s" } else { "" }
-        );
-        self.audit.write(actor, "user.unlock", name, detail).await?;
-        Ok(UnlockDone { name: name.to_owned(), lock_ended, stop_ended: done.unlocked, held: done.queue })
-    }
-
     /// Users in order of name, from after `after`.
     pub async fn list(&self, after: &str) -> Result<UserList, OperationError> {
         let rows = self.users.after(after).await?;
@@ -565,11 +484,6 @@ impl UserView {
             created: if user.created_at > 0 { when(user.created_at) } else { String::new() },
         }
     }
-}
-
-/// Whether an account is there only because somebody was locked who has none here.
-fn was_made_to_be_locked(user: &UserRow) -> bool {
-    user.locked_at == Some(user.created_at) && user.password.is_empty() && user.addresses.is_empty()
 }
 
 fn no_user(name: &str) -> OperationError {
