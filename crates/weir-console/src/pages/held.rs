@@ -204,7 +204,7 @@ pub(super) fn words(decision: Decision, result: &HeldDone) -> String {
     if !result.locked.is_empty() {
         let named = result.locked.join(", ");
         words.push_str(&format!(
-            " {named} was stopped, and is locked until there is a new password or somebody unlocks the account."
+            " {named} had been stopped and is locked now, until there is a new password or somebody unlocks the account."
         ));
     }
     if !result.relays_down.is_empty() {

@@ -128,7 +128,8 @@ fn aftermath(out: &mut dyn Write, done: &HeldDone) -> anyhow::Result<()> {
         let named = some(&done.locked);
         writeln!(
             out,
-            "{named} was stopped, and is locked now: until a new password (weir user secure), or weir user unlock."
+            "{named} had been stopped and is locked now, until there is a new password (weir user passwd) or somebody \
+             unlocks the account (weir user unlock)."
         )?;
     }
     for relay in &done.relays_down {
