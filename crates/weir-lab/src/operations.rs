@@ -313,9 +313,10 @@ impl Node {
         for part in parts.iter_mut().rev().chain([&mut page]).filter(|part| !part.children.is_empty()) {
             if let Ok(row) = self.find(&part.sample.sample.to_string()).await {
                 let children = self.records().lab_samples().children(row.id, CHILDREN_SHOWN).await?;
-                part.children = children.into_iter().map(line).collect();
-                part.reasons = reasons(&row, &part.children);
-                part.sample = line(row);
+                let children: Vec<SampleLine> = children.into_iter().map(line).collect();
+                part.reasons = reasons(&row, &children);
+                // Its state stays that of the first look: "done" must not stand beside results that were not there yet.
+                part.sample.verdict = line(row).verdict;
             }
         }
         Ok(Merged::new(page, parts))
