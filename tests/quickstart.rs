@@ -144,6 +144,11 @@ fn from_nothing_to_a_page_over_https_with_a_certificate() {
     assert!(said.contains("Tried https://www.site.test: HTTP/1.1 200 OK"), "{said}");
 
     let data = home.path().join("data");
+    // The page is served before the console is there, on a slow machine a good while before.
+    let begun = Instant::now();
+    while weir(&["ready", "--data", data.to_str().unwrap()]).code != Some(0) && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(200));
+    }
     weir(&["ready", "--data", data.to_str().unwrap()]).ok();
     let doctor = |more: &[&str]| {
         let config = home.path().join("weir.toml");
