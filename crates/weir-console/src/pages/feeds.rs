@@ -178,10 +178,12 @@ fn table(feeds: &FeedsStatus) -> Html {
             (false, true) => "The limits were found by tuning.",
             (false, false) => "The limits are those of the configuration.",
         },
-        if feeds.open {
-            "For now every worker takes every size, because the limits would not save any waiting. "
-        } else {
-            ""
+        match (feeds.open, feeds.one_feed_kept) {
+            (true, _) => "For now every worker takes every size, because the limits would not save any waiting. ",
+            (_, true) => {
+                "For now one feed is kept for what is small, and all other workers take every size: all limits would save less. "
+            }
+            _ => "",
         }
     )
 }

@@ -10,7 +10,7 @@
 //! Bounds: at most `waiting_max` messages wait, beyond that [`Placed::Full`]. A decision costs O(workers + log n).
 
 use super::plan::TieRule;
-use super::{Limits, Plan, Spot, Strategy, WaitingLine};
+use super::{InForce, Limits, Plan, Spot, Strategy, WaitingLine};
 use crate::time::Instant;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -34,8 +34,7 @@ pub struct Dispatch {
     waiting_max: usize,
     /// How far each sender is at each feed, while something of theirs waits there.
     senders: BTreeMap<(usize, SenderId), Turn>,
-    /// Whether every worker takes every size for now, whatever the limits.
-    open: bool,
+    in_force: InForce,
 }
 
 /// The shell's name for a message.
@@ -146,7 +145,7 @@ impl Dispatch {
             queued_ns: vec![0; feeds],
             waiting_max,
             senders: BTreeMap::new(),
-            open: false,
+            in_force: InForce::All,
         })
     }
 
@@ -180,8 +179,7 @@ impl Dispatch {
         let feed = self.feed_of(worker)?;
         self.workers[worker.0] = Worker::Idle;
         let classes = match self.plan.strategy {
-            Strategy::Shortest if self.open => 0..=self.of_feed.len() - 1,
-            Strategy::Shortest => self.plan.classes_for(feed),
+            Strategy::Shortest => self.plan.classes_now(feed, self.in_force),
             Strategy::Size | Strategy::SizeLoad => feed..=feed,
         };
         let overdue = self.plan.strategy == Strategy::Shortest
@@ -215,18 +213,18 @@ impl Dispatch {
         Ok(self.place_anew(now))
     }
 
-    /// Lets every worker take every size, or puts the limits in force again. Waiting messages choose anew.
-    pub fn set_open(&mut self, open: bool, now: Instant) -> Vec<Started> {
-        if self.open == open {
+    /// Puts so much of the limits in force. Waiting messages choose anew; some may start at once.
+    pub fn put_in_force(&mut self, in_force: InForce, now: Instant) -> Vec<Started> {
+        if self.in_force == in_force {
             return Vec::new();
         }
-        self.open = open;
+        self.in_force = in_force;
         self.place_anew(now)
     }
 
-    /// Whether every worker takes every size for now.
-    pub fn is_open(&self) -> bool {
-        self.open
+    /// How much of the limits is in force.
+    pub fn in_force(&self) -> InForce {
+        self.in_force
     }
 
     fn place_anew(&mut self, now: Instant) -> Vec<Started> {
@@ -278,14 +276,13 @@ impl Dispatch {
 
     fn place(&mut self, waiting: Waiting, now: Instant) -> Placed {
         let class = self.plan.limits.class_of(waiting.message.size);
-        let feeds = if self.open { 0..self.of_feed.len() } else { self.plan.feeds_for(class) };
+        let feeds = self.plan.feeds_now(class, self.in_force);
         let (feed, idle) = match self.plan.strategy {
-            // The workers kept for smaller mail come last, so that they are free when the limits are in force again.
-            Strategy::Shortest if self.open => {
-                let order = (class..feeds.end).chain((0..class).rev());
-                (class, order.into_iter().find_map(|feed| self.idle_worker(feed)))
+            // The workers whose limit it is above come last, so that they are free when all limits are in force again.
+            Strategy::Shortest => {
+                let mut order = (class.max(feeds.start)..feeds.end).chain((feeds.start..class).rev());
+                (class, order.find_map(|feed| self.idle_worker(feed)))
             }
-            Strategy::Shortest => (class, feeds.into_iter().find_map(|feed| self.idle_worker(feed))),
             Strategy::Size | Strategy::SizeLoad => {
                 let feed = Plan::least_loaded(TieRule::read(), feeds, |feed| self.expected_empty(feed, now));
                 (feed, self.idle_worker(feed))

@@ -58,6 +58,11 @@ impl Limits {
         self.bytes.iter().map(|limit| usize::from(*limit < size)).sum()
     }
 
+    /// The class of what is above every limit that some message could reach; 0 if there is none.
+    pub fn largest_class(&self) -> usize {
+        self.bytes.iter().filter(|limit| **limit < Limits::UNLIMITED).count()
+    }
+
     /// All limits, in ascending order.
     pub fn bytes(&self) -> &[u64] {
         &self.bytes

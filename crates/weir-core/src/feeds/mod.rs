@@ -43,7 +43,7 @@ pub use objective::{LastLimit, Objective, Weights};
 pub use opening::Opening;
 pub use outage::Outage;
 pub use patience::{AfterFailure, Patience};
-pub use plan::{Plan, Strategy};
+pub use plan::{InForce, Plan, Strategy};
 pub use replay::replay;
 pub use service::{Load, Service};
 pub use size_table::{Moments, SizeTable, TABLE_POINTS};

@@ -18,6 +18,18 @@ pub enum Strategy {
     Shortest,
 }
 
+/// How much of the limits is in force: of those below, each keeps more workers for smaller mail than the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InForce {
+    /// Every worker takes every size.
+    Nothing,
+    /// The workers of the first feed take nothing above the largest limit, and all others take every size: one place is
+    /// always left for what is small, and large mail has all the rest.
+    OneFeed,
+    /// Every feed keeps to its limit.
+    All,
+}
+
 /// Limits with a strategy and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -30,7 +42,7 @@ pub struct Plan {
     pub last_feed_helps: bool,
     /// `Shortest`: a message that has waited so long goes before all smaller ones. `Duration::MAX`: never.
     pub age_bound: Duration,
-    /// Whether the limits give way while one line without limits would serve better ([`super::Opening`]).
+    /// Whether limits are in force only as far as they save waiting ([`super::Opening`]).
     pub opens: bool,
 }
 
@@ -66,6 +78,32 @@ impl Plan {
         let last = self.limits.feeds() - 1;
         let kept = feed >= last && !self.last_feed_helps;
         if kept { last..=last } else { 0..=feed.min(last) }
+    }
+
+    /// The feeds that may take a message of this class, with so much of the limits in force.
+    pub(super) fn feeds_now(&self, class: usize, in_force: InForce) -> Range<usize> {
+        let feeds = self.limits.feeds();
+        match in_force {
+            InForce::All => self.feeds_for(class),
+            InForce::OneFeed if self.is_largest(class) => 1..feeds,
+            InForce::OneFeed | InForce::Nothing => 0..feeds,
+        }
+    }
+
+    /// The classes that a worker of this feed may take from the common line, with so much of the limits in force.
+    pub(super) fn classes_now(&self, feed: usize, in_force: InForce) -> RangeInclusive<usize> {
+        let last = self.limits.feeds() - 1;
+        match in_force {
+            InForce::All => self.classes_for(feed),
+            InForce::OneFeed if feed == 0 && self.limits.largest_class() > 0 => 0..=self.limits.largest_class() - 1,
+            InForce::OneFeed | InForce::Nothing => 0..=last,
+        }
+    }
+
+    /// Whether a class is above every limit that there is.
+    fn is_largest(&self, class: usize) -> bool {
+        let largest = self.limits.largest_class();
+        largest > 0 && class >= largest
     }
 
     /// The rule of `SizeLoad`: the least expected-empty time, the lowest of equals.

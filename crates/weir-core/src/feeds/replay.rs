@@ -29,7 +29,7 @@ pub fn replay(
         let message = Message { id: MessageId(number as u64), size: arrival.size, expected };
         if let Some(opening) = &mut opening {
             opening.arrive(message, arrival.at);
-            running.set_open(opening.is_open(), served);
+            running.put_in_force(opening.in_force(), served);
         }
         running.arrive(message, arrival.at, served);
     }

@@ -4,7 +4,7 @@
 //! waited in all: the number that waits, integrated over time, counts those that still wait too. An event costs
 //! O(workers + log n).
 
-use super::{Dispatch, Limits, Message, Placed, Served, Started, WorkerId};
+use super::{Dispatch, InForce, Limits, Message, Placed, Served, Started, WorkerId};
 use crate::time::Instant;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -77,9 +77,9 @@ impl Running {
         }
     }
 
-    pub(super) fn set_open(&mut self, open: bool, served: &mut dyn FnMut(Served)) {
+    pub(super) fn put_in_force(&mut self, in_force: InForce, served: &mut dyn FnMut(Served)) {
         let now = self.instant();
-        let started = self.dispatch.set_open(open, now);
+        let started = self.dispatch.put_in_force(in_force, now);
         started.into_iter().for_each(|begun| self.start(begun, served));
     }
 

@@ -5,8 +5,8 @@ mod opening;
 use proptest::prelude::*;
 use std::time::Duration;
 use weir_core::feeds::{
-    Arrival, Dispatch, Limits, Load, Message, MessageId, Mg1, Objective, Placed, Plan, Served, Service, SizeTable,
-    Strategy as How, WorkerId, evaluate,
+    Arrival, Dispatch, InForce, Limits, Load, Message, MessageId, Mg1, Objective, Placed, Plan, Served, Service,
+    SizeTable, Strategy as How, WorkerId, evaluate,
 };
 use weir_core::mutant::{Mutant, plant};
 use weir_core::time::Instant;
@@ -18,7 +18,7 @@ enum Op {
     Pass { ns: u64 },
     Withdraw { nth: usize },
     Retune { limits: Vec<u64> },
-    Open { open: bool },
+    PutInForce { in_force: InForce },
 }
 
 #[derive(Clone, Debug)]
@@ -44,14 +44,14 @@ struct Model {
     waiting: Vec<Waits>,
     /// Workers whose message went before all smaller ones.
     overdue: Vec<bool>,
-    open: bool,
+    in_force: InForce,
 }
 
 impl Model {
     fn new(setup: &Setup) -> Model {
         let workers: Vec<_> = setup.workers.iter().enumerate().flat_map(|(feed, n)| vec![(feed, None); *n]).collect();
         let overdue = vec![false; workers.len()];
-        Model { setup: setup.clone(), workers, waiting: Vec::new(), overdue, open: false }
+        Model { setup: setup.clone(), workers, waiting: Vec::new(), overdue, in_force: InForce::All }
     }
 
     fn limits(&self) -> &[u64] {
@@ -63,10 +63,16 @@ impl Model {
         let last = self.limits().len();
         let largest = self.limits().last().is_some_and(|limit| size > *limit);
         match feed == last {
-            _ if self.open => true,
+            _ if self.in_force == InForce::Nothing => true,
+            _ if self.in_force == InForce::OneFeed => feed > 0 || !self.is_above_all_limits(size),
             true => largest || self.setup.plan.last_feed_helps,
             false => size <= self.limits()[feed],
         }
+    }
+
+    fn is_above_all_limits(&self, size: u64) -> bool {
+        let mut limits = self.limits().iter().filter(|limit| **limit < Limits::UNLIMITED).peekable();
+        limits.peek().is_some() && limits.all(|limit| size > *limit)
     }
 
     fn class(&self, size: u64) -> usize {
@@ -89,7 +95,7 @@ impl Model {
         let idle_in = |feed: usize| self.workers.iter().position(|w| *w == (feed, None));
         let class = self.class(message.size);
         let (feed, idle) = match self.setup.plan.strategy {
-            How::Size if !self.open => (class, idle_in(class)),
+            How::Size if self.in_force == InForce::All => (class, idle_in(class)),
             How::Size | How::SizeLoad => {
                 let soonest = feeds.iter().map(|f| self.empty_at(*f, now)).min().unwrap();
                 let feed = *feeds.iter().find(|f| self.empty_at(**f, now) == soonest).unwrap();
@@ -141,11 +147,11 @@ impl Model {
         self.place_anew(now)
     }
 
-    fn set_open(&mut self, open: bool, now: u64) -> Vec<(WorkerId, MessageId)> {
-        if self.open == open {
+    fn put_in_force(&mut self, in_force: InForce, now: u64) -> Vec<(WorkerId, MessageId)> {
+        if self.in_force == in_force {
             return Vec::new();
         }
-        self.open = open;
+        self.in_force = in_force;
         self.place_anew(now)
     }
 
@@ -190,10 +196,10 @@ fn check(setup: &Setup, ops: &[Op]) -> Result<(), String> {
                 let started: Vec<_> = started.iter().map(|s| (s.worker, s.message.id)).collect();
                 same(step, op, &started, &model.retune(&limits, now))?;
             }
-            Op::Open { open } => {
-                let started = real.set_open(*open, at);
+            Op::PutInForce { in_force } => {
+                let started = real.put_in_force(*in_force, at);
                 let started: Vec<_> = started.iter().map(|s| (s.worker, s.message.id)).collect();
-                same(step, op, &started, &model.set_open(*open, now))?;
+                same(step, op, &started, &model.put_in_force(*in_force, now))?;
             }
         }
         same(step, op, &real.waiting(), &model.waiting.len())?;
@@ -256,7 +262,8 @@ fn setups() -> impl Strategy<Value = (Setup, Vec<Op>)> {
             4 => (0..5u64).prop_map(|ns| Op::Pass { ns }),
             1 => (0..6usize).prop_map(|nth| Op::Withdraw { nth }),
             1 => limits(feeds).prop_map(|limits| Op::Retune { limits }),
-            1 => any::<bool>().prop_map(|open| Op::Open { open }),
+            1 => prop::sample::select(&[InForce::Nothing, InForce::OneFeed, InForce::All][..])
+                .prop_map(|in_force| Op::PutInForce { in_force }),
         ];
         (setup, prop::collection::vec(op, 0..200))
     })

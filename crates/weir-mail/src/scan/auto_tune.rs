@@ -93,7 +93,7 @@ impl ScanShared {
             let started = state.dispatch.retune(limits, now).unwrap_or_default();
             state.figures.limits_changed(now);
             started.into_iter().for_each(|begun| self.begin(&mut state, begun.into()));
-            self.open_or_shut(&mut state, now);
+            self.weigh_limits(&mut state, now);
         }
         tracing::info!(limits = shown(bytes), by, "the feeds have new limits");
         let configured = self.settings.plan.limits.bytes();

@@ -287,7 +287,7 @@ impl ScanShared {
         if let Some(opening) = &mut state.opening {
             opening.arrive(message, now);
         }
-        self.open_or_shut(state, now);
+        self.weigh_limits(state, now);
         if let Placed::Started(worker) = state.dispatch.arrive_from(sender, message, now) {
             self.begin(state, Begun { worker, number, waited: Duration::ZERO });
         } else {
@@ -297,8 +297,8 @@ impl ScanShared {
     }
 
     /// Limits give way while one line would serve better.
-    fn open_or_shut(self: &Arc<Self>, state: &mut State, now: Instant) {
-        for begun in state.open_or_shut(now) {
+    fn weigh_limits(self: &Arc<Self>, state: &mut State, now: Instant) {
+        for begun in state.weigh_limits(now) {
             self.begin(state, begun);
         }
     }
@@ -330,7 +330,7 @@ impl ScanShared {
         for begun in state.parked.drain(..count).collect::<Vec<_>>() {
             self.begin(&mut state, begun);
         }
-        self.open_or_shut(&mut state, now);
+        self.weigh_limits(&mut state, now);
         let next_try = state.outage.next_try().filter(|_| !state.parked.is_empty());
         let look = (state.opening.is_some() && state.dispatch.waiting() > 0).then(|| now + LOOK_EVERY);
         let next = [state.retry.first().map(|(at, _)| *at), next_try, look].into_iter().flatten().min();

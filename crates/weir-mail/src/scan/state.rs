@@ -78,7 +78,9 @@ impl State {
         let (plan, machine) = (settings.plan_in_force(), settings.machine());
         let mut dispatch = Dispatch::new(plan.clone(), &machine.workers, usize::MAX)?;
         let opening = if plan.opens { Some(Opening::new(&plan, &machine, now)?) } else { None };
-        dispatch.set_open(opening.is_some(), now);
+        if let Some(opening) = &opening {
+            dispatch.put_in_force(opening.in_force(), now);
+        }
         Ok(State {
             dispatch,
             opening,
@@ -116,11 +118,11 @@ impl State {
         if *at > now || self.stopping { None } else { self.retry.pop_first().map(|(_, number)| number) }
     }
 
-    /// Opens the feeds or puts their limits in force, by what one line would wait; the letters that begin by it.
-    pub(super) fn open_or_shut(&mut self, now: Instant) -> Vec<Begun> {
+    /// Puts as much of the limits in force as saves waiting; the letters that begin by it.
+    pub(super) fn weigh_limits(&mut self, now: Instant) -> Vec<Begun> {
         let Some(opening) = &mut self.opening else { return Vec::new() };
-        let open = opening.look(now);
-        let started = self.dispatch.set_open(open, now);
+        let in_force = opening.look(now);
+        let started = self.dispatch.put_in_force(in_force, now);
         started.into_iter().map(Begun::from).collect()
     }
 

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use weir_core::feeds::{Backlog, Limits, Opening, Plan, Strategy};
+use weir_core::feeds::{Backlog, InForce, Limits, Opening, Plan, Strategy};
 use weir_core::time::Instant;
 use weir_foundation::OperationError;
 use weir_scan::panel::Health;
@@ -31,6 +31,9 @@ pub struct FeedsStatus {
     /// Whether every worker takes every size for now, because one line without limits would wait less.
     #[serde(default)]
     pub open: bool,
+    /// Whether one feed is kept for what is small, and all other workers take every size for now.
+    #[serde(default)]
+    pub one_feed_kept: bool,
     /// What the limits saved lately, as a part of what one line would have waited; none where limits do not give way, or nothing
     /// would have waited.
     #[serde(default)]
@@ -260,7 +263,8 @@ impl ScanShared {
             strategy: name(*strategy).to_owned(),
             limits: limits.bytes().to_vec(),
             tuned: limits != &self.settings.plan.limits,
-            open: state.dispatch.is_open(),
+            open: state.dispatch.in_force() == InForce::Nothing,
+            one_feed_kept: state.dispatch.in_force() == InForce::OneFeed,
             saved: state.opening.as_ref().and_then(Opening::saved),
             auto_tune: self.settings.auto_tune,
             cpus: self.settings.cpus,

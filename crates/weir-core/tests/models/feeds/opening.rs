@@ -1,8 +1,10 @@
-//! When limits give way, beside an account that is kept by hand over two models of the feeds.
+//! When limits give way, beside an account that is kept by hand over three models of the feeds.
 
 use super::{Draws, Model, Setup};
 use std::time::Duration;
-use weir_core::feeds::{Arrival, Limits, Machine, Message, MessageId, Opening, Plan, Service, Strategy, replay};
+use weir_core::feeds::{
+    Arrival, InForce, Limits, Machine, Message, MessageId, Opening, Plan, Service, Strategy, replay,
+};
 use weir_core::mutant::{Mutant, plant};
 use weir_core::time::Instant;
 
@@ -19,9 +21,9 @@ struct Shadow {
 }
 
 impl Shadow {
-    fn new(setup: &Setup, open: bool) -> Shadow {
+    fn new(setup: &Setup, in_force: InForce) -> Shadow {
         let mut model = Model::new(setup);
-        model.set_open(open, 0);
+        model.put_in_force(in_force, 0);
         Shadow { model, now: 0, waited: 0 }
     }
 
@@ -40,49 +42,59 @@ impl Shadow {
     }
 }
 
-/// The account by the rule: what was saved lately is credit, without credit the feeds are open.
+const EVERY: [InForce; 3] = [InForce::Nothing, InForce::OneFeed, InForce::All];
+
+/// The account by the rule: what waited least lately is in force, and what keeps more back must have saved something.
 struct Account {
-    limited: Shadow,
-    line: Shadow,
-    saved: f64,
-    line_waited: f64,
+    /// A shadow for each of [`EVERY`], and what was waited there lately.
+    shadows: Vec<(Shadow, f64)>,
     mean_scan: Option<f64>,
-    open: bool,
+    /// Which of [`EVERY`].
+    in_force: usize,
 }
 
 impl Account {
     fn new(setup: &Setup) -> Account {
-        let (limited, line) = (Shadow::new(setup, false), Shadow::new(setup, true));
-        Account { limited, line, saved: 0.0, line_waited: 0.0, mean_scan: None, open: true }
+        let shadows = EVERY.iter().map(|in_force| (Shadow::new(setup, *in_force), 0.0)).collect();
+        Account { shadows, mean_scan: None, in_force: 0 }
     }
 
     fn arrive(&mut self, message: Message, now: u64) {
-        let passed = (now - self.line.now) as f64;
-        let before = (self.limited.waited, self.line.waited);
-        self.limited.run_until(now);
-        self.line.run_until(now);
+        let passed = (now - self.shadows[0].0.now) as f64;
         let (least, most) = Opening::MEMORY_NS;
         let memory = (self.mean_scan.unwrap_or(0.0) * Opening::MEMORY_SCANS).max(least).min(most);
-        let kept = (-passed / memory).exp();
-        let (limited, line) = (self.limited.waited - before.0, self.line.waited - before.1);
-        self.saved = self.saved * kept + line as f64 - limited as f64;
-        self.line_waited = self.line_waited * kept + line as f64;
-        if passed > 0.0 && self.saved < 0.0 {
-            self.open = true;
-        } else if passed > 0.0 && self.saved > Opening::EARNED * self.line_waited {
-            self.open = false;
+        for (shadow, lately) in &mut self.shadows {
+            let before = shadow.waited;
+            shadow.run_until(now);
+            *lately = *lately * (-passed / memory).exp() + (shadow.waited - before) as f64;
         }
-        self.limited.model.arrive(message, now, now);
-        self.line.model.arrive(message, now, now);
+        if passed > 0.0 {
+            let best = (0..3).filter(|other| self.shadows[*other].1 < self.bar(*other));
+            self.in_force =
+                best.min_by(|a, b| self.shadows[*a].1.total_cmp(&self.shadows[*b].1)).unwrap_or(self.in_force);
+        }
+        for (shadow, _) in &mut self.shadows {
+            shadow.model.arrive(message, now, now);
+        }
         let scan = message.expected.as_nanos() as f64;
         let mean = self.mean_scan.unwrap_or(scan);
         self.mean_scan = Some(mean + (scan - mean) / 200.0);
     }
 
-    /// Whether rounding could have decided otherwise.
+    /// What another must stay below to come into force.
+    fn bar(&self, other: usize) -> f64 {
+        let now = self.shadows[self.in_force].1;
+        if other > self.in_force { now * (1.0 - Opening::EARNED) } else { now }
+    }
+
+    /// Whether rounding could have decided otherwise, now or before.
     fn is_close(&self) -> bool {
-        let near = |x: f64| x.abs() <= 1e-6 * self.line_waited.max(1.0);
-        near(self.saved) || near(self.saved - Opening::EARNED * self.line_waited)
+        let waited = |of: usize| self.shadows[of].1;
+        let near = |a: f64, b: f64| (a - b).abs() <= 1e-6 * a.max(b).max(1.0);
+        let pairs = [(0, 1), (0, 2), (1, 2)];
+        pairs
+            .iter()
+            .any(|(a, b)| near(waited(*a), waited(*b)) || near(waited(*a) * (1.0 - Opening::EARNED), waited(*b)))
     }
 }
 
@@ -115,12 +127,13 @@ fn check(strategy: Strategy, mail: &[Mail]) -> Result<u32, String> {
     let mut model = Account::new(&setup);
     let mut changes = 0;
     for (number, one) in mail.iter().enumerate() {
-        let before = real.is_open();
+        let before = real.in_force();
         real.arrive(message(number, *one), Instant(one.0));
         model.arrive(message(number, *one), one.0);
-        changes += u32::from(real.is_open() != before);
-        if real.is_open() != model.open && !model.is_close() {
-            return Err(format!("message {number}: open {}, by the rule {}", real.is_open(), model.open));
+        changes += u32::from(real.in_force() != before);
+        let by_rule = EVERY[model.in_force];
+        if real.in_force() != by_rule && !model.is_close() {
+            return Err(format!("message {number}: {:?} in force, by the rule {by_rule:?}", real.in_force()));
         }
     }
     Ok(changes)

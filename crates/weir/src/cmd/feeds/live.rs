@@ -57,7 +57,12 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
             "Every worker takes every size for now: with the limits mail would wait as long as without them, or longer.\n"
         )?;
     } else if let Some(saved) = status.saved {
-        writeln!(out, "The limits save {:.0} % of what mail would have waited in one line lately.\n", 100.0 * saved)?;
+        let what = if status.one_feed_kept {
+            "For now one feed is kept for what is small, and all other workers take every size. That saves"
+        } else {
+            "The limits save"
+        };
+        writeln!(out, "{what} {:.0} % of what mail would have waited in one line lately.\n", 100.0 * saved)?;
     }
     for (name, rows) in [("FEED", &status.feeds), ("SIZE CLASS", &status.classes)] {
         print_times(out, name, rows)?;
