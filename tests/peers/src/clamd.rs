@@ -28,11 +28,20 @@ impl Clamd {
         Clamd::start_plain(&format!("MaxRecursion 30\nAlertExceedsMax yes\n{more}"))
     }
 
+    /// Starts one with as many made-up signatures that nothing matches as make a scan cost what it costs on a site: with two
+    /// signatures clamd has less to do than any clamd in use. ClamAV's own database has several million, most of them hashes.
+    pub fn start_with_database(more: &str) -> Clamd {
+        Clamd::start_in(made_up_database(), &format!("MaxRecursion 30\nAlertExceedsMax yes\n{more}"))
+    }
+
     /// Starts one with clamd's own bounds, about which it is silent, and more lines in its configuration.
     pub fn start_plain(more: &str) -> Clamd {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        Clamd::start_in(tempfile::tempdir().expect("a temporary folder"), more)
+    }
+
+    fn start_in(folder: tempfile::TempDir, more: &str) -> Clamd {
         let signatures = folder.path().join("signatures");
-        std::fs::create_dir(&signatures).expect("a folder");
+        std::fs::create_dir_all(&signatures).expect("a folder");
         let eicar: String = eicar().bytes().map(|byte| format!("{byte:02x}")).collect();
         std::fs::write(signatures.join("eicar.ndb"), format!("Eicar-Test-Signature:0:0:{eicar}\n"))
             .expect("signatures");
@@ -121,6 +130,30 @@ impl Drop for Clamd {
 /// The test file that every scanner must find; in two pieces here, so that none takes this file for it.
 pub fn eicar() -> String {
     [r"X5O!P%@AP[4\PZX54(P^)7CC)7}$EICAR", "-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*"].concat()
+}
+
+/// A folder with signatures for pieces of any file and of programs, and hashes of whole files.
+fn made_up_database() -> tempfile::TempDir {
+    const PIECES: u64 = 60_000;
+    const HASHES: u64 = 300_000;
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let signatures = folder.path().join("signatures");
+    std::fs::create_dir(&signatures).expect("a folder");
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut octets = |count: u64| -> String {
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        (0..count).map(|_| format!("{:02x}", next() >> 56)).collect()
+    };
+    let piece = |number: u64| format!("Made.Up-{number}:{}:*:{}\n", number % 2, octets(12 + number % 28));
+    std::fs::write(signatures.join("pieces.ndb"), (0..PIECES).map(piece).collect::<String>()).expect("signatures");
+    let hash = |number: u64| format!("{}:{}:Made.Up.Hash-{number}:73\n", octets(32), 1_000 + number * 7);
+    std::fs::write(signatures.join("hashes.hsb"), (0..HASHES).map(hash).collect::<String>()).expect("signatures");
+    folder
 }
 
 /// The signature of the program that is in all test files: `md5:length:name`.
