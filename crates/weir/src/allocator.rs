@@ -1,11 +1,12 @@
 //! The allocator: small pages for what is small, huge pages for large tables.
 //!
-//! The tables of a gate under attack are large and hit at random, and with small pages the processor would look for the page
-//! first each time (`docs/algorithms/fair.md` has the figures). For all else huge pages are a waste: one that holds a
-//! single live octet costs two mebibytes. mimalloc asks for them for everything it has. [`take_back`] undoes that, and
-//! an allocation of [`LARGE`] octets or more asks for itself. The benchmarks use the same.
+//! The tables of a gate under attack are large and accessed at random, and with small pages the processor would have to look up the page
+//! each time (`docs/algorithms/fair.md` has the figures). For all else huge pages are a waste: one that holds a single live octet costs two
+//! mebibytes. mimalloc asks for huge pages for all its memory. [`take_back`] undoes that, and each allocation of [`LARGE`] octets or more
+//! asks for them again. The benchmarks use the same.
 //!
-//! Unsafe code is open here because an allocator is unsafe by its trait; no memory is touched, only advice given.
+//! Unsafe code is allowed here because the trait of an allocator is unsafe. This code touches no memory itself; it only gives advice to the
+//! kernel.
 #![allow(unsafe_code)]
 
 use mimalloc::MiMalloc;

@@ -31,8 +31,8 @@ use crate::config::{Config, Loaded};
 use weir_mail::gate;
 use weir_mail::notices;
 
-/// Whether the mail gate is wanted: as `submission.enabled` says. Where it says nothing, mail is on, unless the configuration is that of a web
-/// front-end or of a machine of the lab, and says nothing of mail.
+/// Whether the mail gate is wanted. `submission.enabled` decides if it is set. Otherwise mail is on, except on a web front-end or a lab
+/// machine whose configuration does not mention mail.
 pub(crate) fn mail_is_wanted(config: &Config, loaded: &Loaded, demo: bool) -> bool {
     let given = |setting: &&crate::config::Setting| setting.line.is_some();
     let mut given = loaded.settings.iter().filter(given);
@@ -58,9 +58,9 @@ pub(crate) fn mail_gate(config: &Config) -> gate::Settings {
         clamd_door: config.clamd_door.clone(),
         milter: config.milter.clone(),
         policy_service: config.policy_service.clone(),
-        // It needs to know how mail is delivered.
+        // Filled in later, because it depends on how mail is delivered.
         inbound: None,
-        // As does the process.
+        // Filled in later too, by the process.
         named: std::sync::Arc::default(),
     }
 }

@@ -1,7 +1,7 @@
 //! Every `weir …` that README and guide show is one that this program takes: verbs and flags exist, and their values are valid.
 //!
-//! Blocks of commands are also run, as far as they can be (tests/guide_commands.rs). What is in the middle of a sentence may leave out
-//! arguments; nothing else is forgiven.
+//! Blocks of commands are also run, as far as they can be (tests/guide_commands.rs). A command in the middle of a sentence may leave out
+//! arguments; nothing else may be wrong.
 
 use clap::Parser;
 use clap::error::ErrorKind;

@@ -1,13 +1,12 @@
 //! What runs on this machine, as far as `weir quickstart` and `weir doctor` need to know: who listens where, and which programs are there.
 //!
-//! Everything is read from /proc. Who owns a port can be seen for one's own processes only, or by root; a port that is taken is seen by everybody.
+//! Everything is read from /proc. Everybody can see that a port is taken, but only root can see which process of another user has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// This machine.
 #[derive(Debug, Default)]
 pub(crate) struct Machine {
     pub(crate) listening: Vec<Listening>,

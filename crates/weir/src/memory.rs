@@ -1,8 +1,8 @@
-//! Memory goes back to the system after a rush.
+//! Gives memory back to the system after a rush.
 //!
 //! The allocator gives free pages back only while somebody allocates: ten thousand clients who leave at once would leave
 //! their memory behind for as long as nobody comes. So every thread gives back what it has freed when it goes to sleep, at
-//! most once a second, and every few seconds the whole process does. Unsafe code is open in this file for one call.
+//! most once a second, and every few seconds the whole process does. Unsafe code is allowed in this file for one call.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;

@@ -1,11 +1,11 @@
-//! Starts the gates, each by itself, and starts again what fails.
+//! Starts the gates separately, and restarts a gate that fails.
 //!
 //! A gate that is off opens nothing. One that cannot start, or whose task is gone, is stopped in order, rests ([`BackOff`]) and is tried again
-//! while the others serve. The lab is started before the mail gate, because mail may wait for its verdict; a lab that comes later is
-//! taken up then ([`CurrentLab`]). The console is started last and is told whenever other gates run.
+//! while the others serve. The lab is started before the mail gate, because mail may wait for its verdict; if the lab comes up later, the
+//! mail gate uses it from then on ([`CurrentLab`]). The console is started last, and is told whenever the set of running gates changes.
 //!
-//! The records are opened by the first gate that needs them. While their database is away, those gates are tried again like any that fails, and
-//! the web gate, which needs none, serves.
+//! The records are opened by the first gate that needs them. While their database is unreachable, those gates are retried like any gate
+//! that fails; the web gate needs no records and goes on serving.
 //!
 //! What a gate listens on stays open while it is started again ([`sockets`]), so that its clients wait for a moment instead of being refused. If
 //! it cannot start, they are refused until it can.

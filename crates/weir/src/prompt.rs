@@ -5,7 +5,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 
-/// A password is shorter; a file that is none is not read into memory.
+/// A password is shorter; a file that is not a password is not read into memory.
 const LINE_MAX: u64 = 4096;
 
 /// Asks twice on the terminal, without echo.

@@ -105,7 +105,7 @@ impl Ways<'_> {
         }
     }
 
-    /// A server that only one rule names. The login is for the hosts alone.
+    /// A server that only one rule names. It does not get the login, which is for the hosts of `[delivery]` alone.
     fn one(&self, server: &Endpoint, lmtp: bool) -> Smarthost {
         let approach = Approach { lmtp, tls: self.from.tls, ..Approach::default() };
         Smarthost { hosts: vec![server.clone()], order: HostOrder::Failover, approach }

@@ -5,7 +5,7 @@ use crate::config::Loaded;
 use std::net::SocketAddr;
 use weir_tls::CertificateFiles;
 
-/// The addresses at which they would listen, but for those whose port the system chooses.
+/// The addresses on which they would listen, except those whose port the system chooses.
 pub(crate) fn addresses(loaded: &Loaded) -> Vec<SocketAddr> {
     let config = &loaded.config;
     let mail = mail_is_wanted(config, loaded, false);

@@ -7,7 +7,7 @@ use weir_scan::address::Address;
 use weir_scan::clamd;
 use weir_scan::worker::scanner::Workers;
 
-/// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab that silently does less is none.
+/// Our own plugins and those of the folder. A plugin that cannot be used is an error: a lab must not silently do less than it is told.
 pub(super) fn plugins(config: &Config) -> anyhow::Result<Vec<Plugin>> {
     let own = own(config)?;
     let Some(folder) = &config.lab.plugins else { return Ok(own) };

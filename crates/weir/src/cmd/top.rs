@@ -1,7 +1,7 @@
 //! `weir top`: the overview in a terminal, drawn again every second.
 //!
 //! Numbers come from the same handlers as those of the console. Rates are differences between two looks, so the first screen has
-//! none. What is not a terminal gets one screen without movement.
+//! none. If the output is not a terminal, one screen is printed.
 
 use crate::answer::{bytes, count, print_answer, time};
 use crate::control::Control;

@@ -200,7 +200,7 @@ async fn up(
     let how = match end {
         End::Stop => {
             service_manager::stopping();
-            // From now on clients are refused; whoever was accepted is served to the end.
+            // From now on clients are refused; those that were accepted are served to the end.
             sockets::close_all();
             "Stopping"
         }

@@ -2,9 +2,9 @@
 //!
 //! Stage one is the TOML exactly as typed, with the place of every key ([`Reader`]). Stage two is
 //! [`Config`]: every number inside its bounds, every default filled in. The way from one to the other
-//! reports *all* problems at once, each with key path, line and a hint. Each section is declared by the gate
-//! that goes by it ([`weir_settings::settings!`]); validation, `weir config show` and `docs/config.md` all come
-//! from there. Here is only the list of sections. An empty file, or none, is a valid configuration.
+//! reports *all* problems at once, each with key path, line and a hint. Each section is declared by the gate that uses it
+//! ([`weir_settings::settings!`]); validation, `weir config show` and `docs/config.md` all come from that declaration. This module only
+//! lists the sections. An empty file, or none, is a valid configuration.
 
 mod page;
 
@@ -219,7 +219,6 @@ pub(crate) struct ConfigArg {
 }
 
 impl ConfigArg {
-    /// Loads it.
     pub(crate) fn load(&self) -> Result<Loaded, Problems> {
         Loaded::find(self.config.as_deref())
     }

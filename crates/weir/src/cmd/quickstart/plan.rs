@@ -25,7 +25,6 @@ pub(super) struct Plan {
 /// Another program of this machine, and what it needs.
 #[derive(Debug)]
 pub(super) struct Neighbour {
-    /// Why.
     pub(super) why: String,
     /// What to write where.
     pub(super) lines: Vec<String>,

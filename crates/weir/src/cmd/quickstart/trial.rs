@@ -24,7 +24,7 @@ const PATIENCE_FOR_AUTHORITY: Duration = Duration::from_secs(120);
 /// For a sample.
 const PATIENCE_FOR_LAB: Duration = Duration::from_secs(60);
 
-/// Tries it. What does not work is said; it is no error of quickstart's.
+/// Tries it, and prints what does not work. That does not make quickstart itself fail.
 pub(super) fn run(trial: &Trial, place: &Place, out: &mut dyn Write) -> anyhow::Result<()> {
     match trial {
         Trial::Nothing => Ok(()),

@@ -75,7 +75,7 @@ impl Args {
         let limits = limits.map_err(|e| InputError::new("--limits", e.to_string(), hint))?;
         let load = self.mail.load(limits.feeds())?;
         let mut reports = Vec::new();
-        // Whoever names one of the paper's strategies means it as the paper does.
+        // Somebody who names one of the paper's strategies means the paper's rules.
         let by_the_paper = self.strategy.is_some_and(|strategy| !matches!(strategy, StrategyArg::Shortest));
         for strategy in strategies {
             let last_feed_helps = self.mail.last_feed_helps.unwrap_or(configured.last_feed_helps && !by_the_paper);

@@ -1,7 +1,8 @@
-//! The configuration of a program next door: puts the lines in that it needs beside Weir, and takes them out again.
+//! Changes the configuration of a neighbouring program so that it works beside Weir, and undoes the change.
 //!
-//! A change is written down with a copy of the file before the file is touched, is marked in the file, and has to pass the program's own check; what
-//! does not is undone at once. `weir quickstart undo` puts back what was there; what somebody has changed since stays.
+//! Before a file is touched, the change is noted together with a copy of the file. The change is marked in the file and has to pass the
+//! program's own check; otherwise it is undone at once. `weir quickstart undo` restores what was there; what somebody has changed since
+//! stays.
 
 mod marked;
 mod nginx;

@@ -1,4 +1,5 @@
-//! What nginx must change: it listens behind Weir instead of at ports 80 and 443, or it passes the authority's questions on.
+//! What nginx must change: it listens behind Weir instead of at ports 80 and 443, or it passes on the requests of the certificate
+//! authority.
 //!
 //! Reads as much of nginx's language as this needs: directives, blocks, comments and quotes. What it does not understand, nginx itself judges: the
 //! result has to pass `nginx -t`.
