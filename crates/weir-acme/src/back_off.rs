@@ -1,15 +1,16 @@
-//! When a name is tried again that could not be got.
+//! How long to wait before asking again for a certificate that could not be got.
 //!
-//! Authorities count failed proofs and lock out who fails too often, so these are far apart; whatever else went wrong may be over in a moment.
+//! Authorities count failed proofs and lock out clients that fail too often, so after a failed proof we wait long. Any other trouble may be
+//! over in a moment.
 
 use std::time::Duration;
 
-/// How much an attempt cost the authority's patience.
+/// How much the authority minds a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cost {
-    /// It was not reached, or could not answer.
+    /// The authority was not reached, or could not answer.
     Little,
-    /// It looked whether the name is ours, and it is not.
+    /// The authority checked whether the name is ours, and the check failed.
     FailedProof,
     /// It says that we ask too often.
     RateLimit,
@@ -36,7 +37,7 @@ pub(crate) fn wait(failures: u32, cost: Cost, spread: f64) -> Duration {
 pub(crate) fn spread() -> f64 {
     let mut octets = [0; 2];
     let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut octets);
-    // Without random numbers everybody waits the same, which is a pity and nothing more.
+    // Without random numbers all machines wait equally long, which does no harm.
     filled.map_or(0.5, |()| f64::from(u16::from_le_bytes(octets)) / f64::from(u16::MAX))
 }
 

@@ -19,7 +19,7 @@ impl CertificateFolder {
         Ok(CertificateFolder(path.to_owned()))
     }
 
-    /// Takes up what was kept for these names. A file that cannot be used is as good as none: the keeper gets another.
+    /// Takes up what was kept for these names. A file that cannot be used counts as missing: the keeper gets a new certificate.
     pub fn load(&self, names: &[String]) -> NamedCertificates {
         let named = NamedCertificates::for_names(names);
         for name in names {
@@ -35,7 +35,8 @@ impl CertificateFolder {
         write_private(&self.file(name), pem)
     }
 
-    /// Notes that the last attempt for a name failed, so that a Weir that is started again and again does not try every time.
+    /// Notes that the last attempt for a name failed, so that a Weir that is restarted again and again does not ask the authority every
+    /// time.
     pub(crate) fn note_failure(&self, name: &str) {
         let _ = write_private(&self.failure(name), "");
     }

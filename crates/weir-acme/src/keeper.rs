@@ -1,7 +1,7 @@
 //! The task that gets certificates and renews them.
 //!
 //! A certificate is renewed when two thirds of its life are over, up to a thirtieth of its life earlier: a random part, so that certificates that
-//! were got together are not all renewed together. Cost: one look a minute, or every few seconds where records are shared.
+//! were got together are not all renewed together. Cost: one look per minute, or every few seconds where records are shared.
 
 use std::collections::BTreeMap;
 use std::io;

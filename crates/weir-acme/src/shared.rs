@@ -1,7 +1,9 @@
-//! What machines with the same records share: the account, the certificates, open challenges, and the lease of whoever asks the authority.
+//! What machines with the same records share: the account, the certificates, open challenges, and the lease of the machine that asks the
+//! authority.
 //!
 //! An authority may ask any of them about a challenge. So it is written down before the authority is told that we are ready, and each machine
-//! looks every few seconds (`LOOK`). A machine never asks the records because a stranger asked it: floods of wrong tokens cost nothing there.
+//! looks every few seconds (`LOOK`). A stranger's request never makes a machine ask the records, so a flood of wrong tokens costs the
+//! database nothing.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +14,7 @@ use weir_tls::NamedCertificates;
 
 /// How often each machine looks what the others have.
 pub(crate) const LOOK: Duration = Duration::from_secs(5);
-/// Whoever asks the authority has this long before another may.
+/// The machine that asks the authority has this long before another may.
 const LEASE: Duration = Duration::from_secs(600);
 /// A challenge is no older than an order may take.
 const CHALLENGE_LIFE: Duration = Duration::from_secs(600);
