@@ -1,9 +1,9 @@
 //! The plugin `archive`: what is in zip, 7z, tar, gzip, bzip2, xz, cabinets and compound files.
 //!
-//! One level is opened; what comes out goes back to the queue, where this plugin meets it again. Where a zip or 7z has a password, those of the
-//! setting `passwords` are tried; without it a few that are common, of which `infected` is the one by which laboratories hand malware
-//! round. All of it spends one budget. An archive that two programs would
-//! read in two ways, or that unpacks to far more than it is, is `suspicious`; what cannot be opened is told and is `info`.
+//! One level is opened; the files inside go back to the queue, where this plugin may meet them again. If a zip or 7z has a password, those
+//! of the setting `passwords` are tried, or by default a few common ones, such as `infected`, which laboratories use to share malware. All
+//! of it spends one budget. An archive that two programs would read differently, or that unpacks to far more than its own size, is
+//! `suspicious`. That an archive cannot be opened is reported as `info`.
 
 use crate::findings::{Findings, Kept};
 use crate::sample::Sample;

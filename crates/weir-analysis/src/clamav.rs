@@ -63,7 +63,7 @@ fn settings(config: &Value) -> Result<Settings, String> {
     Ok(settings)
 }
 
-/// What it says, whether it is silent about what it has not opened, and by which signatures.
+/// What clamd says, whether it keeps silent about what it could not open, and the version of its signatures.
 async fn scan(settings: Settings, data: &[u8]) -> Result<(Outcome, bool, String), String> {
     let content = Content::of(data).map_err(|error| format!("the sample cannot be handed over: {error}"))?;
     let clamd = Clamd::start(settings);

@@ -1,8 +1,8 @@
-//! TLSH: a hash that is near for near content, in its usual form (128 buckets, a checksum of one octet, version T1).
+//! TLSH: a hash that is similar for similar content, in its usual form (128 buckets, a checksum of one octet, version T1).
 //!
-//! A window of five octets slides over the content; six triplets of each window fall into buckets by Pearson's hash. The code says of
-//! each bucket in which quarter of all it is. Too short or too uniform content has none. Cost: linear. Source: J. Oliver, C. Cheng, Y.
-//! Chen, *TLSH – A Locality Sensitive Hash* (2013), and the tables of its published reference.
+//! A window of five octets slides over the content; six triplets of each window fall into buckets by Pearson's hash. The code says for each
+//! bucket in which quartile its count lies. Content that is too short or too uniform has no hash. Cost: linear. Source: J. Oliver, C.
+//! Cheng, Y. Chen, *TLSH – A Locality Sensitive Hash* (2013), and the tables of its published reference.
 
 use std::fmt::Write;
 

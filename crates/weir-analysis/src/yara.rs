@@ -1,8 +1,8 @@
 //! The plugin `yara`: rules of our own and those of a folder, on the file and on everything inside it.
 //!
-//! Settings: `rules`, a folder of `.yar` and `.yara` files; `embedded = false` leaves our own out. A rule that says `severity =
-//! "infected"` proves it: `malicious`. Every other match is `suspicious`, also of a rule that says nothing. That no rule matches is `info`: rules
-//! know what somebody has seen before, and a file that nobody has seen is not harmless for that.
+//! Settings: `rules`, a folder of `.yar` and `.yara` files; `embedded = false` leaves our own out. A match of a rule with
+//! `severity = "infected"` counts as proof: `malicious`. Every other match is `suspicious`, also of a rule without a severity. If no rule
+//! matches, that is `info`: rules know what somebody has seen before, and an unknown file is not harmless just because it is unknown.
 
 use crate::findings::Findings;
 use crate::sample::Sample;

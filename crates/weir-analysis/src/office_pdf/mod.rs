@@ -1,11 +1,11 @@
 //! The plugin `office-pdf`: what documents do by themselves, and what they carry.
 //!
-//! Macros are unpacked to their source; names that make one run by itself and calls that do something outside the document are looked for. What is fetched from
-//! elsewhere, what is embedded, scripts and actions of PDF files are told. A macro that runs by itself and reaches outside, a template
-//! or object from elsewhere, a script or program that runs when a PDF is opened are `suspicious`; the rest is `info`. Files inside PDF
-//! and RTF go back to the queue; those inside other documents are handed back by `archive`.
+//! Macros are unpacked to their source; names that make one run by itself and calls that do something outside the document are looked for.
+//! Content that is fetched from elsewhere, embedded files, and scripts and actions of PDF files are reported. A macro that runs by itself
+//! and reaches outside, a template or object from elsewhere, a script or program that runs when a PDF is opened are `suspicious`; the rest
+//! is `info`. Files inside PDF and RTF go back to the queue; those inside other documents are handed back by `archive`.
 //!
-//! Not looked at: compiled macros without their source (source that was removed on purpose is told as missing), formulas.
+//! Not examined: formulas, and compiled macros without their source (that the source is missing is reported).
 
 mod compound;
 mod ole;

@@ -1,8 +1,8 @@
 //! Macros of Office: where they are, their source, and what they would do.
 //!
 //! The stream `dir` of a project names its modules and where in its stream the packed source of each begins (MS-OVBA, section 2.3.4.2). If it cannot
-//! be read, packed source is looked for in every stream. Unpacking is that of the scan gate. Compiled code is not looked at: a project whose modules
-//! have no source is told as such.
+//! be read, packed source is looked for in every stream. It is unpacked by the code of the scan gate. Compiled code is not examined: a
+//! project whose modules have no source is reported as such.
 
 use super::compound::{Compound, last, read};
 use crate::findings::Findings;
@@ -86,7 +86,7 @@ const CALLS: &[&str] = &[
     "EnumSystemLocales",
     "Kill",
 ];
-/// What hides what a macro does: many of them in one module are no chance.
+/// Functions that hide what a macro does. Many of them in one module are no accident.
 const HIDING: &[&str] = &["Chr(", "ChrW(", "Chr$(", "StrReverse", "Xor ", "Mid$(", "FromBase64String"];
 const HIDING_MANY: usize = 40;
 
@@ -96,7 +96,7 @@ pub(super) struct Project {
     modules: Vec<Module>,
     /// Modules that the project names and that have no source.
     missing: Vec<String>,
-    /// Streams can be one and the same under many names.
+    /// Counted over all streams, because one stream can have many names.
     bytes_read: usize,
 }
 
@@ -106,7 +106,7 @@ struct Module {
     source: String,
 }
 
-/// The project in a compound file; none if there is none.
+/// The project in a compound file, if it has one.
 pub(super) fn project(compound: &mut Compound<'_>, streams: &[PathBuf]) -> Option<Project> {
     let has = |name: &str| streams.iter().any(|path| last(path).eq_ignore_ascii_case(name));
     if !has("_VBA_PROJECT") && !has("PROJECTwm") {
