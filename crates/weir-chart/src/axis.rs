@@ -17,7 +17,7 @@ impl Axis {
         Axis { name: name.into(), unit: unit.into(), log: false, ago: false, from: None, to: None }
     }
 
-    /// A logarithmic axis; what is not positive is not drawn.
+    /// A logarithmic axis; values that are not positive are not drawn.
     pub fn log(name: impl Into<String>, unit: impl Into<String>) -> Axis {
         Axis { log: true, ..Axis::linear(name, unit) }
     }
@@ -112,8 +112,8 @@ impl Scale {
         Scale { log: true, low: 10f64.powf(first).max(f64::MIN_POSITIVE), high: 10f64.powf(last), ticks }
     }
 
-    /// A value as exactly as the axis tells values apart, a tenth of the way between two ticks; but whole numbers stay, and nothing
-    /// becomes zero.
+    /// A value rounded to what can be seen on the axis, about a tenth of the way between two ticks. Whole numbers stay as they are, and no
+    /// value becomes zero.
     pub(crate) fn rounded(&self, value: f64) -> f64 {
         let step = match self.ticks[..] {
             [first, second, ..] if !self.log => second - first,
@@ -140,7 +140,7 @@ fn nice_step(rough: f64) -> f64 {
     factor * power
 }
 
-/// From here on the past is told in hours, and in days; in minutes.
+/// From so many minutes on, the past is shown in hours, and in days.
 const HOURS_FROM: f64 = 120.0;
 const DAYS_FROM: f64 = 2.0 * 1_440.0;
 
