@@ -133,7 +133,6 @@ pub(crate) fn indicators(iocs: &[Ioc], bounds: Bounds) -> Html {
     if iocs.is_empty() { table } else { html!("<h2>Indicators</h2>{}", table) }
 }
 
-/// All of it in one sentence.
 fn sentence(acted: &Behaviour, bounds: Bounds) -> String {
     let some = |number: usize, noun: &str| (number > 0).then(|| count(number as u64, noun));
     let parts: Vec<String> = [

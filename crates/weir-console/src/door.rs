@@ -2,8 +2,8 @@
 //!
 //! In this order:
 //!
-//! 1. The `Host` must be a name of ours. A name that somebody else's DNS points to us is not one, and neither is our own address if
-//!    the request came through a proxy.
+//! 1. The `Host` must be a name of ours. This refuses a name that somebody else's DNS points to us, and our own address if the request came
+//!    through a proxy.
 //! 2. The client must be logged in, with an account that has not changed since, or show an API token.
 //! 3. Their role must be sufficient for this address. An address that is not listed here needs an administrator.
 //! 4. A request that changes something must carry the session's token and come from one of our own pages.
@@ -31,7 +31,7 @@ use weir_foundation::console_accounts::Role;
 /// The header in which a program sends the session's token.
 pub const TOKEN_HEADER: &str = "x-weir-token";
 const BODY_BYTES_MAX: usize = 256 * 1024;
-/// A form has come by then, or does not count.
+/// A form that takes longer to arrive is refused.
 const BODY_WITHIN: Duration = Duration::from_secs(10);
 const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -50,7 +50,7 @@ enum Need {
     Role(Role),
 }
 
-/// Everything passes here.
+/// Every request passes here.
 pub(crate) async fn door(State(site): State<Site>, request: Request, next: Next) -> Response {
     let mut answer = match site.is_called(request.headers()) {
         Called::Stranger => wrong_name(),
@@ -66,7 +66,7 @@ pub(crate) async fn door(State(site): State<Site>, request: Request, next: Next)
     answer
 }
 
-/// A change by a page is noted first; the API does so itself.
+/// A change that a page makes is first noted in the audit trail; the API does this itself.
 async fn pass(site: &Site, visit: Option<&Visit>, request: Request, next: Next) -> Response {
     match visit.filter(|_| !request.method().is_safe() && !is_api(request.uri().path())) {
         Some(visit) => {
@@ -77,14 +77,14 @@ async fn pass(site: &Site, visit: Option<&Visit>, request: Request, next: Next) 
     }
 }
 
-/// How a browser called us.
+/// Under which name a browser reached us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Called {
-    /// By our address on this machine, without anybody between.
+    /// By our address on this machine, without a proxy in between.
     Address,
     /// By a name that the configuration knows.
     Name,
-    /// By a name that is not ours, or by our address through a proxy: that is what somebody elsewhere would claim.
+    /// By a name that is not ours; or by our address through a proxy, where anybody can claim it.
     Stranger,
 }
 
@@ -110,7 +110,8 @@ impl Site {
         }
     }
 
-    /// Where a request comes from. Behind our web gate that is what the gate put last: everything before it anybody can write.
+    /// Where a request comes from. Behind our web gate it is the last address of the list, which the gate added; anybody can write the ones
+    /// before it.
     pub(crate) fn client(&self, headers: &HeaderMap, peer: IpAddr) -> IpAddr {
         let last = headers.get_all(FORWARDED).iter().next_back().and_then(|line| line.to_str().ok());
         let last = last.and_then(|line| line.rsplit(',').next()?.trim().parse().ok());
@@ -136,8 +137,8 @@ impl Site {
         HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static(""))
     }
 
-    /// The cookie of a sign-in that is under way at the identity provider. It comes back when the provider sends the browser to us, so another site may
-    /// cause it to be sent; that is all that it is good for.
+    /// The cookie of a sign-in that is under way at the identity provider. The provider's redirect must bring it back, so browsers send it
+    /// even if another site caused the request. Nothing else accepts it.
     pub(crate) fn set_sign_in_cookie(&self, headers: &HeaderMap, value: &str) -> HeaderValue {
         let secure = if self.is_called(headers) == Called::Address { "" } else { "; Secure" };
         let age_s = if value.is_empty() { 0 } else { 600 };
@@ -169,6 +170,7 @@ fn looks(method: &Method) -> bool {
     method == Method::GET || method == Method::HEAD
 }
 
+/// Who may ask for this path: the one list of pages with the role that each needs.
 fn need(method: &Method, path: &str) -> Need {
     let under = |folder: &str| path == folder || path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
     let looks = looks(method);
@@ -205,7 +207,8 @@ pub(crate) fn may_look(visit: &Visit, path: &str) -> bool {
     }
 }
 
-/// What the document of the API says that an operation needs. Whoever asks for what there is not may look, to be told so.
+/// The role that an operation of the API needs. To ask for a path that does not exist, the right to read is enough: the caller then learns
+/// that it does not exist.
 fn of_programs(method: &Method, path: &str) -> Role {
     scope_for(method, path).role()
 }
@@ -230,7 +233,7 @@ type Admitted = (Request, Option<Visit>);
 
 async fn admit(site: &Site, mut request: Request) -> Result<Admitted, Box<Response>> {
     let mut need = need(request.method(), request.uri().path());
-    // Figures are for programs on this machine; under a public name they are for those who are known.
+    // Programs on this machine may read the metrics; under a public name one has to be logged in.
     if request.uri().path() == "/metrics" && site.is_called(request.headers()) == Called::Name {
         need = Need::Role(Role::Operator);
     }
@@ -281,7 +284,8 @@ fn bearer(headers: &HeaderMap) -> Option<String> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
 }
 
-/// A program with a token, as far as its scope goes. A browser sends no such header by itself, so no page can borrow it.
+/// A program with a token may do what the token's scope allows. A browser never sends this header by itself, so no page of another site can
+/// misuse it.
 async fn program(site: &Site, mut request: Request, need: Need, token: &str) -> Result<Request, Box<Response>> {
     let refuse = |problem: Problem| Box::new(problem.into_response());
     let Some(token) = site.administration.tokens.known(token).await.map_err(|error| refuse(error.into()))? else {
@@ -371,7 +375,7 @@ async fn visitor(site: &Site, headers: &HeaderMap) -> Result<Option<Visit>, Box<
 /// The visit as its account is now; nothing if that was removed or has a new password.
 pub(crate) async fn current(site: &Site, mut visit: Visit) -> Result<Option<Visit>, OperationError> {
     match site.administration.accounts.known(&visit.known.name).await? {
-        // Who came by a link to a user's page stays a user, whatever account is made under that name.
+        // Whoever came by a link to their own page stays a plain user, even if an account with that name is made meanwhile.
         Some(known) if known.stamp == visit.known.stamp && (visit.link().is_none() || known.role == Role::User) => {
             visit.known = known;
             Ok(Some(visit))
@@ -422,7 +426,8 @@ fn wrong_name() -> Response {
     (StatusCode::MISDIRECTED_REQUEST, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], words).into_response()
 }
 
-/// Nothing but our own files runs or is asked for, and nobody frames us. Pictures may be in the page itself: what was on a guest's screen.
+/// Only our own files are loaded and run, and no other site may frame us. Pictures may be part of the page itself, for screenshots of a
+/// guest.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 

@@ -1,7 +1,7 @@
-//! What a stopped user's waiting mail has in common, at a glance: whether this is a worm or an invitation.
+//! What the held mail of a stopped user has in common, so that a person sees at a glance whether it is a worm or an invitation.
 //!
-//! It is drawn from the list of held mail that the page has read anyway. What is waiting is by definition new to the user: people whom they
-//! have written to before do not wait in this way.
+//! It is computed from the list of held mail that the page has read anyway. What is waiting is by definition new to the user: people whom
+//! they have written to before do not wait in this way.
 
 use crate::html;
 use crate::html::{Html, Piece};

@@ -1,7 +1,7 @@
 //! The flow through the four gates as a picture: what goes on, what waits, what is refused, in numbers that are read from across a room.
 //!
-//! One meaning a colour, everywhere: green goes on, amber waits, red is refused or kept back. A stream is as thick as it is strong, on a logarithmic scale; a
-//! basin is as full as much waits.
+//! Each colour has one meaning everywhere: green goes on, amber waits, red is refused or kept back. A stream is as thick as it is strong,
+//! on a logarithmic scale; the more waits, the fuller a basin is.
 
 use crate::history::History;
 use crate::html;

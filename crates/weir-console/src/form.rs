@@ -1,4 +1,4 @@
-//! What a form or a query brings: names with values, the same name more than once if it likes.
+//! The fields of a form or a query: names with values. A name may occur more than once.
 
 /// The fields in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct Form(Vec<(String, String)>);
 const FIELDS_MAX: usize = 2_000;
 
 impl Form {
-    /// Reads `a=1&b=2`, percent-encoded; what is broken is read as it stands.
+    /// Reads `a=1&b=2`, percent-encoded; a broken escape is kept as it is.
     pub fn read(text: &[u8]) -> Form {
         let pair = |field: &[u8]| {
             let at = field.iter().position(|byte| *byte == b'=').unwrap_or(field.len());

@@ -1,4 +1,4 @@
-//! What is around every page: where one can go, who one is, what the last action did. And the parts that pages share.
+//! What is around every page: the menu, who is logged in, and what the last action did; and the parts that pages share.
 
 use crate::html;
 use crate::html::Html;
@@ -36,7 +36,7 @@ pub(crate) struct Sheet {
     title: String,
     here: Here,
     content: Html,
-    /// What of the content is kept current: the ids of elements, and what is in them.
+    /// The parts of the content that are kept current: the ids of elements, and what is in them.
     parts: Vec<LivePart>,
 }
 
@@ -87,13 +87,13 @@ impl Sheet {
         Sheet { parts, ..self }
     }
 
-    /// In its frame, with how much waits where.
+    /// The page in its frame, with how much waits where.
     pub(crate) async fn page(self, site: &Site, visit: &Visit) -> Response {
         let badges = if visit.may(Role::Operator) { badges(site.pulse().await.as_ref()) } else { Vec::new() };
         self.framed(site, Some(visit), &badges)
     }
 
-    /// In its frame, without a look at the gates: for when that may be what is broken, and for nobody in particular.
+    /// The page in its frame, without a look at the gates: for errors, where the look may be what is broken, and for pages without a login.
     pub(crate) fn bare(self, site: &Site, visit: Option<&Visit>) -> Response {
         self.framed(site, visit, &[])
     }
@@ -128,8 +128,8 @@ impl Sheet {
     }
 }
 
-/// A part with a mark of what it says, by which the script knows that it shows the same already: nothing is replaced under somebody's
-/// pointer that would only look as before.
+/// A part with a hash of its content, by which the script knows that it already shows the same: nothing is replaced under somebody's
+/// pointer without a visible change.
 fn marked(part: &Html) -> Html {
     let mut hasher = DefaultHasher::new();
     part.without_times().hash(&mut hasher);
@@ -212,7 +212,7 @@ pub(crate) fn back(path: &str) -> Html {
     html!("<input type=\"hidden\" name=\"back\" value=\"{}\">", path)
 }
 
-/// Mails in a table, of which some can be chosen and sent to `/action`: the names of its columns, a row a mail, and what can be done
+/// Mails in a table, of which some can be chosen and sent to `/action`: the names of its columns, a row for each mail, and what can be done
 /// with the chosen. `here` is where to come back to.
 pub(crate) fn mails(visit: &Visit, (action, here): (&str, &str), columns: &Html, rows: &Html, choices: &Html) -> Html {
     html!(

@@ -1,4 +1,4 @@
-//! The gates behind the console, as far as each runs.
+//! The gates behind the console, those that run.
 
 use crate::session::Sessions;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ pub struct Gates {
     pub web: Option<Arc<Gate>>,
     /// The lab, if it runs.
     pub lab: Option<Node>,
-    /// How each gate stands, also those that do not run.
+    /// The state of each gate, also of those that do not run.
     pub states: GateStates,
-    /// Who is logged in at the console. It outlives the gates, so that a gate that starts anew logs nobody out.
+    /// Who is logged in at the console. Sessions survive the gates, so that a restart of a gate logs nobody out.
     pub sessions: Arc<Sessions>,
     /// Certificates that are got from an authority.
     pub certificates: Arc<NamedCertificates>,

@@ -1,8 +1,8 @@
-//! Is all well? One verdict over all gates, and what it stands on.
+//! Is all well? One verdict over all gates, with its reasons.
 //!
-//! `weir status`, the API and the overview are drawn from the same look by the same rules, so they cannot disagree. What could not be
-//! read counts as a problem, never as well. A flood that the web gate holds off and mail that the throttle delays need nobody: these are
-//! said, but change no verdict.
+//! `weir status`, the API and the overview are drawn from the same look by the same rules, so they cannot disagree. What could not be read
+//! counts as a problem, never as healthy. A flood that the web gate holds off, or mail that the throttle delays, needs nobody's attention:
+//! it is mentioned, but does not change the verdict.
 
 use crate::pulse::{CertificateView, Pulse};
 use crate::words::{count, now, seconds, size};
@@ -18,7 +18,7 @@ use weir_web::view::{BackendView, Status};
 
 /// Stopped users that are named; the others are counted.
 const STOPPED_NAMED: usize = 5;
-/// So long before its end a certificate should be renewed.
+/// A certificate should be renewed so long before it expires.
 const CERTIFICATE_LEFT_S: i64 = 14 * 86_400;
 const TEN_YEARS_S: i64 = 3_650 * 86_400;
 
@@ -398,7 +398,7 @@ fn directory(pulse: &Pulse) -> Option<Part> {
     Some(part)
 }
 
-/// How long a certificate is still good. One that Weir signs itself has no end that anybody will see.
+/// How long a certificate is still valid. One that Weir signs itself expires so late that nobody will see it.
 fn long(left_s: i64) -> String {
     match left_s > TEN_YEARS_S {
         true => "more than ten years (signed by Weir itself, so clients will not believe it)".to_owned(),
@@ -423,7 +423,7 @@ fn disk(pulse: &Pulse) -> Part {
     part
 }
 
-/// What goes on. It changes no verdict: what needs a person about it is said by the gate that it concerns.
+/// The open incidents. They do not change the verdict: the gate that an incident concerns says what needs a person.
 fn incidents(pulse: &Pulse) -> Part {
     let mut part = Part::new("incidents", pulse);
     let open = &pulse.incidents;

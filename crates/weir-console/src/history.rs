@@ -1,4 +1,4 @@
-//! The last minutes of all gates, for charts: a ring of samples, bounded in number. For a longer time charts are drawn from the [`crate::past`].
+//! The last minutes of all gates, for charts: a ring of samples, bounded in number. Charts of a longer time are drawn from [`crate::past`].
 
 use crate::past::PastView;
 use crate::pulse::Pulse;
@@ -9,7 +9,7 @@ use weir_chart::{Axis, Chart};
 
 /// How far a chart looks back.
 pub(crate) const MINUTES: f64 = 10.0;
-/// At one sample in two seconds this is ten minutes; there are fewer where looking takes long and nobody watches.
+/// Ten minutes at one sample every two seconds. There are fewer if a look takes long or nobody watches.
 const SAMPLES_MAX: usize = 320;
 /// A rate is taken over at least this.
 const RATE_OVER: Duration = Duration::from_secs(8);

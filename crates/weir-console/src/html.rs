@@ -48,7 +48,7 @@ impl Html {
         self.0.push_str(&more.0);
     }
 
-    /// The markup without the words of its times, which the browser counts on by itself: `5 s ago` is no news.
+    /// The markup without the words of its times, which the browser updates by itself: `5 s ago` is not a change.
     pub(crate) fn without_times(&self) -> String {
         let markup = self.as_str();
         let mut settled = String::with_capacity(markup.len());
@@ -146,7 +146,7 @@ const fn ends(bytes: &[u8], end: usize, word: &[u8]) -> bool {
 
 /// What can stand in a hole.
 pub trait Show {
-    /// Writes itself so that it is only read, never obeyed.
+    /// Writes the value so that a browser shows it and never obeys it.
     fn show(&self, out: &mut String);
 }
 

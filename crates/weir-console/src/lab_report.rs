@@ -27,7 +27,6 @@ code,.tree{font-family:ui-monospace,monospace;font-size:.9em;overflow-wrap:anywh
 figure{margin:0 0 1rem}img{max-width:100%;border:1px solid var(--line)}.tree{list-style:none;padding:0}.tree ul{list-style:none;padding-left:1.4rem;border-left:1px solid var(--line)}
 ";
 
-/// The page.
 pub(crate) fn page(merged: &Merged) -> Html {
     let sample = &merged.page.sample;
     let name = if sample.name.is_empty() { "A sample without a name" } else { &sample.name };

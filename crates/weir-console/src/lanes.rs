@@ -1,6 +1,7 @@
-//! What the machines and VMs of the lab ran lately, as lanes: one bar an attempt, from its start to its end.
+//! What the machines and VMs of the lab ran lately, as a picture: a lane for each machine or VM, a bar for each attempt, from its start to
+//! its end.
 //!
-//! Green brought a report, amber runs, red brought nothing.
+//! A green bar brought a report, an amber one still runs, a red one brought nothing.
 
 use crate::html;
 use crate::html::Html;

@@ -1,9 +1,9 @@
 //! Logins that failed: after a few, the next must wait. Bounded, and forgotten after a while.
 //!
 //! Counted by address, and by name at an address, so that neither one name nor many can be tried out quickly from one place, and
-//! nobody elsewhere can shut the owner of a name out. The wait doubles up to a minute. An attempt is counted when it begins, in
-//! the same step that lets it in: a hundred at once are a hundred. One that succeeds is taken back. What only somebody can try who
-//! is nearly in, such as a code after the password, counts by name alone, [everywhere]: nobody else can shut the owner out there.
+//! nobody elsewhere can shut the owner of a name out. The wait doubles up to a minute. An attempt is counted when it begins, in the same
+//! step that allows it, so that a hundred at once count as a hundred. If it succeeds, it is no longer counted. Attempts that need a right
+//! password first, such as the code of a second factor, count by name alone, [everywhere]: there nobody else can shut the owner out.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -59,14 +59,14 @@ impl Logins {
         Ok(())
     }
 
-    /// It succeeded: its name may fail again from there. What else failed from there still counts.
+    /// The login succeeded, so failures of this name from there are forgotten. Other failures from there still count.
     pub fn succeeded(&self, name: &str, from: IpAddr) {
         let (mut failed, [by_name, by_address]) = (self.lock(), keys(name, from));
         failed.remove(&by_name);
         take_back(&mut failed, &by_address);
     }
 
-    /// It was let in and came to nothing that says anything about its password.
+    /// The attempt was allowed, but ended without saying whether the password was right, so it does not count.
     pub fn taken_back(&self, name: &str, from: IpAddr) {
         let mut failed = self.lock();
         keys(name, from).iter().for_each(|key| take_back(&mut failed, key));
@@ -77,7 +77,7 @@ impl Logins {
     }
 }
 
-/// A place that stands for all places, for one name.
+/// An address that stands for all addresses, for one name.
 pub fn everywhere(name: &str) -> IpAddr {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);

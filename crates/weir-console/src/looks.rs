@@ -13,11 +13,12 @@ use tokio::sync::Notify;
 
 /// The pause between two looks while somebody watches.
 pub(crate) const EVERY: Duration = Duration::from_secs(2);
-/// Programs get no older look; a page that does asks for the next. It leaves a second for a look, and as much for the one after it.
+/// A program never gets an older look. A page may, but then it asks for the next one. Two looks are [`EVERY`] apart, and each may take a
+/// second.
 const FRESH: Duration = Duration::from_secs(4);
 /// No page shows an older look: [`UNWATCHED`], and time for the look after that.
 const SHOWN_MAX: Duration = Duration::from_secs(15);
-/// While nobody watches, looking takes at most one part in so many of the time, but there is a look once in [`UNWATCHED`].
+/// While nobody watches, looks take at most this fraction of the time, but one is taken at least every [`UNWATCHED`].
 const PARTS: u32 = 20;
 const UNWATCHED: Duration = Duration::from_secs(10);
 
@@ -48,7 +49,7 @@ impl Looks {
         pulse
     }
 
-    /// A look for a program, which does not look twice.
+    /// A look for a program, which asks only once and so needs a fresh one.
     pub(crate) async fn fresh(&self, take: impl Future<Output = Pulse>) -> Arc<Pulse> {
         self.within(FRESH, take).await
     }
@@ -65,7 +66,7 @@ impl Looks {
         }
     }
 
-    /// The next look, whatever the last one is worth.
+    /// The next look, even if the last one is still fresh.
     pub(crate) async fn next(&self, take: impl Future<Output = Pulse>) -> Arc<Pulse> {
         let _turn = self.turn.lock().await;
         self.keep(take.await)
@@ -81,7 +82,7 @@ impl Looks {
         self.wanted.notified().await;
     }
 
-    /// Something was changed: a look that began before is not good any more.
+    /// Something was changed: a look that began before is out of date.
     pub(crate) fn changed(&self) {
         self.lock().changed = Some(Instant::now());
     }

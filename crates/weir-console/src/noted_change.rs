@@ -16,7 +16,7 @@ pub(crate) async fn noted(
     let begun = trail.begin(actor, &format!("{} {}", request.method(), request.uri().path())).await?;
     let answer = next.run(request).await;
     if answer.status().is_server_error() {
-        // It may have been done in part or in whole, with its line or without.
+        // Part or all of it may have been done, with or without its line in the trail.
         trail.doubt(begun).await;
     } else {
         trail.end(begun).await;

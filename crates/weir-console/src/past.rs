@@ -1,7 +1,7 @@
-//! The past of all gates beyond the last minutes: what looks saw, a row a minute, and what charts are drawn from.
+//! The past of all gates beyond the last minutes: a row for each minute with what the looks saw, from which charts are drawn.
 //!
-//! A row of a minute says how much each counter grew in it, and the highest that each gauge was seen at. An hour is the sum of the growth of its minutes, and the
-//! highest of their heights. So a gate that starts anew, or Weir itself, makes no dent and no peak.
+//! The row of a minute says how much each counter grew, and the highest value of each gauge. The row of an hour has the sum of the growth,
+//! and the highest of the values. So a restart of a gate or of Weir makes neither a dent nor a peak in a chart.
 
 use crate::reading::Reading;
 use serde::{Deserialize, Serialize};

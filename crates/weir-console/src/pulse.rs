@@ -38,7 +38,7 @@ pub(crate) struct Pulse {
     /// How many ask for anything.
     pub(crate) asking: usize,
     pub(crate) lab: Option<LabStatus>,
-    /// How each wanted gate stands; empty where nothing runs.
+    /// The state of each gate that should run; empty if no process runs.
     pub(crate) gates: Vec<GateView>,
     /// The disk under the data folder.
     pub(crate) disk: Option<Disk>,
@@ -48,7 +48,7 @@ pub(crate) struct Pulse {
     pub(crate) certificates: Vec<CertificateView>,
     /// Those that Weir gets by itself.
     pub(crate) named: Vec<CertificateState>,
-    /// Why the directory does not say who people are.
+    /// Why the directory cannot be asked, if that is so.
     pub(crate) directory: Option<String>,
     /// Incidents that are open.
     pub(crate) incidents: OpenIncidents,
@@ -132,7 +132,6 @@ impl Pulse {
         self.web.iter().flat_map(|web| &web.backends).map(|backend| backend.queue.waiting).sum()
     }
 
-    /// Samples in a state.
     pub(crate) fn samples(&self, state: &str) -> i64 {
         let states = self.lab.iter().flat_map(|lab| &lab.states);
         states.filter(|count| count.state == state).map(|count| count.samples).sum()

@@ -4,7 +4,7 @@ use crate::pulse::Pulse;
 use weir_mail::operations::Vital;
 use weir_web::view::Status;
 
-/// Counters only grow; gauges are as they were.
+/// Counters only grow; gauges are values at the moment of the look.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Reading {
     pub(crate) held: f64,
@@ -22,7 +22,8 @@ pub(crate) struct Reading {
     pub(crate) slots_known: f64,
     pub(crate) slots_new: f64,
     pub(crate) slots_strange: f64,
-    /// What would have been fair to known visitors, and to these and newcomers together, summed over looks at which somebody asked; and those looks.
+    /// The fair share of known visitors, and that of known visitors and newcomers together, each summed over the looks at which there was
+    /// any demand; and the number of those looks.
     pub(crate) fair_known: f64,
     pub(crate) fair_new: f64,
     pub(crate) fair_looks: f64,
@@ -32,7 +33,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// What a look found. What it could not find is as it was: a database that does not answer for a moment has not lost its mail.
+    /// The figures of a look. What the look could not read keeps its former value: a database that does not answer for a moment has not
+    /// lost its mail.
     pub(crate) fn of(pulse: &Pulse, before: Reading) -> Reading {
         let mut reading = before;
         if let Some(status) = &pulse.status {
@@ -67,7 +69,7 @@ impl Reading {
     }
 }
 
-/// What is fair to whom over all backends that somebody asks, by their slots.
+/// The fair share of known visitors, newcomers and strangers, averaged by slots over all backends with any demand.
 fn fair(web: &Status) -> [f64; 3] {
     let asked = || {
         web.backends

@@ -1,7 +1,7 @@
 //! Sessions: who is logged in. They live in memory only, so a restart ends them all.
 //!
-//! A session's id is 256 random bits that its cookie carries; it is made at login and never before, so nobody can be given one.
-//! A second secret, in every form, shows that a request comes from a page of ours. Sessions are bounded in number and in
+//! A session's id is 256 random bits that its cookie carries; it is made at login and never before, so nobody can plant a session id on
+//! somebody else. A second secret, in every form, shows that a request comes from a page of ours. Sessions are bounded in number and in
 //! time: after [`IDLE`] without a request, and after [`LIFE`] in any case.
 
 use schemars::JsonSchema;
@@ -19,11 +19,11 @@ use weir_foundation::secret::fresh_token;
 
 /// The field of a form that carries the session's token.
 pub(crate) const TOKEN_FIELD: &str = "token";
-/// Without a request for so long, a session ends.
+/// A session ends after so long without a request.
 pub const IDLE: Duration = Duration::from_secs(3600);
-/// Nobody stays longer without a password.
+/// A session ends after so long in any case; then the password is needed again.
 pub const LIFE: Duration = Duration::from_secs(12 * 3600);
-/// More sessions than this, and the one that was quiet for longest ends.
+/// If there are more sessions than this, the one that was idle for longest ends.
 const SESSIONS_MAX: usize = 1_000;
 
 /// All sessions.
@@ -36,7 +36,7 @@ pub struct Sessions {
 
 #[derive(Debug)]
 struct OpenSession {
-    /// What people call it by: its id is a secret.
+    /// The number by which people refer to it, because its id is a secret.
     number: u64,
     /// Where its login came from.
     from: Option<IpAddr>,
@@ -86,7 +86,7 @@ pub enum Way {
     Password,
     /// By an identity provider.
     Provider,
-    /// By a link that was sent to their contact address: whoever sends mail in their name has not seen it.
+    /// By a link that was sent to their contact address: malware that sends mail in their name has not seen it.
     Link {
         /// The situation of their throttle when they came. What the link allowed was about the mail of that situation.
         situation: u32,
@@ -112,7 +112,8 @@ impl Visit {
         Actor::new(&format!("console:{}", self.known.name))
     }
 
-    /// The same visit without its session: what is drawn for it again takes nothing away that was to be said to the person.
+    /// The same visit without its session: a page that is drawn again for a live stream must not use up a message that is meant for the
+    /// person.
     pub(crate) fn unheard(&self) -> Visit {
         Visit { id: String::new(), ..self.clone() }
     }

@@ -1,4 +1,4 @@
-//! What the console stands on: the gates, the settings to show, and who is logged in.
+//! What the console needs: the gates, the settings to show, and who is logged in.
 
 use crate::gates::Gates;
 use crate::history::History;
@@ -35,7 +35,7 @@ pub struct Configuration {
     pub settings_file: Option<String>,
     /// Names by which browsers may call us besides our address.
     pub hosts: Vec<String>,
-    /// Who vouches for people besides ourselves.
+    /// The identity provider by which people may log in.
     pub identity_provider: Option<IdentityProvider>,
 }
 
@@ -102,7 +102,7 @@ pub struct SettingView {
     pub line: Option<usize>,
     /// Whether `--demo` set it, whatever the file says.
     pub by_demo: bool,
-    /// Whether the file says something else by now, which a restart brings into force.
+    /// Whether the file has another value by now, which takes effect at a restart.
     pub waits: bool,
 }
 
@@ -171,7 +171,7 @@ impl Site {
         }
     }
 
-    /// The history, with charts over a longer time if that is asked for. Without it, the last minutes have to do.
+    /// The history, with charts over a longer time if that is asked for. If there is none, the last minutes are shown.
     pub(crate) async fn history_over(&self, over: Over) -> History {
         let past = PastView::read(&self.past, over, crate::words::now()).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the past cannot be read");

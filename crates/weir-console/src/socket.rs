@@ -1,8 +1,8 @@
 //! The control socket: the API for whoever owns the data folder.
 //!
-//! A Unix socket of mode 0600 in a folder of mode 0700; besides, the kernel says who is at the other end, and only root
-//! and the owner of the folder are heard. Requests carry their [`Actor`] from there. Connections are bounded in
-//! number, and a header that does not come ends its connection.
+//! A Unix socket of mode 0600 in a folder of mode 0700; in addition, the kernel says who is at the other end, and only root and the owner
+//! of the folder are served. Requests carry their [`Actor`] from there. Connections are bounded in number, and a header that does not come
+//! ends its connection.
 
 use crate::serving::{self, Accepts};
 use axum::Router;

@@ -1,4 +1,5 @@
-//! Logins that have shown their password and owe a code. Bounded in number and in time; a step is good for one right code.
+//! Logins that have given the right password and still have to give a code. Bounded in number and in time; a step is good for one right
+//! code.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,10 +1,10 @@
 //! The webhook hears of incidents, locks, quarantines and verdicts.
 //!
 //! What happened is read from the records: lines of the audit trail after the last one that was told, and samples that ended after
-//! the last one. So there is no queue that could overflow or be lost with the process: what was not taken is told again, after
-//! longer and longer waits, in order, and also after a restart. Lines that are a day old when they are first looked at are passed over. An event may come
-//! twice (a kill between the answer and the mark); it has the same `id` then. Where several relays share their records, one of
-//! them should have the webhook.
+//! the last one. So there is no queue that could overflow or be lost with the process: what the other end did not accept is sent again, in
+//! order, after longer and longer waits, and also after a restart. Lines that are a day old when they are first read are skipped. An event
+//! may be sent twice (if Weir is killed between the answer and noting it); it has the same `id` then. Where several relays share their
+//! records, one of them should have the webhook.
 
 use serde_json::{Value, json};
 use std::time::Duration;

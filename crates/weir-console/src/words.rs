@@ -84,7 +84,6 @@ pub(crate) fn rate(per_second: f64) -> String {
     }
 }
 
-/// A share of one.
 pub(crate) fn percent(share: f64) -> String {
     if share > 0.0 && share < 0.1 { format!("{:.1} %", share * 100.0) } else { format!("{:.0} %", share * 100.0) }
 }

@@ -17,7 +17,7 @@ pub(super) struct Call<S> {
     /// The gates that are asked.
     pub(super) state: S,
     pub(super) actor: Actor,
-    /// What somebody may who is not in charge of everything.
+    /// The role of whoever asks; none over the control socket, where everything is allowed.
     pub(super) rank: Option<Role>,
     /// The name in the path; empty if there is none.
     pub(super) name: String,

@@ -61,7 +61,7 @@ pub struct Rank(pub Role);
 static ROWS: LazyLock<Vec<Row>> =
     LazyLock::new(|| [common().rows, web::operations().rows, of_lab().rows].into_iter().flatten().collect());
 
-/// What needs neither the web gate nor the lab.
+/// The operations that need neither the web gate nor the lab.
 fn common() -> Table<Gates> {
     let nouns = [
         openapi::operations,
@@ -120,7 +120,7 @@ pub(crate) fn scopes() -> impl Iterator<Item = (&'static str, String, Scope)> {
     ROWS.iter().map(|row| (row.verb.word(), format!("{PREFIX}{}", row.path), row.scope))
 }
 
-/// Nobody waits for ever. What was looked for is given up then; a change goes on, because half of one would be worse.
+/// Limits the time of a request. A query is given up then; a change goes on, because half a change would be worse.
 async fn patience(request: Request, next: Next) -> Response {
     let patience = if request.uri().path().ends_with("/backup") { PATIENCE_FOR_BACKUP } else { PATIENCE };
     if request.method().is_safe() {
@@ -143,7 +143,7 @@ async fn note_changes(State(trail): State<AuditTrail>, request: Request, next: N
     }
 }
 
-/// Nobody acts without a name.
+/// Refuses requests without an actor.
 async fn known(request: Request, next: Next) -> Response {
     match request.extensions().get::<Actor>() {
         Some(_) => next.run(request).await,

@@ -11,7 +11,6 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
-/// This document.
 const DOCUMENT: Operation<(), Box<RawValue>> = look("/openapi.json", "This document");
 
 static WRITTEN: LazyLock<Box<RawValue>> =
@@ -25,7 +24,7 @@ async fn document(_: Call<Gates>, (): ()) -> Result<Box<RawValue>, Problem> {
     Ok(WRITTEN.clone())
 }
 
-/// The forms of what goes in, where a field with a default may be left out, and of what comes out, where it never is.
+/// The schemas of inputs, where a field with a default may be left out, and of answers, where it is always there.
 struct Schemas {
     input: SchemaGenerator,
     answer: SchemaGenerator,
@@ -45,7 +44,7 @@ impl Schemas {
         }
     }
 
-    /// All that were named. What goes in is exactly its form; where the same comes out, it is at most that.
+    /// All schemas that were named. An input has exactly its schema; if the same type is also an answer, the answer has at most that.
     fn named(mut self) -> Map<String, Value> {
         let mut named = self.answer.take_definitions(true);
         named.extend(self.input.take_definitions(true));

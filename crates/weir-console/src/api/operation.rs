@@ -1,7 +1,7 @@
-//! One operation of the API, declared once: how it is asked for, who may, what goes in and what comes out.
+//! One operation of the API, declared once: how it is called, who may call it, what goes in and what comes out.
 //!
-//! The declaration stands beside its handler. From it come the route and the check of the scope, the entry in the OpenAPI document, and
-//! what the command line sends and reads.
+//! The declaration is in the same file as its handler. The route, the check of the scope, the entry in the OpenAPI document, and what the
+//! command line sends and reads all come from it.
 
 use crate::html::Piece;
 use axum::Json;
@@ -18,12 +18,12 @@ use weir_foundation::api_tokens::Scope;
 
 /// An operation that takes `Input` and gives `Answer`.
 ///
-/// What goes in is the query of an operation that looks, and the JSON body of one that changes something; `()` is nothing.
+/// The input is the query of an operation that reads, and the JSON body of one that changes something; `()` means no input.
 pub struct Operation<Input, Answer> {
     pub(super) verb: Verb,
     pub(super) path: &'static str,
     pub(super) summary: &'static str,
-    /// The least scope of a token that may.
+    /// The least scope that a token needs.
     pub(super) scope: Scope,
     /// It makes something, and answers 201.
     pub(super) makes: bool,
@@ -32,7 +32,7 @@ pub struct Operation<Input, Answer> {
     types: PhantomData<fn(Input) -> Answer>,
 }
 
-/// How an operation is asked for.
+/// The HTTP method of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Get,
@@ -49,12 +49,12 @@ pub(super) enum Takes {
     QueryAndContent,
 }
 
-/// An operation that looks.
+/// An operation that only reads.
 pub const fn look<Input, Answer>(path: &'static str, summary: &'static str) -> Operation<Input, Answer> {
     Operation::new(Verb::Get, path, Scope::Read, summary)
 }
 
-/// An operation that gives figures, or says whether all is well, and tells nothing of any message or user's mail.
+/// An operation that gives figures or the state of health, and reveals nothing about any message or user.
 pub(super) const fn measure<Input, Answer>(path: &'static str, summary: &'static str) -> Operation<Input, Answer> {
     Operation::new(Verb::Get, path, Scope::Metrics, summary)
 }
@@ -186,7 +186,7 @@ impl Verb {
     }
 }
 
-/// What an operation gives: a JSON document, but for a few that say otherwise.
+/// The answer of an operation: a JSON document, except for a few.
 pub trait Answer: Sized {
     /// Its content type and its form.
     fn described(schemas: &mut SchemaGenerator) -> (&'static str, Schema);

@@ -1,4 +1,4 @@
-//! Operations and what carries them out: one row each, from which routes and the document are made.
+//! The operations of the API with their handlers, one row each. The routes and the OpenAPI document are made from these rows.
 
 use super::call::{self, Call};
 use super::operation::{Answer, Operation, Takes, Verb};
@@ -18,7 +18,7 @@ pub(super) struct Table<S> {
     pub(super) rows: Vec<Row>,
 }
 
-/// What the document and the door know of one operation.
+/// What the OpenAPI document and `door.rs` know of one operation.
 pub(super) struct Row {
     pub(super) verb: Verb,
     pub(super) path: &'static str,
@@ -38,7 +38,7 @@ impl<S: Clone + Send + Sync + 'static> Table<S> {
         Table { router: Router::new(), rows: Vec::new() }
     }
 
-    /// The table with one operation more, which `handler` carries out. The compiler holds it against the declaration.
+    /// The table with one more operation, which `handler` carries out. The compiler checks that the handler fits the declaration.
     pub(super) fn with<I, A, F, W>(mut self, operation: Operation<I, A>, handler: F) -> Table<S>
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
@@ -81,7 +81,7 @@ impl Row {
         format!("{}{path}", self.verb.word())
     }
 
-    /// Whether it is the operation with this method and this path behind the prefix: what stands in braces is any one piece.
+    /// Whether this is the operation for a method and a path without the prefix. A part in braces matches any one piece of the path.
     pub(super) fn is_asked(&self, method: &str, path: &str) -> bool {
         let (mut pieces, mut patterns) = (path.split('/'), self.path.split('/'));
         if !self.verb.word().eq_ignore_ascii_case(method) {

@@ -1,10 +1,12 @@
-//! The book of what is open now and what was a moment ago: opens, goes on with, closes and reopens incidents. Pure: looks, changes and the time are given.
+//! The book of what is open now and what was a moment ago: opens, goes on with, closes and reopens incidents. Pure: looks, changes and the
+//! time are passed in.
 //!
-//! - A sign opens an incident when it has been there for the patience of its kind, and closes it when it has been gone for a quiet time. If it comes back
-//!   soon after that, the same incident goes on, and its next quiet time is twice as long: whoever attacks in waves makes one incident, not a hundred.
-//! - At most [`NAMED_MAX`] incidents of a kind are open at once. Whatever else happens of that kind is counted in one more, which is about several: ten
-//!   thousand stopped accounts are six incidents, not ten thousand.
-//! - A look that cannot see something does not end it.
+//! - A sign opens an incident when it has been there for the patience of its kind, and closes it when it has been gone for a quiet time. If
+//!   it comes back soon after that, the same incident goes on, and its next quiet time is twice as long: an attack in waves makes one
+//!   incident, not a hundred.
+//! - At most [`NAMED_MAX`] incidents of a kind are open at once. All others of that kind are counted in one more incident: ten thousand
+//!   stopped accounts are six incidents, not ten thousand.
+//! - If a look could not see something, that does not end an incident.
 
 use super::kind::Kind;
 use super::rules::{Seen, Sign};

@@ -1,9 +1,9 @@
 //! Incidents: opened and closed by rules, each with its story.
 //!
-//! Every look at the gates (`pulse`) is held against the `rules`, and what they say is taken into the `book`, which opens incidents, goes on
-//! with them and closes them. The `watch` does the reading and writing around that: incidents are stored with the records, so they are there after a
-//! restart, in a backup, and on all relays that share a database. That one was opened or closed is a line of the audit trail, and the webhook hears of it
-//! from there.
+//! The `rules` examine every look at the gates (`pulse`), and the `book` opens, continues and closes incidents by what they find. The
+//! `watch` does the reading and writing around that: incidents are stored in the records, so they survive a restart, are part of a backup,
+//! and are seen by all relays that share a database. Each opening and closing is a line of the audit trail, from which the webhook learns
+//! of it.
 
 mod book;
 mod kind;

@@ -1,6 +1,7 @@
-//! The rules: what of a look at the gates is a sign that something is wrong. Pure: the look and the time are given.
+//! The rules: what in a look at the gates is a sign that something is wrong. Pure: the look and the time are passed in.
 //!
-//! A sign that opens an incident is stronger than one that keeps it open, so that what stands at the limit does not open and close again and again.
+//! A sign that opens an incident is stronger than one that keeps it open, so that an incident at the limit does not open and close again
+//! and again.
 
 use super::kind::Kind;
 use super::tally::Tally;
@@ -17,7 +18,8 @@ use weir_store::records::{MalwareCount, VirusCount};
 pub(super) const LATELY_S: i64 = 600;
 /// Against this they are compared.
 pub(super) const DAY_S: i64 = 86_400;
-/// So many mails with one virus in [`LATELY_S`] are a burst, if it is also [`UNUSUAL`] times the usual; fewer than the second number are none any more.
+/// So many mails with one virus in [`LATELY_S`] are a burst, if it is also [`UNUSUAL`] times the usual; fewer than the second number are
+/// none any more.
 const BURST_MIN: i64 = 10;
 const BURST_GOES_ON: i64 = 3;
 const UNUSUAL: f64 = 3.0;

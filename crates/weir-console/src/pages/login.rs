@@ -60,7 +60,7 @@ fn code_form(site: &Site, headers: &HeaderMap, (step, next): (&str, &str), probl
     bound_form(site, headers, ("login/code", next), (&fields, &about), problem)
 }
 
-/// A form before anybody is logged in: it belongs to the browser that asked for it, by a cookie.
+/// A form for somebody who is not logged in yet. A cookie binds it to the browser that asked for it.
 pub(super) fn bound_form(
     site: &Site,
     headers: &HeaderMap,
@@ -139,7 +139,7 @@ pub(super) async fn code(
         let right = site.administration.second_factor.takes(&name, sent.value("code")).await?;
         Ok(right.then_some(known))
     };
-    // Wherever they come from: whoever has the password must not have a million guesses at the code.
+    // Counted over all addresses: somebody who has the password must not get a million guesses at the code.
     match tried(&site, &name, (from, everywhere(&name)), check).await {
         Ok(Some(known)) => {
             site.steps.end(step);
@@ -153,7 +153,7 @@ pub(super) async fn code(
     }
 }
 
-/// One attempt, if it may be made now; it is counted before it begins, and taken back if it is right.
+/// Makes one attempt, if one is allowed now. It is counted as a failure before it begins, and the count is taken back if it succeeds.
 async fn tried(
     site: &Site,
     name: &str,
@@ -186,14 +186,14 @@ async fn tried(
     }
 }
 
-/// Begins a session, if it can be written down.
+/// Begins a session, if the audit trail can be written.
 pub(super) async fn begin(
     site: &Site,
     headers: &HeaderMap,
     (known, way): (KnownAccount, Way),
     from: IpAddr,
 ) -> Result<Visit, OperationError> {
-    // A session that this browser had before ends: whoever knew its id knows nothing of the new one.
+    // The former session of this browser ends, so that somebody who knew its id cannot use the new one.
     if let Some(old) = cookie(headers, &site.cookie()) {
         site.sessions.end(&old);
     }
@@ -210,7 +210,7 @@ pub(super) async fn begin(
     Ok(visit)
 }
 
-/// To where one wanted to go, with the cookie.
+/// Sends the browser to the page that it asked for, with the session's cookie.
 pub(super) fn welcome(site: &Site, headers: &HeaderMap, visit: &Visit, next: &str) -> Response {
     let first = if visit.known.role == Role::User { "/me" } else { "/" };
     let mut answer = Redirect::to(local(next).unwrap_or(first)).into_response();

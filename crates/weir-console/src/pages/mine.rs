@@ -1,8 +1,9 @@
 //! A user's own page: what of their mail is held, and why.
 //!
-//! With the password of a mail account one looks, and drops what one did not send. Releasing needs more than a password: a program
-//! that sends in somebody's name knows that password too. An operator releases, or whoever came by the link that went to the contact
-//! address, or the answer to the notice there. A site may let users release what is only delayed (`submission.users_release`).
+//! With the password of a mail account a user can look, and delete what they did not send. Releasing mail needs more than a password,
+//! because malware that sends in somebody's name knows the password too. Mail is released by an operator, by somebody who came through the
+//! link that was sent to the contact address, or by an answer to the notice there. A site may let users release what is only delayed
+//! (`submission.users_release`).
 
 use super::held::{title, words};
 use super::{Asking, NOT_SAID_WHICH, PageResult, Sent, Trouble, ended, refused};

@@ -1,4 +1,4 @@
-//! The pages, each a question to the same operations that serve the API.
+//! The pages. Each uses the same operations that serve the API.
 
 mod account;
 mod accounts;
@@ -158,7 +158,7 @@ fn pages() -> Router<Site> {
         .route("/metrics", get(metrics::page))
 }
 
-/// What our own router found in the path is not for the next one, which would take it for its own.
+/// Removes what our own router found in the path: the next router would take it for its own.
 fn only_who(mut request: Request) -> Request {
     let (actor, rank) = (request.extensions_mut().remove::<Actor>(), request.extensions_mut().remove::<Rank>());
     request.extensions_mut().clear();

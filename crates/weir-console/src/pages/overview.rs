@@ -325,7 +325,7 @@ fn waits(number: usize, noun: &str) -> String {
     format!("{} wait{}", count(number as u64, noun), if number == 1 { "s" } else { "" })
 }
 
-/// A rate a second as one a minute.
+/// A rate per second as a rate per minute.
 fn per_minute(points: Vec<(f64, f64)>) -> impl Iterator<Item = (f64, f64)> {
     points.into_iter().map(|(x, y)| (x, y * 60.0))
 }

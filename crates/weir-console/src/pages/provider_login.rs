@@ -1,4 +1,4 @@
-//! Logging in by an identity provider: the browser is sent there, and comes back.
+//! Logging in through an identity provider: the browser is sent there, and comes back.
 
 use super::login::{begin as begin_session, form, from, not_written, with};
 use super::{local, query};
@@ -22,10 +22,10 @@ use weir_foundation::identity_provider::{Callback, IdentityProvider, ProviderErr
 
 /// Where the provider sends browsers.
 const CALLBACK: &str = "/login/oidc/callback";
-/// What failures are counted under; nobody is called so.
+/// The name under which failures are counted; no account can have it.
 const COUNTED: &str = "the identity provider";
 
-/// To the provider.
+/// Sends the browser to the provider.
 pub(super) async fn begin(State(site): State<Site>, headers: HeaderMap, asked: RawQuery) -> Response {
     let Some(provider) = &site.configuration.identity_provider else { return no_provider() };
     let query = query(&asked);
@@ -40,7 +40,7 @@ pub(super) async fn begin(State(site): State<Site>, headers: HeaderMap, asked: R
     }
 }
 
-/// Back from the provider.
+/// The browser has come back from the provider.
 pub(super) async fn callback(
     State(site): State<Site>,
     peer: Option<Extension<PeerAddress>>,
@@ -57,7 +57,7 @@ pub(super) async fn callback(
         Ok((visit, next)) => welcome(&site, &headers, &visit, &next),
         Err(answer) => *answer,
     };
-    // What was sealed has been used, whatever became of it.
+    // The sealed cookie is used up, whatever the outcome.
     answer.headers_mut().append(header::SET_COOKIE, site.set_sign_in_cookie(&headers, ""));
     answer
 }
@@ -70,7 +70,7 @@ async fn returned(
     from: IpAddr,
 ) -> Result<(Visit, String), Box<Response>> {
     let again = |status, words: &str| Box::new(with(form(site, headers, "", Some(words)), status));
-    // Two values would be one for us and the other for somebody else.
+    // If a parameter comes twice, another reader might take the other value.
     let twice = ["state", "code", "iss", "error"].iter().any(|name| query.values(name).len() > 1);
     let sealed = cookie(headers, &site.sign_in_cookie()).filter(|_| !twice).unwrap_or_default();
     let parameter = |name: &str| query.has(name).then(|| query.exact(name));
@@ -113,7 +113,7 @@ async fn returned(
     Ok((visit, next))
 }
 
-/// Nobody was let in, and it is written down.
+/// Notes in the audit trail that a sign-in failed.
 async fn failed(site: &Site, name: &str, from: IpAddr, detail: &str) {
     let actor = Actor::new(&format!("console:{}", if name.is_empty() { "?" } else { name }));
     let detail = format!("from {from} by {detail}");
@@ -122,7 +122,7 @@ async fn failed(site: &Site, name: &str, from: IpAddr, detail: &str) {
     }
 }
 
-/// The form for local accounts, with what is the matter.
+/// The form for local accounts, with a word about why the provider cannot be used.
 fn away(site: &Site, headers: &HeaderMap, provider: &IdentityProvider, error: &ProviderError, next: &str) -> Response {
     tracing::warn!(provider = provider.host(), %error, "nobody can be signed in by the identity provider");
     let words = format!(
@@ -132,7 +132,8 @@ fn away(site: &Site, headers: &HeaderMap, provider: &IdentityProvider, error: &P
     with(form(site, headers, next, Some(&words)), StatusCode::SERVICE_UNAVAILABLE)
 }
 
-/// To where one wanted to go. The session's cookie is not sent with what another site has caused, and a redirect would still be that: so our own page goes there.
+/// Takes the browser to the page that it asked for. A redirect would still count as caused by the provider's site, and the browser would
+/// not send the session's cookie with it. So it gets a page of ours that goes there.
 fn welcome(site: &Site, headers: &HeaderMap, visit: &Visit, next: &str) -> Response {
     let first = if visit.known.role == Role::User { "/me" } else { "/" };
     let next = local(next).unwrap_or(first);

@@ -8,7 +8,6 @@ use std::cmp::Reverse;
 use weir_lab::job::{Level, Report};
 use weir_lab::operations::{ResultLine, SamplePage};
 
-/// One line.
 struct FindingLine {
     plugin: String,
     /// None for a plugin that failed.
