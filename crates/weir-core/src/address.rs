@@ -2,8 +2,8 @@
 //!
 //! The domain is lower case, without a final dot, its international labels in ASCII (RFC 3492, after plain
 //! lower-casing; the full preparation of RFC 5891 is left out). The local part loses its plus tag; its case is
-//! kept, as RFC 5321 says that it may matter. Angle brackets and surrounding blanks fall away. A local part that names a way to somebody
-//! else (`bob%far.example`, `far!bob`) keeps everything: behind its plus may stand whom the mail is really for.
+//! kept, as RFC 5321 says that it may matter. Angle brackets and surrounding blanks fall away. A local part that routes to somebody else
+//! (`bob%far.example`, `far!bob`) is kept as it is: the part after a plus may name the real recipient.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 const ADDRESS_MAX: usize = 512;
 
-/// The canonical form of `address`, or why it is none.
+/// The canonical form of `address`, or why it is not an address.
 pub fn canonical(address: &str) -> Result<String, &'static str> {
     written(address, |mailbox| match mailbox.split_once('+') {
         Some((before, _)) if !is_way(mailbox) => before,

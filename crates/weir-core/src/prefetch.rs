@@ -1,9 +1,8 @@
 //! A hint to the processor that an element will be wanted soon.
 //!
 //! With a hundred thousand sessions or a million samples the cost of a decision is the time that memory takes,
-//! and the next decision is known well before it is asked for. Unsafe code is open in this file alone, for the
-//! one instruction: it has no effect but to warm the cache, whatever the address. Other processors than x86-64
-//! do without.
+//! and the next decision is known well before it is asked for. Unsafe code is allowed in this file for one instruction, which only warms
+//! the cache, whatever the address. Other processors than x86-64 do without.
 #![allow(unsafe_code)]
 
 /// `items[index]`, if there is one, will be read soon.

@@ -1,8 +1,8 @@
 //! Who a node is: its id and its key. The address identifies nobody: it is only the last tie-break.
 //!
 //! The shell authenticates: an [`Origin`] is what a verified certificate and connection say, never what
-//! a message says of itself. Of an id that was taken away from one machine and given to another it lets in
-//! only streams with the key that the id has now.
+//! a message says of itself. If an id was taken from one machine and given to another, the shell lets in only streams with the key that the
+//! id has now.
 
 use core::net::IpAddr;
 

@@ -1,11 +1,11 @@
-//! Being elected: the lease, the beat, and letting go.
+//! What an elected node does: it gets and renews the lease, beats, and lets go.
 
 use super::lease::{Held, Lease};
 use super::{Aside, Election, Epoch, LeaseAnswer, LeaseOrder, Message, Peer, Role, Round, State, Then};
 use crate::time::Instant;
 use core::time::Duration;
 
-/// So many orders to the database in a row without an answer, and the node stands aside.
+/// After so many unanswered orders to the database in a row the node stands aside.
 const UNANSWERED_MAX: u32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ impl Election {
         if acquire && leadership.unanswered >= UNANSWERED_MAX {
             return false;
         }
-        // Without a single voice from the others this node would only keep the lease from one that has.
+        // A node that hears none of the others would only keep the lease away from one that does.
         if !acquire || leadership.heard || self.others.unwrap_or(0) == 0 {
             leadership.unanswered += 1;
             self.order(order);
@@ -154,7 +154,7 @@ impl Election {
         self.check_invariants();
     }
 
-    /// How many others the database has seen. A leader that was alone gives those who come time to be heard.
+    /// Takes note of how many others the database has seen. A leader that was alone gives newcomers time to be heard.
     fn note_others(&mut self, now: Instant, others: u32) {
         let first = self.others.unwrap_or(0) == 0 && others > 0;
         self.others = Some(others);
@@ -238,7 +238,8 @@ impl Election {
         }
     }
 
-    /// Somebody answers this leader: news for the lease, too. A machine outside does not say that the lab's network works.
+    /// Somebody answers this leader, which matters for the lease too. An answer from a machine outside does not show that the lab's network
+    /// works.
     pub(super) fn hear_reply(&mut self, now: Instant, id: super::NodeId) {
         if self.members.role(id) == Some(Role::External) {
             return;
@@ -250,7 +251,7 @@ impl Election {
         }
     }
 
-    /// Tries for the lease at once, unless an order is under way: its holder may just have let it go.
+    /// Asks for the lease at once, unless an order is under way: the lease's holder may just have let it go.
     pub(super) fn ask_soon(&mut self, now: Instant) {
         if let State::Elected(leadership) = &mut self.state
             && leadership.unanswered == 0

@@ -1,7 +1,7 @@
 //! The lease as the election sees it: orders to the shell, answers from it, and what is held meanwhile.
 //!
-//! The database disposes: one row, an epoch that only grows, a live lease is released or expires and is
-//! never stolen. An order that fails or gets no answer is simply not answered; the election asks again.
+//! The database decides: there is one row, its epoch only grows, and a live lease is released or expires but is never stolen. If an order
+//! fails or gets no answer, the shell does not answer it either; the election asks again.
 
 use super::{Epoch, Settings};
 use crate::mutant::{Mutant, planted};

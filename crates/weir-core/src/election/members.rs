@@ -104,7 +104,6 @@ impl Members {
         self.best().map(|(id, _)| id)
     }
 
-    /// Its rank.
     pub(crate) fn best_local_rank(&self) -> Option<Rank> {
         self.best().map(|(_, member)| member.rank)
     }

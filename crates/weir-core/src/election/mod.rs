@@ -5,20 +5,19 @@
 //! [`Election::next_deadline`] says when to call `on_timeout`. `now` must not go backwards and must count
 //! the time that the machine slept.
 //!
-//! The election proposes; the lease disposes. A node that won is *elected*; with a live lease and its
-//! epoch it is *acting*, and only then may it assign work ([`Election::acting`]). Invariants:
+//! Winning the election is not enough to act; the lease decides. A node that won is *elected*; with a live lease and its epoch it is
+//! *acting*, and only then may it assign work ([`Election::acting`]). Invariants:
 //!
 //! - a candidate that was aborted in any phase of a round is not elected in that round;
 //! - an acting leader yields only to a better rank, and releases its lease first, or to the loss of the
 //!   lease itself; a higher epoch that it hears of makes it ask the database at once;
 //! - a node acts for at most L − L/5 after it asked for the grant, by its own clock;
 //! - dispatchers, external nodes and nodes that stand aside send no request, abort, victory or beat;
-//! - what is refused changes nothing; memory is bounded by `members_max` and [`EXTERNALS_MAX`].
+//! - a message that is refused changes nothing; memory is bounded by `members_max` and [`EXTERNALS_MAX`].
 //!
-//! Cost: O(log members) a message; O(members) a beat, a phase and a resignation.
-//! Source: sections 3 and 4 of *Distributed Malware Analysis Scheduling*; where the rules differ from the paper,
-//! `docs/algorithms/election.md` says how and why. Left to the shell: verifying certificates and checksums,
-//! connecting to addresses with a bound on attempts, the SQL of the lease.
+//! Cost: O(log members) per message; O(members) per beat, phase and resignation. Source: sections 3 and 4 of *Distributed Malware Analysis
+//! Scheduling*; where the rules differ from the paper, `docs/algorithms/election.md` says how and why. Left to the shell: verifying
+//! certificates and checksums, connecting to addresses with a bound on attempts, the SQL of the lease.
 
 mod aside;
 mod candidacy;

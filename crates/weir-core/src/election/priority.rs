@@ -1,7 +1,7 @@
 //! A priority that is changed while the node runs, and the election that this forces.
 //!
-//! The shell calls [`Election::set_priority`] once the node has a certificate with its new priority: whatever it says from
-//! then on carries the new one, and what it said before counts for nothing in a new round.
+//! The shell calls [`Election::set_priority`] once the node has a certificate with its new priority: everything it says from then on
+//! carries the new priority, and a new round makes what it said before irrelevant.
 
 use super::{Election, LeaseOrder, Priority, Rank, State, Then};
 use crate::mutant::{Mutant, planted};

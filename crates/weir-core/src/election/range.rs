@@ -1,8 +1,8 @@
 //! The lab's address range, which a node sweeps only while it knows no member.
 //!
 //! The shell connects to the addresses with at most [`AddressRange::IN_FLIGHT`] attempts at a time and a
-//! connect timeout of T. A range larger than a /22 is taken only on demand. An IPv6 network is never swept, it has too many
-//! addresses: there the shell connects to those that the database knows.
+//! connect timeout of T. A range larger than a /22 is taken only on demand. An IPv6 network is never swept, because it has too many
+//! addresses; there the shell connects to those that the database knows.
 
 use core::net::{IpAddr, Ipv4Addr};
 

@@ -1,8 +1,8 @@
-//! Who fits the leader's place better: priority, then the weaker machine, then the lower address.
+//! Who is the better leader: the higher priority, then the weaker machine, then the lower address.
 //!
 //! The order is total (the node id breaks the last tie), so of any set of nodes exactly one is best.
-//! Source: section 3 of the paper. The paper's index is one measurement; here noise must not move it, so it is the
-//! median of several, in steps of 25 %.
+//! Source: section 3 of the paper. The paper's index is a single measurement. Ours is the median of several, in steps of 25 %, so that
+//! noise does not move it.
 
 use super::identity::{NodeId, Origin, Priority};
 use core::cmp::{Ordering, Reverse};

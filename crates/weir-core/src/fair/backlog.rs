@@ -1,14 +1,14 @@
 //! The backlog of each subnet, and which request is dropped when the queue is full.
 //!
-//! Requests are free to make, so a full queue that refuses newcomers belongs to whoever asks most often. Instead the newest request of
-//! the subnet with the longest backlog makes room, unless the newcomer's subnet would then hold as much (longest queue drop, as switches share
-//! their memory between ports). A subnet that holds less than an equal share of the queue loses nothing.
+//! Requests cost a client nothing, so if a full queue just refused newcomers, it would belong to whoever asks most often. Instead the
+//! newest request of the subnet with the longest backlog makes room, unless the newcomer's subnet would then hold as much (longest queue
+//! drop, as switches share their memory between ports). A subnet that holds less than an equal share of the queue loses nothing.
 //!
 //! Two things are scarce: places in the queue, and the memory that waiting requests hold. Memory is looked at first, because one large
 //! request may need several places.
 //!
-//! Constant time while there is room; from when there is none until half of the queue has gone, subnets are kept in order: O(log subnets), and
-//! once O(subnets). No allocation once the tables have grown.
+//! Cost: constant time while there is room. When the queue becomes full, subnets are kept in order until half of it has gone: O(subnets)
+//! once, then O(log subnets) per call. No allocation once the tables have grown.
 
 use super::keys::KeyMap;
 use super::{SubnetKey, Ticket};

@@ -1,9 +1,9 @@
 //! What front-ends tell each other: the service of each session so far, and whether it has a request.
 //!
-//! Reports carry totals, not differences. From one peer and session, what is charged is the highest total
-//! heard less the lowest, so repeated, late and reordered reports come to the same; the first one heard is
-//! where counting starts. Whether the session is active there is taken from the latest life's report with the highest
-//! number. A peer that is forgotten takes its active sessions with it; debts stay.
+//! Reports carry totals, not differences. For each peer and session, the charge is the highest total heard less the lowest, so repeated,
+//! late and reordered reports make no difference. Counting starts at the first report heard. Whether the session is active there is taken
+//! from the newest report: in the latest life of the session's record, the one with the highest number. A peer that is forgotten takes its
+//! active sessions with it; debts stay.
 
 use super::keys::KeyMap;
 use super::subnets::Stale;

@@ -1,10 +1,9 @@
-//! An indexed 4-ary heap whose nodes carry their keys, and whose first node lies in the heap itself.
+//! An indexed 4-ary heap whose nodes carry their keys, and whose first node is stored in the heap struct itself.
 //!
 //! Several heaps may share one table of places (a session waits in one heap at a time), so the table is
-//! passed in. The first node needs no second look-up in memory, and a heap of one needs no memory of its
-//! own: most subnets have one session. Siblings share a cache line or two. Keys are compared by their wrapped
-//! difference (`ahead`), so they may roll over. Push, remove and replace are O(log n) and say whether the
-//! first node changed.
+//! passed in. Reading the first node takes one look-up in memory, and a heap of one node allocates nothing: most subnets have one session.
+//! Siblings share a cache line or two. Keys are compared by their wrapped difference (`ahead`), so they may roll over. Push, remove and
+//! replace are O(log n) and say whether the first node changed.
 
 use crate::prefetch;
 use alloc::boxed::Box;
@@ -18,7 +17,7 @@ pub(super) trait Node: Copy {
 
     fn id(&self) -> u32;
 
-    /// Whether this one comes first. Without branches: where they fall is anybody's guess.
+    /// Whether this one comes first. Written without branches, because they could not be predicted.
     fn before(&self, other: &Self) -> bool;
 }
 

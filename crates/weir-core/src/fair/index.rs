@@ -1,9 +1,8 @@
-//! Slots by key: open addressing with linear probing, eight bytes an entry.
+//! Slots by key: open addressing with linear probing, eight bytes per entry.
 //!
-//! An entry holds the upper half of the key, which also says where it belongs, and the slot. The whole key is
-//! in the record, which whoever looks it up wants anyway; so a look-up costs one access to memory beside
-//! that, where a general map costs two. Keys are hashes already. At most three quarters full; removal
-//! closes the gap, so there are no tombstones.
+//! An entry holds the upper half of the key, which also says where it belongs, and the slot. The whole key is in the record, which the
+//! caller reads anyway, so a look-up costs one access to memory besides that; a general map costs two. Keys are hashes already. At most
+//! three quarters full; removal closes the gap, so there are no tombstones.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,15 +1,15 @@
-//! The line in which newcomers wait: who of those that came back is let in next.
+//! The line in which newcomers wait, and who of them is let in next.
 //!
-//! Everybody in it has come back with a cookie of ours. Networks take turns, whatever the number of visitors that each of them has; in a network the
-//! visitors take turns, whatever the number of requests that each of them has; and where two have had as many turns, the one that asked first
-//! goes first. These are start-time fair queues, one above the other, in which every turn counts alike. So a network with
-//! a thousand obedient programs makes its own visitors wait, and nobody else's.
+//! Everybody in it has come back with a cookie of ours. Networks take turns, however many visitors each has; within a network the visitors
+//! take turns, however many requests each has; of two that have had equally many turns, the one that asked first goes first. These are
+//! start-time fair queues, one above the other, in which every turn counts alike. So a network with a thousand obedient programs makes its
+//! own visitors wait, and nobody else's.
 //!
-//! A *visitor* is somebody who waits: *present* with a request that is held, or away until the time at which it was told to come back. Only who is present can be
-//! let in. Who is away keeps its place, and is forgotten when its time is over.
+//! A *visitor* is somebody who waits: *present* with a request that is held, or away until the time at which it was told to come back. Only
+//! a visitor who is present can be let in. One who is away keeps its place, and is forgotten when it does not come back in time.
 //!
-//! Each call is O(log N), except [`Line::ahead`], which counts up to [`COUNTED`] neighbours. Memory: about 250 bytes for each visitor, and as much for each
-//! network; there are at most `visitors_max` of both.
+//! Each call is O(log N), except [`Line::ahead`], which counts up to [`COUNTED`] neighbours. Memory: about 250 bytes for each visitor, and
+//! as much for each network; there are at most `visitors_max` of both.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -104,7 +104,8 @@ impl Line {
         }
     }
 
-    /// A visitor is here with a request, which it calls `number`. A visitor who is not in the line yet has waited since `since`. Returns whether there is room for it.
+    /// A visitor is here with a request, which it calls `number`. A visitor who is not in the line yet has waited since `since`. Returns
+    /// whether there is room for it.
     pub fn arrive(&mut self, session: SessionKey, subnet: SubnetKey, since: u64, number: u64) -> bool {
         if !self.visitors.contains_key(&session.0) && !self.join(session, subnet, since) {
             return false;
@@ -262,7 +263,7 @@ impl Line {
         true
     }
 
-    /// Forgets the one who would be forgotten next: whoever is present stays.
+    /// Forgets the visitor that would be forgotten next; visitors who are present stay.
     fn make_room(&mut self) -> bool {
         let Some((until, session)) = self.until.pop_first() else { return false };
         debug_assert!(until > 0);

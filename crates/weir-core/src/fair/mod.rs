@@ -6,18 +6,17 @@
 //! front-ends is max-min fair. The thesis rescales every session when a weight changes; *anchored subnet
 //! clocks* (`subnets.rs`) give the same order in O(log N). The derivation is in `docs/algorithms/fair.md`.
 //!
-//! The order does not believe what a request is said to cost: whoever asks could make that wrong. All are ranked as if each cost as much as one may be
-//! charged (the debt cap); what was really spent moves the session's tag, and that is what ranks its next request.
+//! The order does not rely on estimated costs, because clients could make the estimates wrong. Every request is ranked as if it cost the
+//! most that can be charged (the debt cap). What it really cost moves its session's tag, and so ranks the session's next request.
 //!
-//! Invariants: no slot is free while a request waits and [`Fair::dispatch`] is called; a session's debt is
-//! at most the cap; a cancelled request leaves nothing behind; virtual time never runs backwards and may
-//! roll over; a report heard twice, late or out of order changes nothing more.
+//! Invariants: [`Fair::dispatch`] leaves no slot free while a request waits; a session's debt is at most the cap; a cancelled request
+//! leaves nothing behind; virtual time never runs backwards and may roll over; a report heard twice, late or out of order changes nothing
+//! more.
 //!
-//! Cost: each call is O(log N), taken over many calls, except [`Fair::forget_peer`] and [`Fair::report_all`], which walk over
-//! what that peer, or this front-end, has. Memory is bounded by `waiting_max`, `sessions_max` and
-//! `peers_max`: 32 bytes a request; 64 a session and at most 24 for finding it; at most 250 a subnet and 64 for
-//! each of its waiting sessions; about 90 for each session that a peer has reported. Sessions without request
-//! and debt are collected (`sweep.rs`).
+//! Cost: each call is O(log N), amortised, except [`Fair::forget_peer`] and [`Fair::report_all`], which walk over all that this peer has
+//! reported, or all sessions of this front-end. Memory is bounded by `waiting_max`, `sessions_max` and `peers_max`: 32 bytes per request;
+//! 64 per session and at most 24 for finding it; at most 250 per subnet and 64 for each of its waiting sessions; about 90 for each session
+//! that a peer has reported. Sessions without request and debt are collected (`sweep.rs`).
 //!
 //! Left to the shell: hashing keys with a secret, estimating costs, when to charge an overrun, queue
 //! timeouts, carrying reports. There is no clock here, only work, so no call takes the time.
@@ -285,7 +284,7 @@ impl Fair {
     /// Nothing waits or runs: virtual time and all tags return to zero (Figure 3-8, lines 14–17).
     fn return_to_zero(&mut self) {
         self.clock = Clock::starting_at(self.settings.origin);
-        // Who still lingers is cleared away when its subnet is next touched, and counts no more.
+        // Sessions that still linger no longer count; they are cleared away when their subnet is next touched.
         self.subnets.weight = 0;
         self.sweeper.restart(self.settings.origin);
         self.resets = self.resets.wrapping_add(1);

@@ -1,13 +1,11 @@
 //! A ranking of subnets by a moment of virtual time: a tournament of fours.
 //!
 //! Each subnet has a fixed place at the lowest level, by its slot. A block of four places has one winner, which
-//! stands in a block of the level above, and so on up to the first of all. A heap would be as deep, but there the
-//! way of a node is only known from one comparison to the next, each of them a wait for memory, and every node that
-//! moves must be told its new place. Here the way up is known from the slot: the processor fetches all of it at
-//! once, and it can be asked for ahead. Moments and ties may roll over.
+//! stands in a block of the level above, and so on up to the first of all. A heap would be as deep, but the path of a node in it is known
+//! only from one comparison to the next, each of which waits for memory, and every node that moves must learn its new place. Here the path
+//! upwards follows from the slot: the processor fetches all of it at once, and it can be prefetched. Moments and ties may roll over.
 //!
-//! Cost: one block a level, less if the winner of a block stays the same. 16 bytes a subnet and a third of that for
-//! the levels above.
+//! Cost: one block per level, less if the winner of a block stays the same. 16 bytes per subnet and a third of that for the levels above.
 
 use super::clock::ahead;
 use super::heap::NOWHERE;

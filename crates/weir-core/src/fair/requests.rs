@@ -1,8 +1,8 @@
 //! Requests in a slab, and the FIFO of each session as a doubly linked list through it.
 //!
-//! Constant time, no allocation once the slab has grown. A waiting request knows the cost of the one behind
-//! it, not its own, which is in the seat of its session: whoever takes the first request out then needs no
-//! look at the second. A ticket carries a generation, so a stale one finds nothing.
+//! Constant time, no allocation once the slab has grown. A waiting request stores the cost of the one behind it; the cost of the first one
+//! is in the seat of its session. So taking the first request out needs no look at the second. A ticket carries a generation, so a stale
+//! one finds nothing.
 
 use crate::prefetch;
 use alloc::vec::Vec;

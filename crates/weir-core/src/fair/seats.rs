@@ -4,7 +4,8 @@
 //! order touch no record of a session.
 //!
 //! A session whose last waiting request was served ahead of its time *lingers*: it keeps an early seat without a request until the
-//! clock has reached its tag. So long the fluid would still be giving it what it has had already, and its weight counts.
+//! clock has reached its tag. Until then the ideal fluid server would still be giving it the service that it has already had, so its weight
+//! counts.
 
 use super::clock::ahead;
 use super::heap::{NOWHERE, Node};
@@ -48,11 +49,12 @@ impl Seat {
     }
 }
 
-/// A seat whose start lies ahead of the subnet's clock; by start.
+/// A seat whose start lies ahead of the subnet's clock; ordered by start.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Early(pub(super) Seat);
 
-/// A seat whose start has come; by start, then by arrival. All requests are ranked as if they cost the same, so the least start is also the least finish.
+/// A seat whose start has come; ordered by start, then by arrival. All requests are ranked as if they cost the same, so the least start is
+/// also the least finish.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Eligible(pub(super) Seat);
 

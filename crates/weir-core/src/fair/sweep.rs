@@ -5,8 +5,8 @@
 //! new session, so the table stays within a few times what is in use; when the table is full it walks up to
 //! [`STEPS_WHEN_FULL`] steps and, failing that, forgives the debt of the first idle session that it met.
 //!
-//! The hand also visits everybody before virtual time can roll over onto old tags: within 2^37 units of
-//! virtual time no subnet's clock moves by more than 2^61, and tags are compared within 2^63.
+//! The hand also visits every session before virtual time can roll over and reach old tags again: within 2^37 units of virtual time no
+//! subnet's clock moves by more than 2^61, and tags are compared within 2^63.
 
 use super::Fair;
 use super::seats::Stand;

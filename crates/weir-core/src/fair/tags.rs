@@ -9,7 +9,7 @@ use crate::mutant::{Mutant, planted};
 
 impl Fair {
     /// The tag of a session with no waiting request: never behind the clock, so that idleness saves
-    /// nothing up. A difference beyond the cap is one that has long been passed by the clock.
+    /// nothing up. If the difference is beyond the cap, the clock has long passed the tag.
     #[inline]
     fn tag_aside(&self, slot: u32) -> u64 {
         let session = self.sessions.at(slot);
@@ -78,7 +78,8 @@ impl Fair {
     }
 
     /// A session has no waiting request, and its next would start at `tag`. It lingers, and its weight counts, until the clock has come there:
-    /// what it was served ahead of its time is work of the others' time too, and without it the clock would run away from all who wait.
+    /// the service that it had ahead of its time took time from the others, and without its weight the clock would run away from everybody
+    /// who waits.
     #[inline]
     fn linger(&mut self, slot: u32, tag: u64) -> Stale {
         let (subnet, stamp) = (self.sessions.at(slot).subnet, self.resets);
@@ -134,8 +135,8 @@ impl Fair {
         }
     }
 
-    /// Gives a session another seat. What makes it up is handed over in registers: from memory it could not be read
-    /// before all that was written earlier, cache misses included, has been written.
+    /// Gives a session another seat. Its parts are passed in registers: a read from memory would have to wait until all earlier writes are
+    /// done, cache misses included.
     fn move_to(&mut self, slot: u32, start: u64, claim: Claim) -> Stale {
         let seat = Seat::new(slot, start, claim);
         let (place, id) = (self.sessions.places[slot as usize], self.sessions.at(slot).subnet);
@@ -159,7 +160,7 @@ impl Fair {
         }
     }
 
-    /// Makes the rankings of a subnet true again.
+    /// Brings the rankings of a subnet up to date.
     #[inline]
     pub(super) fn rank(&mut self, subnet: u32, stale: Stale) {
         let now = self.clock.now();
@@ -194,8 +195,8 @@ impl Fair {
         }
     }
 
-    /// Warms the cache for the next dispatch: what the first subnet by finish leads to. It was itself asked for when it came
-    /// near the top.
+    /// Warms the cache for the next dispatch: what the first subnet by finish leads to. That subnet itself was prefetched when it came near
+    /// the top.
     #[inline]
     pub(super) fn look_ahead(&self) {
         if let Some(first) = self.subnets.by_finish.top() {

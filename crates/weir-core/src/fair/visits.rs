@@ -1,8 +1,8 @@
 //! What counts as history: visits, that is distinct sessions in distinct hours, and how fast they may add up.
 //!
-//! Requests are free to make, and so are sessions. What an attacker cannot make is time: a session counts once an hour, a subnet at most
-//! doubles its history in a day (or comes to [`DAY_FREE`] visits), no history counts for more than [`MOST_AVERAGES`], and one of fewer than [`STANDING`]
-//! visits is none.
+//! Requests and sessions cost an attacker nothing. What an attacker cannot make is time: a session counts once an hour, a subnet at most
+//! doubles its history in a day (or comes to [`DAY_FREE`] visits), no history counts for more than [`MOST_AVERAGES`], and fewer than
+//! [`STANDING`] visits count as no history.
 
 use crate::mutant::{Mutant, planted};
 
@@ -10,7 +10,7 @@ use crate::mutant::{Mutant, planted};
 pub const DAY_FREE: f64 = 24.0;
 /// A history of more averages than this counts as this.
 pub const MOST_AVERAGES: f64 = 100.0;
-/// Fewer visits are no history: whoever has a hundred thousand networks has asked once from each of them before long.
+/// Fewer visits count as no history: an attacker with a hundred thousand networks soon has asked once from each of them.
 pub const STANDING: f64 = 6.0;
 
 /// Sessions that were there within one hour, told apart by a few bits of their keys: 64 for each word, and what falls together counts once.
@@ -69,7 +69,8 @@ pub struct SubnetHistory {
 }
 
 impl SubnetHistory {
-    /// Counts a request, if it is a visit and its hour has room for one more: a day's growth takes a day. `key` tells the sessions of the subnet apart.
+    /// Counts a request, if it is a visit and its hour has room for one more: a day's growth takes a day. `key` tells the sessions of the
+    /// subnet apart.
     pub fn note(&mut self, key: u64, unix_s: i64) {
         let earlier = self.hour.hour();
         if !self.hour.is_visit(key, hour_of(unix_s)) {

@@ -77,7 +77,7 @@ impl Fair {
         stale.start
     }
 
-    /// Brings a subnet up to the last reset only. Whoever lingered before it does no more.
+    /// Brings a subnet up to the last reset only. Sessions that lingered before it no longer do.
     pub(super) fn take_up_reset(&mut self, slot: u32) {
         if self.subnets.ledger(slot).stamp != self.resets {
             self.subnets.ledger_mut(slot).stamp = self.resets;

@@ -1,11 +1,10 @@
 //! The live decision: a message arrives, a worker becomes free; who scans what?
 //!
 //! The shell tells arrivals and ended scans with the time, and carries out what comes back. Each feed has one worker
-//! or more. By size and by size and load a message chooses its feed on arrival and waits there in order; shortest
-//! first keeps one line. An idle worker never stands beside a waiting message that it may take. Scans that take
-//! longer or shorter than expected are accounted for as they end. Messages that arrive with a sender take turns: within a
-//! feed (or a class of the common line) each sender has [`Dispatch::TURN`] messages a round, so a flood of one sender delays
-//! another by at most one turn of each.
+//! or more. With the strategies *size* and *size and load* a message gets its feed on arrival and waits there in order; *shortest first*
+//! keeps one line. No worker is idle while a message waits that it may take. Scans that take longer or shorter than expected are accounted
+//! for as they end. Messages that arrive with a sender take turns: within a feed (or a class of the common line) each sender has
+//! [`Dispatch::TURN`] messages a round, so a flood of one sender delays another by at most one turn of each.
 //!
 //! Bounds: at most `waiting_max` messages wait, beyond that [`Placed::Full`]. A decision costs O(workers + log n).
 

@@ -1,7 +1,7 @@
 //! Nelder and Mead's simplex search with Matlab's `fminsearch` settings: the paper's method.
 //!
 //! Kept to reproduce the paper, not for use: from the default limits it ends in a local minimum. The start is stretched
-//! by 5 % in each direction; it stops when the simplex is flat and small, or after 200 evaluations a dimension.
+//! by 5 % in each direction; it stops when the simplex is flat and small, or after 200 evaluations per dimension.
 
 use alloc::vec::Vec;
 

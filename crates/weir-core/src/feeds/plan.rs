@@ -1,6 +1,6 @@
 //! A plan: the limits, the strategy, and who may take what under it.
 //!
-//! The rules of choice stand here once; [`super::Dispatch`] and [`super::evaluate`] both ask this file.
+//! The rules of choice are written only here; [`super::Dispatch`] and [`super::evaluate`] both ask this file.
 
 use super::Limits;
 use crate::mutant::{Mutant, planted};

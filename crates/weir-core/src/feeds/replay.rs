@@ -1,8 +1,8 @@
 //! A trace through the live [`Dispatch`] itself, on a machine that may have fewer processors than workers.
 //!
-//! Like [`super::evaluate`], but with any number of workers a feed, and with scans that share the processors: while more scans
-//! run than there are processors, each runs so much slower. So a prediction for a small machine does not stretch
-//! every scan as if all workers were always busy. O(workers + log n) a message, about ten times the cost of `evaluate`.
+//! Like [`super::evaluate`], but with any number of workers per feed, and with scans that share the processors: while more scans run than
+//! there are processors, each runs so much slower. So a prediction for a small machine does not stretch every scan as if all workers were
+//! always busy. O(workers + log n) per message, about ten times the cost of `evaluate`.
 
 use super::running::Running;
 use super::{Arrival, Dispatch, Machine, Message, MessageId, Opening, Plan, Served, Service};

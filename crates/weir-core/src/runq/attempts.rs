@@ -2,8 +2,8 @@
 //!
 //! Results are keyed by attempt. The first valid one for a (sample, plugin) is accepted, whichever attempt it is
 //! of; later ones are duplicates. An attempt that brought nothing is charged to its sample; at the cap the
-//! sample is quarantined. So a sample starts at most cap + plugins attempts, and one more each time that it is put off: that is
-//! no fault of its own, and whoever puts it off decides when it goes on.
+//! sample is quarantined. So a sample starts at most cap + plugins attempts, and one more each time that it is put off. Being put off is
+//! not the sample's fault, and whoever puts it off decides when it goes on.
 
 use super::group::{GroupId, VmId};
 use super::needs::{Needs, PluginId, Plugins};

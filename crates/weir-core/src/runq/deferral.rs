@@ -1,7 +1,7 @@
 //! Attempts that fail by no fault of their sample: how long the sample waits, and when a machine that refuses again and again rests.
 //!
-//! A sample that is put off is charged nothing, so nothing else would keep it from being tried over and over. It waits a second, and twice as
-//! long each time. Refusals may be the machine's own fault: the first time the sample goes on at once, perhaps elsewhere, and a machine
+//! A sample that is put off is charged nothing, so without this rule it would be tried over and over. It waits a second, and twice as long
+//! each further time. Refusals may be the machine's own fault: the first time the sample goes on at once, perhaps elsewhere, and a machine
 //! that refuses for the third time in a row rests, a second first and twice as long each time, until it brings a good result.
 
 use super::group::VmId;

@@ -1,6 +1,6 @@
 //! What the machines together can take at this moment: for each needs class, how many have room or time.
 //!
-//! Kept up to date machine by machine, O(classes) a change, so that `choose` needs to ask no machine.
+//! Kept up to date machine by machine, O(classes) per change, so that `choose` need not ask any machine.
 
 use super::group::Group;
 use super::needs_class::ClassId;

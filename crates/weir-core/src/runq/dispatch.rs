@@ -3,7 +3,7 @@
 //! Whenever something changed: *current* runs in order (the most urgent first) on free VMs that can run its samples; when it holds nothing
 //! that a free VM could run and *next* does, *next* becomes *current*; then samples are chosen from the run queues
 //! as long as some group has a free VM or room for them; and at last, where *current* and *next* are empty, *idle*
-//! runs. So a free VM never stands beside a sample that it could run.
+//! runs. So no VM is free while a sample waits that it could run.
 
 use super::group::{Group, GroupId, Strain, VmId};
 use super::list::List;

@@ -4,7 +4,7 @@
 //! [`Group::eligible`] has found nothing, no free VM could run anything in *current*. Cost: O(VMs) for a VM's
 //! change, O(waiting) for the search, O(classes) for what the group has to offer.
 //!
-//! Which VMs can run which needs class is kept as one mask a class.
+//! Which VMs can run which needs class is kept as one bit mask per class.
 
 use super::class_set::ClassSet;
 use super::list::List;
@@ -120,8 +120,8 @@ impl Group {
         self.free != 0 && !self.is_full()
     }
 
-    /// Whether *current* and *next* have room for one more of the class. Bounded a class too, by the VMs that
-    /// can run it: else samples for the one VM of a kind would fill the room of all others.
+    /// Whether *current* and *next* have room for one more of the class. Each class also has a bound of its own, by the VMs that can run
+    /// it: otherwise samples for the only VM of its kind would fill the room of all others.
     pub(super) fn has_room(&self, class: ClassId) -> bool {
         let of_class = self.waiting.get(class.index()).copied().unwrap_or(0);
         !self.is_full()
@@ -165,8 +165,8 @@ impl Group {
         }
     }
 
-    /// Which of `vms` to run `needs` on: the one that runs most of it; of those the one that offers least else;
-    /// of those the first.
+    /// Which of `vms` to run `needs` on: the one that has most of the plugins; among those, the one with the least else to offer; among
+    /// those, the first.
     pub(super) fn best(&self, vms: u128, needs: &Needs) -> Option<u8> {
         let among = self.vms.iter().enumerate().filter(|(i, _)| vms >> i & 1 == 1);
         let fit = |vm: &Vm| (vm.offer.runs(needs).len(), u32::MAX - vm.offer.plugins.len());

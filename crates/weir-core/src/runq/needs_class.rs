@@ -1,8 +1,8 @@
 //! Needs classes: each distinct set of needs gets one small number, for as long as some sample has it.
 //!
-//! Choosing costs O(classes), so submissions may bring only a bounded number of them. What is left of a
-//! sample after a part of its plugins ran may be one class more: that cannot be refused any longer.
-//! A number that nobody uses is kept (its sample may come again) until it is wanted for other needs.
+//! Choosing costs O(classes), so submissions may bring only a bounded number of them. After some of its plugins have run, the rest of a
+//! sample's needs may be a new class; by then it is too late to refuse it. A number that is no longer used is kept (samples with these
+//! needs may come again) until it is wanted for other needs.
 
 use super::needs::{Needs, Plugins, Tags};
 use crate::time::Instant;
@@ -37,7 +37,6 @@ pub(super) struct NeedsClasses {
     used_max: usize,
 }
 
-/// One class.
 #[derive(Clone, Debug)]
 pub(super) struct NeedsClass {
     pub(super) needs: Needs,

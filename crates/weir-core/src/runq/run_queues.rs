@@ -1,15 +1,14 @@
 //! The 64 run queues with their bit vector (section 5): `add`, `del` and `choose`.
 //!
-//! One list a queue cannot be FIFO, free of head-of-line blocking and O(1) at once. So a run queue holds a
-//! FIFO for each (needs class, submitter), its *lane*; the lanes of a class stand in a ring in order of
-//! their turns; and `choose` looks only at the front of each ring whose class somebody can serve. Beside the
-//! paper's bit vector of nonempty queues there is one for each class, so that queues that hold nothing servable are
-//! not even looked at.
+//! A single list per queue cannot be FIFO, free of head-of-line blocking and O(1) all at once. So a run queue holds a FIFO for each (needs
+//! class, submitter), its *lane*; the lanes of a class stand in a ring in order of their turns; and `choose` looks only at the front of
+//! each ring whose class somebody can serve. Beside the paper's bit vector of nonempty queues there is one for each class, so that queues
+//! that hold nothing servable are not even looked at.
 //!
 //! Invariants: a bit is set exactly if its queue has samples (of that class); a lane is in
 //! its class's ring exactly if it has samples; a ring is in order of turns. Cost: `add` and `del` O(1), `choose`
 //! O(classes), with ageing O(queues · classes); none depends on how many samples wait, none allocates once the
-//! tables have grown. Who can serve what is the caller's knowledge.
+//! tables have grown. The caller knows who can serve what.
 
 use super::class_set::ClassSet;
 use super::lane::{Lanes, Turn};

@@ -1,8 +1,8 @@
 //! The whole scheduler: samples and machines in, assignments out.
 //!
-//! A state machine: every input takes `now` and ends with all that can start started; what is to be done is
-//! polled with [`Scheduler::poll`] (drain it after each input: it holds what was not polled);
-//! [`Scheduler::next_deadline`] says when to call [`Scheduler::tick`].
+//! A state machine: every input takes `now`, and after it everything that can start has been started. What the caller has to do is polled
+//! with [`Scheduler::poll`] (drain it after each input, because it keeps what was not polled). [`Scheduler::next_deadline`] says when to
+//! call [`Scheduler::tick`].
 //!
 //! Invariants (checked by [`Scheduler::audit`]): every sample is in exactly one place; a VM carries at most one
 //! attempt, none while on revert; attempts that brought nothing ≤ cap; the run queues' own. Cost of an input:

@@ -1,7 +1,7 @@
-//! A slab: values in one vector, found by a key that says which life of its slot it means.
+//! A slab: values in one vector, found by a key. The key says which of the successive values of its slot it means.
 //!
-//! A key kept too long finds nothing rather than a stranger: each slot counts its lives. Vacant slots
-//! form a list, so insertion and removal cost O(1) and, once the vector has grown, allocate nothing.
+//! Each slot counts its values, so a key that is kept too long finds nothing rather than somebody else's value. Vacant slots form a list,
+//! so insertion and removal cost O(1) and, once the vector has grown, allocate nothing.
 
 use crate::prefetch;
 use alloc::vec::Vec;

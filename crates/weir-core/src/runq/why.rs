@@ -41,7 +41,7 @@ pub enum Why {
         vms: u32,
         /// How many of them are on revert.
         on_revert: u32,
-        /// When the first of them becomes free, about.
+        /// About when the first of them becomes free.
         until_about: Instant,
         /// Samples that go first: those in lower run queues, and those before it in its own line (of which at most
         /// 10 000 are counted); or, if a machine has it already, those before it there.
@@ -115,7 +115,7 @@ impl Scheduler {
         let needs = *needs;
         let here = move |index: u32| !matches!(place, Place::Waiting { group, .. } if group != index);
         let groups = self.groups.iter().filter(move |(key, _)| here(key.index));
-        // A VM of a machine that is full is as little use as one that is not clean yet.
+        // A VM of a full machine helps as little as one that is not clean yet.
         let vms = groups.flat_map(|(_, group)| group.vms.iter().map(move |vm| (vm, group.is_full())));
         let able = vms.filter(move |(vm, _)| !vm.offer.runs(&needs).is_empty());
         able.map(|(vm, full)| if full && vm.state == VmState::Free { VmState::OnRevert } else { vm.state })

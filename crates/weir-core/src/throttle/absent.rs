@@ -1,7 +1,7 @@
 //! Entries whose relay is absent: the queue moves on as if they were not in it.
 //!
-//! Where several relays share one throttle, each keeps the held mail that it took. While one of them is down, nobody
-//! can send what it holds; without this rule the head of the queue would block everybody behind it.
+//! If several relays share one throttle, each keeps the held mail that it accepted. While one of them is down, nobody can send that mail;
+//! without this rule such an entry at the head of the queue would block everybody behind it.
 
 use super::{EntryId, Released, Throttle};
 use crate::mutant::{Mutant, planted};
@@ -9,9 +9,8 @@ use crate::time::Instant;
 use alloc::vec::Vec;
 
 impl Throttle {
-    /// As [`Throttle::advance`], with the entries `absent` taken out of the queue meanwhile. They keep their places, and
-    /// periods in which only they wait grant slack. While the user is stopped, nothing moves as always.
-    /// O(queue + absent · log absent).
+    /// As [`Throttle::advance`], with the entries `absent` taken out of the queue meanwhile. They keep their places, and a period in which
+    /// only they wait grants slack. While the user is stopped nothing moves, as always. O(queue + absent · log absent).
     pub fn advance_past(&mut self, now: Instant, absent: &[EntryId]) -> Vec<Released> {
         if absent.is_empty() || self.stopped().is_some() || planted(Mutant::ThrottleWaitsForTheAbsent) {
             return self.advance(now);

@@ -1,11 +1,11 @@
-//! Who a recipient is to the user, and from where a mail comes.
+//! What a recipient is to the user (stranger, correspondent or colleague), and the network that a mail comes from.
 
 use super::RecipientKey;
 
 /// Who a recipient is to the user. The wider a class, the more of it a user may reach at once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Class {
-    /// Nobody that the user is known to write to: the paper's rules.
+    /// Somebody the user is not known to write to: the paper's rules apply.
     #[default]
     Stranger,
     /// The user has written to them before, or they have written to the user.
@@ -39,7 +39,7 @@ pub struct NetworkKey(pub u32);
 pub struct Mail<'a> {
     /// To whom, each once.
     pub to: &'a [Recipient],
-    /// Where the client is; nothing where that says nothing about the user.
+    /// The client's network; none if it says nothing about the user.
     pub from: Option<NetworkKey>,
 }
 

@@ -1,11 +1,11 @@
-//! Slack for many whom nobody knows: the throttle's credit for what comes beside the usual, one for each key, in bounded memory.
+//! The throttle's slack for a crowd of unknown senders: one credit for each key, in bounded memory.
 //!
-//! Each key has slack up to a maximum; a message spends some, and a period without gives one back. Who has none left is told how long to
-//! wait. Nothing is queued: the sender has its mail still, and brings it again.
+//! Each key has slack up to a maximum; a message spends some, and a period without messages gives one back. A sender with no slack left is
+//! told how long to wait. Nothing is queued: the sender still has its mail, and brings it again.
 //!
-//! A key whose slack is whole is not remembered, because that is what everybody has who is new. So a place is taken only by those who
-//! have spent, for as long as they would need to get it back, and nobody is ever put out to make room: a flood of new keys cannot make
-//! the table forget what an old one spent. If all places are taken, newcomers share one slack between them.
+//! A key with full slack is not remembered, because every new key has that. So only keys that have spent slack take a place, until they
+//! have got it back, and no key is ever removed to make room: a flood of new keys cannot make the table forget what an old one spent. If
+//! all places are taken, newcomers share one slack between them.
 //!
 //! Cost: the logarithm of the number of keys. Memory: [`CrowdParams::places`] entries.
 
@@ -14,7 +14,7 @@ use crate::time::Instant;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
-/// What everybody has.
+/// The slack that every key has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CrowdParams {
     /// Slack of one key at most.
@@ -25,31 +25,31 @@ pub struct CrowdParams {
     pub places: usize,
 }
 
-/// The slack of many.
+/// The slack of a crowd, by key.
 #[derive(Clone, Debug)]
 pub struct Crowd {
     params: CrowdParams,
-    /// When the slack of each key that has spent will be whole again.
+    /// When each key that has spent slack will have full slack again.
     whole_at: BTreeMap<u64, Instant>,
     /// The same, the earliest first.
     order: BTreeSet<(Instant, u64)>,
-    /// The slack that those share for whom there is no place.
+    /// The slack shared by the keys for which there is no place.
     newcomers: Instant,
 }
 
 impl Crowd {
-    /// Everybody's slack is whole.
+    /// Every key has full slack.
     pub fn new(params: CrowdParams) -> Crowd {
         Crowd { params, whole_at: BTreeMap::new(), order: BTreeSet::new(), newcomers: Instant::ZERO }
     }
 
-    /// How long a key has to wait until it can spend so much; zero if it can now. More than there can ever be counts as all there is.
+    /// How long a key has to wait until it can spend so much; zero if it can now. A cost above the maximum counts as the maximum.
     pub fn wait(&mut self, key: u64, cost: u32, now: Instant) -> Duration {
         self.forget_whole(now);
         self.after(key, cost, now).since(now + self.whole())
     }
 
-    /// Spends slack of a key, or says how long it has to wait. What is refused costs nothing.
+    /// Spends slack of a key, or says how long it has to wait. A refusal costs nothing.
     pub fn spend(&mut self, key: u64, cost: u32, now: Instant) -> Result<(), Duration> {
         let wait = self.wait(key, cost, now);
         if wait > Duration::ZERO {
@@ -74,7 +74,7 @@ impl Crowd {
         self.whole_at.len()
     }
 
-    /// Whether everybody's slack is whole.
+    /// Whether every key has full slack.
     pub fn is_empty(&self) -> bool {
         self.whole_at.is_empty()
     }
@@ -98,7 +98,7 @@ impl Crowd {
         self.whole_at.len() < self.params.places
     }
 
-    /// Those whose slack is whole are like everybody.
+    /// Forgets keys with full slack: a new key has that too.
     fn forget_whole(&mut self, now: Instant) {
         if planted(Mutant::CrowdForgetsTheOldest) && !self.has_room() {
             self.forget_first();

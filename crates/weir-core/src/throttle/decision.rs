@@ -1,4 +1,4 @@
-//! What the throttle answers: a mail's fate, an entry's time, a user's stop.
+//! The throttle's answers: what happens to a mail, when an entry goes, why a user is stopped.
 
 use super::{EntryId, LaneId, RecipientKey};
 use crate::time::Instant;

@@ -21,7 +21,7 @@ pub struct Today {
 }
 
 impl Today {
-    /// Counts a mail with so many new recipients; the fence that it breaks.
+    /// Counts a mail with so many new recipients. Returns the limit that it exceeds.
     pub(super) fn count(&mut self, now: Instant, new: u32, params: &Params) -> Option<StopReason> {
         let day = now.0 / DAY_NS;
         if day != self.day {
@@ -36,7 +36,7 @@ impl Today {
         over.then_some(StopReason::NewRecipientsADay)
     }
 
-    /// Counts afresh, as somebody in charge has looked.
+    /// Starts counting again, because a person has looked.
     pub(super) fn forgive(&mut self) {
         *self = Today { day: self.day, ..Today::default() };
     }

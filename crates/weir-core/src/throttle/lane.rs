@@ -1,10 +1,10 @@
 //! A lane: slack, a line that drains, and a threshold, for one class of recipients or for networks.
 //!
 //! It is the paper's idea with two changes. Slack comes back at a rate of its own, slower than the line drains: so there
-//! can be much of it, and a worm that goes on for hours still gets it only once. And whoever was reached lately costs nothing,
-//! also in a mail to several, because mail to them reaches nobody new.
+//! can be much of it, and a worm that goes on for hours still gets it only once. And a recipient who was reached lately costs nothing, not
+//! even in a mail to several, because mail to them reaches nobody new.
 //!
-//! The invariant is the paper's: slack comes back only while nothing waits. Cost: a search of at most 64 short keys a recipient.
+//! The invariant is the paper's: slack comes back only while nothing waits. Cost: a search of at most 64 short keys for each recipient.
 
 use super::delay_queue::{DelayQueue, Entry};
 use super::periods::PeriodClock;
@@ -49,7 +49,7 @@ impl Lane {
         }
     }
 
-    /// The lane as it was saved; what no longer fits the parameters is cut to size.
+    /// Restores a saved lane; what exceeds the present parameters is cut.
     pub(super) fn restore(params: &LaneParams, now: Instant, saved: SavedLane) -> Lane {
         let mut lane = Lane { queue: DelayQueue::restore(saved.queue), ..Lane::new(params, now) };
         lane.set_params(params, now, (saved.drain_end, saved.refill_end), saved.slack);
@@ -105,7 +105,7 @@ impl Lane {
             return None;
         }
         self.drain.pass(at);
-        // Until now something waited: those periods bring no slack.
+        // Something waited until now, so those periods bring no slack.
         self.refill.pass(at);
         Some((self.queue.pop()?, at))
     }
@@ -144,7 +144,7 @@ impl Lane {
     }
 }
 
-/// What is left of a key where many are kept. The shell has hashed it with a secret: nobody can choose two that are alike.
+/// A key shortened to 32 bits, because many are kept. The shell has hashed it with a secret, so nobody can choose two that collide.
 pub(super) fn short(key: super::RecipientKey) -> u32 {
     key.0 as u32
 }

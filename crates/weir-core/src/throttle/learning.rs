@@ -1,9 +1,8 @@
 //! Learn-only: nothing is held and nobody stopped, but what would have happened is known.
 //!
-//! While nothing really waits the throttle becomes a model of itself: its queue fills and drains as it would, without
-//! held mail behind its entries. Where a user would have been stopped, somebody is taken to look at once: the queue is
-//! emptied and the day's caps count afresh. What really waits, from before, is left to the clock and to people, and
-//! nothing joins it.
+//! While no mail is really held, the throttle simulates itself: its queue fills and drains as it would, but its entries stand for no held
+//! mail. When a user would have been stopped, we assume that somebody looks at once: the queue is emptied and the daily counts begin again.
+//! Mail that is really held from before leaves by time or by a person's decision, and nothing is added to it.
 
 use super::{Held, Mail, Recipient, RecipientKey, State, Throttle};
 use crate::mutant::{Mutant, planted};

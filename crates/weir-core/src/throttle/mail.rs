@@ -1,8 +1,8 @@
-//! A mail whose recipients have classes, and that comes from somewhere.
+//! The decision about one mail whose recipients have classes (stranger, correspondent, colleague) and whose client is in a network.
 //!
-//! Each class judges its part of the mail as if that were the whole of it: the paper's rules apply to the strangers, and each
-//! wider class has a lane. Strangers are also asked from where they are written to: a mail from a network that is new to
-//! the account takes slack for networks, and if there is none, its strangers wait for that. One stop is for everybody.
+//! The recipients of each class are decided on as if they were the whole mail: the paper's rules apply to strangers, and each wider class
+//! has a lane. For strangers the client's network counts too: a mail from a network that is new to the account spends slack for networks,
+//! and if there is none left, its strangers wait in the lane for networks. A stop holds for all classes.
 
 use super::lane::{Lane, short};
 use super::{
@@ -14,7 +14,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 impl Throttle {
-    /// A mail whose recipients have classes, each named once. A mail to nobody is accepted and changes nothing.
+    /// Decides about a mail: which of its recipients go now, and which wait. Each recipient is named once. A mail to nobody is accepted and
+    /// changes nothing.
     pub fn submit_mail(&mut self, now: Instant, mail: &Mail<'_>) -> MailDecision {
         self.catch_up(now);
         if self.stopped().is_some() {
@@ -74,7 +75,7 @@ impl Throttle {
         alloc::vec![true; to.len()]
     }
 
-    /// For each recipient, in order, whether it had to join a line.
+    /// Splits the recipients: for each of them, in order, whether it has to wait in a line (otherwise it goes now).
     fn pass_or_join(&mut self, to: &[Recipient], from: Option<NetworkKey>) -> Vec<bool> {
         let kind = self.kind_of_strangers(to);
         let strangers: Vec<&Recipient> = to.iter().filter(|to| self.lane_of(to) == LaneId::Strangers).collect();
@@ -101,7 +102,7 @@ impl Throttle {
         to.iter().map(&mut decide).collect()
     }
 
-    /// What the strangers of a mail are to the paper's rules.
+    /// Whether the paper's rules see the strangers of a mail as one recipient or as several.
     fn kind_of_strangers(&self, to: &[Recipient]) -> Kind {
         let strangers = to.iter().filter(|to| self.lane_of(to) == LaneId::Strangers).count();
         if strangers > 1 { Kind::Multi } else { Kind::Single }

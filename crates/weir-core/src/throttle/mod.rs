@@ -1,11 +1,11 @@
 //! The mail throttle of one user: may this mail go now, or must it wait?
 //!
 //! Mail to recently mailed addresses goes at once; mail to new addresses spends slack or waits in the delay
-//! queue, which gives out one entry a period. A worm fills the queue faster than it drains; above the stop
-//! threshold the user is stopped: nothing more is accepted and the queue stands still until somebody decides.
+//! queue, which releases one entry per period. A worm fills the queue faster than it drains; above the stop threshold the user is stopped:
+//! nothing more is accepted and the queue stands still until somebody decides.
 //!
-//! Source: Williamson, *Design, Implementation and Test of an Email Virus Throttle*, section 3, figures 3 and
-//! 4. The rules, with what the paper leaves open, are in `docs/algorithms/throttle.md`.
+//! Source: Williamson, *Design, Implementation and Test of an Email Virus Throttle*, section 3, figures 3 and 4. The rules, with what the
+//! paper leaves open, are in `docs/algorithms/throttle.md`.
 //!
 //! Invariants: slacks never exceed their maxima; a stopped user has at least one held entry; entries leave in
 //! order of arrival unless a person decides otherwise or a relay is absent; a period that releases an entry grants
@@ -17,7 +17,7 @@
 //! queue holds at most `stop_at` entries and the recipients of one more mail, which the shell must bound.
 //!
 //! Left to the shell: who the user is, what an address is (canonical form, then a keyed hash:
-//! [`RecipientKey`]), each recipient at most once a mail, storing held mail under [`EntryId`], notices, locks.
+//! [`RecipientKey`]), each recipient at most once per mail, storing held mail under [`EntryId`], notices, locks.
 
 mod absent;
 mod class;
@@ -106,7 +106,8 @@ impl Throttle {
         })
     }
 
-    /// A mail to these recipients, each once. A mail to nobody is accepted and changes nothing.
+    /// Decides about a mail to these recipients, each named once, by the paper's rules alone. Only simulations use it; mail goes through
+    /// [`Throttle::submit_mail`]. A mail to nobody is accepted and changes nothing.
     pub fn submit(&mut self, now: Instant, to: &[RecipientKey]) -> Decision {
         self.catch_up(now);
         if self.stopped().is_some() {
@@ -176,8 +177,8 @@ impl Throttle {
         self.decide(now, entry).is_some()
     }
 
-    /// A person stops the user: what waits stands still. False if nothing waits, for then there is nothing to stand
-    /// still and the shell's own lock suffices, or if the user is stopped already.
+    /// A person stops the user: what waits stands still. False if nothing waits (then the shell's own lock is enough), or if the user is
+    /// already stopped.
     pub fn stop(&mut self, now: Instant) -> bool {
         self.catch_up(now);
         let stops = self.state == State::Open && !self.nothing_waits();
@@ -247,8 +248,8 @@ impl Throttle {
         }
     }
 
-    /// A number that changes whenever a stop begins or ends. Who was allowed to decide in one situation has to ask again in
-    /// the next one: mail that was shown as harmless may have a worm's behind it by then.
+    /// A number that changes whenever a stop begins or ends. A permission to decide that was given in one situation is not valid in the
+    /// next: behind the harmless mail that was shown, a worm's mail may wait by then.
     pub fn situation(&self) -> u32 {
         self.situation
     }
@@ -352,7 +353,7 @@ impl Throttle {
         self.next_entry = self.next_entry.saturating_add(1);
     }
 
-    /// The paper checks the length "every time a message is added", and only then.
+    /// The stop threshold of the delay queue. The paper checks the length "every time a message is added", and only then.
     fn over_threshold(&self, before: usize) -> Option<StopReason> {
         let (length, stop_at) = (self.queue.len(), self.params.stop_at as usize);
         let over = if planted(Mutant::ThrottleStopsAtThreshold) { length >= stop_at } else { length > stop_at };
@@ -445,7 +446,7 @@ enum State {
     Stopped(Stop),
 }
 
-/// What a lane knows an entry by.
+/// The key under which a lane remembers an entry: its network, or its recipient.
 fn key_in_lane(entry: &Entry) -> u32 {
     if entry.lane == LaneId::Networks { entry.network.0 } else { short(entry.recipient) }
 }

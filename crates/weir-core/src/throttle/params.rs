@@ -1,4 +1,4 @@
-//! What an operator may choose about the throttle of one user.
+//! The parameters of one user's throttle.
 //!
 //! [`PARAMS`] says everything that there is to know about each parameter. The configuration, a user's own parameters, the
 //! stored state, the API and the command line read it there, so that a new parameter is a field, a default and a row here,
@@ -28,7 +28,7 @@ pub struct Params {
     pub stop_at: u32,
     /// More mails than this in a day stop the user.
     pub messages_a_day: Option<u32>,
-    /// More recipients outside the working set than this in a day stop the user. Where recipients are classed, more strangers.
+    /// More recipients outside the working set than this in a day stop the user. If recipients are classed, only strangers count.
     pub new_recipients_a_day: Option<u32>,
     /// Whether some recipients are more than strangers.
     pub recipients: Recipients,
@@ -36,18 +36,18 @@ pub struct Params {
     pub correspondents: ClassParams,
     /// Those of the user's own site.
     pub colleagues: ClassParams,
-    /// So many networks that are new to the account may be used at once after a quiet time; 0 if nobody looks.
+    /// So many networks that are new to the account may be used at once after a quiet time; 0 if networks do not count.
     pub new_networks: u32,
     /// `network_rate`: one new network each such period.
     pub network_period: Duration,
-    /// More strangers than this that wait because of where their mail came from stop the user.
+    /// If more strangers than this wait because their mail came from a new network, the user is stopped.
     pub network_stop_at: u32,
 }
 
 /// Whether some recipients are more than strangers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recipients {
-    /// As in the paper: whoever is not in the working set is new.
+    /// As in the paper: a recipient who is not in the working set is new.
     #[default]
     Alike,
     /// Correspondents and colleagues have slack, drain and threshold of their own.
@@ -61,9 +61,9 @@ pub struct ClassParams {
     pub slack: u32,
     /// One slack comes back each such period in which nobody waits.
     pub rate_period: Duration,
-    /// One who waits goes each such period.
+    /// One recipient who waits goes each such period.
     pub drain_period: Duration,
-    /// More than this who wait stop the user.
+    /// If more than this wait, the user is stopped.
     pub stop_at: u32,
 }
 
@@ -468,7 +468,7 @@ fn count(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// A cap of nothing at all is out of bounds: 0 stands for no cap.
+/// 0 stands for no cap, so a cap of 0 mails cannot be set.
 fn of_cap(cap: Option<u32>) -> u64 {
     match cap {
         None => 0,

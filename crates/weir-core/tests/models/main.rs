@@ -1,5 +1,5 @@
-//! Each discipline beside a naive model of itself: random operations, the same answers; and one planted
-//! bug a discipline that these very checks must find.
+//! Each discipline beside a naive model of itself: random operations, the same answers; and in each discipline a planted bug that these
+//! same checks must find.
 
 mod classes;
 mod crowd;

@@ -1,4 +1,4 @@
-//! Samples from their submission to their end, one rule a test.
+//! Samples from their submission to their end, one rule per test.
 
 use super::super::needs::{PluginId, Plugins, Tags};
 use super::super::output::Assignment;
