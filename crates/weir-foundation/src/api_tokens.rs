@@ -1,7 +1,7 @@
 //! API tokens: what a program shows instead of a password, with a scope.
 //!
-//! A token is 256 random bits; the records keep a digest, so whoever reads them learns no token. There are few, so all are one
-//! document, and every request reads it: a token that was revoked is no good from that moment.
+//! A token is 256 random bits; the records keep a digest, so whoever reads them learns no token. There are few, so all of them are in one
+//! document, which every request reads: a revoked token stops working at once.
 
 use crate::audit::AuditTrail;
 use crate::clock::Clock;
@@ -114,7 +114,7 @@ pub struct TokenMade {
 }
 
 impl TokenView {
-    /// Whoever shows it, as the audit trail names them.
+    /// The program that shows it, as the audit trail names it.
     pub fn actor(&self) -> Actor {
         Actor::new(&format!("token:{}", self.name))
     }
@@ -205,7 +205,7 @@ impl ApiTokens {
         Ok(TokenMade { view, token: secret })
     }
 
-    /// Revokes a token: it is no good from now on.
+    /// Revokes a token: it stops working now.
     pub async fn revoke(&self, name: &str, actor: &Actor) -> Result<(), OperationError> {
         let _changing = self.changing.lock().await;
         let mut tokens = self.stored().await?;

@@ -103,7 +103,7 @@ impl AuditTrail {
         self.write(actor, action, &subject, detail).await
     }
 
-    /// A change begins. Without this it must not.
+    /// Notes that a change begins. If this fails, the change must not be made.
     pub async fn begin(&self, actor: &Actor, what: &str) -> Result<Begun, OperationError> {
         let what = what.chars().filter(|c| !c.is_control()).take(255).collect();
         let begun = BegunChange { at: (self.clock)().0 as i64, actor: actor.as_str().to_owned(), what };
@@ -117,8 +117,8 @@ impl AuditTrail {
         }
     }
 
-    /// A change has ended in a fault of ours, so that nobody knows how much of it was done, or whether its line was written. If this
-    /// cannot be written down either, the next start does it.
+    /// A change has ended in a fault of ours, so nobody knows how much of it was done, or whether its line was written. If even this cannot
+    /// be written, the next start does it.
     pub async fn doubt(&self, begun: Begun) {
         let detail = format!("begun at {}; it ended in an error: see what became of it", rfc3339(begun.change.at));
         let actor = Actor::new(&begun.change.actor);

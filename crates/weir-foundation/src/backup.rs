@@ -1,20 +1,21 @@
 //! A copy of the data folder while the gates run, and the way back.
 //!
-//! What was acknowledged before the backup began and is not settled when it ends is in it. What was under way may be sent twice
-//! after a restore, never not at all. The order brings that about: files of held mail are linked before and after the records are
-//! copied, and once more after what the gate itself copies ([`GateBackup`]): its spool. A held message that goes in between leaves
-//! the records only after it is in the spool, and the spool is copied later. Held recipients whose message ended up nowhere were
-//! taken in and settled while the backup ran; the gate strikes them out after a restore. Files are linked instead of copied where
-//! the target is on the same file system: these files are never changed in place.
+//! A backup contains everything that was acknowledged before it began and is not settled when it ends. What was under way may be sent twice
+//! after a restore, but is never lost. The order of the steps ensures this: the files of held mail are linked before and after the records
+//! are copied, and once more after the gate has copied its spool ([`GateBackup`]). A held message that is released in between leaves the
+//! records only when it is in the spool, and the spool is copied later. Held recipients whose message is nowhere in the backup were
+//! accepted and settled while it ran; the gate removes them after a restore. Files are linked instead of copied where the target is on the
+//! same file system: these files are never changed in place.
 //!
-//! In it is what every gate needs: the records, what is known of messages and of the past, mail that is held, quarantined or in transit, keys and certificates, the lab's samples
-//! and who this machine is in its lab, the web gate's secret and history. `SHA256SUMS` says what every file was, the manifest says
-//! what that file was, and [`verify`] compares; a restore does so first.
+//! It contains what every gate needs: the records, the index of messages, the figures of the past, mail that is held, quarantined or in
+//! transit, keys and certificates, the lab's samples and this machine's identity in its lab, the web gate's secret and history.
+//! `SHA256SUMS` holds the sum of every file, and the manifest holds the sum of `SHA256SUMS`. [`verify`] compares them, and a restore begins
+//! with that.
 //!
-//! A passphrase seals every file if that is wanted (`sealed`).
+//! If there is a passphrase, every file is sealed with it (`sealed`).
 //!
-//! The configuration file is in it too. A restore puts it into the data folder under another name, for a person to compare: the machine may
-//! have one already, and it may be another machine.
+//! The configuration file is part of a backup too. A restore puts it into the data folder under another name, for a person to compare: the
+//! machine may have one already, and it may be another machine.
 //!
 //! Records in PostgreSQL are left to `pg_dump`, which should run *before*. Delivered mail is not part of a backup.
 
@@ -168,7 +169,8 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Of this folder, with what `gate` copies by itself. The passphrase of a file seals those that come without one of their own.
+    /// Backups of this folder, with what `gate` copies by itself. The passphrase in the file seals every backup that is asked for without a
+    /// passphrase.
     pub fn new(foundation: &Foundation, gate: Option<Arc<dyn GateBackup>>, passphrase_file: Option<PathBuf>) -> Backup {
         let (audit, configuration) = (AuditTrail::new(foundation), None);
         Backup { foundation: foundation.clone(), audit, gate, passphrase_file, configuration }
@@ -280,7 +282,7 @@ impl Backup {
         earlier: Option<PathBuf>,
         unsummed: BackupManifest,
     ) -> Result<(BackupManifest, Option<PathBuf>), OperationError> {
-        // What is sealed cannot be shared with what is not.
+        // A sealed backup cannot share files with one that is not sealed.
         let earlier = earlier.filter(|earlier| read_manifest(earlier).is_ok_and(|known| known.sealed.is_none()));
         self.copy(to, earlier.as_deref()).await?;
         let (data, folder, since) = (self.foundation.folder.path().to_owned(), to.to_owned(), earlier.clone());
@@ -291,7 +293,8 @@ impl Backup {
         Ok((manifest.await?, earlier))
     }
 
-    /// Everything sealed. What is open is gathered in the data folder first, mostly as links, and never gets to where the backup is.
+    /// Makes a sealed backup. The plain files are first gathered in the data folder, mostly as links, so that they never get to where the
+    /// backup is.
     async fn make_sealed(
         &self,
         to: &Path,
@@ -347,8 +350,8 @@ impl Backup {
         }
     }
 
-    /// Messages that can be found and figures of the past; if the records are shared, these are there too. Tracking knows how far it has read the diary, so it must
-    /// not be newer than the diary, which the gate copies later.
+    /// The index of messages and the figures of the past. If the records are shared, both are in their database, and nothing is copied
+    /// here. The index knows how far it has read the diary, so it must not be newer than the diary, which the gate copies later.
     async fn copy_beside(&self, to: &Path) -> Result<(), OperationError> {
         if self.foundation.records.is_shared() {
             return Ok(());
@@ -418,7 +421,7 @@ fn write_manifest(
     Ok(manifest)
 }
 
-/// What was gathered to be sealed goes with it, however the backup ends.
+/// Removes the plain files that were gathered, however the backup ends.
 struct Gathered(PathBuf);
 
 impl Drop for Gathered {

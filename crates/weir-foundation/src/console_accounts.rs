@@ -1,12 +1,11 @@
 //! Accounts of the console: who may log in there, and what they may do.
 //!
-//! There are few of them, so all are one document in the records, and every question reads it: a removed account or a new
-//! password counts at once. A user of the mail gate, who is in the records
-//! too, needs none: their own login lets them see what is theirs, and no more.
+//! There are few of them, so all are in one document in the records, which every check reads: a removed account or a new password takes
+//! effect at once. A user of the mail gate needs no such account: with their mail login they see their own mail, and nothing else.
 //!
-//! Where there is a directory ([`crate::directory`]), its people may log in, too, with the role that their groups give them. Names that have a password here
-//! are never asked for there, so that somebody can log in on the day when the directory is down, and nobody there can become one of them. The same holds for an
-//! identity provider ([`crate::identity_provider`]).
+//! Where there is a directory ([`crate::directory`]), its people may log in, too, with the role that their groups give them. Names that
+//! have a password here are never looked up there. So these people can log in even when the directory is down, and nobody in the directory
+//! can take over their names. The same holds for an identity provider ([`crate::identity_provider`]).
 
 use crate::audit::AuditTrail;
 use crate::clock::Clock;
@@ -171,7 +170,7 @@ impl ConsoleAccounts {
         Ok(view)
     }
 
-    /// Gives an account a new password; whoever is logged in with the old one is not any more.
+    /// Gives an account a new password. Sessions that began with the old one end.
     pub async fn set_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
         names::password(password)?;
         let hash = self.passwords.hash(password).await?;
@@ -300,7 +299,7 @@ impl ConsoleAccounts {
         Ok(user.map(|user| (known(Role::User, &user.password, false), user.password)))
     }
 
-    /// Whoever holds this is the only one who changes accounts.
+    /// Held while accounts are changed, so that only one change is made at a time.
     pub(crate) async fn lock(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().await
     }
@@ -325,7 +324,6 @@ impl ConsoleAccounts {
     }
 }
 
-/// The account of this name.
 pub(crate) fn account_in<'a>(accounts: &'a mut [Account], name: &str) -> Result<&'a mut Account, OperationError> {
     accounts.iter_mut().find(|account| account.name == name).ok_or_else(|| no_account(name))
 }

@@ -1,9 +1,9 @@
 //! Whose login is checked next: a flood of wrong logins must not keep the right ones out.
 //!
-//! Two lines. Somebody whose logins have not failed of late goes into the first, and has all the places; the others, and
-//! whoever has a login under way already, go into the second, which has half of the places. So however many wrong
-//! logins come, a right one from elsewhere waits for none of them. Both lines are bounded: beyond that the answer is
-//! "try again". An IPv6 site counts as one source.
+//! There are two lines. A login from a source without recent failures goes into the first, which may use all places. The others, and
+//! sources that already have a login under way, go into the second, which may use half of the places. So however many wrong logins come, a
+//! right one from elsewhere waits for none of them. Both lines are bounded: beyond that the answer is "try again". An IPv6 site counts as
+//! one source.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

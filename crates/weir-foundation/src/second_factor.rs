@@ -1,8 +1,8 @@
 //! A second factor for accounts of the console: codes of an authenticator (RFC 6238: HMAC-SHA-1, six digits, half a minute).
 //!
-//! It counts from the first right code on, so nobody is shut out by a secret that was never taken over. A code is good once, and for
-//! half a minute before and after its own. Whoever loses the authenticator has [`RECOVERY_CODES`] codes that are good once each; of
-//! these only digests are kept.
+//! It is required only after the first right code, so nobody is locked out by a secret that never reached their authenticator. A code is
+//! good once, and for half a minute before and after its own. Whoever loses the authenticator has [`RECOVERY_CODES`] codes that are good
+//! once each; of these only digests are kept.
 
 use crate::console_accounts::{ConsoleAccounts, account_in};
 use crate::totp::{STEP_S, StoredFactor};

@@ -18,7 +18,7 @@ pub fn fresh_password() -> String {
     letters.chunks(5).map(String::from_iter).collect::<Vec<_>>().join("-")
 }
 
-/// What the records keep of a secret: whoever reads them does not learn it.
+/// What the records keep of a secret: reading them does not reveal it.
 pub fn digest(secret: &str) -> String {
     weir_store::hex(&Sha256::digest(secret.as_bytes()))
 }

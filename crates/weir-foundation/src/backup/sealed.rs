@@ -1,9 +1,10 @@
-//! Backups that a passphrase seals: what every file holds can be read, and changed unnoticed, only by who knows it.
+//! Backups that are sealed with a passphrase: only somebody who knows it can read the files, or change them unnoticed.
 //!
-//! Argon2id makes a key of the passphrase. That key opens one of 32 random octets which stands in the manifest, and from which every file gets a key of its own (HKDF
-//! over its name and 16 random octets). A file is sealed in pieces with ChaCha20-Poly1305, as the STREAM construction has it and `age` does: the nonce counts the pieces
-//! and marks the last, so that none can be left out, moved or cut off. What a file is called and how long it is can be seen. The proof in the manifest covers the sums of
-//! all files, so that none can be left out either. The backups of a folder share the key, and with it the files that have not changed; each wraps it anew.
+//! Argon2id makes a key from the passphrase. That key decrypts a second key of 32 random octets in the manifest, from which every file gets
+//! a key of its own (HKDF over its name and 16 random octets). A file is sealed in pieces with ChaCha20-Poly1305, as the STREAM
+//! construction has it and `age` does: the nonce counts the pieces and marks the last, so that none can be left out, moved or cut off. The
+//! names and lengths of files are visible. The proof in the manifest covers the sums of all files, so that no file can be left out either.
+//! The backups of a folder share the key, and with it the files that have not changed; each wraps it anew.
 
 use super::BackupManifest;
 use crate::OperationError;
@@ -29,7 +30,7 @@ const HEAD_BYTES: usize = MAGIC.len() + SALT_BYTES;
 /// What deriving the key costs: as much as RFC 9106 recommends where memory is scarce.
 const MEMORY_KIB: u32 = 64 * 1024;
 const PASSES: u32 = 3;
-/// A manifest that wants more is none of ours.
+/// A manifest that asks for more was not written by us.
 const MEMORY_KIB_MAX: u32 = 1024 * 1024;
 const PASSES_MAX: u32 = 16;
 /// Shorter ones are guessed.
@@ -54,7 +55,6 @@ pub struct Seal {
     pub proof: String,
 }
 
-/// The key of a backup.
 #[derive(Clone)]
 pub(super) struct BackupKey([u8; 32]);
 

@@ -1,6 +1,6 @@
 //! Several backups of one relay in one folder, each in a folder of its own that is named by its time; the oldest go.
 //!
-//! Only what is a whole backup of this relay counts and is ever removed: other folders, half a backup, and what a link leads to stay.
+//! Only complete backups of this relay count and are removed. Other folders, incomplete backups and the targets of links stay.
 
 use super::{BackupManifest, MANIFEST};
 use std::fs;

@@ -47,7 +47,8 @@ impl Connection {
         Connection { stream: Box::new(stream), ahead: Vec::new(), id: 0 }
     }
 
-    /// Whether this is the password of that entry. An empty password is nobody's: servers answer it with success, for they take it for no login at all.
+    /// Whether this is the password of that entry. An empty password is nobody's: servers answer it with success, for they take it for no
+    /// login at all.
     pub(super) async fn bind(&mut self, name: &str, password: &str) -> Result<bool, DirectoryError> {
         if name.is_empty() || password.is_empty() {
             return Ok(false);
@@ -79,7 +80,7 @@ impl Connection {
         }
     }
 
-    /// Says goodbye; whoever does not listen misses nothing.
+    /// Says goodbye; it does not matter whether the server hears it.
     pub(super) async fn close(mut self) {
         let _ = self.stream.write_all(&message::unbind(self.id + 1)).await;
         let _ = self.stream.shutdown().await;

@@ -45,7 +45,6 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// The values of an attribute.
     pub(super) fn values(&self, attribute: &str) -> impl Iterator<Item = &str> {
         let same = move |(name, _): &&(String, Vec<String>)| name.eq_ignore_ascii_case(attribute);
         self.attributes.iter().filter(same).flat_map(|(_, values)| values.iter().map(String::as_str))

@@ -1,9 +1,9 @@
 //! Logins checked by a directory (LDAP, RFC 4511): who somebody is there, whether the password is theirs, and which role their groups give them.
 //!
-//! One connection a login, which is encrypted before anything is said, and one turn after the other ([`LoginQueue`]). The entry of a login is looked for, or has a
-//! fixed name; then its password is tried by a bind. A login that nobody has costs as many questions as one that somebody has. Referrals are not
-//! followed, nothing is remembered, and everything that the server says is bounded in length and time. What cannot be checked now is an error, never a wrong
-//! password.
+//! Each login has a connection of its own, which is encrypted before anything is sent, and logins take turns ([`LoginQueue`]). The entry of
+//! a login is looked for, or has a fixed name; then its password is tried by a bind. A login that does not exist takes as many queries as
+//! one that does, so that the time tells nothing. Referrals are not followed, nothing is remembered, and everything that the server says is
+//! bounded in length and time. If a login cannot be checked now, that is an error, not a wrong password.
 
 mod ber;
 mod connection;
@@ -273,7 +273,7 @@ pub enum DirectoryError {
     /// It hung up.
     #[error("the directory ended the conversation")]
     Ended,
-    /// It said what is no answer.
+    /// It sent something that is not a valid answer.
     #[error("the directory said what nobody asked for")]
     Strange,
     /// It cannot, or does not want to.

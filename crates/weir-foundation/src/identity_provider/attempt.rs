@@ -1,7 +1,8 @@
 //! A sign-in that is under way: what we have to know when the browser comes back from the provider.
 //!
-//! It travels in a cookie of that browser, sealed with a key that lives as long as the process. So nothing is kept here for sign-ins that nobody ends,
-//! however many are begun, and none can be ended in another browser than the one that began it. One that has come back is noted, so that it comes back once.
+//! It travels in a cookie of that browser, sealed with a key that lives as long as the process. So unfinished sign-ins take no memory here,
+//! however many are begun, and a sign-in can only be finished in the browser that began it. A sign-in that has come back is noted, so that
+//! it cannot be used twice.
 
 use crate::random::random;
 use base64::Engine;

@@ -1,4 +1,5 @@
-//! How the provider is called: HTTPS only, a connection for each request, with a bound on size. Redirects are not followed. Time is the caller's to bound.
+//! How the provider is called: HTTPS only, a connection for each request, with a bound on size. Redirects are not followed. The caller
+//! limits the time.
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -73,7 +74,7 @@ impl HttpsClient {
         let name = ServerName::try_from(bare).map_err(io::Error::other)?;
         let stream = self.tls.connect(name, stream).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        // Ended with this call, whoever hangs up.
+        // The connection's task ends with this call, even if the caller gives up.
         let mut connections = tokio::task::JoinSet::new();
         connections.spawn(connection);
         let response = sender.send_request(request).await.map_err(io::Error::other)?;

@@ -1,4 +1,5 @@
-//! The token by which a provider says who somebody is: a signed JSON object (RFC 7515, RFC 7519), checked as OpenID Connect Core 1.0, section 3.1.3.7 asks. Without I/O.
+//! The token by which a provider says who somebody is: a signed JSON object (RFC 7515, RFC 7519), checked as OpenID Connect Core 1.0,
+//! section 3.1.3.7 asks. Without I/O.
 
 use super::keys::{Algorithm, Keys};
 use base64::Engine;
@@ -76,7 +77,7 @@ fn check(claims: &Claims, expected: Expected<'_>) -> Result<(), TokenProblem> {
     if !here || !given_to_us {
         return Err(TokenProblem::Audience);
     }
-    // Fractions of a second are allowed; what is no number is no time.
+    // Fractions of a second are allowed; anything but a number is not a time.
     let time = |name: &str| claims.get(name).map(|time| time.as_f64().unwrap_or(f64::NAN));
     let (now, apart) = (expected.now_s as f64, CLOCKS_APART_S as f64);
     if !time("exp").is_some_and(|end| now < end + apart) {

@@ -1,6 +1,7 @@
 //! The keys that a provider signs with (JSON Web Key Set, RFC 7517), as far as we take them: RSA for RS256, P-256 for ES256. Without I/O.
 //!
-//! A key is good for its own algorithm only, and what a token claims about itself never makes a public key a secret (HS256) or no key needed (none).
+//! A key is used only for its own algorithm. Whatever a token claims, a public key is never used as a secret (HS256), and a signature is
+//! always needed (no `none`).
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,8 +1,8 @@
 //! Listening sockets that were passed to this process: by systemd (`LISTEN_FDS`), or by the program that it replaced.
 //!
-//! Unsafe code is open here because a number from the environment becomes a file descriptor of ours. It is right only if nobody else in this
-//! process has that descriptor, so both functions are to be called once, before anything else is opened. A number that is no listening TCP
-//! socket is an error.
+//! Unsafe code is allowed here because a number from the environment becomes a file descriptor of ours. It is right only if nobody else in
+//! this process has that descriptor, so both functions are to be called once, before anything else is opened. A number that is no listening
+//! TCP socket is an error.
 #![allow(unsafe_code)]
 
 use crate::supervision::GateName;
@@ -75,7 +75,7 @@ fn take(number: RawFd) -> io::Result<TcpListener> {
     }
     // Programs that we start must not keep our ports.
     fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
-    // SAFETY: it is open, as was just seen, and whoever started this process says that it is for us alone.
+    // SAFETY: it is open, as was just seen, and the process that started us says that it is for us alone.
     Ok(TcpListener::from(unsafe { OwnedFd::from_raw_fd(number) }))
 }
 

@@ -1,4 +1,4 @@
-//! How each gate stands, for status, readiness, metrics and pages.
+//! The state of each gate, for status, readiness, metrics and pages.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

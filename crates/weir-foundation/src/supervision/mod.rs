@@ -1,8 +1,8 @@
-//! Gates that fail alone: who watches their long-lived tasks, how long a failed gate rests, and how each gate stands.
+//! Gates that fail alone: watching their long-lived tasks, how long a failed gate rests, and the state of each gate.
 //!
 //! A [`Supervisor`] belongs to one life of a gate. Whatever the gate starts while it is in [`Supervisor::scope`] and with [`spawn`] is
 //! watched: a panic, or an end before the gate is stopped, is logged with its task and place and told to whoever runs the gates, who
-//! stops the gate in order and starts it again after [`BackOff`]. [`GateStates`] says how all gates stand. The panic's place is
+//! stops the gate in order and starts it again after [`BackOff`]. [`GateStates`] holds the state of all gates. The panic's place is
 //! recorded by a hook ([`watch_panics`]).
 
 mod back_off;

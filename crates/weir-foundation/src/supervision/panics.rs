@@ -1,4 +1,4 @@
-//! Where a thread panicked last, for whoever notices that its task is gone.
+//! Remembers where a thread panicked last, for the supervisor that notices that its task is gone.
 
 use std::cell::RefCell;
 use std::panic::PanicHookInfo;
