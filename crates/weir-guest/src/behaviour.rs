@@ -72,7 +72,7 @@ pub struct Behaviour {
 pub struct Process {
     /// Its number in the guest.
     pub pid: u32,
-    /// The number of whoever started it.
+    /// The number of the process that started it.
     pub parent: u32,
     /// What it runs.
     pub path: String,

@@ -1,7 +1,7 @@
-//! The packets of a sample, as any reader of pcap files takes them.
+//! The packets of a sample, as a pcap file.
 //!
-//! Every address is this machine (`guest/init`), so all that a sample says and all that it is answered passes the loopback interface, where it is
-//! copied. There is a bound: what comes later is not kept, and the report says so.
+//! Every address is this machine (`guest/init`), so everything that a sample sends and receives passes the loopback interface, where it is
+//! copied. The size is bounded: later packets are not kept, and the report says so.
 
 use rustix::fd::OwnedFd;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, recv, socket_with};
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 use weir_guest::behaviour::Capture;
 use weir_guest::pcap::{FILE_MAX, HEADER, PACKET_MAX, encoded, record};
 
-/// IPv4 and IPv6, as Ethernet numbers them. Whoever asks for one of these hears each packet once: when it arrives, not when it is sent.
+/// IPv4 and IPv6, as Ethernet numbers them. A socket for one of these gets each packet once: when it arrives, not when it is sent.
 const PROTOCOLS: [u16; 2] = [0x0800, 0x86dd];
 /// How often a capture that is full looks whether it was begun anew.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -71,7 +71,7 @@ impl Tap {
         socket.ok().map(Tap)
     }
 
-    /// Copies packets as they come. Whoever ends a capture copies the last ones itself, so none is on its way then.
+    /// Copies packets as they come. The end of a capture copies the last ones itself, so that none is missed.
     fn listen(&self, kept: &Mutex<KeptPacket>) {
         let mut first = [0; 1];
         loop {

@@ -1,7 +1,7 @@
-//! What the servers of the guest's internet say: pages and second stages, mail servers, IRC, mining pools, and orders to whoever waits for some.
+//! What the servers of the guest's internet say: pages and second stages, mail servers, IRC, mining pools, and commands for samples that
+//! wait for some.
 //!
-//! A conversation is lines in and lines out. What a client says is told line by line, bounded. Nothing here reads or writes: the answers are
-//! what they are whoever carries them.
+//! A conversation is lines in and lines out. What a client says is reported line by line, within a bound. Nothing here does I/O.
 
 /// Lines of one conversation that are told.
 const TOLD_MAX: usize = 24;
@@ -118,12 +118,12 @@ impl Conversation {
     }
 }
 
-/// Whether a line is what the first of our orders makes a shell say: whoever answers so carries out what it is told.
+/// Whether a line is what the first of our orders makes a shell say: a sample that answers so carries out what it is told.
 pub(crate) fn is_obedient(line: &str) -> bool {
     line.find("uid=").is_some_and(|at| line[at..].contains(" gid="))
 }
 
-/// A mining pool: whoever logs in gets work.
+/// A mining pool: a sample that logs in gets work.
 fn pool(line: &str) -> String {
     let Ok(said) = serde_json::from_str::<serde_json::Value>(line) else { return String::new() };
     let id = said.get("id").cloned().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! The machine that a sample finds by asking the kernel: four processors, eight gigabytes of memory, a disk of half a terabyte.
 //!
-//! What it reads in `/proc` and `/sys` is laid over there (`guest/init`, `guest/lies`); this changes the answers of system calls, in the memory of
-//! whoever asked, so that both fit. A guest of 256 MiB whose disk is smaller than a telephone's is what a sample looks for first.
-//! 32-bit programs are told the truth.
+//! The files in `/proc` and `/sys` that it reads are replaced elsewhere (`guest/init`, `guest/lies`). This module changes the answers of
+//! system calls, in the memory of the calling process, so that both agree. A guest of 256 MiB whose disk is smaller than a telephone's is
+//! what a sample looks for first. 32-bit programs are told the truth.
 
 use crate::peek;
 

@@ -1,8 +1,8 @@
 //! Which system calls of a sample stop for the agent: a small program for the kernel's seccomp.
 //!
 //! Only calls that can tell something stop, so that a sample runs at nearly its own speed. 32-bit programs have numbers of
-//! their own, and 64-bit programs may use them: the agent is told which world a call is of. What would be a way around
-//! the agent does not happen.
+//! their own, and 64-bit programs may use them: the agent is told which of the two a call belongs to. Calls that would be a way around the
+//! agent are refused.
 
 use crate::calls::{CALLS, Stop};
 use seccompiler::{BpfProgram, sock_filter};
@@ -21,7 +21,6 @@ const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
 const ARGUMENTS: u32 = 16;
 
-/// The program.
 pub(crate) fn program() -> BpfProgram {
     let (long, short) = (table(|call| call.number, TRACE), table(|call| call.number_32, TRACE | SHORT));
     let mut program = vec![load(ARCH), equal(ARCH_X86_64, 0, long.len() as u8)];

@@ -1,7 +1,7 @@
-//! All of the internet that a sample meets: every name has an address, every address answers.
+//! The simulated internet that a sample sees: every name has an address, every address answers.
 //!
-//! Every address is this machine (`guest/init`). A port is served from the moment that a sample calls it; what speaks HTTP, with or
-//! without TLS, gets a page or a program, what speaks something else is answered in its words. Nothing leaves: there is no other interface.
+//! Every address is this machine (`guest/init`). A port is served from the moment that a sample calls it; a client that speaks HTTP, with
+//! or without TLS, gets a page or a program; others are answered in their own protocol. Nothing leaves: there is no other interface.
 
 use crate::capture::Recorder;
 use crate::conversation::{self, Conversation, LINE_MAX, WORDS_MAX};
@@ -23,7 +23,7 @@ const SERVED_MAX: usize = 128;
 const CONNECTIONS_MAX: usize = 64;
 /// A connection that says nothing for so long is closed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Whoever says nothing for so long is told something.
+/// A client that says nothing for so long is sent something first.
 const SILENCE: Duration = Duration::from_millis(2500);
 /// Where clients speak first and would be confused; slow ones are slow on a busy machine.
 const CLIENTS_FIRST: [u16; 7] = [80, 443, 3128, 8000, 8080, 8443, 8888];
@@ -36,7 +36,6 @@ const BODY_MAX: usize = 32 * 1024;
 const PROMPT_MAX: usize = 200;
 const STACK: usize = 256 * 1024;
 
-/// The internet.
 #[derive(Debug)]
 pub(crate) struct Internet {
     server: InnerServer,

@@ -1,4 +1,4 @@
-//! The process that becomes the sample: it lets itself be traced, gives up what it may, and runs it.
+//! The process that becomes the sample: it lets itself be traced, gives up its privileges, and executes the sample.
 
 use crate::filter;
 use crate::program;
@@ -14,7 +14,7 @@ use std::io::{Read, Write};
 /// How long the machine seems to have been on before the sample came.
 const UPTIME_S: u64 = 9 * 86_400 + 5 * 3_600 + 1_260;
 
-/// Never returns: it is the sample, or it has failed.
+/// Never returns: the process becomes the sample, or fails and ends.
 pub(crate) fn run(user: &str, program: &str) {
     let why = match prepare(user.parse().unwrap_or(65_534)) {
         Ok(()) => execute(program),
@@ -27,7 +27,7 @@ pub(crate) fn run(user: &str, program: &str) {
 fn prepare(user: u32) -> nix::Result<()> {
     let _ = std::fs::write("/proc/self/oom_score_adj", "800");
     ptrace::traceme()?;
-    // Here the agent says what it wants to hear of.
+    // While we are stopped, the agent says which events it wants to hear of.
     raise(Signal::SIGSTOP)?;
     let _ = setsid();
     age();
@@ -47,12 +47,12 @@ fn prepare(user: u32) -> nix::Result<()> {
     seccompiler::apply_filter(&filter::program()).map_err(|_| nix::errno::Errno::EINVAL)
 }
 
-/// The sample finds a machine that has been on for days. Where the kernel cannot do this, it finds the truth.
+/// Makes the machine look as if it had been on for days. If the kernel cannot do this, the sample sees the true uptime.
 fn age() {
     let new_time = CloneFlags::from_bits_retain(0x80);
     let offsets = format!("monotonic {UPTIME_S} 0\nboottime {UPTIME_S} 0\n");
     if unshare(new_time).is_ok() && std::fs::write("/proc/self/timens_offsets", offsets).is_ok() {
-        // Only children would be in it, and those that share its memory for a moment could not be made.
+        // Otherwise only our children would be in the new namespace, and `vfork`, which shares memory with the child, would fail.
         let _ = File::open("/proc/self/ns/time_for_children").map(|space| setns(space, new_time));
     }
 }
@@ -62,7 +62,7 @@ fn execute(program: &str) -> nix::errno::Errno {
     let Ok(path) = CString::new(program) else { return nix::errno::Errno::EINVAL };
     let Err(errno) = execv(&path, &[&path]);
     if errno != nix::errno::Errno::ENOEXEC {
-        // Its interpreter is not here, and no other one would do what it says.
+        // Its interpreter is missing, and no other one would run it in the same way.
         return errno;
     }
     let mut head = [0; 16];

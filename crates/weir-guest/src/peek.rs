@@ -49,7 +49,6 @@ pub(crate) fn words_32(pid: i32, at: u64) -> Option<[u64; 6]> {
     Some(std::array::from_fn(|n| word(n).into()))
 }
 
-/// One word.
 pub(crate) fn word(pid: i32, at: u64) -> Option<u64> {
     bytes(pid, at, 8)?.try_into().ok().map(u64::from_ne_bytes)
 }

@@ -1,4 +1,4 @@
-//! Which files make a program outlive a restart, or come with every other one.
+//! Which files make a program survive a restart, or be started with every other program.
 
 /// The way that changing this file would be; none if it is no way.
 pub(crate) fn way(path: &str) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! What a file is that should be run, and what keeps this guest from it.
+//! What kind of program a file is, and what keeps this guest from running it.
 
 /// Processors by their numbers in the header of an ELF file.
 const MACHINES: [(u16, &str); 12] = [

@@ -1,4 +1,4 @@
-//! What is written down of a sample, bounded: what does not fit is counted.
+//! What the agent writes down about a sample. It is bounded; what does not fit is only counted.
 
 use crate::persistence;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -49,7 +49,7 @@ impl Record {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins anew; what was written down so far.
+    /// Takes what was written down so far, and begins anew.
     pub(crate) fn take(&self) -> Behaviour {
         let next = Notes { begun: Some(Instant::now()), ..Notes::default() };
         let mut notes = std::mem::replace(&mut *self.notes(), next);
@@ -91,7 +91,7 @@ impl Record {
         }
     }
 
-    /// The same, and is not.
+    /// A command was looked for in one of its folders and is not there.
     pub(crate) fn misses(&self, name: &str) {
         let mut notes = self.notes();
         if notes.missed.len() < NAMES_MAX {
@@ -102,7 +102,7 @@ impl Record {
     pub(crate) fn process(&self, mut process: Process) {
         let mut notes = self.notes();
         process.at_ms = notes.now();
-        // Numbers are used again.
+        // Process ids are used again.
         notes.executed.remove(&process.pid);
         if notes.behaviour.processes.len() < LISTED_MAX {
             notes.behaviour.processes.push(process);
@@ -246,7 +246,7 @@ impl Record {
         notes.network(Network { pid, what: "talk".into(), to: at.to_string(), detail, host, at_ms: None });
     }
 
-    /// Whoever called this address carries out what it is told there.
+    /// The sample that called this address carries out what it is told there.
     pub(crate) fn obeys(&self, at: SocketAddr) {
         let mut notes = self.notes();
         let pid = notes.callers.get(&at).copied().unwrap_or(0);
@@ -277,7 +277,7 @@ impl Notes {
     }
 
     fn network(&mut self, mut network: Network) {
-        // The same a moment later is the same.
+        // The time does not count: the same event a moment later is not listed again.
         let at_ms = network.at_ms.take().or_else(|| self.now());
         if self.seen.contains(&network) {
             return;
@@ -320,14 +320,14 @@ impl Notes {
     }
 }
 
-/// What nobody changes by mistake: where names lead to, and what the system has written down.
+/// Files that nobody changes by mistake: those that say where host names lead, and the system's logs.
 fn is_guarded(path: &str) -> bool {
     let names = ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"];
     let logs = ["auth.log", "syslog", "messages", "secure", "wtmp", "btmp", "lastlog", "kern.log"];
     names.contains(&path) || path.strip_prefix("/var/log/").is_some_and(|name| logs.contains(&name))
 }
 
-/// What is no file of the sample: `/dev/null`, its own `/proc`.
+/// Paths that are no real files: `/dev/null`, the sample's own `/proc`.
 fn is_device(path: &str) -> bool {
     let under = |folder: &str| path.starts_with(folder);
     (under("/dev/") && !under("/dev/shm/")) || under("/proc/") || under("/sys/")

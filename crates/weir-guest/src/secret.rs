@@ -1,4 +1,4 @@
-//! Files whose reading tells something about who reads them.
+//! Files whose reading says something about the program that reads them.
 
 /// What a file keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

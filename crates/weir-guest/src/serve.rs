@@ -94,7 +94,7 @@ fn run(port: &File, order: &Run, internet: &Internet, windows: Option<&Windows>)
     frame::write(&mut &*port, Kind::End, b"")
 }
 
-/// From now on no address is this machine, and there is no other: whoever calls one hears at once that it cannot be reached.
+/// From now on no address leads to this machine, and there is no other: a program that calls one is told at once that it cannot be reached.
 fn unplug() {
     for (family, all) in [("-4", "0.0.0.0/0"), ("-6", "::/0")] {
         let _ = Command::new("ip").args([family, "route", "del", "local", all, "dev", "lo", "table", "local"]).status();

@@ -1,7 +1,7 @@
-//! Sleeps of a sample are made short: whoever only waits for the watch to end is not let off.
+//! Makes the sleeps of a sample short, so that it cannot just wait until the lab stops watching.
 //!
-//! The time in the memory of the process is changed before the call and put back after it. The calendar's clock is moved by what was left out, so
-//! that the time of day fits. Order is kept: of two sleeps the longer one stays the longer, up to twenty seconds.
+//! The time in the memory of the process is changed before the call and put back after it. The clock is moved forward by what was left out,
+//! so that the time of day fits. The order of sleeps is kept: of two sleeps the longer one stays the longer, up to twenty seconds.
 
 use crate::peek;
 use nix::sys::time::TimeSpec;

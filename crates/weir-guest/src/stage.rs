@@ -1,4 +1,5 @@
-//! The second stage: whoever fetches a program gets one, and it tells that it runs by a file that it makes.
+//! The second stage of an attack: a sample that fetches a program gets one of ours. That program makes a file, and so we see that it was
+//! run.
 //!
 //! One text is a script for shells and for Python at once; names that end like programs get a program, Perl gets Perl. So it does not matter
 //! how a sample starts what it fetched: by a pipe into a shell, from memory, with `eval`, as a file.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Names whose certificates are kept.
 const NAMES_MAX: usize = 256;
-/// The name of whoever asks for none.
+/// The name in the certificate for a client that asks for no name.
 const NAMELESS: &str = "www.example.com";
 /// Where programs of the guest look for authorities.
 const TRUSTED: [&str; 2] = ["/etc/ssl/certs/ca-certificates.crt", "/usr/lib/ssl/cert.pem"];

@@ -64,7 +64,7 @@ impl<'a> Tracer<'a> {
         Tracer { record, internet, first, user, tasks, threads, programs, bound, ended, sample }
     }
 
-    /// Until nothing is left of it; how the first process ended.
+    /// Follows it until no process is left. Returns how the first process ended.
     pub(crate) fn follow(mut self) -> String {
         let user = Some(self.user);
         self.record.process(Process { pid: self.first as u32, parent: 1, user, ..Process::default() });
@@ -141,7 +141,7 @@ impl<'a> Tracer<'a> {
     }
 
     fn executed(&mut self, pid: i32) {
-        // It may have been a thread that did it, and has the number of its process now.
+        // A thread may have done it; it now has the number of its process.
         let former = ptrace::getevent(Pid::from_raw(pid)).map_or(pid, |former| former as i32);
         let said = self.programs.remove(&former).or_else(|| self.programs.remove(&pid));
         if former != pid {
@@ -164,7 +164,7 @@ impl<'a> Tracer<'a> {
         self.circumstances(pid, &path);
     }
 
-    /// A program may be told from outside what to do, or be given what is not its own.
+    /// A program whose standard input is a socket may take orders from outside, and a preloaded library is code that is not its own.
     fn circumstances(&self, pid: i32, path: &str) {
         let input = std::fs::read_link(format!("/proc/{pid}/fd/0")).unwrap_or_default();
         if input.as_os_str().as_encoded_bytes().starts_with(b"socket:") {

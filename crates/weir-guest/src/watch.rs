@@ -1,4 +1,4 @@
-//! One sample: started, watched until all of it has ended or time is over, and ended.
+//! Runs one sample: starts it, watches it until all of it has ended or time is over, and ends it.
 
 use crate::internet::Internet;
 use crate::trace::Tracer;
@@ -19,7 +19,7 @@ use weir_guest::words::Run;
 pub(crate) const USER: u32 = 1000;
 /// How often the lab hears that the agent is alive.
 const ALIVE_EVERY: Duration = Duration::from_millis(500);
-/// When time is over, what comes after a kill is killed too.
+/// When time is over, everything is killed this often, because processes may be started between two kills.
 const KILL_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs a sample and tells what it did.
@@ -81,7 +81,7 @@ fn keep_time(port: &File, watch: Duration, over: &AtomicBool, expired: &AtomicBo
     }
 }
 
-/// The beginning of what is printed; the rest is read, so that nobody waits.
+/// The beginning of the output. The rest is read and dropped, so that the sample does not block.
 pub(crate) fn first_words(mut output: io::PipeReader) -> String {
     let (mut kept, mut piece) = (Vec::new(), [0; 8192]);
     while let Ok(length @ 1..) = output.read(&mut piece) {

@@ -1,5 +1,5 @@
-//! The registry as Wine keeps it on disk: text files, one for the machine and one for the user. What is different afterwards is what was done to
-//! it, whatever a sample says or hides.
+//! The registry as Wine keeps it on disk: text files, one for the machine and one for the user. The differences afterwards show what was
+//! done to it, whatever a sample claims or hides.
 
 use std::collections::BTreeMap;
 use weir_guest::behaviour::{LISTED_MAX, RegistryChange, TEXT_MAX};

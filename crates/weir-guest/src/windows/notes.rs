@@ -48,7 +48,7 @@ pub(crate) struct TraceNotes {
 /// Programs that Wine starts by itself.
 const WINES_OWN: [&str; 10] = [
     "rpcss.exe",
-    // Looks at whoever has crashed.
+    // Examines a program that has crashed.
     "winedbg.exe",
     "winedevice.exe",
     "plugplay.exe",

@@ -1,4 +1,4 @@
-//! What a sample did to files, as the disk has it: everything that is written in this guest is laid over a disk that nobody can write to.
+//! What a sample did to files, read from the disk: everything that is written in this guest goes to an overlay over a read-only disk.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

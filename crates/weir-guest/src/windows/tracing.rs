@@ -1,4 +1,4 @@
-//! The pipe into which Wine's programs write what they do: always read, so that nobody waits, and noted while a sample runs.
+//! The pipe into which Wine's programs write what they do: it is always read, so that no program blocks, and noted while a sample runs.
 
 use super::notes::TraceNotes;
 use super::trace_line::{self, LINE_MAX};
