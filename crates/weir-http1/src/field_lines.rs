@@ -1,6 +1,6 @@
 //! The fields of a response as HTTP/1 writes them: one after another, each on its line.
 //!
-//! For responses that go out as they came in, without a map of headers between. Names and values must have been checked by whoever read them.
+//! Used for responses that go out as they came in, without a map of headers in between. The reader must have checked names and values.
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
@@ -119,7 +119,7 @@ pub fn is_event_stream(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|kind| is_of_events(kind.as_bytes()))
 }
 
-/// By this field a server tells a proxy whether to buffer its response; nginx has taught servers to send it.
+/// With this field a server tells a proxy whether to buffer its response. nginx introduced it, and many servers send it.
 const BUFFERING: &str = "x-accel-buffering";
 
 /// Whether a response with these headers is to be passed on as it comes.
@@ -127,7 +127,8 @@ pub fn is_unbuffered(headers: &HeaderMap) -> bool {
     headers.get(BUFFERING).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"no"))
 }
 
-/// What a response says of caches (RFC 9111 section 5.2.2). One that says nothing of them is not taken to be for them, though they might guess.
+/// What a response says of caches (RFC 9111 section 5.2.2). If it does not mention caches, we do not count it as cacheable, although a
+/// cache might guess that it is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cached {
     /// It is for one client, or to be kept by nobody.
@@ -162,7 +163,7 @@ fn is_late(date: &[u8]) -> bool {
 
 const SET_COOKIE: &[u8] = b"set-cookie:";
 
-/// The cookie of this name that a value of `Set-Cookie` gives, and does not take away.
+/// The cookie of this name that a value of `Set-Cookie` sets; none if it deletes the cookie.
 fn given_in<'a>(value: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let given = value.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
     let content = given.split(|octet| *octet == b';').next().unwrap_or_default().trim_ascii();

@@ -1,4 +1,4 @@
-//! What the gate refuses: every request that it does not pass on and every response that it does not believe, in one list.
+//! What the gate refuses: every request that it does not pass on and every response that it does not accept, in one list.
 //!
 //! A refusal has a reason, the section of the standard that it rests on, and a status. A refused request closes its connection, unless the rule
 //! says otherwise, because what follows on it cannot be trusted. A refused response is a `502` for the client, and the connection to the server is
@@ -6,8 +6,8 @@
 //!
 //! hyper reads whatever is not a plain request ([`super::request_head`]), and refuses some of it before it comes here: a request line, a field or a
 //! version that it cannot parse (400), a head that is too large or has too many fields (431), a target that is too long (414), a
-//! `Content-Length` that is no number and a `Transfer-Encoding` that does not end with `chunked` (400). The time and size limits of bodies are settings,
-//! and stand in the gate itself.
+//! `Content-Length` that is no number and a `Transfer-Encoding` that does not end with `chunked` (400). The time and size limits of bodies
+//! are settings, and are enforced in the gate itself.
 
 use std::fmt;
 

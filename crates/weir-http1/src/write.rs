@@ -1,6 +1,6 @@
-//! Messages as octets: what a server is asked, and what a client is answered.
+//! Writes messages as octets: requests to a server, and responses to a client.
 //!
-//! Names and values must have been checked by whoever read them. Nothing is allocated but the output's own room.
+//! The reader must have checked names and values. Nothing is allocated except room in the output.
 
 use std::io::Write;
 
@@ -9,16 +9,16 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request};
 
 use super::field_lines::{FieldLines, write_line};
 
-/// Writes a request whose body is all here.
+/// Writes a request whose body is complete.
 pub fn write_request(output: &mut Vec<u8>, parts: &request::Parts, body: Option<&Bytes>) {
-    // A server would take the next request for the body that this length announces.
+    // Without the body, a server would take the next request for the body that this length announces.
     write_head(output, parts, |length| body.is_some() || length == "0");
     if let Some(body) = body {
         output.extend_from_slice(body);
     }
 }
 
-/// Writes a request whose body and trailers are all here. Its fields say that it comes in chunks.
+/// Writes a request whose body and trailers are complete. Its fields say that it comes in chunks.
 pub fn write_trailed_request(output: &mut Vec<u8>, parts: &request::Parts, body: &Bytes, trailers: &HeaderMap) {
     // Two lengths in one head are what request smuggling is made of.
     write_head(output, parts, |_| false);
