@@ -1,7 +1,7 @@
-//! Files that do something when somebody opens them: whether one is harmless shows only when it runs.
+//! Files that do something when somebody opens them: only running one shows whether it is harmless.
 //!
-//! A scanner that knows nothing against such a file has not seen what it does. What no guest of the lab can run stays unknown, by
-//! its type or by the name under which its reader would open it.
+//! A scanner that finds nothing in such a file has not seen what it does. So a file of this kind that no guest of the lab can run stays
+//! unknown. Its kind is known by its type, or by the name under which a person would open it.
 
 /// Types by content.
 const TYPES: [(&str, &str); 10] = [

@@ -128,7 +128,7 @@ impl Hierarchy {
 }
 
 impl Hierarchy {
-    /// Removes what processes have left that were killed before they could: their groups, and whoever is still in them.
+    /// Removes the groups of processes that were killed before they could do so, and kills what still runs in them.
     pub(crate) fn sweep(&self) {
         let folders: Vec<PathBuf> = self.folders().iter().flat_map(|folder| left_behind(folder)).collect();
         if !folders.is_empty() {
@@ -161,7 +161,7 @@ fn has_strangers(group: &Path) -> bool {
     fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| pids.lines().any(|pid| pid == "0"))
 }
 
-/// The process that made the group of this name; none if the name is none of ours.
+/// The process that made the group of this name; none if the name is not one that we give.
 fn maker(name: &str) -> Option<u32> {
     let mut words = name.strip_prefix(NAMED)?.split('-');
     let (_, maker, number) = (words.next()?, words.next()?.parse().ok()?, words.next()?);

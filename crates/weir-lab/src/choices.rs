@@ -1,7 +1,8 @@
-//! What whoever hands in a sample may choose: who may be told, which plugins look, which guest runs it, for how long and with what network.
+//! What a submitter may choose for a sample: who may be told, which plugins examine it, which guest runs it, for how long and with what
+//! network.
 //!
-//! What is found in a sample is analysed under the same choices. Results that depend on a choice count only for samples with the same one: they are
-//! stored under a version of the plugin that names it (`3+20s+offline`), which no manifest can have.
+//! What is found in a sample is analysed under the same choices. Results that depend on a choice count only for samples with the same
+//! choice: they are stored under a plugin version that includes it (`3+20s+offline`), which no manifest can have.
 
 mod tlp;
 

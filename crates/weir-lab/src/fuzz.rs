@@ -1,7 +1,7 @@
 //! The entry for fuzzers: what machines of a lab read from each other.
 //!
-//! Takes arbitrary bytes and panics if a promise is broken: the same messages however the bytes are cut, each of which reads
-//! back as it is written, and no datagram that nobody signed.
+//! Takes arbitrary bytes and panics if a promise is broken: the messages are the same however the bytes are cut into pieces, each message
+//! reads back as it is written, and no unsigned datagram is accepted.
 
 use crate::cluster::datagram;
 use crate::wire::election::Said;

@@ -41,7 +41,7 @@ pub enum Standing {
     },
     /// It ended without one.
     Failed {
-        /// Why.
+        /// In words.
         why: String,
     },
 }
@@ -51,7 +51,6 @@ pub enum Standing {
 pub struct HistoryLine {
     /// When, in nanoseconds since the Unix epoch.
     pub at: i64,
-    /// The sample.
     pub sample: i64,
     /// SHA-256 of its content.
     pub hash: String,

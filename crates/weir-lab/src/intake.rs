@@ -1,14 +1,14 @@
 //! Samples from numbered directories: `ROOT/0` … `ROOT/127`, the number is the priority (paper, section 5).
 //!
-//! Looking is the truth: notices of the file system are lost on overflow and never come from another machine of a network
-//! file system. A file is taken when it is complete: unchanged for a while, which is shorter if a notice says that it was
-//! closed after writing or moved in, and much longer if one says that it was written to and none that it was closed. Names
-//! that begin with a dot or end like half a file (`.part`, `.tmp`) are left alone.
+//! Files are found by looking, because notices of the file system are lost on overflow and never come from another machine of a network
+//! file system. A file is taken when it is complete, that is unchanged for a while. The wait is shorter if a notice says that it was closed
+//! after writing or moved in, and much longer if it was written to and no notice says that it was closed. Names that begin with a dot or
+//! end like half a file (`.part`, `.tmp`) are left alone.
 //!
-//! The directories are hostile. Nothing is followed, nothing but a regular file is opened, and what can never become a
-//! sample is moved to `ROOT/refused`, so that a look need not pass it again; what can be neither taken nor moved is told
-//! once and left alone for a while. A look ends after a bounded number of entries; the next begins anew, and since what
-//! was taken is gone it gets further.
+//! The directories are hostile. No link is followed, and nothing but a regular file is opened. What can never become a sample is moved to
+//! `ROOT/refused`, so that later looks do not meet it again; what can be neither taken nor moved is reported once and left alone for a
+//! while. A look ends after a bounded number of entries. The next one starts again from the beginning, and gets further because the files
+//! that were taken are gone.
 
 mod ignored;
 pub(crate) mod notices;
@@ -42,7 +42,7 @@ const NAME_MAX: usize = 255;
 const STUCK: Duration = Duration::from_secs(60);
 /// A file that was closed is complete when it has not changed for this long since.
 const CLOSED_SETTLE: Duration = Duration::from_millis(200);
-/// How the name begins of what was refused and cannot be moved away.
+/// The beginning of the name of a refused file that cannot be moved away.
 const REFUSED_HERE: &str = ".refused-";
 /// Files that may be growing at once.
 const SIGHTS_MAX: usize = 65_536;
@@ -119,7 +119,7 @@ pub struct Ready {
     pub size: u64,
     folder: Arc<OwnedFd>,
     mark: Mark,
-    /// When the system last changed anything about it, which nobody can set.
+    /// The time of the last change of its inode, which nobody can set.
     changed: (i64, u64),
 }
 
@@ -137,7 +137,7 @@ pub enum Unfit {
     TooLarge(u64, u64),
 }
 
-/// What changes when a file changes.
+/// What differs after a file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     device: u64,
@@ -167,7 +167,7 @@ impl Intake {
         for place in heard.closed.into_iter().filter(|place| !is_left_alone(&place.name)) {
             let Ok(folder) = self.folder(place.directory) else { continue };
             let Ok(stat) = rustix::fs::statat(&folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            // Whoever makes an empty file first may fill it later.
+            // Some programs make an empty file first and fill it later.
             if stat.st_size > 0 && self.closed.len() < SIGHTS_MAX {
                 self.closed.insert(place, Sight { mark: Mark::of(&stat), since: now });
             }
@@ -331,7 +331,7 @@ impl Intake {
         self.directory(&number.to_string())
     }
 
-    /// One directly under the root; a link is none.
+    /// A directory directly under the root; a link does not count.
     fn directory(&self, name: &str) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::open(self.root.join(name), flags, Mode::empty())?)
@@ -368,7 +368,7 @@ impl Ready {
         Ok(same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark, changed }))
     }
 
-    /// Names this very file as it is: taken again, because it could not be removed, it is the same sample.
+    /// Identifies this very file in its present state: if it is taken again because it could not be removed, it is the same sample.
     pub fn ticket(&self) -> String {
         let Mark { device, inode, size, modified } = self.mark;
         let file = format!("{device} {inode} {size} {modified:?} {:?} {} ", self.changed, self.place.directory);

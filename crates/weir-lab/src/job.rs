@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 const TAXONOMIES_MAX: usize = 256;
 /// The most files and observables of one report.
 const ARTIFACTS_MAX: usize = 1024;
-/// Lists in lists and so on, at most.
+/// How deeply lists and objects may be nested.
 const DEPTH_MAX: usize = 100;
 
 /// A job folder.
@@ -106,13 +106,13 @@ pub struct Taxonomy {
 pub enum Level {
     /// Says nothing for or against.
     Info,
-    /// Speaks for it.
+    /// Speaks for the sample.
     Safe,
-    /// Says why it cannot be called clean: nobody saw all that it does. Cortex has no word for this.
+    /// Says why the sample cannot be called clean: nobody saw everything that it does. Cortex has no word for this.
     Unknown,
-    /// Speaks against it.
+    /// Speaks against the sample.
     Suspicious,
-    /// Proves it.
+    /// Proves that the sample is malware.
     Malicious,
 }
 
@@ -148,19 +148,19 @@ pub struct Artifact {
 /// Why a report does not count.
 #[derive(Debug, thiserror::Error)]
 pub enum BadReport {
-    /// There is none.
+    /// There is no report.
     #[error("the plugin left no output/output.json: {0}")]
     Missing(io::Error),
     /// It is too long.
     #[error("the report is longer than {0} bytes")]
     TooLong(u64),
-    /// It is not what a report is.
+    /// It does not have the form of a report.
     #[error("the report is not valid: {0}")]
     Malformed(serde_json::Error),
-    /// Brackets in brackets in brackets.
+    /// It is nested too deeply.
     #[error("the report is nested deeper than {DEPTH_MAX}")]
     TooDeep,
-    /// It has more of something than may be.
+    /// It has more of something than is allowed.
     #[error("the report has {0} {1}; {2} are allowed")]
     TooMany(usize, &'static str, usize),
     /// The plugin says itself that it failed.
@@ -172,7 +172,7 @@ impl Job {
     /// Makes the folder, which must not be there, and writes the input. The sample is copied: a plugin that changes its
     /// copy changes nothing else.
     pub fn prepare(folder: &Path, input: &Input<'_>, sample: &mut impl Read) -> io::Result<Job> {
-        // The plugin may be another user, and others cannot come this far: the folders above are closed to them.
+        // The plugin may run as another user, so the folders are open to all. Nobody else gets here, because the folders above are closed.
         for (part, mode) in [("", 0o755), ("input", 0o755), ("output", 0o777)] {
             fs::create_dir(folder.join(part))?;
             fs::set_permissions(folder.join(part), fs::Permissions::from_mode(mode))?;

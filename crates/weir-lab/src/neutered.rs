@@ -1,9 +1,9 @@
-//! Samples as people hand them round: a zip archive with the password "infected", so that nothing starts by accident and no
-//! scanner on the way takes it out.
+//! Samples in the form in which people share them: a zip archive with the password "infected", so that nothing starts by accident and no
+//! scanner on the way removes it.
 //!
-//! Written with PKWARE's traditional cipher, which every program opens; it hides, it does not keep secret. Of what comes
-//! back only archives are opened here whose members all have that cipher and that password; any other is handed in as it
-//! is, and the plugins look into it. Sizes are never believed. Source: PKWARE's APPNOTE 6.3, section 6.1.
+//! Written with PKWARE's traditional cipher, which every program opens; it hides the content but does not protect it. When such a file is
+//! handed in, it is opened here only if all its members have that cipher and that password; any other archive is handed in as it is, and
+//! the plugins open it. Declared sizes are never trusted. Source: PKWARE's APPNOTE 6.3, section 6.1.
 
 use std::io::{Read, Write};
 use weir_scan::little_endian::{u16_at, u32_at};
@@ -29,7 +29,6 @@ const HEADER: usize = 12;
 pub struct Member {
     /// Its name, without folders.
     pub name: String,
-    /// Its content.
     pub content: Vec<u8>,
 }
 
@@ -64,7 +63,7 @@ pub fn wrapped(name: &str, content: &[u8], random: [u8; 11]) -> Result<Vec<u8>, 
     let (packed, size) =
         (u32::try_from(body.len()).map_err(too_large)?, u32::try_from(content.len()).map_err(too_large)?);
     let name: Vec<u8> = name.bytes().take(1024).collect();
-    // Version 2.0, 1980-01-01: when it was packed is nobody's business.
+    // Version 2.0, and a fixed date: when it was packed should not be visible.
     let mut about = Vec::new();
     for number in [20, ENCRYPTED | UTF8, DEFLATED, 0, 0x21] {
         about.extend(number.to_le_bytes());

@@ -1,8 +1,8 @@
 //! One machine of the lab: its election, and what it does in office.
 //!
-//! While this node acts it leads: it takes samples in from the numbered directories, schedules, and (where it is the only
-//! machine, by setting) analyses beside that. When its post ends, so does all of it, at once; what was acknowledged is in
-//! the database and in the sample store.
+//! While this node acts as the leader, it takes in samples from the numbered directories and schedules them; if it is the only machine, or
+//! the settings say so, it also analyses. When its leadership ends, all of this ends at once; what was acknowledged is in the database and
+//! in the sample store.
 
 use crate::choices::Choices;
 use crate::chosen;
@@ -31,7 +31,7 @@ use weir_store::samples::{SampleError, SampleHash, Samples, Stored};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Files whose rows are written with one statement.
 const TAKEN_AT_ONCE: usize = 64;
-/// A process that ends gives its words to the others so long to leave.
+/// How long a process that ends waits until its last messages to the others are sent.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// A hand-over takes no longer.
 const HAND_OVER_MAX: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ pub struct NodeSettings {
     pub plugins: Arc<[Plugin]>,
     /// Samples that ended so long ago are forgotten; none for never.
     pub keep: Option<Duration>,
-    /// Samples in samples in samples, at most.
+    /// How deeply samples found in samples may be nested.
     pub depth_max: u8,
     /// What may be found in one sample.
     pub children: ChildLimits,
@@ -67,7 +67,7 @@ pub struct NodeSettings {
     pub memory_free_min: u64,
 }
 
-/// How many samples are in each state, and until when that is good enough.
+/// How many samples are in each state, and until when this count may be used.
 type Counted = Option<Count>;
 
 /// How many samples were in each state.
@@ -126,7 +126,7 @@ pub enum NotTaken {
     /// No plugin of the lab takes such a file.
     #[error("no plugin of this lab takes files of the type {0}")]
     NothingToRun(String),
-    /// None of those that may look at it does.
+    /// None of the plugins that were chosen takes such a file.
     #[error("none of the chosen plugins takes files of the type {0}")]
     NothingChosen(String),
     /// Machines outside the lab have no database to write it down in.
@@ -199,7 +199,7 @@ impl Node {
         &self.settings
     }
 
-    /// From now on the leader of the day is asked what this machine does not know.
+    /// From now on the present leader is asked for what this machine does not know.
     pub(crate) fn set_leader_client(&self, leader_client: LeaderClient) {
         let _ = self.leader_client.set(leader_client);
     }
@@ -267,8 +267,8 @@ impl Node {
         Ok((numbers.first().copied().unwrap_or_default(), stored.hash))
     }
 
-    /// Stores content, and says what it is. What no plugin takes under these choices is not stored: it would have no row, and stay. Without
-    /// them anything is.
+    /// Stores content, and says what it is. If choices are given, content that no plugin takes under them is not stored: it would have no
+    /// row and never be removed. Without choices everything is stored.
     async fn store(
         &self,
         mut content: impl Read + Seek + Send + 'static,
@@ -290,8 +290,8 @@ impl Node {
         stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))?
     }
 
-    /// Holds office whenever the election says so, with the machine that `dispatcher` is; returns when the election
-    /// has ended. Whoever leads, this machine's own store is kept free of what no sample has.
+    /// Leads whenever the election says so, and gives work to `dispatcher` beside that; returns when the election has ended. Whichever
+    /// machine leads, this machine removes from its own store what belongs to no sample.
     pub async fn serve(self, ends: Ends, dispatcher: Option<Dispatcher>) {
         let _ = self.orders.set(ends.orders.clone());
         let _ = self.vacancy.set(ends.vacancy.clone());
@@ -326,7 +326,7 @@ impl Node {
             over = Some(fence.epoch);
             tracing::info!(epoch = fence.epoch, ?end, "this node leads no longer");
             if end.is_some() {
-                // Whatever ended it, this term is over: the election must ask for another, and need not wait for its own lease.
+                // Whatever ended it, this term is over: the lease is released, so that the election can ask for a new one at once.
                 let _ = tokio::time::timeout(HAND_OVER_MAX, self.records.lab_leader().release(&fence)).await;
                 let _ = ends.orders.send(Order::FencedOut(fence.epoch)).await;
             }
@@ -354,7 +354,7 @@ impl Node {
         }
     }
 
-    /// Forgets samples that ended long ago for as long as it is let.
+    /// Forgets samples that ended long ago, until it is stopped.
     async fn prune(&self, fence: &Fence) {
         let Some(keep) = self.settings.keep else { return std::future::pending().await };
         loop {
@@ -373,8 +373,8 @@ impl Node {
         }
     }
 
-    /// Removes content that is as old as samples get and that no sample has, for as long as it is let: whoever stored it was killed
-    /// before it wrote the row, or its sample was forgotten by a leader on another machine.
+    /// Removes old content that belongs to no sample, until it is stopped: the process that stored it was killed before it wrote the row,
+    /// or a leader on another machine has forgotten its sample.
     async fn sweep(&self) {
         let Some(keep) = self.settings.keep else { return std::future::pending().await };
         loop {
@@ -405,7 +405,7 @@ impl Node {
         let _ = removed.await;
     }
 
-    /// Takes samples from the directories for as long as it is let.
+    /// Takes samples from the directories, until it is stopped.
     async fn take_in(&self, leader: &LeaderHandle) {
         let mut intake = None;
         let mut notices = Notices::open(&self.settings.analysis);
@@ -521,7 +521,7 @@ impl Node {
         Ok(Some(NewSample { ticket: file.ticket(), ..self.row(&handed, &stored, file_type)? }))
     }
 
-    /// A file that no plugin takes gets a row too: the leader ends it with the reason, and its directory is free of it.
+    /// A file that no plugin takes gets a row too: the leader ends it with the reason, and the file leaves its directory.
     fn row(&self, handed: &Submitted, stored: &Stored, file_type: &str) -> Result<NewSample, NotTaken> {
         let mut ticket = [0; 16];
         weir_store::random(&mut ticket).map_err(SampleError::Io)?;
@@ -547,7 +547,7 @@ impl Node {
     }
 }
 
-/// The machine in the leader's own process, for as long as it is let; waits for ever if there is none.
+/// Serves the machine in the leader's own process, until it is stopped; if there is none, it does nothing for ever.
 async fn beside(node: &str, fence: &Fence, dispatcher: Option<&Dispatcher>, leader: &LeaderHandle) {
     let Some(dispatcher) = dispatcher else { return std::future::pending().await };
     loop {

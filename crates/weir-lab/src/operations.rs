@@ -118,7 +118,6 @@ pub struct QueueLine {
 pub struct Wrapped {
     /// The name of the archive.
     pub name: String,
-    /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
@@ -172,7 +171,7 @@ pub enum LabError {
     /// There is no such machine.
     #[error("there is no machine {0} in this lab")]
     NoMachine(String),
-    /// Whoever leads cannot be taken out.
+    /// The machine that leads cannot be taken out.
     #[error("{0} leads the lab: it cannot be taken out of it now")]
     Leads(String),
     /// Its priority cannot be changed.
@@ -440,7 +439,6 @@ impl Node {
         Ok(HandedIn { sample, hash: hash.to_string() })
     }
 
-    /// Takes a sample back.
     pub async fn take_back(&self, which: &str) -> Result<SampleLine, LabError> {
         let row = self.find(which).await?;
         let taken = match self.leader() {

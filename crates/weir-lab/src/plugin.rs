@@ -1,7 +1,7 @@
 //! A plugin: a folder with `plugin.toml` and anything that can be started.
 //!
-//! The manifest is read whole, bounded, and all its problems are told at once. What a plugin *is* for the scheduler is
-//! its name, its version and what it needs of a machine; how it is fenced in is the matter of whoever runs it.
+//! The manifest is read as a whole, within bounds, and all its problems are reported at once. To the scheduler a plugin is its name, its
+//! version and what it needs of a machine; the dispatcher decides how it is sandboxed.
 
 use crate::wire::is_name;
 use serde::Deserialize;
@@ -23,7 +23,6 @@ pub struct Plugin {
     pub version: String,
     /// One sentence for people.
     pub description: String,
-    /// Its folder.
     pub folder: PathBuf,
     /// How it runs.
     pub run: Run,
@@ -31,7 +30,7 @@ pub struct Plugin {
     pub taste: Taste,
     /// Plugins of a lower stage run first.
     pub stage: u8,
-    /// It runs only where these have ended well.
+    /// It runs only on samples for which these plugins have succeeded.
     pub requires: Vec<String>,
     /// Tags that its VM must have: a VM without them does not offer it.
     pub tags: Vec<String>,
@@ -54,7 +53,7 @@ pub enum Run {
     Process(Vec<String>),
     /// In a VM, by the agent in it.
     Vm,
-    /// Nowhere: the dispatcher answers at once. For measuring everything else.
+    /// Nowhere: the dispatcher answers at once. Used to measure everything else.
     Nothing,
 }
 
@@ -155,7 +154,6 @@ struct Manifest {
 }
 
 impl Plugin {
-    /// Reads the plugin in this folder.
     pub fn read(folder: &Path) -> Result<Plugin, PluginError> {
         let path = folder.join("plugin.toml");
         let error = |problems: Vec<String>| PluginError { path: path.clone(), problems };
@@ -197,7 +195,7 @@ impl Plugin {
         serde_json::json!(needed).to_string()
     }
 
-    /// Reads all plugins below a folder and adds `own`, in order of stage and name. A folder without a manifest is none.
+    /// Reads all plugins below a folder and adds `own`, in order of stage and name. A folder without a manifest is not a plugin.
     pub fn read_all(folder: &Path, own: Vec<Plugin>) -> (Vec<Plugin>, Vec<PluginError>) {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
         let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -278,7 +276,7 @@ impl Manifest {
         }
     }
 
-    /// A process has no network at all; a guest has one that is made up.
+    /// A process has no network at all; a guest has a simulated one.
     fn network(&self) -> Result<(), String> {
         match (self.network.as_str(), self.run.as_str()) {
             ("" | "none", _) | ("simulated", "vm") => Ok(()),
@@ -309,7 +307,7 @@ impl Manifest {
     }
 }
 
-/// Whether it says itself where it is: from the root, with no way back up.
+/// Whether the path is absolute and has no `..` in it.
 fn is_plain(path: &Path) -> bool {
     use std::path::Component::{Normal, RootDir};
     path.is_absolute()

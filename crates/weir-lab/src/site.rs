@@ -1,4 +1,4 @@
-//! One machine of a lab of several: its election over the network, its server, its dispatcher's calls.
+//! One machine of a lab with several machines: its election over the network, its server, and the calls of its dispatcher.
 
 use crate::cluster::connection::{Caller, SILENCE};
 use crate::cluster::credential_store::CredentialStore;
@@ -37,7 +37,6 @@ const EPOCH_ANSWER: Duration = Duration::from_secs(5);
 pub struct SiteSettings {
     /// The folder of its credentials.
     pub folder: PathBuf,
-    /// Its address.
     pub address: IpAddr,
     /// The port of the lab.
     pub port: u16,
@@ -47,13 +46,12 @@ pub struct SiteSettings {
     pub wide: bool,
     /// The timers.
     pub election: Settings,
-    /// The processing index.
     pub index: ProcessingIndex,
     /// Whether the leader analyses too.
     pub leader_analyses: bool,
-    /// How long certificates count that this machine makes for others and for itself.
+    /// How long the certificates are valid that this machine makes for others and for itself.
     pub life: Duration,
-    /// Machines of the lab that one outside asks who leads.
+    /// The machines of the lab that a machine outside asks who leads.
     pub entry: Vec<IpAddr>,
 }
 
@@ -75,26 +73,24 @@ pub enum SiteError {
         "the certificate of this machine has ended\n  hint: `weir lab remove` it on another machine, and let it join again with `weir lab join`"
     )]
     Ended,
-    /// The network is not what it should be.
+    /// The lab's port cannot be used.
     #[error("the lab's network cannot be used at {0}: {1}")]
     Network(SocketAddr, std::io::Error),
-    /// The count of lives, or the highest epoch.
+    /// The file with the count of starts or with the highest epoch cannot be used.
     #[error("{0}")]
     Boot(std::io::Error),
-    /// It cannot be searched.
+    /// The network cannot be searched: it is too large, or its prefix is not valid.
     #[error("{0}")]
     Range(#[from] weir_core::election::RangeRefused),
-    /// Samples of one machine are seen by one machine.
+    /// The records are in SQLite, which only one machine can see.
     #[error("a lab of several machines needs PostgreSQL: set lab.records, or store.records")]
     NotShared,
 }
 
-/// What a site runs beside.
+/// What a site runs.
 #[derive(Debug)]
 pub struct Parts {
-    /// The node.
     pub node: Node,
-    /// Its dispatcher.
     pub dispatcher: Dispatcher,
     /// Samples that the dispatcher wants.
     pub wanted: mpsc::Receiver<Fetch>,
@@ -190,7 +186,7 @@ async fn be_certified(membership: &Membership, settings: &SiteSettings, records:
     if now < membership.store.active().until() { Ok(()) } else { Err(SiteError::Ended) }
 }
 
-/// The highest epoch: inside the lab the database knows it; while it is silent, and outside, what is on the disk stands.
+/// The highest epoch. Inside the lab the database knows it; outside, or if the database does not answer, the one on the disk counts.
 async fn seen(membership: &Membership, settings: &SiteSettings, records: &Records) -> Result<EpochFile, SiteError> {
     let seen = EpochFile::open(&settings.folder).map_err(SiteError::Boot)?;
     if !membership.is_outside()
@@ -241,8 +237,8 @@ struct Presence {
 }
 
 impl Presence {
-    /// Says to the database that this machine is at work, for ever, and carries out what was ordered there. One that was taken out of the
-    /// lab does not stand, nor does one that is registered as something else: the others do not hear it.
+    /// Tells the database again and again that this machine is at work, and carries out the orders that it finds there. A machine that was
+    /// taken out of the lab, or is registered as something else, does not stand for election: the others would not listen to it.
     async fn be_seen(mut self, every: Duration) {
         let (mut out, mut last_problem) = (false, String::new());
         loop {

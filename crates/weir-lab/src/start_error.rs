@@ -1,4 +1,4 @@
-//! Why the lab cannot start. The other gates do not need it: whoever starts it tells the operator, and tries again.
+//! Why the lab cannot start. The other gates do not need it: the orchestrator tells the operator, and tries again.
 
 use crate::site::SiteError;
 use crate::vm::VmStartError;
@@ -12,7 +12,7 @@ pub enum LabStartError {
     Samples(PathBuf, io::Error),
     #[error("the lab's jobs cannot be prepared in {0}: {1}")]
     Jobs(PathBuf, io::Error),
-    /// A lab that silently does less than it is told is none.
+    /// A lab must not silently do less than it is told.
     #[error("{0}")]
     Plugins(String),
     #[error("{0}")]

@@ -1,4 +1,4 @@
-//! The long-lived tasks of the lab, each with a name, for whoever supervises them.
+//! The long-lived tasks of the lab, each with a name for the supervisor.
 //!
 //! Whoever starts the lab gets them as futures that have not begun. None of them ends by itself: one that does has panicked, or
 //! something that it needs is gone. What they spawn themselves ends with them.

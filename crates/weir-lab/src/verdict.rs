@@ -1,9 +1,9 @@
-//! What all findings on a sample come to: malicious, suspicious, clean or unknown, with the reasons.
+//! The verdict that follows from all findings on a sample: malicious, suspicious, clean or unknown, with the reasons.
 //!
-//! The gravest finding decides: malicious, suspicious, a reason to doubt, safe. Clean is only what somebody calls safe, of which nobody
-//! says anything else, and whose analysis ended well: a plugin that failed never makes a sample clean, and whoever
-//! did not see all that a sample does has a doubt, which outweighs a scanner that knows nothing of it. Unknown always has
-//! its reasons in words. What is found in a sample counts for the sample: the records see to that when a child ends.
+//! The gravest finding decides: malicious, suspicious, a reason to doubt, safe. A sample is clean only if some plugin calls it safe, no
+//! plugin says anything else, and its analysis ended well. A failed plugin never makes a sample clean, and a plugin that did not see
+//! everything a sample does reports a doubt, which outweighs a scanner that found nothing. Unknown always has its reasons in words. The
+//! verdict on a file found in a sample counts for the sample too: the records take care of that when the analysis of the file ends.
 
 use crate::display_name::display_name;
 use crate::job::{Level, Report};
@@ -24,10 +24,10 @@ const NOT_ENDED: &str = "its analysis did not end well";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Nobody says anything that would decide.
+    /// No plugin says anything that would decide.
     #[default]
     Unknown,
-    /// Somebody knows it to be harmless, and nobody says otherwise.
+    /// Some plugin calls it harmless, and none says otherwise.
     Clean,
     /// Something speaks against it.
     Suspicious,
@@ -44,12 +44,11 @@ impl Verdict {
         self as i64
     }
 
-    /// By its number; unknown for one that there is not.
+    /// The verdict with this number; unknown if there is none.
     pub fn numbered(number: i64) -> Verdict {
         Verdict::ALL.into_iter().find(|verdict| verdict.number() == number).unwrap_or_default()
     }
 
-    /// In a word.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Unknown => "unknown",
@@ -59,7 +58,6 @@ impl Verdict {
         }
     }
 
-    /// By its word.
     pub fn named(word: &str) -> Option<Verdict> {
         Verdict::ALL.into_iter().find(|verdict| verdict.word() == word)
     }
@@ -103,7 +101,7 @@ impl Brief {
     pub fn of(plugin: &str, report: &Report) -> Brief {
         let findings = findings(plugin, report, Level::Safe);
         let child = |artifact: &crate::job::Artifact| {
-            // Whatever is no hash names no content, and may be longer than an index takes.
+            // A text that is not a hash names no content, and may be too long for an index.
             let hash: SampleHash = artifact.sha256.as_deref().filter(|_| artifact.data_type == "file")?.parse().ok()?;
             Some(Child {
                 sha256: hash.to_string(),
@@ -144,7 +142,7 @@ fn findings(plugin: &str, report: &Report, least: Level) -> Vec<Finding> {
     findings
 }
 
-/// What findings come to, and why. An analysis that did not end well makes nothing clean.
+/// The verdict that follows from findings, and why. If the analysis did not end well, a sample is never clean.
 pub fn judged(findings: &[Finding], ended_well: bool) -> (Verdict, Vec<String>) {
     let worst = findings.iter().map(|finding| finding.level).max();
     let verdict = match worst {

@@ -1,12 +1,12 @@
 //! The election of a lab of one machine, which nobody can contest.
 //!
-//! The lease keeps two leaders apart. In a lab of one machine there is no second: only this process writes the embedded
-//! database, because it holds the lock of the data folder. So the lease is as good as the process: it does not run out while
-//! that lives, however little processor time the machine gets, and the attempts under way are not lost with it. What an earlier
-//! process left of its lease is ended at the start: nobody has to wait for it.
+//! The lease keeps two leaders apart. In a lab of one machine there is no second leader: only this process writes the embedded database,
+//! because it holds the lock of the data folder. So the lease lives as long as the process: it does not run out, however little processor
+//! time the machine gets, and so no attempts under way are lost. A lease that an earlier process left is ended at the start, so that nobody
+//! has to wait for it.
 //!
-//! On PostgreSQL another machine may use the same database, if only by mistake. There the lease of another name is waited for, and a
-//! lease lasts less long.
+//! On PostgreSQL another machine may use the same database, if only by mistake. There we wait for a lease held under another name to end,
+//! and our own lease is shorter.
 
 use super::elector::{Elector, Ends, Network, now};
 use std::net::IpAddr;

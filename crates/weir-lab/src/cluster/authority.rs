@@ -1,10 +1,10 @@
 //! The lab's certificate authority: keys that the database keeps sealed, so that any eligible machine can admit another.
 //!
-//! What opens the seal is in the credentials of eligible machines only. The database alone admits nobody.
+//! Only eligible machines have the key to the seal, in their credentials. With the database alone nobody can admit a machine.
 //!
 //! Authorities follow each other. One lives as long as four certificates of machines; the next is made when five eighths
-//! of that are left, and signs when a quarter of its own life is over. By then every machine has renewed its certificate and
-//! so knows it. What the last one signed ends before it does itself.
+//! of that are left, and signs when a quarter of its own life is over. By then every machine has renewed its certificate, and so knows the
+//! new authority. Every certificate expires before the authority that signed it.
 
 use super::identity::{Identity, hex, unhex};
 use super::validity::{BACKDATED, Issued, Validity};
@@ -38,7 +38,6 @@ pub struct Authority {
 /// When something is signed, and how long it shall count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Issue {
-    /// Now.
     pub now: SystemTime,
     /// How long a certificate of a machine counts.
     pub life: Duration,

@@ -1,7 +1,7 @@
 //! A dispatcher that works for a leader on another machine: it calls, works, and calls again until a leader answers.
 //!
-//! Results that no leader has stored are said again to the next one. Samples that this machine has not are fetched from the
-//! leader, or from whichever machine has them.
+//! Results that no leader has stored are sent again to the next one. Samples that this machine does not have are fetched from the leader,
+//! or from any machine that has them.
 
 use super::connection::{Caller, Lines, SILENCE, far_end};
 use super::elector::Post;
@@ -27,7 +27,7 @@ const AGAIN_IN_VAIN: Duration = Duration::from_secs(1);
 /// Samples that are fetched at once.
 const FETCHES_MAX: usize = 8;
 
-/// Works for whoever leads, for ever.
+/// Works for the present leader, for ever.
 pub(crate) async fn work(
     (dispatcher, seen): (Dispatcher, EpochFile),
     mut post: watch::Receiver<Post>,

@@ -1,9 +1,9 @@
 //! Joining by a code that a person can read out: the newcomer asks its network who knows the code, and one of the lab answers.
 //!
-//! A code is twenty letters and digits, 100 random bits: what it is hashed to can be said aloud, and nobody finds the code from
-//! that. The newcomer broadcasts `weir-lab 1 seek NAME-OF-THE-CODE NONCE`. A machine that may admit others looks the name up and answers
-//! `weir-lab 1 found ADDRESS:PORT FINGERPRINT PROOF`. The proof takes a key that follows from the code, and covers the nonce: whoever
-//! only hears the question cannot lead the newcomer into another lab. Then the newcomer joins as with a token.
+//! A code is twenty letters and digits, 100 random bits, so its hash can be broadcast: nobody can find the code from it. The newcomer
+//! broadcasts `weir-lab 1 seek NAME-OF-THE-CODE NONCE`. A machine that may admit others looks the name up and answers `weir-lab 1 found
+//! ADDRESS:PORT FINGERPRINT PROOF`. The proof is made with a key derived from the code, and covers the nonce: somebody who only hears the
+//! question cannot lead the newcomer into another lab. Then the newcomer joins as with a token.
 
 use super::identity::{hex, unhex};
 use super::local_net::LocalNet;
@@ -74,7 +74,7 @@ impl Code {
     }
 }
 
-/// Lets machines of the lab answer whoever seeks by this code, until then.
+/// Lets machines of the lab answer a newcomer who has this code, until then.
 pub(crate) async fn publish(records: &Records, code: &Code, until: i64, now: i64) -> Result<(), String> {
     let purpose = format!("lab-seek {}", hex(&code.key()));
     records.tokens().add(&code.name(), &purpose, until, now).await.map_err(|error| error.to_string())

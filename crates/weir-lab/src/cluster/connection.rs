@@ -1,4 +1,4 @@
-//! Connections between machines: mutual TLS, lines in both directions, and the patience for a cable that was pulled.
+//! Connections between machines: mutual TLS, lines in both directions, and the timeouts that notice a pulled cable.
 
 use super::credential_store::CredentialStore;
 use super::credentials::server_name;
@@ -29,7 +29,7 @@ pub(crate) struct Caller {
     /// Calls come from here: the others know this machine by it.
     pub(crate) from: IpAddr,
     pub(crate) port: u16,
-    /// Whoever says nothing for so long at work is gone.
+    /// A peer that says nothing for so long at work counts as gone.
     pub(crate) silence: Duration,
 }
 

@@ -53,7 +53,6 @@ pub enum CredentialsError {
 }
 
 impl Credentials {
-    /// Reads the credentials in this folder.
     pub fn read(folder: &Path) -> Result<Credentials, CredentialsError> {
         let text = |name: &str| {
             let path = folder.join(name);
@@ -89,7 +88,7 @@ impl Credentials {
         }
     }
 
-    /// Writes them to a folder that has none. The certificate comes last: without it there are none.
+    /// Writes them to a folder that has none. The certificate comes last: without it the credentials do not exist.
     pub fn write(&self, folder: &Path) -> Result<(), CredentialsError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| CredentialsError::File { path: folder.to_owned(), problem: error.to_string() })?;
@@ -106,7 +105,8 @@ impl Credentials {
         self.write_renewed(folder)
     }
 
-    /// Writes what a renewal changes. Whom to believe comes first: whoever is killed in between believes enough.
+    /// Writes what a renewal changes. The authorities to trust are written first: if the process is killed in between, it trusts enough of
+    /// them.
     pub(crate) fn write_renewed(&self, folder: &Path) -> Result<(), CredentialsError> {
         write_in(folder, "authority.pem", &self.authority)?;
         write_in(folder, "certificate.pem", &self.certificate)
@@ -171,7 +171,7 @@ impl Credentials {
         }
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes());
         let key = key.map_err(|error| CredentialsError::Unusable(format!("the key: {error}")))?;
-        // Whoever has only a token looks for its authority in what is shown.
+        // A machine that has only a token looks for its authority among the certificates that are shown.
         let chain = std::iter::once(certificate(&self.certificate)?).chain(authorities).collect();
         Ok((Arc::new(roots), chain, key))
     }

@@ -1,8 +1,9 @@
-//! The shell of one node's election: time, messages and the lease in; messages, lease orders and the post out.
+//! The shell of one node's election: time, messages and answers about the lease go in; messages, lease orders and this node's post come
+//! out.
 //!
-//! The core decides (`weir_core::election`); here is a loop that waits for whatever comes first, tells the core, and does
-//! what it asks for. Orders to the database run beside the loop, each with a time limit: a database that hangs must not
-//! keep the node from hearing others. Whoever wants to know whether this node may act watches its [`Post`].
+//! The core decides (`weir_core::election`); here is a loop that waits for whatever comes first, tells the core, and does what the core
+//! asks for. Orders to the database run in tasks of their own, each with a time limit, because a database that hangs must not keep the node
+//! from hearing others. Code that needs to know whether this node may act watches its [`Post`].
 
 use super::epoch_file::EpochFile;
 use super::reports::{MachineReport, Reports};
@@ -95,7 +96,7 @@ pub enum Order {
     Rejoin,
     /// A commit of this epoch was refused.
     FencedOut(i64),
-    /// The database has seen no other machine of late: whoever hears nobody need not wait for them.
+    /// The database has seen no other machine lately, so a node that hears nobody need not wait for others.
     Alone,
     /// This machine has a certificate with another priority.
     Priority(Priority),
@@ -114,7 +115,6 @@ struct Answered {
 pub struct Ends {
     /// Messages that have come in and were verified.
     pub frames: mpsc::Sender<Frame>,
-    /// Orders.
     pub orders: mpsc::Sender<Order>,
     /// What the node is.
     pub post: watch::Receiver<Post>,

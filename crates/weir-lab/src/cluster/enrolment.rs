@@ -1,10 +1,9 @@
-//! How a machine enters a lab: by a token that is good once, shown to a machine that is in.
+//! How a machine joins a lab: with a single-use token that it shows to a machine of the lab.
 //!
 //! `ADDRESS:PORT/FINGERPRINT/SECRET`. The newcomer calls the address, sees by the fingerprint that it has the right lab, and
 //! shows the secret with its name, address and public key. It gets its certificate and the lab's secrets. What the newcomer
-//! may be (role, priority) was written down when the token was made, with a code that only eligible machines can make; the token
-//! is used up by the first who shows it.
-//! A machine that is in gets the same answer when it asks for a new certificate.
+//! may be (role, priority) was written down when the token was made, with a code that only eligible machines can make; the token is used up
+//! by the first machine that shows it. A machine that is already in the lab gets the same answer when it asks for a new certificate.
 
 use super::authority::{Authority, Issue};
 use super::code::{self, Code};
@@ -32,7 +31,7 @@ use weir_tls::certificates_by;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a newcomer gets, and whoever renews a certificate.
+/// What a newcomer gets, and a machine that renews its certificate.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Welcome {
@@ -79,7 +78,7 @@ impl Welcome {
 /// Why a machine does not enter.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// The token is none.
+    /// The text is not a token.
     #[error(
         "this is no token of a lab: it reads ADDRESS:PORT/FINGERPRINT/SECRET; nor a code, which has 20 letters and digits"
     )]

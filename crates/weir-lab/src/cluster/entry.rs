@@ -1,7 +1,7 @@
 //! How a machine outside the lab that cannot be called learns who leads: it asks the lab's entry addresses.
 //!
-//! Any machine inside answers `weir-lab 1 leader`: the leader with its victory, another one with where the leader is. Only
-//! what the leader itself says, on a connection on which it has shown its certificate, counts.
+//! Any machine inside answers `weir-lab 1 leader`: the leader with its victory message, any other machine with the leader's address. Only
+//! the leader's own word counts, on a connection on which it has shown its certificate.
 
 use super::connection::{Caller, Lines, far_end};
 use super::identity::Identity;

@@ -33,7 +33,6 @@ impl EpochFile {
         Ok(EpochFile { path, kept: Arc::new(Mutex::new(Epoch(kept))) })
     }
 
-    /// The highest one.
     pub(crate) fn highest(&self) -> Epoch {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -23,7 +23,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A machine of this name; none if it is no name.
+    /// A machine of this name; none if the name is not valid.
     pub fn new(name: &str, role: Role, priority: Priority) -> Option<Identity> {
         is_name(name).then(|| Identity { name: name.to_owned(), role, priority })
     }

@@ -1,4 +1,4 @@
-//! The network that the machines inside a lab share: where what is for all of them is sent, and where it is heard.
+//! The network that the machines inside a lab share: the address to which messages for all of them are sent, and on which they listen.
 //!
 //! In an IPv4 network that is its broadcast address. IPv6 has none: there the machines of a lab listen to a multicast group of their
 //! link.
@@ -13,7 +13,6 @@ const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0x7765, 0x6972);
 /// A machine's place in the lab's network.
 #[derive(Debug, Clone, Copy)]
 pub struct LocalNet {
-    /// Its address.
     pub address: IpAddr,
     /// The length of the network's prefix.
     pub prefix: u8,

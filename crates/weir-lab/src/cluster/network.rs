@@ -1,7 +1,7 @@
 //! How messages of the election leave a machine, and how datagrams come in.
 //!
-//! Each machine that is written to has a task with one connection, opened when there is something to say and kept while
-//! there is. What cannot be said within T is dropped: the election knows that messages are lost.
+//! Each machine that we write to has a task with one connection, which is opened when there is something to send and kept while there is. A
+//! message that cannot be sent within T is dropped: the election expects messages to be lost.
 
 use super::code;
 use super::connection::Caller;

@@ -1,4 +1,4 @@
-//! Another priority for a machine that is in the lab.
+//! Changing the priority of a machine of the lab.
 //!
 //! Somebody who may admit machines writes an order into the records, with a code that only eligible machines can make. The machine
 //! itself carries it out: it gets a certificate with the new priority, changes its registration, and then its election. In this order

@@ -1,9 +1,9 @@
 //! The machines that the database knows, and where each was last heard.
 //!
-//! A message counts only if its sender is registered with just this key, role and priority. What the database says is read
-//! again every few seconds, and when a stranger shows up; while it is silent, what was read last stands. A machine outside
-//! the lab has no database: it believes the certificates of machines that may lead. Of two keys under one name it believes the
-//! one that was certified last: the name was given to another machine, and the one before gets no new certificate.
+//! A message counts only if its sender is registered with just this key, role and priority. The database is read again every few seconds,
+//! and when an unknown machine shows up; while the database does not answer, the last list counts. A machine outside the lab has no
+//! database: it trusts the certificates of machines that may lead. Of two keys under one name it trusts the one that was certified last,
+//! because the name was given to another machine, and the former one gets no new certificate.
 
 use super::identity::{Identity, Shown, hex, id_of, role_of};
 use super::reports::{MachineReport, Reports};

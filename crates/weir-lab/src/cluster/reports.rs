@@ -1,4 +1,4 @@
-//! What is told of machines that are not what they say they are: to whoever reads the log, and not at every try of theirs.
+//! Log messages about machines that are not what they claim to be, but not one for each of their attempts.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -1,4 +1,4 @@
-//! How long a certificate of the lab counts. Clocks of its machines may be late, so each is dated back.
+//! How long a certificate of the lab is valid. Its beginning is dated back, because the clocks of machines may be slow.
 
 use std::time::{Duration, SystemTime};
 pub(crate) use weir_tls::Validity;

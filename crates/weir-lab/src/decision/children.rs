@@ -1,4 +1,4 @@
-//! Samples in samples: what a sample brings forth, and how much it may.
+//! Samples found in samples, and how many of them a sample may have.
 
 use super::tracked_sample::TrackedSample;
 use super::{Decision, Now};
@@ -51,7 +51,7 @@ impl Decision {
         }
     }
 
-    /// What an attempt at this sample may bring forth.
+    /// How many files an attempt at this sample may find in it.
     pub(super) fn child_limits(&self, held: &TrackedSample) -> ChildLimits {
         let made = self.families.get(&held.root).map_or(0, |family| u32::try_from(family.len()).unwrap_or(u32::MAX));
         let most = self.rules.children;

@@ -1,5 +1,5 @@
-//! What machines say of themselves beside their VMs, and what that decides: of machines that fit a sample equally well the one that is
-//! least strained gets it, and one whose memory is used up gets none.
+//! What machines report about themselves besides their VMs, and what that decides: of machines that fit a sample equally well, the least
+//! strained one gets it; one whose memory is used up gets none.
 
 use super::{Decision, MachineId, Now};
 use crate::wire::{Ask, Message};
@@ -27,8 +27,8 @@ impl Equipment {
     /// What is to be asked for it.
     pub const ASKED: [Ask; 6] = [Ask::Memory, Ask::MemoryFree, Ask::Cores, Ask::Load, Ask::Index, Ask::Slots];
 
-    /// How strained it is. What it has not said speaks neither for it nor against it. The steps are wide, so that small changes of the
-    /// load do not move samples about.
+    /// How strained it is. Figures that it has not reported do not count. The steps are wide, so that small changes of the load do not
+    /// change where samples go.
     fn strain(&self, memory_free_min: u64) -> Strain {
         if self.memory_free.is_some_and(|free| free < memory_free_min) {
             return Strain::FULL;

@@ -11,7 +11,6 @@ pub struct VmOffer {
     pub name: String,
     /// The plugins that it can run.
     pub plugins: Vec<PluginName>,
-    /// Its tags.
     pub tags: Vec<String>,
 }
 

@@ -48,7 +48,7 @@ use weir_core::runq::{
 use weir_core::time::Instant;
 use weir_store::records::{AttemptEnd, AttemptRow, LabBatch, OpenSample, ResultRow, SampleChange};
 
-/// Names of submitters that are remembered, or twice as many as there are samples.
+/// How many names of submitters are remembered; at least twice as many as there are samples.
 const PEOPLE_MAX: usize = 1_024;
 
 /// A plugin by name and version, as needs and offers say it.
@@ -78,7 +78,7 @@ pub struct Decision {
     /// Names of submitters, each once; those without a sample are forgotten when there are many.
     people: HashSet<Arc<str>>,
     /// The children that were made of late of a sample that was handed in, each as a hash of its parent and its content.
-    /// What counts is in the database; this only keeps machines from storing what will not be taken.
+    /// The database has the true list; this only keeps machines from storing files that will not be taken.
     families: HashMap<i64, HashSet<u64>>,
     recent_results: recent_results::RecentResults,
     /// How many names had their numbers when the machines' offers were last read.
@@ -90,14 +90,14 @@ pub struct Decision {
     report_bytes: usize,
 }
 
-/// What is to be written, and what is to be said once it is.
+/// What is to be written, and the messages to send once it is.
 #[derive(Debug, Default)]
 pub struct Work {
     /// To be committed first.
     pub batch: LabBatch,
     /// To be sent then.
     pub letters: Vec<(MachineId, Message)>,
-    /// Samples that there was no room for any more when their next plugins had their turn: to be read again.
+    /// Samples for which there was no room when it was the turn of their next plugins: to be read again.
     pub again: Vec<i64>,
 }
 
@@ -182,7 +182,7 @@ impl Decision {
             let brief: Brief = serde_json::from_str(&brief).unwrap_or_default();
             held.learn(&brief.findings);
             if cached {
-                // Those of its own results were made with the results.
+                // The children from its own results were made together with those results.
                 self.add_children(now, &held, &brief);
             }
         }
@@ -202,8 +202,8 @@ impl Decision {
         Ok(())
     }
 
-    /// Gives a sample to the scheduler, with those of its plugins whose turn it is. Of the attempts that failed, each known by
-    /// its plugins, those at this turn are charged: every turn has as many as the first.
+    /// Gives a sample to the scheduler, with those of its plugins whose turn it is. Of the failed attempts, each known by its plugins, only
+    /// those of this turn are charged: every turn may fail as often as the first.
     fn queue(
         &mut self,
         now: Now,
@@ -259,7 +259,7 @@ impl Decision {
         self.running.get(&attempt).is_some_and(|run| run.machine == machine)
     }
 
-    /// A dispatcher brings a result. What it may not bring changes nothing.
+    /// A dispatcher brings a result. A result that it may not bring changes nothing.
     pub fn result(&mut self, now: Now, machine: MachineId, brought: PluginResult) -> Verdict {
         let Some(run) = self.running.get(&brought.attempt).filter(|run| run.machine == machine).cloned() else {
             return Verdict::Unknown;
@@ -347,7 +347,6 @@ impl Decision {
         batch.attempts.len() + batch.ends.len() + batch.results.len() + batch.changes.len() + batch.children.len()
     }
 
-    /// The names of plugins.
     fn plugin_names(&self, plugins: Plugins) -> Vec<PluginName> {
         plugins.iter().filter_map(|plugin| self.plugins.name(plugin.number().into())).cloned().collect()
     }
@@ -381,7 +380,7 @@ impl Decision {
         Ok(all)
     }
 
-    /// What of a VM's offer has a number. Only samples give numbers: machines may offer whatever they like.
+    /// The part of a VM's offer that has numbers. Only names that samples need get numbers: machines may offer whatever they like.
     fn offer(&self, vm: &VmOffer) -> Offer {
         let mut offer = Offer { plugins: Plugins::NONE, tags: Tags::NONE };
         for number in vm.plugins.iter().filter_map(|plugin| self.plugins.find(plugin)).filter_map(PluginId::new) {
@@ -393,7 +392,7 @@ impl Decision {
         offer
     }
 
-    /// If a name has got its number, some machines may have offered it all along.
+    /// When a name gets a number, machines that have offered it before can now run it.
     fn names_are_known(&mut self, now: Now) {
         let named = self.plugins.len() + self.tags.len();
         if std::mem::replace(&mut self.named, named) == named {
@@ -561,7 +560,7 @@ pub enum Unschedulable {
     /// What the row says makes no sense.
     #[error("{0} of the sample cannot be read")]
     Unreadable(&'static str),
-    /// A lab cannot have more different ones.
+    /// There are too many different ones.
     #[error("the lab has as many {0} as it can have")]
     TooMany(&'static str),
     /// No plugin takes such a file.
@@ -573,7 +572,7 @@ pub enum Unschedulable {
 }
 
 impl Unschedulable {
-    /// Whether the sample may be taken later: it is the scheduler that has no room, the sample is as it should be.
+    /// Whether the sample may be taken later: nothing is wrong with it, but the scheduler has no room.
     pub fn is_for_now(&self) -> bool {
         matches!(self, Unschedulable::Refused(Refused::Full | Refused::TooManyClasses) | Unschedulable::TooMany(_))
     }

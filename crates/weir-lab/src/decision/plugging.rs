@@ -37,7 +37,7 @@ impl Decision {
             let busy: Vec<VmId> = self.running.values().filter(|run| run.machine == id).map(|run| run.vm).collect();
             let vms = self.machines.get(&id).map(Machine::ids).unwrap_or_default();
             for vm in vms.into_iter().filter(|vm| !busy.contains(vm)) {
-                // It is as if it never became clean again.
+                // To the scheduler it never becomes clean again, so it gets nothing.
                 self.scheduler.vm_lost(now.clock, vm);
             }
             if let Some(group) = self.machines.get(&id).map(|machine| machine.group) {
@@ -66,7 +66,7 @@ impl Decision {
         self.drain(now);
     }
 
-    /// A dispatcher says how one of its VMs is: neither in use nor on revert is ready.
+    /// A dispatcher reports the status of a VM. One that is neither in use nor on revert is ready.
     pub fn vm_status(&mut self, now: Now, machine: MachineId, vm: &str, status: wire::VmStatus) {
         let Some(known) = self.machines.get_mut(&machine).filter(|machine| !machine.draining) else { return };
         if let Some(vm) = known.vm(vm)

@@ -7,13 +7,10 @@ use crate::wire::PluginOutcome;
 /// What a plugin brought, as a dispatcher reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginResult {
-    /// The attempt.
     pub attempt: i64,
-    /// The plugin.
     pub plugin: PluginName,
     /// Done if its report is valid.
     pub outcome: PluginOutcome,
-    /// The report.
     pub report: String,
     /// What it comes to.
     pub brief: Brief,

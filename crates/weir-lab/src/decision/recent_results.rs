@@ -1,7 +1,7 @@
-//! The same content several times at once: what one sample has brought counts for those that wait behind it.
+//! When the same content is handed in several times at once, the results of the first sample count for those that wait behind it.
 //!
-//! Results that the database had when a sample was taken in count from the beginning. These are the ones that came since: a
-//! bounded number is remembered, for as long as the term lasts.
+//! Results that the database had when a sample was taken in count from the beginning. This module remembers the results that came since: a
+//! bounded number, for as long as this leader acts.
 
 use super::{Decision, Now, PluginName};
 use crate::verdict::Brief;

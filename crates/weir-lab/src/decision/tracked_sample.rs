@@ -1,4 +1,4 @@
-//! A sample that the leader has in its hands: where it belongs, and what is known of it so far.
+//! A sample that the leader is scheduling: where it belongs, and what is known of it so far.
 
 use super::PluginName;
 use crate::choices::Choices;
@@ -21,7 +21,7 @@ pub(super) struct TrackedSample {
     pub(super) name: String,
     pub(super) submitter: Arc<str>,
     pub(super) tags: Tags,
-    /// The sample that was handed in, of which this is a part; itself, if it was.
+    /// The sample that was handed in, of which this is a part; its own number if it was handed in itself.
     pub(super) root: i64,
     pub(super) directory: u8,
     pub(super) depth: u8,
@@ -70,7 +70,7 @@ impl TrackedSample {
         self.choices.as_deref().unwrap_or(&NONE)
     }
 
-    /// Whether results for others of its content are not for it, nor its own for them, as far as they are remembered without their version.
+    /// Whether it shares no results with other samples of the same content, as far as results are remembered without their version.
     pub(super) fn is_of_its_own(&self) -> bool {
         self.forced || self.choices.is_some()
     }
@@ -102,8 +102,8 @@ impl TrackedSample {
         self.progress.as_mut().map(|progress| std::mem::take(&mut progress.later)).unwrap_or_default()
     }
 
-    /// All that is known of it. What went wrong on the way counts as it is if nothing better came, and is a doubt if something did: a
-    /// sample that brings its guest down only now and then is not clean, and a busy machine makes nobody suspicious.
+    /// All that is known of it. What went wrong in failed attempts counts in full if no attempt went well, and is only a doubt if one did:
+    /// a sample that brings its guest down only now and then is not clean, but a busy machine makes no sample suspicious.
     fn findings(&self, ended_well: bool) -> Vec<Finding> {
         let none = Progress::default();
         let progress = self.progress.as_deref().unwrap_or(&none);
@@ -115,8 +115,8 @@ impl TrackedSample {
         progress.findings.iter().cloned().chain(trouble).chain(self.not_run(&progress.findings)).collect()
     }
 
-    /// The doubt about what would run elsewhere and did not run here. That clamd has no signature does not take it away; a plugin of the
-    /// lab's people that calls the file safe does.
+    /// The doubt about a file that would run elsewhere and did not run here. That clamd has no signature does not remove it; a plugin of
+    /// the site's own that calls the file safe does.
     fn not_run(&self, findings: &[Finding]) -> Option<Finding> {
         let vouches = |finding: &Finding| finding.level == Level::Safe && !finding.text.starts_with("clamav: ");
         let what = self.unrun.filter(|_| !findings.iter().any(vouches))?;
@@ -127,7 +127,7 @@ impl TrackedSample {
         Some(Finding { level: Level::Unknown, text: format!("{why}: {what}") })
     }
 
-    /// What is written down when it ends so.
+    /// What is written to the database when it ends in this way.
     pub(super) fn ended(&self, state: &str, why: &str, at: i64) -> SampleChange {
         let (verdict, reasons) = judged(&self.findings(state == "done"), state == "done");
         SampleChange {

@@ -1,5 +1,5 @@
 //! A plugin as a family of child processes behind the fence: its time, memory, processes and output are
-//! bounded, and nothing of it outlives it.
+//! bounded, and no process of it survives its end.
 
 use super::fence::watch::{Excess, Watch, family};
 use super::fence::{self, FenceSpec, Maker, NoFence};
@@ -13,16 +13,16 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// The longest word that a plugin which stays may say.
+/// The longest word that a worker (a plugin process that stays) may send.
 const WORD_MAX: u64 = 256;
 /// What is kept of what a plugin prints.
 const TAIL: usize = 4096;
 /// After so much of it the plugin waits a moment: one that only prints must not keep the lab busy with reading.
 const PRINTED_AT_ONCE: usize = 1 << 20;
 const PRINT_PAUSE: Duration = Duration::from_millis(20);
-/// After the plugin has ended, whoever still holds its output gets so long.
+/// After the plugin has ended, other processes that still hold its output get so long.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// The kernel needs a moment to end a family that was killed; then its job folder can be removed.
+/// The kernel needs a moment to end all killed processes; only then can the job folder be removed.
 const BURIAL: Duration = Duration::from_secs(2);
 
 /// Why there is no valid report.
@@ -31,7 +31,7 @@ pub enum PluginFailure {
     /// It could not be started.
     #[error("the plugin could not be started: {0}")]
     Start(std::io::Error),
-    /// The fence cannot stand.
+    /// The fence cannot be made.
     #[error("{0}")]
     NoFence(#[from] NoFence),
     /// It took longer than it may.

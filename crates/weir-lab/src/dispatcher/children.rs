@@ -1,7 +1,7 @@
 //! Files that a plugin found in a sample: stored under their hash before the report says that they are there.
 //!
 //! The leader makes samples of them when it stores the report. A file that cannot be taken (too many, too large, no file)
-//! is named in the report with the reason. A plugin's own words about hashes are taken out: only what was stored has one.
+//! is named in the report with the reason. Hashes that a plugin claims itself are removed: only files that were stored have one.
 
 use crate::file_type;
 use crate::job::{Artifact, Job, Report};

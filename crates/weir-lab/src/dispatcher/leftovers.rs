@@ -1,5 +1,5 @@
-//! What plugins of earlier processes have left behind, which must not keep a machine from starting: it is put aside at once and
-//! removed by a thread that takes its time, even where a plugin has taken the permission to do so away.
+//! Removes what plugins of a former process have left behind. This must not delay the start of a machine, so it is moved aside at once and
+//! removed by a thread in the background, even if a plugin has taken away the permissions to do so.
 
 use std::fs;
 use std::io;

@@ -1,10 +1,10 @@
-//! Our own looks at a sample, all in one visit: processes behind the fence that stay, and look at one sample after another.
+//! Runs our own plugins on a sample all in one go, in workers: processes behind the fence that stay and examine one sample after another.
 //!
-//! Starting a process and a fence for every look costs many times what most looks do. A worker has a job folder like any plugin's; for each
-//! sample the folder is filled anew, the worker is told which looks are wanted, and says after each that its report is there. One
-//! that crashes, takes too long, uses too much or says something else is thrown away, and so is one that has looked at many samples: what it could
-//! have learned of one does not stay for ever. What a visit did not bring is looked at in the usual way, by a process for each plugin: so the
-//! blame falls on whom it belongs to, and a worker that fails loses nothing.
+//! Starting a process and a fence for every plugin would cost many times what most plugins do. A worker has a job folder like any plugin's.
+//! For each sample the folder is filled anew, the worker is told which plugins to run, and says after each that its report is there. A
+//! worker that crashes, takes too long, uses too much or says anything else is thrown away, and so is one that has examined many samples,
+//! so that nothing that it may have learned from one of them stays for ever. Plugins that brought no report in this way are run in the
+//! usual way, each in a process of its own. So it is clear which plugin is to blame, and nothing is lost when a worker fails.
 
 use super::child::{PluginFailure, Staying};
 use super::leftovers;
@@ -24,7 +24,7 @@ const IDLE_MAX: usize = 32;
 /// The workers of a machine.
 #[derive(Debug)]
 pub(super) struct Looks {
-    /// What a worker may see and use: all that our own plugins may. None if there are none.
+    /// What a worker may see and use: all that our own plugins may. None if there are no such plugins.
     together: Option<Plugin>,
     jobs: PathBuf,
     idle: Mutex<Vec<Worker>>,

@@ -1,9 +1,9 @@
 //! The dispatcher: takes samples from the main scheduler and runs plugins on them (paper, section 4).
 //!
 //! One [`Dispatcher`] is one machine with its VMs. It answers what the main scheduler asks, runs what it is assigned, and
-//! brings the results. A result is kept until the leader of the day says that it is stored; a new leader gets it
-//! again, once it has asked how the VMs are. Work of an epoch below the highest that was seen is refused. The connection is not its matter: messages come in
-//! by [`Dispatcher::hear`] and go out through a channel.
+//! brings the results. A result is kept until the present leader says that it is stored; a new leader gets it again, once it has asked for
+//! the status of the VMs. Work of an epoch below the highest that was seen is refused. It has no connection of its own: messages come in
+//! through [`Dispatcher::hear`] and go out through a channel.
 
 pub mod child;
 pub mod children;
@@ -38,7 +38,7 @@ use weir_store::samples::{SampleHash, Samples};
 
 /// Results that wait to be stored at most; beyond that new work is refused.
 const UNSTORED_MAX: usize = 4096;
-/// The same in bytes. What runs already may still add to it.
+/// The same in bytes. Attempts that already run may still add to it.
 const UNSTORED_BYTES_MAX: usize = 256 << 20;
 
 const STOPPING: &str = "this machine is being stopped";
@@ -59,11 +59,10 @@ pub struct DispatcherSettings {
     pub jobs: PathBuf,
     /// Plugins, those included that run in VMs.
     pub plugins: Vec<Plugin>,
-    /// How many run at once as processes; VMs are places besides.
+    /// How many run at once as processes; VMs come on top of that.
     pub slots: u32,
     /// Tags of this machine's slots; a plugin that wants others is not offered.
     pub tags: Vec<String>,
-    /// The processing index.
     pub processing_index: u16,
 }
 
@@ -92,7 +91,7 @@ struct State {
     unstored_bytes: usize,
     over: BTreeSet<u64>,
     out: Option<mpsc::UnboundedSender<Envelope>>,
-    /// The leader of the day knows this machine: results are welcome.
+    /// The present leader knows this machine, and accepts results.
     introduced: bool,
     /// The process is being stopped: nothing new begins.
     stopping: bool,
@@ -140,13 +139,13 @@ impl Dispatcher {
         vms.into_iter().map(add).collect()
     }
 
-    /// An earlier life of this machine has seen this epoch: nothing of a lower one begins.
+    /// A former process of this machine has seen this epoch: work of a lower epoch is refused.
     pub fn has_seen(&self, epoch: Epoch) {
         let _ = self.state().fence.admit(epoch);
     }
 
-    /// A connection to a leader of this epoch: what it says from now on goes to `out`. Every result that is not stored yet
-    /// follows when the leader asks how a VM is. False if a later epoch has been seen.
+    /// A connection to a leader of this epoch: what it says from now on goes to `out`. Every result that is not stored yet follows when the
+    /// leader asks for the status of a VM. False if a later epoch has been seen.
     pub fn connect(&self, epoch: Epoch, out: mpsc::UnboundedSender<Envelope>) -> bool {
         let mut state = self.state();
         if state.fence.admit(epoch).is_err() {
@@ -170,7 +169,8 @@ impl Dispatcher {
         }
     }
 
-    /// Gives the leader a file that a result names which is not stored yet: it cannot fetch it from a machine outside the lab.
+    /// Gives the leader a file that a result names and that the leader has not stored yet: it cannot fetch files from a machine outside the
+    /// lab.
     fn hand_over(&self, hash: SampleHash) {
         let this = self.clone();
         tokio::task::spawn_blocking(move || {
@@ -255,7 +255,8 @@ impl Dispatcher {
         state.say(Message::Cancelled(attempt));
     }
 
-    /// The process is being stopped: what runs here ends, and the leader hears that it is nobody's fault. How much it was.
+    /// The process is being stopped: what runs here ends, and the leader is told that nobody is to blame. Returns how many attempts that
+    /// were.
     pub fn stop(&self) -> usize {
         let mut state = self.state();
         state.stopping = true;
@@ -288,8 +289,8 @@ impl Dispatcher {
         state.vacate(assignment.attempt);
     }
 
-    /// Runs the plugins of an attempt, those of a lower stage first. An error is what to say of an attempt that cannot be made
-    /// here, by no fault of the sample.
+    /// Runs the plugins of an attempt, those of a lower stage first. An error is the message for an attempt that cannot be made here,
+    /// through no fault of the sample.
     async fn run_all(&self, assignment: &Assignment) -> Result<(), Message> {
         let shared = &*self.shared;
         let plugins = with_passwords(&shared.settings.plugins, &assignment.choices.passwords);
@@ -333,7 +334,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Has our own plugins look in one visit, and takes those that brought a report out of the list. An error is one of this machine.
+    /// Runs our own plugins in one go, and removes those that brought a report from the list. An error means that this machine has failed.
     async fn look(
         &self,
         assignment: &Assignment,
@@ -365,7 +366,7 @@ impl Dispatcher {
 
     /// Brings a report, or one that says why there is none.
     fn bring(&self, attempt: u64, call: &PluginCall, ended: Result<String, Value>) {
-        // A leader takes no longer one, and would end the connection each time that it is said.
+        // A leader accepts no longer report, and would end the connection each time it is sent.
         let ended = ended.and_then(|report| match report.len() as u64 > REPORT_MAX {
             true => Err(failure(&format!("the report has {} bytes, and {REPORT_MAX} at most are taken", report.len()))),
             false => Ok(report),
@@ -489,7 +490,7 @@ impl State {
     }
 
     fn send(&mut self, envelope: Envelope) {
-        // A connection that is gone hears nothing; what matters is said again on the next.
+        // If the connection is gone, nothing is lost: what matters is sent again on the next one.
         if self.out.as_ref().is_some_and(|out| out.send(envelope).is_err()) {
             self.out = None;
         }
@@ -530,7 +531,7 @@ fn about(ask: &Ask, slot: &Slot, settings: &DispatcherSettings) -> Message {
     }
 }
 
-/// Says so whenever a VM has become clean, for as long as both live.
+/// Reports whenever a VM has become clean, as long as both exist.
 async fn tell_when_free(machine: Weak<DispatcherParts>, name: String, mut phase: tokio::sync::watch::Receiver<Phase>) {
     loop {
         let is_free = *phase.borrow_and_update() == Phase::Free;

@@ -1,20 +1,21 @@
-//! How often a sample may come to nothing because this machine was too busy. Its attempt is charged to nobody then; but a sample that found a
-//! way to make its machine busy would be run for ever. Bounded in memory: when too many are known all are forgotten.
+//! How often an attempt may fail because this machine was too busy before it counts against the sample. Usually such an attempt counts
+//! against nobody; but then a sample that knows how to make its machine busy would be run for ever. Memory is bounded: when too many
+//! samples are known, all are forgotten.
 
 use std::collections::HashMap;
 use weir_store::samples::SampleHash;
 
-/// So often it is tried again for nothing.
+/// So often a sample is tried again without a charge.
 const TRIES: u32 = 4;
 /// Samples that are remembered.
 const KNOWN_MAX: usize = 1024;
 
-/// What this machine has let happen to which sample.
+/// How often this machine was too busy, by sample.
 #[derive(Debug, Default)]
 pub(super) struct Patience(HashMap<SampleHash, u32>);
 
 impl Patience {
-    /// It has happened once more: whether the sample may be tried again without being charged.
+    /// An attempt has failed once more because the machine was too busy. Returns whether the sample may be tried again without a charge.
     pub(super) fn has_some(&mut self, sample: SampleHash) -> bool {
         if self.0.len() >= KNOWN_MAX && !self.0.contains_key(&sample) {
             self.0.clear();

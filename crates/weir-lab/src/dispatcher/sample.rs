@@ -1,6 +1,6 @@
 //! Where the sample of an attempt comes from: the store of this machine, or another machine of the lab.
 //!
-//! A sample that was fetched is kept beside the jobs and is gone with its attempt: only machines that took it in store it.
+//! A fetched sample is kept beside the jobs and removed with its attempt: only machines at which it was handed in store it.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -11,7 +11,6 @@ use weir_store::samples::{SampleError, SampleHash, Samples};
 /// A sample that is wanted in a file of this machine.
 #[derive(Debug)]
 pub struct Fetch {
-    /// The sample.
     pub hash: SampleHash,
     /// Its size: what is longer or shorter is another.
     pub size: u64,

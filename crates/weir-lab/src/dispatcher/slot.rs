@@ -48,7 +48,7 @@ impl Slot {
         self.offer();
     }
 
-    /// It is free, if that is so; whether it is.
+    /// Offers the place to the main scheduler if it is free. Returns whether it is.
     pub(super) fn offer(&mut self) -> bool {
         let is_free = self.attempt.is_none() && self.is_clean();
         self.is_offered |= is_free;
@@ -68,7 +68,7 @@ impl Slot {
         self.vm.as_ref().is_none_or(Vm::is_free)
     }
 
-    /// Whether a plugin can run here, as far as its tags and its way go.
+    /// Whether a plugin can run here, by its tags and by how it runs (as a process or in a VM).
     pub(super) fn runs(&self, plugin: &Plugin, tags: &[String]) -> bool {
         let has_all = |tags: &[String]| plugin.tags.iter().all(|tag| tags.contains(tag));
         match (&self.vm, &plugin.run) {
@@ -85,13 +85,13 @@ impl Slot {
 /// Why there is no report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// By this machine's own fault: another may do better.
+    /// Through this machine's own fault: another may do better.
     Machine(String),
     /// This machine was too busy: it may do better later.
     Busy(String),
-    /// By the plugin's or the sample's.
+    /// Through the fault of the plugin or the sample.
     Plugin(String),
-    /// The guest did not survive the sample, or was not to be believed any more.
+    /// The guest did not survive the sample, or could no longer be trusted.
     Guest(String),
 }
 

@@ -14,7 +14,6 @@ const ROOT_MAX: usize = 1_000;
 pub struct Ignored {
     /// Where, from the root on.
     pub path: PathBuf,
-    /// Why.
     pub why: &'static str,
 }
 

@@ -1,5 +1,4 @@
-//! Notices of the file system about the numbered directories: a hint that makes a look come sooner, or a file wait for its
-//! writer, never the truth.
+//! Notices of the file system about the numbered directories: only hints, which make a look come sooner or a file wait for its writer.
 //!
 //! They are lost on overflow and do not come from another machine of a network file system. Without them, or where the system
 //! gives none, everything is found by looking.
@@ -19,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 const GATHER: Duration = Duration::from_millis(100);
 /// So long nobody is heard after notices that only say that files grow, of which there may be very many.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Notices that are read at once: whoever writes quickly must not hold up everything.
+/// Notices that are read at once: a program that writes quickly must not hold up everything else.
 const EVENTS_MAX: usize = 65_536;
 /// Files that were closed and are remembered until the next look; more are found by looking.
 const CLOSED_MAX: usize = 10_000;
@@ -53,7 +52,7 @@ pub(crate) struct FileNotices {
 impl Notices {
     /// Of the directories under `root`.
     pub(crate) fn open(root: &Path) -> Notices {
-        // They are watched before they are looked into. Whoever looks says why they cannot be made.
+        // They are watched before they are looked into. The next look reports why they cannot be made.
         let _ = numbered::make(root);
         let made = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(std::io::Error::from);
         // It is deprecated for types that do not own what they name; this one does.

@@ -12,7 +12,6 @@ pub const NORMAL: u64 = 32;
 pub struct DirectoryFile {
     /// The number of the directory.
     pub directory: u8,
-    /// The name in it.
     pub name: OsString,
 }
 

@@ -1,8 +1,8 @@
-//! The acting leader: inputs from machines and people, one commit a turn, then what is to be said.
+//! The acting leader: it takes inputs from machines and people, makes one commit per turn, and then sends its messages.
 //!
-//! A turn takes what has come in (up to a bound), lets the [`Decision`] think, commits its batch behind the fence, and only
-//! then sends. So a machine never hears of an attempt that the database does not know, and a result is acknowledged
-//! only when it is stored. A refused commit means that another leads: the leader ends, and everything it knew with it.
+//! A turn takes what has come in (up to a bound), lets the [`Decision`] decide, commits its batch behind the fence, and only then sends
+//! messages. So a machine never hears of an attempt that the database does not know, and a result is acknowledged only when it is stored. A
+//! refused commit means that another machine leads: this leader ends, and everything it knew is dropped.
 
 mod outside;
 mod received;
@@ -32,11 +32,11 @@ const TURN_MAX: usize = 1024;
 const TURN_BYTES_MAX: usize = 16 << 20;
 /// One commit writes about so many rows at most.
 const BATCH_MAX: usize = 2_000;
-/// A turn takes no more inputs once so many results were of attempts that only the database can place, one question each.
+/// A turn takes no more inputs once it has had so many late results, because each of them needs a query to find its sample.
 const LATE_MAX: usize = 64;
 /// Samples that are read from the database in one turn.
 const PAGE: i64 = 2_000;
-/// Numbers are given before rows can be seen: a new look begins so far back.
+/// A number is given out before its row becomes visible, so a new look begins so far back.
 const LOOK_BACK: i64 = 1_000;
 /// How often the database is asked for new samples when nobody says that there are some.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -62,7 +62,7 @@ enum Input {
     Status(MachineId, String, VmStatus),
     /// What it, or one of its VMs, has.
     Has(MachineId, Message),
-    /// With its share of the memory for reports, given back when it is stored.
+    /// With its share of the memory for reports, which is given back when the result is stored.
     Result(MachineId, PluginResult, Option<OwnedSemaphorePermit>),
     Over(MachineId, i64),
     Refused(MachineId, i64, String),
@@ -88,16 +88,16 @@ pub struct Leader {
     machines: HashMap<MachineId, mpsc::UnboundedSender<Message>>,
     /// Results to acknowledge once they are committed.
     acknowledge: Vec<(MachineId, Message, Option<OwnedSemaphorePermit>)>,
-    /// Who is to hear that a sample was taken back, once that is committed.
+    /// Callers to be told that a sample was taken back, once that is committed.
     cancelled: Vec<oneshot::Sender<bool>>,
     /// Nodes that get no new samples.
     drained: BTreeSet<String>,
     /// Results of this turn that the database had to place.
     late: usize,
     highest: i64,
-    /// Samples with numbers above this are being read, a page a turn.
+    /// Samples with numbers above this are being read, one page per turn.
     reading: Option<i64>,
-    /// Samples from this number on have not been taken for want of room.
+    /// Samples from this number on have not been taken because there was no room.
     postponed: Option<i64>,
     /// Samples were found in others since the last look.
     new_children: bool,
@@ -122,7 +122,7 @@ pub enum LeaderEnd {
     /// Its lease is over.
     #[error("another leads: the lease of epoch {0} is over")]
     FencedOut(i64),
-    /// Everybody who could have told it something is gone.
+    /// All handles are gone, so nobody can tell it anything.
     #[error("nobody needs it any more")]
     Unneeded,
     /// The records cannot be read or written.
@@ -157,14 +157,14 @@ impl Leader {
         (leader, LeaderHandle { inputs: sender, epoch })
     }
 
-    /// The same in a process that has led before, first in this epoch: what ran on this machine in these terms did not bring it down.
+    /// The same in a process that first led in this epoch: attempts that ran on this machine since then have not brought it down.
     #[must_use]
     pub fn since(self, own_since: i64) -> Leader {
         Leader { own_since, ..self }
     }
 
     /// Leads until the lease is lost. Begins with everything in the database that has not ended: what is read is given out while the
-    /// rest is being read. What earlier leaders left running runs no more, as far as anybody can tell; its results count if they come.
+    /// rest is being read. Attempts that earlier leaders left running are taken to have ended, but their results count if they come.
     pub async fn run(mut self) -> Result<(), LeaderEnd> {
         let abandoned = self
             .records
@@ -200,7 +200,7 @@ impl Leader {
             }
             self.decision.tick(self.now());
             self.carry_out().await?;
-            // What is known is written: a sample that has just ended does not look open.
+            // Everything known is written by now, so a sample that has just ended does not look open.
             new_samples |= std::mem::take(&mut self.new_children);
             if self.looked_at.elapsed() >= LOOK_EVERY {
                 self.look_at_nodes().await?;
@@ -250,8 +250,8 @@ impl Leader {
         false
     }
 
-    /// A node that is here again was gone, even if its old connection does not know yet: what ran there is queued again, and what it
-    /// brings of it on the new one counts.
+    /// A node that connects again was gone, even if its old connection has not noticed yet: what ran there is queued again, and results
+    /// that it brings on the new connection count.
     fn let_go(&mut self, now: Now, node: &str) {
         for machine in self.decision.machines_of(node) {
             if let Some(out) = self.machines.remove(&machine) {
@@ -278,7 +278,7 @@ impl Leader {
         self.acknowledge.push((machine, Message::Stored(attempt.cast_unsigned(), plugin), share));
     }
 
-    /// Of an attempt that is over, or that an earlier leader assigned: the database knows to which sample and to whom.
+    /// A result of an attempt that is over, or that an earlier leader assigned: the database knows its sample and its machine.
     async fn late_result(&mut self, now: Now, machine: MachineId, brought: PluginResult) -> Result<(), RecordsError> {
         self.late += 1;
         let placed = self.records.lab_attempts().place(brought.attempt).await?;
@@ -349,7 +349,7 @@ impl Leader {
         if page.len() as i64 == PAGE {
             self.reading = page.last().map(|last| last.sample.id);
         }
-        // What has ended at once must not look open on a later look.
+        // A sample that has ended at once must not look open at a later look.
         self.carry_out().await
     }
 

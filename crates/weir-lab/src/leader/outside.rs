@@ -1,8 +1,8 @@
 //! Files that a machine outside the lab found in samples. Nobody in the lab can call it for them, so the leader asks for them on the
 //! connection on which the machine works, and keeps them in its own store before the report counts.
 //!
-//! Such a machine is believed as far as its sample goes: it was given that sample, and may say what is in it, within the same limits as
-//! any other machine. What it names and does not bring, or brings with another hash or length, is no sample.
+//! Such a machine is trusted only about its sample: it was given that sample, and may say what is in it, within the same limits as any
+//! other machine. A file that it names but does not bring, or brings with another hash or length, does not become a sample.
 
 use super::received::Received;
 use crate::dispatcher::Envelope;
@@ -35,7 +35,7 @@ impl Outside {
         Outside { samples, limits, awaited: Arc::default() }
     }
 
-    /// Whether the machine was asked for this, and it has this length. It may bring it once.
+    /// Whether the machine was asked for this file, with this length. It may bring it once.
     pub(crate) fn expects(&self, hash: SampleHash, length: u64) -> bool {
         let mut awaited = self.awaited();
         let expected = awaited.get(&hash) == Some(&length);
@@ -45,8 +45,8 @@ impl Outside {
         expected
     }
 
-    /// Asks for the files of a report and keeps those that come; the others are taken off the list. What else the machine says meanwhile
-    /// is heard afterwards, in its order.
+    /// Asks for the files of a report and keeps those that come; the others are taken off the list. Other messages that come meanwhile are
+    /// handled afterwards, in their order.
     pub(super) async fn fetch(
         &self,
         children: &mut Vec<Child>,

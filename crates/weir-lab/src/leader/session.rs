@@ -1,4 +1,4 @@
-//! One machine as the main scheduler talks to it: what it has is asked first, then it works.
+//! The main scheduler's conversation with one machine: it first asks what the machine has, then gives it work.
 
 use super::outside::Outside;
 use super::received::Received;
@@ -29,7 +29,7 @@ pub struct Link {
     pub out: mpsc::UnboundedSender<Message>,
     /// From the dispatcher.
     pub from: mpsc::Receiver<Received>,
-    /// Of a machine outside the lab: nobody can call it for files that it found in samples, so it is asked for them here.
+    /// For a machine outside the lab: nobody can call it to fetch the files that it found in samples, so it is asked for them here.
     pub outside: Option<Outside>,
 }
 
@@ -111,14 +111,14 @@ pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, lea
             () = listen => {}
             () = speak => {}
         }
-        // What the session hears from ends here, and so it tells the leader that the machine is gone.
+        // This ends the channel that the session reads, so it tells the leader that the machine is gone.
         drop(to_leader);
     };
     tokio::join!(talk, attend(node, Link { out, from, outside: None }, leader));
 }
 
 /// Asks for the VMs, and for what each has; none if the machine is gone or says too much. A dispatcher brings results only
-/// after that, when it is asked for the status of its VMs; what else it says meanwhile is no news.
+/// after that, when it is asked for the status of its VMs; whatever else it says meanwhile is ignored.
 async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
     link.out.send(Message::Get(Ask::VmList)).ok()?;
     let mut vms: Vec<VmOffer> = Vec::new();
@@ -160,7 +160,7 @@ async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
     Some(vms)
 }
 
-/// What the leader makes of a message; nothing of those that are no news.
+/// A message as an input for the leader; none for messages that tell it nothing.
 fn told(machine: MachineId, Received { envelope: Envelope { message, payload }, share }: Received) -> Option<Input> {
     Some(match message {
         Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
@@ -181,7 +181,7 @@ fn told(machine: MachineId, Received { envelope: Envelope { message, payload }, 
     })
 }
 
-/// A report is believed only as far as it reads as one. Whatever text is in it is data, and no reason to refuse it.
+/// A report counts only if it can be parsed as one. Whatever text is in it is data, and no reason to refuse it.
 fn brought(attempt: u64, plugin: (String, String), outcome: PluginOutcome, payload: &[u8]) -> PluginResult {
     let report = readable(payload);
     let read = Report::read(report.as_bytes()).ok().filter(|_| outcome == PluginOutcome::Done);
@@ -189,7 +189,7 @@ fn brought(attempt: u64, plugin: (String, String), outcome: PluginOutcome, paylo
         Some(read) => (PluginOutcome::Done, Brief::of(&plugin.0, &read)),
         None => (PluginOutcome::Failed, Brief::of_failure(&plugin.0, &report)),
     };
-    // Outside of strings there is nothing that could be kept: a zero character fits into no text of PostgreSQL.
+    // PostgreSQL cannot store a zero character. Inside strings it has been escaped; a report with one elsewhere is replaced.
     let report = match report.contains('\0') {
         true => r#"{"success":false,"errorMessage":"the report is no text"}"#.into(),
         false => report,

@@ -1,6 +1,6 @@
 //! Samples that are like another one, by the TLSH that the plugin `identify` makes of each.
 //!
-//! Two hashes have a distance: 0 for content that is all but the same, below 30 for what was changed here and there, above 100 for what has
+//! Two hashes have a distance: 0 for nearly identical content, below 30 for content with a few changes, above 100 for content that has
 //! nothing in common. The latest samples are compared one by one.
 
 use super::{LabError, SampleLine};
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 const COMPARED_MAX: i64 = 20_000;
 /// Relatives that are named.
 const NAMED_MAX: usize = 50;
-/// What is further away is none.
+/// Samples further away are not relatives.
 const DISTANCE_MAX: u32 = 100;
 
 /// A sample that is like another.

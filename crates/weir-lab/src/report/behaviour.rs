@@ -1,6 +1,7 @@
 //! What a sample did where it was run, as a plugin in a VM reports it (docs/lab.md).
 //!
-//! It comes from a guest that ran malware: unknown fields are left out, lists are cut, and a report of another form has none.
+//! It comes from a guest that ran malware, so unknown fields are left out and lists are cut, and a report of any other form counts as one
+//! without behaviour.
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,7 @@ struct Sign {
 }
 
 impl Acted {
-    /// That of a report, if it has one. The packets themselves are fetched one at a time ([`Acted::packets`]).
+    /// The behaviour in a report, if it has one. The packets themselves are fetched one at a time ([`Acted::packets`]).
     pub fn of(report: &RawValue) -> Option<Acted> {
         serde_json::from_str::<Reported<Sign>>(report.get()).ok()?;
         let Reported { full: mut acted } = serde_json::from_str::<Reported<Acted>>(report.get()).ok()?;
@@ -59,14 +60,15 @@ impl Acted {
         Some(acted)
     }
 
-    /// The packets of a report, as a pcap file. Whoever brought the report may have written anything there: what is no such file is none.
+    /// The packets of a report, as a pcap file. Whoever brought the report may have written anything there, so anything but a valid pcap
+    /// file counts as missing.
     pub fn packets(report: &RawValue) -> Option<Vec<u8>> {
         let Reported { full: Captured { capture } } = serde_json::from_str(report.get()).ok()?;
         pcap::checked(&capture?.pcap)
     }
 
-    /// Every process once, with how deep it is: parents before their children. One belongs to the last before it with its parent's
-    /// number, for numbers are used again, and a guest may lie.
+    /// Every process once, with how deep it is: parents before their children. A process belongs to the last one before it that has its
+    /// parent's number, because numbers are used again and a guest may lie.
     pub fn tree(&self) -> Vec<(usize, &Process)> {
         let processes = &self.seen.processes;
         let mut latest: HashMap<u32, usize> = HashMap::new();

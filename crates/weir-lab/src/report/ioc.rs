@@ -1,8 +1,8 @@
-//! Indicators: what others can watch for. Only values that are what they say: a plugin read them out of a hostile file.
+//! Indicators: what others can watch for. Only well-formed values count, because a plugin read them out of a hostile file.
 //!
 //! Only what happened when a sample ran, or what its makers wrote down for a program to follow (a template, a link that opens by itself, a
-//! configuration), is an indicator. Bare strings are none: every program has the names of its libraries' makers in it, and so
-//! would honest names end on somebody's block list.
+//! configuration), is an indicator. Strings that merely occur in a file are not: every program contains names from its libraries, and so
+//! harmless names would end up on somebody's block list.
 
 use super::behaviour::Acted;
 use crate::job::Report;
@@ -16,7 +16,7 @@ const VALUE_MAX: usize = 2048;
 /// Plugins that name whatever looks like something.
 const BARE: [&str; 3] = ["strings", "identify", "yara"];
 
-/// Names that are in honest software by the thousand, or that mean no machine: whoever calls them says nothing by it.
+/// Names that occur in honest software by the thousand, or that stand for no machine: a sample that calls them reveals nothing.
 const NOBODYS: [&str; 24] = [
     "apache.org",
     "arpa",
@@ -138,7 +138,7 @@ fn is_domain(text: &str) -> bool {
     text.len() <= 253 && text.contains('.') && text.split('.').all(label) && text.parse::<IpAddr>().is_err()
 }
 
-/// Whether an address is none of the guest's own, whose answers to names are in 198.18.0.0/15.
+/// Whether an address is not one of the guest's own, whose answers to names are in 198.18.0.0/15.
 pub(crate) fn is_foreign(ip: IpAddr) -> bool {
     let ours = matches!(ip, IpAddr::V4(ip) if ip.octets()[0] == 198 && ip.octets()[1] & 0xfe == 18);
     !ip.is_loopback() && !ip.is_unspecified() && !ours

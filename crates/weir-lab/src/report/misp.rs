@@ -1,12 +1,11 @@
-//! The report as a MISP event (MISP core format): one attribute a file and indicator, tags for the verdict.
+//! The report as a MISP event (MISP core format): one attribute for each file and indicator, and tags for the verdict.
 //!
-//! Not published, and for the own organisation only: who shares it decides that.
+//! It is not marked as published, and is for one's own organisation only: whoever shares it decides otherwise.
 
 use super::ioc::IocKind;
 use super::{Merged, Technique, rfc3339, uuid};
 use serde_json::{Value, json};
 
-/// The event.
 pub fn event(merged: &Merged) -> Value {
     let sample = &merged.page.sample;
     let at = merged.at();

@@ -1,7 +1,7 @@
-//! One report of a sample: what every plugin says of it and of what was found in it, and what others can watch for.
+//! The report of one sample: what every plugin says about it and about the files found in it, and what others can watch for.
 //!
-//! It is made from the records each time it is asked for. [`misp`] and [`stix`] are the same in the words of others; names
-//! in them follow from the content, so that the same sample is the same event wherever it is exported.
+//! It is made from the records each time it is asked for. [`misp`] and [`stix`] write the same report in other formats. Ids in them are
+//! derived from the content, so that the same sample is the same event wherever it is exported.
 
 pub mod attack;
 mod behaviour;

@@ -18,7 +18,6 @@ const OBSERVED: [u8; 16] =
 /// How STIX 2.1 is taught that version.
 const TLP_EXTENSION: &str = "extension-definition--60a3c5c5-0d10-413e-aab3-9e08dde9e88d";
 
-/// The bundle.
 pub fn bundle(merged: &Merged) -> Value {
     let sample = &merged.page.sample;
     let marking = marking(merged.tlp());

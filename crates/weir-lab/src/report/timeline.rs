@@ -1,8 +1,8 @@
 //! What a sample did in the order in which it did it: processes, files, the network, the registry, ways to stay, and what else was seen, each
 //! with the techniques of MITRE ATT&CK that it is a case of.
 //!
-//! An event has a technique only if a rule of the same report says so, and the event is what that rule goes by. The list is in bounds because
-//! all of its parts are; what has no time comes last, in the order of the report.
+//! An event has a technique only if a rule of the same report names it and the rule is based on that event. The list is bounded because all
+//! of its parts are. Events without a time come last, in the order of the report.
 
 use super::behaviour::Acted;
 use super::{Merged, attack};

@@ -230,7 +230,7 @@ impl Server {
             tokio::select! {
                 end = hear((lines, self.caller.silence), heard, self.reports.clone(), files) => end,
                 end = say(&mut write, letters) => end,
-                // The dispatcher calls again, whoever leads then.
+                // The dispatcher calls again, and finds whichever machine leads then.
                 () = leader.ended() => write.shutdown().await,
                 () = self.registry.removed(&peer.identity, peer.key) => write.shutdown().await,
                 () = self.see(&peer) => Ok(()),

@@ -1,7 +1,6 @@
-//! Connections of which it is not known yet whose they are: bounded, so that those who do not say who they are keep out nobody who does.
+//! Connections whose owner is not known yet. They are bounded, so that peers that never say who they are keep out nobody else.
 //!
-//! One address has a few at once. All together have a bound too, but for addresses at which a machine of the lab is known to be:
-//! those count by themselves.
+//! One address has a few at once. There is a bound for all together too, but addresses of known machines of the lab are counted separately.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! KVM or TCG: what works is found out by booting, because a `/dev/kvm` that is there may still hang.
+//! KVM or TCG: we find out by booting a guest which one works, because KVM may hang even if `/dev/kvm` exists.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,6 @@ pub enum Accelerator {
 pub enum Choice {
     /// KVM if a guest boots with it.
     Auto,
-    /// This one.
     Fixed(Accelerator),
 }
 

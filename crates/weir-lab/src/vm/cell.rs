@@ -1,8 +1,9 @@
 //! The cell around a QEMU: a sample that has broken out of its guest finds the programs of the system, the folder of its VM, and nothing else.
 //!
 //! bubblewrap makes it: namespaces of its own for files, processes, network, messages and the host's name, so that there is no data folder, no
-//! control socket, no other VM and no network. Where Weir is root, QEMU is a user of its own in it without any capability; elsewhere the cell is made in a
-//! user namespace. It goes with us. Where no cell can be made there are no VMs, unless the configuration says so on purpose.
+//! control socket, no other VM and no network. If Weir is root, QEMU runs in it as a user of its own without any capability; otherwise the
+//! cell is made in a user namespace. The cell ends with our process. If no cell can be made, there are no VMs, unless the configuration
+//! explicitly allows VMs without one.
 
 use super::accelerator::Accelerator;
 use super::{Boot, VmSettings, identity};
@@ -124,7 +125,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::SocketAddr;
 
-    /// Whoever is no root, as root can play it.
+    /// A user who is not root, as root can imitate one.
     const ORDINARY: u32 = 65_534;
 
     /// What a program says that plays a QEMU which a sample has taken over: in its cell, with its user, its folder and its namespaces.

@@ -1,8 +1,8 @@
-//! What is missing before a sample may be called clean. Silence is no evidence: each thing that was not seen is a reason in words.
+//! What is missing before a sample may be called clean. Seeing nothing is no evidence: each thing that was not seen is a reason, in words.
 //!
-//! A sample is clean only if it ran, found everything that it looked for, did not look what machine it is on, came to its own end, did something
-//! that can be seen, and did only things that are harmless: printing, reading, writing files that do not run, starting programs of the guest.
-//! Cost: linear in what is listed, which is bounded.
+//! A sample is clean only if it ran, found everything that it looked for, did not check what machine it is on, came to its own end, did
+//! something that can be seen, and did only things that are harmless: printing, reading, writing files that do not run, starting programs
+//! of the guest. Cost: linear in what is listed, which is bounded.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -76,7 +76,7 @@ fn calls(seen: &Behaviour) -> BTreeSet<&str> {
         .filter(|call| call.what == "listen")
         .filter_map(|call| Some(address(call)?.port()))
         .collect();
-    // Whoever calls itself knows what is answered. Port 0 is any that is free, and those are high.
+    // A sample that calls itself knows the answer. Port 0 is any that is free, and those are high.
     let is_own_port = |port: u16| own.contains(&port) || port >= 32_768 && own.contains(&0);
     let is_own = |call: &&Network| address(call).is_some_and(|to| to.ip().is_loopback() && is_own_port(to.port()));
     let calls = seen.network.iter().filter(|call| call.what != "listen" && !is_own(call));

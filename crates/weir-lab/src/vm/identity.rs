@@ -1,5 +1,5 @@
-//! As whom QEMU runs: not as root, if we are root, so that a sample that breaks out of its guest is nobody, and each VM as
-//! another, so that it is not its neighbour either.
+//! The user that QEMU runs as. If we are root, QEMU is not, so that a sample that breaks out of its guest has no rights; and each VM has a
+//! user of its own, so that it cannot reach the other VMs either.
 
 use super::accelerator::Accelerator;
 use super::{Boot, VmSettings};
@@ -7,10 +7,10 @@ use sha2::{Digest, Sha256};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// Users that nobody else has; those of plugins are below.
+/// User ids that nobody else has; those of plugins are below.
 const USERS_FROM: u32 = 2_102_000_000;
 const USERS: u32 = 1_000_000;
-/// The user who has nothing, where such users cannot be.
+/// The user without rights, for systems where those user ids do not exist.
 const NOBODY: u32 = 65_534;
 const KVM: &str = "/dev/kvm";
 
@@ -20,7 +20,7 @@ pub(super) fn of_qemu(settings: &VmSettings, accelerator: Accelerator) -> Option
     of_qemu_named(&settings.name).filter(|_| may)
 }
 
-/// The same for a VM of this name that may have what it needs.
+/// The same for a VM of this name, if access to KVM is no obstacle.
 pub(super) fn of_qemu_named(name: &str) -> Option<u32> {
     rustix::process::geteuid().is_root().then(|| {
         let known = |map: &str| std::fs::read_to_string(map).unwrap_or_default();
@@ -47,14 +47,14 @@ pub(super) fn words(settings: &VmSettings, accelerator: Accelerator) -> Vec<Stri
     [vec!["--reuid".to_owned(), user.to_string(), "--regid".to_owned(), user.to_string()], groups].concat()
 }
 
-/// The same for the same VM, at every start.
+/// A VM's own user id, the same at every start.
 fn own(name: &str) -> u32 {
     let digest: [u8; 32] = Sha256::digest(name).into();
     let [a, b, c, d, ..] = digest;
     USERS_FROM + u32::from_le_bytes([a, b, c, d]) % USERS
 }
 
-/// Whether there can be such a user here: a container may have only some.
+/// Whether this user id exists here: a container may have only some of them.
 fn is_mapped(map: &str, user: u32) -> bool {
     map.lines().any(|line| {
         let mut numbers = line.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(0));

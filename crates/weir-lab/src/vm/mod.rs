@@ -47,7 +47,6 @@ pub struct VmSettings {
     pub name: String,
     /// What it boots.
     pub boot: Boot,
-    /// Its memory.
     pub memory_mib: u32,
     /// What it has that plugins may want.
     pub tags: Vec<String>,
@@ -64,7 +63,6 @@ pub struct VmSettings {
 pub enum Boot {
     /// A kernel with its initial file system.
     Kernel {
-        /// The kernel.
         kernel: PathBuf,
         /// The file system.
         initrd: PathBuf,

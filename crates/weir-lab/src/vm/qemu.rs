@@ -20,7 +20,6 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use weir_guest::words::PORT;
 
-/// The snapshot.
 pub(super) const SNAPSHOT: &str = "golden";
 /// QEMU opens its sockets within this.
 const SOCKETS_MAX: Duration = Duration::from_secs(20);

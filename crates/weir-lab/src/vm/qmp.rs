@@ -1,4 +1,4 @@
-//! QEMU's monitor: one JSON document a line, one answer a command; what it tells by itself is passed over.
+//! QEMU's monitor: one JSON document per line, one answer per command. Events that it sends by itself are skipped.
 
 use serde_json::{Value, json};
 use std::io;
@@ -46,7 +46,7 @@ impl Qmp {
         tokio::time::timeout(ANSWER_MAX, answer).await.map_err(|_| late(command))?
     }
 
-    /// Carries out a command of the monitor for people, which says nothing if all is well.
+    /// Carries out a command of the monitor for humans, which prints nothing if it worked.
     pub(super) async fn human(&mut self, line: &str) -> io::Result<()> {
         let said = self.execute("human-monitor-command", json!({ "command-line": line })).await?;
         match said.as_str().map(str::trim) {

@@ -101,7 +101,7 @@ fn tame_windows(seen: &mut Behaviour) {
         texts.truncate(LISTED_MAX);
         texts.iter_mut().for_each(|text| fit(text, TEXT_MAX));
     }
-    // Half a picture is none.
+    // An incomplete picture is left out.
     seen.screens.retain(Screen::is_picture);
     seen.screens.truncate(SCREENS_MAX);
 }

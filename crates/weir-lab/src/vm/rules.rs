@@ -1,7 +1,7 @@
 //! What behaviour says about a sample: a table of rules, each with its points (docs/lab.md has the same table with the reasons).
 //!
-//! Points are added up: from [`SUSPICIOUS`] on a sample is suspicious, from [`MALICIOUS`] on malicious. What honest installers do
-//! together stays below the second: no rule but two reaches it alone, ransom and mining. Each rule counts once, however often it applies.
+//! Points are added up: from [`SUSPICIOUS`] on a sample is suspicious, from [`MALICIOUS`] on malicious. What honest installers do adds up
+//! to less than the second threshold. Only two rules reach it alone: ransom and mining. Each rule counts once, however often it applies.
 //! Cost: linear in what is listed, which is bounded.
 
 use crate::job::Level;
@@ -211,7 +211,7 @@ impl<'a> Happenings<'a> {
 
     /// Documents of the user that the sample did not make and that are gone or changed.
     fn documents(&self) -> BTreeSet<&'a str> {
-        // Whoever gives papers new names and lets them be what they are is tidying.
+        // A program that renames documents and leaves their content alone is tidying up.
         let ending = |path: &str| path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
         let is_tidied = |file: &FileChange| {
             file.what == "renamed" && !file.random && file.to.as_deref().and_then(ending) == ending(&file.path)
@@ -508,7 +508,7 @@ fn waits(seen: &Happenings<'_>) -> Option<(u32, String)> {
 fn listens(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let open =
         |call: &&Network| call.what == "listen" && call.to.parse::<SocketAddr>().is_ok_and(|at| !at.ip().is_loopback());
-    // A door that stays open when whoever made it has gone.
+    // A port that stays open after the process that started it has gone.
     let stays_open = |call: &&Network| open(call) && leaves_parent(seen, call.pid);
     let network = || seen.behaviour.network.iter();
     let door = network().find(stays_open).map(|call| (4, format!("{}, behind the back of its parent", call.to)));
@@ -522,7 +522,7 @@ fn leaves_parent(seen: &Happenings<'_>, pid: u32) -> bool {
     parent.is_some_and(|parent| !parent.ended.is_empty()) && seen.acts("session").any(|act| act.pid == pid)
 }
 
-/// It goes on behind the back of whoever started it, or looks whether it is watched.
+/// It goes on after its parent has ended, or looks whether it is watched.
 fn lies_low(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let left = |act: &&Act| leaves_parent(seen, act.pid);
     let daemon = seen.acts("session").find(left).map(|act| format!("process {} left its parent", act.pid));

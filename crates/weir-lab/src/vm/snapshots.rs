@@ -15,11 +15,13 @@ use tokio::sync::{Mutex, OnceCell};
 const BOOT_MAX: Duration = Duration::from_secs(1200);
 /// Somebody else's image may take longer.
 const BOOT_MAX_IMAGE: Duration = Duration::from_secs(1800);
-/// After the agent has answered, what the kernel still has to do in the background, and how long its clock is compared with ours.
+/// The pause after the agent has answered, for what the kernel still does in the background. During it the guest's clock is compared with
+/// ours.
 const SETTLE: Duration = Duration::from_secs(2);
 /// How much faster or slower a guest's clock may seem, in hundredths: answers of a busy machine come late.
 const PACE: std::ops::RangeInclusive<u128> = 60..=160;
-/// A guest finds out the speed of its clock when it boots, and on a busy machine it may be wrong: so often it is booted again.
+/// A guest measures the speed of its clock when it boots, and on a busy machine the result may be wrong. Then it is booted again, so often
+/// at most.
 const BOOTS_MAX: u32 = 3;
 /// Changes when the way of starting QEMU changes: a snapshot fits one set of devices.
 const DEVICES: &str = "3";
@@ -83,7 +85,6 @@ impl Snapshots {
         }
     }
 
-    /// The folder of a VM.
     pub(super) fn folder(&self, settings: &VmSettings) -> PathBuf {
         self.common.home.join(&settings.name)
     }
@@ -241,7 +242,8 @@ async fn create_disk(settings: &VmSettings, folder: &Path) -> io::Result<()> {
     if done.status.success() { Ok(()) } else { Err(io::Error::other(format!("qemu-img: {}", said()))) }
 }
 
-/// Keeps what was made as ours alone: what runs in a VM may have become its QEMU, and must not reach what others begin with.
+/// Makes the finished snapshot readable for us alone: a sample may have taken over its QEMU, and must not reach what the other VMs start
+/// from.
 fn keep(made: &Path, snapshot: &Path) -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     std::os::unix::fs::lchown(made, Some(user), Some(group))?;
@@ -249,8 +251,8 @@ fn keep(made: &Path, snapshot: &Path) -> io::Result<()> {
     std::fs::rename(made, snapshot)
 }
 
-/// The folder of a VM with everything in it. The old one was its QEMU's own, who may have left links in it: it is made anew, and
-/// given away last.
+/// The folder of a VM with everything in it. The old folder belonged to QEMU, which may have left links in it. So the folder is made anew,
+/// and handed to QEMU's user last.
 fn lay_out(snapshot: &Path, settings: &VmSettings, folder: &Path, accelerator: Accelerator) -> io::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(folder, &error)),
@@ -281,7 +283,7 @@ fn furnish(settings: &VmSettings, folder: &Path, accelerator: Accelerator) -> io
     Ok(())
 }
 
-/// Gives a VM the disk that all of them read. It is the same file only where QEMU is somebody else and cannot write to it.
+/// Gives a VM the disk that all of them read. It is the same file only if QEMU runs as another user and cannot write to it.
 fn lend(disk: &Path, to: &Path, settings: &VmSettings, accelerator: Accelerator) -> io::Result<()> {
     let is_other = identity::of_qemu(settings, accelerator).is_some();
     let is_readable = std::fs::metadata(disk)?.mode() & 0o004 != 0;

@@ -2,7 +2,7 @@
 //! has its sample.
 //!
 //! The kernel counts for every thread how long it was ready and had to wait. A sample cannot make its own VM wait: it has one processor, and
-//! QEMU's other threads do little. Where the kernel does not count, nobody is starved.
+//! QEMU's other threads do little. If the kernel does not count this, no VM counts as starved.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use weir_settings::text_value;
 
-/// A VM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VmRule {
     pub name: String,

@@ -1,4 +1,4 @@
-//! A VM and its worker, the task that has it restored before anybody asks for it.
+//! A VM and its worker, the task that restores it before anybody needs it.
 //!
 //! `Restoring → Free → InUse → Restoring`: it is free only after its agent has answered a question that was asked after the
 //! restore. A QEMU that dies goes to `Restoring` from wherever it was.

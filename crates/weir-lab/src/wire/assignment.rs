@@ -13,7 +13,6 @@ pub struct Assignment {
     pub attempt: u64,
     /// The epoch of the leader that assigns; a dispatcher refuses one below the highest it has seen.
     pub epoch: u64,
-    /// The sample.
     pub sample: SampleHash,
     /// Its size in bytes.
     pub size: u64,

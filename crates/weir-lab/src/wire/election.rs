@@ -1,6 +1,6 @@
 //! What machines say to each other about who leads, one line each (paper, section 3).
 //!
-//! `BOOT PRIORITY INDEX stands|aside WORDS…`: what the sender says of itself, then the message. Who it is says the connection.
+//! `BOOT PRIORITY INDEX stands|aside WORDS…`: what the sender says of itself, then the message. The connection says who the sender is.
 
 use super::words::{Malformed, Words};
 use weir_core::election::{Aborter, Boot, Claim, Epoch, Message, NodeId, Phase, Priority, ProcessingIndex, Round};
@@ -12,7 +12,6 @@ pub struct Said {
     pub boot: Boot,
     /// What it claims.
     pub claim: Claim,
-    /// The message.
     pub message: Message,
 }
 

@@ -1,4 +1,4 @@
-//! The messages: the paper's, and those that it takes for granted.
+//! The messages between the main scheduler and the dispatchers: those of the paper, and those that the paper takes for granted.
 
 use super::REPORT_MAX;
 use super::assignment::Assignment;
@@ -6,7 +6,6 @@ use super::words::{Malformed, Words, one_line};
 use std::fmt;
 use weir_store::samples::SampleHash;
 
-/// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// `get …`: main scheduler to dispatcher.
@@ -45,7 +44,6 @@ pub enum Message {
     Lacks(u64, String),
     /// `cancel ATTEMPT EPOCH`.
     Cancel {
-        /// The attempt.
         attempt: u64,
         /// Of the leader that cancels.
         epoch: u64,
@@ -54,11 +52,8 @@ pub enum Message {
     Cancelled(u64),
     /// `result ATTEMPT PLUGIN VERSION OUTCOME LENGTH`, followed by the report.
     Result {
-        /// The attempt.
         attempt: u64,
-        /// The plugin.
         plugin: String,
-        /// Its version.
         version: String,
         /// What came of it.
         outcome: PluginOutcome,
@@ -317,7 +312,6 @@ fn exchange(words: &mut Words<'_>) -> Result<Message, Malformed> {
     Err(words.unknown())
 }
 
-/// A name of one word.
 fn name(words: &mut Words<'_>, what: &'static str) -> Result<String, Malformed> {
     let name: String = words.next(what)?;
     if is_name(&name) { Ok(name) } else { Err(Malformed::Argument(what)) }

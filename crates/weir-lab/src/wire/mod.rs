@@ -1,8 +1,8 @@
 //! What the main scheduler and a dispatcher say to each other (paper, section 4; docs/lab-protocol.md).
 //!
 //! One message is one line of words that a person can read; some are followed by as many bytes as the line says. One
-//! connection is one context. Lines are bounded, and what does not read as a message ends the connection: nothing here
-//! guesses. Authentication is the matter of the connection (mutual TLS), not of the words.
+//! connection is one context. Lines are bounded, and anything that is not a valid message ends the connection: nothing is guessed.
+//! Authentication belongs to the connection (mutual TLS), not to the messages.
 
 mod assignment;
 mod buffer;

@@ -1,8 +1,8 @@
 //! Which system calls a plugin may make.
 //!
-//! A plugin is any program, so this forbids rather than allows: what reaches the network or other processes ends the
-//! process at once (and is told); what a program may try in good faith, and go on without, is refused. Numbers of other
-//! instruction sets end the process too: the same call has another number there.
+//! A plugin is any program, so this forbids rather than allows: calls that reach the network or other processes kill the process at once
+//! (and this is reported); calls that a harmless program may try, and can do without, are refused. Calls of other instruction sets kill the
+//! process too, because the same call has another number there.
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule, sock_filter,

@@ -8,9 +8,9 @@
 //! Inside   sets limits, gives up its user, filters its system calls, and becomes the plugin
 //! ```
 //!
-//! There is no network in it, no other process of the machine, and no file but those of the view. A family of
-//! processes ends when its first process is killed, whatever its members have done to hide. A machine that can make no
-//! namespaces runs no plugin: there is no weaker fence to fall back to.
+//! Inside the fence there is no network, no other process of the machine, and no file except those of the view. All processes of a plugin
+//! end when its first process is killed, whatever they have done to hide. A machine that can make no namespaces runs no plugin: there is no
+//! weaker fence to fall back to.
 
 mod calls;
 mod view;
@@ -179,7 +179,7 @@ impl FenceSpec {
     fn enter(self, program: &[OsString]) -> Result<u8, FenceFailure> {
         die_with_parent()?;
         let _ = rustix::process::nice(NICE);
-        // Folders that are made on the way must be open to whoever the plugin becomes.
+        // Folders that are made on the way must be accessible to the plugin's user.
         rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
         for group in &self.groups {
             std::fs::write(group.join("cgroup.procs"), "0").map_err(|error| failed("a control group", error))?;
@@ -210,7 +210,7 @@ impl FenceSpec {
         let child = inside.command(program).spawn().map_err(|error| failed("the plugin", error))?;
         let child = child.id().cast_signed();
         loop {
-            // Whoever lost its parent is our child too, and must not stay as a corpse.
+            // Processes that lost their parent are our children too, and must not stay as zombies.
             match rustix::process::wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == child => {
                     return Ok(code(ExitStatus::from_raw(status.as_raw())));
@@ -316,7 +316,7 @@ fn failed(what: &'static str, error: io::Error) -> FenceFailure {
 }
 
 /// The code that `weir fence` ends with when it did not come to be the plugin. Not 126, which a shell ends with that was told to
-/// run what is no program: that is the plugin's own fault.
+/// run something that is not a program: that is the plugin's own fault.
 pub const NOT_STARTED: u8 = 211;
 
 /// Why the plugin was not started.

@@ -1,8 +1,8 @@
-//! What a plugin sees of the machine: the system's programs, its own folder and its job, all for reading only, but for
-//! `output/`, a `/tmp` and a `/dev/shm` of its own, both bounded.
+//! What a plugin sees of the machine: the system's programs, its own folder and its job, all read-only except `output/`, and a `/tmp` and a
+//! `/dev/shm` of its own, both bounded.
 //!
-//! Nothing else is there: no home, no data folder, no keys, no other sample. bubblewrap makes the view where it works;
-//! otherwise it is made here by the same list.
+//! Nothing else is there: no home, no data folder, no keys, no other sample. bubblewrap makes the view where it works; otherwise this
+//! module makes it from the same list.
 
 use rustix::fs::StatVfsMountFlags;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};

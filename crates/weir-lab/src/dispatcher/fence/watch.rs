@@ -1,7 +1,7 @@
-//! Eyes on a family of processes: memory where the kernel does not count it, and what they write.
+//! Watches all processes of a plugin: their memory, where the kernel does not limit it for the group, and what they write.
 //!
-//! Looked at ten times a second; so a family may be over its limit for a tenth of a second, within the limits of its
-//! single processes and files. A look costs what the family has processes and files, both bounded.
+//! It looks ten times a second, so a plugin may exceed its limit for a tenth of a second, within the limits of single processes and files.
+//! The cost of a look grows with the number of processes and files, both of which are bounded.
 
 use rustix::param::page_size;
 use std::fs;
@@ -81,7 +81,7 @@ impl Watch {
     }
 }
 
-/// A process and all that it started, whoever their parent is by now inside its namespace.
+/// A process and all that it started, whatever process is their parent by now inside its namespace.
 pub(in crate::dispatcher) fn family(first: u32) -> Vec<u32> {
     let mut all = vec![first];
     let mut at = 0;

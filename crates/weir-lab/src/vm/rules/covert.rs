@@ -46,7 +46,7 @@ pub(super) fn abuses_services(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_mail = |to: &str| to.rsplit(':').next().is_some_and(|port| ["25", "465", "587", "2525"].contains(&port));
     let is_order = |call: &&Network| {
         let said = call.detail.to_ascii_lowercase();
-        // Of a request what it asks for, and not what it brings: whoever hands a file in gives no order.
+        // Only what a request asks for, not what it brings: handing in a file is not an order.
         let asked = said.split(' ').nth(1).unwrap_or_default();
         let has = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
         match call.what.as_str() {
