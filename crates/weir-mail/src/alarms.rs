@@ -7,7 +7,7 @@ use weir_smtp::reception::Alarm;
 /// Takes an alarm; does not wait.
 type Listener = Arc<dyn Fn(Alarm) + Send + Sync>;
 
-/// Alarms on their way to whoever listens. Cheap to clone; all clones have the same listener.
+/// Alarms on their way to a listener. Cheap to clone; all clones have the same listener.
 #[derive(Clone, Default)]
 pub struct Alarms {
     listener: Arc<Mutex<Option<Listener>>>,

@@ -1,9 +1,9 @@
 //! The network that a client is in: whose turn it is among senders from outside, and where a user's mail comes from.
 //!
 //! A received message belongs to the network of its client: the /24 of an IPv4 address, the /48 of an IPv6 one, which is
-//! about what one site has. A sender's domain would be the more natural choice, but it is a claim: whoever writes a new one
-//! into each message would have a turn with each. A network has to be owned. (Sites that write from many networks get a
-//! turn for each; so does a botnet.)
+//! about what one site has. A sender's domain would be the more natural choice, but it is a claim: a sender that writes a new domain into
+//! each message would get a turn for each. A network cannot be made up. (Sites that write from many networks get a turn for each; so does a
+//! botnet.)
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,7 +1,7 @@
 //! What the throttle decided about a letter, as a mark in the spool: the places of the recipients that go.
 //!
-//! `decided 0-14,17` in words that a person can read in a sidecar. Places go in ranges, so the longest list of a
-//! message fits into a mark: a user trusts a bounded number of recipients, and the others go from the front.
+//! It is written as `decided 0-14,17`, which a person can read too. Places are written as ranges, so that even the longest list fits into a
+//! mark: a user trusts a bounded number of recipients, and the others are let go from the front of the list.
 
 /// The recipients that go, as written down.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Decided {
         format!("{TAG}{}", words.collect::<Vec<_>>().join(",")).into_bytes()
     }
 
-    /// Reads a mark; nothing if it is another one.
+    /// Reads a mark; none if it is a mark of another kind.
     pub fn read(mark: &[u8]) -> Option<Decided> {
         let ranges = std::str::from_utf8(mark).ok()?.strip_prefix(TAG)?;
         let mut places = Vec::new();

@@ -1,8 +1,8 @@
 //! The mail gate put together: store, throttle, held mail, submission, delivery, and the operations over them.
 //!
 //! [`Gate::open`] recovers what the spool holds before the first port opens. [`Gate::shutdown`] lets messages that are
-//! coming in finish, says 421 to everybody, and leaves with everything durable. [`operations_at_rest`] are the same
-//! operations where nothing runs. What happens to a letter once it may go is a [`crate::pipeline`] of stages.
+//! coming in finish, says 421 to everybody, and leaves with everything durable. [`operations_at_rest`] are the same operations for when no
+//! gate runs. What happens to a letter once it may go is a [`crate::pipeline`] of stages.
 
 mod absent;
 mod at_rest;
@@ -63,7 +63,7 @@ use weir_tls::{Tls, TlsError};
 
 /// How often the certificate's files are looked at.
 const CERTIFICATE_EVERY: Duration = Duration::from_secs(60);
-/// Letters found at start that are held against what is tracked.
+/// How many letters found at start are compared with message tracking.
 const FOUND_MAX: usize = 10_000;
 
 /// A running mail gate.
@@ -110,7 +110,7 @@ impl Gate {
         let (listeners, receiving) = match ports(&server, &works, &foundation, &settings, &tls).await {
             Ok(open) => open,
             Err(error) => {
-                // Whoever tries again must find nothing of this attempt at work.
+                // The next attempt must find nothing of this one still running.
                 server.shutdown(Duration::ZERO).await;
                 works.stop(settings.submission.grace).await;
                 return Err(error);

@@ -2,9 +2,9 @@
 //!
 //! Held mail is in a store of its own, durable before the sender hears `250`. When the throttle lets an entry go, or a person
 //! decides, the row in the records says so; this relay then puts the message back into the spool for those recipients
-//! (or forgets it), and only after that removes the row. A kill in between sends a recipient twice at the worst, never
-//! not at all. The files go with the last row. A message whose file is missing is left alone for longer and longer, and
-//! people see it in the list.
+//! (or forgets it), and only after that removes the row. If the process is killed in between, a recipient may get the message twice, but
+//! never not at all. The files go with the last row. A message whose file is missing is tried again at longer and longer intervals, and
+//! stays visible in the list.
 
 use crate::letter::{Letter, LetterOrigin, LetterPart};
 use crate::mail_store::{MailStore, MailStoreError};
@@ -28,9 +28,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const ALIVE_EVERY: Duration = Duration::from_secs(5);
 /// Most rows carried out, and most identities drained, in one go.
 const AT_ONCE_MAX: i64 = 500;
-/// How long decisions are carried out in one go: others wait for their queues meanwhile, and for word that this relay is alive.
+/// How long decisions are carried out in one go. Meanwhile no queue is drained, and other relays do not hear that this one is alive.
 const CARRY_OUT_FOR: Duration = Duration::from_secs(1);
-/// Messages that are held against the records in one go.
+/// Messages that are compared with the records in one go.
 const CHECKED_AT_ONCE: usize = 500;
 
 /// The held mail of this relay. Cheap to clone.
@@ -60,7 +60,7 @@ impl HeldMail {
         HeldMail { shared: Arc::new(HeldShared { store, relay, spool, held, throttles, relays, pipeline, decided }) }
     }
 
-    /// A letter found in the spool at start was let go before: if its rows are still there, they only have to be removed.
+    /// A letter that is found in the spool at start has already been let go. If its rows are still there, they only have to be removed.
     pub fn found(&self, part: &LetterPart) {
         self.shared.store.memory.put_back(&part.of, &part.places);
     }
@@ -68,9 +68,9 @@ impl HeldMail {
     /// Moves files that no row needs to `unclaimed/`, and says how many messages they are. A kill between the last row and
     /// its files leaves such files behind; so do records that were put back to an older day, and then they are wanted.
     ///
-    /// It looks at every file, and so it runs behind the start, when mail is taken already. That is safe: nothing is shown or goes
-    /// but by its row, and what has none is only a file; mail that comes meanwhile has its rows before its files; and rows are
-    /// settled, and their files removed, by the same task, after this.
+    /// It looks at every file, so it runs after the start, while mail is already accepted. That is safe: mail is shown and sent only by its
+    /// row, so a file without one is nothing but a file; new mail has its rows before its files; and the task that settles rows and removes
+    /// files is the same, and begins after this.
     async fn set_aside_unclaimed(&self) -> Result<usize, HeldError> {
         let messages: Vec<String> = self.shared.store.messages().await?.into_iter().collect();
         let mut strays = Vec::new();
@@ -135,10 +135,10 @@ impl HeldMail {
         self.shared.decided.notify_one();
     }
 
-    /// Drops entries whose message is nowhere: the process ended when the throttle had decided and the message was not
-    /// yet durable, so nobody heard `250`. Only entries of the last moments can be such; if older mail is
-    /// missing, somebody has lost a folder, and may find it again. To be called at start, when the spool's letters are
-    /// taken up. How many there were.
+    /// Drops entries whose message does not exist: the process ended after the throttle had decided and before the message was durable, so
+    /// no client heard `250`. Only entries of the last moments can be of this kind; if the file of an older one is missing, somebody has
+    /// lost a folder and may find it again. To be called at start, when the letters in the spool have been resumed. Returns how many were
+    /// dropped.
     pub async fn drop_orphans(&self, throttling: &Throttling) -> Result<usize, RecordsError> {
         let HeldShared { held, relays, relay, spool, .. } = &*self.shared;
         let Some(seen) = relays.seen(relay).await? else { return Ok(0) };

@@ -1,7 +1,7 @@
 //! A letter: what the spool remembers of a message beside its body.
 //!
-//! The envelope with the sender's wishes, whose it is, and where it came from, as JSON that a person can read in a
-//! segment. Written once, at acceptance; what happens later goes into marks.
+//! It holds the envelope with the sender's wishes, the owner, and where the message came from, as JSON that a person can read in a segment
+//! of the spool. Written once, at acceptance; what happens later goes into marks.
 
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;

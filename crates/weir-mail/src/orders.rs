@@ -1,11 +1,11 @@
 //! Orders by mail: what a crafted address asks for is carried out instead of delivered.
 //!
-//! Who writes to such an address writes from outside as a rule, so every port that takes mail takes orders. An address is used
-//! up when its mail has been taken, and not before: a sender who hears `451` may come again, and a repeat finds nothing to do.
+//! Orders usually come from outside, so every port that accepts mail accepts orders. An address is used up only when its mail has been
+//! accepted: a sender who hears `451` may try again, and a repeated order finds nothing to do.
 //!
-//! An order is about what its notice showed, in the situation that the notice was about ([`crafted`]). A release of a stopped
-//! user's mail is not carried out at once: whoever was told gets the evidence and a second address, and decides with that. A
-//! deletion is, but it must not let the account send again: that is locked first.
+//! An order is about what its notice showed, in the situation that the notice was about ([`crafted`]). An order to release a stopped user's
+//! mail is not carried out at once: whoever got the notice now gets the evidence and a second address, and decides with that. A deletion is
+//! carried out at once, but it must not let the account send again, so the account is locked first.
 
 use crate::accounts::stop_lock;
 use crate::held::HeldMail;
@@ -127,7 +127,7 @@ impl Orders<'_> {
         Ok(rows.into_iter().filter(|row| row.entry <= order.up_to).map(|row| row.message).collect())
     }
 
-    /// Whoever looks for these mails later reads what became of them.
+    /// Noted so that people who look for these mails later see what became of them.
     fn note(&self, messages: &BTreeSet<String>, fate: Fate) {
         let (event, what) = if fate == Fate::Drop { ("deleted", "deleted") } else { ("decided", "released") };
         for message in messages {

@@ -1,8 +1,8 @@
 //! What a user has of their own: throttle parameters that differ from the profile's, and recipients they trust.
 //!
 //! Stored with the user as JSON that a person can read. Mail to a trusted recipient goes at once, uses no slack and
-//! counts against no cap; the throttle judges the rest of its message as if they were alone. That is stronger than the
-//! working set, which is small on purpose and forgets. The list is bounded: who writes to thousands needs a profile.
+//! counts against no cap; the throttle decides about the other recipients of the message as if they were the only ones. That is stronger
+//! than the working set, which is small on purpose and forgets. The list is bounded: a user who writes to thousands needs a profile.
 
 use serde_json::{Map, Value};
 use weir_core::address::canonical;

@@ -1,8 +1,8 @@
 //! A link to a user's own page, for notices: who it is for and until when, signed with a secret of the site.
 //!
-//! It goes to the contact address and is bound to it: when the contact changes, older links are no good. It is bound to the situation
-//! of the user's throttle, too: when a stop begins or ends, links of the time before are no good, for they were given for other mail.
-//! Nothing is stored, and nothing acts on a click: the page behind it asks first.
+//! It goes to the contact address and is bound to it: when the contact changes, older links become void. It is also bound to the situation
+//! of the user's throttle: when a stop begins or ends, earlier links become void, because they were given for other mail. Nothing is
+//! stored, and nothing acts on a click: the page behind it asks first.
 
 use ring::hmac;
 use weir_store::hex;
@@ -11,7 +11,7 @@ use weir_store::hex;
 pub const SECRET: &str = "own-links";
 /// How long a link is good: seven days, as the addresses beside it.
 pub const GOOD_FOR_S: u64 = 7 * 86_400;
-/// A longer key is none of ours.
+/// A longer key was not made by us.
 const KEY_MAX: usize = 1_000;
 
 /// Whose page a link opens.

@@ -18,17 +18,18 @@
 //!
 //! # At start
 //!
-//! 1. [`Pipeline::prepare`]: each stage finishes in the spool what the last life had settled, but not finished there.
+//! 1. [`Pipeline::prepare`]: each stage finishes in the spool the letters that the former process had settled but not finished there.
 //! 2. Each letter in the spool (`gate/recovery.rs`): a submitted one without `decided` goes to the throttle first. All others enter at
 //!    the top with [`Pipeline::resume`], and each stage looks for its own marks:
 //!    * authentication: with `authenticated` the field is added and the letter goes on; without, it is evaluated again.
 //!    * scan: with `scan passed` the lines are added and the letter goes on; with `scan pending` it waits for the lab again; otherwise it is
 //!      scanned, and `scan tried` and `scan interrupted` count the attempts so far.
-//!    * delivery: recipients in `dD` and `dF` are done with, those in `dL` wait until their time, after `dW` no second warning is sent; if nobody is left, the letter is finished.
+//!    * delivery: recipients in `dD` and `dF` are finished, those in `dL` wait until their time, and after `dW` no second warning is sent.
+//!      If nobody is left, the letter is finished.
 //! 3. [`Pipeline::taken_up`]: from now on stages may put new letters into the spool.
 //!
-//! No stage waits until a mark is on the disk. A mark that a power cut takes only has its stage repeat its work: a letter is evaluated or scanned once
-//! more, or, if it was delivery's, a recipient has it twice. It is never lost, and never goes out unscanned.
+//! No stage waits until a mark is on the disk. If a power cut loses a mark, the stage only repeats its work: a letter is evaluated or
+//! scanned once more or, if it was a mark of delivery, a recipient gets it twice. A letter is never lost, and never goes out unscanned.
 
 use crate::letter::{Allowed, Letter};
 use std::fmt;
@@ -83,7 +84,7 @@ impl Transit {
     }
 }
 
-/// What takes place only at start and at the end may cost an allocation.
+/// Used only at start and at the end, so it may cost an allocation.
 pub type BoxFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// One stage. It holds the stages behind it as a [`Pipeline`] of their own.

@@ -1,9 +1,8 @@
 //! Mail of a stopped user that nobody decides about does not wait for ever.
 //!
-//! After `submission.keep_stopped` it is deleted, and its sender is told what was not sent. A stop ends with its last entry, and
-//! whatever caused it may go on then; so the account is locked first ([`stop_lock`]). Everything is said and
-//! written down before anything is deleted: a kill in between repeats a report, and loses none. Each relay looks after the mail that it
-//! keeps.
+//! After `submission.keep_stopped` it is deleted, and its sender is told what was not sent. A stop ends when its last entry is gone, and
+//! whatever caused it could then go on; so the account is locked first ([`stop_lock`]). Everything is reported and noted before anything is
+//! deleted, so a kill in between may repeat a report but loses none. Each relay looks after the mail that it keeps.
 
 use crate::accounts::stop_lock;
 use crate::held::HeldMail;

@@ -2,8 +2,8 @@
 //!
 //! Each account may fail [`FREE`] times a day with different passwords. Beyond that its logins from networks that it is not known to use
 //! are checked one after the other, each after a pause that grows to half a minute, and few may wait. Whoever logs in from a network
-//! from which that account has logged in before does not notice, so nobody can lock the owner out by guessing. Names that do not
-//! exist are treated in the same way: nothing tells which do.
+//! from which that account has logged in before does not notice, so nobody can lock the owner out by guessing. Names that do not exist are
+//! treated in the same way, so that nobody can find out which names exist.
 //!
 //! In memory only; a restart forgets both the failures and the networks. Bounded: [`ACCOUNTS_MAX`] accounts of about 200 octets; those with the
 //! fewest failures make room.
@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Wrong passwords a day that slow nobody.
 const FREE: f64 = 10.0;
 const DAY_S: f64 = 86_400.0;
-/// Failures that still count; a month of guessing is not held against an account for another month.
+/// Failures that still count: after a month of guessing an account must not be slowed down for another month.
 const FAILURES_MAX: f64 = 100.0;
 /// The first pause; each further failure adds half of it.
 const PAUSE_FIRST: Duration = Duration::from_secs(2);

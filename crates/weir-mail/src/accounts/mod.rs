@@ -1,8 +1,9 @@
 //! Accounts: who somebody is, and whether they may submit mail now.
 //!
 //! Logins are checked against the records, or against Dovecot's authentication socket where the site has its
-//! users there; where there is a directory (LDAP), names without a password in the records are asked for there. A user who is locked, by a person or by the throttle, gets the reason instead of a login. What cannot
-//! be checked now is said to be so: it is neither a right nor a wrong password.
+//! users there; where there is a directory (LDAP), names without a password in the records are looked up there. A user who is locked, by a
+//! person or by the throttle, gets the reason instead of a login. If a login cannot be checked now, the answer says so: that is neither a
+//! right nor a wrong password.
 
 mod dovecot;
 mod guessing;

@@ -1,8 +1,8 @@
 //! The lock that takes over from a stop.
 //!
-//! A stop ends with its last entry. If what waited was deleted, because nobody wanted it or nobody decided, whatever sent it would
-//! go on then. So the account is locked first, and stays so until it gets another password or an administrator unlocks it. A lock of
-//! this kind is known by its reason; what a person locked, a new password does not unlock.
+//! A stop ends when its last entry is gone. If the waiting mail was deleted, by a person or because nobody decided, whatever sent it could
+//! then go on. So the account is locked first, until it gets a new password or an administrator unlocks it. A lock of this kind is
+//! recognised by its reason; a new password does not end a lock that a person made.
 
 use super::guest;
 use weir_core::time::Instant;

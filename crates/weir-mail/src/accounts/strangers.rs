@@ -1,7 +1,7 @@
 //! Names that had no account a moment ago.
 //!
-//! Where client addresses are who users are, every mail asks after its address, and few have an account. So a no is believed for a
-//! moment. An account that is there is always read: what is changed in it counts at once.
+//! Where users are identified by client address, every mail looks up its address, and few addresses have an account. So "no account" is
+//! remembered for a moment. An existing account is always read again, so that changes take effect at once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,9 @@
-//! Clamd's protocol for other programs: what asks clamd today asks the scan by changing one address, and has its feeds, YARA, the policy for
-//! attachments and what the lab knows.
+//! Clamd's protocol for other programs: a program that asks clamd today can ask the scan by changing one address. Then it has the feeds,
+//! YARA, the policy for attachments and what the lab knows.
 //!
-//! [`weir_scan::clamd::server`] is the protocol without I/O, `door` its sockets; this is the way of a file into the feeds
-//! ([`crate::scan::Scanning::look_at`]). Files are not kept: one that is larger than a little is a nameless file in the data folder
-//! until its answer is given. Paths are not opened: a client that may connect could otherwise have us read what it may not.
+//! [`weir_scan::clamd::server`] is the protocol without I/O, `door` holds its sockets, and this module hands files to the feeds
+//! ([`crate::scan::Scanning::look_at`]). Files are not kept: all but small ones are in a nameless file in the data folder until they are
+//! answered. Paths are not opened: otherwise a client could have us read files that it may not read itself.
 
 mod conversation;
 mod settings;

@@ -1,8 +1,8 @@
 //! Delivery into Maildirs: `FOLDER/<recipient>/Maildir/{tmp,new,cur}`.
 //!
-//! Written in `tmp`, synced, renamed to `new`, and the folder synced: a file in `new` is whole and survives a power cut. The
-//! folder's name is the recipient in lower case with everything unusual as `%XX`, so no recipient can name a place
-//! outside; a name too long for the file system ends in a hash. Lines end in LF there, as other programs expect it.
+//! A message is written in `tmp`, synced and renamed to `new`, and the folder is synced. So a file in `new` is complete and survives a
+//! power cut. The folder's name is the recipient in lower case with everything unusual as `%XX`, so no recipient can name a place outside;
+//! a name too long for the file system ends in a hash. Lines end in LF there, as other programs expect it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -89,7 +89,7 @@ fn status(error: &io::Error) -> Status {
     }
 }
 
-/// A file in `tmp`; gone if it is not finished.
+/// A file in `tmp`; removed when dropped unfinished.
 struct Unfinished {
     file: File,
     maildir: PathBuf,
@@ -128,7 +128,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Makes a folder that is not there, durably up to the first that was.
+/// Makes a folder and the missing ones above it, and syncs up to the first that existed.
 fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());

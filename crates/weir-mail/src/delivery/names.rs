@@ -1,4 +1,4 @@
-//! Numbers for names that are in use. A number is never given twice, so it cannot be mistaken for another's.
+//! Numbers for names that are in use. No number is given twice, so it never stands for another name later.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -24,7 +24,7 @@ impl<K: Eq + Hash + ?Sized> Default for Names<K> {
 }
 
 impl<K: Eq + Hash + ?Sized> Names<K> {
-    /// The number of a name, which is in use once more; with the one copy that all share.
+    /// Counts one more use of a name. Returns its number, and the copy of the name that all users share.
     pub fn take(&mut self, name: &Arc<K>) -> (Arc<K>, u64) {
         if let Some((shared, used)) = self.known.get_key_value(name) {
             let (shared, number) = (Arc::clone(shared), used.number);
@@ -37,7 +37,7 @@ impl<K: Eq + Hash + ?Sized> Names<K> {
         (Arc::clone(name), number)
     }
 
-    /// A name is in use once less; whether it is not in use any more.
+    /// Counts one use less. Returns whether the name is no longer in use.
     pub fn give_back(&mut self, name: &K) -> bool {
         let Some(used) = self.known.get_mut(name) else { return false };
         used.count -= 1;

@@ -1,7 +1,7 @@
 //! The pool of workers, with the queue that they work off: one lock, held for a few microseconds at a time and never across a wait.
 //!
-//! Who changes the queue also hands out what has become due, so no task is woken to do it. A worker that finds no work
-//! parks under the same lock that hands work out: nothing falls between.
+//! Whoever changes the queue also hands out what has become due, so no task has to be woken for that. A worker that finds no work goes to
+//! sleep under the same lock under which work is handed out, so no work is missed.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -34,7 +34,6 @@ pub(super) struct Pool<L> {
     clock: Clock,
     /// Starts a worker with its first assignment. The worker knows the pool, so the pool is told how one is started.
     start_worker: fn(&Arc<Pool<L>>, Assignment),
-    /// Wakes the timer.
     pub(super) wake_timer: Notify,
     tasks: Mutex<JoinSet<()>>,
     runtime: Handle,

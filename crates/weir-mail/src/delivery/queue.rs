@@ -6,7 +6,7 @@
 //! that finishes it, exactly once. The list is in memory only; it is rebuilt from the spool at start.
 //!
 //! States of a recipient: `Waiting → Delivered | Failed → Done`, where `Delivered` and `Failed` mean that the sender is
-//! still to be told. Nothing counts as failed for good before the report of it is safe.
+//! still to be told. Nothing counts as finally failed before the report about it is stored.
 
 mod due_tasks;
 mod figures;
@@ -111,7 +111,7 @@ pub struct Assignment {
 /// What came of a delivery.
 #[derive(Debug)]
 pub struct Attempt {
-    /// One a recipient of the assignment, in order.
+    /// One for each recipient of the assignment, in order.
     pub outcomes: Vec<DeliveryOutcome>,
     /// What it means for the destination.
     pub feedback: Feedback,

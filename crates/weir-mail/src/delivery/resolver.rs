@@ -2,7 +2,7 @@
 //!
 //! MX in order of preference, equals in random order; without MX the domain itself. A domain that does not exist and a
 //! null MX are permanent, a name server that does not answer or fails is temporary. Hosts that are ourselves and those
-//! behind us are left out, so mail does not go in circles. Failures are remembered for a while: hickory does not.
+//! behind us are left out, so mail does not go in circles. Failures are remembered for a while, which hickory does not do.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -261,7 +261,7 @@ fn adjust(options: &mut ResolverOpts, dns: &Dns) {
     }
 }
 
-/// The texts at a name; none if there are none or nobody answers.
+/// The texts at a name; an empty list if there are none or nobody answers.
 pub(super) async fn txt_records(resolver: &TokioResolver, name: Name) -> Vec<String> {
     let Ok(found) = resolver.txt_lookup(name).await else { return Vec::new() };
     let text = |data: &RData| match data {

@@ -1,7 +1,7 @@
 //! Carries one assignment to its destination and comes back with what was said.
 //!
-//! A failure before any host spoke of the message is the destination's ([`Feedback::Unreachable`]), and the parcel keeps its
-//! place. Hosts are tried in order until one opens a session; a host whose TLS does not work is tried once more
+//! A failure before any host has said anything about the message counts against the destination ([`Feedback::Unreachable`]), and the parcel
+//! keeps its place in the queue. Hosts are tried in order until one opens a session; a host whose TLS does not work is tried once more
 //! without, where that is allowed. A session that was kept and has died is replaced by a fresh one at once.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -204,7 +204,7 @@ impl Transport {
                 }
                 Err(error) => {
                     tracing::debug!(%host, %error, "no session");
-                    // A host that can be mended counts more than one that is ourselves.
+                    // The error of a host that can be repaired says more than that a host is ourselves.
                     if error.fault != OpenFault::Loop || hosts.len() == 1 {
                         last = error.outcome;
                     }

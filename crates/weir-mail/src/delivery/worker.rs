@@ -1,7 +1,7 @@
 //! A worker: one delivery after the other to one destination, in one session as long as it lasts.
 //!
-//! When there is nothing to do the worker parks with its session for a while. However a worker ends, even by a bug, its
-//! delivery is settled: [`InHand`] sees to it.
+//! When there is nothing to do, the worker keeps its session open and waits for a while. However a worker ends, even by a panic, [`InHand`]
+//! settles its delivery.
 
 use std::sync::Arc;
 

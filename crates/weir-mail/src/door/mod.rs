@@ -71,7 +71,6 @@ impl Closing {
     }
 }
 
-/// The doors that are open.
 #[derive(Default)]
 pub(crate) struct OpenDoors {
     pub(crate) listeners: Vec<Listener>,

@@ -1,6 +1,6 @@
-//! What a door refuses is written down where people look for a message: nobody else here knows of it.
+//! Notes what a door refuses where people look for a message, because the message appears nowhere else in Weir.
 //!
-//! Whoever is refused comes again, and a worm comes again a hundred times a second, so there is a bound for each of them and for all.
+//! A refused client tries again, and a worm tries a hundred times a second, so the notes are bounded for each client and in total.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

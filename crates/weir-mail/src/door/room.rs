@@ -1,4 +1,4 @@
-//! A file on its way in: little ones in memory, the others without a name on the disk, all of them within one bound.
+//! A file on its way in. Small ones are in memory, others in a nameless file on the disk; all of them share one bound.
 
 use std::io;
 use std::os::fd::OwnedFd;

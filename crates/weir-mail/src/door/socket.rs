@@ -53,7 +53,7 @@ fn receive(stream: &UnixStream, into: &mut [u8], descriptors: &mut Vec<OwnedFd>)
             descriptors.extend(received);
         }
     }
-    // Only the last ones are waited for: who sends more than it asks about must not fill our table of files.
+    // Only the last ones are kept: a client that sends more than it asks about must not fill our table of files.
     let surplus = descriptors.len().saturating_sub(DESCRIPTORS_MAX);
     descriptors.drain(..surplus);
     Ok(received.bytes)

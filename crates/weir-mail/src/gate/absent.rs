@@ -1,4 +1,4 @@
-//! A mail gate that is off or does not start: the operations know users and what is in the records, and nothing of mail in transit.
+//! The operations of a mail gate that is off or does not start: they know the users and what is in the records, but no mail in transit.
 //!
 //! Unlike [`super::at_rest`] it opens no spool: one that failed may be started again at any moment, and one that is off has none.
 

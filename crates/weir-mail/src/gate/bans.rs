@@ -1,8 +1,8 @@
-//! Bans that outlive the process: which addresses have been banned, kept in the records a few seconds behind.
+//! Bans that survive the process: the banned addresses are written to the records a few seconds later.
 //!
-//! A relay keeps one value a server, rewritten as a whole when a ban or a pardon has changed it, and once after the start: so what has
-//! expired goes. A kill loses the bans of the last seconds, and an attack earns them again. Bound: [`KEPT_MAX`] addresses, those that are
-//! remembered longest, about a megabyte. Failures that have brought no ban yet are not kept.
+//! A relay keeps one value for each server. It is rewritten as a whole when a ban is added or lifted, and once after the start, which
+//! removes what has expired. A kill loses the bans of the last seconds, but an attacker who goes on is soon banned again. Bound:
+//! [`KEPT_MAX`] addresses, those that are remembered longest, about a megabyte. Failures that have brought no ban yet are not kept.
 
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;

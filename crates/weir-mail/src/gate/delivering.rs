@@ -1,4 +1,4 @@
-//! The last stage: delivery as the rest of the gate sees it. Letters in, and a queue for people.
+//! The last stage: delivery as the rest of the gate sees it. Letters come in, and people see a queue.
 
 use super::GateError;
 use crate::delivery::Delivery;
@@ -41,7 +41,6 @@ pub(super) struct Delivering {
 }
 
 impl Delivering {
-    /// Starts delivery.
     pub(super) fn start(settings: DeliverySettings, spool: &Spool) -> Result<Delivering, GateError> {
         let DeliverySettings { mut settings, keys, about } = settings;
         settings.keyring = Keyring::load(&keys)?;
@@ -85,7 +84,7 @@ impl Stage for Delivering {
     fn resume(&self, transit: Transit, marks: &Marks) -> Option<Transit> {
         match Job::resumed(self.message(&transit), marks.iter()) {
             Some(job) => self.delivery.enqueue(job),
-            // Everybody has it; only the last word was lost.
+            // All recipients have it; only the note that it is finished was lost.
             None => drop(self.spool.finish(transit.id)),
         }
         None
@@ -149,7 +148,7 @@ pub(super) fn message(id: MessageId, letter: &Letter, places: &[usize], size_byt
         size_bytes,
         accepted_at: Instant(letter.at),
         added: letter.added.as_str().into(),
-        // Who signs what came from outside vouches for any forger who writes our domain into From.
+        // If we signed mail from outside, we would vouch for every forger who writes our domain into From.
         sign: letter.origin != LetterOrigin::Received,
         hand_back: letter.hand_back,
         long_lines: letter.long_lines,

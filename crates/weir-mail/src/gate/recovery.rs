@@ -1,9 +1,9 @@
-//! Letters found in the spool at start: what was decided goes on, what was not is decided now.
+//! Letters found in the spool at start: those that were decided on go on, the others are decided now.
 //!
-//! A letter without a decision may have been acknowledged: its mark is written after the sync of its body, and a power cut
-//! can take it. So it is not dropped, and what cannot be decided now is tried again until it is. The exception is a letter whose body is
-//! not whole: after a power cut that is one that was never acknowledged, and its sender still has it; but a disk that fails can do the
-//! same to one that was. It is dropped, and the administrator is told whose it was.
+//! A letter without a decision may have been acknowledged: the mark of the decision is written after the sync of the body, and a power cut
+//! can lose it. So the letter is not dropped, and if it cannot be decided now, that is tried again until it works. The exception is a
+//! letter with an incomplete body. After a power cut it was never acknowledged, and its sender still has it; but a failing disk can do the
+//! same to an acknowledged one. It is dropped, and the administrator is told whose it was.
 
 use super::delivering::Delivering;
 use crate::decided::Decided;

@@ -1,5 +1,5 @@
-//! The stage in which mail is evaluated (SPF, DKIM, DMARC) that was accepted without it: mail of listed peers, who tell us about the
-//! client, and what an older release left in the spool. Mail of strangers is evaluated before it is accepted.
+//! The stage that evaluates (SPF, DKIM, DMARC) mail that was accepted without this: mail of listed peers, who tell us about the client, and
+//! mail that an older release left in the spool. Mail of strangers is evaluated before it is accepted.
 //!
 //! A letter waits for its turn, is evaluated ([`Evaluator`]), and goes on with the result as a header line, or the scan keeps it for a
 //! person. The result is also written as marks, so that a restart does not evaluate the letter again unless a mark was lost. All other

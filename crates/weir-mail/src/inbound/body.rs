@@ -1,4 +1,4 @@
-//! The text of a stranger's message: on its way into the spool, and before the eyes of a witness.
+//! The text of a stranger's message on its way into the spool; a witness reads along, for SPF, DKIM and DMARC.
 
 use super::authenticity::Witness;
 use crate::intake::Incoming;

@@ -1,8 +1,8 @@
 //! Local parts that name another destination: `user%other.example@ours`, `other.example!user@ours`, `"user@other"@ours`.
 //!
-//! The next server may be an old one that follows such a route, and it trusts us: then we would be the open door. So they
-//! are refused, and so are names that would mean a file or a program to such a server (what Exim's example configuration
-//! refuses for domains that it relays to).
+//! The next server may be an old one that follows such a route, and it trusts us: then we would be an open relay. So they are refused, and
+//! so are names that would mean a file or a program to such a server (what Exim's example configuration refuses for domains that it relays
+//! to).
 
 /// Whether a local part, with or without quotes, leads elsewhere.
 pub(super) fn leads_elsewhere(local: &str) -> bool {

@@ -1,9 +1,9 @@
 //! What follows from SPF, DKIM and DMARC: whether a message is taken, kept for a person to look at, refused, or put off.
 //!
-//! Only *pass* means something. A domain's wish for mail that fails is followed as the settings say; our own domains are refused from
-//! strangers unless SPF or a signature of ours confirms them, whether or not they publish a wish. A stranger is told before its message
-//! is taken, so nobody gets a bounce for what was forged. Mail of a listed peer was taken by that peer already: it is kept instead of
-//! refused, and our own domains are the peer's business, since its users write from everywhere.
+//! Only *pass* counts in a sender's favour. The policy of a domain for mail that fails is followed as far as the settings say; our own
+//! domains are refused from strangers unless SPF or a signature of ours confirms them, whether or not they publish a policy. A stranger is
+//! told before its message is taken, so nobody gets a bounce for what was forged. Mail of a listed peer was already accepted by that peer,
+//! so it is kept instead of refused. Our own domains in such mail are left to the peer, because its users write from everywhere.
 
 use super::authenticity::Evaluation;
 use super::authenticity::dmarc::{DmarcResult, Finding, Wish};

@@ -1,8 +1,8 @@
-//! Evaluates received messages and says what follows, so many at a time.
+//! Evaluates received messages, a bounded number at a time, and says what follows.
 //!
 //! A stranger's message is evaluated while its client waits for the answer; that of a listed peer afterwards, as a stage
-//! ([`super::Authenticating`]). Whoever gets no place in time is not waved through: a stranger is asked to come again. One network has an
-//! eighth of the places at most, since a sender can make the DNS that it is asked about as slow as it likes.
+//! ([`super::Authenticating`]). A stranger who gets no place in time is not waved through, but asked to try again later. One network gets
+//! at most an eighth of the places, because a sender can make the DNS of its own domain as slow as it likes.
 
 use super::authenticity::{Authenticity, AuthenticitySettings, Evaluation, Evidence};
 use super::enforcement::{Case, EnforcementSettings, Judgement};

@@ -3,9 +3,9 @@
 //! Nobody logs in. A recipient must be in one of our domains and exist ([`RecipientRule`]), or be an address from a notice of
 //! ours, which is an order and goes no further; listed peers may relay to anywhere, which is how a server uses us as its
 //! content filter, and their mail can be handed back to them. A stranger's message is evaluated (SPF, DKIM, DMARC) before it is taken, so
-//! that what is forged is refused and not bounced; nothing else slow stands between a sender and its `250`. Then everything is committed
-//! to the spool and goes the way of all letters: [`Authenticating`] for what listed peers bring, the scan, delivery. docs/inbound.md tells
-//! the rules in prose.
+//! that forged mail is refused and not bounced. A sender waits for nothing else slow before its `250`. Then everything is committed to the
+//! spool and goes the way of all letters: [`Authenticating`] for what listed peers bring, the scan, delivery. docs/inbound.md explains the
+//! rules.
 
 pub mod authenticating;
 pub mod authenticity;

@@ -1,9 +1,9 @@
 //! How much mail strangers may bring: slack for each network and for each sender's domain (`weir_core::throttle::Crowd`).
 //!
-//! A network has to be owned, so it is charged for every message that it begins, before the text is sent: /24 of IPv4, /56 of IPv6.
-//! Whoever holds a whole IPv6 allocation could bring a new /56 with each message, so the /32 has slack too, as much as
-//! `ALLOCATION` networks. A sender's domain is a claim. It is charged when it is known whether SPF confirms the claim, and a claim that
-//! is not confirmed has slack of its own: forging a domain's name uses up nothing of that domain's.
+//! A client cannot forge its network, so the network (/24 of IPv4, /56 of IPv6) is charged for every message that it begins, before the
+//! text is sent. The owner of a whole IPv6 allocation could use a new /56 for each message, so the /32 has a limit too: the slack of
+//! `ALLOCATION` networks. A sender's domain is a claim. It is charged when it is known whether SPF confirms the claim, and a claim that is
+//! not confirmed has slack of its own: so forging a domain's name uses up nothing that belongs to that domain.
 //!
 //! A message to many costs as much as several: one for every `RECIPIENTS_A_MESSAGE` recipients. Nothing survives a restart.
 
@@ -47,7 +47,7 @@ settings! {
 #[derive(Debug)]
 pub(super) struct Rates {
     state: Mutex<State>,
-    /// Keys are hashed with a secret: nobody can look for two names that are one.
+    /// Keys are hashed with a secret, so that nobody can search for two names with the same key.
     secret: RandomState,
     begun: Clock,
 }
@@ -91,7 +91,7 @@ impl Rates {
             return Err(state.put_off(&network(client), wait));
         }
         let (near, far) = keys;
-        // Both have been asked.
+        // Both have enough slack: that was just checked.
         let _ = state.networks.as_mut().map(|crowd| crowd.spend(near, cost, now));
         if let Some(far) = far {
             let _ = state.allocations.as_mut().map(|crowd| crowd.spend(far, cost, now));
@@ -111,7 +111,7 @@ impl Rates {
         }
     }
 
-    /// The network of a client, and the allocation that it may be one of many of.
+    /// The network of a client and, for IPv6, the allocation that it belongs to.
     fn keys(&self, client: IpAddr) -> (u64, Option<u64>) {
         let key = |(network, bits): (IpAddr, u32)| self.secret.hash_one((network, bits));
         let allocation = client.to_canonical().is_ipv6().then(|| key(prefix_of(client, 24, 32)));

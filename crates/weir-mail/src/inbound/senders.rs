@@ -1,8 +1,9 @@
 //! Senders that people allow or block, by address or by domain with everything below it.
 //!
 //! The nearest name counts: an address before its domain, a domain before the one above it. A blocked sender is refused, by the name in
-//! the envelope and by those in From; what a listed peer has taken already is kept for a person instead. An allowed one is excused from
-//! what the spam filters say, and from nothing else, and only if SPF, DKIM or DMARC confirms the domain: anybody can write a name.
+//! the envelope and by those in From; mail that a listed peer has already accepted is kept for a person instead. An allowed sender is
+//! excused from the spam filters and from nothing else, and only if SPF, DKIM or DMARC confirms the domain, because anybody can write a
+//! name.
 //!
 //! The list is in memory. A change by this process counts at once, one by another relay on the same records within seconds.
 

@@ -1,5 +1,5 @@
 //! Header fields that only we may write: `Authentication-Results` in our own name (RFC 8601 section 5), and everything
-//! that begins with `X-Weir-`. Whoever sends them from outside speaks in our name; they are taken out.
+//! that begins with `X-Weir-`. In mail from outside they would speak in our name, so they are taken out.
 //!
 //! Cost: one pass over the header. A header without such a field is not copied.
 
@@ -24,7 +24,7 @@ pub(crate) fn without_forged<'a>(header: &'a [u8], hostname: &str) -> Cow<'a, [u
     without(header, forged)
 }
 
-/// The header of a user's mail without `Bcc`. Most programs leave it out themselves; those that do not mean that somebody else will.
+/// The header of a user's mail without `Bcc`. Most programs leave it out themselves; the others rely on the server to remove it.
 pub(crate) fn without_copies(header: &[u8]) -> Cow<'_, [u8]> {
     let is_copy = |field: &[u8]| {
         let colon = memchr::memchr(b':', field).unwrap_or(0);
@@ -59,9 +59,9 @@ pub(crate) fn is_forged(field: &[u8], hostname: &str) -> bool {
     name.eq_ignore_ascii_case(RESULTS) && claims(value, hostname)
 }
 
-/// Whether the name of the server that speaks, which stands before the first semicolon, is or holds ours. Comments, quotes
-/// and folds can hide a name, or a semicolon, from a reader who looks closely; readers do not agree on where a strange comment ends. So
-/// where there is one before the first semicolon, our name may stand nowhere in the field.
+/// Whether the name of the server that speaks, which stands before the first semicolon, is or holds ours. Comments, quotes and folds can
+/// hide a name or a semicolon even from a careful reader, and readers do not agree on where a strange comment ends. So if there is a
+/// comment before the first semicolon, our name may not occur anywhere in the field.
 fn claims(value: &[u8], hostname: &str) -> bool {
     let end = memchr::memchr(b';', value).unwrap_or(value.len());
     let plain = !value[..end].iter().any(|byte| b"()\"\\".contains(byte));

@@ -1,4 +1,4 @@
-//! A message on its way into the spool: the header is looked at and changed as far as it must be, the rest streams through.
+//! A message on its way into the spool: the header is read, and changed where necessary; the rest streams through.
 
 use super::forged::{without_copies, without_forged};
 use super::header::{HEADER_MAX, Header, end_of_header};
@@ -10,7 +10,7 @@ use weir_smtp::reception::BodySink;
 use weir_smtp::reply::{Reply, Status};
 use weir_store::spool::{Draft, Limit, SpoolError};
 
-/// More servers than this have had the message: it goes in circles.
+/// A message that has passed more servers than this goes in circles.
 const RECEIVED_MAX: usize = 50;
 /// A message from outside that has been through this server so often goes in a circle that leads through it. Once or
 /// twice is usual: a user's mail to a colleague, a list on the same machine.
@@ -141,8 +141,8 @@ impl Missing {
     }
 }
 
-/// What people see as the sender must be one of these addresses. A From that we cannot read may be one that they can. If there is
-/// none, the sender of the envelope is meant, where it has one.
+/// What people see as the sender must be one of these addresses. A From that we cannot read is refused, because people's programs may be
+/// able to read it. If there is none, the sender of the envelope is meant, where it has one.
 pub(crate) fn check_from(header: &Header, has_sender: bool, may_be: &[String]) -> Result<(), Reply> {
     let refused = |text: String| Err(Reply::new(553, Status(5, 7, 1), text));
     match (header.from_fields, header.from.iter().find(|from| !belongs(from, may_be))) {
@@ -174,7 +174,7 @@ pub(crate) fn refusal(error: &SpoolError) -> Reply {
     tracing::warn!(%error, "a message could not be spooled");
     match error {
         SpoolError::Full => Reply::new(452, Status(4, 3, 1), "the disk is full; nothing was taken, try again later"),
-        // The limits leave room for what the spool takes; what passes them all the same never will.
+        // The limits are below what the spool takes; a message that is still too long will never fit.
         SpoolError::TooLong { what: Limit::Envelope, .. } => {
             Reply::new(552, Status(5, 5, 3), "too many long addresses for one mail; send several")
         }

@@ -1,5 +1,5 @@
-//! What submission and inbound mail have in common: a message streams into the spool, its header is looked at on the way,
-//! and a trace of its coming is put on top.
+//! What submission and inbound mail have in common: a message streams into the spool, its header is read on the way, and a `Received` field
+//! is put on top.
 
 pub(crate) mod forged;
 pub(crate) mod header;

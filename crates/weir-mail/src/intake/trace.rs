@@ -18,7 +18,7 @@ pub(crate) fn received(hostname: &str, peer: &SmtpPeer, envelope: &Envelope, id:
     format!("Received: from {helo} ({name} [{}]){tls}{login}\r\n\t{by}", peer.client)
 }
 
-/// The field without a word about the client: where its user sits and what the login is called is nobody's business who gets the mail.
+/// The field without a word about the client: recipients need not know where the user sits and what the login is called.
 pub(crate) fn received_from_nobody(
     hostname: &str,
     peer: &SmtpPeer,

@@ -1,5 +1,5 @@
-//! What this process knows about stored mail beyond the records: what is in the spool already though its row is still there,
-//! and what cannot go and is left alone for a while.
+//! What this process knows about stored mail beyond the records: which recipients are already in the spool although their rows are still
+//! there, and which messages cannot go now and are left alone for a while.
 //!
 //! Bounded by the rows that are decided and not yet removed, and by the letters that the start found.
 
@@ -14,7 +14,6 @@ const WAIT_LONGEST: Duration = Duration::from_secs(5);
 /// A file that is missing rarely comes back.
 const WAIT_LONGEST_MISSING: Duration = Duration::from_secs(600);
 
-/// The memory.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     inner: Mutex<Inner>,
@@ -65,8 +64,8 @@ impl Memory {
         self.inner().trouble.get(message).is_some_and(|trouble| now < trouble.until)
     }
 
-    /// The message cannot go now. True if that is news: a file may just be on its way to its place, so the first time that it
-    /// is missing is none.
+    /// The message cannot go now. Returns whether this is worth reporting. A file may just be on its way to its place, so a missing file is
+    /// reported only the second time.
     pub(crate) fn failed(&self, message: &str, missing: bool, now: Instant) -> bool {
         let mut inner = self.inner();
         let failures = inner.trouble.get(message).map_or(0, |trouble| trouble.failures) + 1;

@@ -1,8 +1,8 @@
-//! A mail store: a folder of mail that stays, each message in files of its own.
+//! A mail store: a folder in which mail stays, each message in files of its own.
 //!
-//! `ID.eml` is the message as any tool reads it, `ID.json` its letter, `ID.verdict` what scanners said, if any did. Held mail is in one store, quarantined mail in
-//! another. From a store a message goes back into the spool for some of its recipients; what went already, and what
-//! cannot go and is left alone for a while, is in the store's [`Memory`].
+//! `ID.eml` is the message as any tool reads it, `ID.json` its letter, `ID.verdict` what scanners said, if any did. Held mail is in one
+//! store, quarantined mail in another. A message leaves a store by going back into the spool for some of its recipients. The store's
+//! [`Memory`] knows which recipients have already gone, and which messages cannot go and are left alone for a while.
 
 mod memory;
 
@@ -58,7 +58,6 @@ impl MailStore {
         blocking(move || write_durably(&eml, text)).await
     }
 
-    /// The letter of a message.
     pub(crate) async fn letter(&self, message: &str) -> io::Result<Letter> {
         Letter::read(&tokio::fs::read(self.file(message, "json")).await?).map_err(io::Error::other)
     }

@@ -50,7 +50,7 @@ impl Transaction {
         }
     }
 
-    /// One more recipient. Who is named twice counts once: the server takes away both if it takes away one.
+    /// One more recipient. A recipient who is named twice counts once: if the server removes one, it removes both.
     pub(super) fn add(&mut self, as_written: String, to: RcptTo) {
         if self.known.insert(to.mailbox.as_str().to_lowercase()) {
             self.recipients.push((as_written, to));

@@ -1,10 +1,11 @@
-//! The milter protocol for other mail servers: a Postfix that stays where it is has the mail of its users throttled, and its mail scanned.
+//! The milter protocol for other mail servers: an existing Postfix can stay where it is and have its users' mail throttled and all its mail
+//! scanned.
 //!
-//! [`weir_smtp::milter`] is the protocol without I/O, `door` its sockets. Here is what is decided about a message when it is
-//! complete: mail of a user who is logged in goes to the throttle (`Submission::take_over`), and all mail to the scan
-//! ([`crate::scan::Scanning::look_at_mail`]), as the settings have it; mail of senders whom people block is refused. What is refused is written
-//! down for [`weir_store::tracking`]. Who is logged in is what the server says (its macro
-//! `{auth_authen}`); so whoever may connect here is believed. docs/doors.md tells what happens when either side is killed.
+//! [`weir_smtp::milter`] is the protocol without I/O, `door` its sockets. This module decides about a message when it is complete: mail of
+//! a user who is logged in goes to the throttle (`Submission::take_over`), and all mail to the scan
+//! ([`crate::scan::Scanning::look_at_mail`]), as the settings say; mail of blocked senders is refused. Refusals are noted for
+//! [`weir_store::tracking`]. The server tells us who is logged in (its macro `{auth_authen}`), so a server that may connect here is
+//! trusted. docs/doors.md explains what happens when either side is killed.
 
 mod conversation;
 mod deciding;

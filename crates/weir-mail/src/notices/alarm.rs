@@ -1,7 +1,7 @@
 //! Alarms: an attack, told to the administrator and the webhook.
 //!
-//! Whoever guesses passwords from a thousand addresses must not have us write a thousand mails: at most one alarm goes out
-//! of a kind in [`QUIET`], and says how many it stands for. The log has each of them.
+//! Somebody who guesses passwords from a thousand addresses must not make us send a thousand mails. So at most one alarm of a kind goes out
+//! in [`QUIET`], and says how many it stands for; the log has all of them.
 
 use super::NoticeWriter;
 use std::time::{Duration, Instant};

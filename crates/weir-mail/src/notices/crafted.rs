@@ -5,8 +5,8 @@
 //! Link scanners click links; they do not write mail.
 //!
 //! An address is about the mail that its notice was about, and about the situation at that time. Mail that was held later is
-//! not touched by it, and when the user is stopped or unlocked it is good for nothing any more: somebody who allowed a
-//! harmless delay has not allowed the worm that came afterwards.
+//! not touched by it, and when the user is stopped or unlocked, the address becomes void: somebody who allowed a harmless delay has not
+//! allowed the worm that came afterwards.
 
 use serde::{Deserialize, Serialize};
 use weir_core::time::Instant;

@@ -1,8 +1,8 @@
 //! The daily digest: what waits in the throttle, told to the administrator once a day, and nothing on a quiet day.
 //!
-//! A notice is told once an episode; the digest is for what was not seen then: accounts that are still stopped, delay queues that
-//! still drain, and, where the throttle only learns, what it would have done yesterday. Relays that share their records write
-//! one digest together.
+//! A notice is sent once for each stop or delay; the digest is for what was not noticed then: accounts that are still stopped, delay queues
+//! that still drain, and, where the throttle only learns, what it would have done yesterday. Relays that share their records write one
+//! digest together.
 
 use super::NoticeWriter;
 use std::fmt::Write;

@@ -1,7 +1,7 @@
-//! Addresses that may not connect for a while, as a person in charge sees and changes them.
+//! Addresses that may not connect for a while: how operators see and change them.
 //!
 //! Each of the two mail servers has a table of its own (weir-smtp `ban.rs`), which grows by itself from failed logins and recipients
-//! that do not exist. What is changed here outlives a restart as those bans do.
+//! that do not exist. Changes made here survive a restart, as those bans do.
 
 use super::backend::Banning;
 use super::{Actor, Backend, OperationError, OperationsParts, names, when};

@@ -1,7 +1,7 @@
 //! Keys that sign outgoing mail, made and listed.
 //!
 //! A key is `keys/dkim/DOMAIN/SELECTOR.pem`, with the record to publish beside it in `SELECTOR.txt`. The newest selector of a
-//! domain, in the order of the alphabet, signs; older keys stay until their mail has long arrived.
+//! domain, in the order of the alphabet, signs; older keys stay until all mail that they signed has arrived.
 
 use super::{Actor, Backend, OperationError, OperationsParts};
 use schemars::JsonSchema;
@@ -146,7 +146,7 @@ fn store(folder: &Path, selector: &str, (pem, record): (&str, &DnsRecord)) -> io
         file.write_all(text.as_bytes())?;
         file.sync_all()
     };
-    // The key last: what is there is complete.
+    // The key is written last, so that a key that exists is complete.
     write("txt", &format!("{}\n", record.zone_line()))?;
     write("pem", pem)?;
     fs::File::open(folder)?.sync_all()

@@ -1,4 +1,5 @@
-//! The mail gate's part of a backup: the spool and the diary on the way there, held mail that is nowhere on the way back.
+//! The mail gate's part of a backup: it copies the spool and the diary, and after a restore it removes held entries whose message is
+//! missing.
 
 use super::backend::Backend;
 use super::{OperationError, OperationFuture, OperationsParts};

@@ -1,4 +1,4 @@
-//! Throttle parameters of one user, as they are asked for: rates by the minute, no field for what stays.
+//! A change of one user's throttle parameters, as the API takes it: rates per minute, and no field for what stays as it is.
 
 use super::OperationError;
 use crate::own::Own;

@@ -287,7 +287,7 @@ impl QuarantineOperations {
         Ok(done)
     }
 
-    /// Whoever releases infected mail names that one message and says why.
+    /// To release infected mail, a person must name that one message and say why.
     async fn refuse_infected(&self, selection: &QuarantineSelection, reason: &str) -> Result<(), OperationError> {
         let virus = QuarantineQueue::Virus.as_str();
         if !selection.queue.is_empty() && selection.queue != virus {

@@ -1,4 +1,4 @@
-//! The one safe answer to a stolen account: it is locked, its password is another, and what waits of it is deleted.
+//! The one safe answer to a stolen account: it is locked, its password is replaced, and its waiting mail is deleted.
 
 use super::{Actor, Decision, HeldSelection, MailOperations, OperationError};
 use schemars::JsonSchema;
@@ -35,7 +35,7 @@ impl MailOperations {
         let locked = self.users.lock(name, REASON, actor).await?;
         match new_password {
             Some(password) => self.users.set_password(name, password, actor).await?,
-            // Whoever may not give a password can still take the stolen one away.
+            // An operator who may not set a password can still make the stolen one useless.
             None if self.users.has_password(name).await? => {
                 self.users.set_password(name, &fresh_password(), actor).await?;
             }

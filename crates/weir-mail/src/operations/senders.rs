@@ -130,7 +130,7 @@ impl SenderOperations {
         self.list().await
     }
 
-    /// Whoever takes mail in this process goes by it at once.
+    /// It takes effect at once for mail that this process accepts.
     async fn in_force(&self) -> Result<(), OperationError> {
         match self.backend.senders() {
             Some(list) => Ok(list.read().await?),

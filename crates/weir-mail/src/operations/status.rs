@@ -1,4 +1,4 @@
-//! How the whole is doing, in one look.
+//! The state of the whole mail gate at a glance.
 
 use super::backend::Vital;
 use super::{Backend, OperationError, OperationsParts};
@@ -55,7 +55,7 @@ pub struct SpoolView {
     pub full: bool,
 }
 
-/// Tells how the whole is doing. Cheap to clone.
+/// Reports the state of the whole mail gate. Cheap to clone.
 #[derive(Clone)]
 pub struct StatusOperations {
     foundation: Foundation,

@@ -1,4 +1,4 @@
-//! One message's way, put together from what is written about it: the diary, the audit trail, and where it is now.
+//! The way of one message, put together from the diary, the audit trail, and where the message is now.
 //!
 //! A message gets a new id when it leaves a delay queue or a quarantine; the diary links both, so any of them leads to the whole way. A
 //! Message-ID leads to every message that carried it; a sample's hash to the mail that it came with.
@@ -216,7 +216,7 @@ fn follow(folder: &std::path::Path, what: &str) -> std::io::Result<(BTreeSet<Str
         messages.insert(what.to_owned());
     }
     if is_hash(what) {
-        // It may have come with many mails: each has a way of its own.
+        // The sample may have come with many mails, each of which has a way of its own.
         let all: BTreeSet<&String> = first.iter().map(|line| &line.id).collect();
         messages.extend(all.into_iter().take(MESSAGES_MAX).cloned());
         return Ok((messages, first));

@@ -103,7 +103,7 @@ impl PolicyDoor {
     }
 
     fn later(&self, until: Option<weir_core::time::Instant>) -> String {
-        // Whoever comes at the minute that is told must not come too early.
+        // A client that comes back at the minute that it was told must not be too early.
         let minute = |at| Date::new(at + Duration::from_secs(59)).hour_minute();
         let when = until.map_or_else(String::new, |at| format!("; it may go at {}", minute(at)));
         match self.on_held {

@@ -28,7 +28,6 @@ pub(super) struct Passed {
     pub(super) clean: bool,
     /// It is spam, and marked as such.
     pub(super) spam: bool,
-    /// In words.
     pub(super) words: String,
     /// Lines that a spam filter adds to its header, each with CR LF.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -1,7 +1,7 @@
-//! Digests: which spam was kept, told to its recipients once a day. Off unless a page is configured that the links can open.
+//! Digests: a daily mail that tells recipients which of their mail was kept as spam. Off unless a page is configured for the links to open.
 //!
-//! Only mail from outside, and only spam: a digest must not invite anybody to release a virus. A link opens a page; nothing
-//! acts on being opened.
+//! Digests list only mail from outside and only spam: a digest must not invite anybody to release a virus. A link only opens a page;
+//! opening it changes nothing.
 
 use super::Site;
 use super::settings::QuarantineSettings;
@@ -35,7 +35,7 @@ pub(super) async fn write(
     }
     let now = Instant(wall_clock().0.saturating_sub(SETTLED.as_nanos() as u64));
     let before = now.0.saturating_sub(settings.digest_every.as_nanos() as u64);
-    // Before they are written: a kill in between loses a digest, and does not repeat all of them.
+    // Noted before they are written: if the process is killed in between, a digest is lost, but not all of them are sent twice.
     let last = site.records.values().take_turn(&site.relay, KEPT, before as i64, now.0 as i64).await?;
     let Some(since) = last.map(|last| Instant(last.max(0) as u64)) else { return Ok(()) };
     let mut after = String::new();
@@ -54,7 +54,7 @@ pub(super) async fn write(
     }
 }
 
-/// The next recipients with all that is theirs; one who has more than a page is alone on it.
+/// The next recipients with all their rows. A recipient who has more rows than a page holds gets a page alone.
 async fn page(site: &Site, period: &Range<Instant>, after: &str) -> Result<Vec<QuarantineRow>, RecordsError> {
     let between = (period.start.0 as i64, period.end.0 as i64);
     let mut rows = site.records.quarantine().digest(&site.relay, between, after, ROWS_MAX as i64).await?;

@@ -1,7 +1,8 @@
 //! What the scan measures of itself: recent arrivals, the time of scans, waits.
 //!
 //! All of it is bounded: the last [`TRACE_MAX`] arrivals, a few sums for the regression, histograms of fixed length for what is
-//! recent. It is what a prediction stands on, so it follows the traffic: the fit forgets, and histograms turn over.
+//! recent. Predictions are based on it, so it follows the traffic: older values lose their weight in the fit, and the histograms are
+//! renewed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};

@@ -1,6 +1,6 @@
 //! How the scanners are: for status pages, and an alarm for what the operator should mend.
 //!
-//! Mail flows while one of several scanners is down, or while signatures grow old; so nobody would notice.
+//! Mail still flows while one of several scanners is down or signatures grow old, so without an alarm nobody would notice.
 
 use super::ScanShared;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Whoever inspects, behind a pointer: feeds may have inspectors of different kinds.
+//! An inspector behind a pointer: feeds may have inspectors of different kinds.
 
 use std::pin::Pin;
 use std::sync::Arc;

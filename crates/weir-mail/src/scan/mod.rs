@@ -1,11 +1,11 @@
 //! The scan: the second stage of a letter. Letters wait in feeds by size and load, workers have them inspected, clean mail goes on
 //! to the next stage, the rest is quarantined.
 //!
-//! [`Scanning`] is a stage of the [`Pipeline`], so neither submission nor delivery knows of it. Who is scanned when is
-//! `weir_core::feeds::Dispatch`; this is its shell. Nothing goes on without a verdict: a letter without the mark `scan passed`
-//! is scanned after a restart, scanners that fail keep mail waiting, and what cannot be scanned ends in a quarantine. A
-//! kill repeats at most what was under way. In memory a waiting letter is its id, size, sender and places; bodies stay in
-//! the spool, and so do letters when many wait. docs/scan.md tells the rules in prose.
+//! [`Scanning`] is a stage of the [`Pipeline`], so neither submission nor delivery knows of it. `weir_core::feeds::Dispatch` decides what
+//! is scanned when; this is its shell. Nothing goes on without a verdict: a letter without the mark `scan passed` is scanned after a
+//! restart, scanners that fail keep mail waiting, and what cannot be scanned ends in a quarantine. After a kill, only scans that were under
+//! way are repeated. In memory a waiting letter is its id, size, sender and places; bodies stay in the spool, and so do letters when many
+//! wait. docs/scan.md explains the rules.
 
 mod analysis;
 mod asked_file;
@@ -75,7 +75,7 @@ use weir_store::spool::{Marks, MessageId, Spool};
 /// While more letters than this wait, only their names are in memory.
 const LETTERS_MAX: usize = if cfg!(test) { 8 } else { 10_000 };
 
-/// While something waits, and nothing arrives that would be the occasion, limits are looked at so often.
+/// Limits are looked at when mail arrives. While mail waits and none arrives, they are looked at so often.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What the scan is started with.
@@ -119,7 +119,7 @@ impl std::fmt::Debug for Scanning {
 
 struct ScanShared {
     settings: Settings,
-    /// One for all feeds, or one a feed.
+    /// One for all feeds, or one for each.
     inspectors: Vec<Arc<dyn Inspector>>,
     lab: Option<LabWay>,
     pending: PendingMail,
@@ -137,7 +137,7 @@ struct ScanShared {
     /// A worker became idle.
     idle: Notify,
     tasks: Mutex<Vec<AbortHandle>>,
-    /// Until we stop: whoever hears of trouble may hold on to us.
+    /// Disconnected when we stop, because whoever listens may hold a reference to us.
     alarms: Alarms,
 }
 
@@ -280,7 +280,7 @@ impl ScanShared {
     fn arrive(self: &Arc<Self>, state: &mut State, number: u64, now: Instant) {
         let Some((size, sender)) = state.asking(number) else { return };
         let sender = SenderId(self.senders.hash_one(sender));
-        // In the feed that its size is for: where others may take it too, nobody knows yet which will.
+        // It is noted in the feed for its size: if other feeds may take it too, nobody knows yet which will.
         let feed = state.dispatch.plan().limits.class_of(size);
         let expected = Duration::from_nanos(state.figures.service_of(feed).time_ns(size));
         let message = feeds::Message { id: feeds::MessageId(number), size, expected };

@@ -1,8 +1,8 @@
 //! Mail that waits for the laboratory's verdict.
 //!
 //! A letter comes here from the scan: every scanner lets it pass, and the policy wants something in it analysed. It is in the spool
-//! with the mark `scan pending`, so a kill loses nothing; here it is an entry, and no worker and no feed waits for it. A task of
-//! its own hands its files in ([`handing_in`]); one task for all asks for verdicts and decides, so a letter is decided once.
+//! with the mark `scan pending`, so a kill loses nothing. Here it is only an entry: no worker and no feed waits for it. A task of its own
+//! hands its files in ([`handing_in`]); one task for all asks for verdicts and decides, so a letter is decided once.
 //!
 //! Detained → handed in → answered → passed or kept. From any of the first three: its deadline passes → passed or kept by the
 //! policy; a person deletes it → gone. Count and octets are bounded by the settings, and an entry is a letter and a few names.
@@ -249,7 +249,7 @@ impl ScanShared {
         self.ask_again(id);
     }
 
-    /// Takes a letter out; whoever has it decides alone.
+    /// Takes a letter out, so that only the caller decides about it.
     fn take_pending(&self, id: MessageId) -> Option<PendingEntry> {
         let mut pending = self.pending();
         let entry = pending.entries.remove(&id)?;

@@ -1,11 +1,11 @@
 //! The quarantine of the scan: takes mail in, carries out what people decide, and forgets what is old.
 //!
-//! Quarantined mail is in a mail store; the records have a row for each recipient. Files first, then the audit, then rows, then
-//! the message leaves the spool. A kill before the rows repeats the scan and finds the same place; a message that has rows
-//! and is still in the spool is finished at the next start. The way back is the reverse: into the spool with `cleared`,
-//! which is not scanned again, then the rows go, then it is sent, then the files go. A kill in between is noticed by `cleared`; that is
-//! why nothing goes back before all letters of the last life are known (`decisions`). Only if the records fail between both, and a
-//! kill follows, is a recipient served twice.
+//! Quarantined mail is in a mail store; the records have a row for each recipient. Files are written first, then the audit trail, then
+//! rows; then the message leaves the spool. After a kill before the rows, the scan is repeated and the message goes to the same place; a
+//! message that has rows and is still in the spool is finished at the next start. The way back is the reverse: into the spool with
+//! `cleared`, which is not scanned again, then the rows go, then it is sent, then the files go. After a kill in between, `cleared` shows
+//! what had gone back; that is why nothing goes back before all letters of the former process are known (`decisions`). A recipient gets a
+//! message twice only if the records fail in between and a kill follows.
 
 mod decisions;
 

@@ -107,7 +107,7 @@ impl State {
         letter.or_else(|| self.streams.get(&number).map(|stream| (stream.content.length(), &*stream.client)))
     }
 
-    /// Whether its scan may begin now. While no scanner answers, letters wait; who asks about a file is told so.
+    /// Whether its scan may begin now. While no scanner answers, letters wait; a program that asks about a file is told so.
     pub(super) fn may_begin(&mut self, number: u64, now: Instant) -> bool {
         self.streams.contains_key(&number) || self.outage.may_begin(number, now)
     }

@@ -1,6 +1,6 @@
 //! Files and messages that other programs ask about: they wait in the same feeds as mail, and their answer goes to who asked.
 //!
-//! Nothing of them is kept. Who asks waits for the answer; if Weir ends before there is one, the connection breaks and the other
+//! Nothing of them is kept. The other program waits for the answer; if Weir ends before there is one, the connection breaks and the other
 //! program asks again.
 
 use super::asked_file::{FileAnswer, MailAnswer, WaitingFile};
@@ -17,7 +17,7 @@ use weir_scan::content::Content;
 use weir_scan::inspect::About;
 use weir_scan::verdict::{Outcome, Verdict};
 
-/// The laboratory is asked what it knows already; an answer that takes longer is none.
+/// The laboratory is asked what it already knows, and given so long to answer.
 const MEMORY_MAX: Duration = Duration::from_secs(2);
 /// Names of what was found are told up to this length.
 const NAME_MAX: usize = 160;

@@ -1,12 +1,12 @@
 //! Better limits for the traffic that there is: the last arrivals are replayed through the feeds with other limits.
 //!
-//! Nothing is assumed of arrivals or sizes; t0 and ts come from the regression. What is searched for is how many workers are
-//! kept for the small, at most half of them, and up to which sizes; one line without limits is among the candidates. A
-//! candidate is valued on [`Scenario`]s: the mail of now, that of the last days, and that of now with larger messages
-//! and with more of them, because limits that are right at one point only are wrong tomorrow. Where it waits longer than one line, that
-//! counts many times. The search is differential evolution, begun anew until a new beginning finds nothing better; cheap
-//! candidates see a part of the trace, the survivors all of it: a few seconds of one processor at most. A set is better only if it
-//! saves a fifth of the mean wait, and a millisecond: limits must not wander with the noise.
+//! Nothing is assumed of arrivals or sizes; t0 and ts come from the regression. The search looks for how many workers to keep for small
+//! mail, at most half of them, and up to which sizes; one line without limits is among the candidates. A candidate is rated on
+//! [`Scenario`]s: the mail of now, that of the last days, and that of now with larger messages and with more of them, because limits that
+//! are right at one point only are wrong tomorrow. If mail waits longer than in one line, that counts many times. The search is
+//! differential evolution, restarted until a restart finds nothing better. Early candidates are tried on a part of the trace, the survivors
+//! on all of it: a few seconds of one processor at most. A set is better only if it saves a fifth of the mean wait, and a millisecond:
+//! limits must not wander with the noise.
 
 use super::figures::{TRACE_MAX, null_is_nan};
 use schemars::JsonSchema;
@@ -302,7 +302,8 @@ impl Basis {
         total / 1e9 / self.trace.len().max(1) as f64
     }
 
-    /// What the newest arrivals wait in these feeds, and what they would have waited in one line, by class of size. Classes that nothing came for are left out.
+    /// What the newest arrivals wait in these feeds, and what they would have waited in one line, by class of size. Classes that nothing
+    /// came for are left out.
     pub(super) fn beside_one_line(&self) -> Vec<ClassBesideLine> {
         let (limits, trace) = (&self.plan.limits, last(&self.trace, COMPARED_ARRIVALS));
         let waits = |plan: &Plan| {

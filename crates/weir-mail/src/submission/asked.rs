@@ -1,8 +1,8 @@
 //! Another server asks about one recipient and keeps the mail: there is nothing to hold here, so the client has to come again.
 //!
 //! A recipient that would be held has its entry in the delay queue all the same, with a row that no relay keeps a message for. When its
-//! turn comes, or a person releases it, the row says so, and the next time that server asks about it, it goes. Until then every question
-//! about the same user and recipient is the same one: coming again neither counts again nor goes ahead.
+//! turn comes, or a person releases it, the row says so, and the next time that server asks about it, it goes. Until then all questions
+//! about the same user and recipient count as one: asking again neither costs anything nor speeds it up.
 
 use super::{Case, Ruling, Submission, SubmissionRefusal};
 use crate::letter::{Letter, LetterOrigin};

@@ -1,11 +1,10 @@
 //! Submission: a user hands in mail, and the throttle decides.
 //!
-//! The order is what makes it safe. The body streams into the spool; then the letter is committed and the throttle
-//! decides, both at once, since each waits for a disk; what is held gets a file of its own; only when all of it is
-//! durable does the client hear `250`. A failure on the way is a temporary refusal and leaves nothing behind, but that
-//! the throttle may have counted the mail. A message found in the spool at start without a decision is decided then; it
-//! may have been acknowledged, so it is never refused. Entries found without a message are dropped
-//! (`HeldMail::drop_orphans`).
+//! The order of the steps makes it safe. The body streams into the spool. Then the letter is committed and the throttle decides, both at
+//! the same time, because each waits for a disk. Held mail gets a file of its own. Only when all of this is durable does the client hear
+//! `250`. A failure on the way is a temporary refusal and leaves nothing behind, except that the throttle may have counted the mail. A
+//! message found in the spool at start without a decision is decided then; it may have been acknowledged, so it is never refused. Entries
+//! found without a message are dropped (`HeldMail::drop_orphans`).
 
 mod asked;
 mod settings;
@@ -43,7 +42,7 @@ use weir_store::diary::DiaryLine;
 use weir_store::records::{ASKED_BY_SERVER, HeldRow, Records, UserRow};
 use weir_store::spool::{Draft, MessageId, Share, Spool};
 
-/// Notices made up for at a start; more than that is no accident.
+/// Notices that a start makes up for; more than that cannot be an accident.
 const UNTOLD_MAX: i64 = 500;
 
 /// The reception behind the submission ports. Cheap to clone.

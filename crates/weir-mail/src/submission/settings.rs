@@ -83,7 +83,7 @@ pub enum Identity {
 
 /// The recipients of a letter by their places.
 pub(super) struct Split {
-    /// They go without asking the throttle.
+    /// These go without asking the throttle.
     pub(super) trusted: Vec<usize>,
     /// The throttle is asked about them.
     pub(super) asked: Vec<usize>,
@@ -96,8 +96,8 @@ impl Settings {
         user.map_or(profile, |user| crate::throttle::overridden(profile, &user.params))
     }
 
-    /// The places of recipients that go without asking the throttle, and of those to ask about: an exempt user's all
-    /// go, and so do those that the user trusts.
+    /// Splits the places of a letter's recipients into those that go without asking the throttle and those to ask about. All recipients of
+    /// an exempt user go, and so do recipients whom the user trusts. The throttle's own split is weir-core `Throttle::submit_mail`.
     pub(super) fn split(&self, user: Option<&UserRow>, letter: &Letter) -> Split {
         let all = 0..letter.to.len();
         match user {
@@ -112,7 +112,7 @@ impl Settings {
         }
     }
 
-    /// Puts the places of addresses that are one to the throttle beside each other, where the first of them stands.
+    /// Moves the places of addresses that the throttle counts as one next to the first of them.
     pub(super) fn bring_together(&self, asked: &mut [usize], letter: &Letter) {
         if asked.len() < 2 {
             return;

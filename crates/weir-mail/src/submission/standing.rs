@@ -1,7 +1,7 @@
 //! Who a client is, and whether they may send now.
 //!
-//! A login is checked when it happens; locks and stops count again with each mail, for a session outlives them if it began at another
-//! relay, or while they were being set.
+//! A login is checked when it happens; locks and stops are checked again with each mail, because a session may have begun at another relay,
+//! or while they were being set.
 
 use super::{Case, Identity, Submission};
 use crate::intake::{Header, belongs, check_from};
@@ -25,7 +25,7 @@ impl Submission {
         }
     }
 
-    /// Recipients whom the user trusts need no asking, but a stop is for them too. Who is exempt has none.
+    /// The throttle is not asked about recipients whom the user trusts, but a stop holds for them too. An exempt user has no stop.
     pub(super) async fn unless_stopped(&self, case: &Case<'_>) -> Result<(), Reply> {
         let exempt = case.user.is_some_and(|user| user.profile == "exempt");
         if exempt || case.taken_before || self.shared.settings.learn_only {

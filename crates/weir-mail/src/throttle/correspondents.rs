@@ -2,12 +2,12 @@
 //!
 //! Each correspondent takes eight octets: six of the keyed hash of the address, and the day of the last mail. A user with few of them
 //! has one pack; with more than [`PACK_MAX`] they are spread over [`PACKS`] packs by their hash, so that a decision
-//! reads one small pack for each recipient and never the whole address book. A pack that is full forgets whom it has not
-//! seen for longest, and nobody counts who was not written to for [`REMEMBERED_DAYS`].
+//! reads one small pack for each recipient and never the whole address book. A full pack forgets the correspondent whose last mail is
+//! oldest, and after [`REMEMBERED_DAYS`] without mail a correspondent no longer counts.
 //!
-//! Somebody becomes a correspondent when mail to them was let go, not when it was tried. That is written behind, at most a
-//! second late: a kill forgets the last second, and whoever is forgotten is a stranger again. Who has written to an address of
-//! ours is remembered apart from that, and in smaller number, because strangers decide how much of it there is.
+//! Somebody becomes a correspondent when mail to them was let go, not when it was tried. This is written at most a second later: a kill
+//! loses the last second, and those correspondents are strangers again. Who has written to an address of ours is remembered separately and
+//! in smaller number, because strangers decide how many of them there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_core::throttle::RecipientKey;

@@ -1,10 +1,9 @@
 //! The throttle at work: many users, one store, decisions in batches.
 //!
-//! States live in the records, always: a decision is one transaction that reads the states of everybody in the
-//! batch, runs the core's machine and writes states and held mail back. So a restart changes nothing, several
-//! relays on one PostgreSQL are one throttle, and an idle user costs no memory. Requests that arrive while a
-//! transaction runs make up the next batch. If the records fail, the caller hears so and refuses the mail for now:
-//! nothing ever passes unthrottled.
+//! States are always in the records: a decision is one transaction that reads the states of everybody in the batch, runs the core's machine
+//! and writes states and held mail back. So a restart changes nothing, several relays on one PostgreSQL are one throttle, and an idle user
+//! costs no memory. Requests that arrive while a transaction runs make up the next batch. If the records fail, the caller gets an error and
+//! refuses the mail for now: no mail ever passes without the throttle.
 
 mod correspondents;
 mod operation;
@@ -63,8 +62,8 @@ impl Throttling {
         self.ask(ThrottleRequest::Command(identity.to_owned(), command, reply), answer).await
     }
 
-    /// Somebody whose address is confirmed has written to an address of ours, which may answer. Does not wait; where there is no
-    /// room, nobody hears of it.
+    /// Somebody whose address is confirmed has written to an address of ours, which may answer. Does not wait: if the queue is full, the
+    /// letter is not counted.
     pub fn note_letter(&self, to: &str, from: RecipientKey) {
         let _ = self.requests.try_send(ThrottleRequest::Letter(to.to_owned(), from));
     }
@@ -148,9 +147,9 @@ async fn run(records: Records, clock: Clock, mut incoming: mpsc::Receiver<Thrott
     }
 }
 
-/// Whom users have written to is written so long after it happened at most.
+/// New correspondents are written at most so long after the mail was let go.
 const WRITTEN_EVERY: Duration = Duration::from_secs(1);
-/// Nothing has come; 0 would mean that nothing ever will.
+/// Nothing has come yet. 0 would mean that the channel is closed.
 const NOTHING_YET: usize = usize::MAX;
 
 async fn decide_batch(records: &Records, now: Instant, batch: &mut Vec<ThrottleRequest>, pending: &mut Pending) {
@@ -264,7 +263,7 @@ fn asked(batch: &[ThrottleRequest]) -> PastMailAsked {
     PastMailAsked { packs: packs.into_iter().collect(), addresses: addresses.into_iter().collect() }
 }
 
-/// For each identity, the held entries whose relay has fallen silent. Nothing to look up where no relay has.
+/// For each identity, the held entries whose relay has fallen silent. If no relay is silent, nothing is looked up.
 async fn absent_entries(
     records: &Records,
     now: Instant,

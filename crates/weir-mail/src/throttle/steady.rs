@@ -1,8 +1,8 @@
 //! A clock for the throttle that follows the wall clock and does not jump.
 //!
 //! While the process runs it goes at most twice as fast as time passes, and at least half as fast. So a wall clock that is set forward by a
-//! day does not empty every delay queue at once, and one that is set back does not make them stand still. Small corrections are
-//! taken over within as long as they are. A start believes the wall clock: what passed while nobody was there, passed.
+//! day does not empty every delay queue at once, and one that is set back does not make them stand still. A small correction is complete
+//! after as long as it is large. A start trusts the wall clock: the time while no process ran counts in full.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Monotonic};

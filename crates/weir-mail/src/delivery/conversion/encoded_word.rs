@@ -1,8 +1,8 @@
 //! 8-bit text in header fields, written in ASCII (RFC 2047).
 //!
-//! Programs that put raw 8-bit text into a field do not keep to any standard, so this is for people: a subject or a name that can be
-//! read. In fields about the content, where file names stand in quotes, the words stand inside the quotes, as most mail programs
-//! write and read it.
+//! Programs that put raw 8-bit text into a field do not keep to any standard, so this is only for people, who should be able to read a
+//! subject or a name. In fields that describe content, such as file names in quotes, the encoded words are put inside the quotes, as most
+//! mail programs write and read them.
 
 use super::encoder::escaped;
 use std::borrow::Cow;

@@ -1,10 +1,10 @@
 //! Makes a message fit a server that takes 7-bit text or short lines only, part by part (RFC 2045, RFC 6152 section 3).
 //!
 //! Text parts become quoted-printable and other parts base64, where they have 8-bit text or lines that are too long; all other
-//! parts stay as they are. Whoever decodes a part gets the same octets as before. A message is read twice: a [`Survey`] finds which parts
-//! need it, then [`Converted`] is the message as it goes out. Our own DKIM signature is made over the result. Signatures of others
-//! break, as they do at every server that converts. Text that is part of a `multipart/signed` is never changed: if it has 8-bit text,
-//! the message cannot be sent to such a server, and its sender is told; long lines in it are sent as they are.
+//! parts stay as they are. A decoded part has the same octets as before. A message is read twice: a [`Survey`] finds the parts that need
+//! conversion, then [`Converted`] produces the message as it goes out. Our own DKIM signature is made over the result. Signatures of others
+//! break, as they do at every server that converts. Text that is part of a `multipart/signed` is never changed: if it has 8-bit text, the
+//! message cannot be sent to such a server, and its sender is told; long lines in it are sent as they are.
 //!
 //! Memory: a line of 4 KiB, a header of 256 KiB and an octet for each part, of which there are at most 10 000.
 

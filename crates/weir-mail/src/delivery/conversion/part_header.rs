@@ -1,4 +1,4 @@
-//! The header of a part: what it says that the part is, and how it reads once the part has been converted.
+//! The header of a part: what it says about the part, and how it reads once the part has been converted.
 
 use super::encoded_word::in_seven_bits;
 use crate::intake::long_lines::fold_long;
@@ -9,9 +9,9 @@ use weir_smtp::header_field;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PartHeader {
     pub(super) kind: PartKind,
-    /// It is below a signature of its sender's.
+    /// The part is covered by a signature of its sender.
     pub(super) signed: bool,
-    /// It says of what type it is.
+    /// The header names a type.
     typed: bool,
     /// It is the header of the whole message, and has no MIME-Version.
     lacks_version: bool,
@@ -40,7 +40,7 @@ pub(super) enum Coding {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Becoming {
     QuotedPrintable {
-        /// What its text is in, where it does not say so.
+        /// The character set of its text, where the header does not name one.
         charset: &'static str,
     },
     Base64,

@@ -16,7 +16,7 @@ const DEPTH_MAX: usize = 64;
 /// Headers in a message.
 const PARTS_MAX: usize = 10_000;
 
-/// Whoever is told what the walk meets.
+/// Something that is told what the walk meets.
 pub(super) trait Visitor {
     /// The header of the message, of a part, or of a message inside, with its empty line if it has one.
     fn header(&mut self, header: &PartHeader, block: &[u8]);

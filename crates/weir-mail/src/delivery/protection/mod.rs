@@ -2,8 +2,8 @@
 //!
 //! Without either, TLS is opportunistic: whoever stands between us and a server can switch it off, or be the server. A domain that
 //! publishes TLSA records in a signed zone, or a policy on an HTTPS server, says that its servers can do better, and mail for it waits
-//! rather than go to somebody else. DANE needs a resolver that checks signatures and that we can believe: one on this machine, or one
-//! that the operator says is trusted (`delivery.dns_trusted`). What it cannot answer may be an attack, so the mail waits.
+//! rather than go to a server that does not prove itself. DANE needs a resolver that checks signatures and that we can trust: one on this
+//! machine, or one that the operator calls trusted (`delivery.dns_trusted`). If it cannot answer, that may be an attack, so the mail waits.
 
 mod secure_dns;
 pub mod sts;

@@ -1,7 +1,8 @@
 //! Questions to a resolver that checks signatures (DNSSEC), and whether it says that it did.
 //!
-//! The answer's AD bit is only as good as the resolver and the way to it: whoever can change the answer can set the bit. So it
-//! counts from this machine, or where the operator says so. One question by UDP, and by TCP if the answer is too long.
+//! The answer's AD bit is only as good as the resolver and the path to it: anybody who can change the answer can set the bit. So it counts
+//! only from a resolver on this machine, or from one that the operator trusts. A question is sent by UDP, and again by TCP if the answer is
+//! too long.
 
 use crate::delivery::resolver::Dns;
 use hickory_resolver::proto::op::{Edns, Message, Query, ResponseCode};

@@ -1,8 +1,8 @@
 //! MTA-STS: what a domain's policy says, and how it is found (RFC 8461 sections 3 and 5).
 //!
 //! `_mta-sts.DOMAIN` in the DNS says that there is a policy and which; the policy is on `https://mta-sts.DOMAIN`, whose certificate must be
-//! right. A policy is believed for as long as it says, also when the DNS no longer mentions it: otherwise whoever forges the DNS could
-//! take it away. Policies are in memory, at most `POLICIES_MAX`; a restart forgets them.
+//! right. A policy is valid for as long as it says, even if the DNS no longer mentions it: otherwise somebody who forges the DNS could
+//! remove it. Policies are in memory, at most `POLICIES_MAX`; a restart forgets them.
 
 use crate::delivery::resolver::txt_records;
 use hickory_resolver::TokioResolver;
@@ -53,7 +53,7 @@ pub enum Mode {
 }
 
 impl Policy {
-    /// Reads a policy; why it is none.
+    /// Reads a policy; the error says why the text is not one.
     pub fn read(text: &str) -> Result<Policy, String> {
         let (mut version, mut mode, mut age, mut mx) = (None, None, None, Vec::new());
         for line in text.lines().filter(|line| !line.trim().is_empty()) {

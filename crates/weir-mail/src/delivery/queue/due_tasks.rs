@@ -1,7 +1,7 @@
 //! What falls due by itself: reports to senders, warnings of a delay, messages whose time is over.
 //!
-//! A report is handed out, and counts only when [`Queue::reported`] hears that it is safe; otherwise it is handed out
-//! again later. Failures of one message are gathered into one report while others of its recipients are being tried.
+//! A report is handed out, and counts as made only when [`Queue::reported`] is told that it is stored; otherwise it is handed out again
+//! later. Failures of one message are gathered into one report while others of its recipients are being tried.
 
 use std::sync::Arc;
 use std::time::Duration;

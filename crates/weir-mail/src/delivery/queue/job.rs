@@ -9,7 +9,6 @@ use super::{Attempt, DeliveryOutcome, Fate, OutgoingMessage, ParcelId, Progress,
 use weir_smtp::envelope::Notify;
 use weir_smtp::outcome::Status;
 
-/// One message.
 #[derive(Debug)]
 pub(super) struct QueuedMessage {
     pub(super) message: Arc<OutgoingMessage>,
@@ -24,7 +23,6 @@ pub(super) struct QueuedMessage {
     pub(super) reporting: bool,
 }
 
-/// The state of a recipient.
 #[derive(Clone, Debug)]
 pub(super) enum RecipientState {
     /// To be delivered; with the last answer.
@@ -131,7 +129,7 @@ impl QueuedMessage {
     }
 }
 
-/// Whether a notice is wanted; who did not say anything wants to hear of failure and delay.
+/// Whether a notice is wanted; a sender who said nothing wants to hear of failure and delay.
 pub(super) fn wants(notify: Option<Notify>, which: impl Fn(Notify) -> bool) -> bool {
     notify.is_none_or(which)
 }

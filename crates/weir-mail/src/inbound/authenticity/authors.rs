@@ -1,7 +1,7 @@
-//! Whom a message claims to be from, as the people see it who read it.
+//! Whom a message claims to be from, in the eyes of the people who read it.
 //!
-//! Programs differ over a From that is not well-formed, and over a second From. So every domain counts that some reader may take for
-//! the author's: all addresses of all From fields, and where none of a field can be read, everything in it that looks like one.
+//! Programs differ over a From that is not well-formed, and over a second From. So every domain counts that some mail program may show as
+//! the author's: all addresses of all From fields and, if no address of a field can be read, everything in it that looks like an address.
 
 use crate::delivery::route::canonical;
 use mail_parser::parsers::MessageStream;

@@ -1,5 +1,6 @@
 //! The hashes of a body that its signatures name, while it streams by: SHA-256 over the simple and the relaxed form (RFC 6376
-//! section 3.4). The relaxed form is the one that we sign with; mail-auth hashes a body only where it has it whole in memory.
+//! section 3.4). The code for the relaxed form is the one that we sign with. We hash the body ourselves because mail-auth needs the whole
+//! body in memory.
 
 use mail_auth::AuthenticatedMessage;
 use mail_auth::common::crypto::HashAlgorithm;

@@ -1,5 +1,5 @@
-//! DKIM (RFC 6376, RFC 8301): one signature at a time. mail-auth hashes and verifies; what may be verified with which key is decided here,
-//! since it takes keys that are not for mail (`s=chat`) and keys that are not for the hash of the signature (`h=sha1`), and signatures
+//! DKIM (RFC 6376, RFC 8301): one signature at a time. mail-auth hashes and verifies; which key may verify which signature is decided here,
+//! because mail-auth accepts keys that are not for mail (`s=chat`), keys that are not for the signature's hash (`h=sha1`), and signatures
 //! that do not cover From.
 
 use super::names::{Names, NoRecord};
@@ -42,7 +42,7 @@ pub(super) async fn verify<'a>(
     Some(judged(found.first().map(DkimOutput::result)).with_signature(signature))
 }
 
-/// A body that was altered, and a signature whose time is over, have failed; there is nothing neutral about them.
+/// An altered body and an expired signature are failures, not neutral results.
 fn judged<'a>(result: Option<&DkimResult>) -> DkimOutput<'a> {
     match result {
         Some(DkimResult::Pass) => DkimOutput::pass(),
@@ -104,7 +104,7 @@ async fn key(names: &Names, signature: &Signature) -> Result<DomainKey, Error> {
             check_use(&tags)?;
             DomainKey::parse(text)
         }
-        // Nobody could say which of several counts.
+        // With several records nobody could say which one counts.
         _ => Err(Error::Dns(DnsError::InvalidRecordType)),
     }
 }

@@ -1,7 +1,7 @@
 //! What is evaluated of a message: its header, and hashes of its body.
 //!
-//! A [`Witness`] gathers both while a message comes in, so that a client can be refused before it is told that its message was taken. From
-//! the spool they are read again. Memory: the header; the body streams through the hashes.
+//! A [`Witness`] gathers both while a message comes in, so that a client can be refused before it is told that its message was taken. For a
+//! message in the spool both are computed by reading it again. Memory: the header; the body streams through the hashes.
 
 use super::digest::BodyDigests;
 use crate::delivery::ledger::{LedgerError, StoredBody};
@@ -40,7 +40,7 @@ impl Witness {
             let behind = self.header.split_off(end);
             self.begin_body().write(&behind);
         } else if self.header.len() > HEADER_MAX * 2 {
-            // Whoever takes the message refuses it for this; until then nothing more is kept.
+            // The message is refused for this by the code that accepts it; until then nothing more is kept.
             self.begin_body();
         }
     }

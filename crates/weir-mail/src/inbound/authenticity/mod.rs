@@ -1,13 +1,13 @@
-//! Authenticity: what SPF, DKIM and DMARC say of a received message, as an `Authentication-Results` field (RFC 8601) and as values
-//! that others go by.
+//! Authenticity: what SPF, DKIM and DMARC say of a received message, as an `Authentication-Results` field (RFC 8601) and as values on which
+//! other code decides.
 //!
 //! Bounded: a time for everything together, ten look-ups for an SPF record (RFC 7208 section 4.6.4), [`SIGNATURES_MAX`]
 //! signatures. What the DNS did not answer in that time is `temperror`: a dead name server delays mail
 //! by that time at most, and by [`PATIENCE_WHEN_SILENT`] once it is known to be dead. The policy of the domain in From is asked
 //! for beside everything else, so that slow name servers of a sender's own cannot use up the time for it.
 //!
-//! mail-auth reads and verifies signatures, with our resolver; SPF and DMARC are our own. Left to others: ARC (its fields pass as they
-//! came), reports to domain owners.
+//! mail-auth reads and verifies signatures, with our resolver; SPF and DMARC are our own. Not done: ARC (its fields pass unchanged), and
+//! reports to domain owners.
 
 mod authors;
 mod digest;

@@ -1,6 +1,6 @@
 //! Lists of tags, `a=b; c=d`, in which keys, signatures and policies are written (RFC 6376 section 3.2).
 
-/// Reads a list; nothing if it is none, or if a tag stands there twice: nobody could say which of the two counts.
+/// Reads a list; none if the text is not a list, or if a tag occurs twice, because nobody could say which one counts.
 pub(super) fn tags(text: &str) -> Option<Vec<(&str, &str)>> {
     let mut tags: Vec<(&str, &str)> = Vec::new();
     let text = text.trim_matches(is_blank);
@@ -17,7 +17,6 @@ pub(super) fn tags(text: &str) -> Option<Vec<(&str, &str)>> {
     Some(tags)
 }
 
-/// The value of a tag.
 pub(super) fn value<'a>(tags: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
     tags.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }

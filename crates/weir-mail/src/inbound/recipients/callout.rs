@@ -1,9 +1,9 @@
-//! Recipients that the next server knows: it is asked (MAIL FROM:<>, RCPT TO:<…>, and no more), and its word is remembered.
+//! Recipients that the next server knows: we ask it (MAIL FROM:<>, RCPT TO:<…>, and no more), and remember the answer.
 //!
 //! A refusal of the recipient for good is a no, in the server's own words. Everything else that is not a yes (it cannot be
 //! reached, it is slow, it refuses us rather than the recipient, it says 4xx) means that nobody could be asked: `451`, and
-//! the client comes again. Only a recipient that the server took mail for in the last days is then taken all the same.
-//! Bounded: so many questions at once, so long for each, so many addresses remembered.
+//! the client comes again. Only if the server has accepted mail for the recipient in the last days do we accept it all the same. Bounded:
+//! so many questions at once, so long for each, so many addresses remembered.
 
 use super::memory::{Memory, Remembering};
 use super::{Existence, domain_key};

@@ -1,7 +1,7 @@
-//! Recipients in a file: an address a line, or `@example.org` for a whole domain; what follows a blank or `#` is for people.
+//! Recipients in a file: one address per line, or `@example.org` for a whole domain; what follows a blank or `#` is a comment.
 //!
-//! The file is looked at when a recipient is asked about, at most once a second, and read again when it has changed. If it
-//! cannot be read any more, what was read last stays in force. Bounded: [`FILE_MAX`] octets.
+//! The file is looked at when a recipient is asked about, at most once a second, and read again when it has changed. If it can no longer be
+//! read, the last version stays in use. Bounded: [`FILE_MAX`] octets.
 
 use super::{Existence, domain_key, key};
 use std::collections::HashSet;
@@ -17,7 +17,6 @@ pub const FILE_MAX: u64 = 64 << 20;
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Recipients in a file.
 #[derive(Debug)]
 pub(in crate::inbound) struct RecipientFile {
     path: PathBuf,

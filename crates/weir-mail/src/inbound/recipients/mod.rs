@@ -1,7 +1,6 @@
 //! Does this recipient exist? By a file, by the users in the records, by asking the next server, or anybody does.
 //!
-//! Where it cannot be found out, the answer is "not now" (451), never yes: mail is taken only for those of whom somebody
-//! answered for.
+//! If it cannot be found out, the answer is "not now" (451), never yes: mail is accepted only for recipients that are known to exist.
 
 mod callout;
 mod file;
@@ -67,7 +66,6 @@ pub(super) enum Existence {
 }
 
 impl Recipients {
-    /// By this rule.
     pub(super) fn new(rule: &RecipientRule, users: &UserRecords) -> io::Result<Recipients> {
         Ok(match rule {
             RecipientRule::Any => Recipients::Any,

@@ -1,5 +1,5 @@
-//! Recipients that are users: an address counts if it stands with a user in the records. A whole domain that a user may send
-//! as (`@example.org`) does not make everybody in it exist.
+//! Recipients that are users: an address exists if a user in the records has it. A whole domain that a user may send as (`@example.org`)
+//! does not make everybody in it exist.
 //!
 //! One question to the records for an address that was not asked about in the last minute (or, if it was unknown, in the
 //! last ten seconds, so that a new user need not wait).
@@ -18,7 +18,6 @@ const REMEMBERING: Remembering = Remembering {
     most: 50_000,
 };
 
-/// The addresses of the users.
 #[derive(Debug)]
 pub(in crate::inbound) struct UserAddresses {
     users: UserRecords,

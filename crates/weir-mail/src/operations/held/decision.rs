@@ -1,8 +1,8 @@
 //! Decisions about held mail: one recipient, one message, or in bulk.
 //!
 //! A release sends at once and uses no slack; with trust the recipients are also put on the user's list, so that mail to them
-//! never waits again. A decision is one transaction a user and a few hundred recipients; what came in after the
-//! decision was asked for is not touched by it.
+//! never waits again. A decision is one transaction for each user and a few hundred recipients. It does not touch mail that came in after
+//! it was asked for.
 
 use super::{HeldOperations, HeldSelection, ROWS_MAX, by_identity, nothing_held};
 use crate::mail_store;

@@ -248,7 +248,7 @@ impl UserOperations {
             return Err(OperationError::conflict(format!("there is already a user {}", new.name), hint));
         }
         self.audit.write(actor, "user.add", &new.name, detail).await?;
-        // Whoever writes to them from now on may be answered, also before they have sent anything themselves.
+        // From now on they may answer anybody who writes to them, even before they have sent anything themselves.
         let addresses: Vec<String> = user.addresses.iter().filter_map(|address| canonical(address).ok()).collect();
         self.correspondents.open_letters(&addresses).await?;
         self.show(&new.name).await
@@ -279,7 +279,7 @@ impl UserOperations {
         user.password = self.passwords.hash(password).await?;
         let unlocked = if stop_lock::end(&mut user) { ", and the lock after a stop ended" } else { "" };
         self.users.update(&user).await?;
-        // Whoever logged in with the old one may be why there is a new one.
+        // Somebody logged in with the old password may be the reason for the new one.
         let ended = self.backend.end_sessions(name, "the password was changed; log in with the new one");
         self.audit.write(actor, "user.passwd", name, format!("a new password ({ended} sessions ended){unlocked}")).await
     }

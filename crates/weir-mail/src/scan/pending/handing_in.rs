@@ -1,5 +1,5 @@
-//! The files of one letter on their way to the laboratory: what is known is used, the rest is got out of the message by a worker and
-//! handed in. What fails is tried again until the letter's deadline.
+//! The files of one letter on their way to the laboratory: verdicts that are already known are used; the other files are extracted from the
+//! message by a worker and handed in. What fails is tried again until the letter's deadline.
 
 use super::{FileProgress, PendingEntry, in_time, note_opinion, sample_name, still_counts};
 use crate::scan::ScanShared;

@@ -23,7 +23,6 @@ pub(in crate::scan) enum LabDecision {
 }
 
 impl LabDecision {
-    /// In words.
     pub(in crate::scan) fn words(&self) -> String {
         match self {
             LabDecision::Pass { words, .. } => format!("goes on: {words}"),

@@ -131,7 +131,8 @@ impl Quarantine {
         let places = store.memory.still_to_go(message, &places_of(rows.iter().copied()));
         let (Some(first), false) = (rows.first(), places.is_empty()) else { return Ok(None) };
         let mut released = store.letter(message).await?.for_places(places.iter().copied());
-        // Mail from outside stays that: who signs it vouches for any forger. It has been held against its domains before.
+        // Mail from outside stays mail from outside: if we signed it, we would vouch for any forger. It has already been evaluated against
+        // its domains.
         if released.origin == LetterOrigin::Submitted {
             released.origin = LetterOrigin::Released;
         }

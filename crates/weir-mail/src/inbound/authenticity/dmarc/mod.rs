@@ -1,9 +1,9 @@
-//! DMARC (RFC 9989): whether somebody whom SPF or DKIM confirms may use the domain that people see in From, and what that domain
-//! wants done if not.
+//! DMARC (RFC 9989): whether a sender confirmed by SPF or DKIM may use the domain that people see in From, and what that domain wants done
+//! if not.
 //!
-//! The policy of the domain is found by walking up the DNS tree, eight questions at most. Of several records for one name none counts.
-//! What the DNS does not tell is an answer of its own, and only if it could have changed the result: the silence of a name server
-//! that a sender chose proves nothing about the domain in From.
+//! The policy of the domain is found by walking up the DNS tree, eight questions at most. If a name has several records, none of them
+//! counts. If the DNS does not answer, that is a result of its own, but only if the answer could have changed the outcome: the silence of a
+//! name server that the sender chose proves nothing about the domain in From.
 
 mod record;
 
@@ -61,7 +61,7 @@ pub struct Confirmed {
     pub passed: bool,
 }
 
-/// The policy of a domain in From, before anybody was held against it.
+/// The policy of a domain in From, before any sender is compared with it.
 #[derive(Debug)]
 pub(super) struct Policy {
     domain: String,

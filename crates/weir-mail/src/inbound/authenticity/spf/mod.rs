@@ -1,8 +1,8 @@
 //! SPF (RFC 7208): whether a client may send for a domain.
 //!
-//! Ten terms that ask the DNS, two of them in vain, ten exchangers and ten claimed names; more is `permerror`. Explanations (`exp=`) are
-//! read as far as the grammar goes and never asked for, since nobody here would be told. mail-auth has a check of its own, but it takes
-//! records that the grammar does not allow, takes the first of several, and does not count questions asked in vain.
+//! Limits: ten terms that ask the DNS, of which two may get empty answers, ten mail exchangers and ten claimed names; more is `permerror`.
+//! Explanations (`exp=`) are parsed but never fetched, because nobody here would read them. mail-auth has a check of its own, but it
+//! accepts records that the grammar does not allow, takes the first of several, and does not count empty answers.
 
 mod domain_spec;
 mod record;
@@ -152,7 +152,7 @@ impl Check<'_> {
         Ok(false)
     }
 
-    /// The names that the client claims and that lead back to it. Who fails here matches nothing; it is no error.
+    /// The names that the client claims and that lead back to it. A failure here means that nothing matches; it is not an error.
     async fn confirmed_names(&mut self, counted: bool) -> Ended<Vec<String>> {
         let client = self.identity.client;
         let claimed = match self.names.claimed_names(client).await {
