@@ -1,8 +1,8 @@
-//! Caps by the day, proposed from past mail.
+//! Daily caps, proposed from past mail.
 //!
-//! The past may hold what the caps are for: a thief who sent a stranger a mail a minute for weeks was not stopped then, and must not be
-//! what is usual. So a day counts only if it is near to what the same user did before, or to what others do; the days that do not are
-//! named, and a person decides about them.
+//! The past may already contain what the caps should prevent: an account thief who mailed a stranger every minute for weeks was not stopped
+//! then, and must not count as normal. So a day counts only if it is close to what the same user did before, or to what others do. The
+//! other days are named, and a person decides about them.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ const OWN_DAYS_LEAST: usize = 5;
 const OTHER_DAYS_LEAST: usize = 20;
 /// So many times what is usual is far outside.
 const FAR: u64 = 5;
-/// Whoever hardly ever writes is not outside because they wrote ten mails.
+/// A user who hardly ever writes is not an outlier because of ten mails.
 const USUAL_LEAST: u64 = 4;
 
 /// The caps that the users' days suggest, and the days that were left out.

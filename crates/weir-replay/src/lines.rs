@@ -14,7 +14,6 @@ pub(crate) struct Lines<R> {
     line: Vec<u8>,
 }
 
-/// One line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
     /// Its bytes, without the line's end.

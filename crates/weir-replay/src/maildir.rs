@@ -37,7 +37,6 @@ pub(crate) fn folders(path: &Path) -> io::Result<Vec<Folder>> {
     Ok(found)
 }
 
-/// Reads one folder.
 pub(crate) fn read(folder: &Folder, collected: &mut Collected) -> Result<(), CollectError> {
     for part in ["cur", "new"] {
         let part = folder.path.join(part);

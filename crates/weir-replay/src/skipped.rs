@@ -1,6 +1,6 @@
 //! What could not be used, counted by reason, each with a few examples.
 //!
-//! Bounded: one entry a reason, three examples each, each example short and printable.
+//! Bounded: one entry per reason, three examples each, each example short and printable.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub enum Reason {
     TooManyRecipients,
     /// A header that is too long to be read whole; its beginning was used.
     LongHeader,
-    /// An address that is none: empty, too long, or with blanks or control characters.
+    /// A text that is not an address: empty, too long, or with blanks or control characters.
     BadAddress,
     /// A line of a log without a time that can be read.
     BadTime,

@@ -21,7 +21,6 @@ pub(crate) struct Civil {
     pub(crate) time: TimeOfDay,
 }
 
-/// A time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct TimeOfDay {
     pub(crate) seconds: u32,

@@ -6,7 +6,7 @@
 //! `postsuper -r` queues it anew) is one mail. Nothing that a remote server answers can hide the mail of a user who
 //! had logged in: a second id counts as a copy only if nobody logged in for it.
 //!
-//! Memory: one entry a mail, at most [`MAILS_MAX`] of them; a line costs the same whatever came before it.
+//! Memory: one entry per mail, at most [`MAILS_MAX`] of them; a line costs the same whatever came before it.
 
 mod line;
 mod stamp;
