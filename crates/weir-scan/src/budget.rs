@@ -1,7 +1,7 @@
 //! What one message may cost: bytes, ratio, depth, entries and time, for everything that is inside it together.
 //!
-//! Whoever unpacks something asks the budget before each piece. When it is spent the walk ends with [`Exceeded`], which becomes
-//! "not scanned" in words, never "clean". Time is the thread's own processor time: a busy machine changes no verdict.
+//! Code that unpacks something asks the budget before each piece. When it is spent the walk ends with [`Exceeded`], which becomes "not
+//! scanned" in words, never "clean". Time is the thread's own processor time: a busy machine changes no verdict.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};

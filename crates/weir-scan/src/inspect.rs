@@ -1,4 +1,4 @@
-//! Whoever comes to a verdict, as the mail gate sees it.
+//! What comes to a verdict about a message, as the mail gate sees it.
 
 use crate::content::Content;
 use crate::made::Made;
@@ -22,7 +22,7 @@ pub struct About {
     pub from: String,
     /// The envelope recipients.
     pub to: Vec<String>,
-    /// It is a file that another program asks about, and no mail of ours: nobody knows who sent it, so spam scanners are not asked.
+    /// The content is a file that another program asks about, not mail of ours. Nobody knows who sent it, so spam scanners are not asked.
     pub is_file: bool,
 }
 
@@ -52,7 +52,7 @@ pub trait Inspect: Send + Sync + 'static {
         async { Err("nobody here opens mail".to_owned()) }
     }
 
-    /// Takes these rules that people made into force, instead of those before; why not, if that cannot be.
+    /// Uses these rules that people made from now on, instead of the former ones. The error says why that is not possible.
     fn adopt(&self, made: &Made) -> impl Future<Output = Result<(), String>> + Send {
         let refused = if made.is_empty() { Ok(()) } else { Err("these scanners take no rules".to_owned()) };
         std::future::ready(refused)

@@ -1,4 +1,4 @@
-//! Little-endian numbers at a place in hostile bytes: none where the bytes end before.
+//! Reads little-endian numbers at a place in hostile bytes; none if the bytes end before.
 
 /// A number of two bytes.
 pub fn u16_at(data: &[u8], at: usize) -> Option<u16> {

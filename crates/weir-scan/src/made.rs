@@ -1,7 +1,7 @@
 //! Rules that people made, beside those that come in files: contents that do not pass, by hash, and rules of YARA.
 //!
-//! A file is hashed only if it is as long as some blocked content, so that usual mail costs nothing more. Mail changes the line
-//! ends of text, so that a text counts with either kind.
+//! A file is hashed only if it is as long as some blocked content, so that usual mail costs nothing more. Mail changes the line ends of
+//! text, so a text matches with either kind of line end.
 
 use crate::verdict::Outcome;
 use crate::yara::RuleFile;
@@ -48,7 +48,7 @@ pub(crate) struct Blocklist {
 }
 
 impl Blocklist {
-    /// What is no hash blocks nothing.
+    /// A text that is not a hash blocks nothing.
     pub(crate) fn new(blocked: &[Blocked]) -> Blocklist {
         let mut list = Blocklist::default();
         for one in blocked {

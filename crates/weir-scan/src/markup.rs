@@ -58,7 +58,7 @@ pub(crate) fn tags(data: &[u8]) -> impl Iterator<Item = Tag<'_>> {
 
 /// How long a tag is. A `>` in quotes does not end it; quotes count where a value begins, and anywhere in a declaration.
 fn length(text: &[u8]) -> usize {
-    // What stands in a comment or a section is looked at like the rest.
+    // The content of comments and sections is read like everything else.
     if let Some(mark) = [b"!--".as_slice(), b"![CDATA["].iter().find(|mark| text.starts_with(mark)) {
         return mark.len();
     }
@@ -178,7 +178,8 @@ pub(crate) fn resolved(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether a text has references to what nobody needs to write so: letters, digits, and the signs of scripts and addresses.
+/// Whether a text has references to characters that nobody needs to write in this way: letters, digits, and the punctuation of scripts and
+/// addresses.
 pub(crate) fn is_veiled(text: &[u8]) -> bool {
     let veiled = |sign: char| sign.is_ascii_alphanumeric() || "<>:()=[]{}./\\!\t\r\n".contains(sign);
     memchr::memchr_iter(b'&', text).any(|at| reference(&text[at + 1..]).is_some_and(|(sign, _)| veiled(sign)))

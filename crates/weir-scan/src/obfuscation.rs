@@ -1,7 +1,8 @@
-//! Scripts that are written so that nobody can read them: what tools for hiding leave behind, and people and usual programs never write.
+//! Scripts that are written so that nobody can read them: finds what obfuscation tools leave behind, and people and ordinary programs never
+//! write.
 //!
-//! What such a script does is not looked at ([`crate::walk::unfold`] tries that). Each sign here is a count that usual scripts, also those
-//! that were made small, stay far below. Cost: a few passes over at most 2 MiB.
+//! What such a script does is not looked at ([`crate::walk::unfold`] tries that). Each sign here is a count that ordinary scripts, even
+//! minified ones, stay far below. Cost: a few passes over at most 2 MiB.
 
 /// What is behind is not looked at.
 const TEXT_MAX: usize = 2 << 20;

@@ -1,9 +1,9 @@
 //! Rspamd over HTTP (`/checkv2`). Off unless an address is configured.
 //!
-//! Its actions are obeyed as a mail server obeys them that asks it as a milter: `reject`, `quarantine`, `discard` and whatever a site has
-//! defined for itself keep a message; `add header` and `rewrite subject` mark it; `soft reject` puts it off; `greylist`, which rspamd
-//! itself turns into a soft reject where it means it, and `no action` let it pass. The header fields that it wants are added.
-//! With `actions = "ignore"` only its opinion counts: everything but to let it pass is spam.
+//! Its actions are followed as by a mail server that asks it as a milter: `reject`, `quarantine`, `discard` and whatever a site has defined
+//! for itself keep a message; `add header` and `rewrite subject` mark it; `soft reject` puts it off; `greylist`, which rspamd itself turns
+//! into a soft reject where it means it, and `no action` let it pass. The header fields that it wants are added. With `actions = "ignore"`
+//! only its opinion counts: every action except letting the mail pass means spam.
 
 use crate::address::Address;
 use crate::content::Content;
@@ -59,7 +59,7 @@ fn read_settings(reader: &mut Reader<'_>, _: &mut Common) -> Option<Box<dyn Conf
 
 /// A reply with all its symbols is smaller.
 const REPLY_MAX: usize = 1 << 20;
-/// Of an answer that is none.
+/// For an answer that is not one of rspamd's protocol.
 const NONSENSE_SHOWN: usize = 200;
 /// Fields that it may want.
 const FIELDS_MAX: usize = 64;

@@ -2,8 +2,8 @@
 //!
 //! A [`SamplePolicy`] says which files. The worker that walks a message names them ([`Candidate`]: hash, size, name); only when
 //! somebody asks for one does a worker walk once more and hand over its bytes (`extract`). So the gate itself opens no part of
-//! hostile mail. A file in an archive is a candidate itself. It costs one SHA-256 a candidate, and one a file that may turn out
-//! to be one while it is open, such as a document with macros.
+//! hostile mail. A file in an archive is a candidate itself. It costs one SHA-256 for each candidate, and for each file that may turn out
+//! to be one while it is opened, such as a document with macros.
 
 use crate::budget::{Budget, Exceeded, Limits};
 use crate::file_name;

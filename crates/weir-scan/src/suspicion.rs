@@ -1,5 +1,5 @@
-//! What makes a file suspicious by what is in it, without being forbidden by itself: each rule with its name, a sentence, and what becomes of
-//! mail by it unless the site says otherwise. The lab names its findings by the same rules.
+//! What makes the content of a file suspicious without being forbidden in itself: each rule has a name, a sentence, and what happens to
+//! such mail unless the site decides otherwise. The lab names its findings by the same rules.
 
 mod office;
 mod page;

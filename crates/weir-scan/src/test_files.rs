@@ -1,4 +1,4 @@
-//! Small archives made by ourselves, one a format: a scanner that finds the test file in one can open such archives.
+//! Small archives that we make ourselves, one for each format: a scanner that finds the test file in one can open such archives.
 //!
 //! The test file is packed by gzip before it is put into the archive, because a scanner may find it in the raw octets of an archive that it
 //! cannot open. Nothing else is packed, so each format is written in a few lines.

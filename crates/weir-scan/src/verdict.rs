@@ -1,7 +1,7 @@
 //! Findings and the verdict.
 //!
-//! Every scanner ends with an [`Outcome`], or with several in several places; "not looked at" is one of them and is never
-//! "clean". The verdict is the worst finding, in the order of the enum.
+//! Every scanner ends with an [`Outcome`], or with one for each of several places. "Not looked at" is an outcome of its own, and never
+//! means "clean". The verdict is the worst finding, in the order of the enum.
 
 use crate::samples::Candidate;
 use crate::wishes::Wishes;

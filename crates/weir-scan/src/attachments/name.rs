@@ -53,8 +53,8 @@ const BUNDLES: [&str; 12] = [
     "workflow",
 ];
 
-/// A file in such a folder, of which an archive need not have an entry. Folders of sources are called `com.example.app`: what makes one a program is what
-/// lies in it.
+/// Finds a file in such a folder, because an archive need not have an entry for the folder itself. Source folders may also be called
+/// `com.example.app`; only what is inside makes a folder a program.
 fn bundle_fault(name: &str, shown: &str) -> Option<String> {
     let parts: Vec<&str> = name.split(['/', '\\']).filter(|part| !part.is_empty() && *part != ".").collect();
     parts.windows(2).find_map(|pair| {
@@ -65,7 +65,7 @@ fn bundle_fault(name: &str, shown: &str) -> Option<String> {
     })
 }
 
-/// Windows opens a name that ends with the number of a class by that class, whatever it is.
+/// If a name ends with the id of a class, Windows opens the file with that class, whatever the file is.
 fn class_fault(name: &str, shown: &str) -> Option<String> {
     let class = |last: &str| {
         let number = last.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));

@@ -1,8 +1,8 @@
 //! One clamd: its address, its health, and how many scans it takes at once.
 //!
-//! Health: Unknown → Up or Down → … A background task asks PING, VERSION and STATS now and then, sooner when a scan failed or
-//! it is down, and before it first counts as up (and after each time it was down) has it find EICAR. What is down is not
-//! asked; so a hung clamd costs one deadline, not one a message.
+//! Health: Unknown → Up or Down → … A background task sends PING, VERSION and STATS from time to time, and sooner if a scan failed or clamd
+//! is down. Before clamd first counts as up, after each time it was down, and when its signatures change, it must find EICAR. While it is
+//! down it gets no scans, so a hung clamd costs one deadline, not one per message.
 
 use super::Settings;
 use super::exchange;
@@ -24,7 +24,7 @@ pub enum State {
     Unknown,
     /// It answers, and finds EICAR.
     Up(Version),
-    /// It does not: why.
+    /// It does not, for this reason.
     Down(String),
 }
 
@@ -35,7 +35,7 @@ pub struct Condition {
     pub address: Address,
     /// How it is.
     pub state: State,
-    /// Whether it calls clean what is deeper than it goes, and says nothing.
+    /// Whether it calls content clean that is nested too deep for it to open.
     pub silent: bool,
     /// Formats in which it does not find the test file.
     pub closed: Vec<&'static str>,
@@ -97,7 +97,7 @@ impl Endpoint {
             self.note(checked);
             let pause = if matches!(*self.state.borrow(), State::Up(_)) { settings.check_every } else { RETRY };
             let _ = timeout(pause, self.doubt.notified()).await;
-            // A burst of failures is one reason to look, not many.
+            // A burst of failures should cause one look, not many.
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -116,14 +116,14 @@ impl Endpoint {
             return Err("does not answer PING with PONG".into());
         }
         let version = Version::read(&ask("VERSION").await?).map_err(|error| error.to_string())?;
-        // Not every clamd answers this one, and what it says only makes the queue at it longer or shorter.
+        // Not every clamd answers STATS, and the answer only decides how many scans it gets at once.
         if settings.scans == 0
             && let Ok(stats) = ask("STATS").await
             && let Some(most) = threads(&stats)
         {
             self.widen(most);
         }
-        // The self-test: at first, and whenever its signatures may be others.
+        // The self-test runs at first, and whenever the signatures may have changed.
         let tested = matches!(&*self.state.borrow(), State::Up(known) if known.text == version.text);
         if settings.self_test && !tested {
             self.self_test(patience).await?;
@@ -131,7 +131,7 @@ impl Endpoint {
         Ok(version)
     }
 
-    /// A scanner that does not find EICAR finds nothing. One that calls clean what is too deep for it is worth a warning.
+    /// A scanner that does not find EICAR finds nothing. One that calls content clean that is too deep for it deserves a warning.
     async fn self_test(&self, patience: Duration) -> Result<(), String> {
         match self.scan(eicar().as_bytes(), patience).await? {
             Scanned::Found(_) => {}
@@ -146,7 +146,7 @@ impl Endpoint {
         self.ask_what_it_opens(patience).await
     }
 
-    /// Shows it a small archive of each format. What it does not find in one it could not open.
+    /// Shows it a small archive of each format with the test file. If it finds nothing in one, it cannot open that format.
     async fn ask_what_it_opens(&self, patience: Duration) -> Result<(), String> {
         let mut closed = Vec::new();
         for (format, archive) in test_files::all().map_err(|error| error.to_string())? {
@@ -198,7 +198,7 @@ impl Endpoint {
         if most > width {
             self.places.add_permits(most - width);
         } else if most < width {
-            // What is in use now comes back and is then one too many; it is small and rare.
+            // Permits that are in use now come back later and are then too many, but that is rare and does little harm.
             let gone = self.places.forget_permits(width - most);
             self.width.fetch_add(width - most - gone, Ordering::Relaxed);
         }

@@ -115,7 +115,7 @@ pub(super) enum ExchangeError {
     /// Its answer does not end.
     #[error("sends an answer without end")]
     TooLong,
-    /// Its answer is none.
+    /// Its answer is not one of clamd's protocol.
     #[error(transparent)]
     Nonsense(#[from] NotAReply),
 }

@@ -1,9 +1,9 @@
 //! ClamAV's clamd over TCP or a Unix socket.
 //!
-//! Content that is larger than clamd's own limits would be called clean without a look, so it is not sent: `not scanned`. Each clamd gets
-//! at most as many scans at once as it has threads. A scan that takes longer than its deadline goes on at clamd whatever we do; so it keeps
-//! its place until clamd answers or would have given up itself, and its late answer is remembered for the next attempt. With several clamds the
-//! least busy is asked first, and the others if it breaks.
+//! clamd would call content clean without a look if it is larger than clamd's own limits, so it is not sent and counts as `not scanned`.
+//! Each clamd gets at most as many scans at once as it has threads. A scan that takes longer than its deadline goes on at clamd whatever we
+//! do; so it keeps its place until clamd answers or would have given up itself, and its late answer is remembered for the next attempt.
+//! Of several clamds the least busy is asked first, and the others only if it fails.
 
 mod endpoint;
 mod exchange;

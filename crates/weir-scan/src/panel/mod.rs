@@ -2,7 +2,7 @@
 //!
 //! It knows scanners only as [`Scanner`]s. Each is asked within its deadline and through a `memo` if its answers may be remembered: one scan in
 //! flight per content, answers kept by the version of rules and signatures. A scanner that fails is a finding, and then nothing passes. A panel
-//! for one feed may have scanners of its own; it asks the common ones where these fail, and shares all else.
+//! for one feed may have scanners of its own; it asks the common ones if its own fail, and shares everything else.
 
 mod member;
 mod opened;

@@ -1,4 +1,4 @@
-//! Where what a document names lies: on its writer's own disk, on a server of his house, or anywhere.
+//! Where something that a document refers to is: on its author's own disk, on a server of the author's site, or anywhere.
 
 /// How far away something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,8 +1,9 @@
-//! Names in charsets, as far as an extension can hide in one.
+//! File names in other charsets, as far as these can hide an extension.
 //!
 //! In nearly all charsets an extension is ASCII. It is not where the octets shift between sets (ISO 2022, HZ), are written as something
-//! else (UTF-7, UTF-16) or are EBCDIC. Those are read here; the Chinese, Japanese and Korean sets among them by `encoding_rs`, so that people can read the
-//! name in a reason. Programs differ in which charsets they know, so a name can have several readings ([`Reading`]). Cost: linear.
+//! else (UTF-7, UTF-16) or are EBCDIC. Those are read here; the Chinese, Japanese and Korean sets among them by `encoding_rs`, so that
+//! people can read the name in a reason. Programs differ in which charsets they know, so a name can have several readings ([`Reading`]).
+//! Cost: linear.
 
 use super::transfer::{Padding, base64, is_base64};
 use encoding_rs::{EUC_JP, EUC_KR, Encoding, GBK};

@@ -1,8 +1,8 @@
 //! Every place at which some reader could begin a part.
 //!
-//! Readers differ about where a header ends and which lines are boundaries. Once a message has given them a reason to ([`super::structure`]
-//! has a doubt about it), nobody guesses who reads what: a part can begin at the start of the message and behind every boundary that any of
-//! its headers names, wherever in a line it stands; its header can end at each place at which some reader ends one. All of these are followed,
+//! Readers differ about where a header ends and which lines are boundaries. Once a message is ambiguous ([`super::structure`] has a doubt
+//! about it), we do not guess which reader is right: a part can begin at the start of the message and behind every boundary that any of its
+//! headers names, wherever in a line it stands; its header can end at each place at which some reader ends one. All of these are followed,
 //! up to a bound. Cost: one search through the message for each boundary, and one look at each header for each way to end it.
 
 use super::dialect::{Dialect, is_header_line};

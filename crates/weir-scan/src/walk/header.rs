@@ -68,7 +68,7 @@ impl PartHeader {
         }
         let alone = |at: usize| lines.get(at + 1) != Some(&b'\n');
         if memchr::memchr_iter(b'\r', lines).any(alone) {
-            // Not everybody finds the fields then; who does not shows the body as it stands.
+            // Not every reader finds the fields then; one that does not shows the body as it is.
             (header.has_mime_version, header.loose) = (false, true);
             header.also_plain();
         }

@@ -3,7 +3,7 @@
 //! First [`structure`] counts levels and parts in the raw bytes; then each part is decoded, shown to the visitor and, if
 //! it holds other files, opened. Recursion is bounded by `levels` and `depth`. All of it spends one [`Budget`], and takes time in
 //! proportion to what is looked at.
-//! The walk judges nothing: what is odd is told to the visitor, who has the policy.
+//! The walk does not judge: it reports oddities to the visitor, which has the policy.
 
 mod archive;
 mod charset;
@@ -82,7 +82,7 @@ impl Oddity {
     }
 }
 
-/// Whoever wants to see everything.
+/// Something that wants to see everything in a message.
 pub trait Visit {
     /// A file, before what is in it.
     fn file(&mut self, place: &Place, file: &File<'_>, budget: &Budget) -> Result<(), Exceeded>;
@@ -400,7 +400,7 @@ impl Walk<'_> {
                 self.message(message, level + 1)?;
             }
         }
-        // What one name or type calls a message is an archive to whoever believes another.
+        // What one name or type calls a message is an archive to a reader that goes by another name or type.
         if let Some(why) = archive::unseen(file).filter(|_| !encoded) {
             self.odd_here(Oddity::Unreadable(why.into()));
         }

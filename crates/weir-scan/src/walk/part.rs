@@ -55,7 +55,7 @@ impl Part {
     }
 }
 
-/// Whether what is called a message is something else to whoever saves it: then it is a file, and a message in that.
+/// Whether a part that is called a message becomes something else when somebody saves it: then it is a file, with a message in it.
 pub(super) fn is_file(header: &PartHeader, body: &[u8]) -> bool {
     let kind = Kind::of(body);
     let mut promised = header.names.iter().flat_map(|name| file_name::extensions(name));

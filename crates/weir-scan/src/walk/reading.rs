@@ -1,7 +1,7 @@
-//! The same text written otherwise: what rules read as octets is turned into UTF-8, and references in tags are resolved, once and for all rules.
+//! Another form of a text: for rules, which read octets, it is converted to UTF-8 and references in tags are resolved, once for all rules.
 //!
-//! Windows writes scripts in UTF-16, browsers and Office read it, and an attacker hides in it from whoever looks for words. What is turned is looked
-//! at beside what stands there, never instead of it.
+//! Windows writes scripts in UTF-16, browsers and Office read it, and attackers use it to hide from scanners that look for words. The
+//! converted text is examined in addition to the original, never instead of it.
 
 use super::File;
 use super::charset::{Reading, text_of, without_escapes};

@@ -1,4 +1,5 @@
-//! Base64 with letters too many: some readers pass over what does not fit, others take it for the beginning, and then each sees another file.
+//! Base64 with extra letters: some readers skip what does not fit, others take it for the beginning of the data, and so each sees a
+//! different file.
 //!
 //! Four letters are three octets, so a single letter before the data shifts everything behind it. Readers that go by lines drop a line of less
 //! than four letters, or what is left over at the end of a line. Where the letters do not come out even, every beginning is looked at; where

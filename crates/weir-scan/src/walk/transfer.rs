@@ -1,7 +1,7 @@
-//! Content transfer encodings (RFC 2045, section 6), read as mail programs read them: forgiving.
+//! Content transfer encodings (RFC 2045, section 6), read as leniently as mail programs do.
 //!
-//! What one program refuses another shows, so nothing is refused: characters outside the alphabet are passed over, and what follows
-//! padding is read on, in every way in which programs do that.
+//! What one program refuses another shows, so nothing is refused: characters outside the alphabet are skipped, and data after padding is
+//! read in every way in which some program reads it.
 
 /// How the body of a part is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

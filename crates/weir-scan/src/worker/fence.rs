@@ -1,9 +1,9 @@
 //! The fence around a worker: what it may use, and what it may ask of the kernel.
 //!
-//! Memory, processor time, files and core dumps are bounded by rlimits. Two seccomp filters follow: one
-//! ends the process for what no honest reader of mail ever tries (to start a program, to open a socket, to trace); the other lets through what
-//! is needed to read a file that was handed over, to allocate and to answer, and refuses everything else with EPERM. There
-//! is no way back. Linux on x86-64 and aarch64.
+//! Memory, processor time, files and core dumps are bounded by rlimits. Two seccomp filters follow: one kills the process for calls that no
+//! harmless reader of mail makes (starting a program, opening a socket, tracing); the other allows what is needed to read a file that was
+//! handed over, to allocate memory and to answer, and refuses everything else with EPERM. Neither can be removed again. Linux on x86-64 and
+//! aarch64.
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 use seccompiler::{

@@ -31,15 +31,15 @@ pub(super) struct Ruleset {
 struct Inner {
     source: Source,
     state: Mutex<State>,
-    /// Those that people made and that are in force. Whoever changes rules holds it, so that no two do at once.
+    /// The rules that people made and that are in use. The lock is held while rules are changed, so that two changes never overlap.
     made: tokio::sync::Mutex<Made>,
 }
 
 #[derive(Debug, Clone)]
 struct State {
     version: Arc<str>,
-    /// Under which answers are remembered: the version, and how often rules have changed. So a scan that was under way during a
-    /// change is remembered for nobody, also when the rules are as before one day.
+    /// The key under which answers are remembered: the version, and how often the rules have changed. So the answer of a scan that was
+    /// under way during a change is never used again, not even if the rules are changed back one day.
     key: Arc<str>,
     changes: u64,
     count: usize,
@@ -78,7 +78,7 @@ impl Ruleset {
         self
     }
 
-    /// Takes rules that people made into force, instead of those before. What the folder holds stays as it is in force.
+    /// Uses these rules that people made from now on, instead of the former ones. The rules of the folder stay as they were last read.
     pub(super) async fn adopt(&self, pool: &Pool, made: &Made) -> Result<(), RulesetError> {
         let mut current = self.inner.made.lock().await;
         if *current == *made {
@@ -229,7 +229,7 @@ async fn follow(inner: Arc<Inner>, pool: Arc<Pool>) {
     }
 }
 
-/// Whether the folder is neither as it is in force nor as it was when it was last tried: rules that did not compile will not the next time.
+/// Whether the folder differs both from what is in use and from what was tried last: rules that did not compile then would not compile now.
 fn is_new(stamp: &Stamp, state: &mut State, tried: &mut Option<Stamp>) -> bool {
     if *stamp == state.stamp {
         (state.problem, *tried) = (None, None);

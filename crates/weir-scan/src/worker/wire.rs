@@ -1,5 +1,5 @@
-//! What goes between the gate and a worker: one packet an order, one packet an answer, JSON of bounded length. Content goes
-//! as a file descriptor beside its order.
+//! The protocol between the gate and a worker: one packet per order, one packet per answer, JSON of bounded length. Content goes as a file
+//! descriptor beside its order.
 
 use crate::examine::Report;
 use crate::samples::Candidate;
@@ -87,7 +87,6 @@ pub(super) fn receive_order(socket: BorrowedFd<'_>) -> io::Result<Option<Receive
     Ok(Some((order, content, files.next())))
 }
 
-/// Sends an answer.
 pub(super) fn send_answer(socket: BorrowedFd<'_>, answer: &Answer) -> io::Result<()> {
     let mut text = serde_json::to_vec(answer)?;
     if text.len() > ANSWER_MAX {

@@ -1,5 +1,5 @@
-//! Packed or encrypted data under a name that promises something else: a later piece of an archive has no mark of its own, and whoever gets
-//! all pieces gives them their names back.
+//! Packed or encrypted data under a name that promises something else: a later piece of a split archive has no signature of its own, and a
+//! recipient who gets all pieces can give them their real names back.
 //!
 //! Packed data is as good as random, and looks like no text and no known format. Names that promise nothing (`.dat`, `.bin`) are not
 //! judged: people send files of a thousand formats.

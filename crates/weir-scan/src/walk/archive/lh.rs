@@ -1,4 +1,4 @@
-//! What LHA (`-lh4-` to `-lh7-`) and ARJ (methods 1 to 3) pack with: a sliding window and two static Huffman codes a block.
+//! What LHA (`-lh4-` to `-lh7-`) and ARJ (methods 1 to 3) pack with: a sliding window and two static Huffman codes per block.
 //!
 //! Written from the description of the format. Memory: the window, 64 KiB at most. Cost: a few steps for each bit.
 

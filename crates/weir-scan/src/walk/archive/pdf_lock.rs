@@ -1,7 +1,7 @@
-//! Whether a PDF opens without a password, and what its streams are then.
+//! Whether a PDF opens without a password, and how its streams are decrypted then.
 //!
-//! Many have a lock whose password is empty: it says what may be printed or copied, and every reader opens it. Only one that wants a
-//! password from people counts as encrypted. Sources: ISO 32000-1, section 7.6; ISO 32000-2, section 7.6.4.
+//! Many PDFs are encrypted with an empty password: it only says what may be printed or copied, and every reader opens them. Only one that
+//! wants a password from people counts as encrypted. Sources: ISO 32000-1, section 7.6; ISO 32000-2, section 7.6.4.
 
 use super::pdf_text::string;
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
@@ -20,7 +20,7 @@ pub(super) fn is_locked(data: &[u8]) -> bool {
     memchr::memmem::find_iter(data, b"/Encrypt").any(|at| !data[at + 8..].starts_with(b"Metadata"))
 }
 
-/// Whether only who has the password can read it. A lock that we cannot make out counts as one.
+/// Whether only somebody who has the password can read it. An encryption that we do not understand counts as one with a password.
 pub(super) fn needs_password(data: &[u8]) -> bool {
     is_locked(data) && !Lock::read(data).is_some_and(|lock| lock.opens_empty())
 }
@@ -43,11 +43,11 @@ enum Cipher {
 }
 
 impl Key {
-    /// Of a document that opens with an empty password; none if we cannot make out how.
+    /// The key of a document that opens with an empty password; none if we do not understand its encryption.
     pub(super) fn of(data: &[u8]) -> Option<Key> {
         let lock = Lock::read(data)?;
         let key = Key { file: lock.key()?, cipher: lock.cipher? };
-        // A key that does not fit its cipher would open every stream as nothing, and nothing is clean.
+        // With a key that does not fit its cipher every stream would come out empty, and so be called clean.
         let fits = match key.cipher {
             Cipher::None | Cipher::Rc4 => true,
             Cipher::Aes => key.file.len() + 5 >= 16,
@@ -71,7 +71,7 @@ impl Key {
     }
 }
 
-/// AES in chained blocks, of which the first is where it begins. What is left of a block at the end is no part of it.
+/// AES-CBC, with the initialisation vector as the first block. An incomplete block at the end is ignored.
 fn chained(key: &[u8], data: &[u8]) -> Vec<u8> {
     let decrypt: Box<dyn Fn(&mut aes::Block)> = match key.len() {
         16 => match Aes128::new_from_slice(key) {
@@ -182,7 +182,7 @@ impl Lock {
     }
 }
 
-/// What encrypts streams: up to version 2 always the same, then what the filter does that is named for them.
+/// The cipher of the streams: up to version 2 always the same, later the one of the filter that is named for streams.
 fn cipher(dictionary: &[u8]) -> Option<Cipher> {
     match number(dictionary, "/V").unwrap_or(0) {
         1 | 2 => return Some(Cipher::Rc4),

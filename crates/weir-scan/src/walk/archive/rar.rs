@@ -1,7 +1,7 @@
 //! RAR of every version, through `rars`.
 //!
-//! Members come out one after the other, as a solid archive needs it. Passwords that stand in the message are tried. What has another
-//! one, goes on in another volume, or stands beside a file as a stream of it, is told by its name and not opened.
+//! Members come out one after the other, as a solid archive needs it. Passwords from the text of the message are tried. Members with
+//! another password, members that continue in another volume, and alternate streams of files are reported by name and not opened.
 
 use super::super::{Oddity, Walk, bounded_name};
 use crate::budget::{Budget, Exceeded, RATIO_FREE_BYTES};

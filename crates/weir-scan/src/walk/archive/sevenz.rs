@@ -9,7 +9,7 @@ use std::io::{Cursor, Read};
 const DICTIONARY_MAX: u64 = 192 << 20;
 /// Passwords are tried on archives up to this size.
 const TRIED_MAX: usize = 32 << 20;
-/// So many of them, if a try costs no more than 7-Zip itself makes it cost: half a million hashes.
+/// So many passwords are tried, if a try costs no more than in archives made by 7-Zip itself: half a million hashes.
 const PASSWORDS_MAX: usize = 4;
 const ROUNDS_MAX: u8 = 19;
 const AES: &[u8] = &[0x06, 0xf1, 0x07, 0x01];
@@ -41,7 +41,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     }
 }
 
-/// Whether its dictionaries fit into what we give them.
+/// Checks that its dictionaries fit into the memory that we give them.
 fn bear(archive: &Archive) -> Result<(), Exceeded> {
     let coders = archive.blocks.iter().flat_map(|block| &block.coders);
     let largest =
@@ -87,7 +87,7 @@ fn fitting(walk: &mut Walk<'_>, data: &[u8]) -> Result<Option<String>, Exceeded>
         let Ok(mut reader) = ArchiveReader::new(Cursor::new(data), Password::from(password.as_str())) else { continue };
         reader.set_thread_count(1);
         let mut whole = true;
-        // A few octets of a file come out of any password; its sum is right only with the right one.
+        // Any password decrypts the first octets to something; the checksum of the file is right only with the right password.
         let read = reader.for_each_entries(|entry, from| {
             let most = walk.budget.limits().held_bytes / 4;
             // Entries without content come after the others, also where those did not open.

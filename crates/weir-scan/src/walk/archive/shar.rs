@@ -1,7 +1,7 @@
 //! Shell archives (shar): a script that writes files when somebody runs it. Each file stands between a command and a line that ends it
 //! (`sed 's/^X//' << 'END' > name`): as it is behind a letter, uuencoded, or in base64.
 //!
-//! What such a script does besides is not looked at: it is a script, and no desktop runs one at a click.
+//! What else such a script does is not examined: no desktop runs a shell script at a click.
 
 use super::super::kind::Kind;
 use super::super::transfer::{self, Padding, base64};

@@ -1,7 +1,7 @@
 //! Tar: ustar and what was before it, with GNU's and POSIX's long names. Members are not packed, so nothing is copied.
 //!
 //! Readers of tar differ in what they do about damage, about members that are no files and about what stands behind the end;
-//! where two would read two archives, that is told. Sources: POSIX.1 (pax), the manual of GNU tar.
+//! where two readers would see different archives, that is reported. Sources: POSIX.1 (pax), the manual of GNU tar.
 
 use super::super::tar_header::{BLOCK, is_header, number};
 use super::super::{Oddity, Walk, bounded_name};

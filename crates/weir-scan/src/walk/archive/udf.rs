@@ -1,6 +1,6 @@
 //! Images of discs after UDF (ECMA-167): the file system that Windows and macOS prefer where a disc has two.
 //!
-//! Partitions of the plain kind are read. What lies behind tables of defects, virtual tables or metadata files is told as not readable.
+//! Partitions of the plain kind are read. Content behind defect tables, virtual tables or metadata files is reported as not readable.
 
 use super::super::{Oddity, Walk, bounded_name};
 use crate::budget::Exceeded;

@@ -1,8 +1,8 @@
 //! Zip, read twice: by its directory at the end, as most programs do, and by the header before each member, as some do.
 //!
-//! Where the two disagree, two programs would see two archives, and that is told. So is every member that stands where no directory
-//! names it: before the first, between, behind the last, and behind the end; and these are looked at as well. Sizes are never
-//! believed: what comes out is counted. Source: PKWARE's APPNOTE 6.3.
+//! Where the two disagree, two programs would see different archives, and that is reported. So is every member that the directory does not
+//! name, before the first, between others, after the last, and after the end; these are examined as well. Declared sizes are not trusted:
+//! what comes out is counted. Source: PKWARE's APPNOTE 6.3.
 
 use super::super::{Oddity, Walk, bounded_name};
 use super::zip_crypt::{AesField, Lock};

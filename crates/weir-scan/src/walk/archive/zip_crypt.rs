@@ -20,7 +20,7 @@ const ROUNDS: NonZeroU32 = NonZeroU32::new(1000).unwrap();
 /// How a member is locked.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Lock {
-    /// With the last octet of the header, which one of two writers' habits makes known.
+    /// With the two values that the last octet of the decrypted header may have: programs that write zip files use one or the other.
     Traditional([u8; 2]),
     /// With AES.
     Aes(AesField),
