@@ -16,12 +16,12 @@ pub struct Section<'a, 't> {
 }
 
 impl Section<'_, '_> {
-    /// One that says nothing.
+    /// A table without keys.
     pub(crate) fn empty() -> Section<'static, 'static> {
         Section { text: "", name: "", line: 1, table: None, settings: Vec::new(), problems: Vec::new() }
     }
 
-    /// Whether the document has this key, which has been read.
+    /// Whether the document has this key. The key must have been read before.
     pub fn is_given(&self, key: &str) -> bool {
         self.settings.iter().any(|setting| setting.key == key && setting.line.is_some())
     }
