@@ -1,4 +1,4 @@
-//! Somebody in the network: messages that are false in one way each.
+//! An attacker in the network, who sends messages each of which is false in one way.
 
 use super::node::Node;
 use crate::rng::Rng;
@@ -40,7 +40,7 @@ impl Forgery {
     }
 }
 
-/// What would do most harm if it were believed.
+/// A message that would do the most harm if it were believed.
 fn damaging(rng: &mut Rng, round: Round, victim: NodeId) -> Message {
     let epoch = Some(Epoch(1 + rng.below(1 << 50)));
     match rng.below(5) {

@@ -1,8 +1,8 @@
 //! The scheduler of the thesis as its pseudocode has it (Figures 3-4 to 3-10), for comparison.
 //!
-//! Every session's start and finish time is rescaled when a weight changes, which is O(N) a request. Debt has
-//! no bound, and service elsewhere is charged only while the session has requests here. Weights are not
-//! normalised, so T advances by W / ΣR over the sessions that wait (Table 3.1's ΣR = 1 contradicts RATE).
+//! Every session's start and finish time is rescaled when a weight changes, which is O(N) per request. Debt has no bound, and service
+//! elsewhere is charged only while the session has requests here. Weights are not normalised, so T advances by W / ΣR over the sessions
+//! that wait (Table 3.1's ΣR = 1 contradicts RATE).
 
 use super::subnet::{Subnet, weight};
 use std::collections::{BTreeMap, VecDeque};

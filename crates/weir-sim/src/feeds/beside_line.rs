@@ -1,5 +1,5 @@
-//! The feeds beside one line: for many loads and mixes, what mail waits in the feeds and what it would wait in one line,
-//! first come, first served, before the same workers.
+//! The feeds compared with a single line: for many loads and mixes, how long mail waits in the feeds, and how long it would wait in one
+//! line, first come, first served, with the same workers.
 //!
 //! Each mix is run untuned (the default limits), tuned (limits found for it on another stream) and shifted (limits
 //! found for another mix). The feeds are those of the live gate: the last takes every size, and limits give way.

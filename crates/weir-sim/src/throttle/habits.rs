@@ -1,6 +1,6 @@
 //! How people mail: the paper's Figures 1 and 2, on any mail.
 //!
-//! Figure 1 shows, a user a line, how many mails follow the mail before within so many minutes. Figure 2 shows how many
+//! Figure 1 has a line for each user, and shows how many mails follow the previous one within so many minutes. Figure 2 shows how many
 //! recipients are among the last n addresses, as the mean over users and one standard deviation around it.
 
 use super::outbox::{Outbox, Sending};
@@ -13,7 +13,7 @@ use weir_core::throttle::RecipientKey;
 const MINUTES: [f64; 14] = [0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0];
 /// Numbers of earlier addresses at which Figure 2 is drawn.
 const ADDRESSES: [usize; 11] = [1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50];
-/// A line of fewer mails is chance.
+/// With fewer mails a line shows nothing but chance.
 const MAILS_LEAST: usize = 10;
 /// More lines than this nobody can tell apart.
 const USERS_DRAWN: usize = 22;

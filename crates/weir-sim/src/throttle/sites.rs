@@ -1,4 +1,5 @@
-//! The people of a site through the throttle, with the paper's setting beside it: who is delayed, stopped, told; and whom worms reach.
+//! Simulates the people of a site under the throttle, and under the paper's setting for comparison: who is delayed, stopped or notified,
+//! and whom worms reach.
 
 use super::outbox::COLLEAGUE;
 use super::params_error;

@@ -1,7 +1,7 @@
-//! A clock of one's own: it runs at its own rate from its own beginning.
+//! A clock that runs at its own rate from its own beginning: that of a host, or that of the database.
 //!
-//! A host's counts the time that the host sleeps or is paused, and never goes backwards: the disciplines do not read
-//! the calendar. The database does, and a calendar may be set.
+//! A host's clock counts the time during which the host sleeps or is paused, and never goes backwards, because the disciplines do not read
+//! the calendar. The database does read it, so its clock may be set.
 
 use crate::rng::Rng;
 use std::time::Duration;

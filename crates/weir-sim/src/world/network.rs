@@ -1,7 +1,7 @@
 //! The network between hosts: delay, loss, duplication, reordering, and cuts in one direction.
 //!
-//! A datagram is lost, doubled or late. A stream is tried again after loss, arrives once, and fails for
-//! good when either direction is cut: a connection needs both.
+//! A datagram is lost, doubled or late. A stream message is sent again after a loss, arrives once, and fails for good when either direction
+//! is cut, because a connection needs both.
 
 use crate::rng::Rng;
 use std::time::Duration;
