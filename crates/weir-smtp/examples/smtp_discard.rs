@@ -1,7 +1,7 @@
 //! An SMTP server that throws every message away: to measure the server alone.
 //!
-//! `cargo run --release -p weir-mail --example smtp_discard -- 127.0.0.1:2525`, then for example
-//! `smtp-source -s 20 -m 20000 -l 4096 127.0.0.1:2525`. Prints the address, and counters when its input ends.
+//! `cargo run --release -p weir-smtp --example smtp_discard -- 127.0.0.1:2525`, then for example `smtp-source -s 20 -m 20000 -l 4096
+//! 127.0.0.1:2525`. Prints the address, and counters when its input ends.
 
 use std::io::Write;
 

@@ -1,6 +1,6 @@
 //! How fast the session alone is, without sockets: messages of 4 KiB a second on one core.
 //!
-//! `cargo run --release -p weir-mail --example smtp_parser_speed`
+//! `cargo run --release -p weir-smtp --example smtp_parser_speed`
 
 use std::io::Write;
 use std::sync::Arc;

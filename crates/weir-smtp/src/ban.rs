@@ -1,11 +1,11 @@
 //! Bans of addresses after failed logins: they grow, they end, and the table is bounded.
 //!
-//! `failures` different failed logins within `window` ban the address for `first`; the next ban is twice as long, up to `longest`. Who
-//! tries the same name and password again guesses nothing: a telephone with an old password does not lock out everybody behind
-//! its router. An address is forgotten `window` after its last failure, or `longest` after its last ban. When the table is full, the
-//! entry that would be forgotten soonest makes room: so a flood of new addresses pushes out other strays, not the
-//! offenders with long bans. Who has been banned can be taken up by another table ([`Offender`]), so that a restart pardons nobody.
-//! Cost: O(log n) a failure. Time is passed in.
+//! `failures` different failed logins within `window` ban the address for `first`; the next ban is twice as long, up to `longest`. Trying
+//! the same name and password again is not guessing, so a telephone with an old password does not lock out everybody behind its router. An
+//! address is forgotten `window` after its last failure, or `longest` after its last ban. When the table is full, the entry that would be
+//! forgotten soonest makes room: so a flood of new addresses pushes out other short-lived entries, not the offenders with long bans. Banned
+//! addresses can be loaded into another table ([`Offender`]), so that a restart lifts no ban. Cost: O(log n) per failure. Time is passed
+//! in.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;

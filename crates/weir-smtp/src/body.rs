@@ -3,11 +3,11 @@
 //! Only CR LF `.` CR LF ends DATA (RFC 5321 section 4.1.1.4). A bare CR, a bare LF or a NUL is a fault of the
 //! message: it is read to its true end, and refused there. So no two servers can disagree about where a message
 //! ends (SMTP smuggling, CVE-2023-51764). Text is handed on in place: one slice of the input for each run between
-//! stuffed dots. What a split holds back is at most `.` and CR. Cost: one vectorised search a line.
+//! stuffed dots. What a split holds back is at most `.` and CR. Cost: one vectorised search per line.
 //!
 //! Users' own programs (printers, scanners, scripts) do send bare CR and LF and lines without end. A reader that mends
-//! ([`BodyReader::mending`]) hands on CR LF for each of them and only notes long lines. What ends the message is the same, and what it
-//! hands on holds no bare CR or LF, so a false end becomes a line of text with a dot, which is stuffed on its way out.
+//! ([`BodyReader::mending`]) hands on CR LF for each of them and only notes long lines. A message ends in the same way, and the text that
+//! is handed on has no bare CR or LF. So a false end becomes a line of text with a dot, which is escaped on its way out.
 
 use memchr::memchr3;
 

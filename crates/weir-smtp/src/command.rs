@@ -1,8 +1,8 @@
 //! One command line, read.
 //!
-//! smtp-proto reads the simple commands. MAIL and RCPT go to [`super::envelope`] (see there why), XCLIENT and
-//! XFORWARD are not known to it, and BDAT's size wraps there when it overflows, which would make us take message text for
-//! commands: so these are ours. The line has been cleaned of control characters before.
+//! smtp-proto reads the simple commands. We parse the others ourselves: MAIL and RCPT for the reasons given in [`super::envelope`], XCLIENT
+//! and XFORWARD because smtp-proto does not know them, and BDAT because its size wraps there on overflow, which would make us take message
+//! text for commands. The line has been cleaned of control characters before.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
 //! One connection: carries out what its session says.
 //!
-//! Reads only when all replies are sent, so a client that does not read its replies holds back itself alone. While it
-//! waits it holds a socket, a timer and the session, and no buffer. The timer is moved only when the deadline comes
-//! nearer; when it fires early it is set again.
+//! It reads only when all replies are sent, so a client that does not read its replies only holds up itself. While it waits, it holds a
+//! socket, a timer and the session, but no buffer. The timer is moved only when the deadline comes nearer; when it fires early it is set
+//! again.
 
 use std::future::poll_fn;
 use std::hash::Hash;

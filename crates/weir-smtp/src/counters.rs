@@ -63,7 +63,6 @@ counters! {
     abuses,
 }
 
-/// One counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 

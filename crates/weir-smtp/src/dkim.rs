@@ -1,9 +1,9 @@
-//! DKIM signatures (RFC 6376, RFC 8463): rsa-sha256 and ed25519-sha256, relaxed/relaxed, one key a domain.
+//! DKIM signatures (RFC 6376, RFC 8463): rsa-sha256 and ed25519-sha256, relaxed/relaxed, one key per domain.
 //!
 //! A [`Signing`] takes the message piece by piece, holds its header (at most [`HEADER_MAX`] octets; a longer one is not
 //! signed) and hashes the rest, so a body of any length costs no memory. The domain that signs is that of the From header,
-//! or the nearest domain above it that has a key. Signing is ours, on ring, which TLS brings anyway: mail-auth would
-//! add fourteen crates and keep a message without an empty line in memory as a whole; it verifies our work in the tests.
+//! or the nearest domain above it that has a key. We sign with code of our own over ring, which TLS needs anyway: mail-auth would add
+//! fourteen crates, and would keep a whole message in memory if it has no empty line. The tests verify our signatures with mail-auth.
 
 mod canonical;
 mod from;
@@ -44,7 +44,7 @@ const SIGNED: &[&str] = &[
     "list-unsubscribe",
     "list-unsubscribe-post",
 ];
-/// Of these one more than there is, so that none can be added.
+/// These are signed once more than they occur, so that none can be added later.
 const SEALED: &[&str] = &["from", "reply-to", "to", "cc", "subject", "date"];
 
 /// What is read of a header to sign it, and its body in relaxed form as pieces of these sizes give it: for fuzzers.

@@ -1,4 +1,4 @@
-//! The leash on a session: an order to end it arrives here, and here it is seen whether the session is idle.
+//! The leash on a session: through it a session is told to end, and shows whether it is idle.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

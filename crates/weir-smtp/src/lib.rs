@@ -8,8 +8,8 @@
 //! Other servers ask about their mail in the milter protocol ([`milter`]) and in Postfix's policy protocol ([`policy`]); both are here without
 //! I/O.
 //!
-//! The sending side is [`client`], and [`outcome::DeliveryOutcome`] is what it brings back for each recipient. [`dkim`] signs. docs/smtp.md tells
-//! the rules in prose.
+//! The sending side is [`client`], and [`outcome::DeliveryOutcome`] is what it brings back for each recipient. [`dkim`] signs. docs/smtp.md
+//! explains the rules.
 
 pub mod address_key;
 pub mod ban;

@@ -45,12 +45,12 @@ impl DeliveryOutcome {
         DeliveryOutcome::new(Fate::Delivered, Status(2, 0, 0), text)
     }
 
-    /// A passing failure that we found ourselves.
+    /// A temporary failure that we found ourselves.
     pub fn temporary(status: Status, text: &str) -> DeliveryOutcome {
         DeliveryOutcome::new(Fate::Temporary, status, text)
     }
 
-    /// A lasting failure that we found ourselves.
+    /// A permanent failure that we found ourselves.
     pub fn permanent(status: Status, text: &str) -> DeliveryOutcome {
         DeliveryOutcome::new(Fate::Permanent, status, text)
     }
@@ -65,7 +65,7 @@ impl DeliveryOutcome {
         self
     }
 
-    /// The same as a passing failure: for what is refused for good, but not to this message's fault.
+    /// The same as a temporary failure: for a permanent refusal that is not the fault of this message.
     pub fn softened(mut self) -> DeliveryOutcome {
         if self.fate == Fate::Permanent {
             self.fate = Fate::Temporary;
@@ -74,7 +74,7 @@ impl DeliveryOutcome {
         self
     }
 
-    /// The same as a lasting failure, because its time is over.
+    /// The same as a permanent failure, because the time for delivery is over.
     pub fn expired(&self) -> DeliveryOutcome {
         let text = format!("not delivered in time; the last answer was: {}", self.text);
         let status = Status(5, 4, 7);

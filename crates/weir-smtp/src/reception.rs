@@ -1,7 +1,7 @@
 //! What the shell plugs into the server: who may send, and where a message goes.
 //!
-//! Every method is asked in its turn of one session; sessions run at once. Dropping a [`BodySink`] before
-//! [`Reception::finish`] means the message was broken off or refused: forget it.
+//! The methods are called one after the other for a session, but sessions run in parallel. A [`BodySink`] that is dropped before
+//! [`Reception::finish`] belongs to a message that was broken off or refused, and must be forgotten.
 
 use std::future::Future;
 use std::net::IpAddr;

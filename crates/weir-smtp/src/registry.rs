@@ -1,12 +1,11 @@
 //! Who is connected: counts in all, by address and by user; bans; and the leash on every session.
 //!
-//! A connection is let in by [`Registry::admit`] and counted until its [`Admission`] is dropped. Where all places are taken,
-//! the oldest session that has neither logged in nor handed in mail makes room: whoever only sits there, from however
-//! many addresses, cannot keep the others out. Where all places of one address or of one user are taken, the one of them that has been
-//! idle for longest makes room: a neighbour behind the same router, or a thief of the password, can keep nobody out by sitting there.
-//! One lock, held for a few map operations, and for a look at the sessions of one address or user where they are as many as may be.
-//! The tables are bounded by the number of connections (and a tenth more, of sessions that are being ended), the bans by their own
-//! capacity.
+//! A connection is let in by [`Registry::admit`] and counted until its [`Admission`] is dropped. When all places are taken, the oldest
+//! session that has neither logged in nor handed in mail makes room, so idle clients cannot keep others out, from however many addresses.
+//! When all places of one address or user are taken, the one that has been idle for longest makes room, so a neighbour behind the same
+//! router, or somebody who stole the password, can keep nobody out by idling. There is one lock, held for a few map operations, and for a
+//! look at the sessions of one address or user when these have reached their limit. The tables are bounded by the number of connections
+//! (and a tenth more, of sessions that are being ended), the bans by their own capacity.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -1,8 +1,7 @@
 //! The SMTP server: listeners, connections, limits, shutdown.
 //!
-//! One task a connection. A connection above a limit, or from a banned address, hears why and is closed without a
-//! session. Connections, addresses, users and bans are counted over all listeners of a server; the other limits are
-//! those of the listener's settings.
+//! Each connection has a task. A connection above a limit, or from a banned address, is told why and closed without a session. Connections,
+//! addresses, users and bans are counted over all listeners of a server; the other limits are those of the listener's settings.
 
 use std::future::poll_fn;
 use std::io;

@@ -1,7 +1,7 @@
 //! xtext, the encoding of DSN and XCLIENT values (RFC 3461 section 4): `+` and two hex digits for what is not plain.
 //!
-//! Values are kept as they came, so that they can be passed on unchanged; [`decode`] serves who must print them.
-//! A value that hides a control character is refused: it could forge a header of a bounce.
+//! Values are kept as they came, so that they can be passed on unchanged; [`decode`] is for code that must print them. A value that hides a
+//! control character is refused: it could forge a header of a bounce.
 
 /// Whether `text` is xtext whose decoded form holds no control character.
 pub fn is_valid(text: &str) -> bool {

@@ -1,4 +1,4 @@
-//! How we go to a server: which protocol, how much TLS, with which login, how patiently.
+//! How we contact a server: which protocol, how much TLS, with which login, how patiently.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! AUTH PLAIN and LOGIN at a smarthost (RFC 4954, RFC 4616).
 //!
-//! A password is never said on a line that others can read: without TLS only to this machine. A refused login is the
-//! operator's to put right, so the mail waits.
+//! A password is never sent where others could read it: without TLS only to this machine. A refused login is for the operator to correct,
+//! so the mail waits.
 
 use std::sync::Arc;
 use std::time::Duration;

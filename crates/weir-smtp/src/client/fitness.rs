@@ -1,8 +1,8 @@
-//! Whether a message can be said to a server at all, and how (RFC 6152, RFC 6531, RFC 1870).
+//! Whether a message can be sent to a server at all, and how (RFC 6152, RFC 6531, RFC 1870).
 //!
 //! A message that was declared 8-bit or international goes as it is where the server offers that. Where it does not offer
-//! SMTPUTF8, the header decides: if it is plain after all, it goes without the declaration; otherwise it fails honestly. 8-bit text is
-//! converted by whoever sends it where the server does not offer 8BITMIME.
+//! SMTPUTF8, the header decides: if the header is plain ASCII after all, the message goes without the declaration; otherwise it fails. If
+//! the server does not offer 8BITMIME, the caller converts 8-bit text.
 
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
 //! Replies of a server, read as the hostile bytes that they are (RFC 5321 section 4.2).
 //!
-//! The parser takes whole lines out of a buffer and keeps what it has understood, so a slow peer costs one look at
-//! each line. A line has at most [`LINE_MAX`] octets and a reply [`LINES_MAX`] lines; of the text [`TEXT_KEPT`] octets
-//! are kept. Every line must carry the same code. smtp-proto's parser checks neither the codes nor the number of
-//! lines, hence our own.
+//! The parser takes whole lines out of a buffer and remembers what it has parsed, so each line is looked at once, however slowly the peer
+//! sends. A line has at most [`LINE_MAX`] octets and a reply [`LINES_MAX`] lines; of the text [`TEXT_KEPT`] octets are kept. Every line
+//! must carry the same code. smtp-proto's parser checks neither the codes nor the number of lines, so we have our own.
 
 use std::sync::Arc;
 

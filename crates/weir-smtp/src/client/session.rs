@@ -1,8 +1,8 @@
 //! A session with a server: connected, greeted, encrypted and logged in as far as asked; then message after message.
 //!
-//! Whatever goes wrong before a message was mentioned is an [`OpenError`] and no message's fault. A session that broke
-//! is not used again; one that was reused and turned out to be dead before it said anything is [`Delivered::stale`],
-//! and the message can go on a fresh one at once.
+//! Whatever goes wrong before a message is mentioned is an [`OpenError`], and not the fault of any message. A session that broke is not
+//! used again; one that was reused and turned out to be dead before it said anything is [`Delivered::stale`], and the message can go on a
+//! fresh one at once.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct Parcel<'a> {
 /// What came of it.
 #[derive(Debug)]
 pub struct Delivered {
-    /// One a recipient, in their order.
+    /// One for each recipient, in their order.
     pub outcomes: Vec<DeliveryOutcome>,
     /// The session cannot be used again.
     pub broken: bool,

@@ -1,8 +1,8 @@
 //! TLS to other servers: opportunistic, required or verified (RFC 3207, RFC 7435).
 //!
-//! Without verification any certificate will do, since it only has to keep out listeners; the handshake's own signature
-//! is still checked. Verified means: signed by a root that this machine (or the given file) trusts, for the name
-//! that we meant to reach. rustls with ring, TLS 1.2 and 1.3.
+//! Without verification any certificate will do, because TLS then only has to keep out eavesdroppers; the handshake's own signature is
+//! still checked. Verified means: signed by a root that this machine (or the given file) trusts, for the name that we meant to reach.
+//! rustls with ring, TLS 1.2 and 1.3.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //! It says what to send, takes the replies in order and ends with one outcome per recipient. Legal transitions:
 //! `Envelope → Body → Ends → Over`, `Envelope → Over` (everything refused), and with BDAT `Envelope → Ends → Over`.
 //! Under PIPELINING all of the envelope goes in one write; otherwise one command waits for the other. A refused MAIL
-//! counts for everybody, a refused RCPT for one, a refused DATA and the last reply for all that are left; LMTP has one
-//! last reply a recipient.
+//! counts for everybody, a refused RCPT for one, a refused DATA and the last reply for all that are left; LMTP has one last reply for each
+//! recipient.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ pub struct Transaction<'a> {
     sent: usize,
     heard: usize,
     mail: Option<DeliveryOutcome>,
-    /// One a recipient: refused, or accepted and waiting.
+    /// One for each recipient: refused, or accepted and waiting.
     results: Vec<Option<DeliveryOutcome>>,
     /// The server has ended the transaction, or will with its last reply.
     data_open: bool,

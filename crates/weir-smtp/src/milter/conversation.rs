@@ -1,4 +1,4 @@
-//! Commands in their order.
+//! Checks that the commands of a mail server come in a possible order.
 
 use super::Garbled;
 use super::command::{Command, Stage};
@@ -15,7 +15,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// With a server that lets us do this.
+    /// A conversation with a server that must allow these actions.
     pub fn new(needed: Actions) -> Conversation {
         Conversation { packets: Packets::default(), needed, agreed: None, stage: Stage::Start }
     }
@@ -46,7 +46,7 @@ impl Conversation {
         self.agreed.is_none_or(|agreed| agreed.is_answered(command.letter()))
     }
 
-    /// We have said what becomes of the message, or of its envelope: the next thing is another message, or nothing.
+    /// We have said what becomes of the message or its envelope: what follows is another message, or the end.
     pub fn message_is_over(&mut self) {
         if self.stage != Stage::Start {
             self.stage = Stage::Session;
@@ -71,7 +71,7 @@ impl Conversation {
             _ if self.stage == Stage::Start => None,
             Command::Macros { .. } | Command::Unknown(_) => Some(self.stage),
             Command::Abort | Command::QuitNewConnection => Some(Stage::Session),
-            // Another one begins where the last envelope was given up without a word.
+            // A new session may begin here: the last envelope was given up without a word.
             Command::Connect { .. } | Command::Helo(_) => allowed(&[Stage::Session, Stage::Envelope], Stage::Session),
             Command::Mail(_) => allowed(&[Stage::Session, Stage::Envelope], Stage::Envelope),
             Command::Recipient(_) | Command::Data => allowed(&[Stage::Envelope], Stage::Envelope),

@@ -280,7 +280,7 @@ impl Session {
         self.back_to_commands(now);
     }
 
-    /// Writes one reply, or under LMTP one a recipient; true if any of them accepts.
+    /// Writes one reply, or under LMTP one for each recipient. True if any of them accepts.
     fn answer(&mut self, answer: &MessageAnswer, recipients: usize) -> bool {
         let replies = match answer {
             MessageAnswer::All(reply) => std::slice::from_ref(reply),

@@ -1,4 +1,4 @@
-//! MAIL and RCPT.
+//! The commands MAIL and RCPT: what a session answers, and when it asks whether a sender or recipient is welcome.
 
 use weir_core::time::Instant;
 
