@@ -2,7 +2,7 @@
 //!
 //! The lock is an `flock` on `lock`, so the kernel releases it when the owner exits, however it exits; the
 //! number inside is only for the message to a second owner. A folder that holds other files, or that a newer
-//! Weir wrote, is refused untouched. What stands inside the parts (spool, database) is their own business.
+//! Weir wrote, is refused untouched. The format of its parts (spool, database) is defined by their own modules.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};

@@ -1,8 +1,8 @@
 //! Samples, each in a file named by its SHA-256: `samples/ab/abcdef…`.
 //!
-//! A sample is whole or not there: it is written under another name, synced, and then given its own. Two that are the
-//! same are one file. The folder may be on a network file system that several machines share; every step is one that
-//! such a file system can do. Files are for reading only, and never executable.
+//! A sample is complete or not there: it is written under another name, synced, and then renamed. Two samples with the same content are one
+//! file. The folder may be on a network file system that several machines share; every step is one that such a file system supports. Files
+//! are for reading only, and never executable.
 
 pub use crate::sample_hash::{NotAHash, SampleHash};
 

@@ -2,11 +2,11 @@
 //!
 //! Each line carries a seal: a hash of the line and of the seal before it. The newest seal and the number of lines stand in a
 //! table of their own, written in the same transaction. So a line that somebody removes, changes or puts in between shows, the
-//! last one too ([`AuditRecords::check`]). It does not stop whoever may write to the database and knows how the seals are made;
-//! for that, compare the newest seal with one that was noted elsewhere.
+//! last one too ([`AuditRecords::check`]). It does not protect against somebody who can write to the database and knows how seals are made;
+//! against that, compare the newest seal with one that was noted elsewhere.
 //!
-//! A change that begins is noted before anything is done, and struck out when its lines are written. What is still noted when
-//! Weir starts was interrupted.
+//! A change is noted before anything is done, and the note is removed when its lines are written. A note that is still there when Weir
+//! starts belongs to a change that was interrupted.
 
 use super::{Database, RecordsError, begin_in_postgres, in_time, read, write};
 use sha2::{Digest, Sha256};

@@ -1,8 +1,8 @@
 //! Whom each user has written to, and who has written to whom: packed, so that ten thousand users with two thousand
-//! correspondents each are a matter of some two hundred megabytes.
+//! correspondents each take some two hundred megabytes.
 //!
-//! What is in a pack is its owner's business (weir-mail `throttle/correspondents.rs`). A pack is changed under the lock of
-//! its owner's throttle, so that several relays on one PostgreSQL never lose each other's changes.
+//! weir-mail `throttle/correspondents.rs` defines what is in a pack. A pack is changed under the lock of its owner's throttle, so that
+//! several relays on one PostgreSQL never lose each other's changes.
 
 use super::{Database, RecordsError, begin_in_postgres, in_time, read, write};
 use serde::Serialize;

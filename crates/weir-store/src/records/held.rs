@@ -1,13 +1,13 @@
 //! Held mail: one row for each recipient in a delay queue.
 //!
-//! A row is *held* until the queue reaches it or a person decides; then its relay, which keeps the body, lets it
-//! go or drops it, and only after that is durable removes the row.
+//! A row is *held* until the queue reaches it or a person decides; then the relay that keeps the body lets it go or drops it. Only when
+//! that is durable does the relay remove the row.
 
 use super::{Database, RecordsError, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
-/// In place of the relay that keeps the body, where nobody here does: another mail server asked about a recipient and has the mail itself.
+/// Stands in place of the relay if no relay keeps the body: another mail server asked about a recipient, and has the mail itself.
 pub const ASKED_BY_SERVER: &str = "(another server)";
 
 /// One recipient of one held mail.
@@ -112,7 +112,8 @@ pub struct HeldRecords {
 impl HeldRecords {
     /// Held rows in the order of their queues, at most `most`.
     pub async fn list(&self, filter: &HeldFilter, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
-        // What does not restrict is not asked for, so that an index serves the rest; where nothing does, that of the order.
+        // Conditions that do not restrict are left out, so that an index serves the others; without any condition, the index of the order
+        // serves.
         let HeldFilter { identity, message, recipient } = filter;
         let restricted = match (identity.is_empty(), message.is_empty(), recipient.is_empty()) {
             (true, true, true) => "identity >= $1 and $2 = '' and $3 = ''",
@@ -180,7 +181,7 @@ impl HeldRecords {
         Ok(())
     }
 
-    /// Removes what is decided about a message that does not exist: it was refused after all.
+    /// Removes decisions about a message that does not exist because it was refused after all.
     pub async fn strike(&self, message: &str) -> Result<u64, RecordsError> {
         Ok(write!(self, pool => sqlx::query("delete from held where message = $1 and fate <> 'held'").bind(message)
             .execute(pool).await?.rows_affected()))
@@ -203,7 +204,7 @@ impl HeldRecords {
     /// Which of these messages no row of `relay`, held or decided, needs.
     pub async fn strays(&self, relay: &str, messages: &[String]) -> Result<Vec<String>, RecordsError> {
         let json = serde_json::json!(messages).to_string();
-        // With the empty text added, no index by relay serves this: it would be searched as a whole for each message.
+        // The empty text is added so that the database does not use the index by relay, which it would search as a whole for each message.
         let sql = self.db.either(
             "select value from json_each($1) where not exists
                (select 1 from held where held.message = value and held.relay || '' = $2)",

@@ -1,4 +1,4 @@
-//! Incidents as they are kept. What a kind is, and what stands in a story, is its owner's business (weir-console `incidents/`).
+//! Incidents as they are stored. weir-console `incidents/` decides what kinds there are and what a story contains.
 //!
 //! One relay looks after each incident. If it has not been heard of for a while, another may take over what concerns the whole site.
 
@@ -121,15 +121,15 @@ impl IncidentRecords {
             .bind(relay).bind(now_s).bind(silent_s).execute(pool).await?.rows_affected()))
     }
 
-    /// Ends incidents of other relays than `relay` that have not written them since `gone_s`: such a machine does not come back.
-    /// Its own ones go on, however long it was down: it sees by itself whether they are over.
+    /// Ends incidents of other relays than `relay` that have not written them since `gone_s`: such a machine does not come back. The
+    /// incidents of `relay` itself go on, however long it was down: it sees by itself whether they are over.
     pub async fn end_forgotten(&self, relay: &str, gone_s: i64) -> Result<u64, RecordsError> {
         Ok(write!(self, pool => sqlx::query(
             "update incidents set closed_s = seen_s where closed_s is null and seen_s < $1 and relay <> $2")
             .bind(gone_s).bind(relay).execute(pool).await?.rows_affected()))
     }
 
-    /// The newest, without their stories' owner having to be asked.
+    /// The newest incidents, open ones first.
     pub async fn newest(&self, most: i64) -> Result<Vec<IncidentRow>, RecordsError> {
         // Open ones first: they must not be pushed out by what is over.
         let sql = sqlx::AssertSqlSafe(format!(

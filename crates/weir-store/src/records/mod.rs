@@ -1,4 +1,4 @@
-//! Records: what must survive and is not mail in transit. Users, throttle states, held mail, audit, the lab.
+//! Records: everything that must survive except mail in transit. Users, throttle states, held mail, audit, the lab.
 //!
 //! SQLite (WAL, `synchronous=FULL`) inside the data folder by default, PostgreSQL by URL when several
 //! machines share it. Statements are written once where both databases understand them, and once for each

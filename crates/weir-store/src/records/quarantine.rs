@@ -1,7 +1,7 @@
 //! Quarantined mail: one row per recipient, so that one of them may decide without the others; people see one entry per message.
 //!
-//! A row is *kept* until a person decides or its time is over; then its relay, which keeps the body, sends or forgets it, and
-//! only after that is durable removes the row.
+//! A row is *kept* until a person decides or its time is over; then the relay that keeps the body sends or forgets it, and removes the row
+//! only when that is durable.
 
 use super::{Database, Fate, RecordsError, read, write};
 use schemars::JsonSchema;
@@ -265,8 +265,9 @@ impl QuarantineRecords {
             })).collect::<Result<_, _>>()?))
     }
 
-    /// What infected mail that came at `day` or later was called, without the name of the file that it was in, which whoever sends it chooses: those names first of which most came at `lately` or later; at most `most`
-    /// names. At most `COUNTED_MAX` recipients are looked at.
+    /// What infected mail that came at `day` or later was called, without the name of the file that it was in, which whoever sends it
+    /// chooses: those names first of which most came at `lately` or later; at most `most` names. At most `COUNTED_MAX` recipients are
+    /// looked at.
     pub async fn viruses(&self, lately: i64, day: i64, most: i64) -> Result<Vec<VirusCount>, RecordsError> {
         let sql = self.db.either(VIRUSES_SQLITE, VIRUSES_POSTGRES);
         let rows: Vec<(String, i64, i64, i64, i64)> = read!(self, pool => sqlx::query_as(sql)

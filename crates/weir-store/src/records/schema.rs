@@ -1,7 +1,7 @@
 //! The schema, and how an older one becomes today's.
 //!
-//! Each migration is one file of statements a database; the table `weir_schema` holds the number of the last one
-//! applied. A database from a newer program is refused, never touched.
+//! Each migration is a list of SQL statements. The table `weir_schema` holds the number of the last one applied. A database from a newer
+//! program is refused and not touched.
 
 use super::{RecordsError, begin_in_postgres};
 use sqlx::{Connection, PgPool, SqliteConnection};
@@ -26,7 +26,7 @@ const LATER: [&str; 14] = [
     CHOICES,
     SENDERS,
 ];
-/// 2: what all relays must know and nobody else.
+/// 2: secrets that all relays share and nobody else may know.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
 const TOLD: &str = "alter table throttles add column told bigint not null default 0";
@@ -34,15 +34,15 @@ const TOLD: &str = "alter table throttles add column told bigint not null defaul
 const QUARANTINE: &str = include_str!("sql/quarantine.sql");
 /// 5: the lab. `IDENTITY` is a number that the database makes.
 const LAB: &str = include_str!("sql/lab.sql");
-/// 6: the verdict on a quarantined message is a file beside it, not a copy a recipient.
+/// 6: the verdict on a quarantined message is a file beside it, not a copy for each recipient.
 const VERDICTS: &str = "alter table quarantine drop column detail";
-/// 8: results by sample and by content, those that do not count too: who forgets samples looks for both.
+/// 8: indexes of results by sample and by content, including results that do not count: pruning samples looks for both.
 const LAB_INDEXES: &str = "create index if not exists lab_results_of_sample on lab_results (sample);
 create index if not exists lab_results_of_content on lab_results (hash);";
 
 /// 7: children of samples in the lab, and verdicts.
 const CHILDREN: &str = include_str!("sql/children.sql");
-/// 9: rules that people made for the scan, and indexes for whoever looks at everything.
+/// 9: rules that people made for the scan, and indexes for lists of everything.
 const RULES: &str = include_str!("sql/rules.sql");
 /// 10: what a relay has held lately, which every start asks for, without reading all that is held; quarantined mail by its sender.
 const LOOKED_FOR: &str = "create index held_since on held (relay, held_at, message);

@@ -144,7 +144,7 @@ impl ThrottleRecords {
             .bind(most).fetch_all(pool).await?.iter().map(throttle_row!()).collect::<Result<_, _>>()?))
     }
 
-    /// How many entries each of these identities holds, and since when it is stopped; who has no throttle is left out.
+    /// How many entries each of these identities holds, and since when it is stopped; identities without a throttle are left out.
     pub async fn of(&self, identities: &[String]) -> Result<Vec<(String, i64, Option<i64>)>, RecordsError> {
         let json = serde_json::json!(identities).to_string();
         let sql = self.db.either(

@@ -1,4 +1,4 @@
-//! Single-use tokens, for what a person may do by a mail or a link: kept as digests, good once.
+//! Single-use tokens, for what a person may do by a mail or a link. Only their digests are stored.
 
 use super::{Database, RecordsError, read, write};
 
@@ -24,7 +24,7 @@ impl TokenRecords {
             .bind(digest).bind(now).fetch_optional(pool).await?))
     }
 
-    /// Uses a token up: its purpose, the first time; nothing ever after, or when it has expired.
+    /// Uses a token up. Returns its purpose the first time; none later, or if it has expired.
     pub async fn redeem(&self, digest: &str, now: i64) -> Result<Option<String>, RecordsError> {
         Ok(
             write!(self, pool => sqlx::query_scalar("delete from tokens where digest = $1 and expires_at >= $2 returning purpose")

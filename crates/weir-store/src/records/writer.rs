@@ -1,7 +1,7 @@
-//! SQLite's one writing connection, whose turn everybody waits for.
+//! SQLite's one writing connection, which callers use in turn.
 //!
-//! Not a pool: a pool asks its connection whether it is well before and after each use, and every question goes to
-//! the connection's thread and back.
+//! It is not a pool, because a pool checks its connection before and after each use, and each check goes to the connection's thread and
+//! back.
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};

@@ -1,9 +1,9 @@
 //! Compaction: what little is left in an old segment is copied forward, so that the segment can go.
 //!
-//! Order, so that a crash at any point loses nothing: first the marks stand durably beside the new place, then the
-//! chunks and the commit stand durably in it, then the index changes, then the old sidecar says "finished"
-//! (durable before the new segment may ever go). After a crash in between the message stands twice, and the newer
-//! place, which is complete, counts. Work is cut into bunches of about a mebibyte, one between two batches.
+//! The order is such that a crash at any point loses nothing: first the marks are durable beside the new place, then the chunks and the
+//! commit are durable in it, then the index changes, then the old sidecar says "finished" (durable before the new segment may ever be
+//! removed). After a crash in between, the message exists twice, and the newer copy, which is complete, counts. The work is done in pieces
+//! of about a mebibyte, one between two batches.
 
 use std::collections::{BTreeMap, HashMap, btree_map};
 use std::fs::File;

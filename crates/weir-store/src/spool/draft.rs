@@ -1,7 +1,7 @@
 //! A message that is being received: written piece by piece, then committed or dropped.
 //!
-//! A draft holds at most 64 KiB; what is beyond goes to the writer and waits there for room, so a fast
-//! sender is slowed to the pace of the disk. Nothing of it is a message before [`Draft::commit`] has returned.
+//! A draft holds at most 64 KiB in memory; the rest goes to the writer and waits there for room, so a fast sender is slowed down to the
+//! pace of the disk. Nothing of it is a message before [`Draft::commit`] has returned.
 
 use std::sync::Arc;
 

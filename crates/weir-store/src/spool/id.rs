@@ -3,7 +3,7 @@
 //! 100 bits: 44 of milliseconds since 1970 (good until the year 2527) and 56 that are drawn anew from the
 //! system each millisecond and counted up inside it. Ids of one process rise strictly, also when the clock
 //! steps back. Written as twenty characters of Crockford's base32 in lower case, so text sorts as time does.
-//! An id is no secret: who knows one can guess its neighbours.
+//! An id is not a secret: somebody who knows one can guess its neighbours.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! What the spool remembers of each message: where it stands, and (for a while) its body.
 //!
-//! About a hundred bytes a message: envelope, marks and the places of a long body's chunks stay on the disk. The bodies
-//! of small messages that were just committed are kept within a bound, so that immediate delivery reads nothing.
+//! About a hundred bytes per message: envelope, marks and the places of a long body's chunks stay on the disk. The bodies of small messages
+//! that were just committed are kept within a bound, so that immediate delivery reads nothing.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;

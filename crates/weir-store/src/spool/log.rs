@@ -1,4 +1,4 @@
-//! The segments as the writer sees them: the active one that grows, the sealed ones that shrink in worth.
+//! The segments as the writer sees them: the active one, which grows, and the sealed ones, of which less and less is needed.
 //!
 //! Life of a segment: active (appended to) → sealed (synced, never changed again) → dead (no message and no draft needs
 //! it) → removed. After a write or a sync has failed, nothing behind the last good byte is trusted: the segment is

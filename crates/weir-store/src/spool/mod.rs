@@ -1,10 +1,10 @@
 //! The spool: mail in transit, in append-only segments, durable before it is acknowledged.
 //!
 //! A message is a [`Draft`] until [`Draft::commit`] returns; then it survives a kill, a power cut and a full disk until it is
-//! [finished](Spool::finish). One thread writes: it gathers what is there, writes it in one go, syncs once and answers
-//! all (`writer.rs`). Progress goes to a sidecar beside each segment; segment and sidecar die together when their last
-//! message is finished. Envelope and marks are opaque bytes here. At start the segments themselves say what
-//! is there (`recovery.rs`); there is no other index. docs/spool.md has the format and the reasons.
+//! [finished](Spool::finish). One thread writes: it gathers the waiting requests, writes them in one go, syncs once and answers all
+//! (`writer.rs`). Progress goes to a sidecar beside each segment; both are removed together when their last message is finished. Envelope
+//! and marks are opaque bytes here. At start the segments themselves say what is there (`recovery.rs`); there is no other index.
+//! docs/spool.md has the format and the reasons.
 
 mod body;
 mod compaction;

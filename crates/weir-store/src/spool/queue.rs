@@ -1,9 +1,8 @@
-//! The way to the writer: requests, in order.
+//! The queue of requests to the spool's writer, in order.
 //!
 //! Bodies and envelopes wait for [`QueueMemory`] before they enter, so they never hold more memory than its size. Marks do not wait: a
-//! delivery that happened must be written down. While the disk stands still they add up at the pace of deliveries,
-//! which stand still with it. Marks that come alone give others a moment to come along, so that the writer is not
-//! woken for each.
+//! delivery that happened must be written down. While the disk hangs they add up only as fast as deliveries are made, and these soon hang
+//! too. If only marks wait, the writer gives others a moment to arrive, so that it is not woken for each one.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use super::id::MessageId;
 use super::index::IndexEntry;
 use super::receipt::Receipt;
 
-/// How long marks wait for company, and how many of them are company enough: a kill loses at most these.
+/// How long marks wait for others, and how many of them do not wait any longer. A kill loses at most these.
 const COMPANY_WAIT: Duration = Duration::from_millis(1);
 const COMPANY_MAX: usize = 16;
 
@@ -27,7 +26,7 @@ pub(super) enum Request {
     /// A draft that sent chunks will not be committed.
     Abandon(MessageId),
     Mark(MessageId, Box<[u8]>),
-    /// The message has left the index; this is where it stood.
+    /// The message has left the index; this is its former entry.
     Finish(MessageId, IndexEntry),
     Flush(oneshot::Sender<Result<(), SpoolError>>),
     /// Copies forward what is left in every segment with little left.
@@ -197,7 +196,7 @@ impl QueueMemory {
         self.kib.close();
     }
 
-    /// What is larger than the whole room enters alone.
+    /// A request larger than all the memory enters alone.
     fn share(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(self.kib_max)
     }

@@ -1,4 +1,4 @@
-//! The writer's word that a message is durable, and what happens when nobody is there to take it.
+//! The writer's confirmation that a message is durable, and what happens if nobody waits for it any more.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::SpoolShared;
 use super::id::MessageId;
 
 /// A committed message on its way to the caller. Dropped on the way (the caller gave up waiting), it
-/// finishes the message: who was not told must not be delivered for.
+/// finishes the message: if the sender was not told, nothing may be delivered.
 #[derive(Debug)]
 pub(super) struct Receipt {
     shared: Option<Arc<SpoolShared>>,

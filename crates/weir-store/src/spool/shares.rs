@@ -1,7 +1,7 @@
 //! How much of the mail on this disk is whose: messages in the spool, and held ones in files of their own.
 //!
-//! Only in memory. The spool gives back what it finishes; whoever opens it says again at each start whose the messages are that were
-//! found. Cost: one lock and two map operations a message; about 60 bytes a message, and none for whoever has none.
+//! Only in memory. The spool subtracts what it finishes. At each start, whoever opens the spool says again whose the messages are that were
+//! found. Cost: one lock and two map operations per message; about 60 bytes per message, and nothing for users without mail.
 
 use super::MessageId;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! The tables of tracked messages, in SQLite and in PostgreSQL.
 //!
-//! A message is one text, so that there is one statement for everything known of it; what it is found by is in the index of words. SQLite's has no copy of
-//! the words and no places in them: that is a third of a plain one.
+//! What is known of a message is one text, and what happened to it is another; the words by which it is found are in a full-text index.
+//! SQLite's index keeps neither a copy of the words nor their positions, so it is a third of the usual size.
 
 use super::message::{Act, TrackedMessage};
 use super::search::{MessageFilter, first_place};

@@ -1,11 +1,12 @@
-//! Message tracking: every message, found by what is known of it.
+//! Message tracking: an index by which every message can be found.
 //!
-//! What is told about messages is written once, into the [`crate::diary`]. Tracking reads the diary behind the path of mail and makes an index of it: a row
-//! for each message with what happened to it, and the words that it is found by. How far it has read is part of the same transaction. So after a kill it goes
-//! on where it was, and without its file it begins at the oldest line that the diary still has. Nobody who takes or delivers mail waits for it.
+//! Events are written once, into the [`crate::diary`]. Tracking reads the diary afterwards and makes an index of it: a row for each message
+//! with what happened to it, and the words by which it is found. Its position in the diary is written in the same transaction. So after a
+//! kill it continues where it was, and if its file is lost it begins at the oldest line that the diary still has. Accepting and delivering
+//! mail never wait for it.
 //!
-//! It is kept longer than the diary, and bounded by size and by age: the oldest goes first. With PostgreSQL all relays write to the same tables, and each finds
-//! the mail of all.
+//! It is kept longer than the diary, and bounded by size and by age: the oldest goes first. With PostgreSQL all relays write to the same
+//! tables, and each of them finds the mail of all.
 
 mod database;
 mod message;
@@ -30,13 +31,13 @@ use tokio::sync::{Mutex, OnceCell};
 
 /// How often the diary is looked at.
 const EVERY: Duration = Duration::from_secs(1);
-/// After a part of the diary was written it rests for so many times as long, because mail needs the processor more.
+/// After indexing a part of the diary it rests for so many times as long, because mail needs the processor more.
 const REST: u32 = 3;
-/// With so much of the diary unread it rests no longer: the diary drops its oldest file, read or not.
+/// If more of the diary than this is unread, it does not rest: the diary drops its oldest file, read or not.
 const HURRY_BYTES: u64 = 8 << 20;
 /// How long somebody who looks for a message waits until the newest is there.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often it is looked at how much there is, and how many messages go at once.
+/// How often the size is checked, and how many messages are removed at once.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
 const PRUNE_AT_ONCE: i64 = 2_000;
 /// How far a place is looked for beside others of the same time.

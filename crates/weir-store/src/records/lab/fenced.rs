@@ -1,12 +1,13 @@
-//! Transactions behind the fence: they begin by asking for a live lease of the leader's epoch, and change nothing without one.
+//! Fenced transactions: each begins by checking that the leader's lease is still valid (its epoch, its holder, the database's clock), and
+//! changes nothing if it is not.
 
 use super::Fence;
 use crate::records::RecordsError;
 use sqlx::SqliteConnection;
 
-/// Does `$work` with SQLite's one writer, if the fence's lease is alive; `Some` of what came of it, once it is committed.
+/// Does `$work` with SQLite's one writer if the fence's lease is alive. Returns `Some` of the result once it is committed.
 ///
-/// In a task of its own: whoever asked may be dropped half-way, and the one writer must not stand in an open transaction then.
+/// It runs in a task of its own: the caller may be dropped half-way, and that must not leave the one writer in an open transaction.
 macro_rules! fenced_in_sqlite {
     ($write:expr, $fence:expr, $connection:ident => $work:expr) => {{
         let (write, fence) = ($write.clone(), $fence.clone());
@@ -23,7 +24,7 @@ macro_rules! fenced_in_sqlite {
             };
             let done = done.await;
             if !matches!(done, Ok(Some(_))) {
-                // Whatever was begun must not stand open; if nothing was, SQLite says so.
+                // A transaction that was begun must not stay open. If none was begun, SQLite returns an error, which is ignored.
                 let _ = sqlx::query("rollback").execute(&mut *writer).await;
             }
             done
@@ -35,7 +36,7 @@ macro_rules! fenced_in_sqlite {
 }
 pub(super) use fenced_in_sqlite;
 
-/// Begins a transaction; whether the lease is alive.
+/// Begins a transaction. Returns whether the lease is alive.
 pub(super) async fn begins_in_sqlite(connection: &mut SqliteConnection, fence: &Fence) -> Result<bool, RecordsError> {
     let alive = sqlx::query(
         "begin immediate;

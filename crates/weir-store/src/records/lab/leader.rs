@@ -1,4 +1,4 @@
-//! The lease row: one holder at a time, an epoch that only grows, the database's clock.
+//! The row of the lease: it has one holder at a time and an epoch that only grows, and expires by the database's clock.
 
 use crate::records::{Database, RecordsError, in_time, read, write};
 use sqlx::Row;
@@ -34,7 +34,8 @@ pub struct LeaderRecords {
 }
 
 impl LeaderRecords {
-    /// Takes the lease if nobody holds it (or its end is further away than two leases: the clock was set back), and writes the new epoch into the history.
+    /// Takes the lease if nobody holds it (or its end is further away than two leases: the clock was set back), and writes the new epoch
+    /// into the history.
     pub async fn acquire(&self, holder: &str, lease_ms: i64) -> Result<LeaseReply, RecordsError> {
         let granted: Option<i64> = match &self.db {
             Database::Sqlite { write, .. } => {

@@ -1,8 +1,8 @@
 //! The lab's records: who leads, which machines there are, samples, attempts and results.
 //!
 //! Every change that a leader makes is one fenced statement: it names the epoch, and does nothing unless that epoch's
-//! lease is alive at that moment by the database's clock. On PostgreSQL the fence also locks the lease row against a
-//! take-over until the statement has committed; SQLite has one writer, which is the same.
+//! lease is alive at that moment by the database's clock. On PostgreSQL the fence also locks the lease row, so that nobody can take over
+//! until the statement has committed. SQLite has only one writer, which has the same effect.
 
 mod attempts;
 mod ended;

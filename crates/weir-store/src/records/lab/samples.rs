@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A sample that is handed in. Its content is stored before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewSample {
-    /// Made by whoever hands it in, different for every submission: the same one twice is one sample.
+    /// Made by the submitter, different for every submission. The same ticket twice is one sample.
     pub ticket: String,
     /// SHA-256 of its content.
     pub hash: String,
@@ -42,7 +42,7 @@ pub struct NewSample {
     /// What was chosen for it, as JSON; empty if nothing was.
     #[serde(default)]
     pub choices: String,
-    /// 1 if by these choices it is not analysed as others are: its verdict says nothing to whoever asks about the content.
+    /// 1 if because of these choices it is not analysed as others are: its verdict is not used for the same content elsewhere.
     #[serde(default)]
     pub partial: i64,
 }
@@ -190,12 +190,13 @@ impl SampleRecords {
 
     /// Samples, the newest first.
     pub async fn list(&self, filter: &SampleFilter, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
-        // A range, so that the index serves it: no hexadecimal digit is above `g`. What does not restrict is not asked for: a
-        // range over all hashes would be served by that index too, and then a million samples be sorted by number.
+        // A range, so that the index serves it: no hexadecimal digit is above `g`. Without a hash there is no range: the database would use
+        // that index for a range over all hashes too, and then sort a million samples by number.
         let (from, to) = (filter.hash.clone(), format!("{}g", filter.hash));
         let (hash, id) = match filter.hash.as_str() {
             "" => ("$1 < $2", "id"),
-            // With the sign, the order of numbers serves nobody: few samples have one beginning, and all would be looked at.
+            // The plus sign keeps the database from using the index of ids: few samples have a given beginning, and it would look through
+            // all of them.
             _ => ("hash >= $1 and hash < $2", "+id"),
         };
         let state = if filter.state.is_empty() { "$3 = ''" } else { "state = $3" };
@@ -267,8 +268,8 @@ impl SampleRecords {
     }
 
     /// Forgets up to `most` samples that ended longer than `keep` ago by the database's clock, with their attempts and results;
-    /// none if the fence's lease is not alive. A result stays as long as another sample has the same content: it may
-    /// stand on it.
+    /// none if the fence's lease is not alive. A result stays as long as another sample has the same content, because that sample may rely
+    /// on it.
     pub async fn prune(&self, fence: &Fence, keep: Duration, most: i64) -> Result<Option<Pruned>, RecordsError> {
         let keep = i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX);
         match &self.db {
