@@ -1,7 +1,7 @@
 //! Certificates by host name, got from an authority while Weir runs.
 //!
-//! A certificate replaces another only if it can be used: its key fits, it is for that name, it counts now, and not less long than the one
-//! that it replaces. So whatever an authority sends, a working certificate stays until there is a better one.
+//! A certificate replaces another only if it is usable: its key fits, it is for that name, it is valid now, and it does not expire before
+//! the one that it replaces. So whatever an authority sends, a working certificate stays until there is a better one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,7 +14,7 @@ use rustls::sign::CertifiedKey;
 use crate::challenges::Challenges;
 use crate::validity::Validity;
 
-/// Clocks differ: a certificate may begin to count so much later than now.
+/// Clocks differ: a certificate may become valid so much later than now.
 const CLOCK_SLACK: Duration = Duration::from_secs(3600);
 
 /// Certificates by host name, and the challenges of those that are being got.
@@ -30,12 +30,12 @@ struct NamedCertificate {
     problem: Option<String>,
 }
 
-/// How it stands with the certificate of one name.
+/// The state of the certificate of one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateState {
     /// The host name.
     pub name: String,
-    /// When the certificate counts; None if there is none yet.
+    /// When the certificate is valid; None if there is none yet.
     pub validity: Option<Validity>,
     /// Why the last attempt to get one failed; None if it did not.
     pub problem: Option<String>,
@@ -76,7 +76,7 @@ impl NamedCertificates {
         known.get(&name.to_ascii_lowercase())?.pair.as_ref().map(|(_, validity)| *validity)
     }
 
-    /// How it stands with each name.
+    /// The state of each name.
     pub fn states(&self) -> Vec<CertificateState> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let state = |(name, entry): (&String, &NamedCertificate)| CertificateState {
@@ -117,7 +117,7 @@ fn usable(name: &str, pem: &str, now: SystemTime) -> Result<(CertifiedKey, Valid
 
 fn check_name(name: &str, certificate: &CertificateDer<'_>) -> Result<(), PairError> {
     let wrong = |_| PairError::Name(name.to_owned());
-    // Some host under a wildcard stands for all of them.
+    // For a wildcard, one host under it is checked in place of all.
     let host = name.strip_prefix("*.").map_or_else(|| name.to_owned(), |above| format!("weir.{above}"));
     let host = ServerName::try_from(host).map_err(|_| PairError::Name(name.to_owned()))?;
     let parsed = webpki::EndEntityCert::try_from(certificate).map_err(wrong)?;
@@ -133,7 +133,7 @@ pub enum PairError {
     /// It is for somebody else.
     #[error("the certificate is not for {0}")]
     Name(String),
-    /// It has run out, or does not count yet.
+    /// It has expired, or is not valid yet.
     #[error("the certificate does not count at this time; is the clock right?")]
     Dates,
     /// Key and certificate do not belong together.

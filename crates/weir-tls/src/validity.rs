@@ -1,4 +1,4 @@
-//! From when until when a certificate counts, as its DER says.
+//! The time in which a certificate is valid, read from its DER.
 
 use rustls::pki_types::CertificateDer;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 /// The two dates of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Validity {
-    /// It counts from here.
+    /// It is valid from here.
     pub from: SystemTime,
     /// It has run out after this.
     pub until: SystemTime,

@@ -1,8 +1,8 @@
-//! A client's verifier with a rule of its own about certificates.
+//! A client's verifier that accepts certificates by a given rule.
 //!
-//! The rule decides whose certificate will do: anybody's for peers whose name is not to be proved, or who prove themselves
-//! otherwise; those of one known authority for a machine that enters a lab. That the handshake was signed with the
-//! certificate is checked in any case.
+//! The rule decides which certificates are good enough: any at all for peers that need not prove their name or prove it in another way;
+//! those of one known authority for a machine that joins a lab. In every case it is checked that the handshake was signed with the
+//! certificate's key.
 
 use std::fmt;
 use std::sync::Arc;
