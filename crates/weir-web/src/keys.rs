@@ -1,10 +1,11 @@
 //! Clients that are known by a key: an API key, or a claim of a signed token (JWT), in a header of their requests.
 //!
-//! A key has a name and a weight. It is one client wherever it comes from, and while the backend is saturated it has as much as so many visitors. The keys are in a file that
-//! only the gate reads, `NAME WEIGHT KEY` a line, and are compared by their hash. A token that counts ([`Tokens`]) names the client in a claim, and the
-//! file may give that name a weight (`NAME WEIGHT` without a key), or else a claim of the token may. Who chooses a name with the one who signs tokens must not become the holder of a
-//! key of the same name, so the two are never the same client. A key that nobody knows, or a token with a wrong signature, is worth nothing: its request is served
-//! like any other.
+//! A key has a name and a weight. It is one client wherever it comes from, and with weight N it gets as much as N visitors while the
+//! backend is saturated. The keys are in a file that only the gate reads, a line `NAME WEIGHT KEY` for each, and are compared by their
+//! hash. A token that counts ([`Tokens`]) names the client in a claim, and the file may give that name a weight (`NAME WEIGHT` without a
+//! key), or else a claim of the token may. Somebody who can choose a name in a token must not pass for the holder of a key with the same
+//! name, so the two are never the same client. A key that nobody knows, or a token with a wrong signature, is worth nothing: its request is
+//! served like any other.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -45,7 +46,7 @@ settings! {
 }
 
 impl KeySettings {
-    /// Whether there is a file that keys or tokens are held against.
+    /// Whether there is a file with keys, or with which tokens are checked.
     pub fn has_keys(&self) -> bool {
         self.file.is_some() || self.token_secret_file.is_some() || self.token_keys_file.is_some()
     }
@@ -71,7 +72,6 @@ fn claim(text: &str) -> Result<(), String> {
     if text.is_empty() { Err("a claim has a name".to_owned()) } else { Ok(()) }
 }
 
-/// All keys.
 #[derive(Debug)]
 pub struct Keys {
     header: HeaderName,
@@ -117,7 +117,7 @@ pub enum KeyError {
 
 const WEIGHT_MAX: u32 = 1_000;
 const KEY_BYTES_MIN: usize = 16;
-/// A longer key or token is none.
+/// A longer key or token is ignored.
 const VALUE_BYTES_MAX: usize = 8 << 10;
 
 impl Keys {

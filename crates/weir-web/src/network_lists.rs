@@ -1,7 +1,9 @@
-//! Networks that the owner of the site knows: those that are always served as known visitors, such as the crawlers of search engines, and those that are refused.
+//! Networks that the owner of the site knows: those that are always served as known visitors, such as the crawlers of search engines, and
+//! those that are refused.
 //!
-//! They stand in the configuration, or in files: a network a line, or the JSON in which operators of crawlers publish theirs (`{"prefixes": [{"ipv4Prefix": "192.0.2.0/24"}]}`).
-//! The longest prefix decides; where the same network is in both lists, it is refused. Files are read at start and at a reload.
+//! They are in the configuration, or in files: one network per line, or the JSON in which operators of crawlers publish theirs
+//! (`{"prefixes": [{"ipv4Prefix": "192.0.2.0/24"}]}`). The longest prefix decides; where the same network is in both lists, it is refused.
+//! Files are read at start and at a reload.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -38,7 +38,6 @@ impl Pages {
         Ok(Pages { own })
     }
 
-    /// The page of a status.
     pub fn page(&self, status: StatusCode) -> Bytes {
         match self.own.get(&status.as_u16()) {
             Some(page) => page.clone(),

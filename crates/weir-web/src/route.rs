@@ -1,11 +1,12 @@
 //! Which backend a request goes to: by host, then by the longest path.
 //!
 //! An exact host beats a wildcard (`*.example.org`), a longer wildcard a shorter one, and any of them the empty host, which
-//! stands for all. Among the rules of a host the longest path prefix wins; a prefix ends at a `/` of the path. O(labels of the host
-//! + rules of that host). Built once; matching does not lock, and allocates only for a path that is written in a roundabout way.
+//! stands for all. Among the rules of a host the longest path prefix wins; a prefix ends at a `/` of the path. Built once;
+//! matching costs O(labels of the host + rules of that host), does not lock, and allocates only if a path has to be normalised.
 //!
-//! Rules are held against what a path *means*: `%61` is `a`, `%2f` and `//` are `/`, and `..` is the folder above. Otherwise `/public/../admin` would go by
-//! the rule of `/public`, and be `/admin` to the server there. The server is sent the path as it came.
+//! Rules are compared with what a path *means*: `%61` is `a`, `%2f` and `//` are `/`, and `..` is the folder above. Otherwise
+//! `/public/../admin` would follow the rule for `/public`, and the server would take it for `/admin`. The server is sent the path as it
+//! came.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

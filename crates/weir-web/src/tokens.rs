@@ -1,8 +1,8 @@
-//! Signed tokens (JWT, RFC 7519): who a client is, in the words of somebody whom the owner of the site trusts.
+//! Signed tokens (JWT, RFC 7519), in which somebody whom the site's owner trusts says who a client is.
 //!
-//! A token counts if it is signed by the shared secret (HS256) or by one of the public keys (RS256, ES256), is in its time, and is for us. The algorithm belongs to
-//! the key: a token that names another one, or none, is not looked at with this key, so a public key is never taken for a secret
-//! (RFC 8725, section 3.1). Keys are read from PEM or from a JWKS (RFC 7517).
+//! A token counts if it is signed with the shared secret (HS256) or by the owner of one of the public keys (RS256, ES256), is valid now,
+//! and is meant for us. The algorithm belongs to the key: a token that names another algorithm, or none, is not checked with this key, so a
+//! public key is never taken for a secret (RFC 8725, section 3.1). Keys are read from PEM or from a JWKS (RFC 7517).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use ring::hmac;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
 
-/// What tokens are held against.
+/// The keys and demands that tokens are checked against.
 #[derive(Debug, Default)]
 pub struct Tokens {
     pub(super) secret: Option<hmac::Key>,
@@ -74,7 +74,7 @@ pub enum TokenKeyError {
 }
 
 const SECRET_BYTES_MIN: usize = 32;
-/// A token may have to be held against all of them.
+/// A token may have to be checked with all of them.
 const KEYS_MAX: usize = 16;
 const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1_024;
 const COORDINATE_BYTES: usize = 32;
@@ -101,7 +101,7 @@ impl Tokens {
         let (head, content) = signed.split_at(signed.iter().position(|octet| *octet == b'.')?);
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         let head = read(head)?;
-        // What must be understood, and is not understood here.
+        // The token demands extensions that must be understood, and we understand none.
         if head.get("crit").is_some() {
             return None;
         }

@@ -1,4 +1,4 @@
-//! What is asked of a queue, and why it may be refused.
+//! A request for a slot, and why it may be refused.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -36,7 +36,7 @@ impl Ask {
 /// What a client has to show for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// A cookie that is old enough, or nobody is asked for it.
+    /// It has a cookie that is old enough, or the site asks for none.
     Known,
     /// A cookie that is too young.
     New,
@@ -49,7 +49,7 @@ pub enum Cost {
     /// For as long as it held its slot.
     #[default]
     Time,
-    /// The same, but no less than usual: who leaves before the response has told what it costs saves nothing.
+    /// The same, but no less than usual, so that a client gains nothing by leaving before the response has told what it costs.
     TimeOrUsual,
     /// What the server says, in slot time.
     Told(Duration),
@@ -70,9 +70,9 @@ pub trait Reader: fmt::Debug + Send + Sync {
 /// Why a request may not even wait, or not any longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// As many wait as may, and no other subnet has more of them.
+    /// The queue is full, and no other subnet has more requests in it.
     QueueFull,
-    /// What waits takes as much memory as it may, and no other subnet has more of it.
+    /// Waiting requests use all the memory that they may, and no other subnet uses more of it.
     QueueBytes,
     /// As many sessions are known as may be, and none is idle.
     Sessions,

@@ -90,9 +90,9 @@ pub struct CounterValues {
     pub reports_refused: u64,
 }
 
-/// A shorter wait is none: the response came at once.
+/// A shorter wait does not count as one: the slot was there at once.
 const WAIT_LEAST_NS: u64 = 1_000;
-/// The order is only said to have changed if it did by more than this.
+/// Smaller differences do not count as a change of order.
 const SHIFT_LEAST_NS: i64 = 1_000_000;
 
 fn seconds(ns: u64) -> f64 {

@@ -1,10 +1,9 @@
 //! What a request will probably cost, and how long the backend takes when it is not pressed.
 //!
-//! One cell a route and method: an EWMA of slot time for the charge at dispatch, and one of the time to the first byte
-//! when at most half of the slots were in use, against which `limit` measures pressure. A cell without
-//! samples borrows from the whole backend, and that from the settings. That time is kept by subnet: requests of one class differ, and
-//! who chooses cheap ones for a while must not make those of others look slow. Constant time; memory is bounded by
-//! 32 subnets for each cell.
+//! There is a cell for each route and method: an EWMA of slot time for the charge at dispatch, and one of the time to the first byte when
+//! at most half of the slots were in use, against which `limit` measures pressure. A cell without samples borrows from the whole backend,
+//! and that from the settings. The time to the first byte is kept by subnet: requests of one class differ, and a client that picks cheap
+//! ones for a while must not make those of others look slow. Constant time; memory is bounded by 32 subnets for each cell.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -32,7 +31,7 @@ impl Class {
         (self.0 / CELLS_A_ROUTE) as usize
     }
 
-    /// The same class after the routes have changed, by the new number of each old route. One whose route has gone is like no other.
+    /// The same class after the routes have changed, by the new number of each old route. A class whose route has gone matches no other.
     pub(super) fn after(self, moved: &Moved) -> Class {
         let (route, method) = (self.0 / CELLS_A_ROUTE, self.0 % CELLS_A_ROUTE);
         moved.0.get(&route).map_or(Class(u32::MAX), |now| Class(now * CELLS_A_ROUTE + method))
@@ -89,7 +88,7 @@ struct SubnetCost {
 
 /// Subnets whose times are kept for a class.
 const SUBNETS: usize = 32;
-/// Older times are used only if there are no others: the backend may be another by now. It is looked at every ten seconds.
+/// Older times are used only if there are no others, because the backend may have changed. A fresh time is measured every ten seconds.
 const FRESH_NS: u64 = 15_000_000_000;
 
 /// Nobody is charged less than this for a request.
@@ -109,7 +108,8 @@ impl Estimates {
         }
     }
 
-    /// What the owner of the site says that each route costs. It is a beginning: what was measured counts more, and what a request has truly cost is charged in any case.
+    /// What the owner of the site says that each route costs. It is only a start: measurements count more, and in the end a request is
+    /// charged what it really cost.
     pub(super) fn tell(&mut self, costs: &[Option<Duration>]) {
         let ns = |cost: &Duration| u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
         self.told_ns = costs.iter().map(|cost| cost.as_ref().map(ns)).collect();
@@ -203,7 +203,7 @@ fn bounds(first: Duration, most: Duration) -> (u64, u64) {
     (ns(first).clamp(LEAST_NS, most_ns), most_ns)
 }
 
-/// A mean that forgets: exact for the first samples, then an EWMA.
+/// A moving average: exact for the first samples, then an EWMA.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     ns: u64,

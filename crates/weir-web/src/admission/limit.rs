@@ -6,8 +6,8 @@
 //! show its unpressed time, so every ten seconds the slots are halved for a moment to look (as BBR does for networks).
 //! Differences below two milliseconds mean nothing. Follows a backend that loses half of its capacity within seconds.
 //!
-//! Every subnet has one voice, however much it asks for, and the median of them counts: who picks requests that are cheap at one time and dear at
-//! another moves nothing but its own.
+//! Every subnet has one vote, however much it asks for, and the median of the votes counts: a client that picks cheap requests at one time
+//! and expensive ones at another moves nothing but its own vote.
 //!
 //! Constant time. Time is passed in; whoever calls [`Limit::look`] applies what [`Limit::slots`] says.
 
@@ -50,7 +50,7 @@ struct SubnetSample {
     unloaded_ns: u64,
 }
 
-/// Subnets that are heard in one window; those that come later are not.
+/// Subnets that are counted in one window; later ones are not.
 const SUBNETS_SAMPLED: usize = 64;
 
 const MS: u64 = 1_000_000;
@@ -63,7 +63,7 @@ const PROBE_SAMPLES: u32 = 16;
 const PROBE_PATIENCE_NS: u64 = 2_000 * MS;
 /// A probe may cost half of the slots for at most this share of the time: one in ten.
 const PROBE_REST: u64 = 10;
-/// What is shorter than this is taken as this: scheduling noise is no sign of pressure.
+/// Shorter times count as this: scheduling noise is not a sign of pressure.
 const NOISE_NS: u64 = 2 * MS;
 
 impl Limit {

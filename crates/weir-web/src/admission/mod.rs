@@ -1,14 +1,14 @@
 //! Who may use the backend next: the fair queue with its slots, costs and bounds.
 //!
-//! One [`Admission`] a backend, shared by all proxy threads behind one short lock. Whoever has a request asks; below
-//! saturation the response is a [`Permit`] at once, with no await and no wake-up. Otherwise it is a [`Waiting`], a future that
-//! the scheduler ([`weir_core::fair`]) resolves in the order of distributed fair queueing, or that ends by timeout. The
-//! permit is the slot: it is held until the backend has answered, and given back when it is dropped.
+//! Each backend has one [`Admission`], shared by all proxy threads behind one short lock. A thread asks for each request; below saturation
+//! the answer is a [`Permit`] at once, with no await and no wake-up. Otherwise it is a [`Waiting`], a future that the scheduler
+//! ([`weir_core::fair`]) resolves in the order of distributed fair queueing, or that ends by timeout. The permit is the slot: it is held
+//! until the backend has answered, and given back when it is dropped.
 //!
-//! Cost is slot time: an estimate at dispatch ([`estimate`]), charged further every 100 ms while a request overruns, and made
-//! true at its end. Upgraded connections and event streams stop being requests and become *streams*: the slot is free, and streams are
-//! bounded (`streams`). While a response ([`Reader`]) or an upload (`upload`) keeps the server waiting for its own client, the slot is taken
-//! away as soon as anybody else needs it.
+//! Cost is slot time: an estimate at dispatch ([`estimate`]), charged further every 100 ms while a request overruns, and corrected at its
+//! end. Upgraded connections and event streams stop being requests and become *streams*: the slot is free, and streams are bounded
+//! (`streams`). While a response ([`Reader`]) or an upload (`upload`) keeps the server waiting for its own client, the slot is taken away
+//! as soon as anybody else needs it.
 //!
 //! Invariants: every ticket is ended exactly once; a waiting request that is dropped leaves nothing behind and is charged
 //! nothing; bytes and requests that wait are bounded, and no subnet keeps another out by filling the queue ([`fair::Backlog`]). Strangers
@@ -75,7 +75,7 @@ pub enum Grant {
     Wait(Waiting),
 }
 
-/// Nobody is told to stay away for longer.
+/// The longest time for which a client is told to stay away.
 const RETRY_MAX: Duration = Duration::from_secs(120);
 /// As many newcomers may be in the queue, however few slots there are.
 const ROOM_LEAST: u32 = 4;
@@ -118,8 +118,8 @@ impl Admission {
         Arc::new(admission)
     }
 
-    /// Changes how the queue is set up; whoever waits or runs keeps its place. `routes` says for each route from now on which number it had
-    /// before, so that what was measured of it stays with it. Name and observe mode cannot be changed.
+    /// Changes the queue's settings; requests that wait or run keep their places. `routes` says for each route from now on which number it
+    /// had before, so that what was measured of it stays with it. Name and observe mode cannot be changed.
     pub fn change(&self, settings: &Settings, routes: &[Option<u16>]) {
         let settings =
             Settings { name: self.name.clone(), queue_id: self.queue_id, observe: self.observe, ..settings.clone() };
@@ -184,8 +184,8 @@ impl Admission {
         Ok(Grant::Wait(Waiting::new(Arc::clone(self), ticket, ask.owner(), deadline)))
     }
 
-    /// Charges overruns, takes slots from those who wait for their clients, and looks for the right number of slots. To be called every
-    /// [`TICK`].
+    /// Charges overruns, takes slots from requests that wait for their own clients, and looks for the right number of slots. To be called
+    /// every [`TICK`].
     pub fn tick(&self) {
         let now_ns = self.now_ns();
         let mut wakers = Vec::new();
@@ -210,14 +210,15 @@ impl Admission {
         &self.room
     }
 
-    /// What somebody counts for here who has this to show: in a subnet with a history everybody is known.
+    /// The standing of a client that shows this: in a subnet with a history every client is known.
     pub fn standing_in(&self, subnet: SubnetKey, shown: Standing) -> Standing {
         let inner = self.lock();
         let known = inner.settings.strangers <= 0.0 || inner.profile.history(subnet).is_some();
         if known { Standing::Known } else { shown }
     }
 
-    /// So many newcomers may ask for slots that no slot is free while one waits, and hardly more, since in the queue nobody can be overtaken.
+    /// Lets in just enough newcomers that no slot is free while one of them waits; hardly more, because the order is fixed once they are in
+    /// the queue.
     fn size_room(&self) {
         let inner = self.lock();
         let (slots, queue) = (inner.slots, inner.settings.queue);
@@ -234,7 +235,7 @@ impl Admission {
         Arc::clone(&self.lock().settings)
     }
 
-    /// How long a client that is refused now should stay away: what those before it need, as fast as they are served.
+    /// How long a client that is refused now should stay away: the time in which those before it will have been served.
     pub fn retry_after(&self, standing: Standing) -> Duration {
         let inner = self.lock();
         let drain_ns = inner.waiting_ns / u64::from(inner.slots.max(1));

@@ -12,11 +12,11 @@ use super::server_model::ServerVisit;
 use super::streams::Owner;
 use super::upload::UploadClock;
 
-/// One slot. Dropped, the slot is free and the request is charged for as long as it was held.
+/// One slot. Dropping it frees the slot and charges the request for the time it was held.
 #[derive(Debug)]
 pub struct Permit {
     admission: Arc<Admission>,
-    /// None for one that is only observed, and would have been refused.
+    /// None in observe mode for a request that would have been refused.
     ticket: Option<Ticket>,
     owner: Owner,
     since_ns: u64,
@@ -43,7 +43,7 @@ impl Permit {
         self.cost = cost;
     }
 
-    /// The request's body still comes in, as this clock tells.
+    /// The request's body still comes in; this clock measures it.
     pub fn uploads(&self, clock: Arc<UploadClock>) {
         let mut inner = self.admission.lock();
         if let Some(ticket) = self.ticket.filter(|ticket| inner.requests.holds(*ticket)) {
@@ -79,8 +79,9 @@ impl Permit {
         Duration::from_nanos(class.map_or(0, |class| inner.estimates.cost_ns(class)))
     }
 
-    /// The connection has been upgraded, or the response has no end, and it goes on holding its slot. A stream may last for ever, so together they hold half of the slots at
-    /// most, and none of a subnet more than are left for others: whoever keeps streams open cannot take the whole server. Refused if there may be no more of them.
+    /// The connection has been upgraded, or the response has no end, and it goes on holding its slot. A stream may last for ever, so all
+    /// streams together hold at most half of the slots, and no subnet holds more than are left for others: keeping streams open cannot take
+    /// the whole server. Refused if that limit is reached.
     pub fn hold_as_stream(&mut self) -> Result<(), Refused> {
         let mut inner = self.admission.lock();
         let held = self.ticket.is_some_and(|ticket| inner.requests.holds(ticket));
@@ -98,8 +99,8 @@ impl Permit {
         Ok(())
     }
 
-    /// The connection has been upgraded, or the response has no end: the slot is free, and there is one stream more until the result is dropped.
-    /// Refused if there may be no more of them.
+    /// The connection has been upgraded, or the response has no end: the slot becomes free, and the stream counts until the result is
+    /// dropped. Refused if the limit of streams is reached.
     pub fn into_stream(mut self) -> Result<Stream, Refused> {
         let now_ns = self.admission.now_ns();
         let mut wakers = Vec::new();

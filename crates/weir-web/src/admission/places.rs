@@ -1,7 +1,7 @@
 //! The places of those who wait, and who has to leave when there are no more: first by lane, and among strangers by network.
 //!
-//! All strangers are one subnet to the scheduler, and have the longest backlog in a flood. So they make room for whoever is known; among themselves the network
-//! with the most waiting does, as between any other subnets ([`Backlog`]).
+//! All strangers are one subnet to the scheduler, and have the longest backlog in a flood. So they make room for known visitors. Among
+//! strangers the network with the most waiting requests makes room, as between any other subnets ([`Backlog`]).
 
 use weir_core::fair::{Backlog, QueueBounds, Room, Scarce, SubnetKey, Ticket};
 

@@ -84,7 +84,7 @@ pub(super) fn wake(wakers: Vec<Waker>) {
     }
 }
 
-/// How many slots there are at first, and who looks for the right number. One that was in use is where the search goes on.
+/// The first number of slots, and the search for the right number. If a number was in use before, the search continues from it.
 pub(super) fn slots_of(settings: &Settings, used: Option<u32>) -> (u32, Option<Limit>) {
     match settings.slots {
         Slots::Fixed(slots) => (slots, None),
@@ -161,7 +161,7 @@ impl Inner {
         self.counters.refuse(Refused::PushedOut);
     }
 
-    /// A request that has come waits, unless it has found a slot.
+    /// A new request waits, unless it has got a slot at once.
     pub(super) fn begin_waiting(&mut self, ticket: Ticket) {
         let request = self.requests.at(ticket);
         if request.dispatched_ns == 0 {
@@ -169,20 +169,21 @@ impl Inner {
         }
     }
 
-    /// A request is chosen, or leaves before.
+    /// A request stops waiting: it was chosen, or it leaves.
     pub(super) fn end_waiting(&mut self, ticket: Ticket) {
         let request = self.requests.at(ticket);
         self.waiting_ns = self.waiting_ns.saturating_sub(request.charged_ns);
         self.backlog.leave(ticket);
     }
 
-    /// Gives free slots to those who are next.
+    /// Gives the free slots to the next requests.
     pub(super) fn pump(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) {
         self.end_shadows(now_ns);
         while self.grant_next(now_ns, wakers) {}
         self.strangers_rate.set_busy(self.backlog.strangers() > 0, now_ns);
     }
 
+    /// Gives a free slot to the request that the fair queue chooses. Returns whether there was a slot and a request.
     pub(super) fn grant_next(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) -> bool {
         let running = self.fair.running() as u32;
         let Some(ticket) = self.fair.dispatch() else { return false };
@@ -237,7 +238,7 @@ impl Inner {
         let (class, subnet, unloaded) = (request.class, request.owner.subnet, request.unloaded);
         let (took_ns, full) = (request.worked_ns(now_ns), self.fair.running() as u32 >= self.slots);
         let Some(limit) = &mut self.limit else {
-            // What is usual where answers tell their cost is no time.
+            // If responses tell their cost, the usual cost is not a time and cannot be compared.
             if (unloaded || full) && !self.tells_cost(class) {
                 let usual_ns = self.estimates.cost_ns(class).max(1);
                 self.strain.note(took_ns as f64 / usual_ns as f64, !unloaded);
@@ -282,7 +283,8 @@ impl Inner {
         self.settings.route_units.get(class.route()).copied().unwrap_or(false)
     }
 
-    /// Such a response is long, so it counts only if slots were free, or were not, from its beginning to its end. The request still counts among those that run.
+    /// Such a response is long, so it counts only if slots were free, or were not, from its beginning to its end. The request still counts
+    /// among those that run.
     fn note_strain_of_units(&mut self, request: &RequestEntry, told_ns: u64, now_ns: u64) {
         let running = self.fair.running() as u32;
         let (relaxed, pressed) = (2 * running <= self.slots, running >= self.slots);
@@ -314,8 +316,8 @@ impl Inner {
         }
     }
 
-    /// Gives a slot up whose server has waited for its client for long, as soon as somebody else waits for one: an upload that does not come, or a
-    /// response that is not taken and for which no buffer has room.
+    /// Takes away a slot whose server has waited long for its client, as soon as another request waits for a slot. The client does not send
+    /// its upload, or does not read its response and no buffer has room for it.
     pub(super) fn release_if_idle(&mut self, settings: &Settings, ticket: Ticket) {
         if self.shadow.is_some() {
             return;
@@ -335,7 +337,7 @@ impl Inner {
         }
     }
 
-    /// The slot is free; there is one stream more.
+    /// The slot becomes free, and there is one more stream.
     pub(super) fn make_stream(&mut self, ticket: Ticket, now_ns: u64) {
         let owner = self.requests.at(ticket).owner;
         if self.end(ticket, Cost::Time, now_ns) {

@@ -47,7 +47,7 @@ pub(super) struct RequestEntry {
     /// In observe mode: how long the server worked on it, and where it is there.
     pub(super) took_ns: Option<u64>,
     pub(super) visit: Option<ServerVisit>,
-    /// Whom to wake: who waits for the slot, then who waits for the response.
+    /// Whom to wake: first the task that waits for the slot, then the one that waits for the response.
     pub(super) waker: Option<Waker>,
     /// While its body still comes in.
     pub(super) upload: Option<Arc<UploadClock>>,

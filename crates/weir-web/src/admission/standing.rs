@@ -1,11 +1,13 @@
 //! Who is known, and who is a stranger.
 //!
-//! A flood of today comes from a hundred thousand networks and asks a few times from each: to a queue that is fair between subnets each of them is as good as any
-//! visitor. So strangers are one subnet together, with a history of their own (`strangers`): when the backend is saturated they share that,
-//! and in it a whole network is one session. Newcomers who bring a cookie back that is still young have three quarters of it for themselves, in the order of the waiting
-//! room ([`super::waiting_room`]): who waits as it was told does not stand behind those who never come back. Standing moves a visitor out of there, into its own subnet.
+//! A modern flood comes from a hundred thousand networks and asks a few times from each: to a queue that is fair between subnets, each of
+//! them looks like any visitor. So strangers are one subnet together, with a history of their own (`strangers`): when the backend is
+//! saturated they share that, and in it a whole network is one session. Newcomers who bring back a cookie that is still young have three
+//! quarters of it for themselves, in the order of the waiting room ([`super::waiting_room`]): a client that waits as it was told does not
+//! queue behind clients that never come back. A visitor with standing belongs to its own subnet instead.
 //!
-//! Standing is a cookie of ours that is old enough, or a subnet with a history. Neither can be bought in a minute. Below saturation none of it matters.
+//! Standing is a cookie of ours that is old enough, or a subnet with a history. Neither can be bought in a minute. Below saturation none of
+//! it matters.
 
 use weir_core::fair::{Profile, SessionKey, SubnetKey, Weight};
 
@@ -19,10 +21,10 @@ const STRANGERS: SubnetKey = SubnetKey(0x7374_7261_6e67_6572);
 /// The subnet of those who came back with a young cookie.
 const NEWCOMERS: SubnetKey = SubnetKey(0x6e65_7763_6f6d_6572);
 
-/// Their part of what strangers weigh.
+/// The newcomers' part of the strangers' weight.
 const NEWCOMERS_PART: f64 = 0.75;
 
-/// As whom a request is queued.
+/// The session and subnet under which a request is queued.
 pub(super) fn lane(ask: &Ask, profile: &Profile, settings: &Settings) -> Owner {
     let own = ask.owner();
     let known = ask.standing == Standing::Known || settings.strangers <= 0.0;

@@ -1,7 +1,8 @@
 //! Whether the server is slower with all slots in use, which tells whether there are too many of them or too few.
 
-/// How much longer the server takes while all slots are in use than while at most half are. Two kinds of answers are looked at, each beside its own kind: those that cost their time, by
-/// when they begin; and those that tell what they have cost, by how long all of it took for what they tell.
+/// How much longer the server takes while all slots are in use than while at most half are. Two kinds of responses are measured separately.
+/// Those that are charged by time: when they begin, compared with what is usual. Those that tell what they cost: how long they took for
+/// each unit that they tell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Strain {
     by_time: Pair,
@@ -28,7 +29,7 @@ const STRAIN_LEAST: u32 = 50;
 const MEMORY: f64 = 200.0;
 
 impl Strain {
-    /// An answer began after so many times what requests of its kind usually cost.
+    /// A response began after so many times the usual cost of requests of its kind.
     pub(super) fn note(&mut self, part_of_usual: f64, pressed: bool) {
         self.by_time.side(pressed).add(part_of_usual, 1.0);
     }
@@ -45,7 +46,7 @@ impl Strain {
         self.by_time.ratio()
     }
 
-    /// The same of answers that tell what they have cost: the time for a unit.
+    /// The same for responses that tell what they have cost, by the time for a unit.
     pub(super) fn unit_ratio(&self) -> Option<f64> {
         self.by_units.ratio()
     }

@@ -1,7 +1,7 @@
-//! Whom a running upload waits for.
+//! Whether a running upload waits for its client or for the backend.
 //!
-//! A request may hold a slot while its body still comes in. What its client takes for that is not the backend's time, and
-//! nobody else should have to wait for it: the clock tells the two apart, and lets go of an upload whose slot others need.
+//! A request may hold a slot while its body still comes in. The time that its client takes is not the backend's time, and nobody else
+//! should have to wait for it. The clock tells the two apart, and gives up an upload whose slot others need.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -43,7 +43,7 @@ impl UploadClock {
         state.waits_since = None;
     }
 
-    /// The backend wants more, and the client has nothing. False if nobody waits for it any longer; `waker` is woken when that comes.
+    /// The backend wants more, and the client has nothing. False if the upload has been given up; `waker` is woken when that happens.
     pub fn waits(&self, waker: &Waker) -> bool {
         let mut state = self.lock();
         state.waits_since.get_or_insert_with(Instant::now);
@@ -64,7 +64,7 @@ impl UploadClock {
         state.waits_since.is_none().then_some(state.moved)
     }
 
-    /// Lets go of it. Whether that is new.
+    /// Gives the upload up. Returns whether it was not given up before.
     pub(super) fn cut(&self) -> bool {
         let mut state = self.lock();
         if let Some(waker) = state.waker.take() {

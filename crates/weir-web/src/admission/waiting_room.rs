@@ -1,11 +1,12 @@
-//! The waiting room: newcomers who came back with the cookie that they were given are let into the queue one after the other, in the order of the line
-//! ([`weir_core::fair::Line`]).
+//! The waiting room: newcomers who came back with the cookie that they were given are let into the queue one after the other, in the order
+//! of the line ([`weir_core::fair::Line`]).
 //!
-//! As many may be in the queue at once as keep the slots busy ([`WaitingRoom::set_size`]); the others wait before it, with their requests held, or away with the
-//! waiting page. So the order is that of the line, and not that in which requests happen to arrive. Who is away needs no connection and
-//! costs a few hundred octets; who does not come back in time is forgotten, and has cost no slot.
+//! As many may be in the queue at once as keep the slots busy ([`WaitingRoom::set_size`]); the others wait before it, with their requests
+//! held, or away with the waiting page. So the order is that of the line, and not that in which requests happen to arrive. A visitor who is
+//! away needs no connection and costs a few hundred octets. One who does not come back in time is forgotten, and has cost no slot.
 //!
-//! What is promised ([`Promise`]) is how many visitors go before, over how fast the line moved in the last seconds.
+//! The time that a visitor is told ([`Promise`]) is the number of visitors before it, divided by how fast the line moved in the last
+//! seconds.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -34,9 +35,9 @@ struct Inner {
     /// Requests that are held, by their number.
     held: HashMap<u64, Held>,
     numbers: u64,
-    /// Let in, and not served yet.
+    /// Visitors who were let in and are not served yet.
     inside: u32,
-    /// As many may be inside.
+    /// How many may be inside.
     size: u32,
     /// Requests that may be held at once.
     held_max: usize,
@@ -51,7 +52,7 @@ struct Held {
     waker: Option<Waker>,
 }
 
-/// Who comes.
+/// A visitor who comes to the room.
 #[derive(Clone, Copy, Debug)]
 pub struct Visit {
     pub session: SessionKey,
@@ -89,11 +90,11 @@ pub struct RoomView {
 
 /// Visitors in a line; more are told to come later, without a place.
 const VISITORS_MAX: usize = 65_536;
-/// A cookie shows at most so much of a wait: those who collected cookies beforehand gain no more than that.
+/// A cookie proves at most so much waiting, so that cookies collected beforehand gain no more than that.
 const WAITED_MAX: Duration = Duration::from_secs(60);
-/// Who comes back later than it was told by this much has lost its place.
+/// A visitor who comes back later than it was told by more than this has lost its place.
 const GRACE: Duration = Duration::from_secs(20);
-/// What is told before it is known how fast the line moves.
+/// The estimate before it is known how fast the line moves.
 const FIRST_GUESS: Duration = Duration::from_secs(2);
 /// Nobody is told to come back sooner than this, and no page asks again later.
 const AGAIN_MIN: Duration = Duration::from_secs(1);
@@ -121,7 +122,7 @@ impl WaitingRoom {
             let_in: 0,
             promised: 0,
         };
-        // Times are counted from before the start, so that who has waited already has a time, too.
+        // Times are counted from before the start, so that a visitor who has already waited has a valid time too.
         let start = Instant::now();
         Arc::new(WaitingRoom { start: start.checked_sub(2 * WAITED_MAX).unwrap_or(start), inner: Mutex::new(inner) })
     }
@@ -179,7 +180,7 @@ impl WaitingRoom {
 }
 
 impl Inner {
-    /// A request is held; None if there is no room for it. Of these places, no network has more than are left for others.
+    /// A request is held; None if there is no room for it. No network has more of these places than are left for others.
     fn hold(&mut self, visit: &Visit, now_ns: u64) -> Option<u64> {
         let left = self.held_max.saturating_sub(self.line.present());
         if self.line.present_of(visit.subnet) >= left {
@@ -283,7 +284,8 @@ impl Entering {
         let promise = inner.promise(&self.visit);
         if let Some(number) = self.number.take() {
             if inner.held.remove(&number).is_some_and(|held| held.let_in) {
-                // Another thread has let it in since it looked: a place that nobody gives back would be lost for good.
+                // Another thread has let it in meanwhile. It must take the place, because a place that nobody gives back would be lost for
+                // good.
                 return Entered::Inside(Inside(Arc::clone(&self.room)));
             }
             let until = Duration::from_nanos(now_ns) + promise.wait + GRACE;

@@ -48,7 +48,6 @@ impl Documents {
         self.held.as_ref().map_or((DocumentId::default(), 0), |held| (held.id, held.text.len()))
     }
 
-    /// The document in use.
     pub(super) fn uses(&self) -> DocumentId {
         self.uses
     }

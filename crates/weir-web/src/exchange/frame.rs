@@ -91,7 +91,6 @@ pub struct Heartbeat {
     /// The newest history document held in full, and its length in bytes.
     pub holds: DocumentId,
     pub length: u32,
-    /// The document in use.
     pub uses: DocumentId,
 }
 

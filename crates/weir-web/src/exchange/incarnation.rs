@@ -1,13 +1,13 @@
 //! The incarnation number of a front-end: it rises with every start.
 //!
-//! It is the time of the start in µs since 1970. If the clock was set back, a new incarnation would look like an earlier one, to which nobody listens;
-//! so the last number is kept in a file, and the next is above it.
+//! It is the time of the start in µs since 1970. If the clock was set back, a new incarnation would look like an earlier one, to which
+//! nobody listens; so the last number is kept in a file, and the next is above it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-/// Numbers beyond are none of ours.
+/// Larger numbers were not written by us.
 const MOST: u64 = 1 << 62;
 
 /// Begins a life. A file that cannot be read or written is told of, and no more: the calendar is mostly right.

@@ -1,13 +1,14 @@
 //! The exchange of one front-end as a state machine: boards on one side, frames on the other, time passed in.
 //!
-//! [`Link::tick`] drains the boards into frames, asks for what is missing, forgets the silent and gives signs of life; [`Link::hear`] takes one
-//! frame in; [`Link::next_frame`] gives out what is to be sent. Nothing is assumed of the carriers but that most frames arrive some day.
+//! [`Link::tick`] drains the boards into frames, asks for what is missing, forgets silent peers and sends signs of life; [`Link::hear`]
+//! takes one frame in; [`Link::next_frame`] gives out what is to be sent. Nothing is assumed of the carriers but that most frames arrive
+//! some day.
 //!
 //! How losses heal: news is numbered, and every sign of life tells the last number. A listener asks for numbers that it has not seen; the
 //! sender repeats them from its journal, or tells everything again if they are gone. A newcomer asks everybody for everything.
 //!
-//! Cost of a tick: what the boards have to tell, at most [`FRAMES_A_TICK`] frames a board. Memory: the outbox, the journal, the
-//! peers and two documents, all bounded.
+//! Cost of a tick: what the boards have to tell, at most [`FRAMES_A_TICK`] frames per board. Memory: the outbox, the journal, the peers and
+//! two documents, all bounded.
 
 use super::documents::{Documents, digest_of};
 use super::frame::{Body, DocumentId, Frame, FrameError, Header, Heartbeat, Origin, RECORDS_MAX};
@@ -199,7 +200,6 @@ impl Link {
         self.counters.frames_dropped += 1;
     }
 
-    /// The document in use.
     pub fn uses(&self) -> DocumentId {
         self.documents.uses()
     }

@@ -3,7 +3,8 @@
 //! The thesis (section 3.1) has a *hitserver* that passes every event on to every front-end. Here front-ends send **totals** in
 //! numbered [`frame`]s, through one or two [`relay`]s (our hitserver), through [`nats`], or both at once. Frames may be lost, repeated
 //! and reordered: a lost one is noticed by its number and asked for again ([`link`]), and a repeated one changes nothing. A front-end
-//! that has been silent for two seconds is forgotten. Without any carrier there is an alarm and local fairness, never a refusal.
+//! that has been silent for two seconds is forgotten. Without any carrier there is an alarm, and each front-end is fair by itself; no
+//! request is refused for that.
 //!
 //! [`service`] is the thread that runs all this. The admission gives it a [`SharedQueue`] for each backend; `docs/web-exchange.md` tells the rest.
 

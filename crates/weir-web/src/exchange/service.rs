@@ -1,7 +1,7 @@
 //! The thread of the exchange: a link, its carriers, and the loop between them.
 //!
-//! One thread with a runtime of its own, so that proxy threads never wait for it and it never waits for them but for a board's lock. It wakes every
-//! `period` (2–10 ms), and whenever a frame comes.
+//! One thread with a runtime of its own, so that proxy threads never wait for it, and it waits for them only at a board's lock. It wakes
+//! every `period` (2–10 ms), and whenever a frame comes.
 
 use super::carrier::{Carrier, Connect, Event, Port, keep};
 use super::frame::{DocumentId, Origin};
@@ -104,7 +104,7 @@ impl Exchange {
         let (published, document) = watch::channel(None);
         let mut worker = Worker::new(settings, identities, tally, published)?;
         worker.link.set_queues(queues);
-        // Whoever asks before the thread has looked finds the carriers all the same.
+        // A caller that asks before the thread has run finds the carriers all the same.
         worker.look();
         let status = Arc::clone(&worker.status);
         let runtime =

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use weir_core::fair::{PeerId, Profile, Report};
 
-/// A backend, the same number on every front-end of the cluster (keyed hash of the backend's name).
+/// The id of a backend: a keyed hash of its name, so it is the same on every front-end of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueId(pub u64);
 

@@ -1,4 +1,4 @@
-//! How the exchange stands, as a value: for the console, for metrics and for alarms.
+//! The state of the exchange, for the console, metrics and alarms.
 
 use super::carrier::CarrierState;
 use super::peers::PeerStatus;

@@ -1,11 +1,12 @@
 //! To which network each of the application's own sessions belongs.
 //!
-//! At a sign-in the application vouches for its visitor. Many applications set their cookie anew with every answer, and would vouch for every network in which a
-//! sold or stolen one is shown: one sign-in would be worth hundreds of known visitors. So a session belongs to the network in which it was first seen, with all values that follow one from the other, and
-//! vouches for nobody elsewhere until it has not been used at home for [`HOLD_S`].
+//! When a visitor signs in, the application vouches for them by its cookie. Many applications set their cookie anew with every answer, so a
+//! sold or stolen cookie would vouch for every network in which it is shown: one sign-in would be worth hundreds of known visitors. So a
+//! session belongs to the network in which it was first seen, together with all cookie values that replace each other. It vouches for
+//! nobody elsewhere until it has not been used at home for [`HOLD_S`].
 //!
-//! Fingerprints only, in a table of fixed size in which a newer one takes the place of an older; one lock, taken when the application sets its cookie. Front-ends do
-//! not tell each other.
+//! Only fingerprints are kept, in a table of fixed size in which newer ones replace older ones, behind one lock that is taken when the
+//! application sets its cookie. Front-ends do not share it.
 
 use super::secret::{SecretError, random_bytes};
 use super::siphash;

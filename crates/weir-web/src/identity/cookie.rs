@@ -106,7 +106,7 @@ impl Cookies {
         self.make(subnet, now.checked_sub(age).unwrap_or(now), tls)
     }
 
-    /// A cookie of the same id. It is written as issued a while ago, if its predecessor was: who is known stays known.
+    /// A cookie of the same id. If its predecessor was issued a while ago, so is this one: a known visitor stays known.
     pub fn renew(&self, cookie: Cookie, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
         let kept = cookie.age.min(Duration::from_secs(self.lifetime_s / 8));
         self.issue(cookie.id, subnet, now.checked_sub(kept).unwrap_or(now), tls)

@@ -1,7 +1,7 @@
-//! Lists of networks that are meant to be somebody's own, and hold everybody.
+//! Finds lists of networks that should name a few, but include everybody.
 //!
-//! Who is on such a list may say who somebody else is, or is served before others. A list with the whole world on it says that of everybody, which is
-//! never what was meant: it is how a configuration that looks complete leaves a gate open.
+//! A network on such a list may say who somebody else is, or is served before others. A list that includes the whole world grants that to
+//! everybody, which is never what was meant: a configuration that looks complete leaves the gate open in this way.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,10 +1,10 @@
 //! The client's address in the words of the proxies before us: X-Forwarded-For, or Forwarded (RFC 7239).
 //!
-//! Each proxy adds the address that it saw at the right end. So the list is read from the right, and only as long as the speaker is
-//! listed: the first address that is not listed is the client, whatever stands to its left, which anybody can have written. What
-//! cannot be read ends the reading; the last hop that was read then stands for the client.
+//! Each proxy adds the address that it saw at the right end. So the list is read from the right, as long as each hop is a listed proxy. The
+//! first address that is not listed is the client; anything to its left could have been written by anybody. Reading stops at an entry that
+//! cannot be parsed, and then the last hop that was read stands for the client.
 //!
-//! Only the configured header is read: a proxy that keeps one of them lets clients write the other. At most [`HOPS`] hops.
+//! Only the configured header is read: a proxy that writes one of them lets clients write the other. At most [`HOPS`] hops.
 
 use super::fields::Fields;
 use http::{HeaderName, header};
@@ -28,7 +28,7 @@ static FORWARDED: HeaderName = header::FORWARDED;
 /// The most addresses that are read.
 pub const HOPS: usize = 32;
 
-/// The client behind `peer`, who is listed himself.
+/// The client behind `peer`, which is a listed proxy.
 pub fn client(peer: IpAddr, headers: &(impl Fields + ?Sized), trail: Trail, listed: impl Fn(IpAddr) -> bool) -> IpAddr {
     match trail {
         Trail::XForwardedFor => {

@@ -2,12 +2,12 @@
 //!
 //! A client is known by the address of its connection, or by what a listed proxy says of it ([`forwarded`],
 //! [`proxy_protocol`]). Its subnet is a prefix of that address, or the configured group that it lies in. Its session is a cookie that this
-//! cluster signed for that very subnet, and else its address. The thesis (section 3.2) shares a subnet's weight among its sessions, so a
-//! client gains nothing from many of them.
+//! cluster signed for that very subnet, or otherwise its address. The thesis (section 3.2) shares a subnet's weight among its sessions, so
+//! a client gains nothing from many of them.
 //!
 //! A request without a good cookie belongs to the session of its *address*, and gets a cookie for later. The cookie's own session
-//! begins when the cookie comes back: whoever drops his cookies stays one session however often he asks, and so does whoever
-//! forges them, or brings one from another subnet.
+//! begins when the cookie comes back: a client that drops its cookies stays one session however often it asks, and so does one that forges
+//! them or brings one from another subnet.
 //!
 //! Invariants: equal settings give equal keys at every front-end; the keys of different kinds never meet; no input panics, and the
 //! work is linear in the header bytes with small bounds on candidates and hops. Cost: about 0.15 µs with a cookie seen before, under

@@ -1,7 +1,7 @@
 //! The PROXY protocol, versions 1 and 2 (HAProxy's `proxy-protocol.txt`), without I/O.
 //!
-//! Whoever is listed must begin every connection with this header; whoever is not must not be asked for it. The caller reads until
-//! the header is complete, within its own time limit, and never needs more than [`BYTES_MAX`] bytes.
+//! A listed peer must begin every connection with this header; from any other peer it must not be expected. The caller reads until the
+//! header is complete, within its own time limit, and never needs more than [`BYTES_MAX`] bytes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

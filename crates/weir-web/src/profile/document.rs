@@ -137,7 +137,7 @@ pub enum DocumentError {
     /// The average or the version is zero or worse.
     #[error("`average` and `version` must be above zero")]
     Average,
-    /// A subnet that is none, or a count that is none.
+    /// A text that is not a subnet, or not a count.
     #[error("subnet {0:?}: a network such as 192.0.2.0/24 and a count above zero are wanted")]
     Subnet(String),
     /// More than [`SUBNETS_MAX`].

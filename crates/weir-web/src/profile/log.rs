@@ -1,8 +1,8 @@
 //! One line of an access log: who asked, when, and with what result.
 //!
-//! Three kinds are told apart line by line: JSON objects (nginx, Apache, HAProxy, Caddy and others write them with their own field names);
-//! Common and Combined of Apache and nginx, with or without a virtual host before the address; and HAProxy's HTTP log, with or without the
-//! words of syslog before it. Nothing of a line is kept.
+//! Three formats are recognised, line by line: JSON objects (nginx, Apache, HAProxy, Caddy and others write them with their own field
+//! names); Common and Combined of Apache and nginx, with or without a virtual host before the address; and HAProxy's HTTP log, with or
+//! without syslog's prefix. Nothing of a line is kept.
 
 use serde_json::{Map, Value};
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ impl LoggedVisit {
 /// Why a line says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
-    /// None of the kinds.
+    /// None of the known formats.
     #[error("neither Common, Combined, HAProxy nor JSON")]
     Kind,
     /// JSON without an address that we know the name of.
@@ -124,7 +124,7 @@ fn text(line: &str) -> Result<LoggedVisit, BadLine> {
 }
 
 /// What follows the text in quotes that `rest` begins with. Read from the left, because a client chooses what its referer and its name
-/// contain; inside the quotes a backslash speaks for the next octet.
+/// contain; inside the quotes a backslash escapes the next octet.
 fn behind_quoted(rest: &str) -> Option<&str> {
     let mut octets = rest.bytes().enumerate().skip(1);
     while let Some((at, octet)) = octets.next() {

@@ -4,8 +4,8 @@
 //! it current from live traffic outside saturation, and the exchange hands it round. Only proportions count: H of a subnet against the
 //! average G over all subnets. What counts are visits ([`weir_core::fair::visits`]), not requests.
 //!
-//! A document holds at most [`SUBNETS_MAX`] subnets, the largest; what is left out counts in the average, and is treated as a
-//! stranger is. Text from a file or a peer is read within bounds or refused.
+//! A document holds at most [`SUBNETS_MAX`] subnets, the largest; the others count in the average, and are treated as strangers. Text from
+//! a file or a peer is read within bounds or refused.
 
 mod document;
 pub mod learn;

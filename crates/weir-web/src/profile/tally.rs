@@ -1,8 +1,9 @@
 //! Visits by subnet, counted from live traffic, and the history document kept current with them.
 //!
-//! Admission notes a request only while its backend is not saturated: an attack must not become history. A session counts once an hour, and a subnet grows
-//! by no more than a day allows ([`weir_core::fair::visits`]). Counts grow old with a half-life, so the document follows the traffic of the last weeks. Front-ends
-//! take turns: the next version is made by the one whose turn it is, from the document in use and what it has counted itself since its last turn.
+//! Admission notes a request only while its backend is not saturated: an attack must not become history. A session counts once an hour, and
+//! a subnet grows by no more than a day allows ([`weir_core::fair::visits`]). Counts grow old with a half-life, so the document follows the
+//! traffic of the last weeks. Front-ends take turns: the next version is made by the one whose turn it is, from the document in use and
+//! what it has counted itself since its last turn.
 //!
 //! Cost of a note: a shard's lock, tried once (a lost note among many does no harm), and one hash. Memory: [`SUBNETS_MAX`] subnets at most;
 //! further ones are only counted together.
@@ -54,7 +55,7 @@ impl Tally {
         shard.note(session, network, hour_of(i64::try_from(unix_s).unwrap_or(i64::MAX)));
     }
 
-    /// Takes all counts out. Who was there this hour is remembered, and counts no second time.
+    /// Takes all counts out. Visitors of this hour are remembered, so that they do not count a second time.
     pub fn take(&self) -> Counted {
         let mut all = Counted::default();
         for shard in &self.shards {

@@ -1,8 +1,8 @@
 //! A bound on what all requests together hold of something: memory or disk, for request bodies or for responses.
 //!
 //! Counted from the first octet, over all connections. A subnet may hold as much as is left for all others (dynamic thresholds, as switches
-//! share their memory between ports): alone it gets half, and whoever comes later still finds room. One lock, taken for each piece of a body
-//! that is kept.
+//! share their memory between ports): alone it gets half, and a subnet that comes later still finds room. One lock, taken for each piece of
+//! a body that is kept.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,8 +2,8 @@
 //!
 //! An IPv6 address counts by its /64. No subnet has more connections than are left for others: however many addresses one subnet has, the
 //! next subnet can still connect. Where there is no room, a connection on which nothing is asked makes room: one of the largest subnet, and there the
-//! one that has been quiet for longest. A newcomer may push out only somebody of its own subnet, or of one that has more connections than its own, so
-//! whoever holds few cannot be driven out by who holds many. One lock, taken when a connection comes and goes.
+//! one that has been quiet for longest. A newcomer may push out only somebody of its own subnet, or of one that has more connections than
+//! its own, so a subnet with few connections cannot be driven out by one with many. One lock, taken when a connection comes and goes.
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::net::IpAddr;
@@ -113,8 +113,8 @@ impl ConnectionCount {
         Some(CountedConnection { count: Arc::clone(self), holder, number: None })
     }
 
-    /// Counts a listed proxy's connection until its PROXY header says whom it is for. There is some room for these above the limit: only then is it known who has to
-    /// make room for whom.
+    /// Counts a listed proxy's connection until its PROXY header says whom it is for. There is some room for these above the limit: only
+    /// then is it known who has to make room for whom.
     pub(super) fn admit_proxied(self: &Arc<ConnectionCount>, limits: ConnectionLimits) -> Option<CountedConnection> {
         let unread = (limits.total / 8).max(UNREAD_LEAST);
         self.admit(None, ConnectionLimits { total: limits.total.saturating_add(unread), ..limits })

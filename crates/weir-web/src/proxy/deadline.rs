@@ -1,4 +1,4 @@
-//! A time limit that moves on: one timer, set again only when it has run down.
+//! A time limit that can be put off: one timer, which is set again only when it has run out.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(super) struct Deadline(Option<Pin<Box<Sleep>>>);
 
 impl Deadline {
-    /// Ready once `due`, as it is now, has passed.
+    /// Ready once `due`, as it is given in this call, has passed.
     pub(super) fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.0.get_or_insert_with(|| Box::pin(sleep_until(due)));
         loop {

@@ -1,8 +1,8 @@
 //! Streams of an HTTP/2 connection, each with a time limit for sending.
 //!
-//! A client that takes nothing blocks its socket in HTTP/1. In HTTP/2 it leaves the stream's window empty: the connection is well, and the stream
-//! stands still. So each stream's task knows since when something is there for its client, and is dropped when that was too long ago; h2
-//! then resets the stream, and the others go on.
+//! A client that takes nothing blocks its socket in HTTP/1. In HTTP/2 it leaves the stream's window empty: the connection is fine, but the
+//! stream stands still. So each stream's task knows since when something is there for its client, and is dropped when that was too long
+//! ago; h2 then resets the stream, and the others go on.
 
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,9 @@
-//! HTTP in, HTTP out.
+//! The reverse proxy: HTTP in, HTTP out.
 //!
 //! A gate has threads of its own, each with its own listeners (the kernel spreads connections over them), its own connections
-//! to the backends and its own sweep; they share the fair queues and the counts. One more thread minds the queues' time and the
-//! servers' health. Every bound is in [`Limits`]. What goes wrong with one client ends that client's request or
-//! connection and nothing else.
+//! to the backends and its own sweep; they share the fair queues and the counts. One more thread (`maintenance`) ticks the queues and
+//! checks the servers' health. Every bound is in [`Limits`]. What goes wrong with one client ends that client's request or connection and
+//! nothing else.
 
 mod admit;
 mod backend;
@@ -284,9 +284,9 @@ impl Gate {
         }
     }
 
-    /// Goes by other settings from now on. What is under way ends where it began; who waits for a backend that stays keeps its place; a backend that goes
-    /// runs dry. On an error nothing has changed. Addresses, threads, the log's place and what counts requests stay as they were; so must the keys of
-    /// sessions and subnets, which queues and other front-ends know them by.
+    /// Goes by other settings from now on. What is under way ends where it began; who waits for a backend that stays keeps its place; a
+    /// backend that goes runs dry. On an error nothing has changed. Addresses, threads, the log's place and what counts requests stay as
+    /// they were; so must the keys of sessions and subnets, which queues and other front-ends know them by.
     pub fn reload(&self, settings: Settings) -> Result<Reloaded, GateError> {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.shared.site();

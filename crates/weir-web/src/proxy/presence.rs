@@ -1,6 +1,7 @@
 //! Whether a client asks for something on its connection, and how the connection is to end.
 //!
-//! Apart from the rest of what is known of a client, because the count of connections ([`super::connection_count`]) looks at it too.
+//! This is separate from the rest of what is known about a client, because the count of connections ([`super::connection_count`]) reads it
+//! too.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

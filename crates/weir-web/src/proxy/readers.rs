@@ -1,7 +1,7 @@
-//! Clients that take their responses more slowly than the servers give them, and what is buffered for them.
+//! Clients that read their responses more slowly than the servers send them, and what is buffered for them.
 //!
-//! As long as there is room, they may be as slow as they like. When somebody finds no room, those who take less than the configured rate
-//! are cut off: in the subnet that holds the most, the slowest first, until a part of the room is free again.
+//! As long as there is room, they may be as slow as they like. When there is no room for another response, clients that read below the
+//! configured rate are cut off: in the subnet that holds the most, the slowest first, until part of the room is free again.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

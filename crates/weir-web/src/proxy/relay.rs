@@ -1,8 +1,8 @@
-//! A response between its server and its client.
+//! Passes a response from its server to its client.
 //!
-//! The server is read in two ways. While the client takes what comes, each piece goes straight from one to the other. While it does not
-//! ([`Relay::poll_ahead`]), what comes is kept in a [`Buffer`] for as long as there is room; then the server has to wait, and that is the client's
-//! doing ([`Reader::blocks`]). The slot ends when the server has said everything.
+//! The server is read in two ways. While the client reads fast enough, each piece goes straight through. While it does not
+//! ([`Relay::poll_ahead`]), pieces are kept in a [`Buffer`] as long as there is room. When there is none, the server has to wait, and that
+//! counts against the client ([`Reader::blocks`]). The slot ends when the server has sent everything.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Relay {
             begun;
         let first_bytes = first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
         if let (Some(meter), Holding::Slot(held)) = (&mut meter, &mut hold) {
-            // Until it has told.
+            // Until the response has told its cost.
             held.permit.set_cost(Cost::TimeOrUsual);
             meter.see(first.as_ref().and_then(Frame::data_ref).map_or(&[][..], |data| data));
         }
@@ -251,7 +251,7 @@ impl Relay {
         })
     }
 
-    /// The next piece of the server. Its end, and what breaks off, ends the slot.
+    /// The next piece from the server. The slot ends when the response ends or breaks off.
     fn poll_server(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyBroken>>> {
         let Some(rest) = &mut self.rest else { return Poll::Ready(None) };
         match Pin::new(rest).poll_frame(cx) {

@@ -1,9 +1,9 @@
 //! A request's body on its way to the backend.
 //!
-//! Every body is read before a slot is asked for, up to the backend's buffer into memory and the rest into a file ([`super::buffer`]): a client that sends
-//! slowly makes nobody wait but itself. Only where there is no room for the rest does it stream, and then the slot waits for its client. A body
-//! must keep its pace, a piece now and then and the configured rate on the whole, and the clock of that runs only while its client is
-//! waited for. All of it is bounded in size, and what is read ahead in memory and on the disk ([`super::budget`]).
+//! Every body is read before a slot is asked for, up to the backend's buffer into memory and the rest into a file ([`super::buffer`]): a
+//! client that sends slowly makes only itself wait. If there is no room for the rest, the body streams, and then the slot waits for its
+//! client. A body must come at a minimum pace: a piece from time to time, and the configured rate overall. The clock for this runs only
+//! while we wait for the client. A body's size is bounded, and so is what is read ahead into memory and files ([`super::budget`]).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -190,7 +190,7 @@ impl RequestBody {
             upload.behind = Some(file);
             upload.read_behind().await?;
         }
-        // They are in memory like the rest, and cost their sender as much.
+        // Trailers are in memory like the rest, and count against their sender as much.
         if let Some(trailers) = &upload.trailers
             && !share.grow(field_bytes(trailers))
         {
@@ -248,7 +248,7 @@ impl Upload {
         Upload { first, behind, trailers: None, passed, rest, over: false, pace, clock, fault }
     }
 
-    /// Into one piece: many small ones would take far more than they hold.
+    /// Gathers it in one piece: many small ones would take far more memory than they hold.
     async fn read_ahead(&mut self, buffer: u64, share: &mut Share) -> Result<(), BodyFault> {
         let mut first = BytesMut::new();
         while first.len() as u64 <= buffer && !self.has_ended() {
@@ -361,7 +361,7 @@ impl Upload {
         Poll::Ready(Some(outcome.map_err(|fault| self.failed(fault))))
     }
 
-    /// Data as it is, and of the trailers those that may be passed on; None if that is none of them.
+    /// Data as it is, and those trailers that may be passed on; None if no trailer may.
     fn passed_on(&self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         let came = match frame.into_trailers() {
             Ok(came) => came,

@@ -1,8 +1,9 @@
 //! A response's body on its way to the client.
 //!
 //! Small bodies that came together with their head are passed on whole. All others flow through a [`Relay`]: the server is read as fast as it
-//! gives, whatever the client takes, so that the slot is held for as long as the server works and no longer. What the client has not taken yet is buffered, in
-//! memory and then in a file. The slot is also held if the client goes meanwhile, unless the backend is known to stop then.
+//! gives, whatever the client takes, so that the slot is held for as long as the server works and no longer. What the client has not taken
+//! yet is buffered, in memory and then in a file. The slot is held even if the client leaves meanwhile, unless the backend is known to stop
+//! working then.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,8 @@
 //! Where requests go: routes and backends, and everything else that can be changed while the gate runs.
 //!
-//! A site never changes: a reload makes a new one that replaces it ([`Site::after`]). What is under way ends in the site that it began in. A backend that
-//! is in both keeps its queue, so no waiting request loses its turn. A server that is in both keeps its idle connections and what is known of its health.
+//! A site never changes: a reload makes a new one that replaces it ([`Site::after`]). What is under way ends in the site that it began in.
+//! A backend that is in both keeps its queue, so no waiting request loses its turn. A server that is in both keeps its idle connections and
+//! what is known of its health.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -95,7 +96,6 @@ impl Site {
         }
     }
 
-    /// The backend of this name.
     pub(super) fn backend(&self, name: &str) -> Option<&Arc<ActiveBackend>> {
         self.backends.iter().find(|backend| backend.admission.name() == name)
     }

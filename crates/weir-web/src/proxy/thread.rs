@@ -37,9 +37,9 @@ pub(super) struct Shared {
     /// Where the files of both are.
     pub(super) folder: Folder,
     pub(super) draining: AtomicBool,
-    /// Networks that somebody refuses for a while.
+    /// Networks that a person has blocked for a while.
     pub(super) blocks: Blocks,
-    /// Where the application's own sessions belong.
+    /// To which network each session of the application belongs.
     pub(super) app_sessions: AppSessions,
     /// The number of the next server. No number is given twice, because idle connections are kept by it.
     pub(super) numbers: AtomicUsize,

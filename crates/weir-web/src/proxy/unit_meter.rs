@@ -1,4 +1,4 @@
-//! What a response has cost, by its own word, as the slot is charged for it.
+//! Finds out what a response says that it has cost, so that its slot can be charged accordingly.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,8 @@ impl UnitMeter {
         self.meter.see(octets);
     }
 
-    /// What to charge now that the response is whole, and the slot was held for so long. A response that tells nothing, such as an error, costs its time.
+    /// What to charge now that the response is whole, and the slot was held for so long. A response that tells nothing, such as an error,
+    /// is charged by its time.
     pub(super) fn cost(&self, held: Duration) -> Cost {
         match self.meter.told() {
             Some(units) => Cost::Told(self.units.cost(units)),

@@ -109,7 +109,7 @@ impl UpstreamResponse {
             return Err(Refused::Switched.into());
         }
         if !switches && response.status().is_success() && upgrade.as_ref().is_some_and(|upgrade| upgrade.on_stream) {
-            // To the client this would be a tunnel, and there is none.
+            // The client would take this for a tunnel, and there is none.
             return Err(Refused::NoTunnel.into());
         }
         let lines = response.body_mut().take_lines();
@@ -203,7 +203,8 @@ impl UpstreamResponse {
         self.lines.as_ref().map_or_else(in_map, FieldLines::is_for_shared_caches)
     }
 
-    /// Whether the application signs the client in, by this cookie. What the client brings in a cookie of that name proves nothing, and a session that belongs to another network does not vouch for this one.
+    /// Whether the application signs the client in, by this cookie. What the client brings in a cookie of that name proves nothing, and a
+    /// session that belongs to another network does not vouch for this one.
     fn signs_in(&self, thread: &Thread, cookie: &str) -> bool {
         if cookie.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! What is known of a client besides its cookie: what the owner of the site has said of it, and what its network is remembered for.
+//! What is known of a client besides its cookie: what the owner of the site says about it, and the history of its network.
 
 use std::time::SystemTime;
 

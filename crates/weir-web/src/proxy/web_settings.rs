@@ -40,14 +40,17 @@ settings! {
         /// Threads that carry traffic; 0 is one for each processor
         pub threads: usize = count(0, 0..=256),
         /// Who does the work: a name, servers, and what differs from below, such as "app 10.0.0.1:8080 10.0.0.2:8080 slots=8
-        /// health=/alive"; unbuffered passes bodies on as they come, streams=slots lets WebSockets and event streams hold a slot; unix:/path is a Unix socket; https://host:port is spoken to over TLS (sni=NAME for another name than the host's, unverified for any
-        /// certificate); forward_auth in place of servers is for sites that another proxy carries (see web.forward_auth); `weir up --demo` has a small one of its own if there is none
+        /// health=/alive"; unbuffered passes bodies on as they come, streams=slots lets WebSockets and event streams hold a slot;
+        /// unix:/path is a Unix socket; https://host:port is spoken to over TLS (sni=NAME for another name than the host's, unverified for
+        /// any certificate); forward_auth in place of servers is for sites that another proxy carries (see web.forward_auth); `weir up
+        /// --demo` has a small one of its own if there is none
         pub backends: Vec<BackendRule> = list([], 256, "backends"),
         /// Certificates of authorities to trust for servers with https://, as PEM; empty for those that the machine trusts
         pub server_ca_file: Option<PathBuf> = path().optional(),
         /// Which requests go where, by host and path: "example.org/api app", "*.example.org app", "* site"; none is all to the first
-        /// backend; "example.org/live app unbuffered" passes bodies on as they come; cost=400ms is what a request is taken to cost until one was measured; units=usage.total_tokens:500/s
-        /// charges what the response's JSON says, 500 of it for a second of a slot (units_header=x-cost:500/s for a header)
+        /// backend; "example.org/live app unbuffered" passes bodies on as they come; cost=400ms is what a request is taken to cost until
+        /// one was measured; units=usage.total_tokens:500/s charges what the response's JSON says, 500 of it for a second of a slot
+        /// (units_header=x-cost:500/s for a header)
         pub routes: Vec<Rule> = list([], 10_000, "routes"),
         /// A cookie that the application sets when somebody signs in; whom it is set for is no stranger any more; empty for none
         pub sign_in_cookie: String = text("", "a cookie name").valid(|name| {
@@ -230,7 +233,6 @@ impl WebSettings {
         plain.chain(self.listen_tls.iter().map(listener(true))).collect()
     }
 
-    /// A backend by its rule.
     pub fn backend(&self, rule: &BackendRule) -> Backend {
         let trust = Trust { ca_file: self.server_ca_file.clone(), ..Trust::default() };
         rule.over(Backend { trust, ..self.usual.clone() })

@@ -115,12 +115,12 @@ fn place_of(place: &str) -> Option<(String, u16)> {
     sound.then(|| (host.to_owned(), port))
 }
 
-/// Why a URL is none.
+/// Why a text is not a URL of NATS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NatsUrlError {
     #[error("a NATS URL begins with nats:// or tls://")]
     Scheme,
-    /// No host, or a port that is none.
+    /// No host, or a port that is not a number.
     #[error("a NATS URL is nats://[user:password@]host[:port]")]
     Place,
 }

@@ -14,7 +14,6 @@ use weir_tls::any_certificate;
 #[derive(Clone)]
 pub(super) struct RelayKey(hmac::Key);
 
-/// Bytes of a proof.
 pub(super) const PROOF_BYTES: usize = 32;
 const PROTOCOL: &[u8] = b"weir-exchange/1";
 const EXPORTER: &[u8] = b"EXPORTER-weir-exchange";

@@ -1,8 +1,8 @@
 //! The relay's own side: who is connected, and frames from each to all others.
 //!
-//! Bounds: `connections_max` front-ends and, beside them, some [strangers](super::strangers) that have [`PROVE_WITHIN`] to prove
-//! the key; [`QUEUE`] frames for each listener, past which frames for it are dropped (it will ask for them again). A listener
-//! that takes nothing for [`WRITE_WITHIN`] or says nothing for [`SILENT`] is let go.
+//! Bounds: `connections_max` front-ends and, beside them, some [connections](super::unproven) that have [`PROVE_WITHIN`] to prove the key;
+//! [`QUEUE`] frames for each listener, past which frames for it are dropped (it will ask for them again). A listener that takes nothing for
+//! [`WRITE_WITHIN`] or says nothing for [`SILENT`] is let go.
 
 use super::handshake::{RelayKey, prove_as_server, server_config};
 use super::lengths::{Lengths, PREFIX_BYTES};
@@ -50,7 +50,7 @@ pub struct Hitserver {
 pub struct RelayCounters {
     pub members: usize,
     pub frames: u64,
-    /// Frames not passed on to somebody, who did not keep pace.
+    /// Frames that were not passed on to a listener because it did not keep pace.
     pub dropped: u64,
     /// Connections that did not prove the key.
     pub unproven: u64,

@@ -1,7 +1,7 @@
 //! Connections that have not proven the key yet, by host; an IPv6 host has a whole /64 of addresses.
 //!
-//! A newcomer always gets in, and the oldest connection of its host gives way, or of the host that has the most: whoever is
-//! idle keeps nobody out. There are [`UNPROVEN_MAX`] of them, [`UNPROVEN_PER_ADDRESS`] of one host; beside them as many of each of
+//! A newcomer always gets in, and the oldest connection of its host gives way, or of the host that has the most: so an idle connection
+//! keeps nobody out. There are [`UNPROVEN_MAX`] of them, [`UNPROVEN_PER_ADDRESS`] of one host; beside them as many of each of
 //! [`PROVEN_MAX`] hosts that have proven the key before.
 
 use crate::identity::host;

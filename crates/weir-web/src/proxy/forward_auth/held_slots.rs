@@ -1,8 +1,9 @@
 //! Slots of requests that another proxy carries, by the name that the proxy gave each.
 //!
-//! A slot ends when the proxy's log names its request, or when its time is over. The log and the questions come on different ways, so a line may be here
-//! before the question that it ends: names that ended are remembered for a while, and a request that waits is given no slot any more once it has ended.
-//! A name holds one slot at most, however often it is asked for, and ends once. Memory: the slots, those who wait, and [`ENDED_MOST`] hashes.
+//! A slot ends when the proxy's log names its request, or when its time is over. Log lines and questions come on different paths, so a line
+//! may arrive before the question that it ends. So names that have ended are remembered for a while, and a waiting request that has ended
+//! gets no slot. A name holds one slot at most, however often it is asked for, and ends once. Memory: the slots, those who wait, and
+//! [`ENDED_MOST`] hashes.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};

@@ -1,7 +1,8 @@
 //! A line of a proxy's access log that says which request is over, read without I/O.
 //!
-//! Two kinds: syslog (RFC 3164) as nginx and HAProxy send it, whose text begins with the name of the request; and the JSON of Caddy, where it is a field of
-//! the response. What clients write into a log line stands behind that name, or in other fields, and is not looked at.
+//! Two kinds: syslog (RFC 3164) as nginx and HAProxy send it, whose text begins with the name of the request; and the JSON of Caddy, where
+//! the name is a field of the response. Whatever clients can write into a log line comes after that name or in other fields, and is not
+//! read.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use serde::Deserialize;
 
 use super::question::RequestId;
 
-/// A longer line is cut off, and a Caddy's cannot be read then.
+/// A longer line is cut off; a line of Caddy's that was cut cannot be read.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// The field of the response in Caddy's log, as Caddy writes it.
@@ -47,8 +48,8 @@ fn of_caddy(line: &[u8]) -> Option<End> {
     }
 }
 
-/// `<190>Nov 17 21:06:34 machine nginx: ID STATUS …`; the machine and what follows the name may be left out. HAProxy writes behind the status how the request
-/// ended: `--` if it was complete, a `C` in front if the client left.
+/// `<190>Nov 17 21:06:34 machine nginx: ID STATUS …`; the machine and what follows the name may be left out. After the status HAProxy
+/// writes how the request ended: `--` if it was complete, a leading `C` if the client left.
 fn of_syslog(line: &[u8]) -> Option<End> {
     let behind = line.strip_prefix(b"<")?;
     let priority = behind.iter().position(|octet| *octet == b'>').filter(|at| (1..=3).contains(at))?;
