@@ -36,6 +36,7 @@ fn every_kind_writes_a_configuration_that_is_valid_and_explained() {
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.starts_with("# Written by `weir quickstart "), "{text}");
         assert!(text.lines().filter(|line| line.starts_with('#')).count() > 2, "{text}");
+        assert!(text.contains(&format!("\nfolder = {:?}\n", home.path().join("data"))), "{text}");
         weir(&["check", "--config", file.to_str().unwrap()]).ok();
         let printed = quickstart(home.path(), kind, &["--print"]).ok();
         assert_eq!(printed, text, "the same machine, the same answers, the same text");
@@ -144,12 +145,15 @@ fn from_nothing_to_a_page_over_https_with_a_certificate() {
     assert!(said.contains("Tried https://www.site.test: HTTP/1.1 200 OK"), "{said}");
 
     let data = home.path().join("data");
-    // The page is served before the console is there, on a slow machine a good while before.
+    // The configuration says where the data is, so nobody has to. The page is served before the console is there, on a slow
+    // machine a good while before.
+    let config = home.path().join("weir.toml");
+    let ready = || weir(&["ready", "--config", config.to_str().unwrap()]);
     let begun = Instant::now();
-    while weir(&["ready", "--data", data.to_str().unwrap()]).code != Some(0) && begun.elapsed() < PATIENCE {
+    while ready().code != Some(0) && begun.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(200));
     }
-    weir(&["ready", "--data", data.to_str().unwrap()]).ok();
+    ready().ok();
     let doctor = |more: &[&str]| {
         let config = home.path().join("weir.toml");
         let args = ["doctor", "--config", config.to_str().unwrap(), "--data", data.to_str().unwrap()];

@@ -141,7 +141,9 @@ impl Common {
         let place = self.place(machine);
         let text = format!(
             "# Written by `weir quickstart {name}`. Change it as you like: `weir check`, then `weir reload`.\n\
-             # Every setting: `weir config show --all`.\n\n{}",
+             # Every setting: `weir config show --all`.\n\n\
+             [store]\n# Where Weir keeps its data, so that `weir status` and all other commands find it.\nfolder = {:?}\n\n{}",
+            std::path::absolute(&place.data)?,
             plan.config
         );
         check_text(&text, &place.config).context("what quickstart wrote is not valid; please report this")?;
