@@ -109,10 +109,14 @@ impl RelayArgs {
         };
         let config = format!(
             "[submission]\n# Our name in greetings, and the one that users have in their mail program.\nhostname = {host:?}\n\
-             listen = {}\nlisten_tls = {}\n\n[delivery]\n# Where mail goes that is not held.\n{delivery}\n\
+             listen = {}\nlisten_tls = {}\n\n\
+             [throttle]\n# People at your own domains are not strangers to each other.\nown_domains = {}\n\
+             # To see for some weeks whose mail would have to wait, before any does:\n# learn_only = true\n\n\
+             [delivery]\n# Where mail goes that is not held.\n{delivery}\n\
              [notices]\n# Who is told that an account was stopped.\nadmin = {admin:?}\n{certificates}",
             everywhere(self.port, machine.ipv6),
             everywhere(self.tls_port, machine.ipv6),
+            list([host.split_once('.').map_or(host.as_str(), |(_, domain)| domain)]),
         );
         for port in [self.port, self.tls_port] {
             neighbours.extend(port_taken(machine, port, "submission"));

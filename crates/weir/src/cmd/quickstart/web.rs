@@ -53,9 +53,12 @@ impl CertificateArgs {
         let question = "The authority gives a certificate only to who agrees to its terms of service (https://letsencrypt.org/repository/ \
                         for Let's Encrypt). Do you?";
         if self.self_signed || !ask.agreed(self.agree, question)? {
-            let text = "\n# No certificate is asked for, so a self-signed one is shown. To get real ones, agree to the authority's terms:\n\
-                        # [certificates]\n# names = [\"www.example.org\"]\n# accept_terms = true\n";
-            return Ok((text.to_owned(), false));
+            let text = format!(
+                "\n# No authority is asked for a certificate, so Weir signs its own. To get a real one, agree to the authority's terms:\n\
+                 # [certificates]\n# names = {}\n# accept_terms = true\n",
+                super::plan::list(names)
+            );
+            return Ok((text, false));
         }
         let mut text =
             "\n# Certificates come from an authority by themselves and are renewed early (docs/certificates.md).\n\
@@ -89,9 +92,9 @@ impl WebArgs {
         let (certificates, authority) = self.certificate.section(&hosts, "", ask)?;
         let found = servers.iter().map(|it| format!("{} listens at {}", it.who(), it.address)).collect();
         let config = format!(
-            "[web]\n# Everybody comes here; who speaks plain HTTP is sent on to HTTPS.\nlisten = {}\nlisten_tls = {}\n\
+            "[web]\n# Visitors come here; plain HTTP is redirected to HTTPS.\nlisten = {}\nlisten_tls = {}\n\
              redirect_port = {https}\n\
-             # Your site. With `slots=N` Weir lets so many requests in at once; without, it finds the number by measuring.\n\
+             # Your site. `slots=N` lets N requests in at once; without it Weir finds the number by measuring.\n\
              backends = [\"site {backend}\"]\n\
              # To see for a day who would have to wait, before anybody does:\n# observe = true\n{certificates}",
             everywhere(http, machine.ipv6),
