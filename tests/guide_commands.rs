@@ -36,6 +36,10 @@ const NOT_HERE: &[(&str, &str)] = &[
     ("weir lab submit --tlp red", "needs a VM; tests/lab_choices.rs"),
     ("weir console end-session", "nobody is logged in; tests/console.rs"),
     ("weir quickstart web --host www.example.org          #", "web-site.md has the same, and is tried"),
+    ("weir quickstart relay", "tools/try-release does it beside a real Postfix, and sends a mail through it"),
+    ("swaks --server mail.example.org:587", "tools/try-release"),
+    ("weir quickstart mx", "tools/try-release does it with a real Postfix and clamd, and sends a mail through it"),
+    ("swaks --server mx.example.org", "tools/try-release"),
     ("weir demo  ", "minutes of attacks: only with WEIR_GUIDE=full, as in tools/soak"),
     ("weir lab pcap", "the sample did not run in a VM here; tests/lab_vm.rs"),
 ];
@@ -65,16 +69,18 @@ fn blocks() -> Vec<(String, Block)> {
     let mut found = Vec::new();
     for (page, text) in pages() {
         let mut open: Option<(String, Block)> = None;
+        // A block in a list is as far from the left as its fence.
+        let mut indent = String::new();
         for (number, line) in text.lines().enumerate() {
             match (line.trim_start().strip_prefix("```"), &mut open) {
                 (Some(_), Some(_)) => found.extend(open.take()),
                 (Some(label), None) => {
+                    indent = line.chars().take_while(|letter| *letter == ' ').collect();
                     open =
                         Some((label.to_owned(), Block { page: page.clone(), line: number + 1, text: String::new() }));
                 }
                 (None, Some((_, block))) => {
-                    let indent = if line.starts_with("   ") && page == "web-site.md" { 3 } else { 0 };
-                    block.text.push_str(&line[indent..]);
+                    block.text.push_str(line.strip_prefix(&indent).unwrap_or(line));
                     block.text.push('\n');
                 }
                 (None, None) => {}
