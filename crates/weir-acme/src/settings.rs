@@ -18,13 +18,13 @@ pub enum ChallengeKind {
 }
 
 settings! {
-    /// Certificates that Weir gets from an authority by itself and renews (ACME), for the web gate and for mail
+    /// Certificates that Weir gets from an authority and renews (ACME), for the web gate and for mail
     #[section("certificates")]
     #[check(CertificateSettings::check)]
     pub struct CertificateSettings {
         /// Host names to get a certificate for, one each; no other name is ever asked for
         pub names: Vec<String> = list([], 256, "host names"),
-        /// Whether you agree to the authority's terms of service; it gives no certificates without
+        /// Whether you agree to the authority's terms of service; without that it issues no certificate
         pub accept_terms: bool = flag(false),
         /// The authority's directory; the default is that of Let's Encrypt
         pub directory: String = text("https://acme-v02.api.letsencrypt.org/directory", "an https:// address").valid(https),
@@ -48,7 +48,7 @@ settings! {
         pub hook_wait: Duration = duration("30s", "0s"..="1h"),
         /// Certificates of authorities to trust when the directory is called, as PEM; empty for those that the machine trusts
         pub ca_file: Option<PathBuf> = path().optional(),
-        /// A certificate that is valid for less than this, or for less than a sixth of its life, is an alarm
+        /// You are told if a certificate is valid for less than this, or for less than a sixth of its life
         pub alarm_before: Duration = duration("10d", "1m"..="90d"),
     }
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use weir_settings::{Section, settings};
 
 settings! {
-    /// The pages for people in charge
+    /// The console: web pages for operators and administrators
     #[section("console")]
     #[check(ConsoleSettings::check)]
     pub struct ConsoleSettings {

@@ -16,14 +16,14 @@ settings! {
         /// PostgreSQL for users, throttles and held mail, when several relays share them; empty for the SQLite file in the data
         /// folder. Leave the password to PGPASSWORD or ~/.pgpass
         pub records: Option<String> = text("", "a postgres:// URL").valid(postgres_url).optional(),
-        /// How much is remembered of what happened to each message, for `weir trace`; the oldest goes first, 0 for nothing
+        /// How much room there is for what happened to each message (`weir trace`); the oldest goes first, 0 for none
         pub diary_bytes as "diary_size": u64 = size("64MiB", "0"..="1024GiB"),
         /// Without a backup for this long, `weir status` and the console say so; 0 for never
         pub backup_due: Duration = duration("8d", "0s"..="3650d"),
-        /// A file whose first line is a passphrase that seals every backup; `weir backup --passphrase-file FILE` names another one for one backup. Without a
-        /// passphrase, who has the backup can read everything in it
+        /// A file whose first line is a passphrase that encrypts every backup; `weir backup --passphrase-file FILE` names another for
+        /// one backup. Without a passphrase, whoever has a backup can read everything in it
         pub backup_passphrase_file: Option<PathBuf> = path().optional(),
-        /// How much room is given to what `weir find` looks through, with its indexes; the oldest goes first, 0 for nothing
+        /// How much room there is for the index of `weir find`; the oldest goes first, 0 for none
         pub tracking_bytes as "tracking_size": u64 = size("1GiB", "0"..="1024GiB"),
         /// How long messages can be found
         pub tracking_age: Duration = duration("90d", "1h"..="3650d"),
@@ -43,7 +43,7 @@ settings! {
         keep_bytes as "keep_memory" = size(Options::default().keep_bytes as u64, "0"..="1GiB"),
         /// With less free disk space than this no mail is taken (452)
         free_floor_bytes as "free_space" = size(Options::default().free_floor_bytes, "0"..="1024GiB"),
-        /// How late progress of deliveries may reach the disk; a crash repeats what came after
+        /// How long the progress of deliveries may take to reach the disk; after a crash, deliveries whose progress was not written are repeated
         marks_every = duration(Options::default().marks_every, "0s"..="10s"),
         ; ..Options::default()
     }

@@ -32,11 +32,11 @@ settings! {
         /// What is tried where an archive has a password
         pub passwords: Vec<String> =
             list(["infected", "malware", "virus", "password", "1234", "12345", "123456"].map(str::to_owned), 64, "passwords"),
-        /// Samples that plugins of this machine look at at once; 0 for one a processor
+        /// How many samples the plugins of this machine work on at once; 0 for one for each processor
         pub slots: u32 = number(0, 0..=128),
         /// THRESHOLD: how long one attempt at a sample may take
         pub threshold: Duration = duration("10m", "1s"..="1d"),
-        /// Attempts that may bring nothing before a sample is set aside
+        /// Failed attempts before a sample is set aside
         pub attempts: u8 = count(3, 1..=100),
         /// How much waiting one step of priority is worth; 0 for strict priority
         pub ageing: Option<Duration> = duration("0s", "0s"..="1d").optional(),
@@ -62,7 +62,7 @@ settings! {
         pub processing_index: Option<u16> = count(0, 0..=1_000).optional(),
         /// Whether the leader of a lab of several machines analyses samples too
         pub leader_analyses: bool = flag(false),
-        /// How long a certificate counts that this machine makes; each machine renews its own after two thirds
+        /// How long the certificates of the lab's machines are valid; each machine renews its own after two thirds
         pub certificate_life: Duration = duration("90d", "10s"..="3660d"),
         /// Addresses of machines of the lab: a machine outside asks them who leads
         pub entry: Vec<IpAddr> = list([], 64, "addresses"),

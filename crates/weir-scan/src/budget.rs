@@ -25,11 +25,11 @@ settings! {
         pub depth: u32 = number(8, 0..=32),
         /// Files in all archives together
         pub entries: u32 = number(10_000, 0..=1_000_000),
-        /// What comes out of all archives together
+        /// The unpacked size of all archives together
         pub bytes as "unpacked": u64 = size("512MiB", "1MiB"..="64GiB"),
-        /// What of it is in memory at once
+        /// How much of that may be in memory at once
         pub held_bytes as "unpacked_at_once": u64 = size("256MiB", "1MiB"..="16GiB"),
-        /// What may come out of one packed byte, beyond the first 8 MiB
+        /// How many bytes one packed byte may unpack to, beyond the first 8 MiB
         pub ratio: u32 = number(250, 1..=100_000),
         /// Processor time for one message
         pub time as "processor_time": Duration = duration("20s", "1s"..="10m"),

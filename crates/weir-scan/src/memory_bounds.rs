@@ -9,7 +9,7 @@ settings! {
     pub struct Bounds {
         /// Answers that are remembered by content; 0 for none
         pub entries as "remembered": usize = number(20_000, 0..=10_000_000),
-        /// How long they are
+        /// How long answers are remembered
         pub age as "remembered_for": Duration = duration("1h", "0s"..="7d"),
         /// What they may take together, in bytes.
         pub bytes: usize = fixed(64 << 20),

@@ -19,7 +19,7 @@ settings! {
         pub connections_per_address: u32 = number(100, 1..=1_000_000),
         /// Sessions at once that are logged in as one user
         pub connections_per_user: u32 = number(50, 1..=1_000_000),
-        /// Where an address or a user has as many as may be, an idle one makes room for the next after this; inside a mail after four times this
+        /// If an address or a user has reached the limit of connections, one that has been idle for this long is closed for the next (in the middle of a mail, four times as long)
         pub idle_makes_room: Duration = duration("3s", "10ms"..="1h"),
         /// How many leading bits of an IPv6 address stand for one client
         pub ipv6_prefix_bits: u8 = count(64, 16..=128),
@@ -39,7 +39,7 @@ settings! {
         pub command_line_bytes as "command_line": u32 = size("2KiB", "512"..="64KiB"),
         /// The longest line of a message in bytes; RFC 5321 has 998, 0 is no limit
         pub body_line_bytes as "body_line": u32 = number(998, 0..=1_000_000_000),
-        /// How much of a refused message is read and thrown away to give it its honest reply
+        /// How much of a refused message is read and thrown away, so that the client gets to read the reply
         pub discard_bytes as "discard": u64 = size("32MiB", "4KiB"..="4GiB"),
         /// From the connection to the first command
         pub first_command: Duration = duration("1m", "10ms"..="1h"),

@@ -16,7 +16,7 @@ settings! {
     /// What a browser sees that has to wait.
     #[derive(PartialEq, Eq)]
     pub struct WaitingPage {
-        /// Whether browsers that have to wait get a page that tells their place and asks again by itself; programs hear 503 in any case
+        /// Whether browsers that have to wait get a page that shows their place and reloads by itself; other programs get 503 in any case
         pub enabled as "waiting_page": bool = flag(true),
         /// How long the request of a browser waits before it gets that page
         pub after as "waiting_page_after": Duration = duration("3s", "0s"..="10m"),

@@ -9,7 +9,8 @@ use std::time::Duration;
 use weir_settings::{Section, settings, text_value};
 
 settings! {
-    /// People of an LDAP directory may sign in: to send mail, and at the console. Accounts that have a password here are not asked for there
+    /// People in an LDAP directory may log in to send mail and to use the console. Accounts with a password in Weir are not looked up
+    /// there
     #[section("sign_in.ldap")]
     #[check(DirectorySettings::check)]
     pub struct DirectorySettings {
@@ -17,17 +18,17 @@ settings! {
         pub servers: Vec<DirectoryServer> = list([], 8, "servers"),
         /// Certificates of authorities to trust for them, as PEM; empty for those that the machine trusts
         pub ca_file: Option<PathBuf> = path().optional(),
-        /// Send passwords to ldap:// servers without encryption: whoever is on the way reads them
+        /// Send passwords to ldap:// servers without encryption, so that others on the network can read them
         pub without_encryption: bool = flag(false),
-        /// Below which entry people are looked for, such as "ou=people,dc=example,dc=org"
+        /// The entry below which people are searched, such as "ou=people,dc=example,dc=org"
         pub base: String = text("", "the name of an entry"),
-        /// Which entry is somebody's; {login} is what they typed
+        /// The filter that finds a person's entry; {login} is what they typed
         pub filter: String = text("(uid={login})", "a filter with {login}").valid(|text| Filter::read(text).map(drop)),
         /// Instead of looking for people: the name that everybody's entry has, such as "uid={login},ou=people,dc=example,dc=org"; empty to look for them
         pub entry: String = text("", "the name of an entry with {login}"),
-        /// As whom people are looked for; empty for nobody in particular
+        /// The entry as which Weir searches the directory; empty to search anonymously
         pub reader: String = text("", "the name of an entry"),
-        /// The file whose first line is that one's password
+        /// The file whose first line is the password of that entry
         pub reader_password_file: Option<PathBuf> = path().optional(),
         /// The attribute whose first value is somebody's name here
         pub name_attribute: String = text("uid", "an attribute").valid(attribute),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_settings::{Section, settings};
 
 settings! {
-    /// People of an OpenID Connect provider may sign in at the console. Accounts that have a password here stay as they are
+    /// People may log in to the console through an OpenID Connect provider. Accounts with a password in Weir stay as they are
     #[section("sign_in.oidc")]
     #[check(ProviderSettings::check)]
     pub struct ProviderSettings {

@@ -141,8 +141,8 @@ settings! {
         ]),
         /// How long a sample in a VM is watched, if it does not end before
         pub watch as "vm_watch": Duration = duration("1m", "1s"..="1h"),
-        /// Whether VMs may run where no cell can be made around QEMU (no bubblewrap, or no namespaces): whoever breaks out of a guest
-        /// is then a user of this machine
+        /// Whether VMs may run without a sandbox around QEMU (no bubblewrap, or no namespaces): malware that breaks out of a guest is
+        /// then a user of this machine
         pub unconfined as "vm_unconfined": bool = flag(false),
     }
 }

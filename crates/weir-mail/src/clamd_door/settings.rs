@@ -8,7 +8,7 @@ use weir_settings::{Section, settings};
 use weir_smtp::network::IpNetwork;
 
 settings! {
-    /// Other programs may ask the scan about files, in the way in which they ask clamd: Rspamd, Amavis, Nextcloud, clamdscan
+    /// Lets other programs (Rspamd, Amavis, Nextcloud, clamdscan) ask the scan about files in clamd's protocol
     #[section("scan.clamd_door")]
     #[check(DoorSettings::check)]
     pub struct DoorSettings {
@@ -24,7 +24,7 @@ settings! {
         pub streams_size: u64 = size("1GiB", "1MiB"..="1024GiB"),
         /// Connections at once
         pub connections: u32 = number(256, 1..=65_535),
-        /// How long a client may say nothing
+        /// How long a client may be silent
         pub idle: Duration = duration("2m", "1s"..="1h"),
     }
 }

@@ -20,7 +20,7 @@ settings! {
             ("mx", Way::Mx),
             ("lmtp", Way::Lmtp),
         ]),
-        /// The folder of Maildirs, one a recipient; empty for DATA/mail
+        /// The folder with a Maildir for each recipient; empty for DATA/mail
         pub maildir: Option<PathBuf> = path().optional(),
         /// The smarthosts or LMTP servers: "mail.example:25", "[2001:db8::1]:24" or "unix:/run/dovecot/lmtp"
         pub hosts: Vec<MailServer> = list([], 32, "servers"),
@@ -40,7 +40,7 @@ settings! {
         pub implicit_tls: bool = flag(false),
         /// The login at the smarthost; empty for none
         pub login: String = text("", "a name"),
-        /// Send the login even if the server has not proved to be the smarthost; whoever takes its place then gets the password
+        /// Send the password even if the server has not proved that it is the smarthost; an impostor then gets the password
         pub login_unverified: bool = flag(false),
         /// A file with the password of that login in its first line
         pub password_file: PathBuf = path(),
@@ -58,7 +58,7 @@ settings! {
         pub dns_trusted: bool = flag(false),
         /// Whether mail by MX goes only to servers that the policy of their domain names, where it has one (MTA-STS)
         pub mta_sts: bool = flag(true),
-        /// Who answers questions about reports; empty for postmaster@hostname
+        /// The address that reports name for questions; empty for postmaster@hostname
         pub postmaster: Option<String> = text("", "an address").optional(),
         pub queue: QueueSettings = part(),
     }

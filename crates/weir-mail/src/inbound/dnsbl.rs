@@ -1,9 +1,9 @@
-//! Lists of addresses in the DNS (RFC 5782), each with a weight: a client that reaches the threshold is refused.
+//! Lists of addresses in the DNS (RFC 5782), each with a weight: who reaches the threshold is refused.
 //!
 //! Only an answer in 127.0.0.0/8 is a listing, and not 127.0.0.1, which no list uses, nor 127.255.255.0/24, by which lists say that they
-//! do not answer us. Everything else counts as no answer: an address outside that range (from a dead list whose domain was sold, for
-//! example), a failure, or no answer in time. No answer adds nothing, so a dead list keeps no mail out. Lists are asked in parallel, and
-//! the answer for a client is remembered for a while. A list may have a negative weight: clients on it are trusted more.
+//! do not answer us. Everything else is silence: a list that has died and answers with its seller's address, a failure, no answer
+//! in time. Silence counts as nothing, so a dead list lets mail in and keeps none out. Lists are asked beside each other, each client
+//! once for a while. A list may have a negative weight: whoever is on it is trusted for more.
 
 use super::authenticity::names::{Names, can_be_name};
 use crate::delivery::resolver::{Dns, ResolverError, resolver};
@@ -32,12 +32,11 @@ settings! {
     /// Lists of addresses in the DNS.
     #[derive(PartialEq, Eq)]
     pub struct DnsblSettings {
-        /// Lists in the DNS that strangers are looked up in, each with its weight: "bl.example.net 3"; a negative one is for lists of those
-        /// who are trusted
+        /// DNS blocklists, each with its weight: "bl.example.net 3"; a negative weight is for lists of trusted senders
         pub lists as "dnsbl": Vec<DnsList> = list([], 32, "lists"),
         /// The sum of weights from which a client is refused
         pub threshold as "dnsbl_threshold": u32 = number(1, 1..=1_000),
-        /// How long the lists are waited for; one that has not answered by then counts as nothing
+        /// How long to wait for the lists; one that has not answered by then is ignored
         pub patience as "dnsbl_patience": Duration = duration("3s", "100ms"..="30s"),
     }
 }

@@ -26,8 +26,8 @@ settings! {
         ]),
         /// The same for single domains in From, such as "example.org off"; a leading dot means everything below
         pub overrides as "dmarc_overrides": Vec<DmarcOverride> = list([], 10_000, "domains"),
-        /// Mail of strangers in the name of our own domains: refused unless SPF or DKIM confirms it, in the envelope and in From; only in
-        /// the envelope; or not looked at
+        /// Mail from outside in the name of our own domains: refused unless SPF or DKIM confirms it, in the envelope and in From;
+        /// only in the envelope; or not checked
         pub own_senders: OwnSenders = choice([
             ("authenticated", OwnSenders::Authenticated),
             ("envelope", OwnSenders::Envelope),

@@ -26,20 +26,20 @@ settings! {
         /// Our domains, each with its next server: "example.org smtp:10.0.0.5:25", "example.net lmtp:unix:/run/lmtp",
         /// "example.com maildir", or "example.edu" alone to go as [delivery] says; a leading dot means everything below
         pub domains: Vec<DomainRule> = list([], 10_000, "domains"),
-        /// By what recipients are known: the next server is asked, a file, the addresses of our users, or anybody exists
+        /// How Weir knows which recipients exist: it asks the next server, reads a file, takes the addresses of our users, or accepts any
         pub recipients: RecipientCheck = choice([
             ("callout", RecipientCheck::Callout),
             ("file", RecipientCheck::File),
             ("store", RecipientCheck::Store),
             ("any", RecipientCheck::Any),
         ]),
-        /// A file with an address a line, or @example.org for a whole domain; read again when it changes
+        /// A file with one address on each line, or @example.org for a whole domain; read again when it changes
         pub recipient_file: Option<PathBuf> = path().optional(),
         pub callout: CalloutSettings = part(),
         /// Servers that may relay to anywhere and name the true client by XFORWARD or XCLIENT
         pub trusted: Vec<IpNetwork> = networks(256),
-        /// Where mail of trusted servers goes whoever its recipients are, such as Postfix's port behind a content_filter; empty to go
-        /// as all other mail
+        /// Where mail of trusted servers goes, whoever its recipients are, such as the port on which Postfix takes mail back from its
+        /// content_filter; empty to treat it as other mail
         pub hand_back: Vec<MailServer> = list([], 32, "servers"),
         /// Whether mail is taken only under TLS; most of the world's is not
         pub require_tls: bool = flag(false),

@@ -31,14 +31,14 @@ settings! {
     /// How much mail strangers may bring.
     #[derive(Copy, PartialEq, Eq)]
     pub struct RateSettings {
-        /// Messages that a client's network (/24, or /56 of IPv6) may bring at once before it is asked to come again later; 0 is no limit
+        /// Messages that a network (/24, or /56 of IPv6) may send at once before it is told to try again later; 0 is no limit
         pub network_burst: u32 = number(300, 0..=1_000_000),
-        /// Messages a minute that it may bring on and on
+        /// Messages a minute that a network may send in the long run
         pub network_rate: u32 = number(300, 1..=10_000_000),
-        /// The same for a sender's domain that SPF confirms, whatever networks its mail comes from; 0 is no limit. A claim that SPF does
-        /// not confirm is counted apart, by the limits of a network
+        /// The same for a sender's domain that SPF confirms, from any network; 0 is no limit. A domain that SPF does not confirm has
+        /// the limits of a network, and is counted separately
         pub domain_burst: u32 = number(3_000, 0..=10_000_000),
-        /// Messages a minute of such a domain
+        /// Messages a minute that such a domain may send in the long run
         pub domain_rate: u32 = number(3_000, 1..=10_000_000),
     }
 }

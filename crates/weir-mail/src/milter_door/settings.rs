@@ -8,7 +8,7 @@ use weir_settings::{Section, settings};
 use weir_smtp::network::IpNetwork;
 
 settings! {
-    /// Another mail server may ask about its mail while it takes it, in the milter protocol: Postfix, Sendmail
+    /// Lets another mail server (Postfix, Sendmail) ask about mail while it accepts it, in the milter protocol
     #[section("milter")]
     #[check(MilterSettings::check)]
     pub struct MilterSettings {
@@ -22,15 +22,15 @@ settings! {
         pub throttle: bool = flag(true),
         /// Whether the scan looks at the mail; it has to be on
         pub scan: bool = flag(false),
-        /// What becomes of mail that the scan finds something in: the client is refused, Weir takes it into its own quarantine, or the
-        /// server keeps it on its hold queue
+        /// What happens to mail that does not pass the scan: it is refused, goes to Weir's quarantine, or stays in the server's hold
+        /// queue
         pub on_found: OnFound =
             choice([("refuse", OnFound::Refuse), ("quarantine", OnFound::Quarantine), ("hold", OnFound::Hold)]),
         /// The size of all messages at once that are being sent or wait
         pub messages_size: u64 = size("1GiB", "1MiB"..="1024GiB"),
         /// Connections at once; a server has one for each of its clients
         pub connections: u32 = number(500, 1..=65_535),
-        /// How long a server may say nothing; its clients may be slow
+        /// How long a server may be silent; its own clients may be slow
         pub idle: Duration = duration("10m", "1s"..="1d"),
     }
 }

@@ -18,10 +18,9 @@ settings! {
         /// The console's address as users reach it, such as https://console.example.org: notices to a user's contact carry a signed
         /// link to the user's own page there, and whoever sends mail that is held is told to look there; empty for none
         pub link: String = text("", "a URL"),
-        /// Set this if nobody is to be told of stops, because somebody watches the console
+        /// Tell nobody about stopped accounts, because somebody watches the console
         pub silent: bool = flag(false),
-        /// The user's contact address is told of a delay if the last of the mail has to wait this long; of shorter delays nobody is told, and of
-        /// a stop at once
+        /// The user's contact address is told of a delay if mail has to wait at least this long; a stop is always told at once
         pub tell_delays_over: Duration = duration("5m", "0s"..="1d"),
         /// Whether the administrator is told of delays, too, and not only of stops; otherwise they are in the digest
         pub admin_delays: bool = flag(false),

@@ -8,7 +8,7 @@ use weir_settings::{Section, settings};
 use weir_smtp::network::IpNetwork;
 
 settings! {
-    /// Postfix may ask the throttle about each recipient of its users' mail, in its policy protocol; it keeps the mail
+    /// Lets Postfix ask the throttle about each recipient of its users' mail, in its policy protocol
     #[section("policy_service")]
     #[check(PolicySettings::check)]
     pub struct PolicySettings {
@@ -23,7 +23,7 @@ settings! {
         pub on_held: OnHeld = choice([("defer", OnHeld::Defer), ("hold", OnHeld::Hold)]),
         /// Connections at once; Postfix has one for each of its processes that take mail
         pub connections: u32 = number(500, 1..=65_535),
-        /// How long Postfix may say nothing
+        /// How long Postfix may be silent
         pub idle: Duration = duration("10m", "1s"..="1d"),
     }
 }

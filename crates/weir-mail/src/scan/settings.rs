@@ -40,15 +40,15 @@ settings! {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             cores => cores,
         }),
-        /// Attempts after which a message that cannot be scanned is quarantined, while others can be
+        /// Failed attempts after which a message is quarantined, while others can be scanned
         pub attempts: u32 = number(5, 1..=100),
-        /// How long mail waits for scanners that fail for everybody, before it is quarantined
+        /// How long mail waits while no scanner works, before it is quarantined
         pub retry_for: Duration = duration("4h", "1m"..="30d"),
-        /// What becomes of spam: kept, or sent on with a header
+        /// What happens to spam: quarantined, or delivered with a header
         pub on_spam: OnSpam = choice([("quarantine", OnSpam::Quarantine), ("tag", OnSpam::Tag)]),
-        /// What becomes of mail too large or too deep to scan: kept, or sent on with a header that says so
+        /// What happens to mail that is too large or too deep to scan: quarantined, or delivered with a header that says so
         pub on_limit: OnLimit = choice([("quarantine", OnLimit::Quarantine), ("pass", OnLimit::Pass)]),
-        /// Whether X-Weir-Scan tells the result in the header of what passes
+        /// Whether clean mail gets a header X-Weir-Scan
         pub headers: bool = flag(true),
         /// Whether scanners see our own Received field too: SpamAssassin learns from it who the client is.
         pub whole: bool = fixed(false),
@@ -58,7 +58,7 @@ settings! {
         pub weights: Weights = list(Vec::<SizeWeight>::new(), 16, "growing sizes, each with a weight")
             .check(|given| growing(given))
             .map(weights),
-        /// How often better limits are looked for
+        /// How often to look for better limits
         pub tune_every: Duration = duration("10m", "10s"..="7d"),
         /// Quarantines.
         pub quarantine: QuarantineSettings = fixed(QuarantineSettings::default()),
@@ -76,11 +76,11 @@ settings! {
             ("size-load", Strategy::SizeLoad),
             ("size", Strategy::Size),
         ]),
-        /// A message that has waited so long goes before all smaller ones, at one worker at a time
+        /// A message that has waited this long goes before all smaller ones, at one worker at a time
         age_bound = duration(Plan::AGE_BOUND, "1s"..="1d"),
         /// Whether the last feed also takes messages that fit a smaller one; the paper keeps it for the largest
         last_feed_helps = flag(true),
-        /// Whether the limits give way while one line without limits would wait less; not where [scan.feeds] binds feeds to scanners
+        /// Whether the limits are lifted while mail would wait less without them; not with [scan.feeds]
         opens as "limits_give_way" = flag(true),
     }
 }
@@ -121,7 +121,7 @@ pub enum OnLimit {
 }
 
 settings! {
-    /// What the lab sees of mail before it passes, while the scan and the lab are both on
+    /// Which files of mail go to the lab before the mail is delivered, if scan and lab are both on
     #[section("scan.lab")]
     #[derive(PartialEq, Eq)]
     pub struct LabSettings {
@@ -133,11 +133,11 @@ settings! {
         pub wait: Duration = duration("5m", "1s"..="1d"),
         /// How urgent its files are in the lab: below 32 they go before all that nobody waits for
         pub priority: u64 = count(8, 0..=127),
-        /// What becomes of mail without a verdict (too late, too much, the analysis failed): kept as error, or sent on with a header
+        /// What happens to mail without a verdict (too late, too much, or the analysis failed): quarantined as error, or delivered with a header
         pub on_late: OnLab = choice([QUARANTINE, PASS]),
-        /// What becomes of mail with a file that the lab finds suspicious: kept, or sent on with a header
+        /// What happens to mail with a file that the lab finds suspicious: quarantined, or delivered with a header
         pub on_suspicious: OnLab = choice([QUARANTINE, PASS]),
-        /// What becomes of mail with a file that the lab cannot call clean (it did not run here, or not all was seen): kept, or sent on with a header
+        /// What happens to mail with a file that the lab cannot call clean (it did not run, or not all of it was seen): quarantined, or delivered with a header
         pub on_unknown: OnLab = choice([QUARANTINE, PASS]),
         /// Messages that wait at once
         pub messages_max as "messages": usize = count(1_000, 1..=100_000),

@@ -10,28 +10,28 @@ use weir_smtp::settings::{Auth, AuthWithoutTls};
 use weir_tls::CertificateFiles;
 
 settings! {
-    /// Where users hand in mail, how they log in, and whom we believe
+    /// Where users send their mail to, how they log in, and which peers are trusted
     #[section("submission")]
     #[check(SubmissionSettings::check)]
     pub struct SubmissionSettings {
-        /// Whether mail is taken in and delivered at all; if this is not set, a configuration with [web] backends or lab.enabled that
-        /// says nothing of mail has none
+        /// Whether mail is accepted and delivered at all; if this is not set, mail is off in a configuration with [web] backends or
+        /// lab.enabled and without any setting about mail
         pub enabled: bool = flag(true),
         /// Our name in greetings and trace headers; empty for this machine's own
         pub hostname: Option<String> = text("", "a host name").valid(host_name).optional(),
         /// Where submission with STARTTLS listens; port 0 is any free one
         pub listen: Vec<SocketAddr> =
             list([SocketAddr::from((Ipv4Addr::LOCALHOST, 2587))], 64, "addresses with ports"),
-        /// Where submission under TLS from the start listens
+        /// Where submission with implicit TLS listens
         pub listen_tls: Vec<SocketAddr> =
             list([SocketAddr::from((Ipv4Addr::LOCALHOST, 2465))], 64, "addresses with ports"),
         /// The certificate with its chain, as PEM; empty for a self-signed one made at first start
         pub certificate: Option<PathBuf> = path().optional(),
         /// The private key of the certificate, as PEM
         pub key: Option<PathBuf> = path().optional(),
-        /// Whose throttle a mail counts against; with client-address nobody logs in
+        /// How users are told apart: by login, or by the address of their machine, and then nobody logs in
         pub identity: Identity = choice([("login", Identity::Login), ("client-address", Identity::ClientAddress)]),
-        /// With client-address, the networks whose machines may hand in mail; empty for this machine alone
+        /// With client-address, the networks whose machines may send mail; empty for this machine alone
         pub clients: Vec<IpNetwork> = networks(256),
         /// Where a login without TLS is allowed: from this machine, nowhere, or from everywhere in the clear
         pub auth_without_tls: AuthWithoutTls = choice([
@@ -43,8 +43,8 @@ settings! {
         pub require_tls: bool = flag(false),
         /// Whether MAIL FROM and From must be addresses of the login
         pub sender_must_match: bool = flag(true),
-        /// Whether bare CR and LF in users' mail are made line ends and lines of any length are taken (they are encoded on the way out),
-        /// instead of refused; mail from outside is always refused
+        /// Whether users' mail with bare CR or LF, or with lines that are too long, is repaired instead of refused; mail from outside
+        /// is always refused for it
         pub mend_text: bool = flag(true),
         /// Whether the Received field of users' mail names their login and the address of their machine, for everybody to read
         pub received_names_client: bool = flag(false),
@@ -65,7 +65,7 @@ settings! {
         pub dovecot_socket: Option<PathBuf> = path().optional(),
         /// How many passwords are checked at a time
         pub hashes_at_once: u32 = number(2, 1..=64),
-        /// How long a stop waits for messages that are coming in
+        /// How long Weir waits for messages that are coming in when it stops
         pub grace: Duration = duration("10s", "100ms"..="10m"),
     }
 }

@@ -35,14 +35,14 @@ impl ThrottleSettings {
             Params { rate_period: SECOND, multi_rate_period: SECOND, max_slack: 60, stop_at: 300, ..paper };
         let (learn_only, own_domains, partner_domains, person) = reader.section(
             "throttle",
-            "Outgoing mail: who may mail how many new people, how fast. This is for persons, the usual profile",
+            "Outgoing mail: how many new people a user may write to, and how fast. This is for people, the usual profile",
             |section| {
                 (learn_only(section), own_domains(section), partner_domains(section), params(section, usual_person()))
             },
         );
         let about = "The throttle of users with the profile list, who write to many people at once";
         let list = reader.section("throttle.list", about, |section| params(section, list));
-        let about = "The throttle of users with the profile application, which are programs";
+        let about = "The throttle of users with the profile application: programs that send mail";
         let application = reader.section("throttle.application", about, |section| params(section, application));
         ThrottleSettings { learn_only, own_domains, partner_domains, person, list, application }
     }
@@ -78,8 +78,8 @@ fn learn_only(section: &mut Section<'_, '_>) -> bool {
 }
 
 fn own_domains(section: &mut Section<'_, '_>) -> Vec<String> {
-    let about = "The site's own domains, besides those of [inbound]: their people are colleagues, and there ann+tag@ is ann@; elsewhere \
-                 each tag counts as a person of its own";
+    let about = "The site's own domains, besides those of [inbound]: people there are colleagues, and ann+tag@ is the same person as ann@; \
+                 at other domains each tag counts as another person";
     section.key("own_domains", about, kinds::list([], 1_000, "domains"))
 }
 

@@ -43,7 +43,7 @@ settings! {
         pub linger: Duration = duration("2m", "0s"..="1h"),
         /// Scans at once at each address; 0 for clamd's MaxThreads
         pub scans: usize = number(0, 0..=10_000),
-        /// How often clamd is asked how it is
+        /// How often clamd is checked
         pub check_every: Duration = duration("10s", "1s"..="1h"),
         /// How long that may take
         pub check_deadline: Duration = duration("5s", "1s"..="10m"),

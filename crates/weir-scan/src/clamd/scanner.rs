@@ -20,7 +20,7 @@ const KEPT_UNDATED: Duration = Duration::from_secs(60);
 fn read(reader: &mut Reader<'_>, common: &mut Common) -> Option<Box<dyn Configured>> {
     let mut settings = reader.read::<Settings>();
     let is_on = !settings.addresses.is_empty();
-    let about = "Scanners on other machines for single feeds: so scanning grows past one machine";
+    let about = "Scanners on other machines for single feeds, so that more than one machine can scan";
     settings.feeds = reader.section("scan.feeds", about, |s| read_feeds(s, common.feeds, is_on));
     is_on.then(|| Box::new(settings) as Box<dyn Configured>)
 }

@@ -24,7 +24,7 @@ settings! {
         pub workers: usize = number(0, 0..=1024),
         /// Address space of one process
         pub memory: u64 = size(MEMORY, "256MiB"..="64GiB"),
-        /// A process is replaced after so many messages
+        /// A process is replaced after this many messages
         pub messages: u32 = number(5_000, 1..=1_000_000),
         /// How long a worker may have a message, by its size.
         pub deadline: Deadline = part_by(|section| Deadline::secs(30, 1).read(section)),

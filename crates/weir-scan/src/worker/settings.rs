@@ -50,7 +50,7 @@ pub struct Workers {
 pub(super) fn read(reader: &mut Reader<'_>) -> (Workers, Bounds) {
     let WorkersSettings { pool, limits, memory } = reader.read();
     let YaraSettings { embedded, folder } = reader.read();
-    let about = "Which attachments do not pass, at any depth of archives";
+    let about = "Which attachments do not pass, alone or in archives";
     let policy = reader.section("scan.attachments", about, read_attachments);
     let rules = if embedded { vec![RuleFile::embedded()] } else { Vec::new() };
     let setup = Setup { rules, policy, limits, ..Setup::default() };
@@ -69,7 +69,7 @@ impl WorkersSettings {
 
 fn read_attachments(s: &mut Section<'_, '_>) -> Policy {
     let mut policy = Policy {
-        enabled: s.key("enabled", "Whether names and types are looked at", kinds::flag(true)),
+        enabled: s.key("enabled", "Whether names and types of attachments are checked", kinds::flag(true)),
         ..Policy::default()
     };
     let extensions = || kinds::list(Vec::<String>::new(), 1000, "extensions");
@@ -81,7 +81,7 @@ fn read_attachments(s: &mut Section<'_, '_>) -> Policy {
         policy.forbidden.remove(&plain(text));
     }
     policy.programs = forbidding(s, "programs", "Programs, shortcuts and installers by content, whatever their name");
-    policy.mismatch = forbidding(s, "mismatch", "Files whose name promises something else than they are");
+    policy.mismatch = forbidding(s, "mismatch", "Files that are not what their name says");
     policy.inconsistent = forbidding(s, "inconsistent", "Archives and parts that two readers would read in two ways");
     policy.encrypted = not_scanning(s, "encrypted", "Archives and documents with a password");
     policy.unreadable = not_scanning(s, "unreadable", "Archives that are damaged or packed in an unknown way");
@@ -115,7 +115,7 @@ fn suspicion(s: &mut Section<'_, '_>) -> SuspicionPolicy {
         ("header", Some(Action::Header)),
         ("pass", Some(Action::Pass)),
     ];
-    let about = "What becomes of suspicious mail that no lab looks at: what each rule says, or kept, sent on with a header, sent on";
+    let about = "What happens to suspicious mail without a lab: what each rule says, or it is quarantined, delivered with a header, or delivered";
     let all = s.key("suspicious", about, kinds::choice(words));
     let about = "The same for single rules, such as \"pdf-javascript=quarantine\" or \"dde=header\"";
     let single = s.key("suspicious_rules", about, kinds::list(Vec::<String>::new(), 200, "rules with their actions"));

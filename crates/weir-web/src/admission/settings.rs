@@ -19,17 +19,17 @@ settings! {
         pub slots: Slots = text("auto", "auto or \"1\" … \"65535\"")
             .valid(|text| text.parse::<Slots>().map(drop))
             .map(|text| text.parse().unwrap_or(Slots::AUTO)),
-        /// Compute who would wait, and let nobody wait
+        /// Let nobody wait, and only compute who would have to
         pub observe: bool = flag(false),
         /// Requests that may wait at a backend
         pub queue: u32 = number(10_000, 1..=16_000_000),
         /// Memory that waiting requests may hold
         pub queue_bytes as "queue_size": u64 = size("256MiB", "64KiB"..="1024GiB"),
-        /// How long a request may wait before it hears 503
+        /// How long a request may wait before it is answered with 503
         pub queue_timeout: Duration = duration("30s", "1ms"..="1h"),
         /// How far service elsewhere and overruns set a session back, in slot time: 5 to 20 requests
         pub debt_cap: Duration = duration("5s", "10ms"..="1h"),
-        /// How long a client may keep a slot waiting in all, by sending or taking slowly, before it loses it to somebody who waits
+        /// How long a slow client may hold a slot, by sending or reading slowly, before it loses it to others who wait
         pub stream_after: Duration = duration("1s", "10ms"..="1h"),
         /// Open streams (WebSocket, events) of one session
         pub streams_per_session: u32 = number(32, 1..=1_000_000),
@@ -41,9 +41,9 @@ settings! {
         pub sessions: u32 = number(1 << 20, 16..=1 << 24),
         /// The history of a subnet without one, in multiples of the average
         pub stranger_weight: f64 = number(1.0, 0.001..=1_000_000.0),
-        /// What all strangers together weigh while a backend is saturated, in visitors; 0.0 makes no difference between strangers and others
+        /// How many known visitors all strangers together count as while a backend is overloaded; 0.0 treats strangers like everybody
         pub strangers: f64 = number(8.0, 0.0..=1_000_000.0),
-        /// How old a visitor's cookie must be for the visitor to be no stranger any more
+        /// How old a visitor's cookie must be for the visitor to be known
         pub standing_after: Duration = duration("5m", "0s"..="30d"),
         /// What clients with a key weigh, in visitors.
         pub weights: Vec<(SubnetKey, u32)> = fixed(Vec::new()),

@@ -33,7 +33,7 @@ settings! {
 }
 
 settings! {
-    /// How much each subnet used to ask for: what gives a proxy farm its weight
+    /// How much each subnet has asked for in the past, which decides its share under load
     #[section("web.history")]
     pub struct HistorySettings {
         /// The history document (`weir web learn` makes one); empty for web/history.json in the data folder

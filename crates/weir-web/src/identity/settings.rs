@@ -25,12 +25,12 @@ settings! {
         /// Subnets that count as one, such as "campus 192.0.2.0/24 198.51.100.0/24"
         pub groups: Vec<Group> =
             list([], 1_000, "groups").map(|rules: Vec<GroupRule>| rules.into_iter().map(|rule| rule.group).collect()),
-        /// Proxies whose word on the client's address is taken
+        /// Proxies that are believed about the client's address
         pub trusted: Vec<Network> =
             networks(256).map(|list: Vec<TrustedNetwork>| list.into_iter().map(|trusted| trusted.0).collect()),
         /// Whether trusted may name the whole world: only where nothing but proxies of your own reaches the listeners, because everybody else could choose the address that they come from
         pub trust_everybody: bool = flag(false),
-        /// Which header they speak in
+        /// Which header these proxies use for the client's address
         pub trail as "trusted_header": Trail =
             choice([("x-forwarded-for", Trail::XForwardedFor), ("forwarded", Trail::Forwarded)]),
         /// Whether trusted proxies begin every connection with a PROXY header (v1 or v2)

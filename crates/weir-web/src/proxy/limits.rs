@@ -26,9 +26,9 @@ settings! {
         pub response_buffers: u64 = size("256MiB", "1MiB"..="1024GiB"),
         /// Disk for all responses that are larger than response_buffer and that their clients take slowly
         pub response_files: u64 = size("2GiB", "0"..="1048576GiB"),
-        /// What a client must take of its response in a second once the buffers for responses are full
+        /// How fast a client must read its response once the buffers for responses are full
         pub response_rate: u32 = size("4KiB", "1"..="1GiB"),
-        /// What a request body must bring in a second
+        /// How fast a request body must come in
         pub body_rate: u32 = size("1KiB", "1"..="1GiB"),
         /// HTTP/2 streams at once on a connection
         pub streams: u32 = number(128, 1..=10_000),
@@ -46,13 +46,13 @@ settings! {
         pub body_piece: Duration = duration("30s", "10ms"..="1d"),
         /// What a request body may take beyond its size at body_rate
         pub body_grace: Duration = duration("30s", "10ms"..="1d"),
-        /// How long a client may take nothing of its response
+        /// How long a client may read nothing of its response
         pub send: Duration = duration("30s", "10ms"..="1d"),
         /// An upgraded connection on which nothing happens
         pub tunnel_idle: Duration = duration("10m", "10ms"..="1d"),
         /// A TLS handshake
         pub tls_handshake: Duration = duration("10s", "10ms"..="1d"),
-        /// How long a stop waits for requests that are under way
+        /// How long Weir waits for requests in progress when it stops
         pub drain: Duration = duration("10s", "10ms"..="1d"),
     }
 }

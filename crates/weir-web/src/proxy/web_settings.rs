@@ -52,14 +52,14 @@ settings! {
         /// one was measured; units=usage.total_tokens:500/s charges what the response's JSON says, 500 of it for a second of a slot
         /// (units_header=x-cost:500/s for a header)
         pub routes: Vec<Rule> = list([], 10_000, "routes"),
-        /// A cookie that the application sets when somebody signs in; whom it is set for is no stranger any more; empty for none
+        /// The cookie that your application sets when somebody signs in: that visitor is then known; empty for none
         pub sign_in_cookie: String = text("", "a cookie name").valid(|name| {
             let known = |octet: u8| octet.is_ascii_alphanumeric() || b"_-.".contains(&octet);
             if name.bytes().all(known) { Ok(()) } else { Err(format!("{name:?} is no name of a cookie")) }
         }),
         /// Networks that are served as known visitors, such as those of search engines that may look at the site
         pub known_networks: Vec<Network> = networks(10_000),
-        /// Files of such networks: a network a line, or the JSON that search engines publish
+        /// Files of such networks: one network on each line, or the JSON that search engines publish
         pub known_network_files: Vec<String> = list([], 64, "files"),
         /// Networks that are refused with 403
         pub denied_networks: Vec<Network> = networks(10_000),

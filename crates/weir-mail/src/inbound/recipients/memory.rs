@@ -10,11 +10,11 @@ settings! {
     /// How long and how much is remembered.
     #[derive(Copy, PartialEq, Eq)]
     pub struct Remembering {
-        /// How long a recipient that exists is not asked about again
+        /// How long it is remembered that a recipient exists
         pub yes as "callout_yes": Duration = duration("6h", "0s"..="7d"),
-        /// The same for one that does not exist
+        /// How long it is remembered that a recipient does not exist
         pub no as "callout_no": Duration = duration("15m", "0s"..="7d"),
-        /// How long a recipient that existed is taken while the next server cannot be asked
+        /// How long a recipient that existed is still accepted while the next server cannot be asked
         pub yes_at_need as "callout_yes_at_need": Duration = duration("7d", "0s"..="30d"),
         /// Recipients of each kind that are remembered
         pub most as "callout_memory": usize = count(50_000, 1..=10_000_000),
