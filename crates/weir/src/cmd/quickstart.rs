@@ -286,12 +286,14 @@ fn tell_next(
     let (config, data) = (place.config.display(), place.data.display());
     match started {
         None if blocked => {
-            writeln!(out, "  make room as said above, then: weir up --config {config} --data {data}")?;
+            writeln!(out, "  make room as said above, then run the same command again")?;
             if plan.edits.iter().any(Result::is_ok) {
-                writeln!(out, "  or say it again with --replace --edit-neighbour --start, and quickstart does it")?;
+                writeln!(out, "  or run it again with --replace --edit-neighbour --start, and quickstart makes room")?;
             }
         }
-        None => writeln!(out, "  weir up --config {config} --data {data}      (or: systemctl restart weir)")?,
+        None => {
+            writeln!(out, "  systemctl restart weir       (without systemd: weir up --config {config} --data {data})")?;
+        }
         Some(_) => {}
     }
     let password = place.data.join("first-password");
