@@ -2,6 +2,7 @@
 
 use crate::disguise::Question;
 use crate::peek;
+use crate::sleep::TimeForm;
 use libc::user_regs_struct;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use weir_guest::secret;
@@ -50,6 +51,8 @@ enum Call {
     Sleep(usize),
     /// Arguments: clock, flags, time.
     SleepByClock,
+    /// The same with times of 64 bits, as newer 32-bit programs give them.
+    SleepByLongClock,
     Mode(PathAt),
     /// The argument with the open file.
     ModeOfOpen(usize),
@@ -92,7 +95,7 @@ const NEW_LISTENER: u32 = 8;
 const EMPTY_PATH: u32 = 0x1000;
 
 /// All of them.
-pub(crate) static CALLS: [KnownCall; 59] = [
+pub(crate) static CALLS: [KnownCall; 60] = [
     // What is answered is not the whole truth; 32-bit programs have other forms of the answers.
     entry(137, 0, Stop::Always, Call::Ask(Question::Disk, 1)),
     entry(138, 0, Stop::Always, Call::Ask(Question::Disk, 1)),
@@ -105,9 +108,9 @@ pub(crate) static CALLS: [KnownCall; 59] = [
     entry(21, 33, Stop::Always, Call::Look((None, 0))),
     entry(269, 307, Stop::Always, Call::Look((Some(0), 1))),
     entry(439, 439, Stop::Always, Call::Look((Some(0), 1))),
-    // Times of 32-bit programs have another form, and are left as they are.
-    entry(35, 0, Stop::Always, Call::Sleep(0)),
-    entry(230, 0, Stop::Always, Call::SleepByClock),
+    entry(35, 162, Stop::Always, Call::Sleep(0)),
+    entry(230, 267, Stop::Always, Call::SleepByClock),
+    entry(0, 407, Stop::Always, Call::SleepByLongClock),
     entry(59, 11, Stop::Always, Call::Execute((None, 0))),
     entry(322, 358, Stop::Always, Call::Execute((Some(0), 1))),
     entry(2, 5, Stop::Always, Call::Open((None, 0), 1)),
@@ -135,7 +138,8 @@ pub(crate) static CALLS: [KnownCall; 59] = [
     entry(42, 362, Stop::Always, Call::Connect),
     entry(49, 361, Stop::Always, Call::Bind),
     entry(50, 363, Stop::Always, Call::Listen),
-    entry(44, 369, Stop::IfAny(4, u32::MAX), Call::SendTo),
+    // By the length of the address, not by where it is: half of a pointer may be zero.
+    entry(44, 369, Stop::IfAny(5, u32::MAX), Call::SendTo),
     entry(46, 370, Stop::Always, Call::SendMessage),
     entry(307, 345, Stop::Always, Call::SendMessage),
     entry(0, 102, Stop::Always, Call::OldSocket),
@@ -190,6 +194,7 @@ pub(crate) enum Deed {
     Sleep {
         at: u64,
         until: Option<i32>,
+        form: TimeForm,
     },
     /// What machine this is; where the answer is wanted.
     Ask(Question, u64),
@@ -228,10 +233,11 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
         Call::Rename(from, to) => Some(Deed::Rename(path(from)?, path(to)?)),
         Call::Look(at) => path(at).filter(|path| command(path).is_some()).map(Deed::Look),
         Call::Ask(question, at) => Some(Deed::Ask(question, arguments[at])),
-        Call::Sleep(at) => Some(Deed::Sleep { at: arguments[at], until: None }),
-        Call::SleepByClock => {
+        Call::Sleep(at) => Some(Deed::Sleep { at: arguments[at], until: None, form: TimeForm::of(short) }),
+        Call::SleepByClock | Call::SleepByLongClock => {
             let until = (arguments[1] & libc::TIMER_ABSTIME as u64 != 0).then_some(arguments[0] as i32);
-            Some(Deed::Sleep { at: arguments[2], until })
+            let form = TimeForm::of(short && matches!(entry.call, Call::SleepByClock));
+            Some(Deed::Sleep { at: arguments[2], until, form })
         }
         Call::Mode(at) => path(at).map(Deed::Setuid),
         Call::ModeOfOpen(at) => peek::open_path(pid, arguments[at] as i32).map(Deed::Setuid),

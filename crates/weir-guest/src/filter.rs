@@ -114,7 +114,11 @@ mod tests {
         assert_eq!(verdict(&program, 262, ARCH_X86_64, none), TRACE, "newfstatat of a path");
         assert_eq!(verdict(&program, 262, ARCH_X86_64, [3, 0, 0, 0x1000, 0, 0]), ALLOW, "newfstatat of an open file");
         assert_eq!(verdict(&program, 230, ARCH_X86_64, none), TRACE, "clock_nanosleep");
+        assert_eq!(verdict(&program, 162, ARCH_I386, none), TRACE | SHORT, "nanosleep of the 32-bit world");
+        assert_eq!(verdict(&program, 407, ARCH_I386, none), TRACE | SHORT, "clock_nanosleep with long times");
         assert_eq!(verdict(&program, 44, ARCH_X86_64, none), ALLOW, "sendto without an address");
+        // An address at 0x1_0000_0000: the lower half of the pointer is zero.
+        assert_eq!(verdict(&program, 44, ARCH_X86_64, [3, 0, 1, 0, 0, 16]), TRACE, "sendto with an address");
         assert_eq!(verdict(&program, 42, ARCH_X86_64, none), TRACE, "connect");
         assert_eq!(verdict(&program, 11, ARCH_I386, none), TRACE | SHORT, "execve of the 32-bit world");
         assert_eq!(verdict(&program, 59, ARCH_I386, none), ALLOW, "oldolduname");

@@ -16,6 +16,46 @@ const PACE: u32 = 20;
 /// No calendar is moved further than this at once.
 const MOVED_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
+/// How a time stands in memory: seconds and nanoseconds, each of so many octets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeForm {
+    /// Four, in most calls of the 32-bit world.
+    Short,
+    /// Eight.
+    Long,
+}
+
+impl TimeForm {
+    pub(crate) fn of(short: bool) -> TimeForm {
+        if short { TimeForm::Short } else { TimeForm::Long }
+    }
+
+    fn octets(self) -> usize {
+        match self {
+            TimeForm::Short => 8,
+            TimeForm::Long => 16,
+        }
+    }
+
+    fn read(self, bytes: &[u8]) -> Option<Duration> {
+        let (first, second) = bytes.split_at_checked(self.octets() / 2)?;
+        let word = |half: &[u8]| match self {
+            TimeForm::Short => half.try_into().ok().map(|word| i64::from(i32::from_ne_bytes(word))),
+            TimeForm::Long => half.try_into().ok().map(i64::from_ne_bytes),
+        };
+        let (seconds, nanos) = (u64::try_from(word(first)?).ok()?, u32::try_from(word(second)?).ok()?);
+        (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
+    }
+
+    fn write(self, time: Duration) -> Vec<u8> {
+        let (seconds, nanos) = (time.as_secs(), time.subsec_nanos());
+        match self {
+            TimeForm::Short => [(seconds as u32).to_ne_bytes(), nanos.to_ne_bytes()].concat(),
+            TimeForm::Long => [seconds.to_ne_bytes(), u64::from(nanos).to_ne_bytes()].concat(),
+        }
+    }
+}
+
 /// A sleep that was made short.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shortened {
@@ -27,17 +67,16 @@ pub(crate) struct Shortened {
 }
 
 /// Makes a sleep short whose time is at this address: a span, or a point of time by a clock. None if it is short, or cannot be changed.
-pub(crate) fn shorten(pid: i32, at: u64, until: Option<i32>) -> Option<Shortened> {
-    let original = peek::bytes(pid, at, 16)?;
-    let time = read(&original)?;
+pub(crate) fn shorten(pid: i32, at: u64, until: Option<i32>, form: TimeForm) -> Option<Shortened> {
+    let original = peek::bytes(pid, at, form.octets())?;
+    let time = form.read(&original)?;
     let now = match until {
         None => Duration::ZERO,
         Some(clock) => Duration::from(clock_gettime(ClockId::from_raw(clock)).ok()?) + ahead(pid, clock),
     };
     let wanted = time.checked_sub(now)?;
     let rest = short(wanted);
-    let changed = now + rest;
-    let bytes = [changed.as_secs().to_ne_bytes(), u64::from(changed.subsec_nanos()).to_ne_bytes()].concat();
+    let bytes = form.write(now + rest);
     let skipped = wanted.checked_sub(rest).filter(|skipped| !skipped.is_zero())?;
     peek::write(pid, at, &bytes).then_some(Shortened { at, original, skipped, wanted })
 }
@@ -70,12 +109,6 @@ fn short(wanted: Duration) -> Duration {
     wanted.min(LEAST + wanted / PACE).min(MOST)
 }
 
-fn read(bytes: &[u8]) -> Option<Duration> {
-    let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(i64::from_ne_bytes);
-    let (seconds, nanos) = (u64::try_from(word(0)?).ok()?, u32::try_from(word(8)?).ok()?);
-    (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,12 +126,22 @@ mod tests {
     fn a_time_in_memory_is_changed() {
         let mut time = [3600_u64.to_ne_bytes(), 5_u64.to_ne_bytes()].concat();
         let (me, at) = (std::process::id() as i32, time.as_mut_ptr() as u64);
-        let shortened = shorten(me, at, None).unwrap();
+        let shortened = shorten(me, at, None, TimeForm::Long).unwrap();
         assert_eq!(shortened.wanted, Duration::new(3600, 5));
-        assert_eq!(read(&time), Some(MOST));
+        assert_eq!(TimeForm::Long.read(&time), Some(MOST));
         assert_eq!(shortened.original, [3600_u64.to_ne_bytes(), 5_u64.to_ne_bytes()].concat());
-        assert_eq!(shorten(me, 1, None), None);
+        assert_eq!(shorten(me, 1, None, TimeForm::Long), None);
         let negative = [(-1_i64).to_ne_bytes(), 0_i64.to_ne_bytes()].concat();
-        assert_eq!(shorten(me, negative.as_ptr() as u64, None), None);
+        assert_eq!(shorten(me, negative.as_ptr() as u64, None, TimeForm::Long), None);
+    }
+
+    #[test]
+    fn so_is_one_of_a_32_bit_program_and_nothing_behind_it() {
+        let mut time = [3600_u32, 5, 77].map(u32::to_ne_bytes).concat();
+        let (me, at) = (std::process::id() as i32, time.as_mut_ptr() as u64);
+        let shortened = shorten(me, at, None, TimeForm::Short).unwrap();
+        assert_eq!(shortened.wanted, Duration::new(3600, 5));
+        assert_eq!(TimeForm::Short.read(&time[..8]), Some(MOST));
+        assert_eq!(time[8..], 77_u32.to_ne_bytes());
     }
 }

@@ -10,7 +10,7 @@ use crate::internet::Internet;
 use crate::peek;
 use crate::program;
 use crate::record::Record;
-use crate::sleep::{self, Shortened};
+use crate::sleep::{self, Shortened, TimeForm};
 use crate::stage;
 use crate::sys;
 use nix::sys::ptrace::{self, Options};
@@ -228,18 +228,18 @@ impl<'a> Tracer<'a> {
             Deed::Open(path) if stage::number(&path).is_some() => {
                 self.internet.stage_ran(who, &path);
             }
-            Deed::Sleep { at, until } => return self.begins_to_sleep(pid, who, at, until),
+            Deed::Sleep { at, until, form } => return self.begins_to_sleep(pid, who, at, (until, form)),
             deed => return self.await_end(pid, who, deed),
         }
         false
     }
 
-    fn begins_to_sleep(&mut self, pid: i32, who: u32, at: u64, until: Option<i32>) -> bool {
-        let Some(sleep) = sleep::shorten(pid, at, until) else { return false };
+    fn begins_to_sleep(&mut self, pid: i32, who: u32, at: u64, (until, form): (Option<i32>, TimeForm)) -> bool {
+        let Some(sleep) = sleep::shorten(pid, at, until, form) else { return false };
         if sleep.wanted.as_secs() > 0 {
             self.record.sleeps(who, sleep.wanted.as_secs());
         }
-        let deed = Deed::Sleep { at, until };
+        let deed = Deed::Sleep { at, until, form };
         self.tasks.insert(pid, Some(Begun { deed, who, existed: false, sleep: Some(sleep) }));
         true
     }
