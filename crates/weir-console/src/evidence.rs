@@ -1,7 +1,7 @@
 //! What the held mail of a stopped user has in common, so that a person sees at a glance whether it is a worm or an invitation.
 //!
-//! It is computed from the list of held mail that the page has read anyway. What is waiting is by definition new to the user: people whom
-//! they have written to before do not wait in this way.
+//! It is computed from the list of held mail that the page has read anyway. Whom the account knew before is not in that list, so nothing is
+//! said about it here: correspondents and colleagues can wait, too.
 
 use crate::html;
 use crate::html::{Html, Piece};
@@ -52,7 +52,7 @@ impl Evidence {
         }
         let at_least = if self.more { "At least " } else { "" };
         let how_many = html!(
-            "<li>{}<b>{}</b> to <b>{}</b> at {}, none of whom this account had written to.</li>",
+            "<li>{}<b>{}</b> to <b>{}</b> at {}.</li>",
             at_least,
             count(self.mails as u64, "mail"),
             count(self.recipients as u64, "recipient"),
@@ -68,7 +68,7 @@ impl Evidence {
         }
         let at_least = if self.more { "at least " } else { "" };
         let mut said = vec![format!(
-            "What waits: {at_least}{} to {} at {}, none of whom this account had written to.",
+            "What waits: {at_least}{} to {} at {}.",
             count(self.mails as u64, "mail"),
             count(self.recipients as u64, "recipient"),
             count(self.domains as u64, "domain")
