@@ -138,3 +138,15 @@ fn what_installers_do_is_not_malicious_and_tools_have_no_points() {
         assert_eq!(points(&Behaviour { files: vec![list()], ..runs(command) }), expected, "{command}");
     }
 }
+
+#[test]
+fn all_rules_are_in_a_page() {
+    let pages = [include_str!("../../../../../../docs/lab-windows.md"), include_str!("../../../../../../docs/lab.md")];
+    for (rule, _) in super::RULES {
+        let row = format!("| `{rule}` |");
+        assert!(
+            pages.iter().any(|page| page.contains(&row)),
+            "neither docs/lab-windows.md nor docs/lab.md tells of {rule}"
+        );
+    }
+}
