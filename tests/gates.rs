@@ -147,7 +147,7 @@ fn a_lab_without_its_programs_fails_alone() {
 }
 
 /// Every task that is watched.
-const TASKS: [(&str, &str); 22] = [
+const TASKS: [(&str, &str); 28] = [
     ("mail opening", "mail"),
     ("submission listener", "mail"),
     ("inbound listener", "mail"),
@@ -170,15 +170,35 @@ const TASKS: [(&str, &str); 22] = [
     ("scan-intake", "mail"),
     ("lab election", "lab"),
     ("lab node", "lab"),
+    ("mail-certificate", "mail"),
+    ("scan rules", "mail"),
+    ("clamd watch", "mail"),
+    ("door", "mail"),
+    ("web forward-auth", "web"),
+    ("web forward-auth log", "web"),
 ];
+
+/// What must be configured for a task to be there: more for `[web]`, and other sections.
+fn settings_for(task: &str) -> (&'static str, &'static str) {
+    let web = "backends = [\"app 127.0.0.1:9\"]\n";
+    match task {
+        "scan rules" => (web, "[scan]\nenabled = true\n[scan.yara]\nfolder = \"/mnt\"\n"),
+        "clamd watch" => (web, "[scan]\nenabled = true\n[scan.clamav]\naddresses = [\"127.0.0.1:9\"]\n"),
+        "door" => (web, "[scan]\nenabled = true\n[scan.clamd_door]\nlisten = [\"127.0.0.1:0\"]\n"),
+        "web forward-auth" | "web forward-auth log" => {
+            ("backends = [\"shop forward_auth slots=2\"]\n", "[web.forward_auth]\nlisten = [\"127.0.0.1:0\"]\n")
+        }
+        _ => (web, ""),
+    }
+}
 
 /// Listeners, queues and the spool are shared by all tests of this kind, and so is what is sent while the panic comes.
 #[test]
 fn a_panic_in_a_task_brings_the_gate_back() {
     let inbound = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n";
-    let web = "backends = [\"app 127.0.0.1:9\"]\n";
     for (task, gate) in TASKS {
-        let site = Site::new(&format!("{inbound}{LAB}"));
+        let (web, more) = settings_for(task);
+        let site = Site::new(&format!("{inbound}{LAB}{more}"));
         let file = site.home().join("weir.toml");
         let config = fs::read_to_string(&file).expect("its configuration");
         fs::write(&file, config.replace("[web]\n", &format!("[web]\n{web}"))).expect("a file");
