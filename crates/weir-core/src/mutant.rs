@@ -23,7 +23,9 @@ pub enum Mutant {
     ThrottleLanesNeverStop,
     /// A network that is new to the account is taken for one that is known.
     ThrottleNewNetworksPass,
-    /// A full table of slack removes the key that would be forgotten next.
+    /// A period gives slack to single mail and to mail to several, also where they share it.
+    ThrottlePeriodGivesBothSlacks,
+    /// A full table of slack puts out whoever would be forgotten next.
     CrowdForgetsTheOldest,
     /// A candidate that was aborted goes on with its phases.
     ElectionElectsAfterAbort,

@@ -268,16 +268,24 @@ impl Throttle {
             self.queue.pop();
             self.let_go(head, at);
         }
-        let (single, multi) = self.periods.pass(self.now);
         let stopped = self.stopped().is_some();
+        let shared = self.periods.ends_together(self.now, self.shared_slack());
+        let (single, multi) = self.periods.pass(self.now);
         if self.queue.is_empty() && !stopped {
             self.slack = grown(self.slack, single, self.params.max_slack);
-            self.multi_slack = grown(self.multi_slack, multi, self.params.max_multi_slack);
+            self.multi_slack = grown(self.multi_slack, multi - shared, self.params.max_multi_slack);
         }
         if let Some(mut lanes) = self.wider.take() {
             self.catch_up_lanes(&mut lanes, stopped);
             self.wider = Some(lanes);
         }
+    }
+
+    /// How much slack for single mail is missing, if what a period gives to it is not given to mail to several as well. In the paper
+    /// a period gives one of each, so that who sends both by turns reaches two strangers a period for ever; `alike` is the paper's.
+    fn shared_slack(&self) -> u32 {
+        let paper = self.params.recipients == Recipients::Alike || planted(Mutant::ThrottlePeriodGivesBothSlacks);
+        if paper { 0 } else { self.params.max_slack.saturating_sub(self.slack) }
     }
 
     fn catch_up_lanes(&mut self, lanes: &mut [Lane; 3], stopped: bool) {

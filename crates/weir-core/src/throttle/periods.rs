@@ -54,6 +54,16 @@ impl Periods {
         (self.single.pass(now), self.multi.pass(now))
     }
 
+    /// Of the periods of single mail that end up to `now`, at most the first `count`: how many end together with one of multiple
+    /// mail. With different rates it costs as much as there are of them, which is what was spent before.
+    pub(super) fn ends_together(&self, now: Instant, count: u32) -> u64 {
+        let count = self.single.ended(now).min(count.into());
+        if self.single == self.multi {
+            return count;
+        }
+        (0..count as usize).filter(|n| self.multi.ends_at(self.single.nth(*n))).count() as u64
+    }
+
     fn clock(&self, kind: Kind) -> &PeriodClock {
         match kind {
             Kind::Single => &self.single,
@@ -79,6 +89,11 @@ impl PeriodClock {
     /// The end of the `n`th period from the current one (0).
     pub(super) fn nth(&self, n: usize) -> Instant {
         self.end + Duration::from_nanos(self.period_ns.saturating_mul(n as u64))
+    }
+
+    /// Whether a period ends at this instant, now or later.
+    fn ends_at(&self, instant: Instant) -> bool {
+        instant.0.checked_sub(self.end.0).is_some_and(|later| later % self.period_ns.max(1) == 0)
     }
 
     fn ended(&self, now: Instant) -> u64 {
@@ -122,6 +137,17 @@ mod tests {
         assert_eq!(periods.ends(), (Instant(7 + 101 * MINUTE), Instant(7 + 101 * MINUTE)));
         assert_eq!(periods.nth_end(2), Some(Instant(7 + 103 * MINUTE)));
         assert_eq!(periods.end_after(Kind::Multi, Instant(7 + 101 * MINUTE)), Instant(7 + 102 * MINUTE));
+    }
+
+    #[test]
+    fn periods_of_both_kinds_that_end_together_are_counted_with_any_rates() {
+        let together = |single: u64, multi: u64, count| {
+            let (rate_period, multi_rate_period) = (Duration::from_secs(single), Duration::from_secs(multi));
+            let params = Params { rate_period, multi_rate_period, ..Params::default() };
+            Periods::new(&params, Instant(7)).ends_together(Instant(7 + 10 * MINUTE), count)
+        };
+        assert_eq!([together(60, 60, 3), together(60, 60, 99), together(60, 60, 0)], [3, 10, 0]);
+        assert_eq!([together(60, 1, 99), together(60, 120, 99), together(60, 25, 99)], [10, 5, 2]);
     }
 
     #[test]

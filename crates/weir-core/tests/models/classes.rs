@@ -137,9 +137,12 @@ impl Model {
                 continue;
             }
             if line.waiting.is_empty() {
+                let whole = line.slack == most;
                 line.slack = (line.slack + u32::from(refills)).min(most);
+                // One period, one slack: mail to several gets it if single mail has all that it can have.
+                let multi = refills && (whole || self.params.recipients == Recipients::Alike);
                 if line.id == LaneId::Strangers {
-                    self.multi_slack = (self.multi_slack + u32::from(refills)).min(self.params.max_multi_slack);
+                    self.multi_slack = (self.multi_slack + u32::from(multi)).min(self.params.max_multi_slack);
                 }
             } else if drains {
                 let entry = line.waiting.remove(0);
@@ -485,7 +488,9 @@ proptest! {
 
 #[test]
 fn planted_bugs_in_the_lanes_are_found() {
-    for mutant in [Mutant::ThrottleLanesNeverStop, Mutant::ThrottleNewNetworksPass] {
+    let mutants =
+        [Mutant::ThrottleLanesNeverStop, Mutant::ThrottleNewNetworksPass, Mutant::ThrottlePeriodGivesBothSlacks];
+    for mutant in mutants {
         assert!(is_found(mutant), "the check does not see {mutant:?}");
     }
 }
@@ -498,6 +503,29 @@ fn is_found(mutant: Mutant) -> bool {
         let case = (params(), ops()).new_tree(&mut runner).expect("a case").current();
         catch_unwind(|| check(case.0, &case.1)).map_or(true, |checked| checked.is_err())
     })
+}
+
+/// Mail to one stranger and mail to two, by turns and as fast as both kinds of slack come back: above what the first hour may have at
+/// once it is one stranger a minute, as with either kind alone.
+#[test]
+fn two_kinds_of_mail_by_turns_reach_no_more_strangers_than_one() {
+    let params = Params { recipients: Recipients::Classed, ..Params::default() };
+    let mut user = Throttle::new(params, Instant::ZERO).expect("parameters within bounds");
+    let (mut reached, mut fresh) = (0, 0u64);
+    for minute in 0..600 {
+        let sizes: &[u64] = if minute % 2 == 0 { &[1, 2] } else { &[1] };
+        for size in sizes {
+            let to: Vec<_> = (fresh..fresh + size).map(|key| Recipient::stranger(RecipientKey(key))).collect();
+            fresh += size;
+            let mail = Mail { to: &to, from: None };
+            match user.submit_mail(at(minute * 60 + 1), &mail) {
+                MailDecision::Accepted { fates, .. } => reached += fates.iter().filter(|fate| fate.is_none()).count(),
+                MailDecision::Refused => {}
+            }
+        }
+    }
+    assert!(user.stopped().is_some(), "two a minute: {reached} of {fresh} strangers in ten hours, and no stop");
+    assert!(reached <= 50, "{reached} strangers before the stop");
 }
 
 /// A mail a minute to strangers, each from another network that is new to the account: slowed within ten mails, stopped within thirty.
