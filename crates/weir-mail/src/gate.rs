@@ -34,7 +34,7 @@ use crate::operations::{Backend, Listener, MailOperations, OperationsParts};
 use crate::policy_door::PolicyDoor;
 use crate::retention::Retention;
 use crate::submission::{self, ClockBox, Identity, Notify, RaiseAlarm, Submission, SubmissionParts};
-use crate::throttle::{NoticeKind, Throttling, steady};
+use crate::throttle::{NoticeKind, Throttling};
 use absent::Absent;
 use at_rest::AtRest;
 use bans::KeptBans;
@@ -131,10 +131,7 @@ impl Gate {
         let listeners = listeners.into_iter().chain(doors.listeners.clone()).collect();
         let spool_diary = works.spool.diary().clone();
         let mut tasks = vec![
-            supervision::spawn(
-                "held",
-                works.held.clone().run(works.throttling.clone(), Arc::clone(&works.throttle_clock)),
-            ),
+            supervision::spawn("held", works.held.clone().run(works.throttling.clone(), Arc::clone(&works.clock))),
             supervision::spawn("retention", works.retention(&foundation, &settings).run()),
             supervision::spawn("mail-certificate", Arc::clone(&tls).watch(CERTIFICATE_EVERY)),
         ];
@@ -208,7 +205,6 @@ impl Gate {
 /// Everything between the store and the ports.
 struct Works {
     clock: Clock,
-    throttle_clock: Clock,
     spool: Spool,
     stages: Stages,
     throttling: Throttling,
@@ -240,8 +236,7 @@ impl Works {
         let bell = notices.clone();
         let alarm: RaiseAlarm = Box::new(move |alarm| bell.raise(alarm.clone()));
         let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify, alarm));
-        let throttle_clock = steady(Arc::clone(&clock));
-        let throttling = Throttling::start(records.clone(), Arc::clone(&throttle_clock));
+        let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
         let folder = foundation.folder.held();
         let held = HeldMail::new(folder, &foundation.relay, spool.clone(), &records, pipeline.clone());
         let dovecot = settings.submission.dovecot_socket.clone().map(Dovecot::new);
@@ -260,7 +255,6 @@ impl Works {
         }
         Works {
             clock,
-            throttle_clock,
             spool,
             stages,
             throttling,

@@ -9,7 +9,7 @@
 use crate::letter::{Letter, LetterOrigin, LetterPart};
 use crate::mail_store::{MailStore, MailStoreError};
 use crate::pipeline::{Pipeline, Transit};
-use crate::throttle::{RELAY_SILENCE_NS, ThrottleCommand, Throttling};
+use crate::throttle::{LOOKED_AT_WITHIN, RELAY_SILENCE_NS, ThrottleCommand, Throttling};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,6 +49,8 @@ struct HeldShared {
     relays: RelayRecords,
     pipeline: Pipeline,
     decided: Notify,
+    /// No other relay has these records.
+    alone: bool,
 }
 
 impl HeldMail {
@@ -57,7 +59,9 @@ impl HeldMail {
         let (relay, decided) = (relay.to_owned(), Notify::new());
         let store = MailStore::new("held", folder, spool.clone());
         let (held, throttles, relays) = (records.held(), records.throttles(), records.relays());
-        HeldMail { shared: Arc::new(HeldShared { store, relay, spool, held, throttles, relays, pipeline, decided }) }
+        let alone = !records.is_shared();
+        let shared = HeldShared { store, relay, spool, held, throttles, relays, pipeline, decided, alone };
+        HeldMail { shared: Arc::new(shared) }
     }
 
     /// A letter that is found in the spool at start has already been let go. If its rows are still there, they only have to be removed.
@@ -168,12 +172,14 @@ impl HeldMail {
     /// is dropped.
     pub async fn run(self, throttling: Throttling, clock: weir_foundation::clock::Clock) {
         self.look_through_files().await;
-        let (mut said_alive, mut after) = (None, String::new());
+        // By the time that passes and not by the clock, which may be set.
+        let (mut said_alive, mut after): (Option<std::time::Instant>, _) = (None, String::new());
         loop {
             let now = clock();
-            if said_alive.is_none_or(|at: Instant| now.since(at) >= ALIVE_EVERY) {
+            if said_alive.is_none_or(|at| at.elapsed() >= ALIVE_EVERY) {
                 report("say that it is alive", self.shared.relays.alive(&self.shared.relay, now.0 as i64).await);
-                said_alive = Some(now);
+                report("follow a clock that was set back", self.turn_back(&throttling, now).await);
+                said_alive = Some(std::time::Instant::now());
             }
             report("drain", self.drain(&throttling, now).await);
             match self.carry_out_until(&after, std::time::Instant::now() + CARRY_OUT_FOR).await {
@@ -192,16 +198,32 @@ impl HeldMail {
         }
     }
 
+    /// Lets queues drain that were last looked at when the clock showed a later time: their times are those of before.
+    async fn turn_back(&self, throttling: &Throttling, now: Instant) -> Result<(), RecordsError> {
+        if !self.shared.alone {
+            // Another relay's clock may be ahead of this one.
+            return Ok(());
+        }
+        let later = now + LOOKED_AT_WITHIN;
+        let ahead = self.shared.throttles.ahead(later.0 as i64, AT_ONCE_MAX).await?;
+        self.drain_all(throttling, &ahead).await;
+        Ok(())
+    }
+
     /// Lets go what is due.
     async fn drain(&self, throttling: &Throttling, now: Instant) -> Result<(), RecordsError> {
         let due = self.shared.throttles.due(now.0 as i64, AT_ONCE_MAX).await?;
+        self.drain_all(throttling, &due).await;
+        Ok(())
+    }
+
+    async fn drain_all(&self, throttling: &Throttling, due: &[String]) {
         let commands = due.iter().map(|identity| throttling.command(identity, ThrottleCommand::Drain));
         for (identity, done) in due.iter().zip(futures_in_turn(commands).await) {
             if let Err(error) = done {
                 tracing::error!(identity, %error, "a delay queue could not be drained");
             }
         }
-        Ok(())
     }
 
     /// Carries out all decisions about mail that this relay keeps.

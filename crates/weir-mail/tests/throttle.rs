@@ -227,6 +227,39 @@ async fn what_learning_thought_up_does_not_wait_when_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_is_set_neither_empties_a_queue_nor_freezes_it() {
+    let (_folder, records) = sqlite().await;
+    let watch = Watch::default();
+    watch.pass(100 * 86_400);
+    let throttling = Throttling::start(records.clone(), watch.clock());
+    for n in 0..11 {
+        throttling.submit(mail("ann", n, 1, "r1")).await.unwrap();
+    }
+    // Set ahead while nothing ran, which is what a start sees.
+    drop(throttling);
+    watch.pass(86_400);
+    let throttling = Throttling::start(records.clone(), watch.clock());
+    let drain = async || {
+        let done = throttling.command("ann", ThrottleCommand::Drain).await.unwrap();
+        (done.going, done.queue)
+    };
+    assert_eq!(drain().await, (1, 9), "one entry, as one period may let go");
+    watch.pass(30);
+    assert_eq!(drain().await, (0, 9));
+    watch.pass(30);
+    assert_eq!(drain().await, (1, 8));
+    watch.pass(3 * 3600);
+    assert_eq!(drain().await, (1, 7), "set ahead while it runs");
+    // Set back by a month. The records know it, so that the queue is looked at.
+    let now = watch.0.fetch_sub(30 * 86_400 * SECOND, Ordering::SeqCst) - 30 * 86_400 * SECOND;
+    assert_eq!(records.throttles().ahead(now as i64, 9).await.unwrap(), ["ann"]);
+    assert_eq!(drain().await, (0, 7));
+    assert_eq!(records.throttles().ahead(now as i64, 9).await.unwrap(), [""; 0]);
+    watch.pass(60);
+    assert_eq!(drain().await, (1, 6), "it drains on at once, and at its rate");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn two_relays_are_one_throttle_and_an_absent_one_is_passed_over() {
     let url = Postgres::shared().database();
     let (first, second) = (Records::postgres(&url).await.unwrap(), Records::postgres(&url).await.unwrap());

@@ -11,6 +11,7 @@ use super::periods::PeriodClock;
 use super::{EntryId, Held, LaneParams};
 use crate::time::Instant;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 /// One lane of a user.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,6 +119,17 @@ impl Lane {
         if self.queue.is_empty() && !stopped {
             self.slack = super::grown(self.slack, periods, params.slack);
         }
+    }
+
+    /// The line's current period ends at `now`, and the next ones count from there.
+    pub(super) fn end_period(&mut self, now: Instant) {
+        self.drain.end = now;
+    }
+
+    /// Everything is so much earlier.
+    pub(super) fn earlier(&mut self, by: Duration) {
+        self.drain.earlier(by);
+        self.refill.earlier(by);
     }
 
     /// When the head of the line goes.

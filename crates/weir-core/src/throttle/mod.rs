@@ -21,6 +21,7 @@
 
 mod absent;
 mod class;
+mod clock_jump;
 mod crowd;
 mod decision;
 mod delay_queue;

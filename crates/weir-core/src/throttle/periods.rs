@@ -54,6 +54,17 @@ impl Periods {
         (self.single.pass(now), self.multi.pass(now))
     }
 
+    /// The current periods end at `now`, and the next ones count from there.
+    pub(super) fn end_now(&mut self, now: Instant) {
+        (self.single.end, self.multi.end) = (now, now);
+    }
+
+    /// Everything is so much earlier.
+    pub(super) fn earlier(&mut self, by: Duration) {
+        self.single.earlier(by);
+        self.multi.earlier(by);
+    }
+
     /// Of the periods of single mail that end up to `now`, at most the first `count`: how many end together with one of multiple
     /// mail. With different rates it costs as much as there are of them, which is what was spent before.
     pub(super) fn ends_together(&self, now: Instant, count: u32) -> u64 {
@@ -89,6 +100,11 @@ impl PeriodClock {
     /// The end of the `n`th period from the current one (0).
     pub(super) fn nth(&self, n: usize) -> Instant {
         self.end + Duration::from_nanos(self.period_ns.saturating_mul(n as u64))
+    }
+
+    /// Every end is so much earlier.
+    pub(super) fn earlier(&mut self, by: Duration) {
+        self.end = Instant(self.end.0.saturating_sub(nanos(by)));
     }
 
     /// Whether a period ends at this instant, now or later.

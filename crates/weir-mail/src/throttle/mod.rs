@@ -8,7 +8,6 @@
 mod correspondents;
 mod operation;
 mod state;
-mod steady;
 pub(crate) mod stored;
 mod throttle_settings;
 
@@ -17,7 +16,6 @@ pub use throttle_settings::{ThrottleSettings, usual_person};
 
 pub(crate) use correspondents::count as correspondents_in;
 pub(crate) use state::{at as machine, overridden};
-pub(crate) use steady::steady;
 
 use correspondents::{Known, Pending, packs_of};
 use operation::{BatchedThrottle, Operation};
@@ -212,7 +210,7 @@ async fn decide(
     let identities: Vec<String> = row_of.keys().map(|name| (*name).to_owned()).collect();
     row_of.values_mut().enumerate().for_each(|(index, row)| *row = index);
     let absent = absent_entries(records, now, &identities).await?;
-    let today = day_of(now);
+    let (today, alone) = (day_of(now), !records.is_shared());
     let seen = &*pending;
     let (decided, unopened) = records
         .throttles()
@@ -225,7 +223,7 @@ async fn decide(
                 let of = &mut throttles[row_of[request.identity()]];
                 let address = request.sent_as();
                 let known = Known { owner: request.identity(), address, found, pending: seen, today };
-                let mut operation = Operation { of, changes: &mut changes, sent: &mut sent, known, now };
+                let mut operation = Operation { of, changes: &mut changes, sent: &mut sent, known, now, alone };
                 match request {
                     ThrottleRequest::Submit(submission, _) => PendingAnswer::Submit(operation.submit(submission)),
                     ThrottleRequest::Command(_, command, _) => PendingAnswer::Command(operation.command(command)),
@@ -283,6 +281,11 @@ async fn absent_entries(
     }
     Ok(absent)
 }
+
+/// A running relay lets go what is due within this time. What is due for longer was due while nobody was there, or the clock was set: then
+/// a queue drains on at its rate from now, and is not emptied at once. A minute is far more than a busy machine needs, and no more than
+/// one entry's wait at the usual rate.
+pub(crate) const LOOKED_AT_WITHIN: Duration = Duration::from_secs(60);
 
 /// A relay that has not been seen for so long is taken to be down.
 pub const RELAY_SILENCE_NS: i64 = 15_000_000_000;

@@ -1,7 +1,7 @@
 //! What can be asked of somebody's throttle, and what comes back.
 
-use super::ThrottlingError;
 use super::correspondents::Known;
+use super::{LOOKED_AT_WITHIN, ThrottlingError};
 use std::time::Duration;
 use weir_core::throttle::{
     Class, EntryId, Held, Kind, LaneId, Mail, MailDecision, NetworkKey, Params, Recipient, RecipientKey, Recipients,
@@ -201,6 +201,8 @@ pub(super) struct Operation<'a, 'b> {
     /// What is known of past mail.
     pub(super) known: Known<'a>,
     pub(super) now: Instant,
+    /// No other relay, whose clock may show another time, decides on these throttles.
+    pub(super) alone: bool,
 }
 
 impl Operation<'_, '_> {
@@ -260,9 +262,7 @@ impl Operation<'_, '_> {
     fn load(&mut self, params: Option<Params>) -> Result<Throttle, ThrottlingError> {
         let mut throttle = match self.of.throttle.take() {
             Some(throttle) => throttle,
-            None => {
-                super::state::read(&self.of.row.state, params, self.now).map_err(|error| self.unreadable(&error))?
-            }
+            None => self.read(params)?,
         };
         if let Some(params) = params.filter(|params| params != throttle.params())
             && let Err(error) = throttle.reparameterise(params)
@@ -272,6 +272,17 @@ impl Operation<'_, '_> {
             return Err(self.unreadable(&error.to_string()));
         }
         self.let_go(&mut throttle);
+        Ok(throttle)
+    }
+
+    /// The throttle of the row, with its times moved to where the clock is if that was set or stood still.
+    fn read(&self, params: Option<Params>) -> Result<Throttle, ThrottlingError> {
+        let read = super::state::read(&self.of.row.state, params, self.now);
+        let mut throttle = read.map_err(|error| self.unreadable(&error))?;
+        if self.alone {
+            throttle.turn_back(self.now, LOOKED_AT_WITHIN);
+        }
+        throttle.mind_gap(self.now, LOOKED_AT_WITHIN);
         Ok(throttle)
     }
 

@@ -33,6 +33,7 @@ pub(super) fn read(text: &str, params: Option<Params>, now: Instant) -> Result<T
 /// The throttle of `text` at `now`.
 pub(crate) fn at(text: &str, params: Option<Params>, now: Instant) -> Result<Throttle, String> {
     let mut throttle = read(text, params, now)?;
+    throttle.mind_gap(now, super::LOOKED_AT_WITHIN);
     throttle.advance(now);
     Ok(throttle)
 }

@@ -124,6 +124,13 @@ impl ThrottleRecords {
             .bind(now).bind(most).fetch_all(pool).await?))
     }
 
+    /// Identities with an entry that will be due, which were last written after `time`.
+    pub async fn ahead(&self, time: i64, most: i64) -> Result<Vec<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar(
+            "select identity from throttles where next_deadline is not null and updated_at > $1 order by identity limit $2")
+            .bind(time).bind(most).fetch_all(pool).await?))
+    }
+
     /// When the next entry of anybody is due.
     pub async fn next_deadline(&self) -> Result<Option<i64>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select min(next_deadline) from throttles").fetch_one(pool).await?))
