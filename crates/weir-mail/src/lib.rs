@@ -25,6 +25,7 @@ pub mod own_link;
 pub mod pipeline;
 pub mod policy_door;
 pub mod queue;
+mod refusals;
 mod retention;
 pub mod scan;
 pub mod submission;

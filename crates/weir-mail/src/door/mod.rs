@@ -3,11 +3,9 @@
 //! Here are the sockets, who may connect, how many at once, and how a door closes; each door brings its protocol ([`Door`]). Nothing
 //! listens unless it is configured. On an address that other machines reach, only those that are named may connect.
 
-mod refusals;
 mod room;
 mod socket;
 
-pub(crate) use refusals::Refusals;
 pub(crate) use room::{Incoming, NotTaken, Room, Taken};
 pub(crate) use socket::Socket;
 

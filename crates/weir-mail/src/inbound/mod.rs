@@ -37,6 +37,7 @@ use crate::intake::{Care, Incoming, refusal, trace};
 use crate::letter::{Client, Letter, LetterOrigin};
 use crate::orders::Orders;
 use crate::pipeline::{Pipeline, Transit};
+use crate::refusals::{RefusalBounds, Refusals};
 use crate::submission::{self, ClockBox, RaiseAlarm};
 use crate::throttle::Throttling;
 use authenticity::{Evidence, Witness};
@@ -60,7 +61,7 @@ use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
 use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
 use weir_smtp::trusted;
-use weir_store::diary::DiaryLine;
+use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::Records;
 use weir_store::spool::{MessageId, Spool};
 
@@ -85,7 +86,12 @@ struct InboundShared {
     clock: ClockBox,
     alarm: RaiseAlarm,
     rules: Arc<submission::Settings>,
+    refusals: Refusals,
 }
+
+/// So much that is refused is written down in a minute. Strangers decide how much there is, so it is less than for doors: it must not push
+/// mail that was taken out of what is remembered.
+const REFUSALS_A_MINUTE: RefusalBounds = RefusalBounds { each: 6, all: 120 };
 
 /// What inbound mail needs of the rest of the gate.
 pub struct InboundParts {
@@ -118,7 +124,9 @@ impl Inbound {
             parts;
         let recipients = Recipients::new(&settings.recipients, &records.users())?;
         let (rates, dnsbl) = (Rates::new(settings.rates), Dnsbl::new(&settings.dnsbl, &settings.dns)?);
+        let refusals = Refusals::new(spool.clone(), "inbound").within(REFUSALS_A_MINUTE);
         let shared = InboundShared {
+            refusals,
             settings,
             recipients,
             rates,
@@ -175,27 +183,28 @@ impl Inbound {
         }
     }
 
-    async fn take(&self, peer: &SmtpPeer, mut envelope: Envelope, body: InboundBody) -> Result<Reply, Reply> {
+    async fn take(&self, peer: &SmtpPeer, envelope: &mut Envelope, body: InboundBody) -> Result<Reply, Refused> {
         let shared = &self.shared;
-        self.complete_postmaster(&mut envelope);
+        self.complete_postmaster(envelope);
         if !shared.settings.relays_for(peer) {
             envelope.forget_wishes();
         }
         let InboundBody { incoming, witness } = body;
         let (draft, header) = incoming.complete().await?;
-        let mut ordered = self.orders().carry_out(&mut envelope).await?;
+        let mut ordered = self.orders().carry_out(envelope).await?;
         if let Some(done) = ordered.take_if(|_| envelope.recipients.is_empty()) {
-            return self.orders().use_up(done).await;
+            return Ok(self.orders().use_up(done).await?);
         }
-        let origin = Provenance::of(peer, &envelope, &shared.settings);
+        let origin = Provenance::of(peer, envelope, &shared.settings);
         let id = draft.id();
-        let mut letter = self.letter(&envelope, origin, &header);
-        self.look_at_senders(peer, &header, &mut letter)?;
+        let mut letter = self.letter(envelope, origin, &header);
+        let refused = |reply| Refused { reply, subject: header.subject.clone() };
+        self.look_at_senders(peer, &header, &mut letter).map_err(refused)?;
         if let Some(dnsbl) = shared.dnsbl.as_ref().filter(|_| shared.settings.is_stranger(peer)) {
             letter.added = dnsbl.look_up(peer.client).await.line();
         }
         let letter = match witness {
-            Some(witness) => self.judged(id, letter, &header, witness.finish()).await?,
+            Some(witness) => self.judged(id, letter, &header, witness.finish()).await.map_err(refused)?,
             None if shared.settings.is_stranger(peer) => letter.without_reports(),
             None => letter,
         };
@@ -209,6 +218,20 @@ impl Inbound {
             let _ = self.orders().use_up(done).await;
         }
         Ok(Reply::new(250, Status(2, 0, 0), format!("{id} accepted")))
+    }
+
+    /// Writes down what was refused, so that people find it.
+    fn note(&self, peer: &SmtpPeer, from: &MailFrom, to: &[RcptTo], refused: &Refused) {
+        let Refused { reply, subject } = refused;
+        let facts = Facts {
+            from: from.mailbox.as_ref().map_or("", |from| from.as_str()).to_owned(),
+            to: to.iter().map(|to| to.mailbox.as_str().to_owned()).collect(),
+            client: peer.client.to_string(),
+            subject: subject.clone(),
+            ..Facts::default()
+        };
+        // Also where the sender may come again: it waits there, and not here.
+        self.shared.refusals.write("refused", &format!("{} {}", reply.code(), reply.text()), facts);
     }
 
     /// Whether people block the sender, in the envelope or in From, or allow it.
@@ -308,6 +331,18 @@ pub enum InboundError {
     Dns(#[from] ResolverError),
 }
 
+/// Why a message is not taken, and its subject where that is known.
+struct Refused {
+    reply: Reply,
+    subject: String,
+}
+
+impl From<Reply> for Refused {
+    fn from(reply: Reply) -> Refused {
+        Refused { reply, subject: String::new() }
+    }
+}
+
 /// Where a message came from, as far as we may believe it.
 struct Provenance {
     address: IpAddr,
@@ -355,22 +390,34 @@ impl Reception for Inbound {
             true => self.shared.rates.may_come(peer.client).and_then(|()| blocked().map_or(Ok(()), Err)),
             false => Ok(()),
         };
-        may_come.map_or_else(Verdict::Refuse, |()| Verdict::Accept)
+        match may_come {
+            Ok(()) => Verdict::Accept,
+            Err(reply) => {
+                self.note(peer, from, &[], &reply.clone().into());
+                Verdict::Refuse(reply)
+            }
+        }
     }
 
-    async fn rcpt_to(&self, peer: &SmtpPeer, _: &Envelope, to: &RcptTo) -> Verdict {
+    async fn rcpt_to(&self, peer: &SmtpPeer, envelope: &Envelope, to: &RcptTo) -> Verdict {
         if let Some(verdict) = self.orders().verdict(to).await {
             return verdict;
         }
         match self.judge(peer, to).await {
             Ok(()) => Verdict::Accept,
-            Err(reply) => Verdict::Refuse(reply),
+            Err(reply) => {
+                self.note(peer, &envelope.sender, std::slice::from_ref(to), &reply.clone().into());
+                Verdict::Refuse(reply)
+            }
         }
     }
 
     async fn begin_body(&self, peer: &SmtpPeer, envelope: &Envelope) -> Result<InboundBody, Reply> {
         if self.shared.settings.is_stranger(peer) {
-            self.shared.rates.comes(peer.client, envelope.recipients.len())?;
+            let comes = self.shared.rates.comes(peer.client, envelope.recipients.len());
+            comes.inspect_err(|reply| {
+                self.note(peer, &envelope.sender, &envelope.recipients, &reply.clone().into());
+            })?;
         }
         let hostname = &*self.shared.settings.smtp.hostname;
         let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
@@ -382,11 +429,13 @@ impl Reception for Inbound {
         Ok(InboundBody { incoming, witness: judged.then(Witness::default) })
     }
 
-    async fn finish(&self, peer: &SmtpPeer, envelope: Envelope, body: InboundBody) -> MessageAnswer {
+    async fn finish(&self, peer: &SmtpPeer, mut envelope: Envelope, body: InboundBody) -> MessageAnswer {
         // In a box: a connection that waits for its client should not be large for it.
-        match Box::pin(self.take(peer, envelope, body)).await {
-            Ok(reply) | Err(reply) => MessageAnswer::All(reply),
-        }
+        let taken = Box::pin(self.take(peer, &mut envelope, body)).await;
+        MessageAnswer::All(taken.unwrap_or_else(|refused| {
+            self.note(peer, &envelope.sender, &envelope.recipients, &refused);
+            refused.reply
+        }))
     }
 
     fn alarm(&self, alarm: &Alarm) {

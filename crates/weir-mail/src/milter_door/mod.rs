@@ -14,9 +14,10 @@ mod settings;
 
 pub use settings::{MilterSettings, OnFound};
 
-use crate::door::{Closing, Door, Place, Refusals, Room, Socket};
+use crate::door::{Closing, Door, Place, Room, Socket};
 use crate::inbound::senders::SenderList;
 use crate::pipeline::Pipeline;
+use crate::refusals::Refusals;
 use crate::scan::Scanning;
 use crate::submission::{ClockBox, Submission};
 use std::io;

@@ -8,7 +8,8 @@ mod settings;
 
 pub use settings::{OnHeld, PolicySettings};
 
-use crate::door::{Closing, Door, Place, Refusals, Socket};
+use crate::door::{Closing, Door, Place, Socket};
+use crate::refusals::Refusals;
 use crate::submission::{MayGo, OneRecipient, Submission};
 use memory::Memory;
 use std::io;

@@ -251,3 +251,49 @@ async fn a_network_and_a_name_have_their_limits_and_others_have_theirs() {
         );
     }
 }
+
+#[tokio::test]
+async fn what_is_refused_is_written_down_where_people_look_for_it() {
+    let dns = zone();
+    let gate = gate_with(&dns, |_, plan| {
+        plan.dnsbl = DnsblSettings { lists: vec!["bl.example 1".parse().unwrap()], ..DnsblSettings::default() };
+        plan.rates = RateSettings { network_burst: 1, network_rate: 1, ..RateSettings::default() };
+        plan.recipients = weir_mail::inbound::RecipientRule::Store;
+        plan.users = vec![("ann", vec!["ann@example.org"])];
+    })
+    .await;
+    let said = |client: &str| {
+        let lines = gate.lines_about(client);
+        assert!(lines.iter().all(|line| line.event == "refused"), "{lines:?}");
+        lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>().join("\n")
+    };
+    assert!(send(&gate, BAD, "a@evil.example", "a@evil.example").await.starts_with("550"), "on a list");
+    assert!(
+        said(BAD).contains("by the port for mail from outside: 550") && said(BAD).contains("bl.example"),
+        "{}",
+        said(BAD)
+    );
+    let forger = "203.0.113.7";
+    assert!(send(&gate, forger, "ceo@bank.example", "ceo@bank.example").await.starts_with("550"), "DMARC");
+    let lines = gate.lines_about(forger);
+    let facts = lines[0].facts.clone().unwrap_or_default();
+    assert_eq!(
+        (facts.from.as_str(), facts.to.as_slice(), facts.gate.as_str()),
+        ("ceo@bank.example", &["ann@example.org".to_owned()][..], "inbound")
+    );
+    assert!(lines[0].text.contains("DMARC"), "{lines:?}");
+    let twice = send(&gate, forger, "ceo@bank.example", "ceo@bank.example").await;
+    assert!(
+        twice.starts_with('4') && said(forger).contains("again later"),
+        "a client's limit: {twice} {}",
+        said(forger)
+    );
+    let mut stranger = gate.client_from("203.0.114.8", "mail.sender.example").await;
+    assert!(stranger.mail("a@evil.example", &["nobody@example.org"], "x").await.starts_with("550"));
+    let lines = gate.lines_about("203.0.114.8");
+    assert_eq!(lines[0].facts.as_ref().map(|facts| facts.to.clone()), Some(vec!["nobody@example.org".to_owned()]));
+    for _ in 0..20 {
+        stranger.rcpt("<nobody@example.org>").await;
+    }
+    assert_eq!(gate.lines_about("203.0.114.8").len(), 6, "bounded");
+}

@@ -24,6 +24,7 @@ use weir_smtp::limits::SmtpLimits;
 use weir_smtp::reception::Alarm;
 use weir_smtp::server::{SmtpServer, TlsMode};
 use weir_smtp::settings::{Auth, Protocol, Purpose, Settings as Listener};
+use weir_store::diary::{Diary, DiaryLine};
 use weir_store::records::{Records, UserRow};
 use weir_store::spool::{Marks, MessageId, Options, Spool};
 
@@ -142,6 +143,7 @@ impl Gate {
         let folder = tempfile::tempdir().unwrap();
         let options = Options { free_floor_bytes: 0, ..Options::default() };
         let (spool, _) = Spool::open(folder.path().join("spool"), options).unwrap();
+        let spool = spool.with_diary(Diary::open(&folder.path().join("diary"), 1 << 20).unwrap());
         let records = Records::sqlite(&folder.path().join("records.db")).await.unwrap();
         for (name, addresses) in &plan.users {
             assert!(records.users().add(&user(name, addresses)).await.unwrap());
@@ -210,6 +212,16 @@ impl Gate {
         assert!(client.say(&format!("XCLIENT ADDR={address} NAME=[UNAVAILABLE]")).await.starts_with("220"));
         assert!(client.say(&format!("EHLO {helo}")).await.starts_with("250"));
         client
+    }
+
+    /// What the diary says about mail of a client.
+    pub(crate) fn lines_about(&self, client: &str) -> Vec<DiaryLine> {
+        self.spool.diary().settle();
+        let files = std::fs::read_dir(self.folder.path().join("diary")).unwrap();
+        let texts: Vec<String> =
+            files.map(|file| String::from_utf8(std::fs::read(file.unwrap().path()).unwrap()).unwrap()).collect();
+        let lines = texts.iter().flat_map(|text| text.lines()).filter_map(|line| serde_json::from_str(line).ok());
+        lines.filter(|line: &DiaryLine| line.facts.as_ref().is_some_and(|facts| facts.client == client)).collect()
     }
 
     /// The text of a message in the spool.

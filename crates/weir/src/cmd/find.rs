@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// What the scan found: clean, infected, spam, suspicious, forbidden, failed, or a word of a virus's name
     #[arg(long, value_name = "WORD", default_value = "")]
     verdict: String,
-    /// Where it has got to: accepted, held, scanned, "waits for the scan", "waits for the lab", quarantined, released, deleted, delivered, deferred or bounced
+    /// Where it has got to: accepted, held, scanned, "waits for the scan", "waits for the lab", quarantined, released, deleted, delivered, deferred, bounced or refused
     #[arg(long, value_name = "WORD", default_value = "")]
     state: String,
     /// Not before this time (2026-11-17T18:00:00Z, 2026-11-17) or age (90m, 2h, 7d)
