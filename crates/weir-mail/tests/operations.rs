@@ -47,6 +47,7 @@ macro_rules! on_both {
 
 on_both! {
     users_are_made_changed_and_shown,
+    a_contact_is_not_a_mailbox_of_the_account,
     what_is_not_valid_is_refused_with_a_hint,
     a_lock_ends_sessions_and_stands_still_and_unlock_ends_it,
     who_is_known_elsewhere_only_can_be_locked,
@@ -304,6 +305,36 @@ async fn users_are_made_changed_and_shown(fixture: Fixture) {
     let hash = fixture.records.users().find("ann").await.unwrap().unwrap().password;
     fixture.operations.users.set_password("ann", "another horse", &me()).await.unwrap();
     assert_ne!(fixture.records.users().find("ann").await.unwrap().unwrap().password, hash);
+}
+
+async fn a_contact_is_not_a_mailbox_of_the_account(fixture: Fixture) {
+    fixture.ann().await;
+    let users = &fixture.operations.users;
+    let add = async |name: &str, contact: &str, reads: &[&str]| {
+        let new = NewUser {
+            name: name.into(),
+            addresses: vec![format!("{}@example.org", name.split('@').next().unwrap_or_default())],
+            contact: contact.into(),
+            reads: reads.iter().map(|address| (*address).to_owned()).collect(),
+            ..NewUser::default()
+        };
+        users.add(new, &me()).await.map_err(|error| error.to_string())
+    };
+    for (name, contact, reads) in [
+        ("carl", "carl@example.org", &[][..]),
+        ("carl", "Carl+home@EXAMPLE.org", &[]),
+        ("carl@example.com", "carl@example.com", &[]),
+        ("carl", "info@example.org", &["info@example.org"]),
+    ] {
+        let error = add(name, contact, reads).await.unwrap_err();
+        assert!(error.contains("mailbox of this account"), "{error}");
+    }
+    add("carl", "carl@home.example", &["info@example.org"]).await.unwrap();
+    let contact = |to: &str| Change { contact: Some(to.into()), ..Change::default() };
+    assert!(users.set("ann", &contact("ann@example.org"), &me()).await.is_err());
+    users.set("ann", &contact("ann@home.example"), &me()).await.unwrap();
+    let more = Change { addresses: Some(vec!["ann@home.example".into()]), ..Change::default() };
+    assert!(users.set("ann", &more, &me()).await.is_err(), "the contact would become the account's own");
 }
 
 async fn what_is_not_valid_is_refused_with_a_hint(fixture: Fixture) {

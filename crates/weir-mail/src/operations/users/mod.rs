@@ -221,6 +221,9 @@ impl UserOperations {
         }
         names::addresses(&addresses)?;
         names::contact(&new.contact)?;
+        let mut own = Own::default();
+        set_reads(&mut own, &new.reads, &new.name)?;
+        elsewhere(&new.contact, &new.name, &addresses, &own)?;
         let password = match &new.password {
             Some(password) => {
                 names::password(password)?;
@@ -228,8 +231,6 @@ impl UserOperations {
             }
             None => String::new(),
         };
-        let mut own = Own::default();
-        set_reads(&mut own, &new.reads, &new.name)?;
         let reads = if new.reads.is_empty() { String::new() } else { format!(", reads {}", listed(&new.reads)) };
         let detail = format!("profile {}, sends as {}{reads}", new.profile.as_str(), listed(&addresses));
         let user = UserRow {
@@ -312,6 +313,9 @@ impl UserOperations {
             user.profile = profile.as_str().to_owned();
         }
         let own = self.changed(change, &user)?;
+        if change.addresses.is_some() || change.contact.is_some() || change.reads.is_some() {
+            elsewhere(&user.contact, name, &user.addresses, &own)?;
+        }
         user.params = own.write();
         self.users.update(&user).await?;
         if self.throttles.find(name).await?.is_some() {
@@ -503,6 +507,23 @@ fn set_reads(own: &mut Own, reads: &[String], name: &str) -> Result<(), Operatio
         let what = format!("these cannot be mailboxes of {}: {error}", names::shown(name));
         OperationError::invalid(what, "a mailbox is one whole address, such as info@example.org")
     })
+}
+
+/// Whoever has stolen the password reads the account's own mailboxes: a contact among them would tell the thief, and nobody else, and
+/// let the thief release what is held.
+fn elsewhere(contact: &str, name: &str, addresses: &[String], own: &Own) -> Result<(), OperationError> {
+    let Ok(contact) = canonical(contact) else { return Ok(()) };
+    let sends_as = addresses.iter().filter_map(|address| canonical(address).ok());
+    if !own.mailboxes(name, addresses).into_iter().chain(sends_as).any(|own| own.eq_ignore_ascii_case(&contact)) {
+        return Ok(());
+    }
+    let what = format!(
+        "{contact} is a mailbox of this account: who has stolen its password would be told of a stop, and nobody else"
+    );
+    Err(OperationError::invalid(
+        what,
+        "give a contact that is read elsewhere, such as a private address, or leave it out",
+    ))
 }
 
 fn listed(addresses: &[String]) -> String {
