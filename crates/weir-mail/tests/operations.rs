@@ -48,6 +48,7 @@ macro_rules! on_both {
 on_both! {
     users_are_made_changed_and_shown,
     a_contact_is_not_a_mailbox_of_the_account,
+    who_is_made_anew_goes_on_with_the_figures_of_the_day,
     what_is_not_valid_is_refused_with_a_hint,
     a_lock_ends_sessions_and_stands_still_and_unlock_ends_it,
     who_is_known_elsewhere_only_can_be_locked,
@@ -335,6 +336,26 @@ async fn a_contact_is_not_a_mailbox_of_the_account(fixture: Fixture) {
     users.set("ann", &contact("ann@home.example"), &me()).await.unwrap();
     let more = Change { addresses: Some(vec!["ann@home.example".into()]), ..Change::default() };
     assert!(users.set("ann", &more, &me()).await.is_err(), "the contact would become the account's own");
+}
+
+async fn who_is_made_anew_goes_on_with_the_figures_of_the_day(fixture: Fixture) {
+    fixture.ann().await;
+    fixture.mail("m1", "ann", 40).await;
+    let users = &fixture.operations.users;
+    let before = users.show("ann").await.unwrap().throttle;
+    assert!(before.stopped_since.is_some());
+    fixture.operations.held.decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap();
+    let situation = async || fixture.records.throttles().find("ann").await.unwrap().map(|row| row.state);
+    users.remove("ann", &me()).await.unwrap();
+    let kept = situation().await;
+    assert!(kept.as_ref().is_some_and(|state| state.contains("\"situation\":2")), "{kept:?}");
+    fixture.ann().await;
+    assert_eq!(situation().await, kept, "slack, counts and the number of stops are those of before");
+    // After nine days nobody needs them.
+    users.remove("ann", &me()).await.unwrap();
+    fixture.now.fetch_add(9 * 86_400 * SECOND, Ordering::SeqCst);
+    fixture.ann().await;
+    assert_eq!(situation().await, None);
 }
 
 async fn what_is_not_valid_is_refused_with_a_hint(fixture: Fixture) {

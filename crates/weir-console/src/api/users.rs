@@ -23,7 +23,7 @@ pub const PASSWORD: Operation<NewPassword, UserPage> =
     administer("/users/{name}/password", "Gives a user a new password");
 /// Removes a user.
 pub const REMOVE: Operation<(), RemoveDone> =
-    administer("/users/{name}/remove", "Removes a user of whom nothing is held; what was learned is forgotten");
+    administer("/users/{name}/remove", "Removes a user of whom nothing is held; whom they wrote to is forgotten");
 /// Locks a user.
 pub const LOCK: Operation<Reason, LockDone> = operate("/users/{name}/lock", "Locks a user, who reads the reason");
 /// Locks a stolen account, gives it another password, and deletes what is held of it.

@@ -57,15 +57,22 @@ impl UserRecords {
         Ok(changed == 1)
     }
 
-    /// Removes a user and what was learned about them; false if there is none of that name. A throttle that holds mail stays.
+    /// Removes a user and whom they have written to; false if there is none of that name. Their throttle stays for a while:
+    /// [`UserRecords::forget_removed`] forgets it.
     pub async fn remove(&self, name: &str) -> Result<bool, RecordsError> {
         let removed = write!(self, pool => sqlx::query("delete from users where name = $1")
-            .bind(name).execute(pool).await?.rows_affected());
-        write!(self, pool => sqlx::query("delete from throttles where identity = $1 and held = 0")
             .bind(name).execute(pool).await?.rows_affected());
         write!(self, pool => sqlx::query("delete from correspondents where owner = $1")
             .bind(name).execute(pool).await?.rows_affected());
         Ok(removed == 1)
+    }
+
+    /// Forgets the throttles of removed users that hold nothing and were last used before `time`.
+    pub async fn forget_removed(&self, time: i64) -> Result<u64, RecordsError> {
+        Ok(write!(self, pool => sqlx::query(
+            "delete from throttles where held = 0 and updated_at < $1 and identity not in (select name from users)
+             and identity in (select subject from audit where action = 'user.remove')")
+            .bind(time).execute(pool).await?.rows_affected()))
     }
 
     /// One user.

@@ -25,7 +25,7 @@ pub(crate) enum User {
     Secure(SecureArgs),
     /// End a lock, and the throttle's stop with it; what waits drains again
     Unlock(NameArgs),
-    /// Remove a user of whom nothing is held; what was learned about them is forgotten
+    /// Remove a user of whom nothing is held; whom they wrote to is forgotten, and the throttle's figures are after eight days
     Remove(RemoveArgs),
     /// List all users
     List(UserListArgs),

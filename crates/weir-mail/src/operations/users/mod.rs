@@ -174,6 +174,10 @@ pub struct RemoveDone {
     pub sessions_ended: usize,
 }
 
+/// So long the throttle of a removed user is kept: removing somebody and making them anew must not empty a day's count, and
+/// addresses in notices, which are good for seven days, must not find a throttle that has forgotten the stop that ended them.
+const REMOVED_KEPT_NS: i64 = 8 * 86_400_000_000_000;
+
 /// What may be done to users. Cheap to clone.
 #[derive(Clone)]
 pub struct UserOperations {
@@ -244,6 +248,7 @@ impl UserOperations {
             locked_reason: String::new(),
             created_at: (self.clock)().0 as i64,
         };
+        self.forget_removed().await?;
         if !self.users.add(&user).await? {
             let hint = format!("change it with `weir user set {0}` or `weir user passwd {0}`", new.name);
             return Err(OperationError::conflict(format!("there is already a user {}", new.name), hint));
@@ -255,7 +260,8 @@ impl UserOperations {
         self.show(&new.name).await
     }
 
-    /// Removes a user: logins fail, sessions end, and what was learned is forgotten. Nothing that is held may be left behind.
+    /// Removes a user: logins fail, sessions end, and whom they wrote to is forgotten. Nothing that is held may be left behind. The throttle
+    /// stays for some days: who gets the same name meanwhile goes on with its figures.
     pub async fn remove(&self, name: &str, actor: &Actor) -> Result<RemoveDone, OperationError> {
         let _changing = self.changing.lock().await;
         let user = self.user(name).await?;
@@ -266,10 +272,18 @@ impl UserOperations {
             return Err(OperationError::conflict(what, hint));
         }
         self.users.remove(name).await?;
+        self.forget_removed().await?;
         let sessions_ended = self.backend.end_sessions(name, "the account was removed");
         let detail = format!("sent as {} ({sessions_ended} sessions ended)", listed(&user.addresses));
         self.audit.write(actor, "user.remove", name, detail).await?;
         Ok(RemoveDone { name: name.to_owned(), sessions_ended })
+    }
+
+    /// Forgets the throttles of users who were removed long ago.
+    async fn forget_removed(&self) -> Result<(), OperationError> {
+        let before = (self.clock)().0 as i64 - REMOVED_KEPT_NS;
+        self.users.forget_removed(before).await?;
+        Ok(())
     }
 
     /// Gives a user a new password. That also ends a lock that took over from a stop, for whoever sent then has the old one.
