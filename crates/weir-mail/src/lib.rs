@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod alarms;
 pub mod clamd_door;
 mod client_network;
+mod counted;
 pub mod decided;
 pub mod delivery;
 mod domains;

@@ -5,6 +5,7 @@
 //! deleted, so a kill in between may repeat a report but loses none. Each relay looks after the mail that it keeps.
 
 use crate::accounts::stop_lock;
+use crate::counted::count;
 use crate::held::HeldMail;
 use crate::notices::{OwnMail, post};
 use crate::pipeline::Pipeline;
@@ -82,7 +83,7 @@ impl Retention {
         let why = format!("nobody decided about it for {}", in_days(self.keep));
         let user = stop_lock::lock(&self.records.users(), identity, &why, now).await?;
         self.report(identity, rows, &user.contact, now).await?;
-        let detail = format!("{} recipients had waited for {}", rows.len(), in_days(self.keep));
+        let detail = format!("{} had waited for {}", count(rows.len(), "recipient"), in_days(self.keep));
         let (at, actor, action) = (now.0 as i64, "weir".to_owned(), "held.expire".to_owned());
         self.records.audit().write(&AuditLine { at, actor, action, subject: identity.to_owned(), detail }).await?;
         let entries = rows.iter().map(|row| row.entry).collect();

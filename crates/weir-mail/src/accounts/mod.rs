@@ -12,6 +12,7 @@ mod strangers;
 
 pub use dovecot::Dovecot;
 
+use crate::counted::wait;
 use dovecot::DovecotError;
 use guessing::Guessing;
 use std::net::IpAddr;
@@ -162,9 +163,8 @@ impl Accounts {
         match self.throttles.find(&user.name).await {
             Err(error) => Login::Unavailable(error.to_string()),
             Ok(Some(throttle)) if throttle.stopped_at.is_some() && user.profile != "exempt" => Login::Locked(format!(
-                "the account is stopped: {} recipients wait for your decision after unusual mail; see the notice at your \
-                 contact address",
-                throttle.held
+                "the account is stopped: {} for your decision after unusual mail; see the notice at your contact address",
+                wait(throttle.held, "recipient")
             )),
             Ok(_) => Login::Right(Box::new(user)),
         }

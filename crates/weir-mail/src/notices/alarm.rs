@@ -4,6 +4,7 @@
 //! in [`QUIET`], and says how many it stands for; the log has all of them.
 
 use super::NoticeWriter;
+use crate::counted::wait;
 use std::time::{Duration, Instant};
 use weir_smtp::reception::Alarm;
 
@@ -90,9 +91,10 @@ fn body(alarm: &Alarm, others: u64) -> String {
         Alarm::Banned { address, user, length, offence } => banned(*address, user, *length, *offence),
         Alarm::Searching { address, length, offence } => searching(*address, *length, *offence),
         Alarm::ScanFails { problem, waiting } => format!(
-            "{waiting} messages wait for the scan, and every attempt fails: {problem}\n\nNothing goes out unscanned, and nothing is \
+            "{} for the scan, and every attempt fails: {problem}\n\nNothing goes out unscanned, and nothing is \
              lost: mail is tried again by itself, and what has waited for scan.retry_for goes to the quarantine for errors. `weir \
-             feeds status` shows how it is; look at the scanners.\n"
+             feeds status` shows how it is; look at the scanners.\n",
+            wait(*waiting, "message")
         ),
         Alarm::ScanWorks { after } => format!(
             "They had not for {} min. What waited is scanned now; `weir quarantine list --queue error` shows what had waited \
@@ -104,8 +106,9 @@ fn body(alarm: &Alarm, others: u64) -> String {
              them is.\n"
         ),
         Alarm::LabSilent { problem, waiting } => format!(
-            "{problem}\n\n{waiting} messages wait. What has waited for scan.lab.wait is kept or delivered as scan.lab.on_late says. `weir \
-             feeds status` shows what waits, `weir lab status` and `weir lab nodes` how the lab is.\n"
+            "{problem}\n\n{}. What has waited for scan.lab.wait is kept or delivered as scan.lab.on_late says. `weir \
+             feeds status` shows what waits, `weir lab status` and `weir lab nodes` how the lab is.\n",
+            wait(*waiting, "message")
         ),
         Alarm::DoorFails { door, problem } => format!(
             "{problem}\n\nThe server that asked at [{door}] was told to try again later: it defers the mail, and the client that sent it keeps \

@@ -5,6 +5,7 @@
 //! digest together.
 
 use super::NoticeWriter;
+use crate::counted::{count, wait};
 use std::fmt::Write;
 use std::time::Duration;
 use weir_core::time::Instant;
@@ -82,9 +83,9 @@ impl<'a> Digest<'a> {
         match (self.stopped.len(), waiting) {
             (0, 0) if !self.learned.is_empty() => "What the throttle would have held yesterday".to_owned(),
             (0, 0) => "What happened since the last digest".to_owned(),
-            (0, waiting) => format!("{waiting} recipients wait in delay queues; nobody is stopped"),
-            (1, waiting) => format!("1 account is stopped; {waiting} recipients wait"),
-            (stopped, waiting) => format!("{stopped} accounts are stopped; {waiting} recipients wait"),
+            (0, waiting) => format!("{} in delay queues; nobody is stopped", wait(waiting, "recipient")),
+            (1, waiting) => format!("1 account is stopped; {}", wait(waiting, "recipient")),
+            (stopped, waiting) => format!("{stopped} accounts are stopped; {}", wait(waiting, "recipient")),
         }
     }
 
@@ -92,14 +93,14 @@ impl<'a> Digest<'a> {
         let mut text = String::new();
         list(&mut text, "Stopped. Nothing of theirs goes out until somebody decides:", &self.stopped, |row| {
             let since = row.stopped_at.map_or(self.now, |at| Instant(at.max(0) as u64));
-            format!("{}  {} recipients wait, since {}", plain(&row.identity), row.held, Date::new(since))
+            format!("{}  {}, since {}", plain(&row.identity), wait(row.held, "recipient"), Date::new(since))
         });
         list(&mut text, "Delayed. This goes out by itself, one new recipient at a time:", &self.delayed, |row| {
-            format!("{}  {} recipients wait", plain(&row.identity), row.held)
+            format!("{}  {}", plain(&row.identity), wait(row.held, "recipient"))
         });
         list(&mut text, "The throttle only learns. Yesterday it would have done this:", &self.learned, |learned| {
-            let (who, held, stops) = (plain(&learned.identity), learned.would_hold, learned.would_stop);
-            format!("{who}  {held} recipients held, stopped {stops} times, of {} mails", learned.mails)
+            let (held, stops) = (count(learned.would_hold, "recipient"), count(learned.would_stop, "time"));
+            format!("{}  {held} held, stopped {stops}, of {}", plain(&learned.identity), count(learned.mails, "mail"))
         });
         list(
             &mut text,

@@ -3,6 +3,7 @@
 //! A worm sends one subject to many people from one place; an invitation does, too, but its owner knows the subject. So a notice
 //! names what repeats before it lists single mails.
 
+use crate::counted::count;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use weir_scan::plain::shown;
@@ -48,7 +49,8 @@ impl<'a> Evidence<'a> {
         let mut text = String::new();
         let messages: BTreeSet<&str> = self.rows.iter().map(|row| row.message.as_str()).collect();
         let at_least = if self.rows.len() >= COUNTED_MAX { "at least " } else { "" };
-        let _ = writeln!(text, "What waits: {at_least}{} recipients in {} mails.", self.rows.len(), messages.len());
+        let (recipients, mails) = (count(self.rows.len(), "recipient"), count(messages.len(), "mail"));
+        let _ = writeln!(text, "What waits: {at_least}{recipients} in {mails}.");
         if let Some((subject, count)) = self.commonest_subject().filter(|(_, count)| *count > 1) {
             let _ = writeln!(text, "  {count} of the mails have the subject \"{}\".", quoted(subject));
         }

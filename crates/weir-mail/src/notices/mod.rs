@@ -16,6 +16,7 @@ mod settings;
 
 pub use settings::Settings;
 
+use crate::counted::wait;
 use crate::letter::{Letter, LetterOrigin, LetterTo};
 use crate::own_link::{self, Owner};
 use crate::pipeline::{Pipeline, Transit};
@@ -255,8 +256,8 @@ impl Words<'_> {
         let who = &self.event.identity;
         match self.event.kind {
             NoticeKind::FirstDelay => format!("Mail from {who} is being delayed"),
-            NoticeKind::HalfFull => format!("Mail from {who} is piling up: {} recipients wait", self.count),
-            NoticeKind::Stopped => format!("Mail from {who} is stopped: {} recipients wait for you", self.count),
+            NoticeKind::HalfFull => format!("Mail from {who} is piling up: {}", wait(self.count, "recipient")),
+            NoticeKind::Stopped => format!("Mail from {who} is stopped: {} for you", wait(self.count, "recipient")),
         }
     }
 
@@ -268,15 +269,16 @@ impl Words<'_> {
                  time.\nNothing needs to be done.\n"
             ),
             NoticeKind::HalfFull => format!(
-                "{who} keeps writing to new people faster than they are let through. {} recipients wait.\nThe mail is safe and goes \
+                "{who} keeps writing to new people faster than they are let through. {}.\nThe mail is safe and goes \
                  out by itself. If it goes on like this, {who} will be stopped.\n",
-                self.count
+                wait(self.count, "recipient")
             ),
             NoticeKind::Stopped => format!(
-                "{who} was stopped at {}: {} recipients wait, more than are allowed to pile up. A worm or somebody with the password \
+                "{who} was stopped at {}: {}, more than are allowed to pile up. A worm or somebody with the password \
                  looks like this; so does an unusual mailing.\n\nNo new mail is taken from {who}, and what waits stands still. Nothing \
                  is lost.\n",
-                self.now, self.count
+                self.now,
+                wait(self.count, "recipient")
             ),
         };
         if let Some(Addresses { release, delete }) = addresses {

@@ -1,6 +1,7 @@
 //! Somebody's throttle in numbers and in words.
 
 use super::{plural, when};
+use crate::counted::{count, wait};
 use crate::throttle::machine;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::Error;
@@ -138,22 +139,23 @@ impl Snapshot {
         let since = Date::new(stop.since);
         let why = match stop.reason {
             StopReason::Person => "a person locked the account".to_owned(),
-            StopReason::DelayQueue => format!("more than {} recipients waited", params.stop_at),
+            StopReason::DelayQueue => format!("more than {} waited", count(params.stop_at, "recipient")),
             StopReason::Correspondents => {
                 format!("more than {} people waited who were written to before", params.correspondents.stop_at)
             }
-            StopReason::Colleagues => format!("more than {} colleagues waited", params.colleagues.stop_at),
+            StopReason::Colleagues => format!("more than {} waited", count(params.colleagues.stop_at, "colleague")),
             StopReason::Networks => format!(
-                "more than {} strangers waited who were written to from networks that are new to the account",
-                params.network_stop_at
+                "more than {} waited who were written to from networks that are new to the account",
+                count(params.network_stop_at, "stranger")
             ),
-            StopReason::MessagesADay => format!("more than {} messages in a day", params.messages_a_day.unwrap_or(0)),
+            StopReason::MessagesADay => {
+                format!("more than {} in a day", count(params.messages_a_day.unwrap_or(0), "message"))
+            }
             StopReason::NewRecipientsADay => {
-                format!("more than {} new recipients in a day", params.new_recipients_a_day.unwrap_or(0))
+                format!("more than {} in a day", count(params.new_recipients_a_day.unwrap_or(0), "new recipient"))
             }
         };
-        let wait = if waiting == 1 { "1 recipient waits" } else { &format!("{waiting} recipients wait") };
-        Some(format!("stopped since {since}: {why}; {wait} for a decision"))
+        Some(format!("stopped since {since}: {why}; {} for a decision", wait(waiting, "recipient")))
     }
 
     pub(super) fn view(&self, exempt: bool) -> ThrottleView {

@@ -2,7 +2,7 @@
 
 mod print;
 
-use crate::answer::print_answer;
+use crate::answer::{count, print_answer};
 use crate::cmd::throttle_options::{Given, ThrottleOptions};
 use crate::control::Asking;
 use crate::password::{PasswordSource, WithPassword};
@@ -260,7 +260,8 @@ impl SecureArgs {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let control = self.asking.reach()?;
         let page = control.ask_of(&users::SHOW, &self.name, &())?;
-        let question = format!("Lock {}, and delete {} held recipients, for good?", self.name, page.throttle.held);
+        let held = count(page.throttle.held, "held recipient");
+        let question = format!("Lock {}, and delete {held}, for good?", self.name);
         if !self.yes && !prompt::confirmed(&question)? {
             writeln!(out, "Nothing was done.")?;
             return Ok(());
@@ -273,8 +274,10 @@ impl SecureArgs {
         }
         writeln!(
             out,
-            "{} is locked and has a new password; {} held recipients of {} messages are deleted.",
-            done.name, done.recipients_deleted, done.messages_deleted
+            "{} is locked and has a new password; deleted: {} of {}.",
+            done.name,
+            count(done.recipients_deleted, "held recipient"),
+            count(done.messages_deleted, "message")
         )?;
         writeln!(out, "`weir user unlock {}` lets them send again.", done.name)?;
         Ok(password.print(out)?)

@@ -1,6 +1,7 @@
 //! Held mail whose attachments go to the lab in bulk: what a locked account has tried to send.
 
 use super::{HeldOperations, HeldSelection, nothing_held};
+use crate::counted::count;
 use crate::operations::backend::scanning;
 use crate::operations::{Actor, OperationError, plural};
 use crate::scan::{Analysed, StoredMail};
@@ -47,9 +48,10 @@ impl HeldOperations {
         let mut analysed = scanning.analyse(&mails, actor.as_str()).await?;
         analysed.messages_left += left;
         if elsewhere > 0 {
-            analysed
-                .problems
-                .push(format!("{elsewhere} messages are kept by other relays, or their files are missing"));
+            analysed.problems.push(format!(
+                "not looked at: {} kept by other relays, or without a file",
+                count(elsewhere, "message")
+            ));
         }
         Ok(analysed)
     }

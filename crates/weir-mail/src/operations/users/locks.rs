@@ -2,6 +2,7 @@
 
 use super::{UserOperations, no_user};
 use crate::accounts::stop_lock;
+use crate::counted::count;
 use crate::operations::{Actor, OperationError, names, plural};
 use crate::throttle::ThrottleCommand;
 use schemars::JsonSchema;
@@ -43,7 +44,9 @@ impl UserOperations {
             self.throttling.command(name, ThrottleCommand::Stop).await?;
         }
         let sessions_ended = self.backend.end_sessions(name, &format!("the account is locked: {reason}"));
-        self.audit.write(actor, "user.lock", name, format!("{reason} ({sessions_ended} sessions ended)")).await?;
+        self.audit
+            .write(actor, "user.lock", name, format!("{reason} ({} ended)", count(sessions_ended, "session")))
+            .await?;
         Ok(LockDone { name: name.to_owned(), sessions_ended })
     }
 

@@ -6,8 +6,9 @@ pub use locks::{LockDone, UnlockDone};
 
 use super::own_throttle::{OwnThrottle, in_force};
 use super::throttle_view::{Snapshot, ThrottleView};
-use super::{Actor, Backend, OperationError, OperationsParts, names, plural, when};
+use super::{Actor, Backend, OperationError, OperationsParts, names, when};
 use crate::accounts::{guest, stop_lock};
+use crate::counted::count;
 use crate::own::Own;
 use crate::own_link::{self, Owner};
 use crate::submission::Settings;
@@ -267,14 +268,15 @@ impl UserOperations {
         let user = self.user(name).await?;
         let held = self.throttles.find(name).await?.map_or(0, |row| row.held);
         if held > 0 {
-            let what = format!("{held} recipient{} of {} are held", plural(held as usize), names::shown(name));
+            let are = if held == 1 { "is" } else { "are" };
+            let what = format!("{} of {} {are} held", count(held, "recipient"), names::shown(name));
             let hint = format!("decide first: `weir held release --user {name}` or `weir held delete --user {name}`");
             return Err(OperationError::conflict(what, hint));
         }
         self.users.remove(name).await?;
         self.forget_removed().await?;
         let sessions_ended = self.backend.end_sessions(name, "the account was removed");
-        let detail = format!("sent as {} ({sessions_ended} sessions ended)", listed(&user.addresses));
+        let detail = format!("sent as {} ({} ended)", listed(&user.addresses), count(sessions_ended, "session"));
         self.audit.write(actor, "user.remove", name, detail).await?;
         Ok(RemoveDone { name: name.to_owned(), sessions_ended })
     }
@@ -296,7 +298,9 @@ impl UserOperations {
         self.users.update(&user).await?;
         // Somebody logged in with the old password may be the reason for the new one.
         let ended = self.backend.end_sessions(name, "the password was changed; log in with the new one");
-        self.audit.write(actor, "user.passwd", name, format!("a new password ({ended} sessions ended){unlocked}")).await
+        self.audit
+            .write(actor, "user.passwd", name, format!("a new password ({} ended){unlocked}", count(ended, "session")))
+            .await
     }
 
     /// Whether the password of a user is one of ours, and not a directory's.
