@@ -1,12 +1,12 @@
 //! The book of what is open now and what was a moment ago: opens, goes on with, closes and reopens incidents. Pure: looks, changes and the
 //! time are passed in.
 //!
-//! - A sign opens an incident when it has been there for the patience of its kind, and closes it when it has been gone for a quiet time. If
-//!   it comes back soon after that, the same incident goes on, and its next quiet time is twice as long: an attack in waves makes one
-//!   incident, not a hundred.
-//! - At most [`NAMED_MAX`] incidents of a kind are open at once. All others of that kind are counted in one more incident: ten thousand
-//!   stopped accounts are six incidents, not ten thousand.
-//! - If a look could not see something, that does not end an incident.
+//! - A sign opens an incident when it has been there for the patience of its kind, and closes it when it has been gone for a quiet time. If it comes back
+//!   soon after that, the same incident goes on, and its next quiet time is twice as long: whoever attacks in waves makes one incident, not a hundred.
+//! - At most [`NAMED_MAX`] incidents of a kind are open at once. Whatever else happens of that kind is counted in one more, which is about several.
+//! - Stopped accounts have a story each, up to [`STOPPED_MAX`] at once: people look for them by name afterwards. Beyond [`NAMED_MAX`] there is one about all of
+//!   them as well, and nobody is told of the others one by one: ten thousand stopped accounts are some messages, not ten thousand.
+//! - A look that cannot see something does not end it.
 
 use super::kind::Kind;
 use super::rules::{Seen, Sign};
@@ -19,7 +19,9 @@ use weir_store::records::IncidentRow;
 
 /// Open incidents of one kind, each about one subject.
 pub(super) const NAMED_MAX: usize = 5;
-/// Subjects that the incident about several names.
+/// The same of stopped accounts.
+pub(super) const STOPPED_MAX: usize = 50;
+/// Subjects that a sentence about several names.
 const SUBJECTS_NAMED: usize = 5;
 /// Times that a quiet time is doubled, and the longest it can be.
 const DOUBLED_MAX: u32 = 6;
@@ -105,7 +107,7 @@ impl Book {
             if gone_s >= entry.quiet_s() && !seen.blind.contains(&entry.kind) {
                 // It was over when its sign was last there.
                 entry.row.closed_s = Some(entry.story.sign_s.max(entry.row.opened_s));
-                entry.story.changes += 1;
+                entry.story.change();
                 entry.changed = true;
             }
             entry.changed |= now_s - entry.row.seen_s >= WRITE_EVERY_S;
@@ -142,17 +144,23 @@ impl Book {
         }
         for sign in &seen.signs {
             let named = named.entry(sign.kind).or_default();
+            let is_stop = sign.kind == Kind::Stopped;
             if self.find(sign).is_some_and(|at| self.entries[at].is_open()) {
                 signs.push(sign.clone());
-            } else if *named < NAMED_MAX {
+            } else if *named < if is_stop { STOPPED_MAX } else { NAMED_MAX } {
+                let untold = *named >= NAMED_MAX;
                 *named += usize::from(sign.opens);
-                signs.push(sign.clone());
-            } else if sign.opens {
+                signs.push(Sign { untold, ..sign.clone() });
+            } else if sign.opens && !is_stop {
                 crowds.entry(sign.kind).or_default().push(sign);
             }
         }
         for kind in seen.more.keys() {
             crowds.entry(*kind).or_default();
+        }
+        let stops: Vec<&Sign> = seen.signs.iter().filter(|sign| sign.kind == Kind::Stopped).collect();
+        if stops.len() > NAMED_MAX || crowds.contains_key(&Kind::Stopped) {
+            crowds.insert(Kind::Stopped, stops);
         }
         let more = |kind: &Kind| seen.more.get(kind).copied().unwrap_or(0);
         signs.extend(crowds.iter().map(|(kind, crowd)| crowd_sign(*kind, crowd, more(kind))));
@@ -178,6 +186,7 @@ impl Book {
             Some(at) if self.entries[at].is_open() => {
                 let entry = &mut self.entries[at];
                 entry.changed |= entry.story.goes_on(&sign.says, sign.height, now_s);
+                entry.changed |= entry.story.name(&sign.names);
             }
             _ if !sign.opens => {}
             Some(at) => self.begin_again(at, sign, now_s),
@@ -208,7 +217,11 @@ impl Book {
             closed_s: None,
             story: String::new(),
         };
-        let story = Story::begun(&sign.says, sign.height, now_s);
+        let mut story = Story::begun(&sign.says, sign.height, now_s);
+        story.name(&sign.names);
+        if sign.untold {
+            story.keep_quiet();
+        }
         self.entries.push(Entry { kind: sign.kind, row, story, changed: true, just_begun: true });
     }
 
@@ -220,7 +233,8 @@ impl Book {
         }
         entry.row.closed_s = None;
         entry.story.again += 1;
-        entry.story.changes += 1;
+        entry.story.change();
+        entry.story.name(&sign.names);
         entry.story.tell("It began again.", now_s);
         entry.story.sign_s = now_s;
         entry.story.height = sign.height;
@@ -234,15 +248,15 @@ fn crowd_sign(kind: Kind, crowd: &[&Sign], more: u64) -> Sign {
     let number = crowd.len() as u64 + more;
     let named: Vec<&str> = crowd.iter().take(SUBJECTS_NAMED).map(|sign| sign.subject.as_str()).collect();
     let what = match (kind, number) {
-        (Kind::Stopped, 1) => "1 more account is stopped".to_owned(),
-        (Kind::Stopped, _) => format!("{} more accounts are stopped", grouped(number)),
+        (Kind::Stopped, _) => format!("{} accounts are stopped", grouped(number)),
         _ => format!("The same is seen {} times more", grouped(number)),
     };
     let among = match named.as_slice() {
         [] => String::new(),
         named => format!(", among them {}", named.join(", ")),
     };
-    Sign::new(kind, "", format!("{what}{among}."), number as f64)
+    let names = crowd.iter().map(|sign| sign.subject.clone()).collect();
+    Sign { names, ..Sign::new(kind, "", format!("{what}{among}."), number as f64) }
 }
 
 #[cfg(test)]
@@ -375,14 +389,32 @@ mod tests {
             book.look(&looks(10 * at as usize), 1_000 + at);
             stored(&mut book);
         }
-        assert_eq!(book.entries.len(), NAMED_MAX + 1);
+        assert_eq!(book.entries.len(), STOPPED_MAX + 1);
+        let told = book.entries.iter().filter(|entry| entry.story.told < entry.story.changes).count();
+        assert_eq!(told, NAMED_MAX + 1, "the others are in the one about all of them");
         let crowd = book.entries.iter().find(|entry| entry.row.subject.is_empty()).expect("one about several");
         assert_eq!(crowd.row.title, "Many accounts stopped");
         assert!(
-            crowd.story.lines[0].1.contains("9\u{202f}995 more accounts are stopped, among them user"),
+            crowd.story.lines[0].1.contains("10\u{202f}000 accounts are stopped, among them user0, user1"),
             "{crowd:?}"
         );
         assert!(crowd.story.lines.len() < 4 && crowd.story.height >= 9_995.0);
+        assert_eq!(crowd.story.names.len(), crate::incidents::story::NAMES_MAX);
+    }
+
+    #[test]
+    fn the_sixth_stopped_account_has_a_story_too_and_the_one_about_all_names_it() {
+        let mut book = Book::new("one", Vec::new());
+        let all = || seen((0..7).map(|n| sign(Kind::Stopped, &format!("user{n}"), 20.0)).collect());
+        book.look(&all(), 1_000);
+        stored(&mut book);
+        let subjects: Vec<&str> = book.entries.iter().map(|entry| entry.row.subject.as_str()).collect();
+        assert_eq!(subjects, ["user0", "user1", "user2", "user3", "user4", "user5", "user6", ""]);
+        assert_eq!(book.entries[7].story.names, ["user0", "user1", "user2", "user3", "user4", "user5", "user6"]);
+        // They are over without a word, too.
+        book.look(&Seen::default(), 1_100);
+        let untold = book.entries.iter().filter(|entry| entry.story.told == entry.story.changes);
+        assert_eq!((open(&book), untold.count()), (0, 2));
     }
 
     #[test]

@@ -38,6 +38,9 @@ pub struct Incident {
     pub title: String,
     /// Whom or what it is about; empty if it is about several, or if the title says it.
     pub subject: String,
+    /// Those whom it is about, if it is about several; of very many the first.
+    #[serde(default)]
+    pub names: Vec<String>,
     /// The relay that it concerns; empty if it concerns the whole site.
     pub relay: String,
     /// When it began.
@@ -95,6 +98,7 @@ impl Incident {
             kind: row.kind.clone(),
             title: row.title.clone(),
             subject: row.subject.clone(),
+            names: story.names.clone(),
             relay: row.scope.clone(),
             began: at(row.opened_s),
             ended: row.closed_s.map(at),

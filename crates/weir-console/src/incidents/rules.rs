@@ -43,6 +43,10 @@ pub(super) struct Sign {
     pub(super) height: f64,
     /// Whether this is enough to open an incident, and not only to go on with one.
     pub(super) opens: bool,
+    /// Whether nobody is told of it, because it is told of as one of many.
+    pub(super) untold: bool,
+    /// Those whom it is about, if it is about several.
+    pub(super) names: Vec<String>,
 }
 
 impl Sign {
@@ -53,6 +57,8 @@ impl Sign {
             says: vec![says],
             height,
             opens: true,
+            untold: false,
+            names: Vec::new(),
         }
     }
 

@@ -9,6 +9,8 @@ const LINES_MAX: usize = 30;
 const WORDS_MAX: usize = 300;
 /// What people did: the first so many; the others are counted.
 const ACTS_MAX: usize = 20;
+/// Those whom an incident about several names.
+pub(super) const NAMES_MAX: usize = 100;
 /// A subject, such as a login or the name of a virus.
 pub(super) const SUBJECT_MAX: usize = 120;
 
@@ -36,6 +38,10 @@ pub(super) struct Story {
     /// How often it was opened or closed, and how many of these changes were told.
     pub(super) changes: u32,
     pub(super) told: u32,
+    /// Nobody is told of its changes: it is one of many, and there is one about all of them.
+    pub(super) quiet: bool,
+    /// Those whom it is about, if it is about several, in the order in which they were seen.
+    pub(super) names: Vec<String>,
 }
 
 /// Something that somebody did.
@@ -66,6 +72,30 @@ impl Story {
             words.iter().for_each(|words| self.tell(words, now_s));
         }
         worse
+    }
+
+    /// It was opened or closed.
+    pub(super) fn change(&mut self) {
+        self.changes += 1;
+        if self.quiet {
+            self.told = self.changes;
+        }
+    }
+
+    /// Nobody is to be told of it.
+    pub(super) fn keep_quiet(&mut self) {
+        (self.quiet, self.told) = (true, self.changes);
+    }
+
+    /// It is about these, too; whether that is new.
+    pub(super) fn name(&mut self, names: &[String]) -> bool {
+        let before = self.names.len();
+        for name in names {
+            if self.names.len() < NAMES_MAX && !self.names.contains(name) {
+                self.names.push(name.clone());
+            }
+        }
+        self.names.len() > before
     }
 
     /// One more line. The first half and the last are kept.

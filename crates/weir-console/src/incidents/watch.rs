@@ -1,6 +1,6 @@
 //! Reads and writes around the book: looks come in, changes of the audit trail are followed, incidents are stored and told.
 
-use super::book::{Book, Entry, NAMED_MAX};
+use super::book::{Book, Entry, STOPPED_MAX};
 use super::kind::Kind;
 use super::rules::{self, Counts, DAY_S, LATELY_S, Seen};
 use super::story;
@@ -21,6 +21,7 @@ const VIRUSES_MAX: i64 = 8;
 const MALWARE_NAMED: i64 = 3;
 /// Held mail that evidence is drawn from.
 const EVIDENCE_MAX: usize = 200;
+const EVIDENCE_AT_ONCE: usize = 20;
 /// Lines of the audit trail that are read at once, and how often in one look: more than that were not made by people.
 const LINES_AT_ONCE: i64 = 1_000;
 const READS_MAX: usize = 10;
@@ -123,12 +124,12 @@ impl IncidentWatch {
         let Some(book) = &self.book else { return };
         let named = book.entries.iter().filter(|entry| entry.is_open() && entry.kind == Kind::Stopped);
         let known: Vec<&str> = named.map(|entry| entry.row.subject.as_str()).collect();
-        if known.len() >= NAMED_MAX {
+        if known.len() >= STOPPED_MAX {
             return;
         }
         let new = |user: &str| !known.contains(&user);
         for sign in
-            seen.signs.iter_mut().filter(|sign| sign.kind == Kind::Stopped && new(&sign.subject)).take(NAMED_MAX)
+            seen.signs.iter_mut().filter(|sign| sign.kind == Kind::Stopped && new(&sign.subject)).take(EVIDENCE_AT_ONCE)
         {
             let selection = HeldSelection { user: sign.subject.clone(), ..HeldSelection::default() };
             if let Ok(list) = self.gates.mail.held.first(&selection, EVIDENCE_MAX).await {

@@ -106,10 +106,20 @@ fn happened(incident: &Incident) -> Html {
     };
     let lines: Html = incident.seen.iter().map(line).collect();
     html!(
-        "<section><h2>What happened</h2><p class=\"faint\">Times are in UTC, of {}.</p><ol class=\"timeline\">{}</ol></section>",
+        "<section><h2>What happened</h2><p class=\"faint\">Times are in UTC, of {}.</p><ol class=\"timeline\">{}</ol>{}</section>",
         day(incident),
-        lines
+        lines,
+        names(incident)
     )
+}
+
+/// Those whom it is about, with their pages.
+fn names(incident: &Incident) -> Html {
+    if incident.names.is_empty() {
+        return Html::none();
+    }
+    let link = |name: &String| html!("<li><a href=\"/throttle/users/{}\">{}</a></li>", Piece(name), name);
+    html!("<h3>The accounts</h3><ul class=\"bare\">{}</ul>", incident.names.iter().map(link).collect::<Html>())
 }
 
 /// The day of its beginning.

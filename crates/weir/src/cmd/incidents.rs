@@ -53,6 +53,9 @@ fn story(out: &mut dyn Write, incident: &Incident) -> anyhow::Result<()> {
     for line in &incident.seen {
         writeln!(out, "  {}  {}", time(&line.at), tame(&line.text))?;
     }
+    if !incident.names.is_empty() {
+        writeln!(out, "\nThe accounts (`weir user show NAME`)\n  {}", tame(&incident.names.join(", ")))?;
+    }
     writeln!(out, "\nWhat Weir did\n  {}", incident.weir_did)?;
     writeln!(out, "\nWhat people did")?;
     if incident.people_did.is_empty() {
