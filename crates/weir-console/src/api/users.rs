@@ -5,6 +5,7 @@ use super::operation::{Operation, administer, change, look, operate};
 use super::problem::Problem;
 use super::table::Table;
 use crate::gates::Gates;
+use crate::incidents::{Incidents, PastStop};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_foundation::console_accounts::Role;
@@ -16,6 +17,11 @@ pub const LIST: Operation<After, UserList> = look("/users", "Users in order of n
 pub const ADD: Operation<NewUser, UserPage> = administer("/users", "Makes a user").makes();
 /// Everything about one user.
 pub const SHOW: Operation<(), UserPage> = look("/users/{name}", "Everything about one user");
+/// When a user was stopped.
+pub const STOPS: Operation<(), Vec<PastStop>> = look(
+    "/users/{name}/stops",
+    "The last times that a user was stopped: when, how much waited, how it ended and by whom",
+);
 /// Changes a user.
 pub const SET: Operation<Change, UserPage> = change("/users/{name}", "Changes a user; what is left out stays");
 /// Gives a user a new password.
@@ -40,6 +46,7 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
         .with(LIST, list)
         .with(ADD, add)
         .with(SHOW, show)
+        .with(STOPS, stops)
         .with(SET, set)
         .with(PASSWORD, password)
         .with(REMOVE, remove)
@@ -93,6 +100,11 @@ async fn add(call: Call<Gates>, new: NewUser) -> Result<UserPage, Problem> {
 
 async fn show(call: Call<Gates>, (): ()) -> Result<UserPage, Problem> {
     Ok(call.state.mail.users.show(&call.name).await?)
+}
+
+async fn stops(call: Call<Gates>, (): ()) -> Result<Vec<PastStop>, Problem> {
+    let name = call.state.mail.users.show(&call.name).await?.user.name;
+    Ok(Incidents::new(&call.state.administration.foundation).stops_of(&name).await?)
 }
 
 async fn set(call: Call<Gates>, change: Change) -> Result<UserPage, Problem> {

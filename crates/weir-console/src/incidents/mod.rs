@@ -26,6 +26,8 @@ use weir_store::records::{IncidentRecords, IncidentRow};
 
 /// Incidents of one list.
 const LIST_MAX: i64 = 200;
+/// Stops of one account that are shown.
+const STOPS_MAX: i64 = 10;
 
 /// An incident, as people and programs see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +67,23 @@ pub struct Incident {
     pub to_do: String,
     /// The page of the console where that is done; empty if there is none.
     pub page: String,
+}
+
+/// A time when an account was stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PastStop {
+    /// The number of its incident.
+    pub incident: i64,
+    /// When it was stopped.
+    #[schemars(extend("format" = "date-time"))]
+    pub began: String,
+    /// When that was over; nothing while it goes on.
+    #[schemars(extend("format" = "date-time"))]
+    pub ended: Option<String>,
+    /// So many recipients waited at most.
+    pub held: u64,
+    /// How it ended, and by whom, in words.
+    pub outcome: String,
 }
 
 /// Something that was seen.
@@ -113,6 +132,18 @@ impl Incident {
         })
     }
 
+    /// A stop, if that is what it is.
+    fn stop(row: &IncidentRow) -> PastStop {
+        let story = Story::read(&row.story);
+        PastStop {
+            incident: row.id,
+            began: at(row.opened_s),
+            ended: row.closed_s.map(at),
+            held: story.height as u64,
+            outcome: outcome(row, &story),
+        }
+    }
+
     /// Whether it goes on.
     pub fn is_open(&self) -> bool {
         self.ended.is_none()
@@ -123,6 +154,28 @@ impl Incident {
         let row = IncidentRow { title: self.title.clone(), subject: self.subject.clone(), ..IncidentRow::default() };
         row.headline()
     }
+}
+
+/// How a stop ended, and by whom, as far as its story tells.
+fn outcome(row: &IncidentRow, story: &Story) -> String {
+    let mut acts: Vec<String> = Vec::new();
+    for act in &story.acts {
+        let done = match act.action.as_str() {
+            "user.unlock" => "unlocked",
+            "user.lock" => "locked",
+            "user.secure" => "secured",
+            "user.passwd" => "given a new password",
+            "held.release" => "mail released",
+            "held.delete" => "mail deleted",
+            _ => continue,
+        };
+        let said = format!("{done} by {}", act.who);
+        if acts.last() != Some(&said) {
+            acts.push(said);
+        }
+    }
+    let nobody = if row.closed_s.is_some() { "over; nobody's act is known" } else { "still stopped" };
+    if acts.is_empty() { nobody.to_owned() } else { acts.join(", ") }
 }
 
 /// Where something can be done about it.
@@ -148,6 +201,13 @@ impl Incidents {
     /// The open ones and the newest of the others.
     pub async fn list(&self) -> Result<Vec<Incident>, OperationError> {
         Ok(self.records.newest(LIST_MAX).await?.iter().filter_map(Incident::of).collect())
+    }
+
+    /// When this account was stopped, the newest first.
+    pub async fn stops_of(&self, account: &str) -> Result<Vec<PastStop>, OperationError> {
+        let subject = story::cut(account, story::SUBJECT_MAX);
+        let rows = self.records.about(Kind::Stopped.words().name, &subject, STOPS_MAX).await?;
+        Ok(rows.iter().map(Incident::stop).collect())
     }
 
     /// One of them.
@@ -185,5 +245,36 @@ mod tests {
         assert_eq!(shown.page, "/throttle/users/a%2Fb%20%3Cx%3E");
         assert_eq!((shown.headline().as_str(), shown.seen.len()), ("Account stopped: a/b <x>", 1));
         assert_eq!(Incident::of(&IncidentRow { kind: "meteorite".into(), ..row }), None);
+    }
+
+    #[test]
+    fn a_stop_says_how_much_waited_and_who_ended_it() {
+        let mut story = Story::begun(&["ann is stopped".into()], 21.0, 1_794_798_240);
+        story.goes_on(&["ann is stopped".into()], 90.0, 1_794_798_250);
+        let row = |story: &Story, closed_s| IncidentRow {
+            id: 3,
+            opened_s: 1_794_798_240,
+            closed_s,
+            story: story.written(),
+            ..IncidentRow::default()
+        };
+        assert_eq!(Incident::stop(&row(&story, None)).outcome, "still stopped");
+        for (number, (action, who)) in
+            [("held.delete", "web:olga"), ("held.delete", "web:olga"), ("user.set", "x"), ("user.unlock", "cli:root")]
+                .into_iter()
+                .enumerate()
+        {
+            let line = AuditView {
+                at: "2026-11-17T20:00:00Z".into(),
+                actor: who.into(),
+                action: action.into(),
+                subject: "ann".into(),
+                detail: String::new(),
+            };
+            story.act(number as i64 + 1, &line);
+        }
+        let stop = Incident::stop(&row(&story, Some(1_794_798_300)));
+        assert_eq!((stop.held, stop.outcome.as_str()), (90, "mail deleted by web:olga, unlocked by cli:root"));
+        assert_eq!(stop.ended.as_deref(), Some("2026-11-16T03:05:00Z"));
     }
 }

@@ -5,10 +5,11 @@ use crate::evidence::Evidence;
 use crate::frame::{Here, Sheet, WIDE, back, numbers, plot, status, token};
 use crate::html;
 use crate::html::{Html, Piece};
+use crate::incidents::{Incidents, PastStop};
 use crate::session::Visit;
 use crate::site::Site;
 use crate::trouble::sentence;
-use crate::words::{count, cut, decimal, grouped, now, parsed};
+use crate::words::{count, cut, decimal, grouped, now, parsed, time};
 use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -44,6 +45,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
             held::table(&visit, &list.messages, &here)
         )
     };
+    let past = Incidents::new(&site.administration.foundation).stops_of(&page.user.name).await?;
     let trail = super::audit::trail(&site, &page.user.name, 20).await?;
     let parts = [
         html!(
@@ -63,6 +65,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         queue,
         held,
         about(&page),
+        stops(&past),
         super::user_admin::section(&visit, &page),
         trail,
     ];
@@ -251,6 +254,28 @@ fn about(page: &UserPage) -> Html {
         page.user.addresses.join(", "),
         if page.user.contact.is_empty() { "nobody" } else { &page.user.contact },
         trusted
+    )
+}
+
+/// The last times that this account was stopped.
+fn stops(past: &[PastStop]) -> Html {
+    if past.is_empty() {
+        return Html::none();
+    }
+    let row = |stop: &PastStop| {
+        html!(
+            "<tr><td><a href=\"/incidents/{}\">{}</a></td><td>{}</td><td class=\"number\">{}</td><td>{}</td></tr>",
+            stop.incident,
+            time(&stop.began),
+            stop.ended.as_deref().map_or_else(|| html!("–"), time),
+            grouped(stop.held),
+            stop.outcome
+        )
+    };
+    html!(
+        "<section><h2>When it was stopped</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Stopped</th><th>Over</th>\
+         <th class=\"number\">Recipients held</th><th>What people did</th></tr></thead><tbody>{}</tbody></table></div></section>",
+        past.iter().map(row).collect::<Html>()
     )
 }
 

@@ -148,6 +148,15 @@ impl IncidentRecords {
             .fetch_all(pool).await?.iter().map(incident_row!()).collect::<Result<_, _>>()?))
     }
 
+    /// Those of a kind about one subject, the newest first.
+    pub async fn about(&self, kind: &str, subject: &str, most: i64) -> Result<Vec<IncidentRow>, RecordsError> {
+        let sql = sqlx::AssertSqlSafe(format!(
+            "select {COLUMNS} from incidents where kind = $1 and subject = $2 order by id desc limit $3"
+        ));
+        Ok(read!(self, pool => sqlx::query(sql).bind(kind).bind(subject).bind(most)
+            .fetch_all(pool).await?.iter().map(incident_row!()).collect::<Result<_, _>>()?))
+    }
+
     /// The open ones, oldest first, and how many there are.
     pub async fn open_now(&self, most: i64) -> Result<(Vec<IncidentRow>, i64), RecordsError> {
         let sql =

@@ -9,7 +9,8 @@ use crate::password::{PasswordSource, WithPassword};
 use crate::prompt;
 use std::io::Write;
 use weir_console::api::users::{self, After, NewPassword, Reason, Secure};
-use weir_mail::operations::{Asked, Change, NewUser, OwnThrottle, Profile};
+use weir_console::incidents::PastStop;
+use weir_mail::operations::{Asked, Change, NewUser, OwnThrottle, Profile, UserPage};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum User {
@@ -315,8 +316,21 @@ fn unlock(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 fn show(args: &NameArgs, out: &mut dyn Write) -> anyhow::Result<()> {
-    let page = args.asking.reach()?.ask_of(&users::SHOW, &args.name, &())?;
-    args.asking.answer(out, &page, print::page)
+    let control = args.asking.reach()?;
+    let page = control.ask_of(&users::SHOW, &args.name, &())?;
+    let stops = control.ask_of(&users::STOPS, &args.name, &())?;
+    args.asking.answer(out, &Shown { page, stops }, |out, shown| {
+        print::page(out, &shown.page)?;
+        print::stops(out, &shown.stops)
+    })
+}
+
+/// A user with the times that they were stopped.
+#[derive(serde::Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    page: UserPage,
+    stops: Vec<PastStop>,
 }
 
 #[derive(clap::Args)]

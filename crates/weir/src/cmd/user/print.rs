@@ -5,6 +5,7 @@ use crate::password::Password;
 use crate::table::{Table, shown};
 use std::io::Write;
 use std::time::Duration;
+use weir_console::incidents::PastStop;
 use weir_core::throttle::{PARAMS, ParamKind, Params};
 use weir_mail::operations::{LockDone, UnlockDone, UserPage, UserView};
 
@@ -99,6 +100,22 @@ pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
     ];
     for (name, value) in rows {
         writeln!(out, "  {name:<13} {value}")?;
+    }
+    Ok(())
+}
+
+pub(super) fn stops(out: &mut dyn Write, stops: &[PastStop]) -> anyhow::Result<()> {
+    for (n, stop) in stops.iter().enumerate() {
+        let name = if n == 0 { "stops" } else { "" };
+        let until = stop.ended.as_deref().map_or_else(|| "now".to_owned(), |ended| format!("{} UTC", time(ended)));
+        let held = count(stop.held as usize, "recipient");
+        let outcome = shown(&stop.outcome);
+        writeln!(
+            out,
+            "  {name:<13} {} UTC to {until}, {held} held; {outcome} (incident {})",
+            time(&stop.began),
+            stop.incident
+        )?;
     }
     Ok(())
 }
