@@ -192,9 +192,20 @@ fn mail(pulse: &Pulse) -> Part {
         stopped(&mut part, pulse, status);
         if serves {
             spool(&mut part, status);
+            guessed(&mut part, status);
         }
     }
     part
+}
+
+/// Weir slows who guesses: that needs nobody, and is said.
+fn guessed(part: &mut Part, status: &MailStatus) {
+    let guessed = status.gate.as_ref().map_or(&[][..], |gate| gate.guessed_at.as_slice());
+    if let Some(first) = guessed.first() {
+        let accounts = count(guessed.len() as u64, "account");
+        let failed = count(first.wrong.count, "failed login");
+        part.say(format!("passwords of {accounts} are being guessed: {failed} for {}", first.name));
+    }
 }
 
 fn stopped(part: &mut Part, pulse: &Pulse, status: &MailStatus) {

@@ -137,11 +137,21 @@ impl Gate {
         ];
         tasks.push(supervision::spawn("tracking", follow(tracking.clone(), spool_diary, unfinished)));
         tasks.extend(bans.iter().cloned().map(|bans| supervision::spawn("bans", bans.run())));
-        let Works { spool, stages, held, throttling, passwords, rules, clock, senders, .. } = works;
+        let Works { spool, stages, held, accounts, throttling, passwords, rules, clock, senders, .. } = works;
         let since = clock();
         let certificate = tls.files().chain.clone();
-        let running =
-            Arc::new(Running { server, receiving, senders, held, spool, stages, listeners, since, certificate });
+        let running = Arc::new(Running {
+            server,
+            accounts,
+            receiving,
+            senders,
+            held,
+            spool,
+            stages,
+            listeners,
+            since,
+            certificate,
+        });
         let operations = MailOperations::new(&OperationsParts {
             foundation: foundation.clone(),
             throttling,
@@ -210,6 +220,7 @@ struct Works {
     throttling: Throttling,
     passwords: Passwords,
     held: HeldMail,
+    accounts: Accounts,
     rules: Arc<submission::Settings>,
     submission: Submission,
     notices: Notices,
@@ -240,10 +251,11 @@ impl Works {
         let folder = foundation.folder.held();
         let held = HeldMail::new(folder, &foundation.relay, spool.clone(), &records, pipeline.clone());
         let dovecot = settings.submission.dovecot_socket.clone().map(Dovecot::new);
+        let accounts = Accounts::new(&records, passwords.clone(), dovecot, rules.learn_only);
         let submission = Submission::new(SubmissionParts {
             settings: Arc::clone(&rules),
             spool: spool.clone(),
-            accounts: Accounts::new(&records, passwords.clone(), dovecot, rules.learn_only),
+            accounts: accounts.clone(),
             records,
             throttling: throttling.clone(),
             held: held.clone(),
@@ -260,6 +272,7 @@ impl Works {
             throttling,
             passwords,
             held,
+            accounts,
             rules,
             submission,
             notices,

@@ -28,6 +28,8 @@ pub(super) enum Kind {
     Gate,
     /// A certificate is about to end.
     Certificate,
+    /// Somebody guesses at an account's password from many networks.
+    Guessing,
 }
 
 /// What belongs to a kind.
@@ -60,7 +62,7 @@ pub(super) struct KindWords {
 
 const HALF_AN_HOUR_S: i64 = 1_800;
 
-const KINDS: [KindWords; 9] = [
+const KINDS: [KindWords; 10] = [
     KindWords {
         kind: Kind::Stopped,
         name: "stopped",
@@ -202,6 +204,22 @@ const KINDS: [KindWords; 9] = [
         patience_s: 0,
         quiet_s: 60,
         again_s: 2 * HALF_AN_HOUR_S,
+    },
+    KindWords {
+        kind: Kind::Guessing,
+        name: "guessing",
+        title: "A password is being guessed",
+        title_of_several: "Passwords of many accounts are being guessed",
+        weir_did: "Weir checks logins of the account from networks that it does not use one after the other, each after a pause that grows to half a \
+                   minute. Who logs in from where the account was used before notices nothing. Addresses that fail often are banned.",
+        to_do: "If the password is a weak one, give the account another. Otherwise nothing needs to be done.",
+        page: "/throttle",
+        acts: &["user.", "ban."],
+        acts_on_subject: true,
+        of_site: false,
+        patience_s: 0,
+        quiet_s: 600,
+        again_s: 6 * HALF_AN_HOUR_S,
     },
 ];
 

@@ -34,7 +34,7 @@ const STOPS_MAX: i64 = 10;
 pub struct Incident {
     /// Its number.
     pub id: i64,
-    /// Which rule opened it: `stopped`, `flood`, `scanner`, `virus`, `malware`, `leader`, `disk`, `gate` or `certificate`.
+    /// Which rule opened it: `stopped`, `flood`, `scanner`, `virus`, `malware`, `leader`, `disk`, `gate`, `certificate` or `guessing`.
     pub kind: String,
     /// What happened, in a few words.
     pub title: String,
@@ -181,7 +181,7 @@ fn outcome(row: &IncidentRow, story: &Story) -> String {
 /// Where something can be done about it.
 fn page(kind: Kind, subject: &str) -> String {
     match (kind, subject) {
-        (Kind::Stopped, user) if !user.is_empty() => format!("/throttle/users/{}", Piece(user)),
+        (Kind::Stopped | Kind::Guessing, user) if !user.is_empty() => format!("/throttle/users/{}", Piece(user)),
         _ => kind.words().page.to_owned(),
     }
 }

@@ -113,6 +113,7 @@ pub(super) fn look(pulse: &Pulse, counts: &Counts, now_s: i64) -> Seen {
         seen.blind.insert(Kind::Gate);
     }
     certificates(&mut seen, pulse);
+    guessed(&mut seen, pulse);
     seen
 }
 
@@ -250,6 +251,24 @@ fn failed(gate: &GateView) -> Sign {
     let why = gate.last_failure.as_deref().unwrap_or("it does not say why");
     let says = format!("{} does not run: {}.", gate.gate, why.trim_end_matches('.'));
     Sign::new(Kind::Gate, &gate.gate.to_string(), says, 1.0)
+}
+
+fn guessed(seen: &mut Seen, pulse: &Pulse) {
+    let Some(gate) = pulse.status.as_ref().and_then(|status| status.gate.as_ref()) else {
+        seen.blind.insert(Kind::Guessing);
+        return;
+    };
+    seen.signs.extend(gate.guessed_at.iter().map(|guessed| {
+        let wrong = &guessed.wrong;
+        let says = format!(
+            "{} for {} from {}, such as {}.",
+            count(wrong.count, "failed login"),
+            guessed.name,
+            count(wrong.networks, "network"),
+            wrong.from.join(", ")
+        );
+        Sign::new(Kind::Guessing, &guessed.name, says, wrong.count as f64)
+    }));
 }
 
 fn certificates(seen: &mut Seen, pulse: &Pulse) {

@@ -84,6 +84,7 @@ impl Tally {
             Kind::Malware | Kind::Leader => vec![self.samples()],
             Kind::Disk => vec![self.space()],
             Kind::Gate => vec!["Its clients were refused, or waited, until it was back.".to_owned()],
+            Kind::Guessing => vec!["Nobody who logs in from where they were before was slowed.".to_owned()],
             Kind::Certificate => vec!["Nothing so far: the certificate has not ended.".to_owned()],
         }
     }

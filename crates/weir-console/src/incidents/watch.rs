@@ -19,7 +19,7 @@ const COUNT_EVERY_S: i64 = 5;
 /// Names of one look.
 const VIRUSES_MAX: i64 = 8;
 const MALWARE_NAMED: i64 = 3;
-/// Held mail that evidence is drawn from.
+/// Held mail that evidence is drawn from, and accounts for which that is done in one look.
 const EVIDENCE_MAX: usize = 200;
 const EVIDENCE_AT_ONCE: usize = 20;
 /// Lines of the audit trail that are read at once, and how often in one look: more than that were not made by people.
@@ -86,6 +86,7 @@ impl IncidentWatch {
         self.count(now_s).await;
         let mut seen = rules::look(pulse, &self.counts, now_s);
         self.add_evidence(&mut seen).await;
+        self.leave_out_nobody(&mut seen).await;
         if let Some(book) = &mut self.book {
             book.look(&seen, now_s);
         }
@@ -136,6 +137,17 @@ impl IncidentWatch {
                 sign.says.extend(Evidence::of(&list.messages, list.more).sentences());
             }
         }
+    }
+
+    /// Names that nobody here has may be guessed at without end: that is no incident.
+    async fn leave_out_nobody(&self, seen: &mut Seen) {
+        let mut nobody = Vec::new();
+        for sign in seen.signs.iter().filter(|sign| sign.kind == Kind::Guessing) {
+            if self.gates.mail.users.show(&sign.subject).await.is_err() {
+                nobody.push(sign.subject.clone());
+            }
+        }
+        seen.signs.retain(|sign| sign.kind != Kind::Guessing || !nobody.contains(&sign.subject));
     }
 
     /// Reads on in the audit trail: what people did belongs to the story.

@@ -19,6 +19,7 @@ use weir_core::throttle::{PARAMS, Recipients};
 use weir_foundation::console_accounts::Role;
 use weir_foundation::secret::fresh_password;
 use weir_lab::operations::{SampleFilter, SampleLine};
+use weir_mail::accounts::WrongLogins;
 use weir_mail::operations::{HeldList, HeldSelection, UserPage};
 
 const MAILS_MAX: usize = 200;
@@ -65,6 +66,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         queue,
         held,
         about(&page),
+        logins(&page.wrong_logins),
         stops(&past),
         super::user_admin::section(&visit, &page),
         trail,
@@ -254,6 +256,21 @@ fn about(page: &UserPage) -> Html {
         page.user.addresses.join(", "),
         if page.user.contact.is_empty() { "nobody" } else { &page.user.contact },
         trusted
+    )
+}
+
+/// Logins that failed.
+fn logins(wrong: &WrongLogins) -> Html {
+    if wrong.count == 0 {
+        return Html::none();
+    }
+    let slowed = if wrong.slowed { " Logins from networks that the account does not use are slowed." } else { "" };
+    html!(
+        "<section><h2>Failed logins</h2><p>{} in the last 24 hours from {}, the latest from {}.{}</p></section>",
+        count(wrong.count, "failed login"),
+        count(wrong.networks, "network"),
+        wrong.from.join(", "),
+        slowed
     )
 }
 

@@ -5,10 +5,15 @@
 //! from which that account has logged in before does not notice, so nobody can lock the owner out by guessing. Names that do not exist are
 //! treated in the same way, so that nobody can find out which names exist.
 //!
-//! In memory only; a restart forgets both the failures and the networks. Bounded: [`ACCOUNTS_MAX`] accounts of about 200 octets; those with the
+//! How many logins failed, and from where, is counted besides, for people: [`WrongLogins`] of an account, and the accounts that are guessed at
+//! from many networks ([`GuessedAt`]).
+//!
+//! In memory only; a restart forgets both the failures and the networks. Bounded: [`ACCOUNTS_MAX`] accounts of about 300 octets; those with the
 //! fewest failures make room.
 
 use crate::client_network::network_of;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -34,6 +39,41 @@ const NETWORKS_MAX: usize = 8;
 /// Wrong passwords that are remembered of one account.
 const TRIED_MAX: usize = 8;
 
+/// Networks of failed logins that are told apart, and how many of them are named.
+const GUESSERS_MAX: usize = 64;
+const GUESSERS_NAMED: usize = 5;
+/// Failed logins are counted over so long.
+const COUNTED_FOR: Duration = Duration::from_secs(86_400);
+/// From so many networks nobody fails by mistake; and a guess this long ago is none of now.
+const GUESSED_FROM: usize = 5;
+const GUESSED_WITHIN: Duration = Duration::from_secs(3_600);
+/// Accounts that are named as guessed at.
+const GUESSED_MAX: usize = 20;
+/// So much of a name is kept.
+const NAME_MAX: usize = 120;
+
+/// Failed logins of one account in the last 24 hours, since this relay started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WrongLogins {
+    /// How many.
+    pub count: u64,
+    /// From how many networks; 64 are 64 or more.
+    pub networks: u64,
+    /// The latest of these.
+    pub from: Vec<String>,
+    /// Whether logins from networks that the account does not use are slowed.
+    pub slowed: bool,
+}
+
+/// An account that somebody guesses at from many networks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GuessedAt {
+    /// The login that is tried.
+    pub name: String,
+    /// How often it failed.
+    pub wrong: WrongLogins,
+}
+
 /// What is known of the accounts that somebody tries to log in to.
 #[derive(Debug, Default)]
 pub(super) struct Guessing {
@@ -50,6 +90,49 @@ struct Account {
     /// Wrong passwords of late. The same one again is no guess: a telephone with an old password.
     tried: Vec<u64>,
     line: Arc<LoginLine>,
+    name: String,
+    wrong: Wrong,
+}
+
+/// What failed lately, for people.
+#[derive(Debug, Default)]
+struct Wrong {
+    count: u64,
+    since: Option<Instant>,
+    last: Option<Instant>,
+    networks: Vec<u64>,
+    named: Vec<String>,
+}
+
+impl Wrong {
+    fn add(&mut self, network: (u64, String), now: Instant) {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= COUNTED_FOR) {
+            *self = Wrong { since: Some(now), ..Wrong::default() };
+        }
+        self.count += 1;
+        self.last = Some(now);
+        if !self.networks.contains(&network.0) && self.networks.len() < GUESSERS_MAX {
+            self.networks.push(network.0);
+        }
+        self.named.retain(|named| *named != network.1);
+        self.named.push(network.1);
+        let surplus = self.named.len().saturating_sub(GUESSERS_NAMED);
+        self.named.drain(..surplus);
+    }
+
+    fn view(&self, slowed: bool, now: Instant) -> WrongLogins {
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= COUNTED_FOR) {
+            return WrongLogins::default();
+        }
+        let from = self.named.iter().rev().cloned().collect();
+        WrongLogins { count: self.count, networks: self.networks.len() as u64, from, slowed }
+    }
+
+    /// Whether somebody guesses now, from too many networks for a mistake.
+    fn is_guessed(&self, now: Instant) -> bool {
+        let lately = self.last.is_some_and(|last| now.saturating_duration_since(last) < GUESSED_WITHIN);
+        lately && self.networks.len() >= GUESSED_FROM && self.count as f64 >= FREE
+    }
 }
 
 /// The logins of one account that are slowed: one is checked at a time.
@@ -96,8 +179,9 @@ impl Guessing {
         if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&key) {
             make_room(&mut accounts);
         }
-        let account = accounts.entry(key).or_insert_with(|| Account::new(now));
+        let account = accounts.entry(key).or_insert_with(|| Account::new(name, now));
         account.forget(now);
+        account.wrong.add((network, network_of(from)), now);
         if account.networks.contains(&network) || account.tried.contains(&password) {
             return false;
         }
@@ -114,10 +198,28 @@ impl Guessing {
         if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&key) {
             make_room(&mut accounts);
         }
-        let account = accounts.entry(key).or_insert_with(|| Account::new(now));
+        let account = accounts.entry(key).or_insert_with(|| Account::new(name, now));
         if !account.networks.contains(&network) {
             keep(&mut account.networks, network, NETWORKS_MAX);
         }
+    }
+
+    /// Failed logins of an account.
+    pub(super) fn wrong(&self, name: &str, now: Instant) -> WrongLogins {
+        let mut accounts = self.accounts();
+        accounts.get_mut(&self.key(name)).map(|account| account.view(now)).unwrap_or_default()
+    }
+
+    /// Accounts that somebody guesses at now, the most first.
+    pub(super) fn guessed(&self, now: Instant) -> Vec<GuessedAt> {
+        let mut accounts = self.accounts();
+        let guessed = accounts.values_mut().filter(|account| account.wrong.is_guessed(now));
+        let mut guessed: Vec<GuessedAt> =
+            guessed.map(|account| GuessedAt { name: account.name.clone(), wrong: account.view(now) }).collect();
+        drop(accounts);
+        guessed.sort_by(|a, b| b.wrong.count.cmp(&a.wrong.count).then_with(|| a.name.cmp(&b.name)));
+        guessed.truncate(GUESSED_MAX);
+        guessed
     }
 
     fn key(&self, name: &str) -> u64 {
@@ -134,9 +236,22 @@ impl Guessing {
 }
 
 impl Account {
-    fn new(now: Instant) -> Account {
+    fn new(name: &str, now: Instant) -> Account {
         let line = LoginLine { place: Arc::new(Semaphore::new(1)), waiting: Arc::new(Semaphore::new(WAITING_MAX)) };
-        Account { failures: 0.0, since: now, networks: Vec::new(), tried: Vec::new(), line: Arc::new(line) }
+        Account {
+            failures: 0.0,
+            since: now,
+            networks: Vec::new(),
+            tried: Vec::new(),
+            line: Arc::new(line),
+            name: name.chars().take(NAME_MAX).collect(),
+            wrong: Wrong::default(),
+        }
+    }
+
+    fn view(&mut self, now: Instant) -> WrongLogins {
+        self.forget(now);
+        self.wrong.view(self.failures >= FREE, now)
     }
 
     /// Failures are forgotten as fast as they are free.
@@ -196,6 +311,25 @@ mod tests {
         }
         assert_eq!(pause(address(99), now), Some(PAUSE_LONGEST));
         assert_eq!(pause(address(99), now + Duration::from_secs(10 * 86_400)), None, "forgotten");
+    }
+
+    #[test]
+    fn failed_logins_are_counted_with_their_networks_and_guesses_from_many_are_named() {
+        let (guessing, now) = (Guessing::default(), Instant::now());
+        for number in 0..30 {
+            guessing.failed("ann", "the same", address(1), now);
+            guessing.failed("bob", &number.to_string(), address(number % 7), now);
+        }
+        let ann = guessing.wrong("Ann", now);
+        assert_eq!((ann.count, ann.networks, ann.slowed), (30, 1, false), "a telephone with an old password");
+        let bob = guessing.wrong("bob", now);
+        assert_eq!((bob.count, bob.networks, bob.from.len(), bob.slowed), (30, 7, GUESSERS_NAMED, true));
+        assert_eq!(bob.from[0], "192.1.2.0/24", "the latest first");
+        assert_eq!(guessing.wrong("carl", now), WrongLogins::default());
+        let named = |now| guessing.guessed(now).into_iter().map(|guessed| guessed.name).collect::<Vec<_>>();
+        assert_eq!(named(now), ["bob"]);
+        assert_eq!(named(now + GUESSED_WITHIN), [""; 0], "an hour later nobody guesses");
+        assert_eq!(guessing.wrong("bob", now + COUNTED_FOR).count, 0);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod stop_lock;
 mod strangers;
 
 pub use dovecot::Dovecot;
+pub use guessing::{GuessedAt, WrongLogins};
 
 use crate::counted::wait;
 use dovecot::DovecotError;
@@ -82,6 +83,16 @@ impl Accounts {
             }
             Err(error) => Login::Unavailable(error.to_string()),
         }
+    }
+
+    /// Failed logins of an account lately.
+    pub fn wrong_logins(&self, name: &str) -> WrongLogins {
+        self.guessing.wrong(name, Instant::now())
+    }
+
+    /// Accounts that somebody guesses at now, from many networks.
+    pub fn guessed_at(&self) -> Vec<GuessedAt> {
+        self.guessing.guessed(Instant::now())
     }
 
     /// A user for whom a trusted peer vouches: no password, but locks count.

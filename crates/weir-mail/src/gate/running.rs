@@ -2,6 +2,7 @@
 
 use super::receiving::Receiving;
 use super::stages::Stages;
+use crate::accounts::{Accounts, WrongLogins};
 use crate::held::HeldMail;
 use crate::inbound::senders::SenderList;
 use crate::operations::{Backend, Banning, Listener, Vital};
@@ -24,6 +25,7 @@ use weir_store::spool::Spool;
 /// The parts of a running gate that the operations reach into.
 pub(super) struct Running {
     pub(super) server: Arc<SmtpServer<Submission>>,
+    pub(super) accounts: Accounts,
     pub(super) receiving: Option<Receiving>,
     pub(super) senders: SenderList,
     pub(super) held: HeldMail,
@@ -46,6 +48,7 @@ impl Backend for Running {
             sessions: self.server.registry().open() + receiving.map_or(0, |server| server.registry().open()),
             counters: named(&self.server.counters()),
             inbound: receiving.map(|server| named(&server.counters())),
+            guessed_at: self.accounts.guessed_at(),
             certificate: Some(self.certificate.clone()),
         })
     }
@@ -65,6 +68,10 @@ impl Backend for Running {
 
     fn sessions_of(&self, user: &str) -> usize {
         self.server.registry().open_of_user(user)
+    }
+
+    fn wrong_logins(&self, user: &str) -> WrongLogins {
+        self.accounts.wrong_logins(user)
     }
 
     fn banning(&self) -> Vec<Banning> {

@@ -1,5 +1,6 @@
 //! What the operations work on: the running gate, or the data folder while no gate runs.
 
+use crate::accounts::{GuessedAt, WrongLogins};
 use crate::inbound::senders::SenderList;
 use crate::queue::Queue;
 use crate::scan::Scanning;
@@ -27,6 +28,11 @@ pub trait Backend: Send + Sync {
 
     /// Sessions of a user that are open.
     fn sessions_of(&self, user: &str) -> usize;
+
+    /// Failed logins of an account lately; none at rest.
+    fn wrong_logins(&self, _user: &str) -> WrongLogins {
+        WrongLogins::default()
+    }
 
     /// The servers that run, with their bans; none at rest.
     fn banning(&self) -> Vec<Banning> {
@@ -99,6 +105,9 @@ pub struct Vital {
     /// The same of the server for mail from outside, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inbound: Option<BTreeMap<String, u64>>,
+    /// Accounts whose passwords somebody guesses at now, from many networks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guessed_at: Vec<GuessedAt>,
     /// The file of the certificate that both servers show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,

@@ -7,7 +7,7 @@ pub use locks::{LockDone, UnlockDone};
 use super::own_throttle::{OwnThrottle, in_force};
 use super::throttle_view::{Snapshot, ThrottleView};
 use super::{Actor, Backend, OperationError, OperationsParts, names, when};
-use crate::accounts::{guest, stop_lock};
+use crate::accounts::{WrongLogins, guest, stop_lock};
 use crate::counted::count;
 use crate::own::Own;
 use crate::own_link::{self, Owner};
@@ -151,6 +151,9 @@ pub struct UserPage {
     pub reads: Vec<String>,
     /// How many people outside the site are remembered as written to before.
     pub correspondents: i64,
+    /// Logins that failed lately.
+    #[serde(default)]
+    pub wrong_logins: WrongLogins,
 }
 
 /// Whether users may let their own held mail go.
@@ -410,6 +413,7 @@ impl UserOperations {
             trusted: own.trusted().to_vec(),
             reads: own.mailboxes(name, &user.addresses),
             correspondents: correspondents_in(self.correspondents.octets(name).await?),
+            wrong_logins: self.backend.wrong_logins(name),
             user: UserView::new(user, throttle.held as i64, throttle.stopped_since.is_some()),
             throttle,
         })

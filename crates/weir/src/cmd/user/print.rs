@@ -101,6 +101,18 @@ pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
     for (name, value) in rows {
         writeln!(out, "  {name:<13} {value}")?;
     }
+    let wrong = &page.wrong_logins;
+    if wrong.count > 0 {
+        let (failed, networks) =
+            (count(wrong.count as usize, "failed login"), count(wrong.networks as usize, "network"));
+        let slowed = if wrong.slowed { "; logins from other networks are slowed" } else { "" };
+        writeln!(
+            out,
+            "  {:<13} {failed} in 24 h from {networks}, the latest {}{slowed}",
+            "logins",
+            wrong.from.join(", ")
+        )?;
+    }
     Ok(())
 }
 
