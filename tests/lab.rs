@@ -117,7 +117,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
     site.weir(&["lab", "cancel", "4711"]).refused(&["there is no sample 4711"]);
     let off = Site::new("");
     let _other = off.up();
-    off.weir(&["lab", "status"]).refused(&["nothing at this address"]);
+    off.weir(&["lab", "status"]).refused(&["the lab is off on this Weir ([lab] in the configuration)"]);
 }
 
 #[test]

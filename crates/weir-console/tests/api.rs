@@ -148,3 +148,15 @@ fn users_of_this_machine_have_names() {
     assert_eq!(socket::actor(0).as_str(), "cli:root");
     assert_eq!(socket::actor(4_000_000_000).as_str(), "cli:uid4000000000");
 }
+
+#[tokio::test]
+async fn operations_of_a_gate_that_is_off_say_so_and_others_are_not_there() {
+    let (_home, api) = api().await;
+    let (status, _, problem) = ask(&api, Method::GET, "/web", "").await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    assert!(problem["detail"].as_str().unwrap().starts_with("the web gate is off on this Weir ([web]"), "{problem}");
+    let (_, _, problem) = ask(&api, Method::GET, "/lab", "").await;
+    assert!(problem["detail"].as_str().unwrap().starts_with("the lab is off on this Weir ([lab]"), "{problem}");
+    let (_, _, problem) = ask(&api, Method::GET, "/webs", "").await;
+    assert_eq!(problem["detail"], "there is nothing at this address");
+}

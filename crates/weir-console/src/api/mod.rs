@@ -101,12 +101,24 @@ pub fn router(gates: &Gates) -> Router {
     }
     Router::new()
         .nest(PREFIX, api)
-        .fallback(async || Problem::not_found())
+        .fallback(nowhere)
         .method_not_allowed_fallback(async || Problem::method())
         .layer(from_fn_with_state(gates.administration.audit.clone(), note_changes))
         .layer(from_fn(patience))
         .layer(from_fn(known))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+}
+
+/// Nothing is there: no such operation, or one of a gate that does not run.
+async fn nowhere(request: Request) -> Problem {
+    let (method, path) = (request.method().as_str(), request.uri().path());
+    let path = path.strip_prefix(PREFIX).unwrap_or(path);
+    let asked = |rows: &[Row]| rows.iter().any(|row| row.is_asked(method, path));
+    match () {
+        () if asked(&web::operations().rows) => Problem::gate_is_off("web gate", "[web]"),
+        () if asked(&of_lab().rows) => Problem::gate_is_off("lab", "[lab]"),
+        () => Problem::not_found(),
+    }
 }
 
 /// The scope that a request to a path behind [`PREFIX`] needs; nothing if there is no such operation.

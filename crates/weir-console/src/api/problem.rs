@@ -40,6 +40,12 @@ impl Problem {
         )
     }
 
+    pub(super) fn gate_is_off(gate: &str, section: &str) -> Problem {
+        let detail = format!("the {gate} is off on this Weir ({section} in the configuration), or has not started");
+        let hint = "`weir status` says which gates run, and why one does not";
+        Problem::new(StatusCode::NOT_FOUND, "gate is off", detail, hint)
+    }
+
     pub(super) fn method() -> Problem {
         let detail = "this cannot be done to this address";
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "wrong method", detail, "GET looks, POST and PATCH change")
