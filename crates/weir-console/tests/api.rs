@@ -160,3 +160,20 @@ async fn operations_of_a_gate_that_is_off_say_so_and_others_are_not_there() {
     let (_, _, problem) = ask(&api, Method::GET, "/webs", "").await;
     assert_eq!(problem["detail"], "there is nothing at this address");
 }
+
+#[tokio::test]
+async fn the_audit_is_asked_for_a_part_and_a_user_for_past_stops() {
+    let (_home, api) = api().await;
+    ask(&api, Method::POST, "/users", json!({ "name": "ann@example.org" }).to_string()).await;
+    ask(&api, Method::POST, "/users/ann%40example.org/lock", "{\"reason\":\"x\"}").await;
+    let lines = async |query: &str| ask(&api, Method::GET, &format!("/audit?{query}"), "").await.2;
+    assert_eq!(lines("what=user.lock").await.as_array().unwrap().len(), 1);
+    assert_eq!(lines("who=test&since=1h").await.as_array().unwrap().len(), 2);
+    assert_eq!(lines("until=1h").await, json!([]));
+    assert_eq!(lines("since=soon").await["status"], 422);
+    let (status, _, stops) = ask(&api, Method::GET, "/users/ann%40example.org/stops", "").await;
+    assert_eq!((status, stops), (StatusCode::OK, json!([])));
+    let contact = json!({ "contact": "ann@example.org" }).to_string();
+    let (status, _, problem) = ask(&api, Method::PATCH, "/users/ann%40example.org", contact).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY, "{problem}");
+}

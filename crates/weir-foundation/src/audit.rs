@@ -10,7 +10,7 @@ use crate::{Actor, Foundation, OperationError, names};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use weir_store::records::{AuditLine, AuditRecords, BegunChange};
+use weir_store::records::{AuditFilter, AuditLine, AuditRecords, BegunChange};
 
 /// Most lines shown at once.
 const LINES_MAX: i64 = 10_000;
@@ -171,6 +171,15 @@ impl AuditTrail {
             names::login(subject)?;
         }
         let lines = self.lines.trail(subject, most.clamp(1, LINES_MAX)).await?;
+        Ok(lines.into_iter().map(AuditView::from).collect())
+    }
+
+    /// The newest lines that fit, newest first.
+    pub async fn filtered(&self, filter: &AuditFilter, most: i64) -> Result<Vec<AuditView>, OperationError> {
+        if !filter.subject.is_empty() {
+            names::login(&filter.subject)?;
+        }
+        let lines = self.lines.filtered(filter, most.clamp(1, LINES_MAX)).await?;
         Ok(lines.into_iter().map(AuditView::from).collect())
     }
 

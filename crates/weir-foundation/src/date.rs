@@ -1,6 +1,8 @@
 //! Dates for headers and for people, in UTC: civil arithmetic after Howard Hinnant's days algorithm.
 
+use crate::OperationError;
 use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
 use weir_core::time::Instant;
 
 /// A point in time, taken apart.
@@ -138,6 +140,36 @@ impl fmt::Display for Date {
     }
 }
 
+/// A time in nanoseconds since the Unix epoch, as people write one or an age before now; nothing for an empty text.
+pub fn asked_time(text: &str) -> Result<Option<i64>, OperationError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let ns = age(text).or_else(|| parse_rfc3339(text)?.checked_mul(1_000_000_000)).ok_or_else(|| {
+        let shown: String = text.chars().take(40).collect();
+        let hint = "write 2026-11-17T18:00:00Z, 2026-11-17, or an age such as 90m, 2h or 7d";
+        OperationError::invalid(format!("{shown:?} is no time"), hint)
+    })?;
+    Ok(Some(ns))
+}
+
+fn age(text: &str) -> Option<i64> {
+    let unit = text.chars().last()?;
+    let number: i64 = text.strip_suffix(unit)?.parse().ok().filter(|number| *number >= 0)?;
+    let seconds: i64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        'w' => 7 * 86_400,
+        _ => return None,
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let ago = number.checked_mul(seconds)?.checked_mul(1_000_000_000)?;
+    Some(i64::try_from(now.as_nanos()).ok()?.saturating_sub(ago).max(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,5 +222,17 @@ mod tests {
         assert_eq!(text, "{\"at\":\"2000-02-29T00:00:01Z\",\"ended\":null}");
         assert_eq!(serde_json::from_str::<Period>(&text).unwrap(), seen);
         assert!(serde_json::from_str::<Period>("{\"at\":7,\"ended\":null}").is_err());
+    }
+
+    #[test]
+    fn times_and_ages_are_taken_as_people_write_them() {
+        assert_eq!(asked_time("").unwrap(), None);
+        assert_eq!(asked_time("1970-01-02").unwrap(), Some(86_400_000_000_000));
+        assert_eq!(asked_time("1970-01-01T00:00:07Z").unwrap(), Some(7_000_000_000));
+        let (hour, now) = (asked_time("1h").unwrap().unwrap(), asked_time("0s").unwrap().unwrap());
+        assert!((now - hour - 3_600_000_000_000).abs() < 60_000_000_000, "{hour} {now}");
+        for bad in ["soon", "-1h", "99999999999999d", "h", "2026-13-01", "1x", "é"] {
+            assert!(asked_time(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -11,11 +11,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
+use weir_foundation::OperationError;
 use weir_foundation::audit::{AuditCheckView, AuditView};
 use weir_foundation::backup::{BackupDone, Passphrase};
 use weir_foundation::clock::wall_clock;
+use weir_foundation::date::asked_time;
 use weir_foundation::supervision::GateView;
 use weir_mail::operations::{KeyView, MailStatus, NewKey};
+use weir_store::records::AuditFilter;
 use weir_tls::CertificateState;
 
 /// Whether somebody is there.
@@ -57,9 +60,34 @@ pub struct Trail {
     /// About this user or thing; empty for all.
     #[serde(default)]
     pub subject: String,
+    /// By those in whose name this stands, such as `olga` for `web:olga`.
+    #[serde(default)]
+    pub who: String,
+    /// What begins like this, such as `held` or `held.release`.
+    #[serde(default)]
+    pub what: String,
+    /// Not before this time, or an age such as `2h`.
+    #[serde(default)]
+    pub since: String,
+    /// Before this time or age.
+    #[serde(default)]
+    pub until: String,
     /// At most so many.
     #[serde(default = "hundred")]
     pub lines: i64,
+}
+
+impl Trail {
+    /// As the records want it.
+    fn filter(&self) -> Result<AuditFilter, OperationError> {
+        Ok(AuditFilter {
+            subject: self.subject.clone(),
+            who: self.who.clone(),
+            what: self.what.clone(),
+            since: asked_time(&self.since)?,
+            until: asked_time(&self.until)?,
+        })
+    }
 }
 
 fn hundred() -> i64 {
@@ -147,7 +175,7 @@ async fn health(call: Call<Gates>, (): ()) -> Result<Health, Problem> {
 }
 
 async fn audit(call: Call<Gates>, trail: Trail) -> Result<Vec<AuditView>, Problem> {
-    Ok(call.state.administration.audit.newest(&trail.subject, trail.lines).await?)
+    Ok(call.state.administration.audit.filtered(&trail.filter()?, trail.lines).await?)
 }
 
 async fn check_audit(call: Call<Gates>, (): ()) -> Result<AuditCheckView, Problem> {

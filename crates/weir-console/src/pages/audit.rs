@@ -9,13 +9,22 @@ use crate::words::time;
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use weir_foundation::audit::AuditView;
+use weir_foundation::date::asked_time;
+use weir_store::records::AuditFilter;
 
 const LINES: i64 = 200;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let asked = query(&asked);
     let subject = asked.value("subject");
-    let lines = site.administration.audit.newest(subject, LINES).await?;
+    let filter = AuditFilter {
+        subject: subject.to_owned(),
+        who: asked.value("who").to_owned(),
+        what: asked.value("what").to_owned(),
+        since: asked_time(asked.value("since"))?,
+        until: asked_time(asked.value("until"))?,
+    };
+    let lines = site.administration.audit.filtered(&filter, LINES).await?;
     let shown = if lines.is_empty() {
         empty("Nothing is written down.", &html!("Every login, release, deletion, lock and change lands here."))
     } else {
@@ -27,8 +36,14 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     let parts = [
         html!(
             "<h1>Audit</h1><p class=\"lead\">Who did what, the newest first.</p><form class=\"filter\"><label>About \
-             <input name=\"subject\" value=\"{}\" placeholder=\"a user or a message id\"></label><button>Filter</button></form>",
-            subject
+             <input name=\"subject\" value=\"{}\" placeholder=\"a user or a message id\"></label><label>By <input name=\"who\" value=\"{}\"></label>\
+             <label>What <input name=\"what\" value=\"{}\" placeholder=\"held.release\"></label><label>Since <input name=\"since\" value=\"{}\" \
+             placeholder=\"2h, or 2026-11-17\"></label><label>Until <input name=\"until\" value=\"{}\"></label><button>Filter</button></form>",
+            subject,
+            filter.who,
+            filter.what,
+            asked.value("since"),
+            asked.value("until")
         ),
         shown,
     ];

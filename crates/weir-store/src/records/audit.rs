@@ -27,6 +27,21 @@ pub struct AuditLine {
     pub detail: String,
 }
 
+/// Which lines of the trail. What is empty does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    /// To whom or what.
+    pub subject: String,
+    /// A part of who did it.
+    pub who: String,
+    /// How what was done begins, such as `held` or `held.release`.
+    pub what: String,
+    /// Not before this time.
+    pub since: Option<i64>,
+    /// Before this time.
+    pub until: Option<i64>,
+}
+
 /// A change that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BegunChange {
@@ -233,6 +248,19 @@ impl AuditRecords {
     pub async fn last(&self) -> Result<i64, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select cast(coalesce(max(id), 0) as bigint) from audit")
             .fetch_one(pool).await?))
+    }
+
+    /// The newest lines that fit, newest first.
+    pub async fn filtered(&self, filter: &AuditFilter, most: i64) -> Result<Vec<AuditLine>, RecordsError> {
+        let AuditFilter { subject, who, what, since, until } = filter;
+        Ok(read!(self, pool => sqlx::query(
+            "select at, actor, action, subject, detail from audit where ($1 = '' or subject = $1)
+             and ($2 = '' or replace(lower(actor), lower($2), '') <> lower(actor))
+             and substr(action, 1, length($3)) = $3 and at >= $4 and at < $5 order by id desc limit $6")
+            .bind(subject).bind(who).bind(what).bind(since.unwrap_or(i64::MIN)).bind(until.unwrap_or(i64::MAX)).bind(most)
+            .fetch_all(pool).await?.iter().map(|row| Ok::<_, sqlx::Error>(AuditLine {
+                at: row.try_get(0)?, actor: row.try_get(1)?, action: row.try_get(2)?, subject: row.try_get(3)?, detail: row.try_get(4)?,
+            })).collect::<Result<_, _>>()?))
     }
 
     /// The newest lines about `subject` (all subjects if empty), newest first.

@@ -23,7 +23,7 @@ mod users;
 mod values;
 mod writer;
 
-pub use audit::{AuditCheck, AuditLine, AuditRecords, BegunChange};
+pub use audit::{AuditCheck, AuditFilter, AuditLine, AuditRecords, BegunChange};
 pub use correspondents::{CorrespondentRecords, PackName, Packs, PastMailAsked, PastMailFound};
 pub use held::{ASKED_BY_SERVER, Fate, HeldFilter, HeldRecords, HeldRow};
 pub use incidents::{IncidentRecords, IncidentRow};

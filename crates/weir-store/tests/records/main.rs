@@ -282,6 +282,18 @@ async fn audit(records: Records) {
     }
     assert_eq!(records.audit().trail("ann", 9).await.unwrap(), [line(3, "ann"), line(1, "ann")]);
     assert_eq!(records.audit().trail("", 2).await.unwrap().len(), 2);
+    let found = async |filter: AuditFilter| {
+        let lines = records.audit().filtered(&filter, 9).await.unwrap();
+        lines.into_iter().map(|line| line.at).collect::<Vec<_>>()
+    };
+    assert_eq!(found(AuditFilter::default()).await, [3, 2, 1]);
+    assert_eq!(found(AuditFilter { since: Some(2), until: Some(3), ..AuditFilter::default() }).await, [2]);
+    assert_eq!(
+        found(AuditFilter { subject: "ann".into(), who: "ROOT".into(), ..AuditFilter::default() }).await,
+        [3, 1]
+    );
+    assert_eq!(found(AuditFilter { what: "held.".into(), who: "%".into(), ..AuditFilter::default() }).await, [0; 0]);
+    assert_eq!(found(AuditFilter { what: "user".into(), ..AuditFilter::default() }).await, [0; 0]);
     records.audit().write_all(&[line(4, "eve"), line(5, "eve")]).await.unwrap();
     assert_eq!(records.audit().trail("eve", 9).await.unwrap(), [line(5, "eve"), line(4, "eve")]);
     let odd = AuditLine { detail: "a\0b \u{1f4e7} '; drop".to_owned(), ..line(6, "odd") };

@@ -185,6 +185,18 @@ pub(crate) struct AuditArgs {
     /// Only what was done to this user
     #[arg(default_value = "")]
     subject: String,
+    /// Only by those in whose name this stands, such as olga or cli:root
+    #[arg(long, value_name = "NAME", default_value = "")]
+    who: String,
+    /// Only what begins like this, such as held or held.release
+    #[arg(long, value_name = "WORD", default_value = "")]
+    what: String,
+    /// Not before this time (2026-11-17T18:00:00Z, 2026-11-17) or age (90m, 2h, 7d)
+    #[arg(long, value_name = "TIME", default_value = "")]
+    since: String,
+    /// Before this time or age
+    #[arg(long, value_name = "TIME", default_value = "")]
+    until: String,
     /// How many lines
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     lines: u32,
@@ -206,13 +218,26 @@ impl AuditArgs {
         if let Some(AuditVerb::Verify { asking }) = &self.verb {
             return verify(out, asking);
         }
-        let trail = Trail { subject: self.subject.clone(), lines: self.lines.into() };
+        let trail = Trail {
+            subject: self.subject.clone(),
+            who: self.who.clone(),
+            what: self.what.clone(),
+            since: self.since.clone(),
+            until: self.until.clone(),
+            lines: self.lines.into(),
+        };
         let lines = self.asking.reach()?.ask(&AUDIT, &trail)?;
         if self.asking.json {
             return print_answer(out, &lines);
         }
         if lines.is_empty() {
-            writeln!(out, "Nothing was changed yet.")?;
+            let all =
+                [&self.subject, &self.who, &self.what, &self.since, &self.until].iter().all(|asked| asked.is_empty());
+            writeln!(
+                out,
+                "{}",
+                if all { "Nothing was changed yet." } else { "Nothing of this kind is written down." }
+            )?;
             return Ok(());
         }
         let mut table = Table::new(&["WHEN (UTC)", "WHO", "WHAT", "TO", "DETAIL"]);
