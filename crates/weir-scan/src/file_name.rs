@@ -87,6 +87,13 @@ pub(crate) fn is_numbered(name: &str) -> bool {
     extensions(name).any(|last| number(&last) && last != "000")
 }
 
+/// The same from the hundredth piece on, where a number may be anything else as well.
+pub(crate) fn is_numbered_high(name: &str) -> bool {
+    let number =
+        |last: &str| last.len() == 3 && last.bytes().all(|byte| byte.is_ascii_digit()) && !last.starts_with('0');
+    extensions(name).any(|last| number(&last))
+}
+
 /// Whether an extension promises a message, or several.
 pub(crate) fn is_mail(extension: &str) -> bool {
     matches!(extension, "eml" | "emlx" | "mbox" | "mbx" | "mht" | "mhtml" | "mim" | "mime" | "nws" | "tmail")

@@ -98,6 +98,7 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::Dex, b"dex\n0"),
     (Kind::Shortcut, b"L\0\0\0\x01\x14\x02\0\0\0\0\0\xc0\0\0\0\0\0\0\x46"),
     (Kind::Chm, b"ITSF\x03\0\0\0"),
+    (Kind::Chm, b"ITOLITLS\x01\0\0\0"),
     (Kind::Script, b"#!"),
     (Kind::DiskImage, b"vhdxfile"),
     (Kind::DiskImage, b"conectix"),
@@ -290,6 +291,14 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     }
     if at(0, b"RIFF") || (at(0, b"BM") && at(6, b"\0\0\0\0")) {
         return Some(Kind::Picture);
+    }
+    // The mark of RAR before it had one with a control character, and the length of its first header.
+    if at(0, b"RE~^") && data.get(4).is_some_and(|length| *length >= 7) && data.get(5) == Some(&0) {
+        return Some(Kind::Rar);
+    }
+    // The data of a form, which may have scripts of its own, is written like the form.
+    if at(0, b"%FDF-") {
+        return Some(Kind::Pdf);
     }
     // Readers look for the mark in the first kilobyte.
     if memchr::memmem::find(head, b"%PDF-").is_some() {

@@ -404,6 +404,7 @@ impl Walk<'_> {
         if let Some(why) = archive::unseen(file).filter(|_| !encoded) {
             self.odd_here(Oddity::Unreadable(why.into()));
         }
+        archive::open_behind(self, file, level)?;
         if !archive::opens(file.kind) && !archive::is_hidden_zip(file.data) {
             if file.kind.is_closed() {
                 self.odd_here(Oddity::Closed(file.kind));

@@ -35,7 +35,7 @@ fn promises(extension: &str, data: &[u8]) -> bool {
 }
 
 /// Whether data looks random: many different octets, a usual share of control characters, and few zeros.
-fn is_dense(data: &[u8]) -> bool {
+pub(super) fn is_dense(data: &[u8]) -> bool {
     let head = &data[..data.len().min(HEAD)];
     if head.len() < LEAST || [b"\xff\xfe".as_slice(), b"\xfe\xff"].iter().any(|mark| head.starts_with(mark)) {
         return false;

@@ -1,10 +1,12 @@
 //! Files that hold other files. Each format is one file here; all hand their members to [`Walk::member`] or [`Walk::stored`].
 
 mod arj;
+mod behind;
 mod cab;
 mod carriers;
 mod dense;
 mod encoded;
+mod intel_hex;
 mod iso;
 mod lh;
 mod lzh;
@@ -24,6 +26,7 @@ mod tar;
 mod tnef;
 mod udf;
 pub mod vba;
+mod warc;
 mod zip;
 pub mod zip_cipher;
 mod zip_crypt;
@@ -63,7 +66,10 @@ pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
         return Some("a piece of an archive, whose other pieces come apart");
     }
     let is_text = || std::str::from_utf8(file.data).is_ok_and(|text| !text.contains('\0'));
-    if file.kind == Kind::Unknown && file.names.iter().any(|name| file_name::is_numbered(name)) && !is_text() {
+    let numbered = |name: &String| {
+        file_name::is_numbered(name) || (file_name::is_numbered_high(name) && dense::is_dense(file.data))
+    };
+    if file.kind == Kind::Unknown && file.names.iter().any(numbered) && !is_text() {
         return Some("a piece of a file, whose other pieces come apart");
     }
     let promised: Vec<String> = file.names.iter().flat_map(|name| file_name::extensions(name)).collect();
@@ -89,6 +95,11 @@ pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
     let another = header::is_message(file.declared) || APPLE.iter().any(|magic| file.data.starts_with(magic));
     let holds = || FOUND_ANYWHERE.iter().any(|(_, _, mark)| marked(mark)) || marked(b"PK\x03\x04");
     (!another || holds()).then_some("the name of an archive, and none that we know")
+}
+
+/// Opens archives that stand behind something else.
+pub(super) fn open_behind(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+    guarded(walk, |walk| behind::open(walk, file, level))
 }
 
 /// Opens a file and walks what is in it.
@@ -121,8 +132,10 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
             guarded(walk, |walk| pgp::open(walk, file, level))?;
             guarded(walk, |walk| carriers::pkcs7_text(walk, file, level))?;
             guarded(walk, |walk| encoded::open(walk, file, level))?;
+            guarded(walk, |walk| intel_hex::open(walk, file, level))?;
             guarded(walk, |walk| macintosh::open(walk, file, level))?;
             guarded(walk, |walk| shar::open(walk, file, level))?;
+            guarded(walk, |walk| warc::open(walk, file, level))?;
             guarded(walk, |walk| page::open(walk, file, level))?;
         }
         Kind::Tar => guarded(walk, |walk| tar::open(walk, file.data, level))?,
@@ -139,13 +152,19 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     guarded(walk, |walk| zip::open(walk, file.data, level))
 }
 
+/// Where documents of LibreOffice have scripts that are not Basic.
+const SCRIPTS: [&str; 4] = ["Scripts/python/", "Scripts/beanshell/", "Scripts/javascript/", "Scripts/java/"];
+
 /// Macros and parts of documents that stand in a text.
 fn hidden(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
     carriers::active_mime(walk, file.data, level)?;
     if !matches!(file.kind, Kind::Xml | Kind::Html | Kind::Unknown) {
         return Ok(());
     }
-    if carriers::is_basic(file.data) {
+    let in_folder = |name: &String| {
+        SCRIPTS.iter().any(|folder| name.get(..folder.len()).is_some_and(|start| start.eq_ignore_ascii_case(folder)))
+    };
+    if carriers::is_basic(file.data) || (file.in_archive && file.names.iter().any(in_folder)) {
         walk.odd_here(Oddity::Macros);
     }
     let head = &file.data[..file.data.len().min(4096)];

@@ -229,6 +229,9 @@ fn finish(walk: &mut Walk<'_>, out: &Rc<RefCell<Out>>, names: Option<Vec<String>
 fn refused(walk: &mut Walk<'_>, member: &ArchiveMember, level: u32) -> Result<(), Exceeded> {
     let meta = &member.meta;
     let why = if meta.is_directory {
+        if meta.packed_size > 0 {
+            walk.odd(&names(member), Oddity::Inconsistent("a folder with content in a RAR archive".into()));
+        }
         return Ok(());
     } else if meta.is_encrypted {
         Oddity::Encrypted

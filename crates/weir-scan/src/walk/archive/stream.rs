@@ -2,7 +2,7 @@
 
 use super::super::kind::Kind;
 use super::super::{File, Oddity, Walk};
-use crate::budget::Exceeded;
+use crate::budget::{End, Exceeded};
 use crate::little_endian::{u16_at, u32_at};
 use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
 use std::io::{self, Read};
@@ -33,6 +33,28 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     let inside = (file.kind == Kind::Gzip).then(|| name_inside(data)).flatten();
     let names: Vec<String> = inside.into_iter().chain([without_extension(outer)]).collect();
     walk.member(&names, data.len() as u64, &mut reader, level)?;
+    Ok(())
+}
+
+/// What comes out of the first stream here, as far as it goes: it stands in a file of another kind, and more of that may follow.
+pub(super) fn first(walk: &mut Walk<'_>, kind: Kind, name: &str, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    let mut reader: Box<dyn Read + '_> = match kind {
+        Kind::Gzip => Box::new(flate2::read::GzDecoder::new(data)),
+        Kind::Bzip2 => Box::new(bzip2::read::BzDecoder::new(data)),
+        Kind::Lzip => Box::new(lzma_rust2::LzipReader::new(data)),
+        Kind::Zstd => Box::new(Zstd { rest: data, frame: None }),
+        _ => Box::new(lzma_rust2::XzReader::new_mem_limit(data, false, XZ_MEMORY_KIB)),
+    };
+    walk.budget.entry()?;
+    let unpacked = walk.budget.unpack(data.len() as u64, &mut reader);
+    if let End::Exceeded(exceeded) = unpacked.end {
+        return Err(exceeded);
+    }
+    if !unpacked.data.is_empty() {
+        let inside = (kind == Kind::Gzip).then(|| name_inside(data)).flatten();
+        walk.file(&[inside.unwrap_or_else(|| name.to_owned())], "", &unpacked.data, level)?;
+    }
+    walk.budget.release(unpacked.data.len());
     Ok(())
 }
 

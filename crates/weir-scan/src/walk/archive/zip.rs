@@ -27,6 +27,15 @@ pub(super) fn has_directory(data: &[u8]) -> bool {
     Directory::find(data).is_some_and(|directory| directory.has_members())
 }
 
+/// Whether the header of a member stands at the start, as a program writes it: a version, a known way to pack, a name.
+pub(super) fn is_member(data: &[u8]) -> bool {
+    let Some((entry, body)) = ZipEntry::local(data, 0) else { return false };
+    let known = matches!(entry.method, 0 | 1..=10 | 12 | 14 | 16 | 18..=20 | 93..=99);
+    let version = data.get(4).is_some_and(|version| (10..=63).contains(version));
+    let name = !entry.name.is_empty() && entry.name.len() <= 1024 && !entry.name.contains(&0);
+    known && version && name && body < data.len()
+}
+
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     let Some(directory) = Directory::find(data) else {
         walk.odd_here(Oddity::Unreadable("a zip archive without its directory".into()));
@@ -45,7 +54,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
 }
 
 /// Readers of streams go from header to header: so do we where no directory helps.
-fn unlisted(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+pub(super) fn unlisted(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     let mut from = 0;
     while let Some(at) = memchr::memmem::find(data.get(from..).unwrap_or(&[]), LOCAL).map(|at| from + at) {
         from = at + LOCAL.len();
