@@ -28,9 +28,10 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         walk.odd_here(Oddity::Encrypted);
         return Ok(());
     }
-    let (mut names, locked) = (file_names(data), pdf_lock::is_locked(data));
+    let locked = pdf_lock::is_locked(data);
     let mut active = acts(data);
     let key = locked.then(|| pdf_lock::Key::of(data)).flatten();
+    let mut names = file_names(data, key.as_ref());
     for mut stream in Streams::of(data).filter(|stream| stream.is("/ObjStm")) {
         match &key {
             Some(key) => stream.unlock(key),
@@ -44,20 +45,30 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
             walk.odd_here(Oddity::Unreadable("objects of a PDF, packed in an unusual way".into()));
         }
         let unpacked = stream.unpacked(walk)?;
-        names.extend(file_names(&unpacked));
+        names.extend(file_names(&unpacked, None));
         active |= acts(&unpacked);
         walk.file(&[OBJECTS.into()], "", &unpacked, level)?;
         walk.budget.release(unpacked.len());
     }
     names.truncate(NAMES_MAX);
+    if let Some(key) = &key {
+        let texts = locked_texts(data, key);
+        if !texts.is_empty() {
+            walk.holding(&texts, |walk, texts| walk.file(&[OBJECTS.into()], "", texts, level))?;
+        }
+    }
     if active && (!locked || key.is_some()) {
         forms(walk, data, key.as_ref(), level)?;
     }
-    for stream in Streams::of(data).filter(|stream| stream.is("/EmbeddedFile") && !stream.is("/EmbeddedFiles")) {
-        if locked {
+    for mut stream in Streams::of(data).filter(|stream| stream.is("/EmbeddedFile") && !stream.is("/EmbeddedFiles")) {
+        match &key {
+            Some(key) if !key.has_other_for_files => stream.unlock(key),
             // Anybody opens the document, but its streams are encrypted all the same.
-            walk.odd(&names, Oddity::Encrypted);
-            continue;
+            _ if locked => {
+                walk.odd(&names, Oddity::Encrypted);
+                continue;
+            }
+            _ => {}
         }
         if !stream.is_readable() {
             walk.odd(&names, Oddity::Unreadable("a file in a PDF, packed in an unusual way".into()));
@@ -67,6 +78,35 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         walk.budget.release(unpacked.len());
     }
     Ok(())
+}
+
+/// What links, actions and scripts of a locked document say outside of its streams: names and strings, as a document that is not locked has them.
+fn locked_texts(data: &[u8], key: &pdf_lock::Key) -> Vec<u8> {
+    const KEYS: [&[u8]; 5] = [b"/URI", b"/F", b"/UF", b"/Base", b"/JS"];
+    let mut out = Vec::new();
+    for at in memchr::memchr_iter(b'/', data) {
+        let word =
+            data[at + 1..].iter().take(24).take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'#').count();
+        let name = plain_names(&data[at..=at + word]);
+        let text = KEYS.contains(&name.as_slice()).then(|| string(data[at + 1 + word..].trim_ascii_start())).flatten();
+        let Some(text) = text.filter(|_| out.len() < FORM_MAX) else { continue };
+        // That there is a script is seen without its text.
+        out.extend(if name == b"/JS" { b"(".to_vec() } else { [name.as_slice(), b"("].concat() });
+        for octet in key.opened_text(object_before(data, at), &text) {
+            if b"()\\".contains(&octet) {
+                out.push(b'\\');
+            }
+            out.push(octet);
+        }
+        out.extend(b")\n");
+    }
+    out
+}
+
+/// The number and generation of the object that this place is in.
+fn object_before(data: &[u8], at: usize) -> (u32, u16) {
+    let before = &data[at.saturating_sub(DICTIONARY_MAX)..at];
+    object(&before[..memchr::memmem::rfind(before, b" obj").unwrap_or(0)])
 }
 
 /// Whether these objects have a script or a form.
@@ -393,14 +433,17 @@ fn runs(data: &[u8], most: usize) -> Vec<u8> {
 }
 
 /// What stands as the name of a file anywhere: `/F (name)`, `/UF <feff...>`.
-fn file_names(data: &[u8]) -> Vec<String> {
+fn file_names(data: &[u8], key: Option<&pdf_lock::Key>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for at in memchr::memmem::find_iter(data, b"F") {
-        let key = &data[at.saturating_sub(2)..=at];
-        if !(key.ends_with(b"/F") || key.ends_with(b"/UF")) || names.len() >= NAMES_MAX {
+        let before = &data[at.saturating_sub(2)..=at];
+        if !(before.ends_with(b"/F") || before.ends_with(b"/UF")) || names.len() >= NAMES_MAX {
             continue;
         }
-        let Some(text) = string(data[at + 1..].trim_ascii_start()) else { continue };
+        let Some(mut text) = string(data[at + 1..].trim_ascii_start()) else { continue };
+        if let Some(key) = key {
+            text = key.opened_text(object_before(data, at), &text);
+        }
         let name = match text.strip_prefix(b"\xfe\xff") {
             Some(wide) => {
                 let units: Vec<u16> = wide.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
@@ -447,7 +490,7 @@ mod tests {
 
     #[test]
     fn strings_and_names() {
-        assert_eq!(file_names(b"/F (a.exe) /UF<feff0062002e006a0073> /Font"), ["a.exe", "b.js"]);
+        assert_eq!(file_names(b"/F (a.exe) /UF<feff0062002e006a0073> /Font", None), ["a.exe", "b.js"]);
     }
 
     #[test]

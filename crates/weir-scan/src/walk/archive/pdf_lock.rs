@@ -29,6 +29,10 @@ pub(super) fn needs_password(data: &[u8]) -> bool {
 pub(super) struct Key {
     file: Vec<u8>,
     cipher: Cipher,
+    /// What strings are encrypted with.
+    of_text: Cipher,
+    /// Whether files that the document carries have another cipher.
+    pub(super) has_other_for_files: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +50,10 @@ impl Key {
     /// The key of a document that opens with an empty password; none if we do not understand its encryption.
     pub(super) fn of(data: &[u8]) -> Option<Key> {
         let lock = Lock::read(data)?;
-        let key = Key { file: lock.key()?, cipher: lock.cipher? };
-        // With a key that does not fit its cipher every stream would come out empty, and so be called clean.
+        let Lock { cipher, of_text, of_files, .. } = lock;
+        let has_other_for_files = of_files != cipher;
+        let key = Key { file: lock.key()?, cipher: cipher?, of_text: of_text?, has_other_for_files };
+        // A key that does not fit its cipher would open every stream as nothing, and nothing is clean.
         let fits = match key.cipher {
             Cipher::None | Cipher::Rc4 => true,
             Cipher::Aes => key.file.len() + 5 >= 16,
@@ -58,15 +64,24 @@ impl Key {
 
     /// A stream as it was before it was encrypted (ISO 32000-1, section 7.6.2).
     pub(super) fn opened(&self, number: u32, generation: u16, body: &[u8]) -> Vec<u8> {
+        self.opened_by(self.cipher, number, generation, body)
+    }
+
+    /// A string of an object.
+    pub(super) fn opened_text(&self, (number, generation): (u32, u16), text: &[u8]) -> Vec<u8> {
+        self.opened_by(self.of_text, number, generation, text)
+    }
+
+    fn opened_by(&self, cipher: Cipher, number: u32, generation: u16, body: &[u8]) -> Vec<u8> {
         let own = |salt: &[u8]| {
             let parts = [&self.file, &number.to_le_bytes()[..3], &generation.to_le_bytes(), salt].concat();
             Md5::digest(parts)[..(self.file.len() + 5).min(16)].to_vec()
         };
-        match self.cipher {
+        match cipher {
             Cipher::None => body.to_vec(),
             Cipher::Rc4 => rc4(&own(b""), body),
-            Cipher::Aes => chained(&own(b"sAlT"), body),
-            Cipher::Aes256 => chained(&self.file, body),
+            Cipher::Aes => unfilled(chained(&own(b"sAlT"), body)),
+            Cipher::Aes256 => unfilled(chained(&self.file, body)),
         }
     }
 }
@@ -93,8 +108,20 @@ fn chained(key: &[u8], data: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Without what fills up the last block: so many octets, each of which says how many.
+fn unfilled(mut data: Vec<u8>) -> Vec<u8> {
+    let count = data.last().map_or(0, |last| usize::from(*last));
+    let begin = data.len().saturating_sub(count);
+    if (1..=16).contains(&count) && data[begin..].iter().all(|octet| usize::from(*octet) == count) {
+        data.truncate(begin);
+    }
+    data
+}
+
 struct Lock {
     cipher: Option<Cipher>,
+    of_text: Option<Cipher>,
+    of_files: Option<Cipher>,
     /// The key of the file, encrypted for its reader (revisions 5 and 6).
     user_key: Vec<u8>,
     revision: i64,
@@ -121,7 +148,10 @@ impl Lock {
             value(data, "/ID").and_then(|list| string(list.strip_prefix(b"[")?.trim_ascii_start())).unwrap_or_default();
         let metadata = !value(dictionary, "/EncryptMetadata").is_some_and(|value| value.starts_with(b"false"));
         Some(Lock {
-            cipher: cipher(dictionary),
+            cipher: cipher(dictionary, "/StmF"),
+            of_text: cipher(dictionary, "/StrF"),
+            // As other streams, unless it says otherwise.
+            of_files: cipher(dictionary, if value(dictionary, "/EFF").is_some() { "/EFF" } else { "/StmF" }),
             user_key: text("/UE").unwrap_or_default(),
             revision: number(dictionary, "/R")?,
             owner: text("/O")?,
@@ -182,14 +212,14 @@ impl Lock {
     }
 }
 
-/// The cipher of the streams: up to version 2 always the same, later the one of the filter that is named for streams.
-fn cipher(dictionary: &[u8]) -> Option<Cipher> {
+/// What encrypts streams, strings or files: up to version 2 always the same, then what the filter does that is named for them.
+fn cipher(dictionary: &[u8], wanted: &str) -> Option<Cipher> {
     match number(dictionary, "/V").unwrap_or(0) {
         1 | 2 => return Some(Cipher::Rc4),
         4 | 5 => {}
         _ => return None,
     }
-    let Some(name) = value(dictionary, "/StmF").filter(|name| !name.starts_with(b"/Identity")) else {
+    let Some(name) = value(dictionary, wanted).filter(|name| !name.starts_with(b"/Identity")) else {
         return Some(Cipher::None);
     };
     let length = name.iter().skip(1).take_while(|byte| byte.is_ascii_alphanumeric()).count() + 1;
