@@ -4,7 +4,7 @@
 //! wrong with how a field is written. Cost: linear. Sources: RFC 2045, 2183, 2231.
 
 use super::charset::{Reading, is_rare, text_of};
-use super::encoded_word::{decoded_words, has_rare_charset, percent_decoded};
+use super::encoded_word::{Words, decoded_words, has_rare_charset, percent_decoded, words_decoded};
 use super::transfer::Padding;
 
 /// No program writes more; what is behind is not read.
@@ -204,12 +204,23 @@ pub(super) fn shown(charset: &[u8], octets: &[u8]) -> Vec<String> {
             known = text_of(charset, octets, reading);
             known.as_bytes()
         };
-        for text in Padding::ALL.map(|padding| decoded_words(octets, padding, reading)) {
+        // Without such words there is one way.
+        let has_words = memchr::memmem::find(octets, b"=?").is_some();
+        let paddings = Padding::ALL.iter().take(if has_words { 3 } else { 1 });
+        let apart = paddings.map(|padding| words_decoded(octets, *padding, reading, Words::Apart));
+        let joined = [Words::Octets, Words::Letters].into_iter().filter(|_| has_words && reading == Reading::Named);
+        for text in apart.chain(joined.map(|words| words_decoded(octets, Padding::EndsGroup, reading, words))) {
             if !texts.contains(&text) {
                 texts.push(text);
             }
         }
     }
+    // What was encoded twice is decoded twice by programs that do so here and there.
+    let twice = texts.iter().filter(|text| text.contains("=?") && text.contains("?="));
+    let twice: Vec<String> =
+        twice.map(|text| decoded_words(text.as_bytes(), Padding::EndsGroup, Reading::Named)).collect();
+    texts.extend(twice.into_iter().filter(|text| !text.is_empty()));
+    texts.dedup();
     texts
 }
 

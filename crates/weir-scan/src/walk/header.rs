@@ -132,7 +132,9 @@ impl PartHeader {
             return;
         }
         let is_text = self.types().all(|kind| kind.is_empty() || kind.starts_with("text/"));
-        self.add_names(last.names(is_text));
+        let shown = |kind: &str| ["image/", "audio/", "video/", "font/"].iter().any(|main| kind.starts_with(main));
+        let is_media = self.types().all(shown);
+        self.add_names(last.names(is_text, is_media));
         // The files of a saved page have the address that they came from, and are not saved as files of their own.
         let of_page = last.is_address() && !last.is_attachment;
         if self.names.iter().any(|name| file_name::extension(name).is_some()) || of_page {

@@ -25,7 +25,7 @@ impl LastNames {
     }
 
     /// Those with an extension. In free text and addresses `.com` is a domain.
-    pub(super) fn names(&self, is_text: bool) -> Vec<String> {
+    pub(super) fn names(&self, is_text: bool, is_media: bool) -> Vec<String> {
         let mut names: Vec<String> = self.other_fields.iter().take(NAMES_MAX).flat_map(|name| named(name)).collect();
         if !self.is_address() {
             names.extend(shown(b"", self.location.trim_ascii()));
@@ -37,7 +37,8 @@ impl LastNames {
         if self.is_attachment || (one_word && !is_text) {
             names.extend(shown(b"", self.description.trim_ascii()));
         }
-        if self.is_attachment {
+        // So to those who know no other name; a picture that is shown is named otherwise.
+        if self.is_attachment || !(is_text || is_media) {
             let id = String::from_utf8_lossy(&self.id);
             names.extend(Some(id.trim().trim_matches(['<', '>']).to_owned()).filter(|id| !id.contains('@')));
         }
