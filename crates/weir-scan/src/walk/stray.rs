@@ -22,12 +22,14 @@ pub(super) struct Stray {
 
 impl Stray {
     pub(super) fn look(text: &[u8]) -> Stray {
-        let Shape { letters, padding, has_stray_line, has_odd_line } = Shape::of(text);
+        let Shape { letters, padding, has_stray_line, has_odd_line, is_cut } = Shape::of(text);
         let shifts: [Decode; 3] = [|text| from(text, 1), |text| from(text, 2), |text| from(text, 3)];
         let is_even = (letters + padding).is_multiple_of(4);
         let is_worth_it = |decode: &Decode| !is_even || Kind::is_marked(&decode(head(text)));
         let mut readings: Vec<Decode> = shifts.into_iter().filter(is_worth_it).collect();
-        let is_ambiguous = letters % 4 == 1 || has_stray_line || (is_even && !readings.is_empty());
+        let begins = |decode: &Decode| Kind::is_marked(&decode(head(text)));
+        let is_odd = letters % 4 == 1 && (!is_cut || readings.iter().any(begins));
+        let is_ambiguous = is_odd || has_stray_line || (is_even && !readings.is_empty());
         if has_stray_line || has_odd_line {
             readings.push(by_lines);
         }
@@ -48,6 +50,9 @@ struct Shape {
     has_stray_line: bool,
     /// Whether one with a letter too many does.
     has_odd_line: bool,
+    /// Whether only the end is missing: lines of one length, and a last one that is shorter, without padding. Then everybody begins at the first
+    /// letter, and gives up at the last one, or shows the letters as they stand.
+    is_cut: bool,
 }
 
 impl Shape {
@@ -55,19 +60,22 @@ impl Shape {
         let end = memchr::memchr(b'=', text).unwrap_or(text.len());
         let signs = text[end..].iter().take_while(|byte| **byte == b'=' || byte.is_ascii_whitespace());
         let padding = signs.filter(|byte| **byte == b'=').count();
-        let mut shape = Shape { letters: 0, padding, has_stray_line: false, has_odd_line: false };
-        let (mut begin, mut before) = (0, 0);
+        let mut shape = Shape { letters: 0, padding, has_stray_line: false, has_odd_line: false, is_cut: false };
+        let (mut begin, mut before, mut first, mut is_even) = (0, 0, 0, true);
         while begin < end {
             let line = memchr::memchr(b'\n', &text[begin..end]).map_or(end, |length| begin + length);
             let (letters, _) = base64_letters(&text[begin..line]);
             if letters > 0 {
                 shape.has_stray_line |= (1..4).contains(&before);
                 shape.has_odd_line |= before % 4 == 1;
+                is_even &= before == first;
+                first = if shape.letters == 0 { letters } else { first };
                 shape.letters += letters;
                 before = letters;
             }
             begin = line + 1;
         }
+        shape.is_cut = end == text.len() && is_even && first.is_multiple_of(4) && before < first;
         shape
     }
 }
@@ -164,6 +172,19 @@ mod tests {
     fn the_alphabet_of_addresses_is_read_too() {
         let read = String::from_utf8_lossy(b"hel\xff\xef").into_owned();
         assert!(seen("aGVs_-8=").contains(&read));
+    }
+
+    #[test]
+    fn a_file_whose_end_is_missing_is_the_same_to_everybody() {
+        let line = "aGVsbG8gd29ybGQgYW5kIGFs\r\n".repeat(3);
+        assert!(!is_ambiguous(format!("{line}aGVsb\r\n").as_bytes()));
+        // A letter before the first line, lines of different lengths, another line behind it, or an archive that begins at another letter.
+        let shifted = format!("xUEsDBBQAAAAIAAAAAAAAAAA\r\n{}\r\nAAAAA", "A".repeat(24));
+        for text in
+            [&format!("x{line}"), &format!("aGVs\r\n{line}aGVsb"), &format!("{line}aGVsb\r\n{line}"), "aGVsb", &shifted]
+        {
+            assert!(is_ambiguous(text.as_bytes()), "{text}");
+        }
     }
 
     #[test]
