@@ -1,6 +1,9 @@
 //! What makes the content of a file suspicious without being forbidden in itself: each rule has a name, a sentence, and what happens to
 //! such mail unless the site decides otherwise. The lab names its findings by the same rules.
 
+mod dde;
+mod document;
+mod link;
 mod office;
 mod page;
 mod place;
@@ -48,7 +51,7 @@ pub struct Rule {
 }
 
 /// All of them.
-pub const RULES: [Rule; 19] = [
+pub const RULES: [Rule; 20] = [
     rule("pdf-launch", "a PDF that starts a program", Action::Quarantine, pdf_launch),
     rule("pdf-remote", "a PDF that opens a file of a stranger's computer", Action::Quarantine, pdf_remote),
     rule("pdf-javascript", "a PDF with a script", Action::Header, pdf_javascript),
@@ -69,14 +72,20 @@ pub const RULES: [Rule; 19] = [
     rule("activex", "a document with controls (ActiveX)", Action::Header, office::activex),
     rule("equation", "a document with a formula of the old equation editor", Action::Header, office::equation),
     rule("msdt", "a link that starts the support tool of Windows (Follina)", Action::Quarantine, msdt),
-    rule("dde", "a document that has another program run a command (DDE)", Action::Quarantine, office::dde),
+    rule("dde", "a document that has another program run a command (DDE)", Action::Quarantine, dde::dde),
     rule("xlm", "a workbook with macros of Excel 4", Action::Quarantine, xlm),
     rule("svg-script", "a picture with a script", Action::Quarantine, page::svg_script),
     rule("stylesheet-script", "a style sheet of XML with a script", Action::Quarantine, page::stylesheet_script),
     rule("html-smuggling", "a page that makes a file by itself and saves it", Action::Quarantine, page::html_smuggling),
     rule("obfuscated-script", "a script that hides what it does", Action::Quarantine, page::obfuscated_script),
     rule("packed-script", "a script that was packed to be short", Action::Header, page::packed_script),
-    rule("search-link", "a page that opens a folder of a stranger's computer", Action::Quarantine, page::search_link),
+    rule("search-link", "a page that opens a folder of a stranger's computer", Action::Quarantine, link::search_link),
+    rule(
+        "remote-file",
+        "a list or a setting that opens a file of a stranger's computer",
+        Action::Quarantine,
+        link::remote_file,
+    ),
     rule("calendar-script", "a calendar with a link that runs something", Action::Quarantine, page::calendar_script),
 ];
 
@@ -138,8 +147,8 @@ fn pdf_launch(file: &File<'_>) -> bool {
 
 /// A link or an action that names a file on somebody else's server, who learns the reader's login.
 fn pdf_remote(file: &File<'_>) -> bool {
-    is_pdf(file)
-        && pdf_text::targets(&pdf_text::plain_names(file.data)).iter().any(|target| place::is_foreign_server(target))
+    let is_remote = |target: &Vec<u8>| place::is_foreign_server(target) || link::is_search(&link::dense(target));
+    is_pdf(file) && pdf_text::targets(&pdf_text::plain_names(file.data)).iter().any(is_remote)
 }
 
 fn pdf_javascript(file: &File<'_>) -> bool {
@@ -323,6 +332,11 @@ mod tests {
                 "search-link",
                 ("a.html", text("<html><a href='search-ms:query=x&crumb=location:\\\\evil'>")),
                 ("a.html", text("<html><a href='https://search.example'>")),
+            ),
+            (
+                "remote-file",
+                ("a.m3u", text("#EXTM3U\n\\\\evil.example\\a.mp3\n")),
+                ("a.m3u", text("#EXTM3U\nC:\\Music\\a.mp3\nhttps://radio.example/live\n")),
             ),
             (
                 "calendar-script",

@@ -1,18 +1,14 @@
 //! Documents that fetch something or run a command: relations, fields, formulas, controls.
 
+use super::dde::{fields, symbolic};
+use super::document::{is_flat, rtf_text, text};
+use super::link::{dense, is_search};
 use super::place::{Distance, distance, is_foreign_server};
 use super::{has, name_ends, name_has};
 use crate::little_endian::u32_at;
 use crate::markup::{self, Tag};
 use crate::walk::File;
 use crate::walk::kind::Kind;
-
-/// What is behind is not looked at.
-const TEXT_MAX: usize = 8 << 20;
-
-fn text<'f>(file: &File<'f>) -> &'f [u8] {
-    &file.data[..file.data.len().min(TEXT_MAX)]
-}
 
 /// The targets outside of a document that relations of some kind name.
 fn targets(file: &File<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
@@ -28,12 +24,6 @@ fn targets(file: &File<'_>, wanted: impl Fn(&str) -> bool) -> Vec<Vec<u8>> {
         .filter(|tag| tag.is("Relationship") && outside(tag) && wanted(&kind(tag)))
         .filter_map(|tag| tag.value("Target"))
         .collect()
-}
-
-/// A document of today's Word in one XML file, or of Word 2003.
-fn is_flat(file: &File<'_>) -> bool {
-    let head = &file.data[..file.data.len().min(4096)];
-    file.kind == Kind::Xml && (has(head, "office/2006/xmlPackage") || has(head, "office/word/2003/wordml"))
 }
 
 fn is_object(kind: &str) -> bool {
@@ -79,60 +69,11 @@ fn group_end(text: &[u8]) -> usize {
     end.unwrap_or(text.len())
 }
 
-/// Without control words and groups, and with letters that are written as numbers.
-fn rtf_text(text: &[u8]) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::new(), text);
-    // So many letters behind one of Unicode stand for it in old readers.
-    let (mut behind_letter, mut skipped) = (1, 0usize);
-    while let [first, behind @ ..] = rest {
-        rest = behind;
-        match (*first, behind.first().copied()) {
-            (b'\\', Some(sign @ (b'\\' | b'{' | b'}'))) => {
-                out.push(sign);
-                rest = &behind[1..];
-            }
-            (b'\\', Some(b'\'')) => {
-                let digits = behind.get(1..3).and_then(|digits| std::str::from_utf8(digits).ok());
-                let octet = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-                match skipped {
-                    0 => out.extend(octet),
-                    _ => skipped -= 1,
-                }
-                rest = behind.get(3..).unwrap_or_default();
-            }
-            (b'\\', _) => {
-                if let Some(letter) = rtf_number(behind, b"u") {
-                    let unit = [letter.rem_euclid(0x1_0000) as u16];
-                    out.extend(String::from_utf16_lossy(&unit).into_bytes());
-                    skipped = behind_letter;
-                } else if let Some(count) = rtf_number(behind, b"uc") {
-                    behind_letter = usize::try_from(count.clamp(0, 16)).unwrap_or(1);
-                }
-                let word = behind.iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'-').count();
-                rest = &behind[word.max(1).min(behind.len())..];
-                rest = rest.strip_prefix(b" ").unwrap_or(rest);
-            }
-            (b'{' | b'}', _) => skipped = 0,
-            (b'\r' | b'\n', _) => {}
-            _ if skipped > 0 => skipped -= 1,
-            (byte, _) => out.push(byte),
-        }
-    }
-    out
-}
-
-/// The number of a control word, if it is this one.
-fn rtf_number(text: &[u8], word: &[u8]) -> Option<i64> {
-    let rest = text.strip_prefix(word)?;
-    let length = rest.iter().take(10).take_while(|byte| byte.is_ascii_digit() || **byte == b'-').count();
-    std::str::from_utf8(&rest[..length]).ok()?.parse().ok()
-}
-
 pub(super) fn remote_object(file: &File<'_>) -> bool {
     targets(file, is_object).iter().any(|target| is_far(target))
         || targets(file, |kind| kind == "image").iter().any(|target| is_foreign_server(target))
         || targets(file, |_| true).iter().any(|target| target.to_ascii_lowercase().starts_with(b"mhtml:"))
-        || has_remote_field(&fields(file))
+        || has_remote_field(&fields(file).text)
         || linked_object(file)
 }
 
@@ -145,7 +86,9 @@ fn has_remote_field(fields: &[u8]) -> bool {
             let whole = at == 0 || !fields[at - 1].is_ascii_alphanumeric();
             let target = argument(&fields[at + word.len()..]);
             let moniker = *word != "HYPERLINK" || memchr::memchr(b'!', &target).is_some();
-            whole && moniker && is_foreign_server(&target)
+            // A text from the web is a whole document, with all that is in it.
+            let text = *word == "INCLUDETEXT" && is_far(&target);
+            whole && (text || is_search(&dense(&target)) || (moniker && is_foreign_server(&target)))
         })
     })
 }
@@ -188,91 +131,6 @@ pub(super) fn house_link(file: &File<'_>) -> bool {
         || targets(file, |kind| is_template(kind) || is_object(kind)).iter().any(|target| near(target))
 }
 
-/// What the fields of a document say.
-fn fields(file: &File<'_>) -> Vec<u8> {
-    if file.kind == Kind::Rtf {
-        return rtf_fields(file.data);
-    }
-    let document = is_flat(file) || (name_has(file, "word/") && name_ends(file, ".xml"));
-    if !document {
-        return Vec::new();
-    }
-    let (data, mut out) = (text(file), Vec::new());
-    for tag in markup::tags(data) {
-        if tag.is("instrText") {
-            let rest = data.get(tag.end()..).unwrap_or_default();
-            out.extend(markup::resolved(&rest[..memchr::memchr(b'<', rest).unwrap_or(rest.len())]));
-        } else if let Some(field) = tag.is("fldSimple").then(|| tag.value("instr")).flatten() {
-            out.extend([b"\n".as_slice(), &field, b"\n"].concat());
-        }
-    }
-    out
-}
-
-fn rtf_fields(data: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for at in memchr::memmem::find_iter(data, b"\\fldinst").take(1000) {
-        out.push(b'\n');
-        out.extend(rtf_text(&data[at + 8..data.len().min(at + 8 + 2048)]));
-    }
-    out
-}
-
-pub(super) fn dde(file: &File<'_>) -> bool {
-    has_dde(&fields(file)) || old_document(file) || sheet(file)
-}
-
-/// Whether a field is called so; the words in quotes are its arguments.
-fn has_dde(fields: &[u8]) -> bool {
-    let unquoted = fields.split(|byte| *byte == b'"').step_by(2);
-    let mut words = unquoted.flat_map(|text| text.split(|byte| !byte.is_ascii_alphanumeric()));
-    words.any(|word| word.eq_ignore_ascii_case(b"dde") || word.eq_ignore_ascii_case(b"ddeauto"))
-}
-
-/// Old Word marks the start of a field with one control character, in octets or in UTF-16.
-fn old_document(file: &File<'_>) -> bool {
-    let named = file.names.iter().any(|name| name == "WordDocument");
-    named
-        && memchr::memchr_iter(0x13, text(file)).any(|at| {
-            let near = &file.data[at + 1..file.data.len().min(at + 65)];
-            let letters: Vec<u8> = near.iter().filter(|byte| **byte != 0).copied().collect();
-            let field = letters.trim_ascii_start();
-            field.get(..3).is_some_and(|word| word.eq_ignore_ascii_case(b"dde"))
-        })
-}
-
-/// Formulas that ask another program: in a table of any format.
-fn sheet(file: &File<'_>) -> bool {
-    let named = || [".csv", ".tsv", ".tab"].iter().any(|end| name_ends(file, end));
-    let csv = || named() && text(file).split(|byte| b"\n,;\t".contains(byte)).any(is_command);
-    let page = || {
-        is_table(file) && text(file).split(|byte| b"<>".contains(byte)).any(|cell| is_command(&markup::resolved(cell)))
-    };
-    let linked = || name_has(file, "xl/externallinks/") && has(file.data, "ddeLink");
-    csv() || page() || linked() || symbolic(file).any(is_command) || open_document(file)
-}
-
-fn is_table(file: &File<'_>) -> bool {
-    let excel = || ["xls", "xlsx", "xlt", "xlsb", "csv"].iter().any(|own| name_ends(file, &format!(".{own}")));
-    matches!(file.kind, Kind::Html | Kind::Xml) && (excel() || has(text(file), "office:excel"))
-}
-
-/// `=cmd|'/c calc'!A0`.
-fn is_command(cell: &[u8]) -> bool {
-    let cell = cell.trim_ascii().strip_prefix(b"\"").unwrap_or(cell.trim_ascii());
-    let formula = matches!(cell.first(), Some(b'=' | b'+' | b'-' | b'@'));
-    let pipe = memchr::memchr(b'|', cell).filter(|at| *at > 1);
-    formula && pipe.is_some_and(|at| memchr::memchr(b'!', &cell[at..]).is_some() && !cell[..at].contains(&b' '))
-}
-
-/// The formulas of a symbolic link file (SYLK), which Excel opens under many names.
-fn symbolic<'f>(file: &File<'f>) -> impl Iterator<Item = &'f [u8]> {
-    let known = file.data.starts_with(b"ID;") || file.data.starts_with(b"\xef\xbb\xbfID;");
-    let formulas = if known { text(file) } else { &[] };
-    let fields = formulas.split(|byte| b"\r\n;".contains(byte));
-    fields.filter_map(|field| field.strip_prefix(b"E"))
-}
-
 /// Macros of Excel 4 in a symbolic link file.
 pub(super) fn symbolic_macros(file: &File<'_>) -> bool {
     const CALLS: [&[u8]; 6] = [b"EXEC(", b"CALL(", b"REGISTER(", b"RUN(", b"FOPEN(", b"ALERT("];
@@ -298,19 +156,8 @@ pub(super) fn declares_macro_sheet(file: &File<'_>) -> bool {
         })
 }
 
-/// A formula of LibreOffice that asks another program, or a link to one that is not LibreOffice.
-fn open_document(file: &File<'_>) -> bool {
-    let known = name_ends(file, "content.xml") || name_ends(file, ".fods") || name_ends(file, ".fodt");
-    known
-        && markup::tags(text(file)).any(|tag| {
-            let formula = tag
-                .value("formula")
-                .is_some_and(|formula| memchr::memmem::find(&formula.to_ascii_uppercase(), b"DDE(").is_some());
-            formula || tag.value("dde-application").is_some_and(|own| !own.eq_ignore_ascii_case(b"soffice"))
-        })
-}
-
-/// What runs something when a document is opened or pointed at: a slide's action, a ribbon from elsewhere, controls that are whole browsers.
+/// What runs something when a document is opened or pointed at: a slide's action, a ribbon from elsewhere, controls that are whole browsers, a
+/// script of LibreOffice.
 pub(super) fn document_action(file: &File<'_>) -> bool {
     let slide = || name_has(file, "ppt/") && has(&text(file).to_ascii_lowercase(), "ppaction://program");
     let ribbon = || {
@@ -318,7 +165,46 @@ pub(super) fn document_action(file: &File<'_>) -> bool {
             && markup::tags(text(file))
                 .any(|tag| tag.is("customUI") && tag.value("onLoad").is_some_and(|target| is_far(&target)))
     };
-    slide() || ribbon() || controls(file).any(|class| BROWSERS.contains(&class.as_str()))
+    let linked = || targets(file, |_| true).iter().any(|target| is_script(target) || is_search(&dense(target)));
+    slide()
+        || ribbon()
+        || linked()
+        || runs_script(file)
+        || controls(file).any(|class| BROWSERS.contains(&class.as_str()))
+}
+
+/// An address that LibreOffice runs.
+fn is_script(target: &[u8]) -> bool {
+    const SCHEMES: [&str; 4] = ["vnd.sun.star.script:", "vnd.libreoffice.command:", "vnd.sun.star.command:", "macro:"];
+    let lower = target.trim_ascii().to_ascii_lowercase();
+    SCHEMES.iter().any(|scheme| lower.starts_with(scheme.as_bytes()))
+}
+
+/// A document of LibreOffice, in one file or in an archive, that runs a script or a program. A button that runs a macro of the document itself does
+/// so when somebody presses it, and that the document has macros is told.
+fn runs_script(file: &File<'_>) -> bool {
+    const PRESSED: [&str; 6] =
+        ["dom:click", "on-click", "form:performaction", "form:approveaction", "performaction", "click"];
+    let known = matches!(file.kind, Kind::Xml | Kind::Unknown)
+        && ["opendocument", "openoffice.org"].iter().any(|word| has(text(file), word));
+    known
+        && markup::tags(text(file)).any(|tag| {
+            let listens = tag.is("event-listener") || tag.is("event");
+            let event = String::from_utf8_lossy(&tag.value("event-name").unwrap_or_default()).to_ascii_lowercase();
+            let own =
+                || tag.value("href").or_else(|| tag.value("macro-name")).is_some_and(|script| !is_elsewhere(&script));
+            let pressed = listens && PRESSED.contains(&event.as_str()) && own();
+            let named = listens && tag.value("language").is_some() && tag.value("macro-name").is_some();
+            let started = tag.value("action").is_some_and(|action| action.eq_ignore_ascii_case(b"execute"));
+            let runs = tag.attributes().any(|(_, value)| value.len() > 6 && is_script(&markup::resolved(value)));
+            ((runs || named) && !pressed) || (listens && started)
+        })
+}
+
+/// A script that is not in the document that names it.
+fn is_elsewhere(script: &[u8]) -> bool {
+    let lower = script.to_ascii_lowercase();
+    is_script(script) && !has(&lower, "location=document")
 }
 
 /// Internet Explorer as a control, pages and scripts as objects, Flash.

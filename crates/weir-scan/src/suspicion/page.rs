@@ -10,7 +10,7 @@ use crate::walk::{File, page};
 
 const PAGE_MAX: usize = 4 << 20;
 
-fn text<'f>(file: &File<'f>) -> &'f [u8] {
+pub(super) fn text<'f>(file: &File<'f>) -> &'f [u8] {
     &file.data[..file.data.len().min(PAGE_MAX)]
 }
 
@@ -69,7 +69,7 @@ pub(super) fn stylesheet_script(file: &File<'_>) -> bool {
 }
 
 /// An attachment that is a page; the text of a mail runs no scripts.
-fn is_attached_page(file: &File<'_>) -> bool {
+pub(super) fn is_attached_page(file: &File<'_>) -> bool {
     const PAGES: [&str; 7] = ["htm", "html", "xht", "xhtml", "shtml", "svg", "hta"];
     let framed = file.names.iter().any(|name| name == page::WRITTEN) && file.kind == Kind::Html;
     framed || file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| PAGES.contains(&own.as_str()))
@@ -153,7 +153,7 @@ pub(super) fn packed_script(file: &File<'_>) -> bool {
 }
 
 /// The scripts of a page, and what its events run.
-fn scripts(page: &[u8]) -> Vec<u8> {
+pub(super) fn scripts(page: &[u8]) -> Vec<u8> {
     let (lower, mut found) = (page.to_ascii_lowercase(), Vec::new());
     let mut rest = 0;
     while let Some(begin) = memchr::memmem::find(&lower[rest..], b"script") {
@@ -175,28 +175,13 @@ fn scripts(page: &[u8]) -> Vec<u8> {
     found
 }
 
-pub(super) fn search_link(file: &File<'_>) -> bool {
-    let page = file.kind == Kind::Html || file.declared == "text/html" || is_attached_page(file);
-    page && {
-        let lower = text(file).to_ascii_lowercase();
-        has(&lower, "search-ms:") || has(&lower, "ms-officecmd:") || has(&lower, "ms-appinstaller:") || {
-            has(&lower, "file:")
-                && markup::tags(text(file)).filter_map(|tag| tag.value("href")).any(|link| is_moniker(&link))
-        }
-    }
-}
-
-/// `file://server/a!b`: Outlook asks a stranger's server for it without a question.
-fn is_moniker(link: &[u8]) -> bool {
-    memchr::memchr(b'!', link).is_some() && is_foreign_server(link)
-}
-
 pub(super) fn calendar_script(file: &File<'_>) -> bool {
     file.kind == Kind::Calendar && {
         let text = file.data.to_ascii_lowercase();
         let foreign = |at: usize| is_foreign_server(text[at..].split(|byte| *byte == b'\n').next().unwrap_or_default());
         has(&text, "javascript:")
             || has(&text, "ms-msdt:")
+            || has(&text, ":search-ms:")
             || has(&text, "action:procedure")
             || memchr::memmem::find_iter(&text, b"file://").take(1000).any(foreign)
     }
