@@ -11,6 +11,7 @@ mod overlooked;
 mod pages;
 mod relatives;
 mod strange;
+pub(crate) mod unopened;
 mod wrapped;
 
 use crate::mail::found;
@@ -67,11 +68,18 @@ impl Gate {
 
 async fn nothing_bad_is_delivered(clamd: Option<&Clamd>) {
     let (mut gate, mut wrong, mut classes) = (Gate::new(clamd).await, Vec::new(), BTreeMap::new());
-    let all: Vec<Bad> =
-        [bad::all(), strange::all(), wrapped::all(), relatives::all(), misread::all(), overlooked::all()]
-            .into_iter()
-            .flatten()
-            .collect();
+    let all: Vec<Bad> = [
+        bad::all(),
+        strange::all(),
+        wrapped::all(),
+        relatives::all(),
+        misread::all(),
+        overlooked::all(),
+        unopened::all(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     for Bad { mail, ends, says } in &all {
         *classes.entry(mail.class).or_insert(0) += 1;
         let verdict = gate.verdict(&mail.message).await;
@@ -102,7 +110,7 @@ async fn mail_of_real_mailers_is_delivered() {
     let clamd = Clamd::start();
     let mut gate = Gate::new(Some(&clamd)).await;
     let (mut held, mut classes, all) =
-        (Vec::new(), BTreeMap::new(), [good::all(), misread::twins(), overlooked::twins()].concat());
+        (Vec::new(), BTreeMap::new(), [good::all(), misread::twins(), overlooked::twins(), unopened::twins()].concat());
     for mail in &all {
         *classes.entry(mail.class).or_insert(0) += 1;
         let verdict = gate.verdict(&mail.message).await;

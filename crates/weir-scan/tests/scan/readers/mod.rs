@@ -68,6 +68,17 @@ fn every_leaf_that_dovecot_shows_is_looked_at() {
     none_missed(&["Dovecot"]);
 }
 
+/// Nobody shows anything else of a file that was cut on its way than what we look at, wherever in a group of letters it was cut: so it is not held.
+#[test]
+fn what_readers_show_of_a_file_that_was_cut_is_looked_at() {
+    let messages: Vec<Vec<u8>> = (32..36).map(crate::corpus::unopened::cut_short).collect();
+    compared(&messages, 0, &["email", "email (default policy)", "Dovecot"]);
+    for message in &messages {
+        assert_eq!(missing(message, &mail_parser_leaves(message)), None);
+        assert!(crate::mail::found(&crate::mail::examined(message)).is_empty());
+    }
+}
+
 fn none_missed(readers: &[&str]) {
     let seeds = seeds(BATCH);
     let (mut leaves, mut first) = (0, seeds.start);
