@@ -137,6 +137,16 @@ fn program(path: &str, mark: &str) -> Vec<u8> {
 }
 
 #[test]
+fn a_run_key_is_told_whoever_writes_it() {
+    let Some(lab) = lab("", 90) else { return };
+    let _up = lab.site.up();
+    for name in ["run-key.exe", "run-key.bat", "run-key.vbs"] {
+        let page = lab.ended(&lab.submit(name, &program(&format!("bad/{name}"), "")));
+        assert_has(&full_of(&page, "run-windows"), "persistence", &json!({ "what": "run-key" }));
+    }
+}
+
+#[test]
 fn windows_programs_that_attack_their_guest_harm_nobody_else() {
     let Some(lab) = lab("", 40) else { return };
     let _up = lab.site.up();

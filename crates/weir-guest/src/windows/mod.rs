@@ -11,6 +11,7 @@ mod overlay;
 mod pe;
 mod run;
 mod screen;
+mod server;
 mod trace_line;
 mod tracing;
 

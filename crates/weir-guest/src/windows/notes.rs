@@ -26,6 +26,8 @@ pub(crate) struct TraceNotes {
     /// Renamed files, by their names in Windows.
     pub(crate) renamed: Vec<(u32, String, String)>,
     pub(crate) left_out: u64,
+    /// Wine's server could not write the registry down.
+    pub(crate) is_unsaved: bool,
     /// How many seconds all sleeps together were to be, and how many milliseconds were waited for what did not come.
     slept_s: u64,
     waited_ms: u64,

@@ -5,6 +5,7 @@ use super::hive::{self, Hive};
 use super::notes::{self, TraceNotes};
 use super::overlay::{self, Moment};
 use super::screen::Screens;
+use super::server::WineServer;
 use super::tracing::Tracing;
 use super::{DOWNLOADS, pe};
 use crate::internet::Internet;
@@ -34,12 +35,13 @@ const KEYS_MAX: u32 = 12;
 /// More than a sample has (guest/build-windows, guest/first).
 const ROOM: &str = "remount,size=256m,nr_inodes=20k";
 /// Wine's server writes the registry and ends within this.
-const FLUSH_MAX: Duration = Duration::from_secs(15);
+const FLUSH_MAX: Duration = Duration::from_secs(20);
 
 /// The Windows of this guest.
 #[derive(Debug)]
 pub(crate) struct Windows {
     tracing: Tracing,
+    server: Option<WineServer>,
     /// The registry, and the user's files, before any sample.
     hives: [Hive; 2],
     documents: HashSet<String>,
@@ -48,7 +50,8 @@ pub(crate) struct Windows {
 impl Windows {
     /// As it is before the snapshot is taken.
     pub(crate) fn start() -> io::Result<Windows> {
-        Ok(Windows { tracing: Tracing::start()?, hives: hives(), documents: overlay::documents() })
+        let (server, documents) = (WineServer::find(), overlay::documents());
+        Ok(Windows { tracing: Tracing::start()?, server, hives: hives(), documents })
     }
 
     /// Runs a sample and tells what it did.
@@ -79,12 +82,12 @@ impl Windows {
         let mut screens = Screens::start();
         behaviour.ended = self.follow(port, order, child.id() as i32, &known, &mut screens);
         make_room(&known);
-        let was_stopped = self.stop(port);
+        let is_written = self.stop(port);
         behaviour.output = reader.join().unwrap_or_default();
         behaviour.screens = screens.done();
         self.tell(&mut behaviour, internet, &before);
         name_first(&mut behaviour, &words);
-        if !was_stopped {
+        if !is_written {
             behaviour.acts.push(act("kills-windows", "Wine's server"));
         }
         Ok(behaviour)
@@ -132,32 +135,23 @@ impl Windows {
         }
     }
 
-    /// Ends Windows: its server writes the registry down before it goes, and takes all programs with it. False if there was no server any more, or
-    /// if it did not go: then somebody has kept it from writing, by a call of Linux for example.
+    /// Ends Windows: its server writes the registry down before it goes. False if it could not.
     fn stop(&self, port: &File) -> bool {
-        let begun = Instant::now();
-        let is_there = || names().any(|name| name.starts_with("wineserver"));
-        let was_there = is_there();
-        let _ = as_user("wineserver64")
-            .arg("-k")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .env_remove("LD_PRELOAD")
-            .spawn();
-        let mut alive_at = begun;
-        while is_there() && begun.elapsed() < FLUSH_MAX {
-            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
-            if Instant::now() >= alive_at {
-                let _ = frame::write(&mut &*port, Kind::Alive, b"");
-                alive_at += ALIVE_EVERY;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let has_gone = !is_there();
+        let mut alive_at = Instant::now();
+        // A disk that was full before is not now.
+        self.tracing.notes().is_unsaved = false;
+        let is_written = self.server.as_ref().is_some_and(|server| {
+            server.end(FLUSH_MAX, || {
+                if Instant::now() >= alive_at {
+                    let _ = frame::write(&mut &*port, Kind::Alive, b"");
+                    alive_at += ALIVE_EVERY;
+                }
+            })
+        });
         // The first process is spared: that is us.
         let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
         while let Ok(Some(_)) = wait(WaitOptions::empty()) {}
-        was_there && has_gone
+        is_written
     }
 
     /// What is different now, and what was heard.
@@ -173,7 +167,7 @@ impl Windows {
         self.files(behaviour, &notes, before);
         self.registry(behaviour, &notes);
         ways(behaviour);
-        let (missing, slept) = (notes.missing(), notes.slept());
+        let (missing, slept, is_unsaved) = (notes.missing(), notes.slept(), notes.is_unsaved);
         let TraceNotes { processes, acts, shown, modules, .. } = notes;
         behaviour.acts = acts;
         behaviour.acts.extend(slept.into_iter().chain(record.acts));
@@ -182,6 +176,9 @@ impl Windows {
         behaviour.acts.extend(unknown_commands(&behaviour.output).into_iter().map(|name| act("missing", &name)));
         behaviour.acts.extend(stages(&processes, behaviour));
         behaviour.acts.truncate(LISTED_MAX);
+        if is_unsaved {
+            behaviour.acts.push(act("kills-windows", "the registry"));
+        }
         if processes.is_empty() {
             behaviour.acts.push(act("not-run", "Wine did not start it"));
         }
@@ -375,9 +372,4 @@ fn processes() -> HashSet<i32> {
         (is_users && !first.is_empty() && !notes::is_wines_own(&first) && !first.contains("xdotool")).then_some(pid)
     });
     of_user.collect()
-}
-
-fn names() -> impl Iterator<Item = String> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("comm")).ok())
 }

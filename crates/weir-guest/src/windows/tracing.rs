@@ -7,6 +7,8 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const PIPE: &str = "/run/weir/trace";
+/// What Wine's server says when it cannot write the registry down.
+const UNSAVED: &str = "wineserver: could not save registry branch";
 
 /// What is noted so far.
 #[derive(Debug, Clone)]
@@ -54,6 +56,8 @@ impl Tracing {
         let line = line.trim_end();
         if let Some(seconds) = line.strip_prefix("weir:sleeps ").and_then(|number| number.parse().ok()) {
             self.notes().sleeps(seconds);
+        } else if line.starts_with(UNSAVED) {
+            self.notes().is_unsaved = true;
         } else if let Some(line) = trace_line::read(line) {
             self.notes().note(line);
         }
