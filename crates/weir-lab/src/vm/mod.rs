@@ -10,6 +10,7 @@ mod agent_connection;
 mod cell;
 mod evidence;
 mod failure;
+mod host_ticks;
 mod identity;
 mod orphans;
 mod qemu;

@@ -63,6 +63,8 @@ pub(super) struct Start<'a> {
     pub(super) folder: PathBuf,
     /// From the snapshot, and waiting; else it boots.
     pub(super) restored: bool,
+    /// What a guest that boots is told of its clock.
+    pub(super) ticks_khz: Option<u64>,
     /// It may run without a cell.
     pub(super) unconfined: bool,
 }
@@ -249,7 +251,8 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
     line.extend(match &settings.boot {
         Boot::Kernel { .. } => {
             let mut boot = words("-kernel vmlinuz -initrd initrd -append");
-            boot.push(KERNEL_LINE.to_owned());
+            let clock = start.ticks_khz.map(|khz| format!(" tsc_early_khz={khz}")).unwrap_or_default();
+            boot.push(format!("{KERNEL_LINE}{clock}"));
             if start.folder.join(DISK).exists() {
                 let disk = format!(
                     "-drive if=none,id=root,file={DISK},format=raw,readonly=on -device virtio-blk-pci,drive=root"

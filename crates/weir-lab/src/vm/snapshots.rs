@@ -2,7 +2,7 @@
 
 use super::accelerator::{Accelerator, Choice, KvmFailure};
 use super::qemu::{Qemu, Start};
-use super::{Boot, Common, DISK, VmSettings, identity};
+use super::{Boot, Common, DISK, VmSettings, host_ticks, identity};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -141,8 +141,9 @@ impl Snapshots {
         furnish(settings, folder, accelerator)?;
         let (program, folder) = (self.common.qemu.as_path(), folder.to_owned());
         let unconfined = self.common.unconfined;
-        let mut qemu =
-            Qemu::start(Start { program, settings, accelerator, folder, restored: false, unconfined }).await?;
+        let ticks_khz = if accelerator == Accelerator::Tcg { host_ticks::khz().await } else { None };
+        let start = Start { program, settings, accelerator, folder, restored: false, ticks_khz, unconfined };
+        let mut qemu = Qemu::start(start).await?;
         let answered = async {
             let hello = qemu.agent()?.hello();
             tokio::time::timeout(limit, hello).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?

@@ -215,7 +215,8 @@ impl Worker {
         let accelerator = self.snapshots.accelerator(&self.settings).await;
         let (program, folder) = (self.snapshots.common().qemu.as_path(), self.snapshots.folder(&self.settings));
         let unconfined = self.snapshots.common().unconfined;
-        let start = Start { program, settings: &self.settings, accelerator, folder, restored: true, unconfined };
+        let (settings, ticks_khz) = (&self.settings, None);
+        let start = Start { program, settings, accelerator, folder, restored: true, ticks_khz, unconfined };
         let mut qemu = Qemu::start(start).await?;
         self.state.pid.store(qemu.pid().unwrap_or(0), Ordering::Release);
         verify(&mut qemu, self.settings.revert).await?;
