@@ -389,15 +389,15 @@ fn redirects(seen: &Happenings<'_>) -> Option<(u32, String)> {
     tried.or_else(|| seen.written.keys().find(|path| is_one(path)).map(|path| (*path).to_owned())).map(|path| (5, path))
 }
 
-/// A process in brackets is one of the kernel, or wants to be taken for one.
+/// A process in brackets is one of the kernel, or wants to be taken for one: by what it is called, or by the name of its file.
 fn pretends(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let named = seen.act("named", |_| true);
-    let bracket = |process: &&Process| {
-        process.arguments.first().is_some_and(|name| name.starts_with('[') && name.ends_with(']') && name.len() > 2)
+    let is_bracketed = |name: &&str| name.starts_with('[') && name.ends_with(']') && name.len() > 2;
+    let bracket = |process: &Process| {
+        let called = process.arguments.first().map(String::as_str);
+        called.into_iter().chain(names(process)).find(is_bracketed).map(str::to_owned)
     };
-    let called =
-        || seen.behaviour.processes.iter().find(bracket).and_then(|process| process.arguments.first().cloned());
-    named.or_else(called).map(|name| (6, name))
+    named.or_else(|| seen.behaviour.processes.iter().find_map(bracket)).map(|name| (6, name))
 }
 
 fn stops_guards(seen: &Happenings<'_>) -> Option<(u32, String)> {

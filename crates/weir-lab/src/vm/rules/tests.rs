@@ -193,6 +193,7 @@ fn each_rule_sees_what_it_is_for_and_nothing_else() {
         ("an end", acts("reboots", ""), &[("reboots", 5)]),
         ("another's name", acts("named", "[kworker/0:1]"), &[("pretends", 6)]),
         ("another's name at once", runs("/tmp/x", &["[kthreadd]"]), &[("pretends", 6)]),
+        ("a file of another's name", runs("/home/user/[kswapd0]", &["./[kswapd0]"]), &[("pretends", 6)]),
         ("a test", runs("/usr/bin/[", &["[", "1", "]"]), &[]),
         ("from memory", runs("/memfd:x (deleted)", &["x"]), &[("runs-from-memory", 5)]),
         ("what it wrote", all(vec![writes(7, "/tmp/x"), runs("/tmp/x", &["/tmp/x"])]), &[("runs-written", 3)]),
