@@ -5,7 +5,7 @@ use crate::peek;
 use crate::sleep::TimeForm;
 use libc::user_regs_struct;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use weir_guest::secret;
+use weir_guest::secret::{self, Secret};
 
 /// What becomes of a call.
 #[derive(Debug, Clone, Copy)]
@@ -276,9 +276,12 @@ pub(crate) fn command(path: &str) -> Option<&str> {
 }
 
 fn opens(path: String, flags: u64) -> Option<Deed> {
+    // Whoever goes through all folders, as `find` does, opens those of secrets too, and by this flag only folders: no file was read.
+    let is_folder = flags & libc::O_DIRECTORY as u64 != 0;
+    let is_read = |kept: &Secret| !(is_folder && matches!(kept, Secret::Passwords | Secret::Keys));
     match flags & OPEN_CHANGES != 0 {
         true => Some(Deed::Open(path)),
-        false => secret::of(&path).map(|_| Deed::Read(path)),
+        false => secret::of(&path).filter(is_read).map(|_| Deed::Read(path)),
     }
 }
 
@@ -366,6 +369,14 @@ mod tests {
         assert_eq!(of("/tmp/x", 0o101), Some(Deed::Open("/tmp/x".into())));
         assert_eq!(of("/etc/shadow", 0), Some(Deed::Read("/etc/shadow".into())));
         assert_eq!(of("/etc/passwd", 0o2_000_000), None);
+        let folder = 0o200_000;
+        assert_eq!(of("/etc/sudoers.d", folder), None, "its files may be read, and are told then");
+        assert_eq!(of("/home/user/.mozilla/firefox/k3v9x1ab.default", folder), None);
+        assert_eq!(
+            of("/sys/class/dmi/id", folder),
+            Some(Deed::Read("/sys/class/dmi/id".into())),
+            "its names tell enough"
+        );
         assert_eq!((trace(0, 9), trace(1, 9)), (Some(Deed::Trace(None)), None));
         assert_eq!(trace(16, 9), Some(Deed::Trace(Some(9))));
     }
