@@ -135,6 +135,13 @@ fn a_worm_is_stopped_and_people_decide() {
     wait_for("the deleted file to go", || (!site.data().join(format!("held/{third}.eml")).exists()).then_some(()));
     site.weir(&["held", "delete", "--user", "demo"]).refused(&["Delete 18 messages for 18 recipients", "--yes"]);
 
+    // Who did what is in the account's history, from then on.
+    wait_for("the stop in its history", || {
+        let stops = site.json(&["user", "show", "demo"])["stops"].clone();
+        let said = stops[0]["outcome"].as_str()?;
+        (said.starts_with("mail released by cli:") && said.contains(", mail deleted by cli:")).then_some(())
+    });
+
     // Kill it as a power cut would: the stop and the mail are still there, whether somebody runs or not.
     up.kill();
     let questions: [&[&str]; 4] = [&["held", "list"], &["user", "list"], &["user", "show", "demo"], &["audit", "demo"]];

@@ -349,6 +349,7 @@ async fn who_is_made_anew_goes_on_with_the_figures_of_the_day(fixture: Fixture) 
     users.remove("ann", &me()).await.unwrap();
     let kept = situation().await;
     assert!(kept.as_ref().is_some_and(|state| state.contains("\"situation\":2")), "{kept:?}");
+    assert!(users.show("ann").await.is_err() && users.lock("ann", "x", &me()).await.is_err(), "who is gone is gone");
     fixture.ann().await;
     assert_eq!(situation().await, kept, "slack, counts and the number of stops are those of before");
     // After nine days nobody needs them.

@@ -165,7 +165,7 @@ fn outcome(row: &IncidentRow, story: &Story) -> String {
             "user.lock" => "locked",
             "user.secure" => "secured",
             "user.passwd" => "given a new password",
-            "held.release" => "mail released",
+            "held.release" | "held.trust" => "mail released",
             "held.delete" => "mail deleted",
             _ => continue,
         };

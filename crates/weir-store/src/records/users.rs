@@ -75,6 +75,12 @@ impl UserRecords {
             .bind(time).execute(pool).await?.rows_affected()))
     }
 
+    /// When a user of this name was last removed.
+    pub async fn removed_at(&self, name: &str) -> Result<Option<i64>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar(
+            "select max(at) from audit where subject = $1 and action = 'user.remove'").bind(name).fetch_one(pool).await?))
+    }
+
     /// One user.
     pub async fn find(&self, name: &str) -> Result<Option<UserRow>, RecordsError> {
         let found = self.users_where("where name = $1", name).await?;

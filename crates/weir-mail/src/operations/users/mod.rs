@@ -23,7 +23,7 @@ use weir_core::throttle::Params;
 use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::Clock;
 use weir_foundation::passwords::Passwords;
-use weir_store::records::{CorrespondentRecords, SecretRecords, ThrottleRecords, UserRecords, UserRow};
+use weir_store::records::{CorrespondentRecords, SecretRecords, ThrottleRecords, ThrottleRow, UserRecords, UserRow};
 
 /// What kind of sender a user is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -399,7 +399,7 @@ impl UserOperations {
         names::login(name)?;
         let row = self.throttles.find(name).await?;
         let user = match self.users.find(name).await? {
-            None if row.is_some() => guest(name),
+            None if self.is_guest(name, row.as_ref()).await? => guest(name),
             user => user.ok_or_else(|| no_user(name))?,
         };
         let params = self.settings.params_of(Some(&user));
@@ -454,6 +454,13 @@ impl UserOperations {
         Ok((throttle.situation(), throttle.stopped().is_some()))
     }
 
+    /// Whether a throttle without an account is somebody's, and not what is kept of a removed user.
+    async fn is_guest(&self, name: &str, row: Option<&ThrottleRow>) -> Result<bool, OperationError> {
+        let Some(row) = row else { return Ok(false) };
+        let removed_at = if row.held == 0 { self.users.removed_at(name).await? } else { None };
+        Ok(removed_at.is_none_or(|removed_at| row.updated_at > removed_at))
+    }
+
     async fn user(&self, name: &str) -> Result<UserRow, OperationError> {
         names::login(name)?;
         self.users.find(name).await?.ok_or_else(|| no_user(name))
@@ -466,7 +473,8 @@ impl UserOperations {
         if let Some(user) = self.users.find(name).await? {
             return Ok(user);
         }
-        if self.throttles.find(name).await?.is_none() {
+        let row = self.throttles.find(name).await?;
+        if !self.is_guest(name, row.as_ref()).await? {
             return Err(no_user(name));
         }
         let now = (self.clock)().0 as i64;
