@@ -212,6 +212,6 @@ mod tests {
         let held = Learned { would_hold: 4, would_stop: 1, ..learned[0].clone() };
         let held = [held];
         let digest = Digest::new(&[], &held, Instant(0));
-        assert!(digest.body("").contains("ann  4 recipients held, stopped 1 times, of 9 mails"));
+        assert!(digest.body("").contains("ann  4 recipients held, stopped 1 time, of 9 mails"));
     }
 }
