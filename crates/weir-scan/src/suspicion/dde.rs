@@ -59,14 +59,14 @@ fn word_fields(data: &[u8]) -> Fields {
                 _ => {}
             }
         } else if let Some(code) = tag.is("fldSimple").then(|| tag.value("instr")).flatten() {
-            ended(Open { code, ..Open::default() }, &mut open, &mut out);
+            ended(&Open { code, ..Open::default() }, &mut open, &mut out);
         } else if tag.is("fldChar") {
             match tag.value("fldCharType").unwrap_or_default().as_slice() {
                 b"begin" if open.len() < NESTED_MAX => open.push(Open::default()),
                 b"separate" => open.last_mut().into_iter().for_each(|field| field.in_result = true),
                 b"end" => {
                     if let Some(field) = open.pop() {
-                        ended(field, &mut open, &mut out);
+                        ended(&field, &mut open, &mut out);
                     }
                 }
                 _ => {}
@@ -74,13 +74,13 @@ fn word_fields(data: &[u8]) -> Fields {
         }
     }
     while let Some(field) = open.pop() {
-        ended(field, &mut open, &mut out);
+        ended(&field, &mut open, &mut out);
     }
     out
 }
 
 /// A field is at its end: what it stands for is a piece of the one around it.
-fn ended(field: Open, around: &mut [Open], out: &mut Fields) {
+fn ended(field: &Open, around: &mut [Open], out: &mut Fields) {
     out.text.extend([b"\n".as_slice(), &field.code, b"\n"].concat());
     out.has_computed_name |= field.has_computed_name;
     let Some(outer) = around.last_mut().filter(|outer| !outer.in_result) else { return };
