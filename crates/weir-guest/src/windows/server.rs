@@ -62,7 +62,8 @@ mod tests {
     use std::io::Read;
     use std::process::{Command, Stdio};
 
-    /// A program that has set itself up when this returns.
+    /// A program that has set itself up when this returns. Nobody waits for it but the code under test; it is gone with this process.
+    #[allow(clippy::zombie_processes)]
     fn server(script: &str) -> WineServer {
         let script = format!("{script}; echo; while :; do sleep 0.05; done");
         let mut child = Command::new("sh").args(["-c", &script]).stdout(Stdio::piped()).spawn().unwrap();

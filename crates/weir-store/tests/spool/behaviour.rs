@@ -39,7 +39,7 @@ async fn ten_thousand_abandoned_drafts_leave_nothing() {
     // The last draft is counted until the spool's own thread has let go of it, on a busy machine a moment after the flush.
     let begun = std::time::Instant::now();
     while spool.stats().open_drafts > 0 && begun.elapsed().as_secs() < 60 {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(spool.stats().open_drafts, 0);
     // The first message alone keeps its segment; what only drafts filled is gone, but for the segment in use.
