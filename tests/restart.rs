@@ -247,6 +247,47 @@ fn a_restart_that_could_not_succeed_keeps_the_old_program_running() {
     TcpStream::connect(&up.plain).expect("it serves");
 }
 
+/// As the recipes write it: `listen = ["0.0.0.0:25", "[::]:25"]`.
+#[test]
+fn listeners_of_both_versions_of_ip_are_there_after_a_reload_and_a_restart() {
+    let Some(ports) = [(); 2].iter().map(|()| free_port_of_both()).collect::<Option<Vec<u16>>>() else { return };
+    let both = |port: u16| format!("listen = [\"0.0.0.0:{port}\", \"[::]:{port}\"]");
+    let site = Site::only(&format!(
+        "[submission]\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\nhostname = \"mail.example\"\n\
+         [inbound]\n{}\ndomains = [\"a.example\"]\nrecipients = \"any\"\n[web]\n{}\nbackends = [\"app {}\"]\n[console]\nlisten = [\"127.0.0.1:0\"]\n",
+        both(ports[0]),
+        both(ports[1]),
+        backend()
+    ));
+    let up = site.up();
+    let greets = |when: &str| {
+        for ip in ["127.0.0.1", "[::1]"] {
+            let mut client = Client::greeted(&format!("{ip}:{}", ports[0]));
+            assert!(client.say("NOOP").starts_with("250"), "{ip} {when}");
+            for port in &ports[1..] {
+                TcpStream::connect(format!("{ip}:{port}"))
+                    .unwrap_or_else(|error| panic!("{ip}:{port} {when}: {error}"));
+            }
+        }
+    };
+    greets("at first");
+    let config = site.home().join("weir.toml");
+    let text = fs::read_to_string(&config).expect("its configuration");
+    fs::write(&config, format!("{text}[throttle]\nmax_slack = 50\n")).expect("a file");
+    let said = site.weir(&["reload"]).ok();
+    assert!(said.contains("mail gate    started anew"), "{said}");
+    greets("after a reload");
+    for _ in 0..2 {
+        let before = up_since(&site).expect("it is up");
+        // Its time is told in whole seconds.
+        wait_for("the next second", || (unix_s() > before).then_some(()));
+        assert!(site.weir(&["restart"]).ok().contains("Restarting"));
+        wait_for("the next program", || up_since(&site).filter(|since| *since > before));
+        greets("after a restart");
+    }
+    drop(up);
+}
+
 /// systemd's own tool opens the sockets and passes them.
 #[test]
 fn sockets_of_systemd_are_used() {
@@ -281,6 +322,11 @@ fn sockets_of_systemd_are_used() {
     assert_eq!(seen.numbers()[2..], [0, 0]);
     TcpStream::connect(&console).expect("the console is served");
     drop(up);
+}
+
+/// A port that is free in both versions of IP; none where there is no IPv6.
+fn free_port_of_both() -> Option<u16> {
+    TcpListener::bind("[::]:0").and_then(|socket| socket.local_addr()).ok().map(|address| address.port())
 }
 
 fn free_port() -> u16 {

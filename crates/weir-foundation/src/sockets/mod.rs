@@ -15,7 +15,7 @@ pub use unix::{listen_unix, receive_unix};
 
 use crate::supervision::{self, GateName};
 use inherited::Inherited;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
@@ -49,7 +49,8 @@ pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpLis
     let Some(gate) = supervision::current_gate() else { return open_shared(address, count, false) };
     let mut kept = lock();
     let mut sockets = Vec::new();
-    for one in kept.iter_mut().filter(|one| one.fits(gate, address)) {
+    let is_meant = choose(&kept, gate, address);
+    for one in kept.iter_mut().filter(|one| is_meant(one)) {
         // Of two listeners on any free port, each must find its own again.
         if sockets.len() == count && address.port() == 0 {
             break;
@@ -117,15 +118,33 @@ pub fn hand_over() -> io::Result<String> {
     Ok(sockets.collect::<io::Result<Vec<_>>>()?.join(" "))
 }
 
+/// Which of the kept sockets are meant by an address: those that were opened for it, or else one that takes both versions of IP and so
+/// listens there as well. Where `0.0.0.0` and `[::]` have a socket each, neither gets the other's: that one's turn comes next.
+fn choose(kept: &[KeptSocket], gate: GateName, address: SocketAddr) -> impl Fn(&KeptSocket) -> bool + use<> {
+    let has_its_own = kept.iter().any(|one| one.is_free_for(gate) && one.asked == address);
+    move |one| one.is_free_for(gate) && if has_its_own { one.asked == address } else { one.covers(address) }
+}
+
 impl KeptSocket {
-    fn fits(&self, gate: GateName, address: SocketAddr) -> bool {
-        !self.in_use && self.gate.is_none_or(|owner| owner == gate) && is_same(self.asked, address)
+    fn is_free_for(&self, gate: GateName) -> bool {
+        !self.in_use && self.gate.is_none_or(|owner| owner == gate)
+    }
+
+    /// What listens on all addresses of IPv6 usually listens on all of IPv4 as well; systemd has only the first.
+    fn covers(&self, address: SocketAddr) -> bool {
+        is_everywhere(self.asked, address) && takes_both_versions(&self.socket)
     }
 }
 
-/// What listens on all addresses of IPv6 usually listens on all of IPv4 as well; systemd has only the first.
-fn is_same(kept: SocketAddr, asked: SocketAddr) -> bool {
-    kept == asked || kept.port() == asked.port() && kept.ip().is_unspecified() && asked.ip().is_unspecified()
+/// Whether both mean all addresses, on the same port.
+fn is_everywhere(kept: SocketAddr, asked: SocketAddr) -> bool {
+    kept.port() == asked.port() && asked.port() != 0 && kept.ip().is_unspecified() && asked.ip().is_unspecified()
+}
+
+/// Whether connections of IPv4 come to this socket of IPv6.
+fn takes_both_versions(socket: &TcpListener) -> bool {
+    let is_ipv6 = socket.local_addr().is_ok_and(|bound| bound.is_ipv6());
+    is_ipv6 && SockRef::from(socket).only_v6().is_ok_and(|only| !only)
 }
 
 fn copy(socket: &TcpListener) -> io::Result<TcpListener> {
@@ -177,9 +196,12 @@ mod tests {
     use std::net::TcpStream;
     use tokio::sync::mpsc::unbounded_channel;
 
-    /// The list belongs to the process, so there is one test of all of it.
+    /// The list belongs to the process, so tests of it take turns.
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
     #[tokio::test]
     async fn a_socket_waits_for_its_gate_until_it_is_closed() {
+        let _turn = TURN.lock().await;
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let mail = Supervisor::new(GateName::Mail, 0, unbounded_channel().0);
         let web = Supervisor::new(GateName::Web, 0, unbounded_channel().0);
@@ -224,29 +246,69 @@ mod tests {
 
     #[test]
     fn all_addresses_are_the_same_in_both_families() {
-        let same = |one: &str, other: &str| is_same(one.parse().unwrap(), other.parse().unwrap());
+        let same = |one: &str, other: &str| is_everywhere(one.parse().unwrap(), other.parse().unwrap());
         assert!(same("[::]:25", "0.0.0.0:25"));
         assert!(!same("[::]:25", "0.0.0.0:587"));
         assert!(!same("127.0.0.1:25", "0.0.0.0:25"));
+        assert!(!same("[::]:0", "0.0.0.0:0"), "each gets a free port of its own");
     }
 
-    /// As the recipes write it: `listen = ["0.0.0.0:25", "[::]:25"]`.
+    fn everywhere(ip: &str, port: u16) -> SocketAddr {
+        format!("{ip}:{port}").parse().unwrap()
+    }
+
+    /// A port that is free in both versions of IP; none where there is no IPv6.
+    fn free_port() -> Option<u16> {
+        TcpListener::bind("[::]:0").ok()?.local_addr().ok().map(|address| address.port())
+    }
+
+    /// As the recipes write it: `listen = ["0.0.0.0:25", "[::]:25"]`. What is kept or handed over is found again, each by its own address.
     #[tokio::test]
-    async fn both_versions_of_ip_can_have_the_same_port() {
+    async fn both_versions_of_ip_can_have_the_same_port_again_and_again() {
+        let _turn = TURN.lock().await;
         let lab = Supervisor::new(GateName::Lab, 0, unbounded_channel().0);
-        let everywhere = |ip: &str, port: u16| format!("{ip}:{port}").parse::<SocketAddr>().unwrap();
-        let Ok(free) = TcpListener::bind("[::]:0") else { return };
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let Some(port) = free_port() else { return };
+        let [four, six] = [everywhere("0.0.0.0", port), everywhere("[::]", port)];
         for count in [1, 2] {
-            let both = async {
-                (listen_shared(everywhere("0.0.0.0", port), count), listen_shared(everywhere("[::]", port), count))
-            };
-            let (four, six) = lab.scope(both).await;
-            assert!(four.is_ok() && six.is_ok(), "{four:?} {six:?}");
-            drop((four, six));
-            keep(GateName::Lab);
+            for start in ["fresh", "reloaded", "in the other order", "reloaded again"] {
+                let order = if start == "in the other order" { [six, four] } else { [four, six] };
+                let both = async { order.map(|address| listen_shared(address, count)) };
+                let opened = lab.scope(both).await;
+                for (address, sockets) in order.iter().zip(&opened) {
+                    let sockets = sockets.as_ref().unwrap_or_else(|error| panic!("{start}, {address}: {error}"));
+                    assert_eq!(sockets.len(), count, "{start}, {address}");
+                    assert!(sockets.iter().all(|socket| socket.local_addr().unwrap() == *address), "{start}");
+                }
+                drop(opened);
+                keep(GateName::Lab);
+            }
             close(GateName::Lab);
         }
+    }
+
+    /// systemd listens on `[::]` once, for both versions of IP.
+    #[tokio::test]
+    async fn a_socket_for_both_versions_of_ip_serves_who_asks_for_one_of_them() {
+        let _turn = TURN.lock().await;
+        let console = Supervisor::new(GateName::Console, 0, unbounded_channel().0);
+        let Some(port) = free_port() else { return };
+        let [four, six] = [everywhere("0.0.0.0", port), everywhere("[::]", port)];
+        let passed = |only_v6| {
+            let socket = open(six, false, only_v6).unwrap();
+            inherit(vec![Inherited { gate: Some(GateName::Console), asked: six, socket }]);
+        };
+        passed(false);
+        for _ in 0..2 {
+            let socket = console.scope(async { listen(four) }).await.unwrap();
+            assert_eq!(socket.local_addr().unwrap(), six);
+            keep(GateName::Console);
+        }
+        close(GateName::Console);
+        passed(true);
+        let socket = console.scope(async { listen(four) }).await.unwrap();
+        assert_eq!(socket.local_addr().unwrap(), four, "nobody of IPv4 would come to the other");
+        drop(socket);
+        keep(GateName::Console);
+        close(GateName::Console);
     }
 }
