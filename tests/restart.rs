@@ -288,6 +288,37 @@ fn listeners_of_both_versions_of_ip_are_there_after_a_reload_and_a_restart() {
     drop(up);
 }
 
+#[test]
+fn a_reload_that_the_mail_gate_refuses_is_no_success_and_status_says_so() {
+    let site = Site::new("");
+    let up = site.up();
+    let config = site.home().join("weir.toml");
+    let text = fs::read_to_string(&config).expect("its configuration");
+    let password = site.home().join("password");
+    fs::write(&password, "").expect("a file");
+    let login = format!(
+        "[delivery]\nway = \"smarthost\"\nhosts = [\"127.0.0.1:1\"]\nlogin = \"weir\"\npassword_file = \"{}\"",
+        password.display()
+    );
+    let mail = |site: &Site| {
+        let status = site.status();
+        let parts = status["health"]["parts"].as_array().expect("parts").clone();
+        let mail = parts.into_iter().find(|part| part["part"] == "mail").expect("a line");
+        (mail["verdict"].clone(), mail["says"].as_str().expect("words").to_owned())
+    };
+    let (verdict, _) = mail(&site);
+    assert_eq!(verdict, "well");
+    fs::write(&config, text.replacen("[delivery]", &login, 1)).expect("a file");
+    site.weir(&["reload"]).refused(&["refused the new settings", "hint"]);
+    let (verdict, says) = mail(&site);
+    assert!(verdict == "look" && says.contains("older settings than those in the file"), "{verdict} {says}");
+    assert!(site.weir(&["status"]).code == Some(3));
+    assert!(Client::login(&up.plain, "demo", &up.password()).is_ok(), "it serves as before");
+    fs::write(&config, text).expect("a file");
+    site.weir(&["reload"]).ok();
+    assert_eq!(mail(&site).0, "well");
+}
+
 /// systemd's own tool opens the sockets and passes them.
 #[test]
 fn sockets_of_systemd_are_used() {

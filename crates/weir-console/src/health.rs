@@ -180,7 +180,13 @@ fn serves(part: &mut Part, pulse: &Pulse, gate: GateName) -> bool {
             part.fail(format!("{gate} does not run: {why}"), "");
         }
         view if !view.is_up() => part.look(format!("{gate} is starting"), ""),
-        _ => return true,
+        view => {
+            if let Some(why) = &view.refused_settings {
+                let says = "goes by older settings than those in the file, which it refused:";
+                part.look(format!("{gate} {says} {}", why.replace('\n', " ")), "");
+            }
+            return true;
+        }
     }
     false
 }

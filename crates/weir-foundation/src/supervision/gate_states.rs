@@ -77,6 +77,7 @@ struct GateStanding {
     was_up: bool,
     restarts: u64,
     last_failure: Option<String>,
+    refused_settings: Option<String>,
 }
 
 /// How one gate stands, to be shown.
@@ -96,6 +97,9 @@ pub struct GateView {
     pub next_try_s: Option<u64>,
     /// How often it was started again after it had been up.
     pub restarts: u64,
+    /// Why it did not take the settings that are in the file now, and goes by older ones.
+    #[serde(default)]
+    pub refused_settings: Option<String>,
 }
 
 impl GateView {
@@ -139,6 +143,11 @@ impl GateStates {
         (standing.state, standing.since) = (GateState::Failed { why: why.to_owned(), next_try: now + rest }, now);
     }
 
+    /// The gate goes by older settings than those in the file, for this reason; nothing if it goes by them.
+    pub fn refused_settings(&self, gate: GateName, why: Option<String>) {
+        self.lock().entry(gate).or_default().refused_settings = why;
+    }
+
     /// How a gate stands.
     pub fn state(&self, gate: GateName) -> GateState {
         self.lock().get(&gate).map(|standing| standing.state.clone()).unwrap_or_default()
@@ -174,6 +183,7 @@ fn view(gate: GateName, standing: GateStanding, now: Instant) -> GateView {
         last_failure: standing.last_failure,
         next_try_s,
         restarts: standing.restarts,
+        refused_settings: standing.refused_settings,
     }
 }
 

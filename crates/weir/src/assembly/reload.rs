@@ -49,6 +49,9 @@ pub(crate) struct ReloadOutcome {
     /// What the mail gate did, in words; nothing if nothing of its settings has changed.
     #[serde(default)]
     pub(crate) mail: Option<String>,
+    /// Whether the mail gate refused the new settings, and goes by the old ones.
+    #[serde(default)]
+    pub(crate) mail_refused: bool,
     /// Settings that were changed and need a restart.
     pub(crate) restart: Vec<String>,
 }
@@ -97,7 +100,7 @@ impl Reloader {
         let mail: Vec<Setting> = mail;
         let of_mail = Config { web: web_settings, web_limits, web_identity, ..of_mail };
         self.for_mail = mail.iter().any(|new| self.differs(new)).then_some((of_mail, mail));
-        Ok(ReloadOutcome { web, mail: None, restart })
+        Ok(ReloadOutcome { web, mail: None, mail_refused: false, restart })
     }
 
     /// The configuration that the mail gate is to be started anew with, if something of it has changed.

@@ -9,7 +9,8 @@ use std::io::Write;
 /// Routes, backends, servers, queues and limits of the web gate, and certificates, are changed while everything runs: no connection is closed, requests that
 /// are under way end where they began, and those that wait keep their place. If [throttle], [notices] or [delivery] have changed, the mail gate is started anew
 /// with its sockets open: messages that are coming in are finished, nobody is refused, and nothing that waits is lost. What else has changed is named, and needs
-/// `weir restart`. A configuration with a problem changes nothing. SIGHUP does the same.
+/// `weir restart`. A configuration with a problem changes nothing. If the mail gate refuses its new settings it goes on with the old ones, and the
+/// exit code is 1. SIGHUP does the same.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -25,7 +26,13 @@ impl Args {
             );
         }
         let outcome = control.ask(&RELOAD, &())?;
-        self.asking.answer(out, &outcome, print)
+        self.asking.answer(out, &outcome, print)?;
+        if outcome.mail_refused {
+            anyhow::bail!(
+                "the mail gate refused the new settings and goes by the old ones\n  hint: correct the file and reload again; `weir status` says so until then"
+            );
+        }
+        Ok(())
     }
 }
 

@@ -30,7 +30,7 @@ use weir_foundation::passwords::Passwords;
 use weir_foundation::random::random;
 use weir_foundation::secret::fresh_password;
 use weir_foundation::sockets;
-use weir_foundation::supervision::{self, GateStates};
+use weir_foundation::supervision::{self, GateName, GateStates};
 use weir_mail::operations::{Listener, NewUser, UserOperations};
 use weir_mail::submission::Identity;
 use weir_store::folder::{DataFolder, FolderError};
@@ -281,7 +281,7 @@ async fn reload(reloader: &mut Reloader, gates: &mut Orchestrator, answer: Optio
     let mut others_run = false;
     if let Ok(done) = &mut outcome {
         let certificate = gates.mail.gate().and_then(|mail| mail.gate.reload().err());
-        (others_run, done.mail) = reload_mail(reloader, gates).await;
+        (others_run, done.mail, done.mail_refused) = reload_mail(reloader, gates).await;
         if let Some(error) = certificate {
             tracing::warn!(%error, "the mail gate's certificate cannot be read again; the old one stays");
             let kept = format!("keeps its old certificate: {error}");
@@ -305,17 +305,28 @@ async fn reload(reloader: &mut Reloader, gates: &mut Orchestrator, answer: Optio
     others_run
 }
 
-/// Lets the mail gate follow. Whether another one runs now, and what it did, in words.
-async fn reload_mail(reloader: &mut Reloader, gates: &mut Orchestrator) -> (bool, Option<String>) {
-    let Some(config) = reloader.for_mail() else { return (false, None) };
+/// Lets the mail gate follow. Whether another one runs now, what it did, in words, and whether it refused.
+async fn reload_mail(reloader: &mut Reloader, gates: &mut Orchestrator) -> (bool, Option<String>, bool) {
+    let mut refused = None;
+    let Some(config) = reloader.for_mail() else {
+        // The file may be again as it was before.
+        gates.states().refused_settings(GateName::Mail, refused);
+        return (false, None, false);
+    };
     let said = match gates.restart_mail(config).await {
         Ok(()) => {
             reloader.mail_follows();
             "started anew with the new settings; its sockets stayed open".to_owned()
         }
-        Err(error) => format!("refuses the new settings and runs as before: {error:#}"),
+        Err(error) => {
+            tracing::error!(error = format!("{error:#}"), "the mail gate refuses the new settings and runs as before");
+            refused = Some(format!("{error:#}"));
+            format!("refuses the new settings and runs as before: {error:#}")
+        }
     };
-    (true, Some(said))
+    let is_refused = refused.is_some();
+    gates.states().refused_settings(GateName::Mail, refused);
+    (true, Some(said), is_refused)
 }
 
 /// Every connection is an open file, and the usual limit is for programs that have few.
