@@ -66,6 +66,25 @@ fn a_mail_that_was_delivered_is_found_by_everything_that_is_known_of_it() {
 }
 
 #[test]
+fn the_way_of_a_mail_names_each_of_many_recipients() {
+    let site = Site::new("[throttle]\nrate = \"1000/s\"\nmulti_rate = \"1000/s\"\nmax_multi_slack = 1000\n");
+    let up = site.up();
+    let to: Vec<String> = (0..120).map(|number| format!("r{number}@localhost")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    let id = id_in(&client(&up).mail("demo@localhost", &to, "to many"));
+    let shown = || site.json(&["find", &id])["messages"][0]["state"].as_str().expect("a state").to_owned();
+    wait_for("all of them", || (shown() == "delivered").then_some(()));
+    let way = site.json(&["trace", &id]);
+    let lines = way["lines"].as_array().expect("lines");
+    let delivered: Vec<&str> =
+        lines.iter().filter(|line| line["event"] == "delivered").filter_map(|line| line["text"].as_str()).collect();
+    for one in &to {
+        assert!(delivered.iter().any(|line| line.contains(&format!("<{one}>"))), "{one}: {delivered:?}");
+    }
+    drop(up);
+}
+
+#[test]
 fn what_was_tracked_is_found_after_a_kill_and_without_its_file() {
     let site = Site::new("");
     let up = site.up();

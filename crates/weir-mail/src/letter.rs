@@ -9,9 +9,6 @@ use weir_smtp::envelope::{Envelope, MailFrom, Notify, RcptTo, Ret};
 use weir_smtp::mailbox::Mailbox;
 use weir_store::diary::Facts;
 
-/// Recipients that the diary hears of by name.
-const NAMED_MAX: usize = 50;
-
 /// What is remembered of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Letter {
@@ -179,7 +176,7 @@ impl Letter {
         };
         Facts {
             from: self.from.clone(),
-            to: self.to.iter().take(NAMED_MAX).map(|to| to.address.clone()).collect(),
+            to: self.to.iter().map(|to| to.address.clone()).collect(),
             recipients: self.to.len() as u64,
             subject: self.subject.clone(),
             size,

@@ -12,9 +12,11 @@ use super::window::Feedback;
 use weir_smtp::client::session::Session;
 use weir_smtp::outcome::{DeliveryOutcome, Fate, Status};
 use weir_store::diary::{DiaryLine, Facts};
+use weir_store::spool::MessageId;
 
-/// Recipients of one delivery that the diary hears of.
-const NOTED_MAX: usize = 50;
+/// Recipients of one delivery that have a line of their own in the diary. Others of the same fate share lines, of so many octets.
+const OWN_LINES_MAX: usize = 50;
+const SHARED_LINE_BYTES: usize = 600;
 
 /// Starts a worker as a task of the pool.
 pub(super) fn start<L: Ledger>(pool: &Arc<Pool<L>>, first: Assignment) {
@@ -129,6 +131,7 @@ fn settle<L: Ledger>(pool: &Arc<Pool<L>>, assignment: &Assignment, attempt: &Att
 fn note<L: Ledger>(ledger: &L, assignment: &Assignment, attempt: &Attempt) {
     let id = assignment.message.id;
     let outcomes = assignment.places.iter().zip(&attempt.outcomes);
+    let mut shared: Vec<SharedLine> = Vec::new();
     for (number, (place, outcome)) in outcomes.enumerate() {
         let Some(recipient) = assignment.message.recipients.get(*place) else { continue };
         let to = &recipient.to.mailbox;
@@ -142,12 +145,51 @@ fn note<L: Ledger>(ledger: &L, assignment: &Assignment, attempt: &Attempt) {
             Fate::Temporary => "deferred",
             Fate::Permanent => "undeliverable",
         };
-        if number < NOTED_MAX {
-            let line = DiaryLine::new(id, event, format!("to <{to}>: {outcome}"));
-            ledger.note(match &outcome.peer {
-                Some(peer) => line.with(Facts { destination: peer.to_string(), ..Facts::default() }),
-                None => line,
-            });
+        let line = SharedLine::new(event, to.as_str(), outcome);
+        match shared.iter_mut().find(|known| known.takes(&line)) {
+            Some(known) if number >= OWN_LINES_MAX => known.add(to.as_str()),
+            _ if number >= OWN_LINES_MAX => shared.push(line),
+            _ => ledger.note(line.written(id)),
+        }
+    }
+    shared.into_iter().for_each(|line| ledger.note(line.written(id)));
+}
+
+/// Recipients of whom the same can be said.
+struct SharedLine {
+    event: &'static str,
+    said: String,
+    destination: String,
+    to: String,
+    count: u64,
+}
+
+impl SharedLine {
+    fn new(event: &'static str, to: &str, outcome: &DeliveryOutcome) -> SharedLine {
+        let destination = outcome.peer.as_ref().map_or_else(String::new, ToString::to_string);
+        SharedLine { event, said: outcome.to_string(), destination, to: format!("<{to}>"), count: 1 }
+    }
+
+    /// Whether the same is said in both, and there is room.
+    fn takes(&self, other: &SharedLine) -> bool {
+        let same = (self.event, &self.said, &self.destination) == (other.event, &other.said, &other.destination);
+        same && self.to.len() + other.to.len() < SHARED_LINE_BYTES
+    }
+
+    fn add(&mut self, to: &str) {
+        self.to.push_str(", <");
+        self.to.push_str(to);
+        self.to.push('>');
+        self.count += 1;
+    }
+
+    fn written(self, id: MessageId) -> DiaryLine {
+        let SharedLine { event, said, destination, to, count } = self;
+        let line = DiaryLine::new(id, event, format!("to {to}: {said}"));
+        let concerns = if count > 1 { count } else { 0 };
+        match (destination.is_empty(), concerns) {
+            (true, 0) => line,
+            _ => line.with(Facts { destination, concerns, ..Facts::default() }),
         }
     }
 }

@@ -9,6 +9,8 @@ use weir_store::tracking::{MessageFilter, PAGE_MAX, STATES, TrackedMessage, Trac
 
 /// The longest text of one field, in characters.
 const FIELD_MAX: usize = 320;
+/// Recipients of one message that an answer names; all of them are looked at.
+const TO_MAX: usize = 20;
 /// Messages of one page, if nobody says how many.
 const PAGE: usize = 50;
 
@@ -103,7 +105,7 @@ impl From<TrackedMessage> for FoundMail {
             at: when(tracked.at),
             changed: when(tracked.changed),
             from: tracked.from,
-            to: tracked.to,
+            to: tracked.to.into_iter().take(TO_MAX).collect(),
             recipients: tracked.recipients,
             subject: tracked.subject,
             size_bytes: tracked.size,

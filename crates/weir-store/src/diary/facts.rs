@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Recipients that are named in a sentence.
 const NAMED_MAX: usize = 5;
-/// Recipients that are remembered by name; the others are counted.
-const TO_MAX: usize = 50;
+/// Recipients that are remembered by name, as many as a mail usually may have; others are counted.
+const TO_MAX: usize = 1_000;
 /// The longest address or name, and the longest of the other texts, in characters.
 const ADDRESS_MAX: usize = 320;
 const TEXT_MAX: usize = 200;
@@ -44,6 +44,9 @@ pub struct Facts {
     /// What the scan found.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub verdict: String,
+    /// Of how many recipients the line tells something, where it counts them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub concerns: u64,
     /// The server that took or refused it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub destination: String,
@@ -140,11 +143,11 @@ mod tests {
     fn what_strangers_wrote_has_an_end_and_one_line() {
         let facts = Facts {
             subject: format!("a\r\nb\u{1b}[2J{}", "x".repeat(5_000)),
-            to: vec!["y".repeat(5_000); 500],
+            to: vec!["y".repeat(5_000); 1_500],
             ..Facts::default()
         };
         let facts = facts.bounded();
         assert!(facts.subject.starts_with("a  b [2J") && facts.subject.len() == TEXT_MAX);
-        assert_eq!((facts.to.len(), facts.recipients, facts.to[0].len()), (TO_MAX, 500, ADDRESS_MAX));
+        assert_eq!((facts.to.len(), facts.recipients, facts.to[0].len()), (TO_MAX, 1_500, ADDRESS_MAX));
     }
 }

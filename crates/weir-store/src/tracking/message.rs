@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 /// Ids of one message.
 const IDS_MAX: usize = 64;
-/// Recipients by name.
-const TO_MAX: usize = 20;
+/// Recipients by name: as many as a mail usually may have, so that whoever asks after one of them gets a true answer.
+pub(super) const TO_MAX: usize = 1_000;
 /// What happened first, and what happened last: so much of each is kept.
 const FIRST_ACTS: usize = 20;
 const LAST_ACTS: usize = 40;
@@ -32,7 +32,7 @@ pub struct TrackedMessage {
     pub changed: i64,
     /// The envelope sender.
     pub from: String,
-    /// The first recipients.
+    /// The recipients; of more than a thousand the first.
     pub to: Vec<String>,
     /// How many recipients there are.
     pub recipients: u64,
@@ -120,11 +120,16 @@ impl TrackedMessage {
             state.clone_into(&mut self.state);
         }
         if matches!(line.event.as_str(), "delivered" | "deferred" | "undeliverable" | "refused") {
-            self.answer = line.text.chars().take(ANSWER_MAX).collect();
+            let told = line.text.strip_prefix("to <").and_then(|rest| rest.split_once(">: "));
+            self.answer = match (told, concerns(line)) {
+                (Some((_, said)), many @ 2..) => format!("to {many} recipients: {said}"),
+                _ => line.text.clone(),
+            };
+            self.answer = self.answer.chars().take(ANSWER_MAX).collect();
             if self.to.is_empty()
-                && let Some((to, _)) = line.text.strip_prefix("to <").and_then(|rest| rest.split_once(">: "))
+                && let Some((to, _)) = told
             {
-                self.learn(&Facts { to: vec![to.to_owned()], ..Facts::default() });
+                self.learn(&Facts { to: to.split(">, <").map(str::to_owned).collect(), ..Facts::default() });
             }
         }
         self.add(line, acts);
@@ -145,7 +150,8 @@ impl TrackedMessage {
         }
         acts.push(act);
         if acts.len() > FIRST_ACTS + LAST_ACTS {
-            acts.remove(FIRST_ACTS);
+            let (first, next) = (acts.remove(FIRST_ACTS), acts.remove(FIRST_ACTS));
+            acts.insert(FIRST_ACTS, first.and(next));
         }
     }
 
@@ -270,6 +276,21 @@ impl TrackedMessage {
     }
 }
 
+impl Act {
+    /// In place of two acts: how many are left out.
+    fn and(self, next: Act) -> Act {
+        let before = self.text.split(' ').next().filter(|_| self.event == LEFT_OUT);
+        let count = before.and_then(|count| count.parse::<u64>().ok()).unwrap_or(1) + 1;
+        let text = format!("{count} more lines, which are not kept");
+        Act { event: LEFT_OUT.to_owned(), text, about: Vec::new(), ..next }
+    }
+}
+
+/// Of how many recipients a line tells something; 0 if it does not say.
+fn concerns(line: &DiaryLine) -> u64 {
+    line.facts.as_ref().map_or(0, |facts| facts.concerns)
+}
+
 /// What is kept of a Message-ID: a hash, because the whole would be a large part of what is written of a small mail.
 pub(super) fn name_hash(message_id: &str) -> String {
     let name = message_id.trim_start_matches('<').trim_end_matches('>').to_lowercase();
@@ -291,6 +312,9 @@ pub const STATES: [&str; 12] = [
     "bounced",
     "refused",
 ];
+
+/// The event of a line in place of several.
+const LEFT_OUT: &str = "left-out";
 
 /// Where a message is after an event; nothing if the event moves it nowhere.
 fn state_after(event: &str) -> Option<&'static str> {
@@ -353,6 +377,10 @@ mod tests {
         let (message, acts) = applied(&lines);
         assert!(message.ids.len() == IDS_MAX && acts.len() == FIRST_ACTS + LAST_ACTS);
         assert_eq!((acts[0].event.as_str(), &acts[acts.len() - 1].text[..4]), ("accepted", "4999"));
+        assert_eq!(
+            (acts[FIRST_ACTS].event.as_str(), acts[FIRST_ACTS].text.split(' ').next()),
+            (LEFT_OUT, Some("4942"))
+        );
         assert!(message.written_acts(&acts).len() < 64 << 10);
     }
 

@@ -4,7 +4,7 @@
 //! `f:ann@` and `f:@example.org`, so that it is found by the whole, by the name and by the domain. A subject is cut into words, and a script without spaces into
 //! single characters. All of it happens here and not in the database, so both databases find the same.
 
-use super::message::{TrackedMessage, name_hash};
+use super::message::{TO_MAX, TrackedMessage, name_hash};
 use super::search::MessageFilter;
 use std::collections::BTreeSet;
 use unicode_normalization::UnicodeNormalization;
@@ -13,6 +13,8 @@ use unicode_normalization::UnicodeNormalization;
 const WORD_MAX: usize = 80;
 const TEXT_WORDS_MAX: usize = 40;
 const MESSAGE_WORDS_MAX: usize = 200;
+/// The most words of recipients: each has three.
+const RECIPIENT_WORDS_MAX: usize = 3 * TO_MAX;
 const ASKED_MAX: usize = 16;
 
 /// The fields and their letters.
@@ -30,7 +32,6 @@ pub(super) fn of_message(message: &TrackedMessage) -> String {
     let mut words = BTreeSet::new();
     words.extend(address(SENDER, &message.from));
     words.extend(address(LOGIN, &message.login));
-    message.to.iter().for_each(|to| words.extend(address(RECIPIENT, to)));
     words.extend(text(SUBJECT, &message.subject));
     words.extend(text(VERDICT, &message.verdict));
     words.extend(text(STATE, &message.state));
@@ -38,7 +39,9 @@ pub(super) fn of_message(message: &TrackedMessage) -> String {
     if !message.name.is_empty() {
         words.insert(name_word(&message.name));
     }
-    words.into_iter().take(MESSAGE_WORDS_MAX).collect::<Vec<_>>().join(" ")
+    let to: BTreeSet<String> = message.to.iter().flat_map(|to| address(RECIPIENT, to)).collect();
+    let words = words.into_iter().take(MESSAGE_WORDS_MAX).chain(to.into_iter().take(RECIPIENT_WORDS_MAX));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn name_word(hash: &str) -> String {
@@ -349,10 +352,20 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_a_thousand_recipients_is_a_word_and_so_is_the_state() {
+        let to = (0..1_000).map(|number| format!("r{number}@d{number}.example")).collect();
+        let many = TrackedMessage { to, state: "held, delivered".into(), ..message() };
+        let words = of_message(&many);
+        for word in ["t:r0@d0.example", "t:r999@d999.example", "t:@d999.example", "x:held", "x:delivered", "v:eicar"] {
+            assert!(words.split(' ').any(|has| has == word), "{word}");
+        }
+    }
+
+    #[test]
     fn a_message_of_a_thousand_words_has_an_end() {
         let subject: String = (0..5_000).map(|number| format!("w{number} ")).collect();
-        let to = vec!["y".repeat(900); 500];
+        let to = (0..5_000).map(|number| format!("{number}{}", "y".repeat(900))).collect();
         let words = of_message(&TrackedMessage { subject, to, ..TrackedMessage::default() });
-        assert!(words.split(' ').count() <= MESSAGE_WORDS_MAX && words.len() < 32 << 10);
+        assert!(words.split(' ').count() <= MESSAGE_WORDS_MAX + RECIPIENT_WORDS_MAX && words.len() < 512 << 10);
     }
 }
