@@ -65,6 +65,31 @@ fn a_mail_that_was_delivered_is_found_by_everything_that_is_known_of_it() {
     assert!(admin.get(&format!("/trace/{id}")).contains("to &lt;bob@localhost&gt;"));
 }
 
+/// Somebody asks: did the last of them get it?
+#[test]
+fn every_recipient_of_a_mail_is_found_with_all_the_fates_that_it_had() {
+    let site = Site::new("[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\n");
+    let up = site.up();
+    let to: Vec<String> = (0..120).map(|number| format!("r{number}@localhost")).collect();
+    let to: Vec<&str> = to.iter().map(String::as_str).collect();
+    let reply = client(&up).mail("demo@localhost", &to, "to many");
+    assert!(reply.contains("held: 105 of 120"), "{reply}");
+    let id = id_in(&reply);
+    let in_state = |state: &str| ids(&site.json(&["find", "--state", state])).contains(&id.as_str());
+    let shown = || site.json(&["find", &id])["messages"][0]["state"].as_str().expect("a state").to_owned();
+    wait_for("a delivery", || (in_state("held") && in_state("delivered")).then_some(()));
+    wait_for("both fates", || (shown() == "held, delivered").then_some(()));
+    for number in [0, 19, 20, 49, 50, 119] {
+        let found = site.json(&["find", "--to", &format!("r{number}@localhost")]);
+        assert_eq!(ids(&found), [&id], "{number}");
+    }
+    assert!(ids(&site.json(&["find", "--to", "r120@localhost"])).is_empty());
+    site.weir(&["held", "delete", "--user", "demo", "--yes"]).ok();
+    wait_for("the deletion", || (shown() == "delivered, deleted").then_some(()));
+    assert!(in_state("deleted") && in_state("delivered") && !in_state("held"));
+    drop(up);
+}
+
 #[test]
 fn the_way_of_a_mail_names_each_of_many_recipients() {
     let site = Site::new("[throttle]\nrate = \"1000/s\"\nmulti_rate = \"1000/s\"\nmax_multi_slack = 1000\n");

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use weir_core::time::Instant;
-use weir_store::diary::DiaryLine;
+use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::{
     Fate, HeldFilter, HeldRecords, HeldRow, Records, RecordsError, RelayRecords, ThrottleRecords,
 };
@@ -296,7 +296,8 @@ impl HeldMail {
         tracing::debug!(%id, message, recipients = released.to.len(), "held mail goes");
         let text =
             format!("leaves the delay queue of {}, as a message of its own: {}", released.owner, released.in_words());
-        self.shared.spool.diary().note(DiaryLine::new(id, "released", text).about([message]));
+        let facts = Facts { concerns: places.len() as u64, ..Facts::default() };
+        self.shared.spool.diary().note(DiaryLine::new(id, "released", text).with(facts).about([message]));
         self.shared.pipeline.send(Transit::to_all(id, released));
         Ok(())
     }

@@ -14,12 +14,12 @@ use crate::notices::evidence::{self, Evidence};
 use crate::notices::{OwnMail, post};
 use crate::pipeline::Pipeline;
 use crate::throttle::{NotDone, Shown, ThrottleCommand, Throttling, machine};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use weir_core::time::Instant;
 use weir_smtp::envelope::{Envelope, RcptTo};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::session::Verdict;
-use weir_store::diary::DiaryLine;
+use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::{AuditLine, Fate, HeldFilter, Records};
 use weir_store::spool::Spool;
 
@@ -119,20 +119,25 @@ impl Orders<'_> {
         Ok(throttle.is_some_and(|throttle| throttle.stopped().is_some() && throttle.situation() == order.situation))
     }
 
-    /// The mails that an order is about, for the diary.
-    async fn messages_of(&self, order: &Order) -> Result<BTreeSet<String>, Reply> {
+    /// The mails that an order is about, each with how many of its recipients, for the diary.
+    async fn messages_of(&self, order: &Order) -> Result<BTreeMap<String, u64>, Reply> {
         let message = order.only.clone().unwrap_or_default();
         let filter = HeldFilter { identity: order.identity.clone(), message, ..HeldFilter::default() };
         let rows = self.records.held().list(&filter, i64::MAX).await.map_err(|_| not_now())?;
-        Ok(rows.into_iter().filter(|row| row.entry <= order.up_to).map(|row| row.message).collect())
+        let mut messages = BTreeMap::new();
+        for row in rows.into_iter().filter(|row| row.entry <= order.up_to) {
+            *messages.entry(row.message).or_default() += 1;
+        }
+        Ok(messages)
     }
 
     /// Noted so that people who look for these mails later see what became of them.
-    fn note(&self, messages: &BTreeSet<String>, fate: Fate) {
+    fn note(&self, messages: &BTreeMap<String, u64>, fate: Fate) {
         let (event, what) = if fate == Fate::Drop { ("deleted", "deleted") } else { ("decided", "released") };
-        for message in messages {
+        for (message, recipients) in messages {
             let text = format!("{what} from the delay queue by an answer to a notice");
-            self.spool.diary().note(DiaryLine::new(message, event, text));
+            let facts = Facts { concerns: *recipients, ..Facts::default() };
+            self.spool.diary().note(DiaryLine::new(message, event, text).with(facts));
         }
     }
 

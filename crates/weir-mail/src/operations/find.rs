@@ -32,7 +32,7 @@ pub struct MailFilter {
     pub login: String,
     /// What the scan found: `clean`, `infected`, `spam`, `suspicious`, `forbidden`, `failed`, or words of a virus's name.
     pub verdict: String,
-    /// Where it has got to: `accepted`, `held`, `quarantined`, `delivered`, `deferred`, `bounced`, `deleted`, `released`.
+    /// Where it, or a part of its recipients, has got to: `accepted`, `held`, `quarantined`, `delivered`, `deferred`, `bounced`, `deleted`, `released`.
     pub state: String,
     /// Not before: a time such as `2026-11-17T18:00:00Z` or `2026-11-17`, or an age such as `90m`, `2h` or `7d`.
     pub since: String,
@@ -88,7 +88,7 @@ pub struct FoundMail {
     pub feed: String,
     /// What the scan found.
     pub verdict: String,
-    /// Where it has got to.
+    /// Where it has got to; several states, with commas, where its recipients have different fates.
     pub state: String,
     /// The server that it went to last.
     pub destination: String,

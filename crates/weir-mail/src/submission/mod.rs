@@ -38,7 +38,7 @@ use weir_smtp::reception::{Alarm, Reception};
 use weir_smtp::reply::{Reply, Status};
 use weir_smtp::sasl::Login;
 use weir_smtp::session::{LoginVerdict, MessageAnswer, Verdict};
-use weir_store::diary::DiaryLine;
+use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::{ASKED_BY_SERVER, HeldRow, Records, UserRow};
 use weir_store::spool::{Draft, MessageId, Share, Spool};
 
@@ -190,7 +190,8 @@ impl Submission {
                 if held == 1 { "waits" } else { "wait" },
             ),
         };
-        diary.note(DiaryLine::new(id, if held > 0 { "held" } else { "let-go" }, said.as_str()));
+        let line = DiaryLine::new(id, if held > 0 { "held" } else { "let-go" }, said.as_str());
+        diary.note(line.with(Facts { concerns: held as u64, ..Facts::default() }));
         let link = self.shared.settings.link.trim_end_matches('/');
         let see = match expected {
             _ if held == 0 || link.is_empty() => String::new(),

@@ -20,7 +20,7 @@ use weir_smtp::envelope::{Envelope, RcptTo};
 use weir_smtp::peer::SmtpPeer;
 use weir_smtp::reception::BodySink;
 use weir_smtp::reply::{Reply, Status};
-use weir_store::diary::DiaryLine;
+use weir_store::diary::{DiaryLine, Facts};
 use weir_store::spool::Draft;
 
 /// How much of a message is copied at a time.
@@ -114,8 +114,9 @@ impl Submission {
             letter.to.len(),
             plural(letter.to.len()),
         );
+        let facts = Facts { concerns: held as u64, ..Facts::default() };
         tracing::debug!(id = %case.id, identity = case.identity, held, queue, "taken over");
-        self.shared.spool.diary().note(DiaryLine::new(case.id, "held", said));
+        self.shared.spool.diary().note(DiaryLine::new(case.id, "held", said).with(facts));
         Ok(taken)
     }
 

@@ -56,8 +56,12 @@ pub struct TrackedMessage {
     pub answer: String,
     /// The hash of its Message-ID.
     pub(super) name: String,
-    /// Where it has got to, in a word: `accepted`, `held`, `quarantined`, `delivered` and so on.
+    /// Where it has got to, in a word: `accepted`, `held`, `quarantined`, `delivered` and so on; several, with commas, where recipients
+    /// have different fates.
     pub state: String,
+    /// How many recipients are held, and of how many it is known how it ended.
+    pub(super) held: u64,
+    pub(super) ended: u64,
 }
 
 /// One thing that happened to a message.
@@ -90,8 +94,11 @@ type WrittenMessage = (
     (String, String),
     String,
     String,
-    (String, String),
+    WrittenState,
 );
+/// State, name, and how many recipients are held and have ended, which older rows do not have.
+#[derive(Debug, Serialize, Deserialize)]
+struct WrittenState(String, String, #[serde(default)] u64, #[serde(default)] u64);
 /// Microseconds since the message came, which of its ids, what, words, and what else it is about.
 #[derive(Debug, Serialize, Deserialize)]
 struct WrittenAct(i64, usize, String, String, #[serde(default)] Vec<String>);
@@ -116,8 +123,9 @@ impl TrackedMessage {
         if let Some(name) = line.about.iter().find(|thing| thing.starts_with('<')) {
             self.name = name_hash(name);
         }
-        if let Some(state) = state_after(&line.event) {
-            state.clone_into(&mut self.state);
+        let is_new = self.add(line, acts);
+        if let Some(state) = state_after(&line.event).filter(|_| is_new) {
+            self.move_on(state, line);
         }
         if matches!(line.event.as_str(), "delivered" | "deferred" | "undeliverable" | "refused") {
             let told = line.text.strip_prefix("to <").and_then(|rest| rest.split_once(">: "));
@@ -132,10 +140,46 @@ impl TrackedMessage {
                 self.learn(&Facts { to: to.split(">, <").map(str::to_owned).collect(), ..Facts::default() });
             }
         }
-        self.add(line, acts);
     }
 
-    fn add(&self, line: &DiaryLine, acts: &mut Vec<Act>) {
+    /// Recipients of one message can have different fates. Lines count those that they are about, so that a state is left out when
+    /// nobody is in it any more.
+    fn move_on(&mut self, state: &'static str, line: &DiaryLine) {
+        let all = self.recipients.max(1);
+        let counted = |otherwise: u64| Some(concerns(line)).filter(|count| *count > 0).unwrap_or(otherwise);
+        let mut under_way = None;
+        match line.event.as_str() {
+            "held" => {
+                self.held = counted(all).min(all);
+                if line.text.starts_with(TAKEN_OVER) {
+                    self.ended = all - self.held;
+                }
+            }
+            "delivered" | "undeliverable" => self.ended += counted(1),
+            "deleted" if self.held > 0 && !line.text.contains(" from quarantine") => {
+                let gone = counted(self.held).min(self.held);
+                self.held -= gone;
+                self.ended += gone;
+            }
+            "deleted" => self.ended += counted(all),
+            "released" => {
+                self.held -= counted(self.held).min(self.held);
+                under_way = Some(state);
+            }
+            _ => under_way = Some(state),
+        }
+        self.ended = self.ended.min(all);
+        let before = std::mem::take(&mut self.state);
+        let had = |state: &str| before.split(", ").any(|one| one == state);
+        let others_go = || before.split(", ").find(|one| !one.is_empty() && *one != HELD && !ENDS.contains(one));
+        let under_way = under_way.or_else(|| others_go().filter(|_| self.held + self.ended < all));
+        let held = (self.held > 0).then_some(HELD);
+        let ends = ENDS.into_iter().filter(|end| *end == state || had(end));
+        self.state = held.into_iter().chain(under_way).chain(ends).collect::<Vec<_>>().join(", ");
+    }
+
+    /// Whether it is new.
+    fn add(&self, line: &DiaryLine, acts: &mut Vec<Act>) -> bool {
         let act = Act {
             at: line.at,
             id: line.id.clone(),
@@ -146,13 +190,14 @@ impl TrackedMessage {
         };
         // A diary that was restored, or read again after a power cut, says the same once more.
         if acts.contains(&act) {
-            return;
+            return false;
         }
         acts.push(act);
         if acts.len() > FIRST_ACTS + LAST_ACTS {
             let (first, next) = (acts.remove(FIRST_ACTS), acts.remove(FIRST_ACTS));
             acts.insert(FIRST_ACTS, first.and(next));
         }
+        true
     }
 
     /// What is known now and was not before, or is new.
@@ -209,7 +254,7 @@ impl TrackedMessage {
             (feed, verdict),
             destination,
             answer,
-            (state, name),
+            WrittenState(state, name, self.held, self.ended),
         );
         serde_json::to_string(&row).unwrap_or_default()
     }
@@ -218,7 +263,8 @@ impl TrackedMessage {
     pub(super) fn read(place: i64, text: &str) -> Option<TrackedMessage> {
         let row: WrittenMessage = serde_json::from_str(text).ok()?;
         let (ids, at, changed, from, (to, recipients), subject, size, client, login, gate, found, ..) = row;
-        let ((feed, verdict), (destination, answer, (state, name))) = (found, (row.11, row.12, row.13));
+        let ((feed, verdict), (destination, answer)) = (found, (row.11, row.12));
+        let WrittenState(state, name, held, ended) = row.13;
         Some(TrackedMessage {
             place,
             ids,
@@ -238,6 +284,8 @@ impl TrackedMessage {
             answer,
             name,
             state,
+            held,
+            ended,
         })
     }
 
@@ -313,6 +361,11 @@ pub const STATES: [&str; 12] = [
     "refused",
 ];
 
+const HELD: &str = "held";
+/// The states of which nothing more comes.
+const ENDS: [&str; 3] = ["delivered", "bounced", "deleted"];
+/// What is said of mail of which another server keeps the other recipients.
+const TAKEN_OVER: &str = "another server asked";
 /// The event of a line in place of several.
 const LEFT_OUT: &str = "left-out";
 
@@ -365,6 +418,34 @@ mod tests {
         assert_eq!(TrackedMessage::read(7, &message.written()).unwrap(), message);
         assert_eq!(message.read_acts(&message.written_acts(&acts)), acts);
         assert!(message.told(acts)[0].text.contains("<a@b> to <c@d>"));
+    }
+
+    fn about(line: DiaryLine, concerns: u64) -> DiaryLine {
+        line.with(Facts { concerns, ..Facts::default() })
+    }
+
+    #[test]
+    fn a_message_of_several_fates_has_all_their_states() {
+        let to: Vec<String> = (0..40).map(|number| format!("r{number}@x.example")).collect();
+        let accepted = line("m1", "accepted", "", 1).with(Facts { to, recipients: 40, ..Facts::default() });
+        let mut lines = vec![accepted, about(line("m1", "held", "held: 25 of 40 recipients wait", 2), 25)];
+        let mut state_after = |line: DiaryLine| {
+            lines.push(line);
+            applied(&lines).0.state
+        };
+        assert_eq!(state_after(line("m1", "scanned", "", 3)), "held, scanned");
+        assert_eq!(state_after(line("m1", "delivered", "to <r0@x.example>: 250 ok", 4)), "held, scanned, delivered");
+        assert_eq!(
+            state_after(about(line("m1", "delivered", "to <r1@x.example>, <…>: 250", 5), 13)),
+            "held, scanned, delivered"
+        );
+        assert_eq!(state_after(line("m1", "deferred", "to <r14@x.example>: 451", 6)), "held, deferred, delivered");
+        assert_eq!(state_after(line("m1", "delivered", "to <r14@x.example>: 250", 7)), "held, delivered");
+        assert_eq!(state_after(about(line("m2", "released", "goes", 8).about(["m1"]), 1)), "held, released, delivered");
+        assert_eq!(state_after(line("m2", "undeliverable", "to <r15@x.example>: 550", 9)), "held, delivered, bounced");
+        let deleted = || about(line("m1", "deleted", "deleted from the delay queue", 10), 24);
+        assert_eq!(state_after(deleted()), "delivered, bounced, deleted");
+        assert_eq!(state_after(deleted()), "delivered, bounced, deleted", "read twice");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::throttle::{Done, ThrottleCommand};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_store::diary::DiaryLine;
+use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::HeldRow;
 
 /// Entries in one transaction.
@@ -150,9 +150,10 @@ impl HeldOperations {
             Decision::Delete => ("deleted", "deleted"),
         };
         let diary = self.backend.diary();
-        for message in sum.users.values().flat_map(|(_, messages)| messages) {
+        for (message, recipients) in &sum.messages {
             let text = format!("{what} from the delay queue by {}", actor.as_str());
-            diary.note(DiaryLine::new(message, event, text));
+            let facts = Facts { concerns: *recipients, ..Facts::default() };
+            diary.note(DiaryLine::new(message, event, text).with(facts));
         }
         // A verb on a folder at rest ends with its answer.
         let _ = tokio::task::spawn_blocking(move || diary.settle()).await;
@@ -185,6 +186,8 @@ impl HeldOperations {
 struct Sum {
     recipients: usize,
     users: BTreeMap<String, (usize, BTreeSet<String>)>,
+    /// Recipients of each message.
+    messages: BTreeMap<String, u64>,
     relays: BTreeSet<String>,
     trusted: Vec<String>,
     stops_ended: Vec<String>,
@@ -200,6 +203,7 @@ impl Sum {
         let (recipients, messages) = self.users.entry(identity.to_owned()).or_default();
         *recipients += decided;
         messages.extend(rows.iter().map(|row| row.message.clone()));
+        rows.iter().for_each(|row| *self.messages.entry(row.message.clone()).or_default() += 1);
         self.relays.extend(rows.iter().map(|row| row.relay.clone()));
     }
 

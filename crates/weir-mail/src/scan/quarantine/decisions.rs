@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weir_foundation::clock::wall_clock;
 use weir_foundation::date::Date;
 use weir_smtp::reception::Alarm;
-use weir_store::diary::DiaryLine;
+use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::{AuditLine, Fate, QuarantineRow, RecordsError};
 use weir_store::spool::MessageId;
 
@@ -110,7 +110,8 @@ impl Quarantine {
         let dropped: Vec<&QuarantineRow> = rows.iter().filter(|row| row.fate != Fate::Go).collect();
         if let Some(first) = dropped.first() {
             let text = format!("{} deleted from quarantine by {}", counted(dropped.len()), first.decided_by);
-            self.shared.site.spool.diary().note(DiaryLine::new(message, "deleted", text));
+            let facts = Facts { concerns: dropped.len() as u64, ..Facts::default() };
+            self.shared.site.spool.diary().note(DiaryLine::new(message, "deleted", text).with(facts));
         }
         Ok(())
     }
