@@ -232,6 +232,33 @@ fn users_are_managed_with_and_without_a_running_gate() {
 }
 
 #[test]
+fn what_a_thief_has_sent_and_has_not_left_yet_is_deleted_with_what_is_held() {
+    let site = Site::new("[throttle]\nrate = \"1/day\"\nmulti_rate = \"1/day\"\n");
+    let up = site.up();
+    // A file where the folder of Maildirs should be: nothing can be delivered.
+    fs::write(site.data().join("mail"), "in the way").expect("a file");
+    let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+    let queued = id_in(&client.mail("demo@localhost", &["ann@localhost"], "pay here"));
+    let held = client.mail("demo@localhost", &["bob@localhost"], "pay here");
+    assert!(held.contains("held: 1 of 1"), "{held}");
+    let deferred = || site.json(&["find", &queued])["messages"][0]["state"] == "deferred";
+    wait_for("the attempt to fail", || deferred().then_some(()));
+    let said = site.weir(&["user", "secure", "demo", "--generate", "--yes"]).ok();
+    assert!(said.contains("1 held recipient of 1 message, and 1 message that waited for delivery"), "{said}");
+    // The notices about it wait too: nothing can be delivered.
+    let waits = || site.weir(&["queue", "list"]).ok().contains(&queued);
+    wait_for("the queue without it", || (!waits()).then_some(()));
+    assert_eq!(site.json(&["find", &queued])["messages"][0]["state"], "deleted");
+    assert!(site.weir(&["trace", &queued]).ok().contains("deleted from the delivery queue"));
+    let audit = site.weir(&["audit"]).ok();
+    assert!(audit.contains("queue.delete"), "{audit}");
+    fs::remove_file(site.data().join("mail")).expect("it was there");
+    up.kill();
+    let _up = site.up();
+    assert!(!waits(), "it does not come back");
+}
+
+#[test]
 fn outgoing_mail_that_cannot_go_is_listed_and_retried() {
     let site = Site::new("");
     let data = site.data();

@@ -32,10 +32,10 @@ pub const REMOVE: Operation<(), RemoveDone> =
     administer("/users/{name}/remove", "Removes a user of whom nothing is held; whom they wrote to is forgotten");
 /// Locks a user.
 pub const LOCK: Operation<Reason, LockDone> = operate("/users/{name}/lock", "Locks a user, who reads the reason");
-/// Locks a stolen account, gives it another password, and deletes what is held of it.
+/// Locks a stolen account, gives it another password, and deletes what is held of it or waits for delivery.
 pub const SECURE: Operation<Secure, Secured> = operate(
     "/users/{name}/secure",
-    "Locks a stolen account, takes its password away, and deletes what is held of it; an administrator may send a new password",
+    "Locks a stolen account, takes its password away, and deletes what is held of it or waits for delivery; an administrator may send a new password",
 );
 /// Ends a lock and a stop.
 pub const UNLOCK: Operation<(), UnlockDone> =

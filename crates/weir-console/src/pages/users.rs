@@ -319,12 +319,16 @@ pub(super) async fn secure(
     let password = visit.may(Role::Admin).then(fresh_password);
     let secured = site.mail.secure(&name, password.as_deref(), &visit.actor()).await;
     let words = secured.map(|done| {
-        let deleted = count(done.messages_deleted as u64, "held mail");
+        let held = count(done.messages_deleted as u64, "held mail");
+        let queued = count(done.queued_deleted as u64, "mail");
+        let problem = done.queue_problem.map_or_else(String::new, |problem| {
+            format!(" Mail that waits for delivery could not be deleted, and may still go: {problem}.")
+        });
         let password = match password {
             Some(password) => format!("The new password is {password} and is shown only this once."),
             None => "A password that Weir knows is void now: an administrator gives the next one.".to_owned(),
         };
-        format!("{name} is locked, and {deleted} deleted. {password}")
+        format!("{name} is locked; deleted: {held}, and {queued} that waited for delivery.{problem} {password}")
     });
     ended(&site, &visit, &sent, (&user_address(&name), words))
 }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use weir_foundation::audit::AuditTrail;
+use weir_store::diary::DiaryLine;
 
 /// Most messages in one list.
 const LIST_MAX: usize = 1_000;
@@ -48,7 +49,30 @@ impl QueueOperations {
     pub async fn delete(&self, selection: &QueueSelection, actor: &Actor) -> Result<QueueDone, OperationError> {
         refuse_unnamed(selection)?;
         let messages = self.backend.queue().delete(selection).await?;
+        self.note_deleted(&messages, actor).await;
         self.done("queue.delete", selection, messages, actor).await
+    }
+
+    /// Drops all that waits of a user; the messages, none if nothing does.
+    pub(super) async fn delete_all_of(&self, user: &str, actor: &Actor) -> Result<Vec<String>, OperationError> {
+        let selection = QueueSelection { user: user.to_owned(), ..QueueSelection::default() };
+        let messages = self.backend.queue().delete(&selection).await?;
+        if messages.is_empty() {
+            return Ok(messages);
+        }
+        self.note_deleted(&messages, actor).await;
+        Ok(self.done("queue.delete", &selection, messages, actor).await?.messages)
+    }
+
+    /// For whoever asks after one of the messages later.
+    async fn note_deleted(&self, messages: &[String], actor: &Actor) {
+        let diary = self.backend.diary();
+        for message in messages {
+            let text = format!("deleted from the delivery queue by {}", actor.as_str());
+            diary.note(DiaryLine::new(message, "dropped", text));
+        }
+        // A verb on a folder at rest ends with its answer.
+        let _ = tokio::task::spawn_blocking(move || diary.settle()).await;
     }
 
     async fn done(

@@ -1,4 +1,5 @@
-//! The one safe answer to a stolen account: it is locked, its password is replaced, and its waiting mail is deleted.
+//! The one safe answer to a stolen account: it is locked, its password is replaced, and its mail that has not left yet is deleted,
+//! in the delay queue as well as in the queue for delivery.
 
 use super::{Actor, Decision, HeldSelection, MailOperations, OperationError};
 use schemars::JsonSchema;
@@ -21,10 +22,16 @@ pub struct Secured {
     pub messages_deleted: usize,
     /// Recipients of these.
     pub recipients_deleted: usize,
+    /// Mails that were deleted from the queue for delivery.
+    #[serde(default)]
+    pub queued_deleted: usize,
+    /// Why mail on its way to other servers could not be deleted, if so: it may still go.
+    #[serde(default)]
+    pub queue_problem: Option<String>,
 }
 
 impl MailOperations {
-    /// Locks an account, gives it the new password if there is one, and deletes what is held of it, in this order: what cannot be undone
+    /// Locks an account, gives it the new password if there is one, and deletes what is held of it or waits for delivery, in this order: what cannot be undone
     /// comes last. Each step has its own line in the audit trail.
     pub async fn secure(
         &self,
@@ -47,12 +54,19 @@ impl MailOperations {
             let done = self.held.decide(&selection, Decision::Delete, actor).await?;
             (messages_deleted, recipients_deleted) = (done.messages.len(), done.recipients);
         }
+        // What was done so far must be told, and the new password shown, even if the queue cannot be reached.
+        let (queued_deleted, queue_problem) = match self.queue.delete_all_of(name, actor).await {
+            Ok(messages) => (messages.len(), None),
+            Err(error) => (0, Some(error.to_string())),
+        };
         Ok(Secured {
             name: name.to_owned(),
             sessions_ended: locked.sessions_ended,
             new_password: new_password.is_some(),
             messages_deleted,
             recipients_deleted,
+            queued_deleted,
+            queue_problem,
         })
     }
 }

@@ -156,6 +156,9 @@ impl TrackedMessage {
                 }
             }
             "delivered" | "undeliverable" => self.ended += counted(1),
+            // An attempt that was under way when the mail was deleted.
+            "deferred" if self.state.ends_with("deleted") && self.held + self.ended >= all => {}
+            "dropped" => self.ended = all.saturating_sub(self.held),
             "deleted" if self.held > 0 && !line.text.contains(" from quarantine") => {
                 let gone = counted(self.held).min(self.held);
                 self.held -= gone;
@@ -379,7 +382,7 @@ fn state_after(event: &str) -> Option<&'static str> {
         "pending" => "waits for the lab",
         "quarantined" => "quarantined",
         "released" | "freed" => "released",
-        "deleted" => "deleted",
+        "deleted" | "dropped" => "deleted",
         "delivered" => "delivered",
         "deferred" => "deferred",
         "undeliverable" => "bounced",
@@ -446,6 +449,25 @@ mod tests {
         let deleted = || about(line("m1", "deleted", "deleted from the delay queue", 10), 24);
         assert_eq!(state_after(deleted()), "delivered, bounced, deleted");
         assert_eq!(state_after(deleted()), "delivered, bounced, deleted", "read twice");
+    }
+
+    #[test]
+    fn all_that_is_dropped_from_the_queue_is_deleted() {
+        let facts = Facts { to: vec!["a@x".into(), "b@x".into()], recipients: 2, ..Facts::default() };
+        let lines = [
+            line("m1", "accepted", "", 1).with(facts),
+            line("m1", "delivered", "to <a@x>: 250 ok", 2),
+            line("m1", "deferred", "to <b@x>: 451 later", 3),
+            line("m1", "dropped", "deleted from the queue by op", 4),
+        ];
+        let late = line("m1", "deferred", "to <b@x>: 451 still later", 5);
+        assert_eq!(applied(&[&lines[..], &[late]].concat()).0.state, "delivered, deleted");
+        assert_eq!(applied(&lines[..3]).0.state, "deferred, delivered");
+        let (message, _) = applied(&lines);
+        assert_eq!(message.state, "delivered, deleted");
+        assert_eq!(TrackedMessage::read(7, &message.written()).unwrap(), message);
+        let older = message.written().replace(",0,2]]", "]]");
+        assert_eq!(TrackedMessage::read(7, &older).unwrap().state, "delivered, deleted", "{older}");
     }
 
     #[test]

@@ -262,7 +262,7 @@ impl SecureArgs {
         let control = self.asking.reach()?;
         let page = control.ask_of(&users::SHOW, &self.name, &())?;
         let held = count(page.throttle.held, "held recipient");
-        let question = format!("Lock {}, and delete {held}, for good?", self.name);
+        let question = format!("Lock {}, and delete {held} and all that waits for delivery, for good?", self.name);
         if !self.yes && !prompt::confirmed(&question)? {
             writeln!(out, "Nothing was done.")?;
             return Ok(());
@@ -275,11 +275,15 @@ impl SecureArgs {
         }
         writeln!(
             out,
-            "{} is locked and has a new password; deleted: {} of {}.",
+            "{} is locked and has a new password; deleted: {} of {}, and {} that waited for delivery.",
             done.name,
             count(done.recipients_deleted, "held recipient"),
-            count(done.messages_deleted, "message")
+            count(done.messages_deleted, "message"),
+            count(done.queued_deleted, "message")
         )?;
+        if let Some(problem) = &done.queue_problem {
+            writeln!(out, "NOT DONE: mail that waits for delivery could not be deleted, and may still go: {problem}")?;
+        }
         writeln!(out, "`weir user unlock {}` lets them send again.", done.name)?;
         Ok(password.print(out)?)
     }
