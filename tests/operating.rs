@@ -6,6 +6,7 @@ use crate::control::gate::{Client, Site, Up, wait_for};
 use crate::harness::weir;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 /// The first line that a mail server says.
 fn greeting(up: &Up) -> String {
@@ -52,6 +53,31 @@ fn who_is_kept_out_is_seen_and_let_in_again() {
     up.signal("TERM");
     up.ended();
     site.weir(&["bans", "list"]).refused(&["nothing runs on this data folder"]);
+}
+
+#[test]
+fn a_contact_of_before_that_only_a_thief_would_read_is_warned_of() {
+    let site = Site::new("");
+    let admin = site.up().admin_password();
+    site.weir(&["user", "add", "ann", "--address", "ann@localhost", "--contact", "ann@home.example", "--generate"])
+        .ok();
+    // As it could be set before this was refused.
+    let program = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
+    let mut python = Command::new("python3");
+    python.args(["-c", program]).arg(site.data().join("records.db"));
+    let set = python.arg("update users set contact = 'Ann@localhost' where name = 'ann'").status();
+    assert!(set.expect("python3 is not installed: run `make setup`").success());
+    let up = site.up();
+    let thief = "is a mailbox of this account, so a thief who has its password would be the only one to hear of a stop";
+    let shown = site.weir(&["user", "show", "ann"]).ok();
+    assert!(shown.contains(&format!("WARNING: it {thief}; weir user set ann --contact")), "{shown}");
+    let doctor = || site.weir(&["doctor"]).stdout;
+    assert!(doctor().contains(&format!("the contact of ann {thief}")), "{}", doctor());
+    let console = format!("http://{}", up.listener("console"));
+    let page = Visitor::log_in(&console, &[], ("admin", &admin)).get("/throttle/users/ann");
+    assert!(page.contains(thief), "{page}");
+    site.weir(&["user", "set", "ann", "--contact", "ann@home.example"]).ok();
+    assert!(!site.weir(&["user", "show", "ann"]).ok().contains("WARNING") && !doctor().contains("the contact of"));
 }
 
 #[test]

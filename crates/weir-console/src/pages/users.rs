@@ -20,7 +20,7 @@ use weir_foundation::console_accounts::Role;
 use weir_foundation::secret::fresh_password;
 use weir_lab::operations::{SampleFilter, SampleLine};
 use weir_mail::accounts::WrongLogins;
-use weir_mail::operations::{HeldList, HeldSelection, UserPage};
+use weir_mail::operations::{HeldList, HeldSelection, OWN_CONTACT, UserPage};
 
 const MAILS_MAX: usize = 200;
 /// The newest samples among which those of a user are looked for, and how many of theirs are shown.
@@ -249,14 +249,25 @@ fn about(page: &UserPage) -> Html {
     html!(
         "<section><h2>The rules for this user</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Rule</th><th class=\"number\">Value</th><th>Source</th></tr></thead>\
          <tbody>{}</tbody></table></div><dl class=\"facts\"><dt>Profile</dt><dd>{}</dd><dt>Sends as</dt><dd>{}</dd><dt>Notices go to</dt><dd>{}</dd>\
-         <dt>Mail never waits to</dt><dd>{}</dd></dl><p class=\"faint\">The rules are settings of <code>[throttle]</code>; \
+         <dt>Mail never waits to</dt><dd>{}</dd></dl>{}<p class=\"faint\">The rules are settings of <code>[throttle]</code>; \
          docs/algorithms/throttle.md explains them. <code>weir user set</code> changes them for one user.</p></section>",
         rows,
         page.user.profile,
         page.user.addresses.join(", "),
         if page.user.contact.is_empty() { "nobody" } else { &page.user.contact },
-        trusted
+        trusted,
+        own_contact(page)
     )
+}
+
+/// A warning, if the contact is the account's own.
+fn own_contact(page: &UserPage) -> Html {
+    match page.user.contact_is_own {
+        true => {
+            html!("<p class=\"said not\">{} {}. Give another contact below.</p>", page.user.contact, OWN_CONTACT)
+        }
+        false => Html::none(),
+    }
 }
 
 /// Logins that failed.

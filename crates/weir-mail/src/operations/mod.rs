@@ -49,8 +49,8 @@ pub use throttle_view::{ParamsView, ThrottleView};
 pub use throttles::{BusyView, LearnedView, ThrottleOperations};
 pub use trace::{MailTrace, TraceLine, TraceOperations};
 pub use users::{
-    Change, LockDone, MayRelease, NewUser, Profile, RemoveDone, UnlockDone, UserList, UserOperations, UserPage,
-    UserView,
+    Change, LockDone, MayRelease, NewUser, OWN_CONTACT, Profile, RemoveDone, UnlockDone, UserList, UserOperations,
+    UserPage, UserView,
 };
 pub use weir_store::records::QuarantineTotal;
 

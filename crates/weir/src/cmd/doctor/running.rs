@@ -5,15 +5,27 @@ use crate::control::Control;
 use crate::folder_args::FolderArgs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+use weir_console::api::users::{self, After};
 use weir_console::api::whole::{CertificateView, STATUS, WholeStatus};
+use weir_foundation::supervision::GateName;
+use weir_mail::operations::OWN_CONTACT;
 
 /// A certificate that has less left is worth a look, even if it may still be renewed.
 const SHORT_S: u64 = 10 * 86_400;
+/// Lists of a thousand users that are looked through.
+const USER_LISTS_MAX: usize = 100;
 
 pub(super) fn look(folder: &Path) -> Vec<Finding> {
-    let asked = Control::reach(&FolderArgs::of_folder(folder.to_owned())).and_then(|control| control.ask(&STATUS, &()));
+    let asked = Control::reach(&FolderArgs::of_folder(folder.to_owned()))
+        .and_then(|control| control.ask(&STATUS, &()).map(|status| (control, status)));
     match asked {
-        Ok(status) => of_status(&status),
+        Ok((control, status)) => {
+            let mut findings = of_status(&status);
+            if status.gates.iter().any(|gate| gate.gate == GateName::Mail && gate.is_up()) {
+                findings.extend(of_contacts(&control));
+            }
+            findings
+        }
         Err(error) => {
             let what = format!("Weir runs and does not say how it is: {error:#}");
             vec![Finding::new(Grade::Broken, what, "look at its log: journalctl -u weir -n 50")]
@@ -39,6 +51,33 @@ fn of_status(status: &WholeStatus) -> Vec<Finding> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     findings.extend(status.certificates.iter().filter_map(|certificate| of_certificate(certificate, now)));
     findings
+}
+
+/// Users whose contact is a mailbox of the account itself, from before that was refused.
+fn of_contacts(control: &Control) -> Option<Finding> {
+    let (mut names, mut after) = (Vec::new(), String::new());
+    for _ in 0..USER_LISTS_MAX {
+        let list = match control.ask(&users::LIST, &After { after }) {
+            Ok(list) => list,
+            Err(error) => {
+                let what = format!("whether contacts of users are safe cannot be looked at: {error:#}");
+                return Some(Finding::new(Grade::Note, what, "look at its log: journalctl -u weir -n 50"));
+            }
+        };
+        names.extend(list.users.into_iter().filter(|user| user.contact_is_own).map(|user| user.name));
+        match list.next {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    let first = names.first()?;
+    let whose = match names.len() - 1 {
+        0 => first.clone(),
+        1 => format!("{first} and of 1 other user"),
+        more => format!("{first} and of {more} other users"),
+    };
+    let next = "weir user set NAME --contact ADDRESS gives another; weir user show NAME warns of it";
+    Some(Finding::new(Grade::Soon, format!("the contact of {whose} {OWN_CONTACT}"), next))
 }
 
 fn of_certificate(certificate: &CertificateView, now: u64) -> Option<Finding> {

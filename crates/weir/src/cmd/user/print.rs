@@ -7,7 +7,7 @@ use std::io::Write;
 use std::time::Duration;
 use weir_console::incidents::PastStop;
 use weir_core::throttle::{PARAMS, ParamKind, Params};
-use weir_mail::operations::{LockDone, UnlockDone, UserPage, UserView};
+use weir_mail::operations::{LockDone, OWN_CONTACT, UnlockDone, UserPage, UserView};
 
 pub(super) fn added(out: &mut dyn Write, page: &UserPage, password: Option<&Password>) -> anyhow::Result<()> {
     let user = &page.user;
@@ -88,6 +88,7 @@ pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
     let rows = [
         ("sends as", or_none(user.addresses.join(", "))),
         ("contact", or_none(user.contact.clone())),
+        ("", own_contact(user)),
         ("profile", user.profile.clone()),
         ("password", password(page).to_owned()),
         ("made", made(user)),
@@ -98,7 +99,7 @@ pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
         ("trusted", or_none(trusted(page))),
         ("written to", format!("{} outside the site", count(page.correspondents as usize, "person"))),
     ];
-    for (name, value) in rows {
+    for (name, value) in rows.iter().filter(|(name, value)| !name.is_empty() || !value.is_empty()) {
         writeln!(out, "  {name:<13} {value}")?;
     }
     let wrong = &page.wrong_logins;
@@ -114,6 +115,14 @@ pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// A warning, if the contact is the account's own.
+fn own_contact(user: &UserView) -> String {
+    match user.contact_is_own {
+        true => format!("WARNING: it {OWN_CONTACT}; weir user set {} --contact ADDRESS", shown(&user.name)),
+        false => String::new(),
+    }
 }
 
 pub(super) fn stops(out: &mut dyn Write, stops: &[PastStop]) -> anyhow::Result<()> {
