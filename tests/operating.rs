@@ -56,6 +56,23 @@ fn who_is_kept_out_is_seen_and_let_in_again() {
 }
 
 #[test]
+fn a_wrong_password_on_the_console_counts_as_one_at_the_mail_server_does() {
+    let site = Site::new("");
+    let up = site.up();
+    let counted = || site.json(&["user", "show", "demo"])["wrong_logins"]["count"].clone();
+    assert_eq!(counted(), 0);
+    let console = format!("http://{}", up.listener("console"));
+    Visitor::refused(&console, ("demo", "a guess"));
+    assert_eq!(counted(), 1);
+    assert!(Client::login(&up.plain, "demo", "another guess").is_err());
+    assert_eq!(counted(), 2);
+    let shown = site.weir(&["user", "show", "demo"]).ok();
+    assert!(shown.contains("2 failed logins (SMTP and console) in 24 h from 1 network"), "{shown}");
+    let page = Visitor::log_in(&console, &[], ("admin", &up.admin_password())).get("/throttle/users/demo");
+    assert!(page.contains("2 failed logins at the mail server and on the console"), "{page}");
+}
+
+#[test]
 fn a_contact_of_before_that_only_a_thief_would_read_is_warned_of() {
     let site = Site::new("");
     let admin = site.up().admin_password();

@@ -106,7 +106,10 @@ pub(super) async fn log_in(
     let tried = tried(&site, name, (from, from), site.administration.accounts.login(name, password, from));
     let known = match tried.await {
         Ok(Some(known)) => known,
-        Ok(None) => return again((StatusCode::FORBIDDEN, "The name or the password is wrong.".to_owned())),
+        Ok(None) => {
+            site.mail.users.note_wrong_login(name, password, from);
+            return again((StatusCode::FORBIDDEN, "The name or the password is wrong.".to_owned()));
+        }
         Err(refused) => return again(refused),
     };
     if known.code {

@@ -277,7 +277,7 @@ fn logins(wrong: &WrongLogins) -> Html {
     }
     let slowed = if wrong.slowed { " Logins from networks that the account does not use are slowed." } else { "" };
     html!(
-        "<section><h2>Failed logins</h2><p>{} in the last 24 hours from {}, the latest from {}.{}</p></section>",
+        "<section><h2>Failed logins</h2><p>{} at the mail server and on the console in the last 24 hours from {}, the latest from {}.{}</p></section>",
         count(wrong.count, "failed login"),
         count(wrong.networks, "network"),
         wrong.from.join(", "),

@@ -52,7 +52,7 @@ const GUESSED_MAX: usize = 20;
 /// So much of a name is kept.
 const NAME_MAX: usize = 120;
 
-/// Failed logins of one account in the last 24 hours, since this relay started.
+/// Failed logins of one account in the last 24 hours, since this relay started: at the mail server and on the console.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WrongLogins {
     /// How many.

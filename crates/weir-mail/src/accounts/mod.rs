@@ -76,12 +76,17 @@ impl Accounts {
                 self.unless_locked(user).await
             }
             Ok(None) => {
-                if self.guessing.failed(name, password, from, Instant::now()) {
-                    tracing::warn!(name, "many wrong passwords for one account; logins from new networks are slowed");
-                }
+                self.note_wrong_login(name, password, from);
                 Login::Wrong
             }
             Err(error) => Login::Unavailable(error.to_string()),
+        }
+    }
+
+    /// A password was wrong, here or elsewhere that the account can log in, as on the console: who guesses there guesses as well.
+    pub fn note_wrong_login(&self, name: &str, password: &str, from: IpAddr) {
+        if self.guessing.failed(name, password, from, Instant::now()) {
+            tracing::warn!(name, "many wrong passwords for one account; logins from new networks are slowed");
         }
     }
 

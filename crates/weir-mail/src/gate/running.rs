@@ -10,6 +10,7 @@ use crate::queue::Queue;
 use crate::scan::Scanning;
 use crate::submission::Submission;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_core::time::Instant;
@@ -72,6 +73,10 @@ impl Backend for Running {
 
     fn wrong_logins(&self, user: &str) -> WrongLogins {
         self.accounts.wrong_logins(user)
+    }
+
+    fn note_wrong_login(&self, user: &str, password: &str, from: IpAddr) {
+        self.accounts.note_wrong_login(user, password, from);
     }
 
     fn banning(&self) -> Vec<Banning> {

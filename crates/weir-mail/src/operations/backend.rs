@@ -7,6 +7,7 @@ use crate::scan::Scanning;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_foundation::clock::Clock;
@@ -33,6 +34,9 @@ pub trait Backend: Send + Sync {
     fn wrong_logins(&self, _user: &str) -> WrongLogins {
         WrongLogins::default()
     }
+
+    /// A login as this account has failed elsewhere than at a mail server.
+    fn note_wrong_login(&self, _user: &str, _password: &str, _from: IpAddr) {}
 
     /// The servers that run, with their bans; none at rest.
     fn banning(&self) -> Vec<Banning> {

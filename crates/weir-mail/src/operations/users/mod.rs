@@ -19,6 +19,7 @@ use crate::throttle::{ThrottleCommand, Throttling, correspondents_in, machine};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use weir_core::address::canonical;
@@ -157,7 +158,7 @@ pub struct UserPage {
     pub reads: Vec<String>,
     /// How many people outside the site are remembered as written to before.
     pub correspondents: i64,
-    /// Logins that failed lately.
+    /// Logins that failed lately, at the mail server and on the console.
     #[serde(default)]
     pub wrong_logins: WrongLogins,
 }
@@ -423,6 +424,11 @@ impl UserOperations {
             user: UserView::new(user, throttle.held as i64, throttle.stopped_since.is_some()),
             throttle,
         })
+    }
+
+    /// A login as this user has failed on the console: it counts as one at the mail server does.
+    pub fn note_wrong_login(&self, name: &str, password: &str, from: IpAddr) {
+        self.backend.note_wrong_login(name, password, from);
     }
 
     /// The user to whose own page a link leads, and the situation that it was made in, if it is a good one.

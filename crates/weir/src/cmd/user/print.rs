@@ -109,7 +109,7 @@ pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
         let slowed = if wrong.slowed { "; logins from other networks are slowed" } else { "" };
         writeln!(
             out,
-            "  {:<13} {failed} in 24 h from {networks}, the latest {}{slowed}",
+            "  {:<13} {failed} (SMTP and console) in 24 h from {networks}, the latest {}{slowed}",
             "logins",
             wrong.from.join(", ")
         )?;
