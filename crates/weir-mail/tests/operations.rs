@@ -371,7 +371,9 @@ async fn who_is_made_anew_goes_on_with_the_figures_of_the_day(fixture: Fixture) 
     let kept = situation().await;
     assert!(kept.as_ref().is_some_and(|state| state.contains("\"situation\":2")), "{kept:?}");
     assert!(users.show("ann").await.is_err() && users.lock("ann", "x", &me()).await.is_err(), "who is gone is gone");
+    assert!(!users.exists("ann").await.unwrap(), "although the throttle is kept");
     fixture.ann().await;
+    assert!(users.exists("ann").await.unwrap() && !users.exists("a\nb").await.unwrap());
     assert_eq!(situation().await, kept, "slack, counts and the number of stops are those of before");
     // After nine days nobody needs them.
     users.remove("ann", &me()).await.unwrap();
@@ -442,7 +444,9 @@ async fn who_is_known_elsewhere_only_can_be_locked(fixture: Fixture) {
     assert!(
         users.lock("lara@example.org", "a leak", &me()).await.unwrap_err().to_string().contains("there is no user")
     );
+    assert!(!users.exists("lara@example.org").await.unwrap());
     fixture.mail(MESSAGES[0], "lara@example.org", 17).await;
+    assert!(users.exists("lara@example.org").await.unwrap(), "without an account");
     users.lock("lara@example.org", "a leak", &me()).await.unwrap();
     let page = users.show("lara@example.org").await.unwrap();
     assert_eq!((page.user.state.as_str(), page.user.locked_reason.as_str()), ("locked", "a leak"));

@@ -143,7 +143,8 @@ impl IncidentWatch {
     async fn leave_out_nobody(&self, seen: &mut Seen) {
         let mut nobody = Vec::new();
         for sign in seen.signs.iter().filter(|sign| sign.kind == Kind::Guessing) {
-            if self.gates.mail.users.show(&sign.subject).await.is_err() {
+            // If that cannot be read now, what was seen counts.
+            if !self.gates.mail.users.exists(&sign.subject).await.unwrap_or(true) {
                 nobody.push(sign.subject.clone());
             }
         }

@@ -431,6 +431,18 @@ impl UserOperations {
         self.backend.note_wrong_login(name, password, from);
     }
 
+    /// Whether there is such a user, or an identity that has a throttle and no account here. Cheap: nothing else is looked up.
+    pub async fn exists(&self, name: &str) -> Result<bool, OperationError> {
+        if names::login(name).is_err() {
+            return Ok(false);
+        }
+        if self.users.find(name).await?.is_some() {
+            return Ok(true);
+        }
+        let row = self.throttles.find(name).await?;
+        self.is_guest(name, row.as_ref()).await
+    }
+
     /// The user to whose own page a link leads, and the situation that it was made in, if it is a good one.
     pub async fn of_link(&self, key: &str) -> Result<Option<(String, u32)>, OperationError> {
         let Some(name) = own_link::identity_of(key).filter(|name| names::login(name).is_ok()) else { return Ok(None) };
