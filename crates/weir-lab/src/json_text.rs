@@ -44,7 +44,7 @@ fn escape(bytes: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     length
 }
 
-/// The number of a `\uXXXX` at this place.
+/// The number of a Unicode escape at this place: `\u` and four digits.
 fn unit(bytes: &[u8], at: usize) -> Option<u32> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     let digit = |number: u32, digit: &u8| Some(number * 16 + char::from(*digit).to_digit(16)?);

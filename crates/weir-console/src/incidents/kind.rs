@@ -211,8 +211,8 @@ const KINDS: [KindWords; 10] = [
         title: "A password is being guessed",
         title_of_several: "Passwords of many accounts are being guessed",
         weir_did: "Weir checks logins of the account from networks that it does not use one after the other, each after a pause that grows to half a \
-                   minute. Who logs in from where the account was used before notices nothing. Addresses that fail often are banned.",
-        to_do: "If the password is a weak one, give the account another. Otherwise nothing needs to be done.",
+                   minute. People who log in from networks where the account was used before notice nothing. Addresses that fail often are banned.",
+        to_do: "If its password is weak, give the account a new one. Otherwise nothing needs to be done.",
         page: "/throttle",
         acts: &["user.", "ban."],
         acts_on_subject: true,

@@ -132,7 +132,7 @@ impl Incident {
         })
     }
 
-    /// A stop, if that is what it is.
+    /// The incident of a stopped account, as its page lists it.
     fn stop(row: &IncidentRow) -> PastStop {
         let story = Story::read(&row.story);
         PastStop {
@@ -174,7 +174,7 @@ fn outcome(row: &IncidentRow, story: &Story) -> String {
             acts.push(said);
         }
     }
-    let nobody = if row.closed_s.is_some() { "over; nobody's act is known" } else { "still stopped" };
+    let nobody = if row.closed_s.is_some() { "over; no act of a person is on record" } else { "still stopped" };
     if acts.is_empty() { nobody.to_owned() } else { acts.join(", ") }
 }
 
@@ -259,6 +259,7 @@ mod tests {
             ..IncidentRow::default()
         };
         assert_eq!(Incident::stop(&row(&story, None)).outcome, "still stopped");
+        assert_eq!(Incident::stop(&row(&story, Some(1))).outcome, "over; no act of a person is on record");
         for (number, (action, who)) in
             [("held.delete", "web:olga"), ("held.delete", "web:olga"), ("user.set", "x"), ("user.unlock", "cli:root")]
                 .into_iter()
