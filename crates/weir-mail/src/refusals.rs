@@ -9,25 +9,33 @@ use weir_smtp::reply::Reply;
 use weir_store::diary::{DiaryLine, Facts};
 use weir_store::spool::Spool;
 
-/// How many lines are written in one stretch of time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RefusalBounds {
-    /// About one user or client.
-    pub(crate) each: u32,
-    /// About all.
-    pub(crate) all: u32,
+/// A door or port that refuses mail.
+#[derive(Debug)]
+pub(crate) struct RefusingDoor {
+    /// How mail comes by it, as messages are found by.
+    gate: &'static str,
+    /// What it is called in a sentence.
+    words: &'static str,
+    /// Lines in one stretch of time about one user or client.
+    each_max: u32,
+    /// The same about all of them.
+    all_max: u32,
 }
 
-/// For doors that a server of the site's own asks at.
-const OF_A_DOOR: RefusalBounds = RefusalBounds { each: 30, all: 600 };
+/// A server of the site's own asks at these two.
+pub(crate) static MILTER: RefusingDoor = RefusingDoor { gate: "milter", words: "milter", each_max: 30, all_max: 600 };
+pub(crate) static POLICY: RefusingDoor =
+    RefusingDoor { gate: "policy", words: "policy service", each_max: 30, all_max: 600 };
+/// Here strangers decide how much there is to refuse, so less is written down: it must not push mail that was taken out of what is remembered.
+pub(crate) static INBOUND: RefusingDoor =
+    RefusingDoor { gate: "inbound", words: "port for mail from outside", each_max: 6, all_max: 120 };
+
 const STRETCH: Duration = Duration::from_secs(60);
 
 /// Writes down what one door refuses.
 pub(crate) struct Refusals {
     spool: Spool,
-    /// How it comes: what the door is called.
-    gate: &'static str,
-    bounds: RefusalBounds,
+    door: &'static RefusingDoor,
     written: Mutex<Written>,
 }
 
@@ -39,13 +47,8 @@ struct Written {
 }
 
 impl Refusals {
-    pub(crate) fn new(spool: Spool, gate: &'static str) -> Refusals {
-        Refusals { spool, gate, bounds: OF_A_DOOR, written: Mutex::default() }
-    }
-
-    /// The same within other bounds.
-    pub(crate) fn within(self, bounds: RefusalBounds) -> Refusals {
-        Refusals { bounds, ..self }
+    pub(crate) fn new(spool: Spool, door: &'static RefusingDoor) -> Refusals {
+        Refusals { spool, door, written: Mutex::default() }
     }
 
     /// A message was refused, or put off, with these words.
@@ -58,41 +61,33 @@ impl Refusals {
     pub(crate) fn write(&self, event: &str, said: &str, facts: Facts) {
         let who = if facts.login.is_empty() { &facts.client } else { &facts.login };
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(last) = written.counts(who, Instant::now(), self.bounds) else { return };
+        let Some(last) = written.counts(who, Instant::now(), self.door) else { return };
         drop(written);
         // A full disk takes no more lines either.
         let Ok(draft) = self.spool.draft() else { return };
         let more = if last { "; more of the same minute are not written down" } else { "" };
-        let text = format!("by the {}: {said}{more}", door_in_words(self.gate));
-        let facts = Facts { gate: self.gate.to_owned(), ..facts };
+        let text = format!("by the {}: {said}{more}", self.door.words);
+        let facts = Facts { gate: self.door.gate.to_owned(), ..facts };
         self.spool.diary().note(DiaryLine::new(draft.id(), event, text).with(facts));
-    }
-}
-
-fn door_in_words(gate: &str) -> &'static str {
-    match gate {
-        "policy" => "policy service",
-        "inbound" => "port for mail from outside",
-        _ => "milter",
     }
 }
 
 impl Written {
     /// Counts one more of this one: whether it is the last that is written, or nothing if it is not written.
-    fn counts(&mut self, who: &str, now: Instant, bounds: RefusalBounds) -> Option<bool> {
+    fn counts(&mut self, who: &str, now: Instant, door: &RefusingDoor) -> Option<bool> {
         if self.since.is_none_or(|since| now.saturating_duration_since(since) >= STRETCH) {
             *self = Written { since: Some(now), ..Written::default() };
         }
-        if self.all >= bounds.all {
+        if self.all >= door.all_max {
             return None;
         }
         let count = self.each.entry(who.to_owned()).or_default();
-        if *count >= bounds.each {
+        if *count >= door.each_max {
             return None;
         }
         *count += 1;
         self.all += 1;
-        Some(*count == bounds.each || self.all == bounds.all)
+        Some(*count == door.each_max || self.all == door.all_max)
     }
 }
 
@@ -103,13 +98,13 @@ mod tests {
     #[test]
     fn a_worm_that_comes_again_fills_nothing() {
         let (mut written, now) = (Written::default(), Instant::now());
-        let counted: Vec<Option<bool>> = (0..100).map(|_| written.counts("ann", now, OF_A_DOOR)).collect();
-        assert_eq!(counted.iter().flatten().count(), OF_A_DOOR.each as usize);
-        assert_eq!((counted[0], counted[OF_A_DOOR.each as usize - 1], counted[99]), (Some(false), Some(true), None));
-        assert_eq!(written.counts("bob", now, OF_A_DOOR), Some(false));
-        let all = (0..10_000).filter_map(|n| written.counts(&n.to_string(), now, OF_A_DOOR)).count();
-        assert_eq!(all, (OF_A_DOOR.all - OF_A_DOOR.each - 1) as usize);
-        assert!(written.each.len() <= OF_A_DOOR.all as usize + 1);
-        assert_eq!(written.counts("ann", now + STRETCH, OF_A_DOOR), Some(false), "a minute later");
+        let counted: Vec<Option<bool>> = (0..100).map(|_| written.counts("ann", now, &MILTER)).collect();
+        assert_eq!(counted.iter().flatten().count(), MILTER.each_max as usize);
+        assert_eq!((counted[0], counted[MILTER.each_max as usize - 1], counted[99]), (Some(false), Some(true), None));
+        assert_eq!(written.counts("bob", now, &MILTER), Some(false));
+        let all = (0..10_000).filter_map(|n| written.counts(&n.to_string(), now, &MILTER)).count();
+        assert_eq!(all, (MILTER.all_max - MILTER.each_max - 1) as usize);
+        assert!(written.each.len() <= MILTER.all_max as usize + 1);
+        assert_eq!(written.counts("ann", now + STRETCH, &MILTER), Some(false), "a minute later");
     }
 }

@@ -37,7 +37,7 @@ use crate::intake::{Care, Incoming, refusal, trace};
 use crate::letter::{Client, Letter, LetterOrigin};
 use crate::orders::Orders;
 use crate::pipeline::{Pipeline, Transit};
-use crate::refusals::{RefusalBounds, Refusals};
+use crate::refusals::{INBOUND, Refusals};
 use crate::submission::{self, ClockBox, RaiseAlarm};
 use crate::throttle::Throttling;
 use authenticity::{Evidence, Witness};
@@ -89,10 +89,6 @@ struct InboundShared {
     refusals: Refusals,
 }
 
-/// So much that is refused is written down in a minute. Strangers decide how much there is, so it is less than for doors: it must not push
-/// mail that was taken out of what is remembered.
-const REFUSALS_A_MINUTE: RefusalBounds = RefusalBounds { each: 6, all: 120 };
-
 /// What inbound mail needs of the rest of the gate.
 pub struct InboundParts {
     /// Mail in transit.
@@ -124,7 +120,7 @@ impl Inbound {
             parts;
         let recipients = Recipients::new(&settings.recipients, &records.users())?;
         let (rates, dnsbl) = (Rates::new(settings.rates), Dnsbl::new(&settings.dnsbl, &settings.dns)?);
-        let refusals = Refusals::new(spool.clone(), "inbound").within(REFUSALS_A_MINUTE);
+        let refusals = Refusals::new(spool.clone(), &INBOUND);
         let shared = InboundShared {
             refusals,
             settings,

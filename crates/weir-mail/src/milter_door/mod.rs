@@ -17,7 +17,7 @@ pub use settings::{MilterSettings, OnFound};
 use crate::door::{Closing, Door, Place, Room, Socket};
 use crate::inbound::senders::SenderList;
 use crate::pipeline::Pipeline;
-use crate::refusals::Refusals;
+use crate::refusals::{MILTER, Refusals};
 use crate::scan::Scanning;
 use crate::submission::{ClockBox, Submission};
 use std::io;
@@ -78,7 +78,7 @@ impl MilterDoor {
             room: Room::new(settings.messages_size, parts.message_bytes, parts.folder),
             submission,
             scanning,
-            refusals: Refusals::new(spool.clone(), "milter"),
+            refusals: Refusals::new(spool.clone(), &MILTER),
             spool,
             pipeline,
             senders,

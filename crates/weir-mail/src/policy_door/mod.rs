@@ -9,7 +9,7 @@ mod settings;
 pub use settings::{OnHeld, PolicySettings};
 
 use crate::door::{Closing, Door, Place, Socket};
-use crate::refusals::Refusals;
+use crate::refusals::{POLICY, Refusals};
 use crate::submission::{MayGo, OneRecipient, Submission};
 use memory::Memory;
 use std::io;
@@ -49,7 +49,7 @@ impl PolicyDoor {
             clients: settings.clients.clone(),
             connections: settings.connections,
         };
-        let (refusals, memory) = (Refusals::new(spool, "policy"), Memory::default());
+        let (refusals, memory) = (Refusals::new(spool, &POLICY), Memory::default());
         (place, PolicyDoor { on_held: settings.on_held, idle: settings.idle, submission, refusals, memory })
     }
 
