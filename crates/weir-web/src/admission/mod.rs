@@ -62,9 +62,9 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
 use strain::Strain;
-use streams::Streams;
+use streams::{Owner, Streams};
 use tokio::time::Instant;
-use weir_core::fair::{self, Fair, Profile, SubnetKey, Weight};
+use weir_core::fair::{self, Fair, Profile, SessionKey, SubnetKey, Weight};
 
 /// The answer to an [`Ask`].
 #[derive(Debug)]
@@ -182,6 +182,17 @@ impl Admission {
         }
         let deadline = Instant::now() + timeout;
         Ok(Grant::Wait(Waiting::new(Arc::clone(self), ticket, ask.owner(), deadline)))
+    }
+
+    /// A request will hold its slot as a stream. Refused if it would find no room now, so that it need not wait for that.
+    pub fn expect_stream(&self, session: SessionKey, subnet: SubnetKey) -> Result<(), Refused> {
+        let mut inner = self.lock();
+        if inner.shadow.is_some() || inner.has_room_for_slot_stream(Owner { session, subnet }) {
+            return Ok(());
+        }
+        inner.counters.asked += 1;
+        inner.counters.refuse(Refused::Streams);
+        Err(Refused::Streams)
     }
 
     /// Charges overruns, takes slots from requests that wait for their own clients, and looks for the right number of slots. To be called

@@ -88,8 +88,7 @@ impl Permit {
         if !held || inner.shadow.is_some() || self.is_stream {
             return Ok(());
         }
-        let (settings, most) = (Arc::clone(&inner.settings), (inner.slots / 2).max(1));
-        if !inner.slot_streams.has_room_of(most, &settings, self.owner) {
+        if !inner.has_room_for_slot_stream(self.owner) {
             inner.counters.refuse(Refused::Streams);
             return Err(Refused::Streams);
         }
@@ -97,6 +96,37 @@ impl Permit {
         drop(inner);
         self.is_stream = true;
         Ok(())
+    }
+
+    /// The same before the request is sent, where one can tell what it will be. If there is no room the slot goes back, and nothing is charged.
+    pub fn begin_as_stream(mut self) -> Result<Permit, Refused> {
+        match self.hold_as_stream() {
+            Ok(()) => Ok(self),
+            Err(refused) => {
+                self.give_back();
+                Err(refused)
+            }
+        }
+    }
+
+    /// Its response has an end after all: it is no stream.
+    pub fn ends(&mut self) {
+        if std::mem::take(&mut self.is_stream) {
+            self.admission.lock().slot_streams.end(self.owner);
+        }
+    }
+
+    /// Whether it is counted among the streams that hold a slot.
+    pub fn is_stream(&self) -> bool {
+        self.is_stream
+    }
+
+    fn give_back(mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let now_ns = self.admission.now_ns();
+        let mut wakers = Vec::new();
+        self.admission.lock().withdraw(ticket, now_ns, &mut wakers);
+        wake(wakers);
     }
 
     /// The connection has been upgraded, or the response has no end: the slot becomes free, and the stream counts until the result is

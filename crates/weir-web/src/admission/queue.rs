@@ -345,6 +345,11 @@ impl Inner {
         }
     }
 
+    /// Whether one more stream may hold a slot: all of them together hold half.
+    pub(super) fn has_room_for_slot_stream(&self, owner: Owner) -> bool {
+        self.slot_streams.has_room_of((self.slots / 2).max(1), &self.settings, owner)
+    }
+
     /// Tells the process which incarnations are used, so that the next queue starts above them.
     pub(super) fn report_incarnations(&mut self) {
         let now = self.fair.lives();

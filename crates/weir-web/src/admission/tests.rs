@@ -526,3 +526,26 @@ async fn streams_that_hold_slots_leave_half_of_them_to_others() {
     drop(again);
     assert_empty(&queue);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_told_beforehand_is_refused_before_it_costs_anything() {
+    let queue = Admission::new(settings(4));
+    let expect = |subnet: u64| queue.expect_stream(SessionKey(subnet), SubnetKey(subnet));
+    assert_eq!(expect(1), Ok(()));
+    let first = now(queue.ask(&ask(1, 1), Waker::noop())).begin_as_stream().unwrap();
+    assert_eq!((expect(1), expect(2)), (Err(Refused::Streams), Ok(())));
+    // It waited while another took the room.
+    let cost_ms = queue.view().mean_cost_ms;
+    let late = now(queue.ask(&ask(1, 1), Waker::noop()));
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(late.begin_as_stream().unwrap_err(), Refused::Streams);
+    let view = queue.view();
+    assert_eq!((view.running, view.streams, view.mean_cost_ms), (1, 1, cost_ms), "it costs nothing: {view:?}");
+    // Its answer has an end: then it is none.
+    let mut ends = now(queue.ask(&ask(2, 2), Waker::noop())).begin_as_stream().unwrap();
+    assert_eq!(queue.view().streams, 2);
+    ends.ends();
+    assert_eq!(queue.view().streams, 1);
+    drop((first, ends));
+    assert_empty(&queue);
+}

@@ -29,6 +29,7 @@ pub struct View {
     pub slots_auto: bool,
     /// Whether nobody is made to wait.
     pub observe: bool,
+    /// Open streams, with or without a slot.
     pub streams: u32,
     /// Memory that waiting requests hold.
     pub waiting_bytes: u64,
@@ -89,7 +90,7 @@ impl Admission {
             slots: inner.slots,
             slots_auto: matches!(inner.settings.slots, Slots::Auto { .. }),
             observe: self.observe,
-            streams: inner.streams.open(),
+            streams: inner.streams.open() + inner.slot_streams.open(),
             waiting_bytes: inner.backlog.bytes(),
             sessions,
             subnets,

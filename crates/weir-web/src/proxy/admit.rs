@@ -17,6 +17,8 @@ pub(super) struct Asker<'a> {
     pub(super) class: Class,
     /// Whether a browser asks for a page to show.
     pub(super) browser: bool,
+    /// Whether it will hold its slot as a stream.
+    pub(super) stream: bool,
 }
 
 /// A slot, and how long it was waited for. `client` is the connection that looks whether somebody is still there, if it is one of the gate's own. `bytes` is what the request holds meanwhile, and a browser that is not known gets the waiting page after `page_after`.
@@ -27,7 +29,7 @@ pub(super) async fn admit(
     page_after: Duration,
     bytes: u32,
 ) -> Result<(Permit, Duration), Refusal> {
-    let Asker { identity, class, browser } = *asker;
+    let Asker { identity, class, browser, .. } = *asker;
     let settings = &backend.settings.admission;
     let mut standing = standing(identity, settings.standing_after);
     // Programs without a cookie are served, or refused, in the same way whatever they are.

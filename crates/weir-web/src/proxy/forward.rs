@@ -16,10 +16,11 @@ use weir_http1::{Refused, request_check};
 
 use super::admit::{Asker, admit};
 use super::client::Client;
+use super::expected_stream::ExpectedStream;
 use super::headers::{self, Source};
 use super::http2_stream::SendWatch;
 use super::presence::End;
-use super::refusal::{Refusal, redirect, refuse_body};
+use super::refusal::{Refusal, redirect, refuse, refuse_body};
 use super::request_body::{Outgoing, ReadAhead, RequestBody, UploadWatch};
 use super::request_record::{RequestRecord, RequestSummary};
 use super::response_body::ResponseBody;
@@ -30,7 +31,7 @@ use super::upstream::{HeldSlot, InFlight, NoResponse, Pool, Reusable, Sender, Se
 use super::upstream_connection::UpstreamConnection;
 use super::upstream_response::{ClientResponse, Received, Upgrade, UpstreamResponse};
 use super::vouching::{tally, vouch};
-use crate::admission::{Class, Cost, Permit};
+use crate::admission::{Class, Cost, Permit, Standing};
 use crate::health::Server;
 use crate::identity::{BroughtSessions, Fields, Identity};
 use crate::units::Units;
@@ -143,6 +144,7 @@ struct PreparedRequest {
     browser: bool,
     /// Sessions of the application that it brings.
     app_sessions: BroughtSessions,
+    stream: ExpectedStream,
     upgrade: Option<Upgrade>,
 }
 
@@ -167,6 +169,8 @@ struct Routed {
     browser: bool,
     /// Sessions of the application that it brings.
     app_sessions: BroughtSessions,
+    /// Whether it will be a stream that holds a slot.
+    stream: ExpectedStream,
 }
 
 impl RequestContext<'_> {
@@ -182,12 +186,13 @@ impl RequestContext<'_> {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let target = Target { host: host.to_str().unwrap_or_default(), target, path: parts.uri.path() };
         let routed = self.route_and_identify(&parts.method, &target, &parts.headers, record)?;
-        let Routed { backend, identity, class, unbuffered, units, browser, app_sessions } = routed;
+        let Routed { backend, identity, class, unbuffered, units, browser, app_sessions, mut stream } = routed;
         let limits = &self.site.limits;
         let upgrade_to = headers::upgrade(parts, &limits.upgrades);
         if upgrade_to.is_none() && on_stream {
             return Err(Refused::UnknownProtocol.into());
         }
+        stream.likely |= upgrade_to.is_some() && backend.settings.streams_hold_slots;
         let mut share = self.thread.shared.bodies.share(identity.subnet);
         if !body.is_end_stream() {
             let shared = &self.thread.shared;
@@ -220,20 +225,41 @@ impl RequestContext<'_> {
             parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(octets));
         }
         let upgrade = upgrade.map(|upgrade| Upgrade { client: upgrade, on_stream });
-        let prepared =
-            PreparedRequest { request, backend, identity, class, unbuffered, units, browser, app_sessions, upgrade };
+        let prepared = PreparedRequest {
+            request,
+            backend,
+            identity,
+            class,
+            unbuffered,
+            units,
+            browser,
+            app_sessions,
+            stream,
+            upgrade,
+        };
         self.send_and_receive(prepared, record).await
     }
 
     fn prepare(&self, head: &RequestHead<'_>, record: &mut RequestRecord) -> Result<PreparedRequest, Refusal> {
         let target = Target { host: head.host, target: head.target, path: head.path() };
-        let Routed { backend, identity, class, unbuffered, units, browser, app_sessions } =
+        let Routed { backend, identity, class, unbuffered, units, browser, app_sessions, stream } =
             self.route_and_identify(&head.method, &target, head.fields, record)?;
         let without = if is_metered(units.as_deref()) { &HIDES_COST[..] } else { &[] };
         let text = self.client.origin.plain_request(head, identity.client, without);
         let request = Outgoing::from_text(head.method.clone(), text, self.client);
         let upgrade = None;
-        Ok(PreparedRequest { request, backend, identity, class, unbuffered, units, browser, app_sessions, upgrade })
+        Ok(PreparedRequest {
+            request,
+            backend,
+            identity,
+            class,
+            unbuffered,
+            units,
+            browser,
+            app_sessions,
+            stream,
+            upgrade,
+        })
     }
 
     /// Where a request goes, and who sends it.
@@ -261,7 +287,10 @@ impl RequestContext<'_> {
         let browser = self.site.settings.web.waiting.enabled && is_for_browser(method, fields);
         let units = self.site.routes.units(route);
         let (class, app_sessions) = (Class::new(route.number, method), self.app_sessions(fields));
-        Ok(Routed { backend, identity, class, unbuffered, units, browser, app_sessions })
+        // What tells its cost pays by it, and is no stream however it is sent.
+        let paths = backend.stream_paths.as_ref().filter(|_| units.is_none());
+        let stream = paths.map(|paths| paths.expect(target.path, fields)).unwrap_or_default();
+        Ok(Routed { backend, identity, class, unbuffered, units, browser, app_sessions, stream })
     }
 
     /// The application's own sessions, where they count.
@@ -292,16 +321,18 @@ impl RequestContext<'_> {
             units,
             browser,
             app_sessions,
+            stream,
             upgrade,
         } = task;
         let new_cookie = identity.new_cookie.take();
-        let asker = Asker { identity: &identity, class, browser };
+        let asker = Asker { identity: &identity, class, browser, stream: stream.likely };
         // Who leaves before the response has told what it costs pays what is usual.
         let cost = if units.is_some() { Cost::TimeOrUsual } else { Cost::Time };
         let outcome = self.admit_and_send(&backend, &asker, request, cost).await;
         let answered = outcome.and_then(|sent| {
             record.waited(sent.wait);
-            UpstreamResponse::of(Received { unbuffered, units, subnet: identity.subnet, ..sent }, &backend, upgrade)
+            let received = Received { unbuffered, units, subnet: identity.subnet, path: stream.path, ..sent };
+            UpstreamResponse::of(received, &backend, upgrade)
         });
         match answered {
             Ok(mut answer) => {
@@ -345,7 +376,16 @@ impl RequestContext<'_> {
     ) -> Result<Received, Refusal> {
         let bytes = REQUEST_BYTES + u32::try_from(request.body.held() + request.head_bytes()).unwrap_or(u32::MAX >> 1);
         let page_after = self.site.settings.web.waiting.after;
-        let (permit, wait) = admit(Some(self.client), backend, asker, page_after, bytes).await?;
+        let refuse_stream = |refused| refuse(backend, refused, Standing::Known);
+        if asker.stream {
+            let (session, subnet) = (asker.identity.session, asker.identity.subnet);
+            backend.admission.expect_stream(session, subnet).map_err(refuse_stream)?;
+        }
+        let (mut permit, wait) = admit(Some(self.client), backend, asker, page_after, bytes).await?;
+        if asker.stream {
+            // Others may have taken the room while it waited.
+            permit = permit.begin_as_stream().map_err(refuse_stream)?;
+        }
         if wait.is_zero() {
             tally(self.site, backend, asker.identity, self.thread.wall_time());
         }

@@ -15,6 +15,7 @@ mod connection_count;
 mod deadline;
 mod door_settings;
 mod error;
+mod expected_stream;
 mod fast_path;
 mod forward;
 pub mod forward_auth;

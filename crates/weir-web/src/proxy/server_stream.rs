@@ -52,6 +52,15 @@ impl ServerStream {
         timeout(limit, open).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
+    /// Ends with a reset: what the server writes next fails. A plain end would only be noticed one write later.
+    pub(super) fn reset_when_dropped(&self) {
+        let _ = match self {
+            ServerStream::Plain(stream) => stream.set_zero_linger(),
+            ServerStream::Tls(stream) => stream.get_ref().0.set_zero_linger(),
+            ServerStream::Unix(_) => Ok(()),
+        };
+    }
+
     /// Whether an idle connection is still good: neither closed, nor has anything come that nobody asked for. No system call if so.
     pub(super) fn is_good(&mut self) -> bool {
         match self {

@@ -12,6 +12,7 @@ use weir_core::fair::SubnetKey;
 
 use super::backend::Backend;
 use super::error::GateError;
+use super::expected_stream::StreamPaths;
 use super::limits::Limits;
 use super::server_stream::UpstreamTls;
 use super::settings::Settings;
@@ -44,6 +45,8 @@ pub(super) struct ActiveBackend {
     pub(super) servers: Servers,
     /// For servers with TLS.
     pub(super) secure: Option<UpstreamTls>,
+    /// Where streams hold slots: what is known of them before a server is asked.
+    pub(super) stream_paths: Option<Arc<StreamPaths>>,
     /// The Host of requests that name none.
     pub(super) default_host: HeaderValue,
 }
@@ -135,7 +138,11 @@ impl ActiveBackend {
         let list: Vec<Arc<Server>> = list.collect();
         let secure =
             list.iter().any(|server| server.is_secure()).then(|| UpstreamTls::new(&settings.trust)).transpose();
+        let stream_paths = settings
+            .streams_hold_slots
+            .then(|| before.and_then(|before| before.stream_paths.clone()).unwrap_or_default());
         Ok(ActiveBackend {
+            stream_paths,
             admission: admission.unwrap_or_else(|| Admission::new(settings.admission.clone())),
             default_host: default_host(&list),
             servers: Servers::new(list, settings.failures, settings.rest).breaking_at(settings.breaker),

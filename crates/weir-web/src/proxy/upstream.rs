@@ -161,6 +161,13 @@ impl UpstreamBody {
             UpstreamBody::Hyper(_) => None,
         }
     }
+
+    /// When this is dropped, the next write of the server fails, and not the one after it. hyper closes in its own way.
+    pub(super) fn reset_when_dropped(&self) {
+        if let UpstreamBody::Own(body) = self {
+            body.reset_when_dropped();
+        }
+    }
 }
 
 impl Body for UpstreamBody {
@@ -257,6 +264,18 @@ fn poll_own(slot: &mut Option<Box<UpstreamConnection>>, cx: &mut Context<'_>) ->
 pub(super) struct HeldSlot {
     pub(super) permit: Permit,
     pub(super) busy: Busy,
+}
+
+impl HeldSlot {
+    /// Keeps the slot for a while after its server was left: the worker has not noticed yet.
+    pub(super) fn linger(self, time: Duration) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                tokio::time::sleep(time).await;
+                drop(self);
+            });
+        }
+    }
 }
 
 /// A request at the backend. If this is dropped, a task of its own waits until the backend has answered.
@@ -373,10 +392,12 @@ impl Drain {
 pub(super) async fn drain(mut body: UpstreamBody, held: HeldSlot, limits: Drain) {
     let until = Instant::now() + limits.sending;
     while let Ok(Some(Ok(_))) = timeout(limits.silent, body.frame()).await {
-        // A server that sends will notice that nobody listens any more; one that is silent would not.
-        if Instant::now() >= until {
+        // A server that sends will notice that nobody listens any more; one that is silent would not. A stream has no end to wait for.
+        if Instant::now() >= until || held.permit.is_stream() {
+            body.reset_when_dropped();
             break;
         }
     }
+    drop(body);
     drop(held);
 }

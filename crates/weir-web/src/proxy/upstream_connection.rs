@@ -228,6 +228,10 @@ impl ConnectionBody {
         Some(self.connection)
     }
 
+    pub(super) fn reset_when_dropped(&self) {
+        self.connection.stream.reset_when_dropped();
+    }
+
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Piece, UpstreamError>> {
         loop {
             match self.framing.take(&mut self.connection.input)? {

@@ -15,6 +15,7 @@ use weir_http1::Refused;
 use weir_http1::field_lines::{FieldLines, given_cookie, is_event_stream, is_for_shared_caches, is_unbuffered};
 use weir_http1::hop_by_hop;
 
+use super::expected_stream::PathKey;
 use super::http2_stream::SendWatch;
 use super::refusal::{Refusal, refuse};
 use super::relay::{Begun, Holding, Relay};
@@ -44,6 +45,8 @@ pub(super) struct Received {
     pub(super) unbuffered: bool,
     /// Where it tells what it has cost.
     pub(super) units: Option<Arc<Units>>,
+    /// Its path, where those that answer with streams are remembered.
+    pub(super) path: Option<PathKey>,
 }
 
 impl Received {
@@ -55,7 +58,7 @@ impl Received {
         server: usize,
     ) -> Received {
         let (wait, subnet, unbuffered, units) = (Duration::ZERO, SubnetKey(0), false, None);
-        Received { response, held, sender, server, wait, subnet, unbuffered, units }
+        Received { response, held, sender, server, wait, subnet, unbuffered, units, path: None }
     }
 }
 
@@ -103,7 +106,7 @@ impl UpstreamResponse {
         backend: &Arc<ActiveBackend>,
         upgrade: Option<Upgrade>,
     ) -> Result<UpstreamResponse, Refusal> {
-        let Received { mut response, held, sender, server, wait, subnet, unbuffered, units } = sent;
+        let Received { mut response, held, sender, server, wait, subnet, unbuffered, units, path } = sent;
         let switches = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if switches && upgrade.is_none() {
             return Err(Refused::Switched.into());
@@ -119,19 +122,28 @@ impl UpstreamResponse {
         let events = !whole && lines.as_ref().map_or_else(|| is_event_stream(headers), |lines| lines.events);
         let at_once = || lines.as_ref().map_or_else(|| is_unbuffered(headers), |lines| lines.unbuffered);
         let unbuffered = unbuffered || events || (!whole && at_once());
+        let is_stream = switches || (events && units.is_none());
+        if let (true, Some(paths), Some(path)) = (is_stream && events, &backend.stream_paths, path) {
+            paths.remember(path);
+        }
+        // The server is told at once that nobody listens.
+        let too_many = |refused| {
+            response.body().reset_when_dropped();
+            refuse(backend, refused, Standing::Known)
+        };
         let hold = match held {
-            Some(HeldSlot { permit, busy })
-                if (switches || (events && units.is_none())) && !backend.settings.streams_hold_slots =>
-            {
-                Holding::Stream(
-                    permit.into_stream().map_err(|refused| refuse(backend, refused, Standing::Known))?,
-                    busy,
-                )
+            Some(HeldSlot { permit, busy }) if is_stream && !backend.settings.streams_hold_slots => {
+                Holding::Stream(permit.into_stream().map_err(too_many)?, busy)
             }
-            Some(mut held) => {
-                if switches || (events && units.is_none()) {
-                    held.permit.hold_as_stream().map_err(|refused| refuse(backend, refused, Standing::Known))?;
+            Some(mut held) if is_stream => match held.permit.hold_as_stream() {
+                Ok(()) => Holding::Slot(held),
+                Err(refused) => {
+                    held.linger(backend.settings.admission.stream_after);
+                    return Err(too_many(refused));
                 }
+            },
+            Some(mut held) => {
+                held.permit.ends();
                 Holding::Slot(held)
             }
             None => Holding::Nothing,

@@ -12,5 +12,6 @@ mod plain;
 mod queueing;
 mod reload;
 mod secure;
+mod slot_streams;
 mod streams_h2;
 mod uploads;

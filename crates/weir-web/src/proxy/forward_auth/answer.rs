@@ -146,7 +146,7 @@ impl Door {
 
 impl AskedRequest {
     fn asker(&self) -> Asker<'_> {
-        Asker { identity: &self.identity, class: self.class, browser: self.browser }
+        Asker { identity: &self.identity, class: self.class, browser: self.browser, stream: false }
     }
 
     fn with_cookie(&self, refusal: Refusal) -> Refusal {
