@@ -4,6 +4,8 @@
 //! counts as a problem, never as healthy. A flood that the web gate holds off, or mail that the throttle delays, needs nobody's attention:
 //! it is mentioned, but does not change the verdict.
 
+mod known_visitors;
+
 use crate::pulse::{CertificateView, Pulse};
 use crate::words::{count, now, seconds, size};
 use schemars::JsonSchema;
@@ -298,6 +300,7 @@ fn serving(part: &mut Part, web: &Status, pulse: &Pulse) {
     }
     let all = || web.backends.iter().flat_map(|backend| &backend.servers);
     part.say(format!("{} of {} up", all().filter(|server| server.up).count(), count(all().count() as u64, "server")));
+    web.backends.iter().for_each(|backend| known_visitors::look(part, &backend.queue));
     let draining = all().filter(|server| server.draining).count();
     if draining > 0 {
         part.say(format!("{draining} draining"));

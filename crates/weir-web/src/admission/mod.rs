@@ -43,7 +43,7 @@ pub use ask::{Ask, Cost, Reader, Refused, Standing};
 pub use counters::{CounterValues, History, WAIT_BOUNDS_MS};
 pub use estimate::Class;
 pub use permit::{Permit, Stream};
-pub use pressure::{Crowd, Pressure};
+pub use pressure::{Crowd, Pressure, SlotHolder};
 pub use queue::Admission;
 pub use settings::{Settings, Slots};
 pub use upload::UploadClock;

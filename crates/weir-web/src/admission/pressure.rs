@@ -1,4 +1,4 @@
-//! What weighs on a backend, in words: where most of it comes from, who has to wait for it, and what could be set differently.
+//! What weighs on a backend, in words: where most of it comes from, who holds the slots, who has to wait, and what could be set differently.
 //!
 //! Computed when somebody looks, from the requests that are there.
 
@@ -24,6 +24,18 @@ pub struct Pressure {
     pub networks: u64,
     /// The networks with the most waiting requests.
     pub from: Vec<Crowd>,
+    /// The networks that hold the most slots.
+    #[serde(default)]
+    pub holders: Vec<SlotHolder>,
+    /// Slots that there are.
+    #[serde(default)]
+    pub slots: u64,
+    /// Slots that are held.
+    #[serde(default)]
+    pub held: u64,
+    /// Slots that are held by streams.
+    #[serde(default)]
+    pub streams: u64,
     /// Waiting requests of visitors who are known.
     pub known: Line,
     /// Of newcomers who have been let in.
@@ -55,6 +67,21 @@ pub struct Crowd {
     pub running: u64,
 }
 
+/// The slots of one network.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "WebSlotHolder")]
+pub struct SlotHolder {
+    /// The network.
+    pub network: String,
+    /// One of its addresses.
+    pub client: IpAddr,
+    pub slots: u64,
+    /// For how long it has held the oldest of them, in seconds.
+    pub oldest_s: f64,
+    /// Its requests that wait.
+    pub waiting: u64,
+}
+
 /// Networks that are named.
 const NAMED: usize = 5;
 /// Fewer waiting requests for each slot are no attack.
@@ -68,6 +95,7 @@ impl Pressure {
     pub(super) fn of(inner: &Inner, now_ns: u64) -> Pressure {
         let mut pressure = Pressure::default();
         let mut found: HashMap<SubnetKey, Crowd> = HashMap::new();
+        let mut oldest_ns: HashMap<SubnetKey, u64> = HashMap::new();
         for request in inner.requests.iter() {
             let crowd = found.entry(request.owner.subnet).or_insert_with(|| Crowd {
                 network: request.client.to_string(),
@@ -77,11 +105,21 @@ impl Pressure {
             });
             if request.dispatched_ns > 0 {
                 crowd.running += 1;
+                let held_ns = now_ns.saturating_sub(request.dispatched_ns);
+                let oldest = oldest_ns.entry(request.owner.subnet).or_default();
+                *oldest = held_ns.max(*oldest);
             } else {
                 crowd.waiting += 1;
                 pressure.line_of(request).add(now_ns.saturating_sub(request.asked_ns));
             }
         }
+        pressure.holders =
+            found.iter().filter(|(_, crowd)| crowd.running > 0).map(SlotHolder::of(&oldest_ns)).collect();
+        pressure.holders.sort_by_key(|holder| (std::cmp::Reverse(holder.slots), holder.client));
+        pressure.held = pressure.holders.iter().map(|holder| holder.slots).sum();
+        pressure.holders.truncate(NAMED);
+        pressure.slots = u64::from(inner.slots);
+        pressure.streams = u64::from(inner.slot_streams.open());
         let mut crowds: Vec<Crowd> = found.into_values().filter(|crowd| crowd.waiting > 0).collect();
         crowds.sort_by_key(|crowd| (std::cmp::Reverse(crowd.waiting), crowd.client));
         pressure.networks = crowds.len() as u64;
@@ -107,6 +145,26 @@ impl Pressure {
         waiting >= ATTACK_PER_SLOT * slots.max(1) && (large || crowd)
     }
 
+    /// The network that holds more than half of the slots, while all are held and others wait as well.
+    pub fn main_holder(&self) -> Option<&SlotHolder> {
+        let first = self.holders.first().filter(|first| self.held >= self.slots && first.slots * 2 > self.slots)?;
+        (self.waiting() > first.waiting).then_some(first)
+    }
+
+    /// Names the networks, and says what can be done about the one that holds the slots.
+    pub fn name(&mut self, name: impl Fn(IpAddr) -> String) {
+        self.from.iter_mut().for_each(|crowd| crowd.network = name(crowd.client));
+        self.holders.iter_mut().for_each(|holder| holder.network = name(holder.client));
+        let advice = self.main_holder().map(|SlotHolder { network, slots, .. }| {
+            format!(
+                "{network} holds {slots} of {} slots, and would take more slots as well: give what it asks for a backend of its own with few slots, or refuse it \
+                 with `weir web block {network}`",
+                self.slots
+            )
+        });
+        self.advice.extend(advice);
+    }
+
     /// Requests that wait.
     pub fn waiting(&self) -> u64 {
         self.known.waiting + self.newcomers.waiting + self.strangers.waiting
@@ -129,10 +187,10 @@ impl Pressure {
             (true, _) => format!("{} networks with a few requests each", self.networks),
             (false, _) => named.join(", "),
         };
-        let mut said = vec![if self.attack {
-            format!("Under attack from {from}.")
-        } else {
-            format!("Busy: most is asked by {from}.")
+        let mut said = vec![match self.main_holder() {
+            _ if self.attack => format!("Under attack from {from}."),
+            Some(holder) => format!("Busy: most of the slots are held by {}.", holder.network),
+            None => format!("Busy: most is asked by {from}."),
         }];
         let lines = [("known visitors", &self.known), ("newcomers", &self.newcomers), ("strangers", &self.strangers)];
         let pays = lines
@@ -140,7 +198,34 @@ impl Pressure {
             .filter(|(_, line)| line.waiting > 0)
             .map(|(who, line)| format!("{} requests of {who} (the oldest for {:.1} s)", line.waiting, line.oldest_s));
         said.push(format!("Who waits for it: {}.", pays.collect::<Vec<_>>().join(", ")));
+        said.extend(self.who_holds());
         said
+    }
+
+    fn who_holds(&self) -> Option<String> {
+        let large = |holder: &&SlotHolder| holder.slots as f64 >= self.slots as f64 * LARGE_PART;
+        let named: Vec<String> = self
+            .holders
+            .iter()
+            .filter(large)
+            .map(|SlotHolder { network, slots, oldest_s, .. }| {
+                format!("{network} ({slots} of {}, the oldest for {oldest_s:.1} s)", self.slots)
+            })
+            .collect();
+        let streams = if self.streams > 0 { format!("; {} of them are streams", self.streams) } else { String::new() };
+        (!named.is_empty()).then(|| format!("Who holds the slots: {}{streams}.", named.join(", ")))
+    }
+}
+
+impl SlotHolder {
+    fn of(oldest_ns: &HashMap<SubnetKey, u64>) -> impl Fn((&SubnetKey, &Crowd)) -> SlotHolder {
+        |(subnet, crowd)| SlotHolder {
+            network: crowd.network.clone(),
+            client: crowd.client,
+            slots: crowd.running,
+            oldest_s: oldest_ns.get(subnet).copied().unwrap_or_default() as f64 / 1e9,
+            waiting: crowd.waiting,
+        }
     }
 }
 
@@ -161,8 +246,17 @@ fn advice(inner: &Inner, pressure: &Pressure) -> Vec<String> {
             inner.slots
         ));
     }
+    // More slots do not help where one network or streams hold those that there are.
+    let by_streams = pressure.streams * 2 >= pressure.slots && pressure.held >= pressure.slots;
+    if by_streams && pressure.waiting() > 0 {
+        advice.push(format!(
+            "streams hold {} of {} slots, and with streams=slots they may hold half: if so many are meant to be open, give the server more workers, and slots to match",
+            pressure.streams, pressure.slots
+        ));
+    }
     if fixed {
-        advice.extend(advice_on_slots(inner, pressure.waiting() > 0));
+        let wanted = pressure.waiting() > 0 && !by_streams && pressure.main_holder().is_none();
+        advice.extend(advice_on_slots(inner, wanted));
     }
     if pressure.attack && settings.strangers <= 0.0 {
         advice.push(
@@ -172,8 +266,8 @@ fn advice(inner: &Inner, pressure: &Pressure) -> Vec<String> {
     advice
 }
 
-/// Whether a fixed number of slots looks too large, or too small while somebody waits. Answers that tell what they have cost speak for their routes, and all others for theirs.
-fn advice_on_slots(inner: &Inner, somebody_waits: bool) -> Option<String> {
+/// Whether a fixed number of slots looks too large, or too small where more of them are wanted. Answers that tell what they have cost speak for their routes, and all others for theirs.
+fn advice_on_slots(inner: &Inner, more_wanted: bool) -> Option<String> {
     let (by_time, by_units, slots) = (inner.strain.ratio(), inner.strain.unit_ratio(), inner.slots);
     let fewer = |ratio: f64| ((f64::from(slots) / ratio).round() as u32).max(1);
     if let Some(ratio) = by_time.filter(|ratio| *ratio >= STRAINED && slots > 1) {
@@ -190,7 +284,7 @@ fn advice_on_slots(inner: &Inner, somebody_waits: bool) -> Option<String> {
     }
     let unstrained = |ratio: Option<f64>| ratio.is_none_or(|ratio| ratio <= UNSTRAINED);
     let told = by_time.is_some() || by_units.is_some();
-    (told && somebody_waits && unstrained(by_time) && unstrained(by_units)).then(|| {
+    (told && more_wanted && unstrained(by_time) && unstrained(by_units)).then(|| {
         let what = if by_units.is_some() { "works as fast on each answer" } else { "answers as fast" };
         let auto = if by_units.is_some() { "" } else { " or \"auto\"" };
         format!(
@@ -233,6 +327,49 @@ mod tests {
         assert!(said[1].contains("38 requests of known visitors"), "{said:?}");
         drop(all);
         assert!(queue.view().pressure.sentences().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_holds_the_slots_is_named_and_not_who_waits_for_them() {
+        let queue = Admission::new(settings(4));
+        // As many answers as tell that the server is no slower with all slots in use.
+        for at_once in [1, 4] {
+            for round in 0..60_u8 {
+                let mut held: Vec<_> =
+                    (0..at_once).map(|at| queue.ask(&from(at + round, Standing::Known), Waker::noop())).collect();
+                tokio::time::advance(Duration::from_millis(10)).await;
+                // The last one first: it began when the others ran.
+                while held.pop().is_some() {}
+            }
+        }
+        let different: Vec<_> = (1..6).map(|at| queue.ask(&from(at, Standing::Known), Waker::noop())).collect();
+        let advice = queue.view().pressure.advice;
+        assert!(advice.iter().any(|advice| advice.contains("may be too few")), "{advice:?}");
+        drop(different);
+        let held: Vec<_> = (0..4).map(|_| queue.ask(&from(7, Standing::Known), Waker::noop())).collect();
+        tokio::time::advance(Duration::from_secs(34)).await;
+        let victim = queue.ask(&from(60, Standing::Known), Waker::noop());
+        let mut pressure = queue.view().pressure;
+        pressure.name(|client| format!("the network of {client}"));
+        let said = pressure.sentences();
+        assert_eq!(said[0], "Busy: most of the slots are held by the network of 203.0.7.9.");
+        assert!(said[1].starts_with("Who waits for it: 1 requests of known visitors"), "{said:?}");
+        assert_eq!(said[2], "Who holds the slots: the network of 203.0.7.9 (4 of 4, the oldest for 34.0 s).");
+        let advice = pressure.advice.join("\n");
+        assert!(advice.contains("203.0.7.9 holds 4 of 4 slots") && !advice.contains("too few"), "{advice}");
+        drop((held, victim));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slots_that_streams_hold_are_told_as_such() {
+        let queue = Admission::new(settings(2));
+        let Ok(Grant::Now(mut stream)) = queue.ask(&from(1, Standing::Known), Waker::noop()) else { panic!("a slot") };
+        stream.hold_as_stream().unwrap();
+        let rest: Vec<_> = (2..4).map(|at| queue.ask(&from(at, Standing::Known), Waker::noop())).collect();
+        let pressure = queue.view().pressure;
+        assert!(pressure.sentences()[2].ends_with("; 1 of them are streams."), "{:?}", pressure.sentences());
+        assert!(pressure.advice.iter().any(|advice| advice.contains("streams=slots")), "{:?}", pressure.advice);
+        drop((stream, rest));
     }
 
     #[tokio::test(start_paused = true)]

@@ -370,9 +370,7 @@ fn backend_view(backend: &ActiveBackend, identities: &Identities) -> BackendView
         broken: server.is_broken(),
     };
     let mut queue = backend.admission.view();
-    for crowd in &mut queue.pressure.from {
-        crowd.network = identities.network(crowd.client).to_string();
-    }
+    queue.pressure.name(|client| identities.network(client).to_string());
     BackendView { queue, servers: backend.servers.all().iter().map(server).collect() }
 }
 

@@ -1,0 +1,54 @@
+//! Known visitors of a web backend who wait for long while all its slots are held. Fair order cannot help them until a slot is free.
+
+use super::Part;
+use crate::words::seconds;
+use weir_web::admission::{Pressure, View};
+
+/// If a known visitor has waited for so long, somebody should look.
+const WAIT_S: f64 = 5.0;
+
+pub(super) fn look(part: &mut Part, queue: &View) {
+    if let Some(says) = says(&queue.backend, &queue.pressure).filter(|_| !queue.observe) {
+        part.look(says, "/web");
+    }
+}
+
+fn says(backend: &str, pressure: &Pressure) -> Option<String> {
+    let waited_s = pressure.known.oldest_s;
+    let first = pressure.holders.first().filter(|_| waited_s >= WAIT_S && pressure.held >= pressure.slots)?;
+    Some(format!(
+        "known visitors of {backend} have waited for {}: all slots are held, {} of {} by {} (the oldest for {})",
+        seconds(waited_s),
+        first.slots,
+        pressure.slots,
+        first.network,
+        seconds(first.oldest_s)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use weir_web::admission::SlotHolder;
+
+    #[test]
+    fn who_keeps_known_visitors_waiting_is_named() {
+        let holder = SlotHolder {
+            network: "192.0.2.0/24".into(),
+            client: Ipv4Addr::new(192, 0, 2, 1).into(),
+            slots: 4,
+            oldest_s: 34.0,
+            waiting: 0,
+        };
+        let mut pressure = Pressure { holders: vec![holder], slots: 4, held: 4, ..Pressure::default() };
+        (pressure.known.waiting, pressure.known.oldest_s) = (1, 12.0);
+        let said = says("app", &pressure).expect("somebody should look");
+        assert!(said.contains("4 of 4 by 192.0.2.0/24") && said.contains("12"), "{said}");
+        pressure.held = 3;
+        assert_eq!(says("app", &pressure), None, "a slot is free");
+        pressure.held = 4;
+        pressure.known.oldest_s = 1.0;
+        assert_eq!(says("app", &pressure), None, "that is not long");
+    }
+}
