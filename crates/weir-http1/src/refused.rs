@@ -34,6 +34,8 @@ pub enum Refused {
     HostName,
     /// A request with both Content-Length and Transfer-Encoding.
     RequestLengths,
+    /// A request with a transfer coding besides chunked.
+    TransferCoding,
     /// A request whose head is longer than it may be.
     RequestTooLarge,
     /// A response whose head cannot be parsed.
@@ -67,7 +69,7 @@ pub struct Rule {
 
 impl Refused {
     /// Everything that is refused: requests first, then responses.
-    pub const ALL: [Refused; 17] = [
+    pub const ALL: [Refused; 18] = [
         Refused::Method,
         Refused::ProtocolWithoutConnect,
         Refused::UnknownProtocol,
@@ -77,6 +79,7 @@ impl Refused {
         Refused::HostsDiffer,
         Refused::HostName,
         Refused::RequestLengths,
+        Refused::TransferCoding,
         Refused::RequestTooLarge,
         Refused::ResponseHead,
         Refused::ResponseLength,
@@ -109,6 +112,9 @@ impl Refused {
             Refused::HostName => request(StatusCode::BAD_REQUEST, "RFC 3986 3.2.2", "the host is no host name"),
             Refused::RequestLengths => {
                 request(StatusCode::BAD_REQUEST, "RFC 9112 6.3", "both a length and a transfer coding")
+            }
+            Refused::TransferCoding => {
+                request(StatusCode::NOT_IMPLEMENTED, "RFC 9112 6.1", "a transfer coding besides chunked")
             }
             Refused::RequestTooLarge => {
                 request(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "RFC 6585 5", "the head is too large")

@@ -1,4 +1,4 @@
-//! Whether a parsed request may be passed on: its method, target and host.
+//! Whether a parsed request may be passed on: its method, target, transfer coding and host.
 //!
 //! For requests of HTTP/1 and HTTP/2 that hyper has read. What two readers could understand differently is refused ([`Refused`]).
 
@@ -21,11 +21,23 @@ pub fn check(parts: &request::Parts, extended: bool) -> Result<HeaderValue, Refu
     if !path.starts_with('/') && !whole_server {
         return Err(Refused::Target);
     }
+    if !is_only_chunked(parts) {
+        return Err(Refused::TransferCoding);
+    }
     let host = host(parts)?;
     if !is_host(host.as_bytes()) {
         return Err(Refused::HostName);
     }
     Ok(host)
+}
+
+/// Whether there is no transfer coding, or chunked alone. hyper takes the chunks off and leaves what is inside as it is, and the server would not be told
+/// that this is compressed (RFC 9112 section 6.1).
+fn is_only_chunked(parts: &request::Parts) -> bool {
+    let lines = parts.headers.get_all(header::TRANSFER_ENCODING).iter();
+    let codings = lines.flat_map(|line| line.as_bytes().split(|octet| *octet == b',')).map(<[u8]>::trim_ascii);
+    let mut codings = codings.filter(|coding| !coding.is_empty());
+    codings.next().is_none_or(|coding| coding.eq_ignore_ascii_case(b"chunked")) && codings.next().is_none()
 }
 
 /// One host, said once (RFC 9112 section 3.2); an absolute target and an HTTP/2 authority must agree with the header.
@@ -87,6 +99,19 @@ mod tests {
             assert_eq!(checked(|b| b.uri("/").header("host", host)), Err(Refused::HostName), "{host}");
         }
         assert!(checked(|b| b.uri("/").version(Version::HTTP_10)).is_ok());
+    }
+
+    #[test]
+    fn chunks_are_the_only_transfer_coding() {
+        let coded = |lines: &[&str]| {
+            checked(|b| {
+                lines.iter().fold(b.uri("/").header("host", "a"), |b, line| b.header("transfer-encoding", *line))
+            })
+        };
+        assert!(coded(&[]).is_ok() && coded(&["Chunked"]).is_ok() && coded(&[", chunked ,"]).is_ok());
+        for lines in [&["gzip, chunked"][..], &["gzip", "chunked"], &["identity, chunked"], &["chunked, chunked"]] {
+            assert_eq!(coded(lines), Err(Refused::TransferCoding), "{lines:?}");
+        }
     }
 
     #[test]

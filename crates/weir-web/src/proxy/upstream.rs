@@ -162,6 +162,14 @@ impl UpstreamBody {
         }
     }
 
+    /// Whether what has been read of it can be parsed. hyper looks when it comes to it.
+    pub(super) fn is_sound_so_far(&self) -> bool {
+        match self {
+            UpstreamBody::Own(body) => body.is_sound_so_far(),
+            UpstreamBody::Hyper(_) => true,
+        }
+    }
+
     /// When this is dropped, the next write of the server fails, and not the one after it. hyper closes in its own way.
     pub(super) fn reset_when_dropped(&self) {
         if let UpstreamBody::Own(body) = self {

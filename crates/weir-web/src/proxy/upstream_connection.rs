@@ -228,6 +228,22 @@ impl ConnectionBody {
         Some(self.connection)
     }
 
+    /// Whether the chunks that have come in can be parsed. At most what was read at once is looked at.
+    pub(super) fn is_sound_so_far(&self) -> bool {
+        let BodyFraming::Chunks(_) = self.framing else { return true };
+        if self.connection.input.is_empty() {
+            return true;
+        }
+        let (mut framing, mut input) = (self.framing, self.connection.input.clone());
+        loop {
+            match framing.take(&mut input) {
+                Ok(Piece::Data(_)) => {}
+                Ok(Piece::More | Piece::End | Piece::Trailers(_)) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
     pub(super) fn reset_when_dropped(&self) {
         self.connection.stream.reset_when_dropped();
     }

@@ -307,11 +307,13 @@ fn here(body: &mut UpstreamBody) -> Result<Option<Frame<Bytes>>, Refusal> {
         return Ok(None);
     }
     let mut nobody = Context::from_waker(Waker::noop());
-    match Pin::new(body).poll_frame(&mut nobody) {
+    match Pin::new(&mut *body).poll_frame(&mut nobody) {
         Poll::Ready(Some(Err(cause))) => {
             tracing::debug!(error = %cause, "a backend's answer is not sound");
             Err(Refusal::new(StatusCode::BAD_GATEWAY))
         }
+        // What follows has come, too, and nothing has been said to the client yet.
+        Poll::Ready(Some(Ok(_))) if !body.is_sound_so_far() => Err(Refused::Chunk.into()),
         Poll::Ready(Some(Ok(frame))) => Ok(Some(frame)),
         _ => Ok(None),
     }

@@ -30,6 +30,10 @@ async fn what_is_no_answer_is_a_502() {
             "a broken chunk beside the head",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n5\r\nhello\r\n0\r\n\r\n",
         ),
+        (
+            "a broken chunk behind a good one, both beside the head",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nZZ\r\nhello\r\n0\r\n\r\n",
+        ),
         ("an upgrade nobody asked for", "HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n"),
         (
             "two lengths",

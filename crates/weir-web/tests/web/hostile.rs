@@ -12,6 +12,18 @@ const PLAIN: &str = "GET /slow?ms=1 HTTP/1.1\r\nHost: a\r\n\r\n";
 const POST: &str = "POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\n";
 
 #[tokio::test]
+async fn transfer_codings_besides_chunked_are_not_implemented() {
+    let world = World::new().await;
+    for codings in ["gzip, chunked", "gzip\r\nTransfer-Encoding: chunked", "chunked, chunked"] {
+        let said = world.say(format!("{POST}Transfer-Encoding: {codings}\r\n\r\n3\r\nabc\r\n0\r\n\r\n")).await;
+        assert_eq!(status_of(&said), 501, "{codings}: {said}");
+    }
+    assert_eq!(world.seen.requests.load(std::sync::atomic::Ordering::Relaxed), 0, "something got through");
+    let said = world.say(format!("{POST}Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")).await;
+    assert_eq!(status_of(&said), 200, "{said}");
+}
+
+#[tokio::test]
 async fn requests_that_mean_two_things_are_refused() {
     let world = World::new().await;
     let cases: &[(&str, String)] = &[
