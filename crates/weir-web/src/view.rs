@@ -48,6 +48,17 @@ pub struct Status {
     pub forward_auth: Option<DoorView>,
 }
 
+impl Status {
+    /// Backends that have no other server for their requests than this one: it gets them even while it is drained.
+    pub fn only_servers_of(&self, address: &str) -> Vec<&str> {
+        let alone = |backend: &&BackendView| {
+            let (this, others): (Vec<_>, Vec<_>) = backend.servers.iter().partition(|server| server.address == address);
+            !this.is_empty() && others.iter().all(|server| server.draining || !server.up)
+        };
+        self.backends.iter().filter(alone).map(|backend| backend.queue.backend.as_str()).collect()
+    }
+}
+
 /// Requests that other proxies carry.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ForwardAuth")]

@@ -36,7 +36,7 @@ pub const BLOCK: Operation<NewBlock, Vec<BlockView>> =
 pub const UNBLOCK: Operation<BlockedNetwork, Vec<BlockView>> =
     operate("/web/blocks/lift", "Serves a network again that was blocked");
 
-/// A server gets no new requests, or gets some again.
+/// A server gets no new requests while its backend has another for them, or gets some again.
 pub const DRAIN: Operation<Drain, Status> =
     operate("/web/drain", "Gives a server no new requests, or gives it some again; what is under way ends");
 
@@ -175,7 +175,7 @@ pub(crate) async fn drained(
     actor: &Actor,
 ) -> Result<(), OperationError> {
     known(gate, &asked.server)?;
-    let what = if asked.draining { "gets no new requests" } else { "gets requests again" };
+    let what = if asked.draining { "is drained" } else { "gets requests again" };
     audit.note(actor, "web.drain", &asked.server, what).await?;
     gate.drain(&asked.server, asked.draining);
     Ok(())

@@ -348,7 +348,12 @@ pub(super) async fn drain(
 ) -> Result<Response, Trouble> {
     let asked = Drain { server: sent.value("server").to_owned(), draining: sent.value("draining") == "yes" };
     let done = drained(gate(&site)?, &site.administration.audit, &asked, &visit.actor()).await;
-    let what = if asked.draining { "gets no new requests" } else { "gets requests again" };
+    let alone = !gate(&site)?.status().only_servers_of(&asked.server).is_empty();
+    let what = match asked.draining {
+        true if alone => "still gets requests until its backend has another server for them",
+        true => "gets no new requests",
+        false => "gets requests again",
+    };
     Ok(ended(&site, &visit, &sent, (HERE, done.map(|()| format!("{} {what}.", asked.server)))))
 }
 

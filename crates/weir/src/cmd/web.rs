@@ -87,8 +87,16 @@ impl DrainArgs {
         let servers = status.backends.iter().flat_map(|backend| &backend.servers);
         let left = servers.filter(|server| server.address == self.server).map(|server| server.in_flight).max();
         let left = count(left.unwrap_or(0), "request");
+        let alone = status.only_servers_of(&self.server);
         if self.undo {
             writeln!(out, "{} gets requests again.", self.server)?;
+        } else if !alone.is_empty() {
+            writeln!(
+                out,
+                "{} still gets requests: {} has no other server for them. It is left alone as soon as there is one; {left} there now.",
+                self.server,
+                alone.join(", ")
+            )?;
         } else {
             writeln!(
                 out,
