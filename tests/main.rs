@@ -40,6 +40,7 @@ mod lists;
 #[allow(dead_code, reason = "the scanners' own tests use the rest")]
 mod mail;
 mod neighbours;
+mod next_hops;
 mod operating;
 mod packaging;
 mod postfix_doors;

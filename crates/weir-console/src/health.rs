@@ -2,12 +2,12 @@
 //!
 //! `weir status`, the API and the overview are drawn from the same look by the same rules, so they cannot disagree. What could not be read
 //! counts as a problem, never as healthy. A flood that the web gate holds off, or mail that the throttle delays, needs nobody's attention:
-//! it is mentioned, but does not change the verdict.
+//! it is mentioned, but does not change the verdict. Nothing is probed for this: what was not tried yet is said to be that, and not to be well.
 
 mod known_visitors;
 
 use crate::pulse::{CertificateView, Pulse};
-use crate::words::{count, now, seconds, size};
+use crate::words::{count, now, parsed, seconds, size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_foundation::supervision::{GateName, GateView};
@@ -16,12 +16,14 @@ use weir_lab::operations::LabStatus;
 use weir_mail::operations::MailStatus;
 use weir_mail::scan::FeedsStatus;
 use weir_tls::CertificateState;
-use weir_web::view::{BackendView, Status};
+use weir_web::view::{BackendView, ServerView, Status};
 
 /// Stopped users that are named; the others are counted.
 const STOPPED_NAMED: usize = 5;
 /// A certificate should be renewed so long before it expires.
 const CERTIFICATE_LEFT_S: i64 = 14 * 86_400;
+/// Servers that were not tried yet and are named.
+const UNTRIED_NAMED: usize = 2;
 const TEN_YEARS_S: i64 = 3_650 * 86_400;
 
 /// Whether something needs a person, from good to bad.
@@ -80,11 +82,17 @@ struct Part {
     /// What there is to say if nothing is wrong.
     says: Vec<String>,
     problems: Vec<HealthProblem>,
+    /// Servers that nobody has turned to yet, so that nothing is known of them.
+    untried: Vec<String>,
 }
 
 impl Part {
+    fn empty(name: &'static str) -> Part {
+        Part { name, says: Vec::new(), problems: Vec::new(), untried: Vec::new() }
+    }
+
     fn new(name: &'static str, pulse: &Pulse) -> Part {
-        let mut part = Part { name, says: Vec::new(), problems: Vec::new() };
+        let mut part = Part::empty(name);
         for (of, problem) in &pulse.problems {
             if *of == name {
                 part.look(format!("Weir cannot look at a part of itself ({name}): {problem}"), "");
@@ -112,7 +120,8 @@ impl Part {
     /// The line: what is wrong comes first.
     fn line(&self) -> PartHealth {
         let wrong = self.problems.iter().map(|problem| problem.says.as_str());
-        let says: Vec<&str> = wrong.chain(self.says.iter().map(String::as_str)).collect();
+        let untried = (!self.untried.is_empty()).then(|| format!("not tried yet: {}", list(&self.untried)));
+        let says: Vec<&str> = wrong.chain(untried.as_deref()).chain(self.says.iter().map(String::as_str)).collect();
         let verdict = self.problems.iter().map(|problem| problem.verdict).max().unwrap_or(Verdict::Well);
         PartHealth { part: self.name.to_owned(), verdict, says: says.join("; ") }
     }
@@ -134,10 +143,11 @@ impl Health {
         let parts: Vec<Part> =
             parts.into_iter().chain(directory(pulse)).chain(audit(pulse)).chain(console(pulse)).collect();
         let lines: Vec<PartHealth> = parts.iter().map(Part::line).collect();
+        let untried: Vec<String> = parts.iter().flat_map(|part| part.untried.clone()).collect();
         let mut problems: Vec<HealthProblem> = parts.into_iter().flat_map(|part| part.problems).collect();
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.verdict));
         let verdict = lines.iter().map(|line| line.verdict).max().unwrap_or(Verdict::Well);
-        Health { verdict, says: sentence(verdict, &problems), parts: lines, problems }
+        Health { verdict, says: sentence(verdict, &problems, &untried), parts: lines, problems }
     }
 
     /// Of a data folder that no process serves.
@@ -145,15 +155,30 @@ impl Health {
         let says = "Weir does not run".to_owned();
         let problem = HealthProblem { part: "weir".into(), verdict: Verdict::Failing, says, page: String::new() };
         let problems = vec![problem];
-        Health { verdict: Verdict::Failing, says: sentence(Verdict::Failing, &problems), parts: Vec::new(), problems }
+        Health {
+            verdict: Verdict::Failing,
+            says: sentence(Verdict::Failing, &problems, &[]),
+            parts: Vec::new(),
+            problems,
+        }
     }
 }
 
-fn sentence(verdict: Verdict, problems: &[HealthProblem]) -> String {
+/// The first of these, and how many more there are.
+fn list(names: &[String]) -> String {
+    let first: Vec<&str> = names.iter().take(UNTRIED_NAMED).map(String::as_str).collect();
+    match names.len() - first.len() {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
+}
+
+fn sentence(verdict: Verdict, problems: &[HealthProblem], untried: &[String]) -> String {
     let failing = problems.iter().filter(|problem| problem.verdict == Verdict::Failing).count();
     let needs = |number: usize| if number == 1 { "One thing needs" } else { "things need" };
     match (verdict, failing, problems.len() - failing) {
-        (Verdict::Well, ..) => "All is well.".to_owned(),
+        (Verdict::Well, ..) if untried.is_empty() => "All is well.".to_owned(),
+        (Verdict::Well, ..) => format!("All is well as far as Weir knows; not tried yet: {}.", list(untried)),
         (_, 0, 1) => format!("{} you.", needs(1)),
         (_, 0, look) => format!("{look} {} you.", needs(look)),
         (_, 1, 0) => "NOT WELL: one thing does not work.".to_owned(),
@@ -299,7 +324,10 @@ fn serving(part: &mut Part, web: &Status, pulse: &Pulse) {
         part.look(trouble, "/web");
     }
     let all = || web.backends.iter().flat_map(|backend| &backend.servers);
-    part.say(format!("{} of {} up", all().filter(|server| server.up).count(), count(all().count() as u64, "server")));
+    part.untried
+        .extend(all().filter(|server| !server.tried).map(|server| format!("the web server {}", server.address)));
+    let up = all().filter(|server| server.up && server.tried).count();
+    part.say(format!("{up} of {} up", count(all().count() as u64, "server")));
     web.backends.iter().for_each(|backend| known_visitors::look(part, &backend.queue));
     let draining = all().filter(|server| server.draining).count();
     if draining > 0 {
@@ -317,16 +345,32 @@ fn serving(part: &mut Part, web: &Status, pulse: &Pulse) {
 fn servers(part: &mut Part, backend: &BackendView) {
     let name = &backend.queue.backend;
     if backend.servers.iter().all(|server| !server.up) && !backend.servers.is_empty() {
-        part.fail(format!("no server of {name} answers"), "/web");
+        let first = backend.servers.first().map(unanswered).unwrap_or_default();
+        part.fail(format!("no server of {name} answers: {first}"), "/web");
         return;
     }
     for server in &backend.servers {
         if !server.up {
-            part.look(format!("the server {} of {name} does not answer", server.address), "/web");
+            part.look(
+                format!("the server {} of {name} does not answer: {}", server.address, unanswered(server)),
+                "/web",
+            );
+        } else if let Some(trouble) = &server.trouble {
+            part.look(
+                format!("the server {} of {name} did not answer when it was last asked: {trouble}", server.address),
+                "/web",
+            );
         } else if server.broken {
             part.look(format!("the server {} of {name} answers with errors", server.address), "/web");
         }
     }
+}
+
+/// Since when a server does not answer, and what came of the last attempt.
+fn unanswered(server: &ServerView) -> String {
+    let since = server.failing_since.as_deref().and_then(parsed).map_or(0, |at| (now() - at).max(0));
+    let trouble = server.trouble.as_deref().unwrap_or("nobody knows why");
+    format!("{trouble} (for {})", seconds(since as f64))
 }
 
 fn lab(pulse: &Pulse) -> Part {
@@ -413,7 +457,7 @@ fn certificates(pulse: &Pulse) -> Part {
 /// The directory, if it cannot be asked.
 fn directory(pulse: &Pulse) -> Option<Part> {
     let problem = pulse.directory.as_ref()?;
-    let mut part = Part { name: "directory", says: Vec::new(), problems: Vec::new() };
+    let mut part = Part::empty("directory");
     part.fail(format!("nobody of the directory can log in: {problem}"), "");
     Some(part)
 }
@@ -461,7 +505,7 @@ fn incidents(pulse: &Pulse) -> Part {
 /// The audit trail, if it cannot be written: then nobody can change anything.
 fn audit(pulse: &Pulse) -> Option<Part> {
     let (_, problem) = pulse.problems.iter().find(|(part, _)| *part == "audit")?;
-    let mut part = Part { name: "audit", says: Vec::new(), problems: Vec::new() };
+    let mut part = Part::empty("audit");
     part.fail(format!("nothing can be changed, because the audit trail cannot be written: {problem}"), "");
     Some(part)
 }

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use http::StatusCode;
 use weir_core::fair::SubnetKey;
@@ -21,6 +21,10 @@ pub struct Server {
     /// Where it is, as `host:port`, `https://host:port` for TLS, or `unix:/path`.
     pub address: String,
     failures: AtomicU32,
+    /// When the first of these failures was, in seconds since 1970.
+    failing_since_unix_s: AtomicU64,
+    /// Whether it was ever asked, by a client or by a check.
+    tried: AtomicBool,
     /// Until when it is left alone, in milliseconds since the start; 0 if it lives.
     down_until: AtomicU64,
     in_flight: AtomicU32,
@@ -119,6 +123,9 @@ impl Servers {
     /// A server has answered, or passed a check.
     pub fn worked(&self, server: &Server) {
         // Written only on change: this is on the way of every request.
+        if !server.tried.load(Ordering::Relaxed) {
+            server.tried.store(true, Ordering::Relaxed);
+        }
         if server.failures.load(Ordering::Relaxed) > 0 {
             server.failures.store(0, Ordering::Relaxed);
         }
@@ -131,6 +138,10 @@ impl Servers {
     /// A server could not be reached, did not answer, or failed a check, and why.
     pub fn failed(&self, server: &Server, why: &str) {
         let failures = server.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        server.tried.store(true, Ordering::Relaxed);
+        if failures == 1 {
+            server.failing_since_unix_s.store(unix_s(), Ordering::Relaxed);
+        }
         why.clone_into(&mut server.trouble.lock().unwrap_or_else(PoisonError::into_inner));
         if failures >= self.failures_max {
             let until = now_ms() + millis(self.rest);
@@ -140,9 +151,9 @@ impl Servers {
         }
     }
 
-    /// Whether a server is taken to live.
+    /// Whether a server is taken to live. One that was down is down until it has answered, not only until it is tried again.
     pub fn is_up(&self, server: &Server) -> bool {
-        server.down_until.load(Ordering::Relaxed) <= now_ms()
+        server.failures.load(Ordering::Relaxed) < self.failures_max
     }
 }
 
@@ -154,6 +165,10 @@ fn now_ms() -> u64 {
     u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX >> 1)
 }
 
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 impl Server {
     /// A server that has not been asked yet.
     pub fn new(number: usize, address: String) -> Arc<Server> {
@@ -161,6 +176,8 @@ impl Server {
             number,
             address,
             failures: AtomicU32::new(0),
+            failing_since_unix_s: AtomicU64::new(0),
+            tried: AtomicBool::new(false),
             down_until: AtomicU64::new(0),
             in_flight: AtomicU32::new(0),
             draining: AtomicBool::new(false),
@@ -231,6 +248,17 @@ impl Server {
         failed.then(|| self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
+    /// When that began, in seconds since 1970.
+    pub fn failing_since_unix_s(&self) -> Option<u64> {
+        let failed = self.failures.load(Ordering::Relaxed) > 0;
+        failed.then(|| self.failing_since_unix_s.load(Ordering::Relaxed))
+    }
+
+    /// Whether it was ever asked, by a client or by a check.
+    pub fn was_tried(&self) -> bool {
+        self.tried.load(Ordering::Relaxed)
+    }
+
     /// Counts a request at this server.
     pub fn busy(self: &Arc<Server>) -> Busy {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -272,6 +300,20 @@ mod tests {
         servers.worked(&servers.all()[1]);
         assert_eq!(servers.all()[1].trouble(), None);
         assert_eq!(servers.pick(&[]).unwrap().number, 1);
+    }
+
+    #[test]
+    fn a_server_is_down_until_it_answers_although_it_is_tried_before() {
+        let list = vec![Server::new(0, "s:80".into())];
+        let servers = Servers::new(list, 2, Duration::ZERO);
+        let only = &servers.all()[0];
+        assert!(!only.was_tried() && servers.is_up(only), "nobody knows yet");
+        servers.failed(only, "refused");
+        assert!(only.was_tried() && only.failing_since_unix_s().is_some());
+        servers.failed(only, "refused");
+        assert!(servers.pick(&[]).is_some() && !servers.is_up(only), "its rest is over, and it has not answered");
+        servers.worked(only);
+        assert!(servers.is_up(only) && only.failing_since_unix_s().is_none());
     }
 
     #[test]

@@ -102,8 +102,15 @@ pub struct ServerView {
     pub address: String,
     /// Whether it is taken to live.
     pub up: bool,
+    /// Whether it was ever asked, by a client or by a check.
+    #[serde(default = "yes")]
+    pub tried: bool,
     /// What was wrong with it when it was last tried, if anything was.
     pub trouble: Option<String>,
+    /// Since when it has failed every time, if it has.
+    #[serde(default)]
+    #[schemars(extend("format" = "date-time"))]
+    pub failing_since: Option<String>,
     /// Requests that are there now.
     pub in_flight: u32,
     /// How many requests it gets for one of a server with the weight 1.
@@ -119,6 +126,10 @@ pub struct ServerView {
 
 fn one() -> u32 {
     1
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A name, what it means, and how it is read from a queue.
@@ -288,7 +299,9 @@ mod tests {
         let server = ServerView {
             address: "127.0.0.1:80".into(),
             up: true,
+            tried: true,
             trouble: None,
+            failing_since: None,
             in_flight: 0,
             weight: 1,
             draining: false,

@@ -44,7 +44,7 @@ fn parts(pulse: &Pulse, history: &History) -> Vec<LivePart> {
 fn lead(pulse: &Pulse, health: &Health) -> Html {
     let attack = attacks(pulse);
     let words = match (health.verdict, attack.as_str()) {
-        (Verdict::Well, "") => "All is well. Nothing needs you.".to_owned(),
+        (Verdict::Well, "") => format!("{} Nothing needs you.", health.says),
         (Verdict::Well, attack) => format!("{attack} Nothing needs you."),
         (_, attack) => format!("{attack} {}", health.says),
     };
@@ -241,6 +241,8 @@ fn web(pulse: &Pulse, history: &History, now: Instant) -> Html {
         return off("Web", question, "web", "No web server is configured: [web] has no backend.");
     };
     let waiting = pulse.web_waiting();
+    let servers = || web.backends.iter().flat_map(|backend| &backend.servers);
+    let down = servers().filter(|server| !server.up).count();
     let sentence = match pulse.sessions.first() {
         Some(first) if waiting > 0 => {
             let asking: u32 = pulse.sessions.iter().map(|session| session.waiting + session.running).sum();
@@ -252,12 +254,13 @@ fn web(pulse: &Pulse, history: &History, now: Instant) -> Html {
                 percent(part)
             )
         }
-        _ => match web.backends.iter().flat_map(|backend| &backend.servers).filter(|server| !server.up).count() {
-            0 => "Nobody waits: every request is served at once.".to_owned(),
-            down => format!(
-                "{} not answer; the others serve.",
-                if down == 1 { "One server does".to_owned() } else { format!("{down} servers do") }
-            ),
+        _ => match (down, servers().count()) {
+            (0, 1..) if servers().all(|server| !server.tried) => "Nobody waits, and nobody has asked yet.".to_owned(),
+            (0, _) => "Nobody waits: every request is served at once.".to_owned(),
+            (1, 1) => "The only server does not answer.".to_owned(),
+            (down, all) if down == all => format!("None of the {all} servers answers."),
+            (1, _) => "One server does not answer; the others serve.".to_owned(),
+            (down, _) => format!("{down} servers do not answer; the others serve."),
         },
     };
     let chart = history
@@ -270,7 +273,11 @@ fn web(pulse: &Pulse, history: &History, now: Instant) -> Html {
         name: "Web",
         question,
         link: "web",
-        status: if waiting > 0 { status("waiting", "requests wait") } else { status("served", "serves") },
+        status: match (down, waiting) {
+            (down, _) if down > 0 && down == servers().count() => status("stopped", "no server answers"),
+            (_, 0) => status("served", "serves"),
+            _ => status("waiting", "requests wait"),
+        },
         sentence,
         chart: plot(&chart, NARROW),
         numbers: vec![

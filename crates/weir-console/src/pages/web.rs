@@ -261,6 +261,7 @@ fn backend(visit: &Visit, backend: &BackendView) -> Html {
     let server = |server: &ServerView| {
         let (kind, word) = match server {
             server if !server.up => ("down", "down"),
+            server if !server.tried => ("waiting", "not asked yet"),
             server if server.draining => ("waiting", "draining"),
             server if server.broken => ("failed", "answers with errors"),
             _ => ("up", "up"),

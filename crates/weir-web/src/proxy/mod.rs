@@ -68,6 +68,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use weir_foundation::date::rfc3339;
 use weir_foundation::{sockets, supervision};
 
 use crate::admission::{Admission, SessionView};
@@ -363,7 +364,9 @@ fn backend_view(backend: &ActiveBackend, identities: &Identities) -> BackendView
     let server = |server: &Arc<Server>| ServerView {
         address: server.address.clone(),
         up: backend.servers.is_up(server),
+        tried: server.was_tried(),
         trouble: server.trouble(),
+        failing_since: server.failing_since_unix_s().map(|at| rfc3339((at as i64).saturating_mul(1_000_000_000))),
         in_flight: server.in_flight(),
         weight: server.weight(),
         draining: server.is_draining(),

@@ -1,0 +1,91 @@
+//! `weir status` and the console's first page when a server that Weir needs is away: the only web server.
+
+use crate::console::visitor::Visitor;
+use crate::control::gate::{Site, Up, wait_for};
+use serde_json::Value;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+/// An address at which nobody answers. The others take 127.0.0.1, so nobody takes it meanwhile.
+fn silent(last: u8) -> String {
+    let address = format!("127.0.77.{last}");
+    let port = TcpListener::bind((address.as_str(), 0)).unwrap().local_addr().unwrap().port();
+    format!("{address}:{port}")
+}
+
+/// A program that answers there.
+struct Peer(Child);
+
+impl Peer {
+    fn start(command: &mut Command, address: &str) -> Peer {
+        let peer = Peer(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("run `make setup`"));
+        wait_for("the peer", || TcpStream::connect(address).ok());
+        peer
+    }
+
+    fn http(address: &str, folder: &std::path::Path) -> Peer {
+        let (host, port) = address.rsplit_once(':').unwrap();
+        let mut command = Command::new("python3");
+        Peer::start(command.args(["-m", "http.server", port, "--bind", host]).current_dir(folder), address)
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What status says of a part: its verdict, and in words.
+fn part(site: &Site, name: &str) -> (String, String) {
+    let status = site.status();
+    let parts = status["health"]["parts"].as_array().unwrap();
+    let part = parts.iter().find(|part| part["part"] == name).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    (text(&part["verdict"]), text(&part["says"]))
+}
+
+/// Waits until the console's first page, which looks now and then, has these words.
+fn overview_says(up: &Up, password: &str, words: &[&str]) {
+    let base = format!("http://{}", up.listener("console"));
+    let visitor = Visitor::log_in(&base, &[], ("admin", password));
+    wait_for(&format!("the page to say {words:?}"), || {
+        let page = visitor.get("/");
+        words.iter().all(|words| page.contains(words)).then_some(())
+    });
+}
+
+#[test]
+fn the_only_web_server_is_said_to_be_away_until_it_answers() {
+    let (server, site) = (silent(3), Site::new(""));
+    let file = site.home().join("weir.toml");
+    let with = |every: &str| {
+        let web = format!("[web]\nbackends = [\"app {server}\"]\nhealth_every = \"{every}\"\nrest = \"100ms\"\n");
+        fs::read_to_string(&file).unwrap().replace("[web]\n", &web)
+    };
+    let (asked, unasked) = (with("1s"), with("0s"));
+    fs::write(&file, unasked).unwrap();
+    let up = site.up();
+    let admin = up.admin_password();
+    let first = site.weir(&["status"]).ok();
+    assert!(first.contains(&format!("not tried yet: the web server {server}")), "{first}");
+    drop(up);
+
+    fs::write(&file, asked).unwrap();
+    let up = site.up();
+    let away = wait_for("the server to be away", || {
+        Some(part(&site, "web")).filter(|(verdict, _)| verdict == "failing").map(|(_, says)| says)
+    });
+    assert!(away.contains("no server of app answers: Connection refused"), "{away}");
+    // It is tried again all the time, and stays away for all that.
+    for _ in 0..10 {
+        assert_eq!(part(&site, "web").0, "failing");
+    }
+    assert_eq!(site.weir(&["status"]).code, Some(4));
+    overview_says(&up, &admin, &["The only server does not answer.", "no server answers"]);
+    let _server = Peer::http(&server, site.home());
+    wait_for("the server to be back", || (part(&site, "web").0 == "well").then_some(()));
+    site.weir(&["status"]).ok();
+}
