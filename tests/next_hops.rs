@@ -1,7 +1,7 @@
-//! `weir status` and the console's first page when a server that Weir needs is away: the only web server.
+//! `weir status` and the console's first page when a server that Weir needs is away: a smarthost, the next server of a domain of ours, the only web server.
 
 use crate::console::visitor::Visitor;
-use crate::control::gate::{Site, Up, wait_for};
+use crate::control::gate::{Client, Site, Up, wait_for};
 use serde_json::Value;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -22,6 +22,10 @@ impl Peer {
         let peer = Peer(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("run `make setup`"));
         wait_for("the peer", || TcpStream::connect(address).ok());
         peer
+    }
+
+    fn smtp(address: &str) -> Peer {
+        Peer::start(Command::new("/usr/sbin/smtp-sink").args(["-u", "root", address, "100"]), address)
     }
 
     fn http(address: &str, folder: &std::path::Path) -> Peer {
@@ -55,6 +59,50 @@ fn overview_says(up: &Up, password: &str, words: &[&str]) {
         let page = visitor.get("/");
         words.iter().all(|words| page.contains(words)).then_some(())
     });
+}
+
+#[test]
+fn a_smarthost_and_the_next_server_of_a_domain_are_said_to_be_away() {
+    let (smarthost, next) = (silent(1), silent(2));
+    let site = Site::new(&format!(
+        "way = \"smarthost\"\nhosts = [\"{smarthost}\"]\ntls = \"off\"\n\
+         [inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test smtp:{next}\"]\nrecipients = \"callout\"\n"
+    ));
+    let up = site.up();
+    let both = format!("the smarthost {smarthost}, the server {next} for demo.test");
+    let first = site.weir(&["status"]).ok();
+    assert!(first.ends_with(&format!("\nAll is well as far as Weir knows; not tried yet: {both}.\n")), "{first}");
+    let admin = up.admin_password();
+    overview_says(&up, &admin, &["not tried yet: the smarthost"]);
+
+    let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+    let said = client.mail("demo@localhost", &["ann@elsewhere.example"], "waits");
+    assert!(said.starts_with("250"), "{said}");
+    let away = format!("the smarthost {smarthost} cannot be reached for ");
+    wait_for("the smarthost to be away", || part(&site, "mail").1.contains(&away).then_some(()));
+    let mut outside = Client::greeted(&up.listener("inbound"));
+    let mut known = || {
+        outside.say("RSET");
+        outside.say("MAIL FROM:<you@example.org>");
+        outside.say("RCPT TO:<ann@demo.test>")
+    };
+    let refused = known();
+    assert!(refused.starts_with("451"), "{refused}");
+    let (verdict, says) = part(&site, "mail");
+    assert!(verdict == "failing" && says.contains(&away), "{says}");
+    assert!(says.contains(&format!("the server {next} for demo.test cannot be reached")), "{says}");
+    assert!(says.to_lowercase().contains("refused") && says.contains("1 failed attempt"), "{says}");
+    let printed = site.weir(&["status", "--long"]);
+    assert_eq!(printed.code, Some(4), "{}", printed.stdout);
+    assert!(printed.stdout.contains("NOT WELL: 2 things do not work"), "{}", printed.stdout);
+    assert!(printed.stdout.contains("next hop     the smarthost"), "{}", printed.stdout);
+    overview_says(&up, &admin, &["cannot be reached", "a next hop is away"]);
+
+    let _servers = (Peer::smtp(&smarthost), Peer::smtp(&next));
+    wait_for("the recipient to be known", || known().starts_with("250").then_some(()));
+    let (_, says) = wait_for("all to be well again", || Some(part(&site, "mail")).filter(|(how, _)| how == "well"));
+    assert!(says.contains("2 of 2 next hops answered when last tried"), "{says}");
+    assert!(site.weir(&["status"]).ok().ends_with("\nAll is well.\n"));
 }
 
 #[test]

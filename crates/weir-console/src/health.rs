@@ -5,6 +5,7 @@
 //! it is mentioned, but does not change the verdict. Nothing is probed for this: what was not tried yet is said to be that, and not to be well.
 
 mod known_visitors;
+mod next_hops;
 
 use crate::pulse::{CertificateView, Pulse};
 use crate::words::{count, now, parsed, seconds, size};
@@ -224,6 +225,9 @@ fn mail(pulse: &Pulse) -> Part {
     if let Some(status) = &pulse.status {
         stopped(&mut part, pulse, status);
         if serves {
+            if let Some(gate) = &status.gate {
+                next_hops::look(&mut part, &gate.next_hops);
+            }
             spool(&mut part, status);
             guessed(&mut part, status);
         }

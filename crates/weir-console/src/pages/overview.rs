@@ -14,6 +14,7 @@ use crate::words::{capital, clock, count, grouped, percent, rate, seconds};
 use axum::Extension;
 use axum::extract::{RawQuery, State};
 use std::time::Instant;
+use weir_mail::delivery::next_hops::NextHopView;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
     let over = Over::named(query(&asked).value("over"));
@@ -163,7 +164,9 @@ fn throttle(pulse: &Pulse, history: &History, now: Instant) -> Html {
         .chart(now, "Recipients held", ("held", "recipients"))
         .steps("held", history.gauge(|reading| reading.held, now))
         .when_empty("mail to many new people would fill this");
+    let hops = state.gate.iter().flat_map(|gate| &gate.next_hops.hops);
     let (kind, word) = match (totals.stopped, totals.held_recipients) {
+        (0, 0) if hops.clone().any(NextHopView::is_away) => ("stopped", "a next hop is away"),
         (0, 0) => ("served", "all mail goes"),
         (0, _) => ("held", "mail is held"),
         _ => ("stopped", "stopped"),

@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod maildir;
 pub mod message;
 pub mod names;
+pub mod next_hops;
 mod pool;
 mod preparation;
 pub mod progress;
@@ -42,6 +43,7 @@ use std::time::Duration;
 
 use self::ledger::Ledger;
 use self::message::Job;
+use self::next_hops::NextHopsView;
 use self::pool::Pool;
 use self::protection::sts::Sts;
 use self::protection::{Protection, SecureDns};
@@ -84,7 +86,7 @@ impl<L: Ledger> Delivery<L> {
         let protection = protection(&settings, &tls)?;
         let resolver = MailResolver::new(&settings.dns, settings.ourselves)?;
         let transport = Transport::new(settings.routes, resolver, tls, settings.hostname, settings.keyring);
-        let transport = transport.protected(protection);
+        let transport = transport.protected(protection).noting(settings.next_hops);
         let pool = Pool::new(settings.queue, settings.keep, settings.reports, transport, ledger, clock, worker::start);
         let pool = Arc::new(pool);
         pool.spawn(supervision::watched("delivery", timer::run(Arc::clone(&pool))));
@@ -121,6 +123,11 @@ impl<L: Ledger> Delivery<L> {
     /// Figures.
     pub fn stats(&self) -> DeliveryStats {
         self.pool.stats()
+    }
+
+    /// What is known of the next hops that the configuration names.
+    pub fn next_hops(&self) -> NextHopsView {
+        self.pool.transport.next_hops()
     }
 
     /// Signs with these keys from now on.

@@ -139,6 +139,36 @@ impl Routes {
         }
     }
 
+    /// The routes that lead to servers which the configuration names.
+    pub(super) fn servers(&self) -> impl Iterator<Item = u16> {
+        let named = |route: &Route| matches!(route, Route::Smarthost(_) | Route::Lmtp(_));
+        let places = self.routes.iter().enumerate().filter(move |(_, route)| named(route));
+        places.filter_map(|(place, _)| u16::try_from(place).ok())
+    }
+
+    /// What is at the end of such a route, and for which mail.
+    pub(super) fn described(&self, place: u16) -> String {
+        let name = match self.routes.get(usize::from(place)) {
+            Some(Route::Smarthost(to) | Route::Lmtp(to)) => {
+                to.hosts.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(", ")
+            }
+            _ => String::new(),
+        };
+        let lmtp = matches!(self.routes.get(usize::from(place)), Some(Route::Lmtp(_)));
+        let server = if lmtp { "LMTP server" } else { "server" };
+        let mut domains = self.table.iter().filter(|(_, route)| **route == place).map(|(domain, _)| domain);
+        match (place, domains.next()) {
+            (0, _) if lmtp => format!("the LMTP server {name}"),
+            (0, _) => format!("the smarthost {name}"),
+            (_, Some(domain)) => match domains.count() {
+                0 => format!("the {server} {name} for {domain}"),
+                1 => format!("the {server} {name} for {domain} and 1 other domain"),
+                more => format!("the {server} {name} for {domain} and {more} other domains"),
+            },
+            (_, None) => format!("the server {name} for mail that is handed back"),
+        }
+    }
+
     fn find(&self, domain: &str) -> u16 {
         if self.table.is_empty() {
             return 0;

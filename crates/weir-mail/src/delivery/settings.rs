@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::dsn::ReportSettings;
+use super::next_hops::NextHops;
 use super::queue::QueueSettings;
 use super::resolver::{Dns, Ourselves};
 use super::route::{Route, Routes};
@@ -37,6 +38,8 @@ pub struct Settings {
     pub reports: ReportSettings,
     /// Keys to sign with.
     pub keyring: Keyring,
+    /// Where it is noted how next hops behave, by all who speak to them.
+    pub next_hops: Arc<NextHops>,
 }
 
 /// How sessions are kept for the next message.
@@ -76,6 +79,7 @@ impl Settings {
             roots: None,
             reports: ReportSettings { hostname: Arc::clone(&hostname), postmaster, returned_max: 64 << 10 },
             keyring: Keyring::default(),
+            next_hops: Arc::default(),
             hostname,
         }
     }

@@ -12,6 +12,7 @@ use weir_core::time::Instant;
 use super::ledger::Ledger;
 use super::maildir;
 use super::message::Recipient;
+use super::next_hops::{NextHops, NextHopsView};
 use super::preparation::{Preparation, Prepared};
 use super::protection::Protection;
 use super::queue::{Assignment, Attempt};
@@ -38,19 +39,32 @@ pub struct Transport {
     keyring: RwLock<Arc<Keyring>>,
     turn: AtomicUsize,
     opened: AtomicU64,
+    next_hops: Arc<NextHops>,
 }
 
 impl Transport {
     /// A transport that calls itself `hello`.
     pub fn new(routes: Routes, resolver: MailResolver, tls: ClientTls, hello: Arc<str>, keyring: Keyring) -> Transport {
         let (keyring, turn, opened) = (RwLock::new(Arc::new(keyring)), AtomicUsize::new(0), AtomicU64::new(0));
-        Transport { routes, resolver, protection: Protection::default(), tls, hello, keyring, turn, opened }
+        let (protection, next_hops) = (Protection::default(), Arc::default());
+        Transport { routes, resolver, protection, tls, hello, keyring, turn, opened, next_hops }
     }
 
     /// The same, which asks what the servers of domains have to prove.
     #[must_use]
     pub fn protected(self, protection: Protection) -> Transport {
         Transport { protection, ..self }
+    }
+
+    /// The same, which notes here how next hops behave.
+    #[must_use]
+    pub fn noting(self, next_hops: Arc<NextHops>) -> Transport {
+        Transport { next_hops, ..self }
+    }
+
+    /// What is known of the next hops that the configuration names.
+    pub fn next_hops(&self) -> NextHopsView {
+        self.next_hops.view(&self.routes)
     }
 
     /// The routes.
@@ -81,8 +95,14 @@ impl Transport {
         };
         let mut session = self.open(&target, approach, now).await?;
         let said = session.would_take(&recipient.to).await;
+        self.next_hops.answered(&target, &said, now);
         session.quit().await;
         said
+    }
+
+    /// Nobody waited any longer for the answer to [`Transport::would_take`].
+    pub fn gave_up(&self, recipient: &Recipient, outcome: &DeliveryOutcome, now: Instant) {
+        self.next_hops.unreachable(&self.routes.target(recipient), outcome, now);
     }
 
     /// Carries an assignment out. `kept` is a session of an earlier one to the same destination, or where it is left.
@@ -128,14 +148,17 @@ impl Transport {
         if let Some(session) = kept.take()
             && let Some(attempt) = self.with_session(work, session, kept, ledger, now).await
         {
+            self.next_hops.ended(&work.target, &attempt, now);
             return attempt;
         }
         match self.open(&work.target, approach, now).await {
             Ok(session) => {
                 let attempt = self.with_session(work, session, kept, ledger, now).await;
-                attempt.unwrap_or_else(|| {
+                let attempt = attempt.unwrap_or_else(|| {
                     all(work, DeliveryOutcome::temporary(Status(4, 4, 2), "the server hung up"), Feedback::Lost)
-                })
+                });
+                self.next_hops.ended(&work.target, &attempt, now);
+                attempt
             }
             Err(outcome) if outcome.fate == Fate::Permanent => all(work, outcome, Feedback::Reached),
             Err(outcome) => Attempt { untried: true, ..all(work, outcome, Feedback::Unreachable) },
@@ -191,8 +214,16 @@ impl Transport {
         Some(Attempt { outcomes, feedback, untried: false, reports_itself: offered.dsn, arrived })
     }
 
-    /// A session with the first host that gives one.
     async fn open(&self, target: &Target, approach: &Approach, now: Instant) -> Result<Session, DeliveryOutcome> {
+        let opened = self.open_first(target, approach, now).await;
+        if let Err(outcome) = &opened {
+            self.next_hops.unreachable(target, outcome, now);
+        }
+        opened
+    }
+
+    /// A session with the first host that gives one.
+    async fn open_first(&self, target: &Target, approach: &Approach, now: Instant) -> Result<Session, DeliveryOutcome> {
         let hosts = self.hosts(target, now).await?;
         let mut last = DeliveryOutcome::temporary(Status(4, 4, 4), "there is no host to go to");
         for host in &hosts {

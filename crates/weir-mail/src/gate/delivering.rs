@@ -3,6 +3,7 @@
 use super::GateError;
 use crate::delivery::Delivery;
 use crate::delivery::message::{Job, OutgoingMessage, Recipient};
+use crate::delivery::next_hops::NextHopsView;
 use crate::delivery::queue::{Listed, Selection};
 use crate::delivery::settings::Settings;
 use crate::delivery::spool_ledger::SpoolLedger;
@@ -53,6 +54,11 @@ impl Delivering {
     /// How mail goes out, in words.
     pub(super) fn about(&self) -> &str {
         &self.about
+    }
+
+    /// What is known of the next hops that the configuration names.
+    pub(super) fn next_hops(&self) -> NextHopsView {
+        self.delivery.next_hops()
     }
 
     /// Keys to sign with were made or removed.

@@ -46,6 +46,7 @@ impl Backend for Running {
             since: Date::new(self.since).rfc3339(),
             listeners: self.listeners.clone(),
             delivery: self.stages.delivery.about().to_owned(),
+            next_hops: self.stages.delivery.next_hops(),
             sessions: self.server.registry().open() + receiving.map_or(0, |server| server.registry().open()),
             counters: named(&self.server.counters()),
             inbound: receiving.map(|server| named(&server.counters())),

@@ -1,6 +1,7 @@
 //! What the operations work on: the running gate, or the data folder while no gate runs.
 
 use crate::accounts::{GuessedAt, WrongLogins};
+use crate::delivery::next_hops::NextHopsView;
 use crate::inbound::senders::SenderList;
 use crate::queue::Queue;
 use crate::scan::Scanning;
@@ -102,6 +103,9 @@ pub struct Vital {
     pub listeners: Vec<Listener>,
     /// How mail goes out.
     pub delivery: String,
+    /// The servers that it goes to, as deliveries have found them.
+    #[serde(default)]
+    pub next_hops: NextHopsView,
     /// SMTP sessions open now.
     pub sessions: usize,
     /// What the submission server has done since it started.

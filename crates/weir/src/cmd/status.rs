@@ -10,6 +10,7 @@ use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 use weir_console::api::whole::{AUDIT, CHECK_AUDIT, CertificateView, HEALTH, STATUS, Trail, WholeStatus};
 use weir_console::health::{Health, PartHealth, Verdict};
+use weir_mail::delivery::next_hops::NextHopView;
 use weir_mail::operations::{MailStatus, Vital};
 
 #[derive(clap::Args)]
@@ -135,6 +136,12 @@ fn print_gate(out: &mut dyn Write, gate: &Vital) -> anyhow::Result<()> {
         writeln!(out, "  {:<12} {:<24} {}", listener.name, listener.address, listener.about)?;
     }
     writeln!(out, "  {:<12} {}", "delivery", gate.delivery)?;
+    for hop in &gate.next_hops.hops {
+        writeln!(out, "  {:<12} {}: {}", "next hop", hop.name, next_hop(hop))?;
+    }
+    if gate.next_hops.more > 0 {
+        writeln!(out, "  {:<12} {} more", "", gate.next_hops.more)?;
+    }
     writeln!(
         out,
         "  {:<12} {} open; {} accepted, {} refused since the start",
@@ -155,6 +162,20 @@ fn print_gate(out: &mut dyn Write, gate: &Vital) -> anyhow::Result<()> {
         )?;
     }
     Ok(())
+}
+
+fn next_hop(hop: &NextHopView) -> String {
+    let at = |when: &Option<String>| when.as_deref().map(time).unwrap_or_default();
+    match (&hop.problem, &hop.tried) {
+        (_, None) => "not tried yet".to_owned(),
+        (None, tried) => format!("answered at {} UTC", at(tried)),
+        (Some(problem), tried) => format!(
+            "{} since {} UTC, the last one at {} UTC: {problem}",
+            count(hop.failures, "failed attempt"),
+            at(&hop.failing_since),
+            at(tried)
+        ),
+    }
 }
 
 fn facts(status: &MailStatus) -> [(&'static str, String); 4] {

@@ -53,7 +53,8 @@ impl Callout {
         let tls = ClientTls::new(delivery.roots.as_deref())?;
         let (routes, hello) = (delivery.routes.clone(), Arc::clone(&delivery.hostname));
         Ok(Callout {
-            transport: Transport::new(routes, resolver, tls, hello, Keyring::default()),
+            transport: Transport::new(routes, resolver, tls, hello, Keyring::default())
+                .noting(Arc::clone(&delivery.next_hops)),
             memory: Mutex::new(Memory::new(settings.remembering)),
             slots: Semaphore::new(settings.at_once.max(1)),
             patience: settings.patience,
@@ -67,7 +68,12 @@ impl Callout {
             return known.map_or_else(Existence::No, |()| Existence::Yes);
         }
         let asked = tokio::time::timeout(self.patience, self.ask(to, &address)).await;
-        match asked.unwrap_or_else(|_| Err(DeliveryOutcome::temporary(Status(4, 4, 1), "no answer in time"))) {
+        let late = |_| {
+            let outcome = DeliveryOutcome::temporary(Status(4, 4, 1), "no answer in time");
+            self.transport.gave_up(&plain(to), &outcome, wall_clock());
+            Err(outcome)
+        };
+        match asked.unwrap_or_else(late) {
             Ok(known) => known,
             Err(outcome) if self.memory().was_there(&address, self.now()) => {
                 tracing::warn!(%address, %outcome, "a recipient cannot be asked about; it was there not long ago and is taken");
@@ -87,8 +93,7 @@ impl Callout {
         if let Some(known) = self.memory().find(address, self.now()) {
             return Ok(known.map_or_else(Existence::No, |()| Existence::Yes));
         }
-        let plain = RcptTo { mailbox: to.mailbox.clone(), notify: None, orcpt: None };
-        let outcome = self.transport.would_take(&Recipient { index: 0, to: plain }, wall_clock()).await?;
+        let outcome = self.transport.would_take(&plain(to), wall_clock()).await?;
         let known = match outcome.fate {
             Fate::Delivered => Ok(()),
             Fate::Temporary => return Err(outcome),
@@ -107,4 +112,9 @@ impl Callout {
     fn now(&self) -> Instant {
         Instant(u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
+}
+
+/// The recipient without what its sender wants to hear of it.
+fn plain(to: &RcptTo) -> Recipient {
+    Recipient { index: 0, to: RcptTo { mailbox: to.mailbox.clone(), notify: None, orcpt: None } }
 }
