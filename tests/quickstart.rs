@@ -192,6 +192,29 @@ fn the_doctor_finds_a_broken_configuration_and_servers_that_are_not_there() {
 }
 
 #[test]
+fn the_doctor_tries_the_next_servers_of_domains() {
+    let home = tempfile::tempdir().unwrap();
+    let (file, data) = (home.path().join("weir.toml"), home.path().join("data"));
+    let (here, gone, other) = (TcpListener::bind("127.0.0.1:0").unwrap(), free_port(), free_port());
+    let here = here.local_addr().unwrap().port();
+    let text = format!(
+        "[inbound]\nlisten = [\"127.0.0.1:0\"]\nrecipients = \"any\"\n\
+         domains = [\"a.test smtp:127.0.0.1:{here}\", \"b.test smtp:127.0.0.1:{gone}\", \"c.test smtp:127.0.0.1:{gone}\"]\n\
+         [delivery]\nroutes = [\"d.test lmtp:127.0.0.1:{other}\", \"e.test lmtp:unix:/nowhere/lmtp\"]\n"
+    );
+    fs::write(&file, text).unwrap();
+    let said = weir(&["doctor", "--config", file.to_str().unwrap(), "--data", data.to_str().unwrap()]).stdout;
+    let away = |who: &str, at: &str, key: &str| {
+        let what = format!("the next server for {who} at {at} cannot be reached: ");
+        assert!(said.contains(&what) && said.contains(&format!("start it, or correct {key}")), "{who}: {said}");
+    };
+    away("b.test", &format!("127.0.0.1:{gone}"), "inbound.domains");
+    away("d.test", &format!("127.0.0.1:{other}"), "delivery.routes");
+    away("e.test", "unix:/nowhere/lmtp", "delivery.routes");
+    assert!(!said.contains("for a.test") && !said.contains("for c.test"), "one answers, one was named already: {said}");
+}
+
+#[test]
 fn the_program_says_how_it_was_built() {
     let said = weir(&["version"]).ok();
     assert!(

@@ -2,14 +2,19 @@
 
 use super::{Finding, Grade};
 use crate::assembly;
-use crate::config::Loaded;
+use crate::config::{Config, Loaded};
+use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+use weir_mail::delivery::{MailServer, RuleWay};
 use weir_tls::{CertificateFiles, Validity};
 
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Servers that are tried, and how many of them at once.
+const SERVERS_MAX: usize = 100;
+const AT_ONCE: usize = 20;
 const SHORT: Duration = Duration::from_secs(14 * 86_400);
 
 pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<Finding> {
@@ -48,17 +53,72 @@ pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<Finding> {
             ));
         }
     }
-    let clamds =
-        values(loaded, "scan.clamav", "addresses").into_iter().map(|at| ("clamd", "scan.clamav.addresses", at));
-    let hosts = values(loaded, "delivery", "hosts").into_iter().map(|at| ("the smarthost", "delivery.hosts", at));
+    let clamds = values(loaded, "scan.clamav", "addresses");
+    let clamds = clamds.into_iter().map(|at| Needed::new("clamd".to_owned(), "scan.clamav.addresses", at));
     let servers = config.web.backends.iter().flat_map(|backend| backend.servers.clone());
-    let servers = servers.filter(|_| config.web.enabled).map(|at| ("the web server", "web.backends", at));
-    for (who, key, at) in clamds.chain(hosts).chain(servers) {
-        if let Err(error) = connect(&at) {
-            let grade = if runs { Grade::Broken } else { Grade::Soon };
-            let next = format!("start it, or correct {key}");
-            findings.push(Finding::new(grade, format!("{who} at {at} cannot be reached: {error}"), next));
+    let servers = servers.filter(|_| config.web.enabled);
+    let servers = servers.map(|at| Needed::new("the web server".to_owned(), "web.backends", at));
+    let needed: Vec<Needed> = clamds.chain(next_hops(config)).chain(servers).collect();
+    findings.extend(unreachable(&needed, runs));
+    findings
+}
+
+/// A server that the configuration names.
+struct Needed {
+    who: String,
+    key: &'static str,
+    at: String,
+}
+
+impl Needed {
+    fn new(who: String, key: &'static str, at: String) -> Needed {
+        Needed { who, key, at }
+    }
+}
+
+/// Where mail goes: the smarthost, the servers of single domains, those of our own domains, and those that get mail back.
+fn next_hops(config: &Config) -> Vec<Needed> {
+    let (delivery, inbound) = (&config.delivery, &config.inbound);
+    let host = |server: &MailServer| Needed::new("the smarthost".to_owned(), "delivery.hosts", server.to_string());
+    let mut all: Vec<Needed> = delivery.hosts.iter().map(host).collect();
+    let others = delivery.routes.iter().map(|rule| ("delivery.routes", &rule.domain, Some(&rule.way)));
+    let ours = inbound.domains.iter().map(|rule| ("inbound.domains", &rule.domain, rule.way.as_ref()));
+    for (key, domain, way) in others.chain(ours.filter(|_| inbound.is_on())) {
+        if let Some(RuleWay::Smtp(server) | RuleWay::Lmtp(server)) = way {
+            let at = server.to_string();
+            // Many domains may have one server.
+            if !all.iter().any(|known| known.at == at) {
+                all.push(Needed::new(format!("the next server for {domain}"), key, at));
+            }
         }
+    }
+    let back = |server: &MailServer| {
+        Needed::new("the server for mail that is handed back".to_owned(), "inbound.hand_back", server.to_string())
+    };
+    all.extend(inbound.hand_back.iter().filter(|_| inbound.is_on()).map(back));
+    all
+}
+
+/// Those that cannot be reached.
+fn unreachable(needed: &[Needed], runs: bool) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for some in needed.get(..SERVERS_MAX).unwrap_or(needed).chunks(AT_ONCE) {
+        let outcomes: Vec<io::Result<()>> = std::thread::scope(|scope| {
+            let tries: Vec<_> = some.iter().map(|server| scope.spawn(|| connect(&server.at))).collect();
+            let panicked = |_| Err(io::Error::other("the attempt was broken off"));
+            tries.into_iter().map(|tried| tried.join().unwrap_or_else(panicked)).collect()
+        });
+        for (Needed { who, key, at }, outcome) in some.iter().zip(outcomes) {
+            if let Err(error) = outcome {
+                let grade = if runs { Grade::Broken } else { Grade::Soon };
+                let next = format!("start it, or correct {key}");
+                findings.push(Finding::new(grade, format!("{who} at {at} cannot be reached: {error}"), next));
+            }
+        }
+    }
+    if needed.len() > SERVERS_MAX {
+        let what = format!("only the first {SERVERS_MAX} of {} servers were tried", needed.len());
+        findings.push(Finding::new(Grade::Note, what, "weir status says how deliveries to all of them go"));
     }
     findings
 }
@@ -70,7 +130,7 @@ fn values(loaded: &Loaded, section: &str, key: &str) -> Vec<String> {
     text.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-fn connect(at: &str) -> std::io::Result<()> {
+fn connect(at: &str) -> io::Result<()> {
     if let Some(path) = at.strip_prefix("unix:") {
         return UnixStream::connect(path).map(drop);
     }
@@ -79,9 +139,15 @@ fn connect(at: &str) -> std::io::Result<()> {
         None => (at, ":25"),
     };
     let with_port = if bare.rsplit_once(':').is_some() { bare.to_owned() } else { format!("{bare}{port}") };
-    let mut found = with_port.to_socket_addrs()?;
-    let first = found.next().ok_or(std::io::ErrorKind::NotFound)?;
-    TcpStream::connect_timeout(&first, PATIENCE).map(drop)
+    // A name may have several addresses, of which one is enough.
+    let mut outcome = Err(io::ErrorKind::NotFound.into());
+    for address in with_port.to_socket_addrs()? {
+        outcome = TcpStream::connect_timeout(&address, PATIENCE).map(drop);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
 }
 
 fn of_files(files: &CertificateFiles) -> Option<Finding> {
