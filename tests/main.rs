@@ -24,6 +24,7 @@ mod house;
 mod identity_provider;
 mod inbound;
 mod incidents;
+mod installed;
 mod kills;
 mod lab;
 mod lab_cape;

@@ -5,7 +5,7 @@ use crate::world::World;
 use std::path::Path;
 
 /// Starts quickstart, which stays with the Weir that it has started, and waits until it has said all. `stop` ends Weir.
-const FUNCTIONS: &str = r#"
+pub(crate) const FUNCTIONS: &str = r#"
 set -eu
 cd /home/you
 fail() { echo "FAILED: $*"; cat said 2>/dev/null; exit 1; }

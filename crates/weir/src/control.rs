@@ -6,7 +6,7 @@
 
 use crate::answer::print_answer;
 use crate::assembly;
-use crate::folder_args::FolderArgs;
+use crate::folder_args::{FolderArgs, SYSTEM_DATA};
 use anyhow::{Context, anyhow, bail};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -93,7 +93,7 @@ enum Reached {
 impl Control {
     /// Finds the process that owns the folder, or takes the folder if nobody does.
     pub(crate) fn reach(place: &FolderArgs) -> anyhow::Result<Control> {
-        let folder = std::path::absolute(place.folder()?)?;
+        let folder = std::path::absolute(place.existing_folder()?)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let socket = folder.join("control.sock");
         refuse_no_folder(&folder)?;
@@ -225,9 +225,13 @@ fn refuse_no_folder(folder: &Path) -> anyhow::Result<()> {
                 // DataFolder says whose it is.
                 Ok(1) => Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(denied()),
+                _ if folder == Path::new(SYSTEM_DATA) => bail!(
+                    "nothing has run on {SYSTEM_DATA} yet\n  hint: start the service with `systemctl start weir`; name \
+                     another folder with --data or $WEIR_DATA"
+                ),
                 _ => bail!(
-                    "there is no data folder at {}\n  hint: `weir up` makes one there; name another with --data or \
-                 $WEIR_DATA",
+                    "there is no data folder at {}\n  hint: `weir up` makes one there; name another with --data, \
+                     $WEIR_DATA, or store.folder of the configuration",
                     folder.display()
                 ),
             }

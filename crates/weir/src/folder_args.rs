@@ -1,12 +1,17 @@
 //! The arguments that name a data folder and its configuration.
 
-use crate::config::{ConfigArg, Loaded};
+use crate::config::{ConfigArg, Loaded, SYSTEM_FILE};
 use std::path::{Path, PathBuf};
+use weir_settings::Setting;
+
+/// Where the unit of the package keeps its data.
+pub(crate) const SYSTEM_DATA: &str = "/var/lib/weir";
 
 /// Which data folder, for every verb that needs one.
 #[derive(clap::Args, Clone)]
 pub(crate) struct FolderArgs {
-    /// The data folder [default: $WEIR_DATA, else store.folder of the configuration, else ./weir-data]
+    /// The data folder [default: $WEIR_DATA, else store.folder of the configuration, else ./weir-data; commands that ask a Weir
+    /// take /var/lib/weir, where the installed service has its data, if there is no ./weir-data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     #[command(flatten)]
@@ -21,11 +26,33 @@ impl FolderArgs {
 
     /// The folder that is named, by argument, environment or configuration.
     pub(crate) fn folder(&self) -> anyhow::Result<PathBuf> {
-        let named = self.data.clone().or_else(|| std::env::var_os("WEIR_DATA").map(PathBuf::from));
-        match named.filter(|path| !path.as_os_str().is_empty()) {
+        match self.named() {
             Some(path) => Ok(path),
             None => Ok(self.load()?.config.store.folder),
         }
+    }
+
+    /// The folder of a Weir that is here already. If nothing names one and there is none in the current folder, it is that of the
+    /// installed service, whose unit names it in its command line and not in the configuration.
+    pub(crate) fn existing_folder(&self) -> anyhow::Result<PathBuf> {
+        if let Some(path) = self.named() {
+            return Ok(path);
+        }
+        let loaded = self.load()?;
+        let folder = loaded.config.store.folder;
+        let is_set =
+            |setting: &Setting| setting.line.is_some() && (setting.section, setting.key) == ("store", "folder");
+        let installed = Path::new(SYSTEM_DATA);
+        let other_file = loaded.file.is_some_and(|file| file != Path::new(SYSTEM_FILE));
+        match other_file || loaded.settings.iter().any(is_set) || folder.exists() || !installed.exists() {
+            true => Ok(folder),
+            false => Ok(installed.to_owned()),
+        }
+    }
+
+    fn named(&self) -> Option<PathBuf> {
+        let named = self.data.clone().or_else(|| std::env::var_os("WEIR_DATA").map(PathBuf::from));
+        named.filter(|path| !path.as_os_str().is_empty())
     }
 
     /// The configuration file, if one was named.

@@ -91,7 +91,7 @@ impl Args {
                 next,
             )
         }));
-        let folder = self.place.folder().unwrap_or_default();
+        let folder = self.place.existing_folder().unwrap_or_default();
         findings.extend(folder_findings(&folder, machine.root));
         let runs = UnixStream::connect(folder.join("control.sock")).is_ok();
         match runs {

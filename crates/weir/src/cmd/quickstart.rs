@@ -14,6 +14,7 @@ mod trial;
 mod web;
 
 use crate::config::check_text;
+use crate::folder_args::SYSTEM_DATA;
 use crate::machine::Machine;
 use anyhow::{Context, bail};
 use plan::Plan;
@@ -97,7 +98,6 @@ pub(super) struct Place {
 }
 
 const SYSTEM_CONFIG: &str = "/etc/weir/weir.toml";
-const SYSTEM_DATA: &str = "/var/lib/weir";
 
 impl Quickstart {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {

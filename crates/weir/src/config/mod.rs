@@ -236,13 +236,13 @@ impl ConfigArg {
 
 /// A configuration is small; anything larger is some other file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-const SYSTEM_FILE: &str = "/etc/weir/weir.toml";
+pub(crate) const SYSTEM_FILE: &str = "/etc/weir/weir.toml";
 
 impl Loaded {
     /// Loads `explicit`, else the file that `WEIR_CONFIG` names, else the system's, else the defaults.
     fn find(explicit: Option<&Path>) -> Result<Loaded, Problems> {
         let named = explicit.map(Path::to_owned).or_else(|| std::env::var_os("WEIR_CONFIG").map(PathBuf::from));
-        match named.or_else(|| Some(PathBuf::from(SYSTEM_FILE)).filter(|path| path.exists())) {
+        match named.or_else(|| Some(PathBuf::from(SYSTEM_FILE)).filter(|path| path.try_exists().unwrap_or(true))) {
             Some(path) => Loaded::from_file(&path),
             None => Ok(Loaded::defaults()),
         }
@@ -256,6 +256,10 @@ impl Loaded {
     fn from_file(path: &Path) -> Result<Loaded, Problems> {
         let problem = |what: String, hint: &str| Problems::one(Some(path), Problem::of_file(what, hint));
         let unreadable = |error: std::io::Error| {
+            if error.kind() == std::io::ErrorKind::PermissionDenied {
+                let hint = "run this as root (sudo), or as the user that runs Weir";
+                return problem("may not be read by you: passwords may be in it".into(), hint);
+            }
             problem(
                 format!("cannot be read: {error}"),
                 "check the path and its permissions; without a file Weir runs on defaults",

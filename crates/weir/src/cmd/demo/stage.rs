@@ -22,7 +22,7 @@ pub(super) struct Stage {
 impl Stage {
     /// The Weir of this data folder.
     pub(super) fn of(place: &FolderArgs) -> anyhow::Result<Stage> {
-        Stage::new(Control::reach(place)?, place.folder()?)
+        Stage::new(Control::reach(place)?, place.existing_folder()?)
     }
 
     pub(super) fn new(control: Control, data: PathBuf) -> anyhow::Result<Stage> {

@@ -1,6 +1,7 @@
 //! Starts Weir: by systemd where that is in charge, otherwise in the foreground.
 
-use super::{Place, SYSTEM_CONFIG, SYSTEM_DATA};
+use super::{Place, SYSTEM_CONFIG};
+use crate::folder_args::SYSTEM_DATA;
 use crate::machine::Machine;
 use anyhow::{Context, bail};
 use std::fs;
