@@ -1,4 +1,4 @@
-//! Weir as the package installs it, in a world of its own: where commands look for its data.
+//! Weir as the package installs it, in a world of its own: where commands look for its data, and what a lab needs of systemd.
 
 use crate::neighbours::FUNCTIONS;
 use crate::world::World;
@@ -52,6 +52,25 @@ weir up > up 2>&1 & up=$!
 wait_until test -S weir-data/control.sock
 says ' on /home/you/elsewhere/weir-data' weir status
 kill $up; wait $up || true
+"#,
+    );
+}
+
+#[test]
+fn a_lab_is_told_what_its_unit_needs_and_why_the_verdict_is_what_it_is() {
+    in_world(
+        r#"
+weir quickstart lab --vms 0 --no-start > said
+! grep -q systemd/system said || fail "there is no unit here"
+install -D -m 0644 /packaging/weir.service /etc/systemd/system/weir.service
+says 'install -D -m 0644 /usr/share/doc/weir/examples/weir-lab.conf /etc/systemd/system/weir.service.d/lab.conf' weir quickstart lab --vms 0 --no-start
+grep -q 'systemctl daemon-reload' said || fail "not all of it"
+install -D -m 0644 /packaging/weir-lab.conf /etc/systemd/system/weir.service.d/lab.conf
+weir quickstart lab --vms 0 --no-start > said
+! grep -q weir-lab.conf said || fail "it is there already"
+quickstart lab --vms 0
+grep -q 'Tried the lab: a harmless sample is done, its verdict: unknown, because nothing speaks against it' said || fail "no reason"
+stop
 "#,
     );
 }

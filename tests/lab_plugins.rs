@@ -105,6 +105,8 @@ fn hostile_plugins_are_stopped_and_told_and_the_next_sample_is_analysed() {
         let said = Lab::said(&report, plugin);
         assert!(said.contains(why), "{plugin}: {said}");
     }
+    let why = lab.site.weir(&["lab", "why", &sample.to_string()]).ok();
+    assert!(why.contains("failed         fills: ") && why.contains("wrote more than 20 MiB into output/"), "{why}");
     let accepted = |plugin: &str| {
         report["results"]
             .as_array()

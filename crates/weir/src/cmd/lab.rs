@@ -256,11 +256,16 @@ impl SampleArgs {
         let sample = &page.sample;
         if self.asking.json {
             let (number, state, verdict) = (sample.sample, &sample.state, &sample.verdict);
-            let why = json!({ "sample": number, "state": state, "why": page.now, "verdict": verdict, "reasons": page.reasons });
+            let (reasons, failed) = (&page.reasons, report::failures(&page));
+            let why = json!({ "sample": number, "state": state, "why": page.now, "verdict": verdict, "reasons": reasons, "failed": failed });
             return print_answer(out, &why);
         }
         writeln!(out, "Sample {}: {}.", sample.sample, plain(&page.now))?;
-        report::print_verdict(out, &page)
+        report::print_verdict(out, &page)?;
+        for failure in report::failures(&page) {
+            writeln!(out, "  {:<14} {failure}", "failed")?;
+        }
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ use crate::control::Asking;
 use crate::table::shown;
 use anyhow::Context;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -120,6 +121,18 @@ pub(super) fn print_verdict(out: &mut dyn Write, page: &SamplePage) -> anyhow::R
         writeln!(out, "  {:<14} {}", "", plain(reason))?;
     }
     Ok(())
+}
+
+/// Plugins that failed, each with what it said: an analysis that did not end well ended so because of them.
+pub(super) fn failures(page: &SamplePage) -> Vec<String> {
+    let failed = page.results.iter().filter(|result| result.outcome == "failed");
+    let said = |result: &ResultLine| {
+        let report: Value = serde_json::from_str(result.report.get()).unwrap_or_default();
+        let problem = report["errorMessage"].as_str().unwrap_or("it does not say why");
+        format!("{}: {}", shown(&result.plugin), plain(problem))
+    };
+    // Every attempt may have failed in the same way.
+    failed.map(said).collect::<BTreeSet<String>>().into_iter().collect()
 }
 
 fn print_page(out: &mut dyn Write, page: &SamplePage) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! `weir quickstart lab`: a lab of this machine alone.
 
-use super::plan::{Plan, Trial};
+use super::plan::{Neighbour, Plan, Trial};
+use super::service;
 use crate::machine::Machine;
 use std::path::Path;
 
@@ -13,6 +14,10 @@ pub(crate) struct LabArgs {
 
 /// Where the package puts the guest, if it is installed.
 const GUEST: &str = "/usr/share/weir/guest";
+
+/// What lets the service make sandboxes: where the package has it, and where systemd looks for it.
+const DROP_IN_EXAMPLE: &str = "/usr/share/doc/weir/examples/weir-lab.conf";
+const DROP_IN: &str = "/etc/systemd/system/weir.service.d/lab.conf";
 
 impl LabArgs {
     pub(super) fn plan(&self, machine: &Machine) -> Plan {
@@ -42,10 +47,26 @@ impl LabArgs {
                 "weir lab submit FILE         hands a sample in".to_owned(),
                 "weir lab report HASH         what became of it".to_owned(),
                 "weir lab status              how the lab is doing".to_owned(),
+                "weir doctor                  what is wrong on this machine".to_owned(),
                 "docs: /usr/share/doc/weir/lab.md".to_owned(),
             ],
+            neighbours: drop_in().into_iter().collect(),
             trial: Trial::Lab,
             ..Plan::default()
         }
     }
+}
+
+/// The unit forbids the namespaces that plugins and VMs are locked in, until this file lies beside it.
+fn drop_in() -> Option<Neighbour> {
+    let missing = service::has_unit() && !Path::new(DROP_IN).exists();
+    missing.then(|| Neighbour {
+        why: "The systemd unit of Weir forbids the sandboxes of a lab, and no sample could be looked at. To allow them, run as root:"
+            .to_owned(),
+        lines: vec![
+            format!("install -D -m 0644 {DROP_IN_EXAMPLE} {DROP_IN}"),
+            "systemctl daemon-reload && systemctl restart weir".to_owned(),
+        ],
+        blocks: false,
+    })
 }

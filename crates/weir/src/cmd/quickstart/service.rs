@@ -31,8 +31,13 @@ impl Started {
     }
 }
 
+/// Whether the unit of the package, or another one of its name, is installed.
+pub(super) fn has_unit() -> bool {
+    UNIT_FOLDERS.iter().any(|folder| Path::new(folder).join("weir.service").exists())
+}
+
 pub(super) fn start(place: &Place, machine: &Machine, out: &mut dyn Write) -> anyhow::Result<Started> {
-    let unit = UNIT_FOLDERS.iter().any(|folder| Path::new(folder).join("weir.service").exists());
+    let unit = has_unit();
     let usual = place.config == Path::new(SYSTEM_CONFIG) && place.data == Path::new(SYSTEM_DATA);
     if machine.systemd && machine.root && unit && usual {
         for verb in ["enable", "restart"] {

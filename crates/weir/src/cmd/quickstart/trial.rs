@@ -183,10 +183,27 @@ fn sample(place: &Place) -> anyhow::Result<String> {
     loop {
         let list: serde_json::Value = serde_json::from_str(&weir(&["lab", "list", "--json"])?)?;
         let state = list[0]["state"].as_str().unwrap_or("nowhere").to_owned();
-        if state == "done" || begun.elapsed() > PATIENCE_FOR_LAB {
-            let verdict = list[0]["verdict"].as_str().unwrap_or("none yet");
-            return Ok(format!("a harmless sample is {state}, its verdict: {verdict}"));
+        let waits = ["nowhere", "queued", "running"].contains(&state.as_str());
+        if !waits || begun.elapsed() > PATIENCE_FOR_LAB {
+            let number = list[0]["sample"].to_string();
+            let why: serde_json::Value = serde_json::from_str(&weir(&["lab", "why", &number, "--json"])?)?;
+            return Ok(sample_in_words(&state, waits, &why));
         }
         std::thread::sleep(Duration::from_millis(200));
     }
+}
+
+/// What became of the sample, and why.
+fn sample_in_words(state: &str, waits: bool, why: &serde_json::Value) -> String {
+    let words = |key: &str| {
+        let list = why[key].as_array().into_iter().flatten().filter_map(serde_json::Value::as_str);
+        list.collect::<Vec<_>>().join("; ")
+    };
+    if waits {
+        return format!("a harmless sample is still {state}: {}", why["why"].as_str().unwrap_or("nobody says why"));
+    }
+    let (verdict, reasons, failed) = (why["verdict"].as_str().unwrap_or("none"), words("reasons"), words("failed"));
+    let because = if reasons.is_empty() { String::new() } else { format!(", because {reasons}") };
+    let failed = if failed.is_empty() { String::new() } else { format!(". What failed: {failed}") };
+    format!("a harmless sample is {state}, its verdict: {verdict}{because}{failed}")
 }
