@@ -74,6 +74,7 @@ cmp before /etc/nginx/sites-available/default && rm /etc/weir/weir.toml
 quickstart web --host www.site.test --self-signed --edit-neighbour
 grep -q 'Changed /etc/nginx/sites-available/default' said || fail "nothing was changed"
 grep -q 'Tried https://www.site.test: HTTP/1.1 200' said || fail "no page"
+grep -q 'with a certificate that is valid for more than a hundred years' said || fail "no time in words"
 page() { curl -sk --interface 127.0.9.9 --resolve www.site.test:443:127.0.0.1 https://www.site.test/; }
 [ "$(page)" = 'our page' ] || fail "another page"
 grep -q '^127.0.9.9 GET' /var/log/nginx/access.log || fail "nginx does not see who asks: $(cat /var/log/nginx/access.log)"

@@ -20,7 +20,7 @@ pub use expiry::not_after;
 pub use file_pair::{CertificateFiles, write_private};
 pub use named::{CertificateState, NamedCertificates, PairError};
 pub use roots::{RootsError, roots};
-pub use validity::Validity;
+pub use validity::{Validity, time_left};
 pub use verifier::{Presented, any_certificate, certificates_by};
 
 use std::path::{Path, PathBuf};

@@ -1,12 +1,14 @@
 //! The time in which a certificate is valid, read from its DER.
 
 use rustls::pki_types::CertificateDer;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use time::{Date, Month, Time};
 
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
+const DAY_S: u64 = 86_400;
+const HUNDRED_YEARS_S: u64 = 36_525 * DAY_S;
 
 /// The two dates of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +34,17 @@ impl Validity {
         let until = element(from.rest)?;
         Some(Validity { from: date(&from)?, until: date(&until)? })
     }
+}
+
+/// How long something is valid that still is for so long, in words: hours, days, or that nobody will see its end, as of a certificate that
+/// Weir signs itself.
+pub fn time_left(left: Duration) -> String {
+    let (number, unit) = match left.as_secs() {
+        seconds if seconds >= HUNDRED_YEARS_S => return "more than a hundred years".to_owned(),
+        seconds if seconds < 2 * DAY_S => (seconds / 3_600, "hour"),
+        seconds => (seconds / DAY_S, "day"),
+    };
+    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
 /// One element of DER, and what follows it.
@@ -82,13 +95,20 @@ fn date(element: &Element<'_>) -> Option<SystemTime> {
 mod tests {
     use super::*;
     use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
-    use std::time::Duration;
 
     fn certificate(from: u64, until: u64) -> CertificateDer<'static> {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let mut params = CertificateParams::default();
         (params.not_before, params.not_after) = (at(from).into(), at(until).into());
         params.self_signed(&KeyPair::generate_for(&PKCS_ED25519).unwrap()).unwrap().der().clone()
+    }
+
+    #[test]
+    fn what_is_left_is_said_in_hours_in_days_or_not_at_all() {
+        let words = [3_599, 3_600, 86_400, 2 * 86_400, 89 * 86_400, 36_524 * 86_400, 755_730 * 86_400];
+        let words = words.map(|seconds| time_left(Duration::from_secs(seconds)));
+        let years = "more than a hundred years";
+        assert_eq!(words, ["0 hours", "1 hour", "24 hours", "2 days", "89 days", "36524 days", years]);
     }
 
     #[test]

@@ -7,11 +7,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Write;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_console::api::whole::{AUDIT, CHECK_AUDIT, CertificateView, HEALTH, STATUS, Trail, WholeStatus};
 use weir_console::health::{Health, PartHealth, Verdict};
 use weir_mail::delivery::next_hops::NextHopView;
 use weir_mail::operations::{MailStatus, Vital};
+use weir_tls::time_left;
 
 #[derive(clap::Args)]
 #[command(
@@ -122,8 +123,7 @@ fn print_certificate(out: &mut dyn Write, certificate: &CertificateView) -> anyh
     let valid = match certificate.until {
         None => "not got yet".to_owned(),
         Some(until) if until <= now => "HAS RUN OUT".to_owned(),
-        Some(until) if until - now < 2 * 86_400 => format!("valid for {}", count((until - now) / 3600, "hour")),
-        Some(until) => format!("valid for {} days", (until - now) / 86_400),
+        Some(until) => format!("valid for {}", time_left(Duration::from_secs(until - now))),
     };
     let problem = certificate.problem.as_ref().map(|why| format!("; the last attempt failed: {why}"));
     writeln!(out, "  {:<12} {}: {valid}{}", "certificate", certificate.name, problem.unwrap_or_default())?;

@@ -4,11 +4,12 @@ use super::{Finding, Grade};
 use crate::control::Control;
 use crate::folder_args::FolderArgs;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_console::api::users::{self, After};
 use weir_console::api::whole::{CertificateView, STATUS, WholeStatus};
 use weir_foundation::supervision::GateName;
 use weir_mail::operations::OWN_CONTACT;
+use weir_tls::time_left;
 
 /// A certificate that has less left is worth a look, even if it may still be renewed.
 const SHORT_S: u64 = 10 * 86_400;
@@ -85,8 +86,10 @@ fn of_certificate(certificate: &CertificateView, now: u64) -> Option<Finding> {
     let (grade, state) = match certificate.until {
         None => (Grade::Broken, "there is none".to_owned()),
         Some(until) if until <= now => (Grade::Broken, "it has run out".to_owned()),
-        Some(until) if until - now < SHORT_S => (Grade::Soon, format!("{} hours are left", (until - now) / 3600)),
-        Some(until) => (Grade::Note, format!("{} days are left", (until - now) / 86_400)),
+        Some(until) => {
+            let grade = if until - now < SHORT_S { Grade::Soon } else { Grade::Note };
+            (grade, format!("the one that is there is valid for {}", time_left(Duration::from_secs(until - now))))
+        }
     };
     let next = "the name must lead to this machine, and port 80 (or 443 for tls-alpn-01) must be open to the world; docs/certificates.md";
     Some(Finding::new(grade, format!("no new certificate for {name} can be got ({state}): {problem}"), next))

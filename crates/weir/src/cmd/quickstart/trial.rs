@@ -15,7 +15,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, crypto};
 use weir_console::api::whole::STATUS;
-use weir_tls::{Validity, any_certificate};
+use weir_tls::{Validity, any_certificate, time_left};
 
 /// For one conversation.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -99,14 +99,18 @@ async fn secure_page_of(at: SocketAddr, host: &str) -> anyhow::Result<String> {
     let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let until = certificates.first().and_then(Validity::of).map(|validity| validity.until);
-    let days =
-        until.and_then(|until| until.duration_since(SystemTime::now()).ok()).map_or(0, |left| left.as_secs() / 86_400);
+    let left = until.map(|until| until.duration_since(SystemTime::now()));
+    let certificate = match left {
+        Some(Ok(left)) => format!("a certificate that is valid for {}", time_left(left)),
+        Some(Err(_)) => "a certificate that HAS RUN OUT".to_owned(),
+        None => "a certificate that cannot be read".to_owned(),
+    };
     stream.write_all(request(host).as_bytes()).await?;
     let mut answer = Vec::new();
     // Some servers end a connection without saying so.
     let _ = (&mut stream).take(1 << 20).read_to_end(&mut answer).await;
     let status = String::from_utf8_lossy(answer.split(|octet| *octet == b'\r').next().unwrap_or_default()).into_owned();
-    Ok(format!("{status}, {} bytes, with a certificate for {days} days", answer.len()))
+    Ok(format!("{status}, {} bytes, with {certificate}", answer.len()))
 }
 
 fn connect(at: SocketAddr) -> io::Result<TcpStream> {
