@@ -79,6 +79,11 @@ fn with_only_the_web_nothing_else_listens() {
     };
     assert_eq!((says("mail"), says("scan"), says("lab")), ("off".into(), "off".into(), "off".into()), "{status}");
     assert!(says("web").as_str().is_some_and(|says| says.contains("1 server")), "{status}");
+    // Nothing is said about mail either.
+    assert!(up.said.contains("web status`") && !up.said.contains("held list"), "{}", up.said);
+    let configuration = site.home().join("weir.toml");
+    let checked = crate::harness::weir(&["check", "--config", configuration.to_str().expect("a path")]).ok();
+    assert!(!checked.contains("notices"), "{checked}");
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn warnings(loaded: &Loaded) -> Vec<String> {
     if let Some(warning) = config.web.sign_in_warning() {
         warnings.push(warning);
     }
-    if config.stops_are_silent() {
+    if config.stops_are_silent() && assembly::mail_is_wanted(config, loaded, false) {
         warnings.push("nobody would hear that a user is stopped: set notices.admin or notices.webhook".into());
     }
     let unusable = assembly::needs::certificates(loaded).into_iter().filter_map(|files| Tls::load(files).err());

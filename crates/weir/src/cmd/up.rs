@@ -210,7 +210,8 @@ async fn up(
         }
     };
     // Nobody may be reading any more; that must not keep us from stopping in order.
-    let _ = writeln!(out, "{how}: messages that are coming in are finished first.").and_then(|()| out.flush());
+    let under_way = if gates.mail.is_wanted() { "messages that are coming in are" } else { "what is under way is" };
+    let _ = writeln!(out, "{how}: {under_way} finished first.").and_then(|()| out.flush());
     behind.iter().for_each(JoinHandle::abort);
     serving.abort();
     let _ = serving.await;
@@ -443,9 +444,14 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
         writeln!(out, "\nUsers are made with `{} user add NAME`.", own_name())?;
     }
     greet_console(out, gates, said.admin)?;
+    let verb = match (gates.mail.is_wanted(), gates.web.is_wanted()) {
+        (true, _) => "held list",
+        (false, true) => "web status",
+        (false, false) => "lab list",
+    };
     writeln!(
         out,
-        "\n`{0} status`, `{0} held list` and the other verbs work from another terminal. Stop with Ctrl-C.",
+        "\n`{0} status`, `{0} {verb}` and the other verbs work from another terminal. Stop with Ctrl-C.",
         own_name()
     )?;
     out.flush()?;
