@@ -178,12 +178,17 @@ fn table(feeds: &FeedsStatus) -> Html {
             (false, true) => "The limits were found by tuning.",
             (false, false) => "The limits are those of the configuration.",
         },
-        match (feeds.open, feeds.one_feed_kept) {
-            (true, _) => "For now every worker takes every size, because the limits would not save any waiting. ",
-            (_, true) => {
+        match (feeds.open, feeds.kept_feeds) {
+            (true, _) =>
+                "For now every worker takes every size, because the limits would not save any waiting. ".to_owned(),
+            (_, Some(1)) => {
                 "For now one feed is kept for what is small, and all other workers take every size: all limits would save less. "
+                    .to_owned()
             }
-            _ => "",
+            (_, Some(kept)) => format!(
+                "For now {kept} feeds are kept for what is small, and the other workers take every size: all limits would save less. "
+            ),
+            _ => String::new(),
         }
     )
 }

@@ -10,3 +10,32 @@ pub struct Machine {
     /// Processors that they share; at least one.
     pub cpus: usize,
 }
+
+impl Machine {
+    /// Whether there are more workers than processors.
+    pub fn has_spare_workers(&self) -> bool {
+        self.workers.iter().sum::<usize>() > self.cpus
+    }
+
+    /// How many feeds, from the first on, can be kept for small mail while those that are left still have a worker for every
+    /// processor: large mail loses nothing by that. At least one feed is kept, and one is left.
+    pub fn spare_feeds(&self) -> usize {
+        let enough = |kept: &usize| self.workers.iter().skip(*kept).sum::<usize>() >= self.cpus;
+        (1..self.workers.len()).rev().find(enough).unwrap_or(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn feeds_that_large_mail_can_spare() {
+        let spare = |workers: &[usize], cpus| Machine { workers: workers.to_vec(), cpus }.spare_feeds();
+        assert_eq!([spare(&[1; 5], 2), spare(&[1; 5], 1), spare(&[1; 5], 4), spare(&[1; 5], 16)], [3, 4, 1, 1]);
+        assert_eq!([spare(&[1, 1, 2], 2), spare(&[4, 1], 2), spare(&[1, 4], 2)], [2, 1, 1]);
+        let spare = |cpus| Machine { workers: vec![1; 5], cpus }.has_spare_workers();
+        assert!(spare(4) && !spare(5));
+    }
+}

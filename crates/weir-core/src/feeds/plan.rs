@@ -23,9 +23,9 @@ pub enum Strategy {
 pub enum InForce {
     /// Every worker takes every size.
     Nothing,
-    /// The workers of the first feed take nothing above the largest limit, and all others take every size: one place is
-    /// always left for what is small, and large mail has all the rest.
-    OneFeed,
+    /// The workers of so many feeds, from the first on, take nothing above the largest limit, and all others take every
+    /// size: there is always a place for what is small, and large mail has all the rest.
+    Kept(usize),
     /// Every feed keeps to its limit.
     All,
 }
@@ -85,8 +85,8 @@ impl Plan {
         let feeds = self.limits.feeds();
         match in_force {
             InForce::All => self.feeds_for(class),
-            InForce::OneFeed if self.is_largest(class) => 1..feeds,
-            InForce::OneFeed | InForce::Nothing => 0..feeds,
+            InForce::Kept(kept) if self.is_largest(class) => kept.min(feeds - 1)..feeds,
+            InForce::Kept(_) | InForce::Nothing => 0..feeds,
         }
     }
 
@@ -95,8 +95,10 @@ impl Plan {
         let last = self.limits.feeds() - 1;
         match in_force {
             InForce::All => self.classes_for(feed),
-            InForce::OneFeed if feed == 0 && self.limits.largest_class() > 0 => 0..=self.limits.largest_class() - 1,
-            InForce::OneFeed | InForce::Nothing => 0..=last,
+            InForce::Kept(kept) if feed < kept.min(last) && self.limits.largest_class() > 0 => {
+                0..=self.limits.largest_class() - 1
+            }
+            InForce::Kept(_) | InForce::Nothing => 0..=last,
         }
     }
 

@@ -1,7 +1,8 @@
 //! A [`Dispatch`] with scans whose times are known, on a machine that may have fewer processors than workers.
 //!
 //! While more scans run than there are processors, each runs so much slower. It also adds up how long messages have
-//! waited in all: the number that waits, integrated over time, counts those that still wait too. An event costs
+//! been held up in all, by waiting and by sharing a processor: the number that is held up, integrated over time, counts those that
+//! still wait too. An event costs
 //! O(workers + log n).
 
 use super::{Dispatch, InForce, Limits, Message, Placed, Served, Started, WorkerId};
@@ -20,18 +21,18 @@ pub(super) struct Running {
     /// Times are counted from here: what a float can tell apart is nanoseconds then, whatever the clock says.
     begun: u64,
     now: f64,
-    waited_ns: f64,
+    held_up_ns: f64,
 }
 
 impl Running {
     pub(super) fn new(dispatch: Dispatch, cpus: usize, now: Instant) -> Running {
         let scans = vec![None; dispatch.workers()];
-        Running { dispatch, scans, cpus: cpus.max(1) as f64, begun: now.0, now: 0.0, waited_ns: 0.0 }
+        Running { dispatch, scans, cpus: cpus.max(1) as f64, begun: now.0, now: 0.0, held_up_ns: 0.0 }
     }
 
-    /// How long messages have waited so far, all together, in nanoseconds.
-    pub(super) fn waited_ns(&self) -> f64 {
-        self.waited_ns
+    /// How long messages have been held up so far, all together, in nanoseconds.
+    pub(super) fn held_up_ns(&self) -> f64 {
+        self.held_up_ns
     }
 
     /// Lets every scan that ends by then end, in order, and its worker take the next message.
@@ -94,7 +95,8 @@ impl Running {
         for left in self.scans.iter_mut().flatten() {
             *left = (*left - time * speed).max(0.0);
         }
-        self.waited_ns += self.dispatch.waiting() as f64 * time;
+        let slowed = self.scans.iter().flatten().count() as f64 * (1.0 - speed);
+        self.held_up_ns += (self.dispatch.waiting() as f64 + slowed) * time;
         self.now += time;
     }
 
@@ -105,5 +107,33 @@ impl Running {
         let class = self.dispatch.plan().limits.class_of(message.size);
         let feed = self.dispatch.feed_of(worker).unwrap_or(0);
         served(Served { size: message.size, class, feed, wait_ns: waited.as_nanos() as u64, service_ns });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{MessageId, Plan, Strategy};
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    /// Two scans of a second on one processor, by two workers or by one.
+    fn held_up(in_force: InForce) -> f64 {
+        let plan = Plan::live(Limits::new(vec![10]).unwrap(), Strategy::Shortest);
+        let mut dispatch = Dispatch::new(plan, &[1, 1], 9).unwrap();
+        dispatch.put_in_force(in_force, Instant(0));
+        let mut running = Running::new(dispatch, 1, Instant(0));
+        for id in 0..2 {
+            let message = Message { id: MessageId(id), size: 99, expected: Duration::from_nanos(S) };
+            running.arrive(message, Instant(0), &mut |_| {});
+        }
+        running.run_out(&mut |_| {});
+        running.held_up_ns() / S as f64
+    }
+
+    #[test]
+    fn a_scan_that_shares_its_processor_is_held_up_as_if_it_waited() {
+        // Side by side both take two seconds; one after the other, only the second waits.
+        assert_eq!([held_up(InForce::Nothing), held_up(InForce::Kept(1))], [2.0, 1.0]);
     }
 }

@@ -62,9 +62,11 @@ impl Model {
     fn may(&self, feed: usize, size: u64) -> bool {
         let last = self.limits().len();
         let largest = self.limits().last().is_some_and(|limit| size > *limit);
+        if let InForce::Kept(kept) = self.in_force {
+            return feed >= kept.min(last) || !self.is_above_all_limits(size);
+        }
         match feed == last {
             _ if self.in_force == InForce::Nothing => true,
-            _ if self.in_force == InForce::OneFeed => feed > 0 || !self.is_above_all_limits(size),
             true => largest || self.setup.plan.last_feed_helps,
             false => size <= self.limits()[feed],
         }
@@ -262,7 +264,7 @@ fn setups() -> impl Strategy<Value = (Setup, Vec<Op>)> {
             4 => (0..5u64).prop_map(|ns| Op::Pass { ns }),
             1 => (0..6usize).prop_map(|nth| Op::Withdraw { nth }),
             1 => limits(feeds).prop_map(|limits| Op::Retune { limits }),
-            1 => prop::sample::select(&[InForce::Nothing, InForce::OneFeed, InForce::All][..])
+            1 => prop::sample::select(&[InForce::Nothing, InForce::Kept(1), InForce::Kept(2), InForce::All][..])
                 .prop_map(|in_force| Op::PutInForce { in_force }),
         ];
         (setup, prop::collection::vec(op, 0..200))

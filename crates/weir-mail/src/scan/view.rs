@@ -31,11 +31,12 @@ pub struct FeedsStatus {
     /// Whether every worker takes every size for now, because one line without limits would wait less.
     #[serde(default)]
     pub open: bool,
-    /// Whether one feed is kept for what is small, and all other workers take every size for now.
+    /// So many feeds, from the first on, are kept for what is small, and all other workers take every size for now; none where
+    /// every feed keeps to its limit, or no feed does.
     #[serde(default)]
-    pub one_feed_kept: bool,
-    /// What the limits saved lately, as a part of what one line would have waited; none where limits do not give way, or nothing
-    /// would have waited.
+    pub kept_feeds: Option<usize>,
+    /// What the limits saved lately, as a part of how long one line would have held mail up; none where limits do not give way, or
+    /// nothing would have been held up.
     #[serde(default)]
     pub saved: Option<f64>,
     /// Whether limits follow the traffic by themselves.
@@ -264,7 +265,10 @@ impl ScanShared {
             limits: limits.bytes().to_vec(),
             tuned: limits != &self.settings.plan.limits,
             open: state.dispatch.in_force() == InForce::Nothing,
-            one_feed_kept: state.dispatch.in_force() == InForce::OneFeed,
+            kept_feeds: match state.dispatch.in_force() {
+                InForce::Kept(feeds) => Some(feeds),
+                InForce::Nothing | InForce::All => None,
+            },
             saved: state.opening.as_ref().and_then(Opening::saved),
             auto_tune: self.settings.auto_tune,
             cpus: self.settings.cpus,

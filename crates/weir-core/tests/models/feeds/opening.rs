@@ -42,7 +42,7 @@ impl Shadow {
     }
 }
 
-const EVERY: [InForce; 3] = [InForce::Nothing, InForce::OneFeed, InForce::All];
+const EVERY: [InForce; 3] = [InForce::Nothing, InForce::Kept(1), InForce::All];
 
 /// The account by the rule: what waited least lately is in force, and what keeps more back must have saved something.
 struct Account {

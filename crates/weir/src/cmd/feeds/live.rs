@@ -57,12 +57,16 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
             "Every worker takes every size for now: with the limits mail would wait as long as without them, or longer.\n"
         )?;
     } else if let Some(saved) = status.saved {
-        let what = if status.one_feed_kept {
-            "For now one feed is kept for what is small, and all other workers take every size. That saves"
-        } else {
-            "The limits save"
+        let what = match status.kept_feeds {
+            Some(1) => {
+                "For now one feed is kept for what is small, and all other workers take every size. That saves".into()
+            }
+            Some(feeds) => format!(
+                "For now {feeds} feeds are kept for what is small, and the other workers take every size. That saves"
+            ),
+            None => "The limits save".to_owned(),
         };
-        writeln!(out, "{what} {:.0} % of what mail would have waited in one line lately.\n", 100.0 * saved)?;
+        writeln!(out, "{what} {:.0} % of the time that one line would have held mail up lately.\n", 100.0 * saved)?;
     }
     for (name, rows) in [("FEED", &status.feeds), ("SIZE CLASS", &status.classes)] {
         print_times(out, name, rows)?;
