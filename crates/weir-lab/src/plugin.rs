@@ -44,6 +44,8 @@ pub struct Plugin {
     pub config: serde_json::Value,
     /// Whether a result counts for the next sample of the same content.
     pub cache: bool,
+    /// Whether its `safe` is about what the file does. That a scanner knows no signature for a file says nothing about that.
+    pub vouches: bool,
 }
 
 /// How a plugin runs.
@@ -149,6 +151,7 @@ struct Manifest {
     disk_mib: Option<u64>,
     processes: Option<u32>,
     cache: Option<bool>,
+    vouches: Option<bool>,
     #[serde(default)]
     config: serde_json::Map<String, serde_json::Value>,
 }
@@ -261,6 +264,7 @@ impl Manifest {
             limits,
             config: self.config.into(),
             cache: self.cache.unwrap_or(true),
+            vouches: self.vouches.unwrap_or(true),
         })
     }
 
@@ -347,7 +351,7 @@ mod tests {
         let (_folder, plugin) = written("name = \"strings\"\nversion = \"1.0\"\nexec = [\"./run\"]");
         let plugin = plugin.unwrap();
         assert_eq!(plugin.run, Run::Process(vec!["./run".into()]));
-        assert_eq!((plugin.limits, plugin.cache), (Limits::default(), true));
+        assert_eq!((plugin.limits, plugin.cache, plugin.vouches), (Limits::default(), true, true));
         assert_eq!(plugin.config, serde_json::json!({}));
         assert!(plugin.taste.takes("application/zip"));
     }

@@ -180,7 +180,7 @@ impl Decision {
             }
             wanted.retain(|other| *other != plugin);
             let brief: Brief = serde_json::from_str(&brief).unwrap_or_default();
-            held.learn(&brief.findings);
+            held.learn(&brief.findings, self.rules.vouches(&plugin));
             if cached {
                 // The children from its own results were made together with those results.
                 self.add_children(now, &held, &brief);
@@ -518,7 +518,7 @@ impl Decision {
             held.suffer(&brought.brief.findings);
         }
         if verdict == Verdict::Accepted {
-            held.learn(&brought.brief.findings);
+            held.learn(&brought.brief.findings, self.rules.vouches(&brought.plugin));
             let parent = held.clone();
             self.add_children(now, &parent, &brought.brief);
             if parent.choices().is_none() {

@@ -44,6 +44,11 @@ impl Rules {
         self.plugin(name).is_some_and(|plugin| !plugin.cache)
     }
 
+    /// Whether it can call a file safe that nobody ran. A plugin that this lab does not have cannot.
+    pub(super) fn vouches(&self, name: &PluginName) -> bool {
+        self.plugin(name).is_some_and(|plugin| plugin.vouches)
+    }
+
     /// What a sample of this type needs under these choices, as rows say it.
     pub(super) fn needs(&self, file_type: &str, choices: &Choices) -> String {
         chosen::needs(choices, &self.plugins, file_type)

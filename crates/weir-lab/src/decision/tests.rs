@@ -63,6 +63,7 @@ fn rules() -> Rules {
         plugin("weather", "cache = false\naccepts = [\"none\"]"),
         plugin("unpack", "accepts = [\"application/zip\"]"),
         plugin("strings", ""),
+        plugin("signatures", "accepts = [\"none\"]\nvouches = false"),
         plugin("late", "requires = [\"strings\"]\naccepts = [\"text/*\"]"),
     ];
     Rules { plugins: plugins.into(), depth_max: 2, ..Rules::default() }

@@ -38,6 +38,8 @@ pub(super) struct TrackedSample {
 #[derive(Debug, Clone, Default)]
 struct Progress {
     findings: Vec<Finding>,
+    /// A plugin whose word counts for files that did not run calls it safe.
+    vouched_for: bool,
     /// What attempts that failed are a sign of.
     trouble: Vec<Finding>,
     /// Plugins whose turn comes when those at work have ended well.
@@ -75,9 +77,12 @@ impl TrackedSample {
         self.forced || self.choices.is_some()
     }
 
-    pub(super) fn learn(&mut self, findings: &[Finding]) {
+    /// What a plugin has found, and whether it can call a file safe that did not run.
+    pub(super) fn learn(&mut self, findings: &[Finding], vouches: bool) {
         if !findings.is_empty() {
-            self.progress.get_or_insert_default().findings.extend_from_slice(findings);
+            let progress = self.progress.get_or_insert_default();
+            progress.findings.extend_from_slice(findings);
+            progress.vouched_for |= vouches && findings.iter().any(|finding| finding.level == Level::Safe);
         }
     }
 
@@ -112,14 +117,13 @@ impl TrackedSample {
             false => finding.clone(),
         };
         let trouble = progress.trouble.iter().map(doubt);
-        progress.findings.iter().cloned().chain(trouble).chain(self.not_run(&progress.findings)).collect()
+        progress.findings.iter().cloned().chain(trouble).chain(self.not_run(progress)).collect()
     }
 
     /// The doubt about a file that would run elsewhere and did not run here. That clamd has no signature does not remove it; a plugin of
     /// the site's own that calls the file safe does.
-    fn not_run(&self, findings: &[Finding]) -> Option<Finding> {
-        let vouches = |finding: &Finding| finding.level == Level::Safe && !finding.text.starts_with("clamav: ");
-        let what = self.unrun.filter(|_| !findings.iter().any(vouches))?;
+    fn not_run(&self, progress: &Progress) -> Option<Finding> {
+        let what = self.unrun.filter(|_| !progress.vouched_for)?;
         let why = match self.choices().restrict() {
             true => "it was not run, as whoever handed it in chose",
             false => "no guest runs such files",

@@ -177,6 +177,7 @@ fn together(own: &[&Plugin]) -> Plugin {
         limits,
         config: serde_json::json!({}),
         cache: true,
+        vouches: false,
     }
 }
 

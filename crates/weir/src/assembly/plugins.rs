@@ -100,6 +100,7 @@ mod tests {
         let clamav = with("unix:/run/clamav/clamd.ctl").unwrap();
         assert_eq!(clamav.sockets, [PathBuf::from("/run/clamav/clamd.ctl")]);
         assert_eq!(clamav.config["addresses"][0], "unix:/run/clamav/clamd.ctl");
+        assert!(!clamav.vouches, "no signature is no proof");
         assert_eq!(with("scan.example:3310"), None, "a plugin has no network");
         assert_eq!(find(&Loaded::defaults().config, "clamav"), None);
     }
