@@ -1,50 +1,34 @@
-//! How fast this machine counts its cycles: without KVM, QEMU hands that counter to its guest as it is.
+//! How fast this machine's processor counts its cycles: without KVM, QEMU hands that counter to its guest as it is.
 //!
 //! A guest finds out the speed by itself when it boots, by comparing with another timer. On a busy machine QEMU is put aside in the midst of
 //! that: the guest's clock then runs ten times too fast, and its ticks leave hardly any time to boot in. So it is told.
-#![allow(unsafe_code)]
+//!
+//! Our kernel has found it out already, and shows it as `bogomips`: its delay loops count cycles of this counter, twice as many "instructions" as
+//! cycles, unless somebody has set `lpj=` on its command line. What it shows is rounded to 5 kHz.
 
-use std::time::{Duration, Instant};
+/// The first entry, of a processor like all others, is well within this.
+const ENTRY_MAX: u64 = 16 * 1024;
+/// No processor counts slower or faster: whatever says so does not mean this counter.
+const SANE_KHZ: std::ops::RangeInclusive<u64> = 200_000..=20_000_000;
 
-/// How long is measured; what it takes to read both clocks is one part in thousands of it.
-const APART: Duration = Duration::from_millis(100);
-/// Whoever is put aside between two readings tries again.
-const TRIES: u32 = 64;
-
-/// Thousands of cycles a second; none where the counter cannot be read.
-pub(super) async fn khz() -> Option<u64> {
-    let first = reading()?;
-    tokio::time::sleep(APART).await;
-    rate(first, reading()?)
+/// Thousands of cycles a second; none where our kernel does not say it.
+pub(super) fn khz() -> Option<u64> {
+    use std::io::Read;
+    let mut entry = Vec::new();
+    std::fs::File::open("/proc/cpuinfo").ok()?.take(ENTRY_MAX).read_to_end(&mut entry).ok()?;
+    of_entry(&String::from_utf8_lossy(&entry)).filter(|_| cfg!(target_arch = "x86_64"))
 }
 
-/// The counter, and when it was read: the quickest of several readings.
-fn reading() -> Option<(Instant, u64)> {
-    let read = |_| {
-        let before = Instant::now();
-        let ticks = ticks()?;
-        Some((before.elapsed(), before, ticks))
+fn of_entry(text: &str) -> Option<u64> {
+    let value = |name: &str| {
+        let mut fields = text.lines().filter_map(|line| line.split_once(':'));
+        fields.find(|(field, _)| field.trim() == name).map(|(_, value)| value.trim())
     };
-    let quickest = (0..TRIES).filter_map(read).min_by_key(|(took, ..)| *took)?;
-    Some((quickest.1, quickest.2))
-}
-
-fn rate(first: (Instant, u64), second: (Instant, u64)) -> Option<u64> {
-    let nanoseconds = second.0.checked_duration_since(first.0)?.as_nanos();
-    let ticks = u128::from(second.1.checked_sub(first.1)?);
-    let khz = (ticks * 1_000_000).checked_div(nanoseconds)?;
-    u64::try_from(khz).ok().filter(|khz| *khz > 0)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn ticks() -> Option<u64> {
-    // SAFETY: it reads a register and touches no memory; every processor of this kind has it.
-    Some(unsafe { std::arch::x86_64::_rdtsc() })
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn ticks() -> Option<u64> {
-    None
+    // Without the counter, delay loops count themselves.
+    let counts = value("flags")?.split_whitespace().any(|flag| flag == "tsc");
+    let (whole, hundredths) = value("bogomips")?.split_once('.')?;
+    let hundredths = whole.parse::<u64>().ok()?.checked_mul(100)?.checked_add(hundredths.parse().ok()?)?;
+    hundredths.checked_mul(5).filter(|khz| counts && SANE_KHZ.contains(khz))
 }
 
 #[cfg(test)]
@@ -52,20 +36,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_over_time_are_a_rate() {
-        let begun = Instant::now();
-        let later = |ms| begun + Duration::from_millis(ms);
-        assert_eq!(rate((begun, 1_000), (later(100), 250_001_000)), Some(2_500_000));
-        assert_eq!(rate((begun, 7), (begun, 9)), None);
-        assert_eq!(rate((begun, 9), (later(1), 7)), None);
-        assert_eq!(rate((later(1), 7), (begun, 9)), None);
-        assert_eq!(rate((begun, 7), (later(1), 7)), None);
-    }
-
-    #[cfg(target_arch = "x86_64")]
-    #[tokio::test]
-    async fn what_is_measured_is_the_same_every_time() {
-        let (one, other) = (khz().await.unwrap(), khz().await.unwrap());
-        assert!(one.abs_diff(other) * 100 < one, "{one} kHz and {other} kHz");
+    fn what_the_kernel_shows_is_half_of_its_bogomips() {
+        let entry = |flags: &str, shown: &str| {
+            of_entry(&format!(
+                "processor\t: 0\ncpu MHz\t\t: 800.012\nflags\t\t: fpu {flags} sse\nbogomips\t: {shown}\n"
+            ))
+        };
+        assert_eq!(entry("vme tsc msr", "4999.99"), Some(2_499_995));
+        assert_eq!(entry("tsc", "5999.42"), Some(2_999_710));
+        assert_eq!(entry("constant_tsc_not", "4999.99"), None, "no counter");
+        for shown in ["", "4999", "x.99", "0.00", "2.50", "99999999.00", "99999999999999999999.00"] {
+            assert_eq!(entry("tsc", shown), None, "{shown}");
+        }
+        assert_eq!(of_entry("BogoMIPS\t: 50.00\n"), None, "another kind of processor");
     }
 }

@@ -117,11 +117,13 @@ impl Snapshots {
         let folder = self.common.home.join(".making");
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder)?;
-        let mut made = self.boot(settings, accelerator, &folder, limit).await;
+        let ticks_khz = if accelerator == Accelerator::Tcg { host_ticks::khz() } else { None };
+        let mut made = self.boot(settings, accelerator, ticks_khz, &folder, limit).await;
         for _ in 1..BOOTS_MAX {
             if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
                 tracing::info!(vm = settings.name, "the guest's clock runs at the wrong speed: it is booted again");
-                made = self.boot(settings, accelerator, &folder, limit).await;
+                // What it was told may be what was wrong.
+                made = self.boot(settings, accelerator, None, &folder, limit).await;
             }
         }
         let kept = made.and_then(|()| keep(&folder.join("state.qcow2"), &snapshot));
@@ -133,6 +135,7 @@ impl Snapshots {
         &self,
         settings: &VmSettings,
         accelerator: Accelerator,
+        ticks_khz: Option<u64>,
         folder: &Path,
         limit: Duration,
     ) -> io::Result<()> {
@@ -141,7 +144,6 @@ impl Snapshots {
         furnish(settings, folder, accelerator)?;
         let (program, folder) = (self.common.qemu.as_path(), folder.to_owned());
         let unconfined = self.common.unconfined;
-        let ticks_khz = if accelerator == Accelerator::Tcg { host_ticks::khz().await } else { None };
         let start = Start { program, settings, accelerator, folder, restored: false, ticks_khz, unconfined };
         let mut qemu = Qemu::start(start).await?;
         let answered = async {
