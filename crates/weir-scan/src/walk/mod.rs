@@ -412,15 +412,20 @@ impl Walk<'_> {
             return Ok(());
         }
         // A text or page is no archive, though somebody may have written a file into it.
-        let deeper = u32::from(
-            !matches!(file.kind, Kind::Html | Kind::Xml | Kind::Script | Kind::Unknown)
-                || archive::is_hidden_zip(file.data),
-        );
-        self.depth += deeper;
-        self.budget.depth(self.depth)?;
-        archive::open(self, file, level)?;
-        self.depth -= deeper;
-        Ok(())
+        let is_text = matches!(file.kind, Kind::Html | Kind::Xml | Kind::Script | Kind::Unknown)
+            && !archive::is_hidden_zip(file.data);
+        if is_text {
+            return archive::open(self, file, level);
+        }
+        self.deeper(|walk| archive::open(walk, file, level))
+    }
+
+    /// What is in a file that holds others: one archive deeper.
+    fn deeper<T>(&mut self, look: impl FnOnce(&mut Self) -> Result<T, Exceeded>) -> Result<T, Exceeded> {
+        self.depth += 1;
+        let looked = self.budget.depth(self.depth).and_then(|()| look(self));
+        self.depth -= 1;
+        looked
     }
 
     /// A packed member: unpacked under the budget, then a file like others. How long it was, if it was whole.

@@ -130,10 +130,7 @@ pub(super) fn pkcs7_text(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Re
     let decoded = base64(&body[..end], Padding::EndsGroup);
     if Kind::of(&decoded) == Kind::Pkcs7 {
         walk.budget.entry()?;
-        walk.depth += 1;
-        walk.budget.depth(walk.depth)?;
-        walk.holding(&decoded, |walk, decoded| pkcs7(walk, file, decoded, level))?;
-        walk.depth -= 1;
+        walk.deeper(|walk| walk.holding(&decoded, |walk, decoded| pkcs7(walk, file, decoded, level)))?;
     } else if signed() {
         walk.odd_here(Oddity::Unreadable("the name of a signed file, and none that we know".into()));
     }
@@ -254,9 +251,11 @@ fn project(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded>
 
 /// A document of Word or PowerPoint as one XML file: each part is a file as in the zip archive that it is otherwise.
 pub(super) fn flat_package(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    walk.deeper(|walk| package_parts(walk, data, level))
+}
+
+fn package_parts(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     let mut names = Vec::new();
-    walk.depth += 1;
-    walk.budget.depth(walk.depth)?;
     for tag in markup::tags(data) {
         if tag.is("part") {
             let name = tag.value("name").unwrap_or_default();
@@ -275,7 +274,6 @@ pub(super) fn flat_package(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Resu
             walk.stored(&names, &rest[..length], level)?;
         }
     }
-    walk.depth -= 1;
     Ok(())
 }
 

@@ -13,8 +13,10 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     if file.data.trim_ascii().is_empty() || !promised.any(|own| ENCODED.contains(&own.as_str())) {
         return Ok(());
     }
-    walk.depth += 1;
-    walk.budget.depth(walk.depth)?;
+    walk.deeper(|walk| decoded(walk, file, level))
+}
+
+fn decoded(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
     let outer = file.names.iter().filter_map(|name| name.trim_end().rsplit_once('.')).map(|(stem, _)| stem.to_owned());
     let outer: Vec<String> = outer.collect();
     let mut found = false;
@@ -33,7 +35,6 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     if !found {
         walk.odd_here(Oddity::Unreadable("the name of an encoded file, and none that we know".into()));
     }
-    walk.depth -= 1;
     Ok(())
 }
 

@@ -74,11 +74,7 @@ fn mac_binary(data: &[u8]) -> Option<(&[u8], &[u8])> {
 /// The file under its own names and those outside.
 fn shown(walk: &mut Walk<'_>, file: &File<'_>, names: &[&[u8]], data: &[u8], level: u32) -> Result<(), Exceeded> {
     let names: Vec<String> = names.iter().map(|name| bounded_name(name)).chain(file.names.iter().cloned()).collect();
-    walk.depth += 1;
-    walk.budget.depth(walk.depth)?;
-    walk.stored(&names, data, level)?;
-    walk.depth -= 1;
-    Ok(())
+    walk.deeper(|walk| walk.stored(&names, data, level))
 }
 
 #[cfg(test)]

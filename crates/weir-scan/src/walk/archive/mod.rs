@@ -241,6 +241,18 @@ mod tests {
     }
 
     #[test]
+    fn the_depth_is_the_same_again_however_a_look_ends() {
+        let limits = Limits { depth: 2, ..Limits::default() };
+        let (mut budget, mut visitor) = (Budget::new(&limits), Breaks("nothing", Vec::new()));
+        let mut walk = Walk::new(&mut budget, &mut visitor);
+        let too_deep = Exceeded::Depth(2);
+        assert_eq!(walk.deeper(|walk| walk.deeper(|walk| Ok(walk.depth))), Ok(2));
+        assert_eq!(walk.deeper(|walk| walk.deeper(|walk| walk.deeper(|_| Ok(())))), Err(too_deep));
+        assert_eq!(walk.deeper(|_| Err::<(), _>(too_deep)), Err(too_deep));
+        assert_eq!(walk.depth, 0);
+    }
+
+    #[test]
     fn a_reader_that_breaks_is_not_a_visitor_that_breaks() {
         use std::io::Write;
         let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -23,18 +23,17 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         return Ok(());
     }
     walk.budget.time()?;
-    walk.depth += 1;
-    walk.budget.depth(walk.depth)?;
-    for found in unfold(file.data) {
-        walk.budget.entry()?;
-        walk.holding(&found, |walk, found| walk.file(&[PUT_TOGETHER.into()], "", found, level))?;
-    }
-    for Written { names, declared, data } in written(file.data) {
-        walk.budget.entry()?;
-        walk.holding(&data, |walk, data| walk.file(&names, &declared, data, level))?;
-    }
-    walk.depth -= 1;
-    Ok(())
+    walk.deeper(|walk| {
+        for found in unfold(file.data) {
+            walk.budget.entry()?;
+            walk.holding(&found, |walk, found| walk.file(&[PUT_TOGETHER.into()], "", found, level))?;
+        }
+        for Written { names, declared, data } in written(file.data) {
+            walk.budget.entry()?;
+            walk.holding(&data, |walk, data| walk.file(&names, &declared, data, level))?;
+        }
+        Ok(())
+    })
 }
 
 /// Whether some program runs it as a script, or shows it as a page.

@@ -76,9 +76,11 @@ fn seal(walk: &mut Walk<'_>, file: &File<'_>, met: &Met, silent: bool, level: u3
 
 /// The packets of a message, and those of what is packed in it.
 fn message(walk: &mut Walk<'_>, file: &File<'_>, data: &[u8], level: u32) -> Result<Met, Exceeded> {
+    walk.deeper(|walk| packets(walk, file, data, level))
+}
+
+fn packets(walk: &mut Walk<'_>, file: &File<'_>, data: &[u8], level: u32) -> Result<Met, Exceeded> {
     let mut met = Met::default();
-    walk.depth += 1;
-    walk.budget.depth(walk.depth)?;
     let mut rest = data;
     for _ in 0..PACKETS_MAX {
         let Some(Packet { tag, body, behind }) = packet(rest) else { break };
@@ -95,7 +97,6 @@ fn message(walk: &mut Walk<'_>, file: &File<'_>, data: &[u8], level: u32) -> Res
             _ => {}
         }
     }
-    walk.depth -= 1;
     Ok(met)
 }
 

@@ -19,14 +19,14 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     if !matches!(file.kind, Kind::Script | Kind::Unknown) || !(named || is_marked(file.data)) || file.data.is_empty() {
         return Ok(());
     }
-    walk.depth += 1;
-    walk.budget.depth(walk.depth)?;
-    let mut found = false;
-    for Document { command, text } in documents(file.data) {
-        walk.budget.time()?;
-        found |= document(walk, &command, text, level)?;
-    }
-    walk.depth -= 1;
+    let found = walk.deeper(|walk| {
+        let mut found = false;
+        for Document { command, text } in documents(file.data) {
+            walk.budget.time()?;
+            found |= document(walk, &command, text, level)?;
+        }
+        Ok(found)
+    })?;
     if named && !found {
         walk.odd_here(Oddity::Unreadable("the name of a shell archive, and none that we know".into()));
     }
