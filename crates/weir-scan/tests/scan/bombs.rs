@@ -1,5 +1,6 @@
 //! Messages that are larger inside than outside. Each must end with the right outcome, in bounded memory and time.
 
+use crate::corpus::unopened::intel_hex;
 use crate::mail::{attached, examined, found, gzipped, member, zip};
 use std::time::{Duration, Instant};
 
@@ -48,6 +49,15 @@ fn archives_inside_each_other() {
         data = gzipped(&data);
     }
     refused(&attached("a.gz", &data), "not scanned more than 8 archives inside each other @ ");
+}
+
+#[test]
+fn hexadecimal_lines_inside_each_other() {
+    let mut data = "hello".to_owned();
+    for _ in 0..10 {
+        data = intel_hex(data.as_bytes());
+    }
+    refused(&attached("a.hex", data.as_bytes()), "not scanned more than 8 archives inside each other @ ");
 }
 
 #[test]

@@ -13,16 +13,22 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         return Ok(());
     }
     walk.budget.room(file.data.len())?;
-    for block in blocks(file.data) {
-        walk.budget.entry()?;
-        walk.holding(&block, |walk, block| walk.file(&["block".into()], "", block, level))?;
+    let blocks = blocks(file.data);
+    if blocks.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    walk.deeper(|walk| {
+        for block in blocks {
+            walk.budget.entry()?;
+            walk.holding(&block, |walk, block| walk.file(&["block".into()], "", block, level))?;
+        }
+        Ok(())
+    })
 }
 
-/// A line: its type, its address, and what it holds; none if its length or sum is false.
+/// A line without its colon: its type, its address, and what it holds; none if its length or sum is false.
 fn record(line: &[u8]) -> Option<(u8, usize, Vec<u8>)> {
-    let digits = line.trim_ascii().strip_prefix(b":")?;
+    let digits = line.trim_ascii();
     if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
@@ -36,7 +42,8 @@ fn record(line: &[u8]) -> Option<(u8, usize, Vec<u8>)> {
 /// What stands at addresses that follow each other, up to the first line that is none.
 fn blocks(text: &[u8]) -> Vec<Vec<u8>> {
     let (mut blocks, mut base, mut next) = (Vec::<Vec<u8>>::new(), 0usize, None);
-    let lines = text.split(|byte| matches!(byte, b'\r' | b'\n')).filter(|line| !line.trim_ascii().is_empty());
+    // 7-Zip wants no line ends.
+    let lines = text.split(|byte| b"\r\n:".contains(byte)).filter(|line| !line.trim_ascii().is_empty());
     for (kind, address, data) in lines.map_while(record) {
         let number = || data.iter().take(2).fold(0usize, |sum, octet| sum << 8 | usize::from(*octet));
         match kind {
@@ -64,7 +71,10 @@ mod tests {
     #[test]
     fn lines_that_follow_each_other_are_one_block() {
         let text = b":020000004D5A57\r\n:0200020090006C\r\n:020000040001F9\r\n:0200000041427B\r\n:00000001FF\r\n:02000000434477\r\n";
-        assert_eq!(blocks(text), [b"MZ\x90\0".to_vec(), b"AB".to_vec()]);
+        let expected = [b"MZ\x90\0".to_vec(), b"AB".to_vec()];
+        assert_eq!(blocks(text), expected);
+        let dense: Vec<u8> = text.iter().filter(|byte| !byte.is_ascii_whitespace()).copied().collect();
+        assert_eq!(blocks(&dense), expected);
         assert!(blocks(b":02000000FFFF57\r\n").is_empty() && blocks(b": a line of text\r\n").is_empty());
     }
 }

@@ -384,6 +384,8 @@ fn formats() -> Vec<Bad> {
     };
     let mut out = vec![held("format", "help of another kind", attached("a.dat", &help), "a compiled help file")];
     out.push(held("format", "digits", attached("firmware.hex", intel_hex(&program()).as_bytes()), "a Windows program"));
+    let dense = intel_hex(&program()).replace("\r\n", "");
+    out.push(held("format", "digits in one line", attached("firmware.hex", dense.as_bytes()), "a Windows program"));
     out.push(held("cut off", "a letter before a program", shifted(), "a Windows program"));
     out.push(bad("format", "a folder with content", attached("a.rar", &folder), FORBIDDEN, "a folder with content"));
     out
@@ -415,15 +417,15 @@ fn shifted() -> Vec<u8> {
 }
 
 /// Lines of Intel's format.
-fn intel_hex(data: &[u8]) -> String {
+pub(crate) fn intel_hex(data: &[u8]) -> String {
     let line = |(number, piece): (usize, &[u8])| {
-        let address = (number * 16) as u16;
+        let address = (number * 128) as u16;
         let octets = [&[piece.len() as u8][..], &address.to_be_bytes(), &[0], piece].concat();
         let sum = octets.iter().fold(0u8, |sum, octet| sum.wrapping_sub(*octet));
         let digits: String = octets.iter().chain([&sum]).map(|octet| format!("{octet:02X}")).collect();
         format!(":{digits}\r\n")
     };
-    data.chunks(16).enumerate().map(line).chain([":00000001FF\r\n".to_owned()]).collect()
+    data.chunks(128).enumerate().map(line).chain([":00000001FF\r\n".to_owned()]).collect()
 }
 
 /// Mail that looks the same and hides nothing.
