@@ -10,6 +10,7 @@ mod misread;
 mod overlooked;
 mod pages;
 mod relatives;
+mod saved;
 mod strange;
 pub(crate) mod unopened;
 mod wrapped;
@@ -76,6 +77,7 @@ async fn nothing_bad_is_delivered(clamd: Option<&Clamd>) {
         misread::all(),
         overlooked::all(),
         unopened::all(),
+        saved::all(),
     ]
     .into_iter()
     .flatten()
@@ -109,8 +111,11 @@ async fn bad_mail_is_never_delivered_with_clamd() {
 async fn mail_of_real_mailers_is_delivered() {
     let clamd = Clamd::start();
     let mut gate = Gate::new(Some(&clamd)).await;
-    let (mut held, mut classes, all) =
-        (Vec::new(), BTreeMap::new(), [good::all(), misread::twins(), overlooked::twins(), unopened::twins()].concat());
+    let (mut held, mut classes, all) = (
+        Vec::new(),
+        BTreeMap::new(),
+        [good::all(), misread::twins(), overlooked::twins(), unopened::twins(), saved::twins()].concat(),
+    );
     for mail in &all {
         *classes.entry(mail.class).or_insert(0) += 1;
         let verdict = gate.verdict(&mail.message).await;

@@ -1,5 +1,5 @@
 //! What programs for archives, Office and mail open, and a scan may pass over: archives behind other data, commands in tables and nested fields,
-//! scripts of LibreOffice, links in pieces, names in broken words, saved pages, files in locked PDFs. Each class has its honest twin.
+//! scripts of LibreOffice, links in pieces, names in broken words, files in locked PDFs. Each class has its honest twin.
 
 use super::carriers::{program, zipped};
 use super::expected::{Bad, End, Mail, bad};
@@ -12,7 +12,7 @@ const HEAD: &str = "From: Accounts <accounts@a.example>\r\nTo: bob@b.example\r\n
 const SCRIPT: &[u8] = b"var s = new ActiveXObject(\"WScript.Shell\");\r\ns.Run(\"cmd /c calc.exe\");\r\n";
 
 pub(crate) fn all() -> Vec<Bad> {
-    [behind(), tables(), fields(), scripts(), links(), lists(), words(), names(), saved(), pdfs(), formats()]
+    [behind(), tables(), fields(), scripts(), links(), lists(), words(), names(), pdfs(), formats()]
         .into_iter()
         .flatten()
         .collect()
@@ -329,40 +329,6 @@ fn names() -> Vec<Bad> {
     ]
 }
 
-fn record(address: &str, data: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "WARC/1.0\r\nWARC-Type: resource\r\nWARC-Target-URI: {address}\r\nWARC-Date: 2026-11-18T00:00:00Z\r\nContent-Length: {}\r\n\r\n",
-        data.len()
-    );
-    [head.as_bytes(), data, b"\r\n\r\n"].concat()
-}
-
-fn web_archive(page: &str) -> String {
-    let data = String::from_utf8(base64(page.as_bytes())).unwrap();
-    format!(
-        "<?xml version=\"1.0\"?><plist version=\"1.0\"><dict><key>WebMainResource</key><dict><key>WebResourceData</key><data>{data}</data>\
-         <key>WebResourceMIMEType</key><string>text/html</string></dict></dict></plist>"
-    )
-}
-
-fn saved() -> Vec<Bad> {
-    let class = "saved page";
-    let first = record("https://a.example/", b"<html>hello</html>");
-    let exe = [first.as_slice(), &record("file://host/a.dat", &program())].concat();
-    let js = [first.as_slice(), &record("<http://a.example/b/run.js?x>", SCRIPT)].concat();
-    let answer = [b"HTTP/1.1 200 OK\r\nContent-Type: x/y\r\n\r\n".as_slice(), &program()].concat();
-    let cut = first[..first.len() - 12].to_vec();
-    let page = "<html><script>location='search-ms:query=x'</script></html>";
-    vec![
-        held(class, "a program", attached("site.warc", &exe), "a Windows program"),
-        held(class, "a script", attached("site.warc", &js), "extension .js"),
-        held(class, "an answer", attached("site.dat", &record("https://a.example/a", &answer)), "a Windows program"),
-        held(class, "packed", attached("site.warc.gz", &gzipped(&exe)), "a Windows program"),
-        bad(class, "cut", attached("site.warc", &cut), &[End::NotOpened], "breaks off"),
-        held(class, "by Safari", attached("a.webarchive", web_archive(page).as_bytes()), "a stranger's computer"),
-    ]
-}
-
 fn pdfs() -> Vec<Bad> {
     [("RC4", locked_pdf::FILE_RC4), ("AES", locked_pdf::FILE_AES), ("AES with one key", locked_pdf::FILE_AES256)]
         .into_iter()
@@ -440,9 +406,6 @@ pub(crate) fn twins() -> Vec<Mail> {
     );
     let japanese = "=?utf-8?B?6KuL?= =?utf-8?B?5rGC?= =?utf-8?B?5pu4LnBkZg==?=";
     let broken = "=?utf-8?B?6KuL5r?= =?utf-8?B?GC5pu4LnBkZg==?=";
-    let site =
-        [record("https://a.example/", b"<html>hello</html>"), record("https://a.example/a.png", b"\x89PNG\r\n\x1a\n")]
-            .concat();
     let field = "{[ IF ]{[ PAGE ]}[ = 1 \"dde\" \"\" ]}{[ QUOTE 72 105 ]}{[ HYPERLINK \"https://a.example\" ]}";
     vec![
         twin("7z behind a picture", attached("photo.jpg", &[picture(), seven].concat())),
@@ -477,8 +440,6 @@ pub(crate) fn twins() -> Vec<Mail> {
         ),
         twin("a number", attached("orders.365", b"365;orders\r\n")),
         twin("a measurement", attached("sample.120", &[b"\0\x01\0\x02".as_slice(), &[0; 4000]].concat())),
-        twin("a saved page", attached("site.warc", &site)),
-        twin("a page of Safari", attached("a.webarchive", web_archive("<html>hello</html>").as_bytes())),
         twin("a text in a locked PDF", attached("a.pdf", &octets(locked_pdf::FILE_TEXT))),
         twin("a program for a chip", attached("firmware.hex", intel_hex(&[0x0c; 500]).as_bytes())),
         twin("a file that was cut", cut_short(32)),
