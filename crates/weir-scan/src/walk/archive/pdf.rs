@@ -31,14 +31,14 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     let locked = pdf_lock::is_locked(data);
     let mut active = acts(data);
     let key = locked.then(|| pdf_lock::Key::of(data)).flatten();
+    if locked && key.is_none() {
+        walk.odd_here(Oddity::Unreadable("a PDF, locked in an unusual way".into()));
+    }
     let mut names = file_names(data, key.as_ref());
     for mut stream in Streams::of(data).filter(|stream| stream.is("/ObjStm")) {
         match &key {
             Some(key) => stream.unlock(key),
-            None if locked => {
-                walk.odd_here(Oddity::Unreadable("objects of a PDF, locked in an unusual way".into()));
-                continue;
-            }
+            None if locked => continue,
             None => {}
         }
         if !stream.is_readable() {
@@ -194,8 +194,7 @@ fn object(before: &[u8]) -> (u32, u16) {
 impl Stream<'_> {
     /// Takes off the lock of the document.
     fn unlock(&mut self, key: &pdf_lock::Key) {
-        let (number, generation) = self.object;
-        self.body = Cow::Owned(key.opened(number, generation, &self.body));
+        self.body = Cow::Owned(key.opened(self.object, &self.body));
     }
 
     fn is(&self, name: &str) -> bool {

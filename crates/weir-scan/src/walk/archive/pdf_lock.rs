@@ -46,6 +46,17 @@ enum Cipher {
     Aes256,
 }
 
+impl Cipher {
+    /// Whether a key of the file is as long as this one needs it.
+    fn fits(self, file: &[u8]) -> bool {
+        match self {
+            Cipher::None | Cipher::Rc4 => true,
+            Cipher::Aes => file.len() + 5 >= 16,
+            Cipher::Aes256 => file.len() == 32,
+        }
+    }
+}
+
 impl Key {
     /// The key of a document that opens with an empty password; none if we do not understand its encryption.
     pub(super) fn of(data: &[u8]) -> Option<Key> {
@@ -53,26 +64,21 @@ impl Key {
         let Lock { cipher, of_text, of_files, .. } = lock;
         let has_other_for_files = of_files != cipher;
         let key = Key { file: lock.key()?, cipher: cipher?, of_text: of_text?, has_other_for_files };
-        // A key that does not fit its cipher would open every stream as nothing, and nothing is clean.
-        let fits = match key.cipher {
-            Cipher::None | Cipher::Rc4 => true,
-            Cipher::Aes => key.file.len() + 5 >= 16,
-            Cipher::Aes256 => key.file.len() == 32,
-        };
-        fits.then_some(key)
+        // A key that does not fit its cipher would open every stream or text as nothing, and nothing is clean.
+        [key.cipher, key.of_text].iter().all(|cipher| cipher.fits(&key.file)).then_some(key)
     }
 
-    /// A stream as it was before it was encrypted (ISO 32000-1, section 7.6.2).
-    pub(super) fn opened(&self, number: u32, generation: u16, body: &[u8]) -> Vec<u8> {
-        self.opened_by(self.cipher, number, generation, body)
+    /// A stream of an object as it was before it was encrypted (ISO 32000-1, section 7.6.2).
+    pub(super) fn opened(&self, object: (u32, u16), body: &[u8]) -> Vec<u8> {
+        self.opened_by(self.cipher, object, body)
     }
 
     /// A string of an object.
-    pub(super) fn opened_text(&self, (number, generation): (u32, u16), text: &[u8]) -> Vec<u8> {
-        self.opened_by(self.of_text, number, generation, text)
+    pub(super) fn opened_text(&self, object: (u32, u16), text: &[u8]) -> Vec<u8> {
+        self.opened_by(self.of_text, object, text)
     }
 
-    fn opened_by(&self, cipher: Cipher, number: u32, generation: u16, body: &[u8]) -> Vec<u8> {
+    fn opened_by(&self, cipher: Cipher, (number, generation): (u32, u16), body: &[u8]) -> Vec<u8> {
         let own = |salt: &[u8]| {
             let parts = [&self.file, &number.to_le_bytes()[..3], &generation.to_le_bytes(), salt].concat();
             Md5::digest(parts)[..(self.file.len() + 5).min(16)].to_vec()
@@ -338,6 +344,18 @@ mod tests {
         assert!(needs_password(&locked(b"secret")));
         assert!(!needs_password(b"%PDF-1.4 /EncryptMetadata false"));
         assert!(needs_password(b"%PDF-1.4 trailer <</Encrypt 5 0 R>>"), "what we cannot make out counts");
+    }
+
+    #[test]
+    fn a_key_fits_the_ciphers_of_streams_and_of_texts() {
+        let with = |streams: &str, texts: &str| {
+            let filters = "/CF<</A<</CFM/V2>>/B<</CFM/AESV3>>>>";
+            let document = String::from_utf8(locked(b"")).unwrap();
+            let document = document.replace("/V 2/", &format!("/V 4{filters}/StmF/{streams}/StrF/{texts}/"));
+            Key::of(document.as_bytes()).is_some()
+        };
+        assert!(with("A", "A") && with("A", "Identity"));
+        assert!(!with("B", "A") && !with("A", "B"), "a key of 16 octets is too short for AES with 256 bits");
     }
 
     #[test]
