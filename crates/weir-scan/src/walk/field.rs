@@ -219,8 +219,11 @@ pub(super) fn shown(charset: &[u8], octets: &[u8]) -> Vec<String> {
     let twice = texts.iter().filter(|text| text.contains("=?") && text.contains("?="));
     let twice: Vec<String> =
         twice.map(|text| decoded_words(text.as_bytes(), Padding::EndsGroup, Reading::Named)).collect();
-    texts.extend(twice.into_iter().filter(|text| !text.is_empty()));
-    texts.dedup();
+    for text in twice {
+        if !text.is_empty() && !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
     texts
 }
 
@@ -389,4 +392,18 @@ fn is_plain_type(raw: &[u8]) -> bool {
     let Some((b'/', rest)) = raw[main..].split_first() else { return raw.is_empty() };
     let sub = word(rest);
     main > 0 && sub > 0 && rest.get(sub).is_none_or(|byte| byte.is_ascii_whitespace() || b";(".contains(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_to_read_words_is_given_once() {
+        // Joined words are another name, and what is left of a word stays as it is when it is decoded once more.
+        let texts = shown(b"", b"=?utf-8?B?cnV?= =?utf-8?B?uLmpz?= =??=");
+        assert!(texts.iter().any(|text| text.starts_with("run.js")), "{texts:?}");
+        let once: std::collections::BTreeSet<&String> = texts.iter().collect();
+        assert!(texts.len() > 1 && once.len() == texts.len(), "{texts:?}");
+    }
 }

@@ -286,11 +286,13 @@ fn words() -> Vec<Bad> {
     // Sixteen bits a letter, broken in the middle of one.
     let wide: Vec<u8> = "run.js".encode_utf16().flat_map(u16::to_be_bytes).collect();
     let line = |octets: &[u8]| String::from_utf8(base64(octets)).unwrap().trim_end().to_owned();
+    let long = format!("=?utf-8*{}?Q?run=2Ejs?=", "x".repeat(200));
     let broken = format!("=?utf-16be?B?{}?= =?utf-16be?B?{}?=", line(&wide[..5]), line(&wide[5..]));
     [
         ("without a blank", "=?utf-8?B?cnVu?==?utf-8?B?Lmpz?="),
         ("small letters", "=?utf-8?b?cnVuLmpz?="),
         ("a language", "=?utf-8*en?Q?run=2Ejs?="),
+        ("a long language", long.as_str()),
         ("a charset that nobody knows", "=?x-none?Q?run=2Ejs?="),
         ("broken in the middle of a letter", broken.as_str()),
         ("base64 in two", "=?utf-8?B?cnV?= =?utf-8?B?uLmpz?="),
