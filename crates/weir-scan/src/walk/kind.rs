@@ -278,9 +278,7 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     if at(0x8001, b"CD001") || at(0x8001, b"BEA01") {
         return Some(Kind::Disc);
     }
-    // An image of macOS has its mark at the end.
-    let apple = data.len().checked_sub(512).is_some_and(|end| at(end, b"koly\0\0\0\x04\0\0\x02\0"));
-    if at(0x8801, b"CD001") || apple || is_file_system(data) {
+    if at(0x8801, b"CD001") || ends_as_image(data) || is_file_system(data) {
         return Some(Kind::DiskImage);
     }
     if at(0, b"\x30") && super::pkcs7::is_pkcs7(data) {
@@ -383,8 +381,14 @@ pub(super) fn is_hfs(data: &[u8]) -> bool {
     at(b"H+\0\x04") || at(b"HX\0\x05") || older()
 }
 
+/// An image of a disk that has its mark at the end: of macOS, or of a virtual machine.
+pub(super) fn ends_as_image(data: &[u8]) -> bool {
+    let end = data.len().checked_sub(512).map_or(&[][..], |at| &data[at..]);
+    end.starts_with(b"koly\0\0\0\x04\0\0\x02\0") || end.starts_with(b"conectix\0\0\0")
+}
+
 /// A file system as it stands on a disk, or a disk with its table.
-fn is_file_system(data: &[u8]) -> bool {
+pub(super) fn is_file_system(data: &[u8]) -> bool {
     let at = |place: usize, magic: &[u8]| data.get(place..).is_some_and(|rest| rest.starts_with(magic));
     let jump = matches!(data, [0xeb, _, 0x90, ..] | [0xe9, ..]);
     // A boot sector tells how long a sector is, and how many are one cluster.
@@ -394,9 +398,33 @@ fn is_file_system(data: &[u8]) -> bool {
     let medium = || matches!(data.get(16), Some(1 | 2)) && data.get(21).is_some_and(|medium| *medium >= 0xf0);
     let fat = jump && ((sectors && clusters && (at(510, b"\x55\xaa") || medium())) || at(3, b"EXFAT   "));
     let tabled = at(510, b"\x55\xaa") && at(512, b"EFI PART");
-    let dynamic = data.len().checked_sub(512).is_some_and(|end| at(end, b"conectix\0\0\0"));
+    let rom = at(16, b"Compressed ROMFS") && (at(0, b"\x45\x3d\xcd\x28") || at(0, b"\x28\xcd\x3d\x45"));
+    let packed = rom || at(0, b"\x3a\xff\x26\xed\x01\0\0\0\x1c\0");
     let marked = at(32, b"NXSB") || at(0, b"hsqs") || at(0, b"sqsh") || at(0, b"KDMV");
-    fat || is_hfs(data) || tabled || dynamic || (marked && memchr::memchr(0, &data[..data.len().min(64)]).is_some())
+    fat || is_hfs(data)
+        || tabled
+        || is_partitioned(data)
+        || is_ext(data)
+        || packed
+        || (marked && memchr::memchr(0, &data[..data.len().min(64)]).is_some())
+}
+
+/// A disk with the old table: four entries that are possible, of which one is in use.
+fn is_partitioned(data: &[u8]) -> bool {
+    let Some(entries) = data.get(446..510).filter(|_| data.get(510..512) == Some(b"\x55\xaa")) else { return false };
+    let is_used = |entry: &[u8]| entry[4] != 0 && u32_at(entry, 8) > Some(0) && u32_at(entry, 12) > Some(0);
+    let mut entries = entries.chunks_exact(16);
+    let is_possible =
+        |entry: &[u8]| matches!(entry[0], 0 | 0x80) && (is_used(entry) || entry.iter().all(|octet| *octet == 0));
+    entries.clone().all(is_possible) && entries.any(is_used)
+}
+
+/// A file system of Linux: its mark is short, so other numbers must be possible.
+fn is_ext(data: &[u8]) -> bool {
+    let Some(head) = data.get(1024..1024 + 84).filter(|head| head[56..58] == *b"S\xef") else { return false };
+    let number = |place: usize| u32_at(head, place).unwrap_or_default();
+    let (inodes, blocks, first, block, revision) = (number(0), number(4), number(20), number(24), number(76));
+    inodes > 0 && blocks > 0 && first <= 1 && block <= 6 && revision <= 1
 }
 
 #[cfg(test)]
@@ -420,6 +448,16 @@ mod tests {
         assert_eq!(Kind::of(b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x26\x96\x8e\x70\0\x17"), Kind::Lzma);
         assert_eq!(Kind::of(b"]\0\0\x80\0 and other words"), Kind::Unknown);
         assert_eq!(Kind::of(b"\x52\x2a\x4d\x18\0\0\0\0\x28\xb5\x2f\xfd"), Kind::Zstd);
+        let mut disk = vec![0; 2048];
+        disk[510..512].copy_from_slice(b"\x55\xaa");
+        assert_eq!(Kind::of(&disk), Kind::Unknown);
+        disk[446..462].copy_from_slice(b"\0\0\x02\0\x83\0\0\0\0\x08\0\0\0\x01\0\0");
+        assert_eq!(Kind::of(&disk), Kind::DiskImage);
+        let mut linux = vec![0; 2048];
+        linux[1080..1082].copy_from_slice(b"S\xef");
+        assert_eq!(Kind::of(&linux), Kind::Unknown);
+        linux[1024..1032].copy_from_slice(b"\x10\0\0\0\x80\0\0\0");
+        assert_eq!(Kind::of(&linux), Kind::DiskImage);
         assert_eq!(Kind::of(b"hello"), Kind::Unknown);
         assert_eq!(Kind::of(b""), Kind::Unknown);
         assert_eq!(Kind::Shortcut.word(), "Windows shortcut");
