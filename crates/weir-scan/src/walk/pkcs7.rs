@@ -58,6 +58,17 @@ impl Pkcs7 {
     }
 }
 
+/// What archives may be looked for in: what stands behind the message if its content is in pieces, else all of it. An archive in pieces looks
+/// damaged, and nobody but a reader of such messages opens it.
+pub(super) fn loose(data: &[u8]) -> &[u8] {
+    let in_pieces = match Pkcs7::read(data) {
+        Some(Pkcs7::Signed(content) | Pkcs7::Packed(content)) => memchr::memmem::find(data, &content).is_none(),
+        Some(Pkcs7::Sealed) | None => false,
+    };
+    let behind = || element(data, 0).map_or(&[][..], |(_, _, behind)| behind);
+    if in_pieces { behind() } else { data }
+}
+
 /// The content by its place: behind the type, in the first sequence that is a type and what is of it, or as octets beside the other fields.
 fn by_structure(inside: &[u8]) -> Option<Vec<u8>> {
     let (_, _, behind) = element(inside, 0)?;

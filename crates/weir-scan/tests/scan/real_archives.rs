@@ -237,6 +237,70 @@ fn an_installer_is_opened_and_does_not_pass() {
 }
 
 #[test]
+fn what_7_zip_finds_behind_something_else_does_not_pass() {
+    let folder = folder();
+    let program = folder.path().join("in/below/evil.exe");
+    let image = folder.path().join("disc.iso");
+    run(Command::new("genisoimage").args(["-quiet", "-o"]).arg(&image).arg(folder.path().join("in")));
+    let disk = folder.path().join("disk.ext2");
+    run(Command::new("mke2fs")
+        .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
+        .args(["-q", "-t", "ext2", "-d"])
+        .arg(folder.path().join("in"))
+        .arg(&disk)
+        .arg("256k"));
+    let mut archives = vec![("iso", std::fs::read(&image).unwrap()), ("ext2", std::fs::read(&disk).unwrap())];
+    for kind in ["7z", "zip", "tar", "gzip", "bzip2", "xz", "wim"] {
+        let packed = folder.path().join(format!("packed.{kind}"));
+        run(Command::new("7zz").args(["a", "-bd", &format!("-t{kind}")]).arg(&packed).arg(&program));
+        archives.push((kind, std::fs::read(&packed).unwrap()));
+    }
+    let fronts: [(&str, Vec<u8>); 10] = [
+        ("over its beginning", b"\xff\xd8\xff\xe0\0\x10JFIF\0".to_vec()),
+        ("a picture", [b"\xff\xd8\xff\xe0\0\x10JFIF\0".as_slice(), &[1; 3000]].concat()),
+        ("TNEF", b"\x78\x9f\x3e\x22\x01\0\x01\x78\x56\x34\x12\0\0\0\0".to_vec()),
+        ("Zstandard", b"\x50\x2a\x4d\x18\xff\xff\xff\0".to_vec()),
+        ("LHA", [b"\0\0-lh0-".as_slice(), &[0; 20]].concat()),
+        ("ARJ", b"\x60\xea\0\0".to_vec()),
+        ("a disc", [vec![b'x'; 0x8000], b"\xffCD001\x01".to_vec(), vec![0; 2100]].concat()),
+        (
+            "OneNote",
+            [b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3".as_slice(), &[0; 99]].concat(),
+        ),
+        ("a calendar", b"BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n".to_vec()),
+        ("PKCS #7", b"\x30\x0b\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02".to_vec()),
+    ];
+    let (mut opened, mut missed) = (0, Vec::new());
+    for (front, octets) in &fronts {
+        for (kind, archive) in &archives {
+            let both = folder.path().join("photos.dat");
+            std::fs::write(&both, [octets.as_slice(), archive].concat()).unwrap();
+            if *front == "over its beginning" {
+                std::fs::write(&both, [octets.as_slice(), archive.get(octets.len()..).unwrap_or_default()].concat())
+                    .unwrap();
+            }
+            let out = folder.path().join("out");
+            let listed =
+                Command::new("7zz").args(["x", "-bd", "-y"]).arg(format!("-o{}", out.display())).arg(&both).output();
+            let mut found = BTreeMap::new();
+            if listed.is_ok() && out.exists() {
+                files_below(&out, &mut found);
+                std::fs::remove_dir_all(&out).unwrap();
+            }
+            if found.values().any(|data| *data == self::program()) {
+                opened += 1;
+                let told = said(&both).to_ascii_lowercase();
+                if !["a windows program", "evil.exe", "not opened"].iter().any(|word| told.contains(word)) {
+                    missed.push(format!("{kind} behind {front}: {told}"));
+                }
+            }
+        }
+    }
+    println!("7-Zip opens {opened} of {}", fronts.len() * archives.len());
+    assert!(opened >= 30 && missed.is_empty(), "{opened} opened, missed:\n{}", missed.join("\n"));
+}
+
+#[test]
 fn an_image_of_windows_stays_closed() {
     let folder = folder();
     let image = folder.path().join("backup.dat");

@@ -112,15 +112,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         Kind::Arj => guarded(walk, |walk| arj::open(walk, file.data, level))?,
         Kind::Lzh => guarded(walk, |walk| lzh::open(walk, file.data, level))?,
         Kind::Tnef => guarded(walk, |walk| tnef::open(walk, file.data, level))?,
-        Kind::Disc => {
-            guarded(walk, |walk| iso::open(walk, file.data, level))?;
-            if udf::is_udf(file.data) {
-                guarded(walk, |walk| udf::open(walk, file.data, level))?;
-            }
-            if super::kind::is_hfs(file.data) {
-                walk.odd_here(Oddity::Closed(Kind::DiskImage));
-            }
-        }
+        Kind::Disc => disc(walk, file.data, level)?,
         Kind::Rar => guarded(walk, |walk| rar::open(walk, file.data, level))?,
         Kind::Lzo => guarded(walk, |walk| lzo::open(walk, file, level))?,
         Kind::Pdf => guarded(walk, |walk| pdf::open(walk, file.data, level))?,
@@ -150,6 +142,18 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         return Ok(());
     }
     guarded(walk, |walk| zip::open(walk, file.data, level))
+}
+
+/// A disc may have three file systems at once.
+fn disc(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    guarded(walk, |walk| iso::open(walk, data, level))?;
+    if udf::is_udf(data) {
+        guarded(walk, |walk| udf::open(walk, data, level))?;
+    }
+    if super::kind::is_hfs(data) {
+        walk.odd_here(Oddity::Closed(Kind::DiskImage));
+    }
+    Ok(())
 }
 
 /// Where documents of LibreOffice have scripts that are not Basic.

@@ -36,8 +36,9 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     Ok(())
 }
 
-/// What comes out of the first stream here, as far as it goes: it stands in a file of another kind, and more of that may follow.
-pub(super) fn first(walk: &mut Walk<'_>, kind: Kind, name: &str, data: &[u8], level: u32) -> Result<(), Exceeded> {
+/// What comes out of the first stream here, as far as it goes: it stands in a file of another kind, and more of that may follow. Whether there is
+/// any.
+pub(super) fn first(walk: &mut Walk<'_>, kind: Kind, name: &str, data: &[u8], level: u32) -> Result<bool, Exceeded> {
     let mut reader: Box<dyn Read + '_> = match kind {
         Kind::Gzip => Box::new(flate2::read::GzDecoder::new(data)),
         Kind::Bzip2 => Box::new(bzip2::read::BzDecoder::new(data)),
@@ -55,7 +56,7 @@ pub(super) fn first(walk: &mut Walk<'_>, kind: Kind, name: &str, data: &[u8], le
         walk.file(&[inside.unwrap_or_else(|| name.to_owned())], "", &unpacked.data, level)?;
     }
     walk.budget.release(unpacked.data.len());
-    Ok(())
+    Ok(!unpacked.data.is_empty())
 }
 
 /// One frame of Zstandard behind the other.

@@ -1,7 +1,7 @@
 //! What programs for archives, Office and mail open, and a scan may pass over: archives behind other data, commands in tables and nested fields,
 //! scripts of LibreOffice, links in pieces, names in broken words, files in locked PDFs. Each class has its honest twin.
 
-use super::carriers::{program, zipped};
+use super::carriers::{opaque_signed, program, zipped};
 use super::expected::{Bad, End, Mail, bad};
 use super::locked_pdf::{self, octets};
 use crate::mail::{attached, base64, gzipped, zip};
@@ -72,6 +72,40 @@ fn behind() -> Vec<Bad> {
             let message = attached(file, &[front.as_slice(), &archive].concat());
             out.push(held(class, &format!("{kind} behind {name}"), message, "extension .js"));
         }
+    }
+    // What programs for archives do not know, and what has the mark of an archive and is none.
+    let attribute =
+        [b"\x78\x9f\x3e\x22\x01\0\x01\x78\x56\x34\x12".as_slice(), &(seven.len() as u32).to_le_bytes()].concat();
+    let frame = [b"\x50\x2a\x4d\x18".as_slice(), &(seven.len() as u32).to_le_bytes()].concat();
+    let disc = [vec![b'x'; 0x8000], b"\xffCD001\x01".to_vec(), vec![0; 2100]].concat();
+    let note = super::carriers::note(b"hello");
+    for (name, front) in [
+        ("an attribute of TNEF", attribute),
+        ("a frame of Zstandard that holds nothing", frame),
+        ("the mark of LHA", [b"\0\0-lh0-".as_slice(), &[0; 20]].concat()),
+        ("the mark of ARJ", b"\x60\xea\0\0".to_vec()),
+        ("the end of a zip archive", [b"PK\x05\x06".as_slice(), &[0; 18]].concat()),
+        ("the mark of a disc", disc),
+        ("a note", note),
+        ("a calendar", b"BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n".to_vec()),
+        ("a signed message", opaque_signed(b"hello")),
+    ] {
+        let message = attached("photos.dat", &[front.as_slice(), &seven].concat());
+        out.push(held(class, &format!("7z behind {name}"), message, "extension .js"));
+    }
+    let gzips = [picture(), b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x07xxxxxxxx".repeat(5), gzipped(&program())].concat();
+    out.push(held(class, "gzip behind beginnings of it", attached("photo.jpg", &gzips), "a Windows program"));
+    let image = [picture(), test_files::iso("RUN.JS", SCRIPT)].concat();
+    out.push(held(class, "a disc", attached("photo.jpg", &image), "extension .js"));
+    let mut both = test_files::iso("RUN.JS", SCRIPT);
+    both[..12].copy_from_slice(&picture()[..12]);
+    out.push(held(class, "a disc that begins like a picture", attached("photo.jpg", &both), "extension .js"));
+    let help = [picture(), b"ITSF\x03\0\0\0\x60\0\0\0\x01\0\0\0".to_vec(), vec![0; 200]].concat();
+    out.push(held(class, "a help file", attached("photo.jpg", &help), "a compiled help file"));
+    let packed = [picture(), b"hsqs".to_vec(), vec![0; 24], vec![4, 0, 0, 0], vec![0; 100]].concat();
+    let apple = [picture(), b"koly\0\0\0\x04\0\0\x02\0".to_vec(), vec![0; 500]].concat();
+    for (name, data) in [("SquashFS", packed), ("an image of macOS", apple)] {
+        out.push(bad(class, name, attached("photo.jpg", &data), &[End::NotOpened], "a disk image is not opened"));
     }
     let mut archive = zip(&[crate::mail::member("run.js", SCRIPT)]);
     archive.resize(archive.len() + (100 << 10), 1);
