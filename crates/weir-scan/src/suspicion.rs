@@ -71,7 +71,7 @@ pub const RULES: [Rule; 20] = [
     ),
     rule("activex", "a document with controls (ActiveX)", Action::Header, office::activex),
     rule("equation", "a document with a formula of the old equation editor", Action::Header, office::equation),
-    rule("msdt", "a link that starts the support tool of Windows (Follina)", Action::Quarantine, msdt),
+    rule("msdt", "a link that starts the support tool of Windows (Follina)", Action::Quarantine, link::msdt),
     rule("dde", "a document that has another program run a command (DDE)", Action::Quarantine, dde::dde),
     rule("xlm", "a workbook with macros of Excel 4", Action::Quarantine, xlm),
     rule("svg-script", "a picture with a script", Action::Quarantine, page::svg_script),
@@ -154,11 +154,6 @@ fn pdf_remote(file: &File<'_>) -> bool {
 fn pdf_javascript(file: &File<'_>) -> bool {
     let form = file.names.iter().any(|name| name == pdf::FORM) && has(file.data, "<script");
     form || has_pdf_name(file, "/JavaScript") || has_pdf_name(file, "/JS")
-}
-
-fn msdt(file: &File<'_>) -> bool {
-    let known = matches!(file.kind, Kind::Html | Kind::Xml | Kind::Rtf) || name_ends(file, ".rels");
-    known && has(&file.data.to_ascii_lowercase(), "ms-msdt:")
 }
 
 fn xlm(file: &File<'_>) -> bool {
@@ -264,7 +259,49 @@ mod tests {
             (
                 "msdt",
                 ("a.html", text("<html><script>location.href='ms-msdt:/id PCWDiagnostic'</script>")),
-                ("a.html", text("<html>msdt is a tool</html>")),
+                ("a.html", text("<html><p>Links that begin with ms-msdt: are dangerous.</p></html>")),
+            ),
+            (
+                "msdt",
+                (
+                    "a.html",
+                    text("<html><script>var a='ms-m', b='sdt:/id '; location = a + b + 'PCWDiagnostic'</script>"),
+                ),
+                (
+                    "a.html",
+                    text("<html><script>var tools=['msdt','notepad']</script><a href='https://a.example/ms-msdt:'>"),
+                ),
+            ),
+            (
+                "msdt",
+                ("", text("<html><a href='&#109;s-\nMSDT:/id x'>here</a>")),
+                ("", text("<html><code>location='ms-msdt:/id x'</code>")),
+            ),
+            (
+                "msdt",
+                (
+                    "word/_rels/document.xml.rels",
+                    text("<Relationship Target=\"ms-msdt:/id x\" TargetMode=\"External\"/>"),
+                ),
+                ("word/document.xml", text("<?xml version='1.0'?><w:t>ms-msdt:/id x</w:t>")),
+            ),
+            (
+                "msdt",
+                (
+                    "word/document.xml",
+                    text("<w:instrText> HYPERLINK \"ms-ms</w:instrText><w:instrText>dt:/id x\"</w:instrText>"),
+                ),
+                ("word/document.xml", text("<w:instrText> PAGE </w:instrText><w:t>ms-msdt:/id x</w:t>")),
+            ),
+            (
+                "msdt",
+                ("a.rtf", text("{\\rtf1{\\field{\\*\\fldinst HYPERLINK \"ms-\\'6dsdt:/id x\"}}}")),
+                ("a.rtf", text("{\\rtf1 Beware of ms-msdt:/id links.}")),
+            ),
+            (
+                "msdt",
+                ("a.pdf", text("%PDF-1.4 <</S/URI/URI(ms-msdt:/id x)>>")),
+                ("a.pdf", text("%PDF-1.4 (ms-msdt:/id x) Tj")),
             ),
             (
                 "dde",

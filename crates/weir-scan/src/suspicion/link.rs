@@ -1,13 +1,17 @@
 //! Links that have Windows open a folder or a file of a stranger's computer, whoever clicks or not: in pages, play lists and settings.
 
+use super::dde::fields;
+use super::document::{field_arguments, rtf_template};
 use super::page::{is_attached_page, scripts, text};
 use super::place::is_foreign_server;
-use super::{has, name_ends};
+use super::{has, is_pdf, name_ends};
 use crate::file_name;
 use crate::markup::{self, Tag};
 use crate::walk::File;
 use crate::walk::kind::Kind;
+use crate::walk::pdf_text::{plain_names, targets};
 use crate::walk::transfer::{Padding, base64};
+use crate::walk::unfold::{self, escape, hex_octet};
 
 /// What a link can be in.
 const PLACES: [&str; 12] = [
@@ -30,35 +34,94 @@ const LAUNCHED: &str = "url library-ms search-ms searchconnector-ms lnk scf exe 
 const TEXTS_MAX: usize = 256;
 const TEXT_LONGEST: usize = 4096;
 
-pub(super) fn search_link(file: &File<'_>) -> bool {
-    let page = file.kind == Kind::Html || file.declared == "text/html" || is_attached_page(file);
-    page && (markup::tags(text(file)).any(|tag| leads_astray(&tag, false))
-        // The text of a mail runs no scripts.
-        || (is_attached_page(file) && script_leads_astray(&scripts(text(file)))))
+/// Addresses that a rule looks for.
+struct Wanted {
+    /// Whether an address that is [`dense`] is one of them.
+    is: fn(&[u8]) -> bool,
+    /// How they begin.
+    words: &'static [&'static str],
+    /// Whether what a stranger's file server has counts as well, if a page goes on to it or it runs.
+    servers: bool,
 }
 
-fn leads_astray(tag: &Tag<'_>, is_inner: bool) -> bool {
-    // These are followed without a click.
-    let by_itself = ["meta", "iframe", "frame", "embed", "object"].iter().any(|name| tag.is(name));
-    tag.attributes().any(|(name, value)| {
-        let name = markup::local(name);
-        // An event, or a page inside the page.
-        if name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"on")) {
-            return script_leads_astray(&markup::resolved(value));
-        }
-        if name.eq_ignore_ascii_case(b"srcdoc") && !is_inner {
-            return markup::tags(&markup::resolved(value)).any(|tag| leads_astray(&tag, true));
-        }
-        if value.len() < 7 || !PLACES.iter().any(|place| name.eq_ignore_ascii_case(place.as_bytes())) {
-            return false;
-        }
-        let value = markup::resolved(&value[..value.len().min(TEXT_LONGEST)]);
-        let address = if name.eq_ignore_ascii_case(b"content") { behind_url(&value) } else { &value };
-        let dense = dense(address);
-        is_search(&dense)
-            || (is_foreign_server(&dense)
-                && (by_itself || memchr::memchr(b'!', &dense).is_some() || is_launched(&dense)))
-    })
+const SEARCH: Wanted =
+    Wanted { is: is_search, words: &["search", "ms-search:", "ms-officecmd:", "ms-appinstaller:"], servers: true };
+
+pub(super) fn search_link(file: &File<'_>) -> bool {
+    // The text of a mail runs no scripts.
+    is_page(file) && SEARCH.is_in_page(text(file), is_attached_page(file))
+}
+
+fn is_page(file: &File<'_>) -> bool {
+    file.kind == Kind::Html || file.declared == "text/html" || is_attached_page(file)
+}
+
+const SUPPORT_TOOL: Wanted =
+    Wanted { is: |address| address.starts_with(b"ms-msdt:"), words: &["ms-msdt:"], servers: false };
+
+/// A link that starts the support tool of Windows. A text that names such links is none.
+pub(super) fn msdt(file: &File<'_>) -> bool {
+    let is_xml = file.kind == Kind::Xml || name_ends(file, ".rels");
+    let in_page = || (is_xml || is_page(file)) && SUPPORT_TOOL.is_in_page(text(file), true);
+    // Attributes of documents have many names.
+    let is_target = |value: &[u8]| {
+        let worth = matches!(value.trim_ascii_start(), [b'm' | b'M' | b'&', _, ..]);
+        worth && (SUPPORT_TOOL.is)(&dense(&markup::resolved(&value[..value.len().min(TEXT_LONGEST)])))
+    };
+    let in_part = || is_xml && markup::tags(text(file)).any(|tag| tag.attributes().any(|(_, value)| is_target(value)));
+    let of_document = || {
+        let fields = field_arguments(&fields(file).text).into_iter().map(|(_, argument)| argument);
+        let actions = if is_pdf(file) { targets(&plain_names(file.data)) } else { Vec::new() };
+        fields.chain(rtf_template(file)).chain(actions).any(|target| (SUPPORT_TOOL.is)(&dense(&target)))
+    };
+    in_page() || in_part() || of_document()
+}
+
+impl Wanted {
+    fn is_in_page(&self, page: &[u8], with_scripts: bool) -> bool {
+        markup::tags(page).any(|tag| self.is_in_tag(&tag, false)) || (with_scripts && self.is_in_script(&scripts(page)))
+    }
+
+    fn is_in_tag(&self, tag: &Tag<'_>, is_inner: bool) -> bool {
+        // These are followed without a click.
+        let by_itself = ["meta", "iframe", "frame", "embed", "object"].iter().any(|name| tag.is(name));
+        tag.attributes().any(|(name, value)| {
+            let name = markup::local(name);
+            // An event, or a page inside the page.
+            if name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"on")) {
+                return self.is_in_script(&markup::resolved(value));
+            }
+            if name.eq_ignore_ascii_case(b"srcdoc") && !is_inner {
+                return markup::tags(&markup::resolved(value)).any(|tag| self.is_in_tag(&tag, true));
+            }
+            if value.len() < 7 || !PLACES.iter().any(|place| name.eq_ignore_ascii_case(place.as_bytes())) {
+                return false;
+            }
+            let value = markup::resolved(&value[..value.len().min(TEXT_LONGEST)]);
+            let address = if name.eq_ignore_ascii_case(b"content") { behind_url(&value) } else { &value };
+            let dense = dense(address);
+            let of_server = || by_itself || memchr::memchr(b'!', &dense).is_some() || is_launched(&dense);
+            (self.is)(&dense) || (self.servers && is_foreign_server(&dense) && of_server())
+        })
+    }
+
+    /// Whether such an address stands in a script: whole or in pieces, in escapes, in base64, as numbers, or put together from what names hold.
+    fn is_in_script(&self, script: &[u8]) -> bool {
+        let letters = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
+        let encoded = script.split(|byte| !letters(byte)).filter(|run| (12..TEXT_LONGEST).contains(&run.len()));
+        self.is_in_text(script)
+            || encoded.take(TEXTS_MAX).any(|run| self.is_in_text(&base64(run, Padding::EndsGroup)))
+            || unfold::words(script).iter().any(|text| self.is_in_text(text))
+    }
+
+    fn is_in_text(&self, text: &[u8]) -> bool {
+        let joined = joined(text);
+        let begins =
+            |at: &usize| *at == 0 || !(joined[at - 1].is_ascii_alphanumeric() || b"-_".contains(&joined[at - 1]));
+        let stretch = |at: usize| &joined[at..joined.len().min(at + TEXT_LONGEST)];
+        let is_one = |at: usize| begins(&at) && (self.is)(stretch(at));
+        self.words.iter().any(|word| memchr::memmem::find_iter(&joined, word.as_bytes()).any(is_one))
+    }
 }
 
 /// The address that a page goes on to: `0;url=...`. Nothing if it does not.
@@ -78,8 +141,14 @@ pub(super) fn dense(address: &[u8]) -> Vec<u8> {
 /// An address that Windows opens as a search in a folder, which may be anywhere, or as a command.
 pub(super) fn is_search(dense: &[u8]) -> bool {
     const SCHEMES: [&str; 4] = ["search-ms:", "ms-search:", "ms-officecmd:", "ms-appinstaller:"];
+    const PARAMETERS: [&str; 4] = ["query=", "subquery=", "crumb=", "displayname="];
+    // In a script this word is also the name of a value.
+    let asks = |rest: &[u8]| {
+        let begin = rest.iter().position(|byte| !b"/?".contains(byte)).unwrap_or(rest.len());
+        PARAMETERS.iter().any(|word| rest[begin..].starts_with(word.as_bytes())) || has(rest, "crumb=location")
+    };
     SCHEMES.iter().any(|scheme| dense.starts_with(scheme.as_bytes()))
-        || (dense.starts_with(b"search:") && ["query=", "crumb=", "displayname="].iter().any(|word| has(dense, word)))
+        || dense.strip_prefix(b"search:").is_some_and(asks)
 }
 
 /// The name of something that runs.
@@ -89,48 +158,21 @@ fn is_launched(dense: &[u8]) -> bool {
     LAUNCHED.split(' ').any(|known| known == extension)
 }
 
-/// Whether such an address stands in a script: whole or in pieces, in escapes, in base64, or as numbers.
-fn script_leads_astray(script: &[u8]) -> bool {
-    let joined = joined(script);
-    let begins = |at: &usize| *at == 0 || !(joined[at - 1].is_ascii_alphanumeric() || b"-_".contains(&joined[at - 1]));
-    let stretch = |at: usize| &joined[at..joined.len().min(at + TEXT_LONGEST)];
-    let found = |word: &str| {
-        memchr::memmem::find_iter(&joined, word.as_bytes()).any(|at| begins(&at) && is_search(stretch(at)))
-    };
-    let letters = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
-    let encoded = script.split(|byte| !letters(byte)).filter(|run| (12..TEXT_LONGEST).contains(&run.len()));
-    let numbers =
-        script.split(|byte| !(byte.is_ascii_digit() || b", \r\n\t".contains(byte))).filter(|run| run.len() >= 24);
-    ["search", "ms-search:", "ms-officecmd:", "ms-appinstaller:"].iter().any(|word| found(word))
-        || encoded.take(TEXTS_MAX).any(|run| is_search(&dense(&base64(run, Padding::EndsGroup))))
-        || numbers.take(TEXTS_MAX).any(|run| is_search(&dense(&letters_of(run))))
-}
-
 /// A script without the signs between the pieces of a text, and with its escapes read.
 fn joined(script: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(script.len()), script);
     while let [first, behind @ ..] = rest {
-        rest = behind;
-        let digits = match (first, behind) {
-            (b'%', behind) => behind.get(..2).map(|digits| (digits, 2)),
-            (b'\\', [b'x', digits @ ..]) => digits.get(..2).map(|digits| (digits, 3)),
-            (b'\\', [b'u', digits @ ..]) => digits.get(..4).map(|digits| (digits, 5)),
-            _ => None,
+        let octet = behind.get(..2).and_then(hex_octet).filter(|_| *first == b'%');
+        let (letter, length) = match (first, octet) {
+            (b'\\', _) => escape(behind),
+            (_, Some(octet)) => (Some(octet), 2),
+            (first, None) => (Some(*first), 0),
         };
-        let read = |digits: &[u8]| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
-        if let Some((letter, length)) = digits.and_then(|(digits, length)| Some((read(digits)?, length))) {
-            out.extend(u8::try_from(letter).ok().map(|letter| letter.to_ascii_lowercase()));
-            rest = &behind[length..];
-        } else if !first.is_ascii_whitespace() && !b"\"'`+,[]\\".contains(first) {
-            out.push(first.to_ascii_lowercase());
-        }
+        rest = behind.get(length..).unwrap_or_default();
+        out.extend(letter.filter(|letter| !letter.is_ascii_whitespace() && !b"\"'`+&,[]".contains(letter)));
     }
+    out.make_ascii_lowercase();
     out
-}
-
-fn letters_of(numbers: &[u8]) -> Vec<u8> {
-    let words = numbers.split(|byte| !byte.is_ascii_digit()).filter(|word| !word.is_empty());
-    words.map_while(|word| std::str::from_utf8(word).ok()?.parse().ok()).collect()
 }
 
 /// Play lists, and what Windows reads beside the files of a folder: they are followed as soon as they are seen, and the stranger learns the login.
@@ -178,7 +220,14 @@ mod tests {
             "location=unescape('%73earch-ms:query=x')",
             "location=['search-','ms:','q'].join('')",
             "location=atob('c2VhcmNoLW1zOnF1ZXJ5PXg=')",
-            "location=String.fromCharCode(115,101,97,114,99,104,45,109,115,58,113)",
+            "location=String.fromCharCode(115,101,97,114,99,104,45,109,115,58,113,117,101,114,121,61,120)",
+            "location=String.fromCharCode(0x73,0x65,0x61,0x72,0x63,0x68,0x2d,0x6d,0x73,0x3a,0x71,0x75,0x65,0x72,0x79,0x3d,0x78)",
+            "location='\\163earch\\u{2d}ms:query=x'",
+            "eval('location=\\'sea\\'+\\x27rch-ms:query=x\\x27')",
+            "var a='sea', b='rch-ms:'; location = a + b + 'query=invoice'",
+            "location='sea~rch-~ms:query=x'.replace(/~/g,'')",
+            "location='x=yreuq:sm-hcraes'.split('').reverse().join('')",
+            "location = \"sea\" & \"rch-ms:query=x\"",
         ] {
             assert!(found("a.html", &format!("<html><script>{script}</script>")), "{script}");
         }
@@ -189,6 +238,7 @@ mod tests {
             "<iframe src='file:///C:/a.html'></iframe>",
             "<meta http-equiv=refresh content='5; url=https://a.example/'>",
             "<html><script>var research='ms:'; search(query='x')</script>",
+            "<html><script>var site={search:'a', address:'https://a.example/?query=b'}</script>",
             "<a href='search:monday'>",
         ] {
             assert!(!found("a.html", page) && !found("", page), "{page}");

@@ -13,6 +13,9 @@ const TEXT_MAX: usize = 4 << 20;
 const TEXTS_MAX: usize = 400;
 const OCTETS_MAX: usize = 32 << 20;
 const FOUND_MAX: usize = 16;
+/// Of a script in which words are looked for, and of each of its texts.
+const WORDS_MAX: usize = 1 << 20;
+const WORD_LONGEST: usize = 8 << 10;
 /// A file in digits is at least so long.
 const SHORTEST: usize = 16;
 /// Runs of base64 in a page, without quotes.
@@ -33,6 +36,19 @@ pub fn unfold(text: &[u8]) -> Vec<Vec<u8>> {
         unfolding.text(&text, 2);
     }
     unfolding.found
+}
+
+/// What the strings and numbers of a script come to, read in the same ways: for rules that look for words in it. Of each text the beginning.
+pub(crate) fn words(script: &[u8]) -> Vec<Vec<u8>> {
+    let tokens = tokens(&script[..script.len().min(WORDS_MAX)]);
+    let (junk, mut out) = (junk(&tokens), Vec::new());
+    for text in texts(&tokens).into_iter().chain(numbers(&tokens)).take(TEXTS_MAX) {
+        for reading in readings(&text[..text.len().min(WORD_LONGEST)], &junk) {
+            out.extend(decoded(&reading));
+            out.push(reading);
+        }
+    }
+    out
 }
 
 #[derive(Default)]
@@ -58,15 +74,7 @@ impl Unfolding {
         if is_file(text) || (!text.is_ascii() && self.unlocked(text).is_some()) {
             self.octets(text.to_vec(), false);
         }
-        let mut readings = vec![text.to_vec()];
-        let mut cleaned = text.to_vec();
-        for junk in &self.junk {
-            cleaned = without(&cleaned, junk);
-        }
-        readings.push(cleaned);
-        readings.push(text.iter().rev().copied().collect());
-        readings.dedup();
-        for reading in readings {
+        for reading in readings(text, &self.junk) {
             for decoded in decoded(&reading) {
                 self.spent += decoded.len();
                 self.octets(decoded, rounds > 0);
@@ -113,6 +121,14 @@ impl Unfolding {
         let key = single.chain(self.keys.iter().cloned()).find(|key| is_certain(&locked(head, key)))?;
         Some(locked(octets, &key))
     }
+}
+
+/// A text as it stands, without the letters that the script takes out, and backwards.
+fn readings(text: &[u8], junk: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let cleaned = junk.iter().fold(text.to_vec(), |text, junk| without(&text, junk));
+    let mut readings = vec![text.to_vec(), cleaned, text.iter().rev().copied().collect()];
+    readings.dedup();
+    readings
 }
 
 /// What browsers unpack by themselves (`DecompressionStream`), if it has the mark of zlib.
@@ -194,7 +210,7 @@ fn decoded(text: &[u8]) -> Vec<Vec<u8>> {
     out
 }
 
-fn hex_octet(pair: &[u8]) -> Option<u8> {
+pub(crate) fn hex_octet(pair: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()
 }
 
@@ -336,7 +352,8 @@ fn string(text: &[u8], quote: u8) -> Option<(Vec<u8>, usize)> {
     None
 }
 
-fn escape(text: &[u8]) -> (Option<u8>, usize) {
+/// What an escape in a string stands for, behind its backslash, and how long it is.
+pub(crate) fn escape(text: &[u8]) -> (Option<u8>, usize) {
     match text.first() {
         Some(b'x') => (text.get(1..3).and_then(hex_octet), 3),
         Some(b'u') if text.get(1) == Some(&b'{') => {

@@ -446,6 +446,10 @@ pub(crate) fn twins() -> Vec<Mail> {
     let mail = format!(
         "{HEAD}Content-Type: text/html\r\n\r\n<html><p>Beware of links that begin with search-ms: or <a href=\"https://a.example/search\">others</a></p></html>\r\n"
     );
+    let warning = format!(
+        "{HEAD}Content-Type: text/html\r\n\r\n<html><p>Remove the key of ms-msdt: with <code>reg delete HKCR\\ms-msdt</code>, see \
+         <a href=\"https://a.example/follina?q=ms-msdt:\">here</a>.</p></html>\r\n"
+    );
     let japanese = "=?utf-8?B?6KuL?= =?utf-8?B?5rGC?= =?utf-8?B?5pu4LnBkZg==?=";
     let broken = "=?utf-8?B?6KuL5r?= =?utf-8?B?GC5pu4LnBkZg==?=";
     let field = "{[ IF ]{[ PAGE ]}[ = 1 \"dde\" \"\" ]}{[ QUOTE 72 105 ]}{[ HYPERLINK \"https://a.example\" ]}";
@@ -465,9 +469,20 @@ pub(crate) fn twins() -> Vec<Mail> {
         twin("a button", attached("a.ods", &zipped("content.xml", open_document(&button, false).as_bytes()))),
         twin("a slide", attached("a.fodp", open_document(slide, true).as_bytes())),
         twin("a warning", mail.into_bytes()),
+        twin("a warning of another kind", warning.into_bytes()),
+        twin(
+            "a page about Follina",
+            page(
+                "<p>The address <code>ms-msdt:/id PCWDiagnostic</code> starts the support tool.</p><pre>location.href = \"ms-msdt:/id\"</pre>",
+            ),
+        ),
         twin(
             "a page with a search",
             page("<form action='https://a.example/search'><input name=query></form><script>var search='ms:'</script>"),
+        ),
+        twin(
+            "a page with settings",
+            page("<script>var site={\"search\": \"on\", \"target\": \"https://a.example/?query={term}\"}</script>"),
         ),
         twin("a link to a file server", page("<a href='file://fs.corp.example/Share/Report.docx'>Report</a>")),
         twin("a play list", attached("a.m3u", b"#EXTM3U\r\nC:\\Music\\a.mp3\r\nhttps://radio.example/live\r\n")),
