@@ -151,7 +151,7 @@ fn old_document(file: &File<'_>) -> bool {
 /// Formulas that ask another program: in a table of any format.
 fn sheet(file: &File<'_>) -> bool {
     let named = || file.declared == "text/csv" || [".csv", ".tsv", ".tab"].iter().any(|end| name_ends(file, end));
-    let csv = || named() && text(file).split(|byte| b"\n,;\t".contains(byte)).any(is_command);
+    let csv = || named() && is_command_in_list(text(file));
     let page = || {
         is_table(file)
             && (text(file).split(|byte| b"<>".contains(byte)).any(|cell| is_command(&markup::resolved(cell)))
@@ -163,6 +163,29 @@ fn sheet(file: &File<'_>) -> bool {
         || old_workbook(file)
         || symbolic(file).any(is_command)
         || open_document(file)
+}
+
+/// Whether a cell of a list is a command. Its first line may name the sign between cells (`sep=|`), and a cell in quotes may have such signs in it.
+fn is_command_in_list(list: &[u8]) -> bool {
+    let list = list.strip_prefix(b"\xef\xbb\xbf").unwrap_or(list);
+    let named = list.get(..4).filter(|word| word.eq_ignore_ascii_case(b"sep=")).and_then(|_| list.get(4));
+    let parts = |byte: &u8| b"\r\n,;\t".contains(byte) || named == Some(byte);
+    let begins = |cell: &[u8]| {
+        let cell = cell.trim_ascii_start();
+        matches!(cell.strip_prefix(b"\"").unwrap_or(cell).first(), Some(b'=' | b'+' | b'-' | b'@'))
+    };
+    let whole = |line: &[u8]| is_call(line) && line.split(parts).any(begins);
+    list.split(parts).any(is_command) || list.split(|byte| b"\r\n".contains(byte)).any(whole)
+}
+
+/// Whether a program and what it is asked stand somewhere in a formula: `SUM(1,cmd|'/c calc'!A0)`.
+fn is_call(line: &[u8]) -> bool {
+    memchr::memmem::find_iter(line, b"|'").any(|at| {
+        let word = line[..at].iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(byte));
+        let rest = &line[at + 2..];
+        let asked = memchr::memmem::find(rest, b"'!").is_some();
+        word.count() > 1 && asked
+    })
 }
 
 fn is_table(file: &File<'_>) -> bool {
@@ -286,6 +309,22 @@ mod tests {
         {
             let fields = field(usual);
             assert!(!has_dde(&fields.text) && !fields.has_computed_name, "{usual}");
+        }
+    }
+
+    #[test]
+    fn commands_in_lists() {
+        for list in [
+            "\u{feff}=cmd|'/c calc'!A0",
+            "sep=#\r\n1#=cmd|'/c calc'!A0#2\r\n",
+            "1,\"=SUM(1,cmd|'/c calc'!A0)\",2\n",
+            "1\r2\r=cmd|'/c calc'!A0\r",
+            "= 1+cmd|' /c calc'!A0",
+        ] {
+            assert!(is_command_in_list(list.as_bytes()), "{list}");
+        }
+        for list in ["sep=|\n1|'a'|2\n-3|b!|c\n", "a,b|'c'!,d\n", "=SUM(1,2),\"it's\"\n", "sep=", "|'", ""] {
+            assert!(!is_command_in_list(list.as_bytes()), "{list}");
         }
     }
 
