@@ -172,9 +172,7 @@ impl Look<'_> {
                 Severity::Infected => Outcome::Infected { name: found.rule },
                 Severity::Forbidden => Outcome::Forbidden { reason: format!("{} ({})", found.description, found.rule) },
                 Severity::Suspicious => {
-                    if !self.is_told(place, &found.rule) {
-                        self.suspect(place, &found.rule, &found.rule, Action::Header);
-                    }
+                    self.suspect(place, &found.rule, &found.rule, Action::Header);
                     if let Some(file) = file {
                         self.picker.suspicious(&self.examiner.samples, file, &found.rule);
                     }
@@ -184,13 +182,6 @@ impl Look<'_> {
             note(&mut self.yara, outcome, place);
         }
         if whole { Ok(()) } else { Err(Exceeded::Time(budget.limits().time)) }
-    }
-
-    /// Whether a rule of ours has told what this one of YARA found, and the site says nothing of its own about it: one fact is told once.
-    fn is_told(&self, place: &Place, rule: &str) -> bool {
-        let mut ours = suspicion::RULES.iter().filter(|ours| matches!(ours.name, "pdf-launch" | "pdf-javascript"));
-        let told = |ours: &suspicion::Rule| self.suspicious.contains(&told(place, ours.about));
-        rule == "PDF_that_acts" && !self.examiner.policy.suspicion.rules.contains_key(rule) && ours.any(told)
     }
 
     fn judged(&mut self, place: &Place, judgement: Judgement) {
@@ -212,7 +203,10 @@ impl Look<'_> {
             }
             Action::Quarantine | Action::Header => {}
         }
-        let text = told(place, why);
+        let text = match place.to_string() {
+            place if place.is_empty() => shown(why, WHY_MAX),
+            place => shown(&format!("{place}: {why}"), WHY_MAX),
+        };
         if self.suspicious.len() < SUSPICIOUS_MAX && !self.suspicious.contains(&text) {
             self.suspicious.push(text);
         }
@@ -243,12 +237,6 @@ impl Look<'_> {
         report.findings.extend(self.blocked.into_iter().map(known));
         report
     }
-}
-
-/// What is said of a place.
-fn told(place: &Place, why: &str) -> String {
-    let place = place.to_string();
-    shown(&if place.is_empty() { why.to_owned() } else { format!("{place}: {why}") }, WHY_MAX)
 }
 
 impl Visit for Look<'_> {

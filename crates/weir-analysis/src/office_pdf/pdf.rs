@@ -195,6 +195,8 @@ impl Pdf {
         let by_itself = has("OpenAction") || has("AA");
         if scripted && by_itself {
             findings.suspicious("script", "runs when the document is opened");
+        } else if scripted && has("EmbeddedFile") {
+            findings.suspicious("script", "it has JavaScript and a file");
         } else if scripted {
             findings.info("script", "it has JavaScript");
         }
@@ -433,6 +435,7 @@ mod tests {
     use super::super::tests::{said, suspicions};
     use super::*;
     use crate::fixtures;
+    use weir_lab::job::Level;
 
     #[test]
     fn a_script_that_runs_when_the_document_is_opened() {
@@ -473,6 +476,7 @@ mod tests {
         let (lines, children, full) = said(&data);
         assert_eq!((&full["scripts"], children), (&json!(["eval(x);"]), vec!["embedded-1".to_owned()]));
         assert!(lines.iter().any(|(_, text)| text == "script uses eval"), "{lines:?}");
+        assert!(lines.contains(&(Level::Suspicious, "script it has JavaScript and a file".into())), "{lines:?}");
     }
 
     #[test]

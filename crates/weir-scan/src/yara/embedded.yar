@@ -193,20 +193,6 @@ rule RTF_equation_exploit
         uint32(0) == 0x74725c7b and $object and ($class1 or $class2 or ($class3 and $update))
 }
 
-rule PDF_that_acts
-{
-    meta:
-        severity = "suspicious"
-        description = "A PDF that starts a program, or runs a script when it is opened"
-    strings:
-        $launch = /\/Launch\b/
-        $open = /\/(OpenAction|AA)\b/
-        $script = /\/(JavaScript|JS)\b/
-        $file = /\/EmbeddedFile\b/
-    condition:
-        kind == "PDF" and ($launch or ($open and $script) or ($script and $file))
-}
-
 rule Program_inside_picture
 {
     meta:

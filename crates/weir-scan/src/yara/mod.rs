@@ -225,7 +225,6 @@ mod tests {
             names(b"{\\rtf1{\\object\\objdata 0002CE020000000000C000000000000046}}", plain),
             ["RTF_equation_exploit"]
         );
-        assert_eq!(names(b"%PDF-1.4 /OpenAction /JS (x)", Known { kind: "PDF", ..plain }), ["PDF_that_acts"]);
     }
 
     #[test]
