@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 
 const WEB: &str = "[web]\nlisten = [\"127.0.0.1:0\"]\nbackends = [\"app 127.0.0.1:9\"]\n";
 const CONSOLE: &str = "[console]\nlisten = [\"127.0.0.1:0\"]\n";
-const LAB: &str = "[lab]\nenabled = true\n";
+pub(crate) const LAB: &str = "[lab]\nenabled = true\n";
 
 /// The TCP ports on which a process listens.
 fn ports(pid: u32) -> BTreeSet<u16> {
@@ -45,7 +45,7 @@ fn console(up: &Up) -> String {
     up.listener("console")
 }
 
-fn is_ready(up: &Up) -> bool {
+pub(crate) fn is_ready(up: &Up) -> bool {
     page(&console(up), "/readyz").0 == 200
 }
 
@@ -153,109 +153,6 @@ fn a_lab_without_its_programs_fails_alone() {
     assert!(up.said.contains("lab          DOES NOT RUN"), "{}", up.said);
     TcpStream::connect(&up.plain).expect("mail is served");
     assert_eq!(state(&site, "lab"), "failed");
-}
-
-/// Every task that is watched.
-const TASKS: [(&str, &str); 28] = [
-    ("mail opening", "mail"),
-    ("submission listener", "mail"),
-    ("inbound listener", "mail"),
-    ("web opening", "web"),
-    ("web thread", "web"),
-    ("web listener", "web"),
-    ("web sweep", "web"),
-    ("web maintenance", "web"),
-    ("lab opening", "lab"),
-    ("console listener", "console"),
-    ("console watch", "console"),
-    ("throttle", "mail"),
-    ("held", "mail"),
-    ("retention", "mail"),
-    ("tracking", "mail"),
-    ("notices", "mail"),
-    ("bans", "mail"),
-    ("delivery", "mail"),
-    ("scan-keeper", "mail"),
-    ("scan-intake", "mail"),
-    ("lab election", "lab"),
-    ("lab node", "lab"),
-    ("mail-certificate", "mail"),
-    ("scan rules", "mail"),
-    ("clamd watch", "mail"),
-    ("door", "mail"),
-    ("web forward-auth", "web"),
-    ("web forward-auth log", "web"),
-];
-
-/// What must be configured for a task to be there: more for `[web]`, and other sections.
-fn settings_for(task: &str) -> (&'static str, &'static str) {
-    let web = "backends = [\"app 127.0.0.1:9\"]\n";
-    match task {
-        "scan rules" => (web, "[scan]\nenabled = true\n[scan.yara]\nfolder = \"/mnt\"\n"),
-        "clamd watch" => (web, "[scan]\nenabled = true\n[scan.clamav]\naddresses = [\"127.0.0.1:9\"]\n"),
-        "door" => (web, "[scan]\nenabled = true\n[scan.clamd_door]\nlisten = [\"127.0.0.1:0\"]\n"),
-        "web forward-auth" | "web forward-auth log" => {
-            ("backends = [\"shop forward_auth slots=2\"]\n", "[web.forward_auth]\nlisten = [\"127.0.0.1:0\"]\n")
-        }
-        _ => (web, ""),
-    }
-}
-
-/// Listeners, queues and the spool are shared by all tests of this kind, and so is what is sent while the panic comes.
-#[test]
-fn a_panic_in_a_task_brings_the_gate_back() {
-    let inbound = "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n";
-    for (task, gate) in TASKS {
-        let (web, more) = settings_for(task);
-        let site = Site::new(&format!("{inbound}{LAB}{more}"));
-        let file = site.home().join("weir.toml");
-        let config = fs::read_to_string(&file).expect("its configuration");
-        fs::write(&file, config.replace("[web]\n", &format!("[web]\n{web}"))).expect("a file");
-        let mut command = site.command(&["up", "--demo-user"]);
-        command.env("WEIR_PLANT_PANIC", task);
-        let up = Site::start(command);
-        let seen = || {
-            let status = site.status();
-            let gates = status["gates"].as_array().expect("gates").clone();
-            gates.into_iter().find(|one| one["gate"] == gate).expect("a gate")
-        };
-        let view = wait_for(&format!("{gate} after a panic in {task}"), || {
-            let view = seen();
-            (view["last_failure"].is_string() && view["state"] == "up").then_some(view)
-        });
-        let why = view["last_failure"].as_str().expect("a failure");
-        assert!(why.contains("a planted panic") && why.contains(".rs:"), "{task}: {why}");
-        assert!(
-            task.ends_with("opening") || why.contains(task) && view["restarts"].as_u64() >= Some(1),
-            "{task}: {why}"
-        );
-        wait_for("readiness", || is_ready(&up).then_some(()));
-    }
-}
-
-/// Whatever fails, and when: a mail that was answered with 250 is delivered.
-#[test]
-fn what_was_acknowledged_before_a_panic_is_delivered() {
-    for task in ["throttle", "delivery", "submission listener"] {
-        let site = Site::new("");
-        let mut command = site.command(&["up", "--demo-user"]);
-        command.env("WEIR_PLANT_PANIC", task);
-        let up = Site::start(command);
-        let restarted = || {
-            let status = site.status();
-            let gates = status["gates"].as_array().expect("gates").clone();
-            gates.iter().any(|one| one["gate"] == "mail" && one["state"] == "up" && one["restarts"].as_u64() >= Some(1))
-        };
-        let mut acknowledged = 0;
-        while !restarted() {
-            let Some(mut client) = Client::login_now(&up.plain, "demo", &up.password()) else { continue };
-            for _ in 0..20 {
-                acknowledged += usize::from(client.mail("demo@localhost", &["ann@localhost"], "x").starts_with("250"));
-            }
-        }
-        assert!(acknowledged > 0, "{task}");
-        site.arrived("ann@localhost", acknowledged);
-    }
 }
 
 /// A scanner that is not there keeps neither mail from being taken nor other gates from serving.

@@ -44,6 +44,7 @@ mod neighbours;
 mod next_hops;
 mod operating;
 mod packaging;
+mod planted_panics;
 mod postfix_doors;
 mod quickstart;
 mod recipes;

@@ -35,7 +35,8 @@ fn keep_history(exchange: &Exchange, path: PathBuf) -> anyhow::Result<()> {
         exchange.put_document(&text).with_context(place)?;
     }
     let mut adopted = exchange.document();
-    supervision::spawn("web history", async move {
+    // It ends with the exchange, which is watched itself: an exchange that panicked must not be told as a history that ended.
+    supervision::spawn_until_done("web history", async move {
         while adopted.changed().await.is_ok() {
             let Some(document) = adopted.borrow_and_update().clone() else { continue };
             let place = path.clone();

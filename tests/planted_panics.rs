@@ -1,0 +1,241 @@
+//! Every task that is watched panics once: its gate comes back, nothing acknowledged is lost, and readiness and status tell.
+
+use crate::control::gate::{Client, Site, wait_for};
+use crate::gates::{LAB, is_ready};
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use weir_peers::Postgres;
+
+/// Every task that is watched, with its gate and what must be configured for it to be there.
+const TASKS: [(&str, &str, Needs); 48] = [
+    ("mail opening", "mail", Needs::Nothing),
+    ("submission listener", "mail", Needs::Nothing),
+    ("inbound listener", "mail", Needs::Nothing),
+    ("throttle", "mail", Needs::Nothing),
+    ("held", "mail", Needs::Nothing),
+    ("retention", "mail", Needs::Nothing),
+    ("tracking", "mail", Needs::Nothing),
+    ("notices", "mail", Needs::Nothing),
+    ("bans", "mail", Needs::Nothing),
+    ("delivery", "mail", Needs::Nothing),
+    ("mail-certificate", "mail", Needs::Nothing),
+    ("scan-keeper", "mail", Needs::Nothing),
+    ("scan-intake", "mail", Needs::Nothing),
+    ("scan-minder", "mail", Needs::Scan("")),
+    ("scan-tuning", "mail", Needs::Scan("")),
+    ("scan-health", "mail", Needs::Scan("")),
+    ("scan-pending", "mail", Needs::Scan("[scan.lab]\nenabled = true\n")),
+    ("scan-rules", "mail", Needs::SharedRecords),
+    ("scan rules", "mail", Needs::Scan("[scan.yara]\nfolder = \"/mnt\"\n")),
+    ("clamd watch", "mail", Needs::Scan("[scan.clamav]\naddresses = [\"127.0.0.1:9\"]\n")),
+    ("door", "mail", Needs::Scan("[scan.clamd_door]\nlisten = [\"127.0.0.1:0\"]\n")),
+    ("web opening", "web", Needs::Nothing),
+    ("web thread", "web", Needs::Nothing),
+    ("web listener", "web", Needs::Nothing),
+    ("web sweep", "web", Needs::Nothing),
+    ("web maintenance", "web", Needs::Nothing),
+    ("web certificate", "web", Needs::Nothing),
+    ("web history", "web", Needs::Nothing),
+    ("web exchange", "web", Needs::Nothing),
+    ("web exchange relay", "web", Needs::Sections("[web.exchange]\nrelays = [\"127.0.0.1:9\"]\n")),
+    ("web exchange nats", "web", Needs::Sections("[web.exchange]\nnats = [\"nats://127.0.0.1:9\"]\n")),
+    ("web forward-auth", "web", Needs::ForwardAuth),
+    ("web forward-auth log", "web", Needs::ForwardAuth),
+    ("lab opening", "lab", Needs::Nothing),
+    ("lab election", "lab", Needs::Nothing),
+    ("lab node", "lab", Needs::Nothing),
+    ("lab VM", "lab", Needs::Vm),
+    ("lab VM status", "lab", Needs::Vm),
+    ("lab server", "lab", Needs::LabNetwork),
+    ("lab datagrams", "lab", Needs::LabNetwork),
+    ("lab samples from other machines", "lab", Needs::LabNetwork),
+    ("lab work for a leader", "lab", Needs::LabNetwork),
+    ("lab certificate", "lab", Needs::LabNetwork),
+    ("lab presence", "lab", Needs::LabNetwork),
+    ("lab registry", "lab", Needs::LabNetwork),
+    ("console opening", "console", Needs::Nothing),
+    ("console listener", "console", Needs::Nothing),
+    ("console watch", "console", Needs::Nothing),
+];
+
+/// Those that no test here brings about.
+const LEFT_OUT: [(&str, &str); 2] = [
+    ("late decisions", "it is there only while mail of a former life cannot be decided"),
+    ("lab entry", "it is there only on a machine outside of the lab's network"),
+];
+
+/// What must be configured for a task to be there.
+#[derive(Clone, Copy)]
+enum Needs {
+    Nothing,
+    /// Sections of their own.
+    Sections(&'static str),
+    /// The scan, and these sections.
+    Scan(&'static str),
+    /// The scan, and records that several machines share.
+    SharedRecords,
+    /// Another proxy that asks.
+    ForwardAuth,
+    /// A lab with a VM. It does not come up, because there is no system in it, and is tried again and again.
+    Vm,
+    /// A lab of several machines, of which this is the only one.
+    LabNetwork,
+}
+
+impl Needs {
+    /// Its site, before the first start.
+    fn site(self) -> Site {
+        let inbound =
+            "[inbound]\nlisten = [\"127.0.0.1:0\"]\ndomains = [\"demo.test maildir\"]\nrecipients = \"any\"\n";
+        let shared = || format!("[store]\nrecords = \"{}\"\n", Postgres::shared().database());
+        let scan = "[scan]\nenabled = true\n";
+        let more = match self {
+            Needs::Nothing => LAB.to_owned(),
+            Needs::Sections(sections) => format!("{LAB}{sections}"),
+            Needs::Scan(sections) => format!("{LAB}{scan}{sections}"),
+            Needs::SharedRecords => format!("{LAB}{scan}{}", shared()),
+            Needs::ForwardAuth => format!("{LAB}[web.forward_auth]\nlisten = [\"127.0.0.1:0\"]\n"),
+            Needs::Vm => format!("{LAB}vms = [\"vm1 kernel=/etc/passwd initrd=/etc/passwd\"]\n"),
+            Needs::LabNetwork => format!("{LAB}address = \"127.0.0.1/24\"\nport = {}\n{}", free_port(), shared()),
+        };
+        let site = Site::new(&format!("{inbound}{more}"));
+        let backend = match self {
+            Needs::ForwardAuth => "shop forward_auth slots=2",
+            _ => "app 127.0.0.1:9",
+        };
+        let file = site.home().join("weir.toml");
+        let config = fs::read_to_string(&file).expect("its configuration");
+        fs::write(&file, config.replace("[web]\n", &format!("[web]\nbackends = [\"{backend}\"]\n"))).expect("a file");
+        if matches!(self, Needs::LabNetwork) {
+            site.weir(&["lab", "init", "--name", "n1"]).ok();
+        }
+        site
+    }
+}
+
+/// A port that is free for both protocols.
+fn free_port() -> u16 {
+    wait_for("a port", || {
+        let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+        UdpSocket::bind(("0.0.0.0", port)).is_ok().then_some(port)
+    })
+}
+
+/// So many at once: most of the time goes by with waiting.
+const AT_ONCE: usize = 4;
+
+#[test]
+fn a_panic_in_a_task_brings_the_gate_back() {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some((task, gate, needs)) = TASKS.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    comes_back(task, gate, *needs);
+                }
+            });
+        }
+    });
+}
+
+fn comes_back(task: &str, gate: &str, needs: Needs) {
+    let site = needs.site();
+    let mut command = site.command(&["up", "--demo-user"]);
+    command.env("WEIR_PLANT_PANIC", task);
+    let up = Site::start(command);
+    let seen = || {
+        let status = site.status();
+        let gates = status["gates"].as_array().expect("gates").clone();
+        gates.into_iter().find(|one| one["gate"] == gate).expect("a gate")
+    };
+    let view = wait_for(&format!("{gate} after a panic in {task}"), || {
+        let view = seen();
+        (view["last_failure"].is_string() && view["state"] == "up").then_some(view)
+    });
+    let why = view["last_failure"].as_str().expect("a failure");
+    assert!(why.contains("a planted panic") && why.contains(".rs:"), "{task}: {why}");
+    let told = why.contains(&format!("a panic in {task}: ")) && view["restarts"].as_u64() >= Some(1);
+    assert!(task.ends_with("opening") || told, "{task}: {why}");
+    // A console that did not open at first has said no address at which it could be asked.
+    if task != "console opening" {
+        wait_for("readiness", || is_ready(&up).then_some(()));
+    }
+}
+
+/// Whoever adds a task adds it here, too.
+#[test]
+fn every_task_that_is_watched_panics_in_a_test() {
+    let here: BTreeSet<&str> =
+        TASKS.iter().map(|(task, ..)| *task).chain(LEFT_OUT.iter().map(|(task, _)| *task)).collect();
+    assert_eq!(here.len(), TASKS.len() + LEFT_OUT.len(), "one is named twice");
+    let mut started = BTreeSet::new();
+    for gate in ["mail", "web", "lab", "console"] {
+        started.insert(format!("{gate} opening"));
+    }
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), &mut |text| started.extend(tasks_started(text)));
+    let here: BTreeSet<String> = here.into_iter().map(str::to_owned).collect();
+    assert_eq!(started, here, "left: the tasks that the sources start; right: those of this test");
+}
+
+/// The names of the tasks that this file of a crate starts, without those of its tests.
+fn tasks_started(text: &str) -> Vec<String> {
+    let code = text.split("\nmod tests {").next().unwrap_or_default();
+    // The web gate's threads have a name of their own before that of the task.
+    let calls = [
+        ("supervision::spawn(", 0),
+        ("supervision::spawn_until_done(", 0),
+        ("supervision::watched(", 0),
+        ("supervision::watched_elsewhere(", 0),
+        ("Task::new(", 0),
+        ("self.spawn(", 1),
+    ];
+    let named = |line: &str| {
+        let (call, before) = calls.into_iter().find(|(call, _)| line.contains(call))?;
+        let quoted = line.split_once(call)?.1.split('"').skip(1).step_by(2).nth(before)?;
+        Some(quoted.to_owned())
+    };
+    code.lines().filter_map(named).collect()
+}
+
+/// Shows all sources of the crates, without files of tests.
+fn sources(folder: &Path, show: &mut dyn FnMut(&str)) {
+    let entries: Vec<PathBuf> =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("it").path()).collect();
+    for path in entries {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        match name {
+            "tests" | "tests.rs" | "examples" | "target" => {}
+            _ if path.is_dir() => sources(&path, show),
+            _ if name.ends_with(".rs") => show(&fs::read_to_string(&path).expect("text")),
+            _ => {}
+        }
+    }
+}
+
+/// Whatever fails, and when: a mail that was answered with 250 is delivered.
+#[test]
+fn what_was_acknowledged_before_a_panic_is_delivered() {
+    for task in ["throttle", "delivery", "submission listener"] {
+        let site = Site::new("");
+        let mut command = site.command(&["up", "--demo-user"]);
+        command.env("WEIR_PLANT_PANIC", task);
+        let up = Site::start(command);
+        let restarted = || {
+            let status = site.status();
+            let gates = status["gates"].as_array().expect("gates").clone();
+            gates.iter().any(|one| one["gate"] == "mail" && one["state"] == "up" && one["restarts"].as_u64() >= Some(1))
+        };
+        let mut acknowledged = 0;
+        while !restarted() {
+            let Some(mut client) = Client::login_now(&up.plain, "demo", &up.password()) else { continue };
+            for _ in 0..20 {
+                acknowledged += usize::from(client.mail("demo@localhost", &["ann@localhost"], "x").starts_with("250"));
+            }
+        }
+        assert!(acknowledged > 0, "{task}");
+        site.arrived("ann@localhost", acknowledged);
+    }
+}
