@@ -1,8 +1,10 @@
-//! One decision of the throttle: find the user, submit a mail, take what is due.
+//! One decision of the throttle as the mail gate makes it: find the user, take what is due, submit a mail.
 //!
 //! 50 000 users at random, so that nearly every decision misses the caches; six mails in ten go to a known
-//! address. The clock moves so that each user mails every 50 s: slack grows, queues fill and drain. Users and
-//! recipients come as keys that the shell has hashed. Beside it the same rules as one would write them first:
+//! address. The clock moves so that each user mails every 50 s: slack grows, queues fill and drain. Users,
+//! recipients and networks come as keys that the shell has hashed. The parameters are the default ones; a second
+//! row has classes of recipients and new networks switched on: known addresses are correspondents, and one mail in
+//! sixteen to others comes from a network of its own. Beside them the paper's rules as one would write them first:
 //! names and addresses as strings, every period ended one by one.
 
 use crate::table::{Table, interleaved};
@@ -10,12 +12,14 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
 use std::time::Duration;
-use weir_core::throttle::{Params, RecipientKey, Throttle};
+use weir_core::throttle::{Class, Mail, NetworkKey, Params, Recipient, RecipientKey, Recipients, Throttle};
 use weir_core::time::Instant;
 use weir_sim::rng::Rng;
 
 const USERS: u64 = 50_000;
 const ADDRESSES: u64 = 100_000;
+/// Addresses that everybody writes to.
+const KNOWN: u64 = 4;
 const MAILS: u64 = 500_000;
 /// A round takes each user ten times on average.
 const ROUND: u64 = 500_000;
@@ -25,26 +29,33 @@ const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 pub(crate) fn run(table: &mut Table) {
     let mails = mails();
-    let (mut ours, mut naive) = (Ours::new(), Naive::new());
+    let classed = Params { recipients: Recipients::Classed, new_networks: 2, ..Params::default() };
+    let (mut ours, mut classed, mut naive) = (Ours::new(Params::default()), Ours::new(classed), Naive::new());
     // Once through everything: working sets and queues are as they stay.
     ours.run(&mails, MAILS);
+    classed.run(&mails, MAILS);
     naive.run(&mails, MAILS);
-    let nanos = interleaved(ROUNDS, ROUND, &mut [&mut |n| ours.run(&mails, n), &mut |n| naive.run(&mails, n)]);
+    let nanos = interleaved(
+        ROUNDS,
+        ROUND,
+        &mut [&mut |n| ours.run(&mails, n), &mut |n| classed.run(&mails, n), &mut |n| naive.run(&mails, n)],
+    );
     table.row("throttle: one decision, 50 000 users at random", nanos[0], "user look-up included");
-    table.row("throttle, naive: strings, period by period", nanos[1], "the same mails");
+    table.row("throttle: with classes and new networks", nanos[1], "the same mails");
+    table.row("throttle, naive: strings, period by period", nanos[2], "the same mails, the paper's rules");
     let idle = interleaved(5, 1_000, &mut [&mut |n| ours.run_after_a_year(n), &mut |_| naive.run_after_a_year()]);
     table.row("throttle: the first decision after a year", idle[0], "525 600 periods passed");
     table.row("throttle, naive: the same", idle[1] * 1_000.0, "one by one");
     table.figure("throttle_ns", nanos[0]);
 }
 
-/// A mail: which user, which address.
-type Mail = (u64, u64);
+/// Which user, which address.
+type UserAndAddress = (u64, u64);
 
-fn mails() -> Vec<Mail> {
+fn mails() -> Vec<UserAndAddress> {
     let mut rng = Rng::new(1);
     let one = |_| {
-        let to = if rng.chance(0.6) { rng.below(4) } else { rng.below(ADDRESSES) };
+        let to = if rng.chance(0.6) { rng.below(KNOWN) } else { rng.below(ADDRESSES) };
         (rng.below(USERS), to)
     };
     (0..MAILS).map(one).collect()
@@ -63,12 +74,12 @@ struct Ours {
 }
 
 impl Ours {
-    fn new() -> Ours {
-        let throttle = Throttle::new(Params::default(), Instant::ZERO).expect("default parameters");
+    fn new(params: Params) -> Ours {
+        let throttle = Throttle::new(params, Instant::ZERO).expect("sound parameters");
         Ours { done: 0, now: Instant::ZERO, users: (0..USERS).map(|user| (key(user), throttle.clone())).collect() }
     }
 
-    fn run(&mut self, mails: &[Mail], decisions: u64) {
+    fn run(&mut self, mails: &[UserAndAddress], decisions: u64) {
         for _ in 0..decisions {
             let now = step(&mut self.now);
             let (user, to) = mails[self.done % mails.len()];
@@ -84,8 +95,12 @@ impl Ours {
 
     fn decide(&mut self, user: u64, to: u64, now: Instant) {
         let Some(throttle) = self.users.get_mut(&key(user)) else { return };
-        black_box(throttle.submit(now, &[RecipientKey(key(to))]));
-        black_box(throttle.advance(now));
+        let class = if to < KNOWN { Class::Correspondent } else { Class::Stranger };
+        let network = if to % 16 == 15 { to } else { user };
+        let to = [Recipient { key: RecipientKey(key(to)), class }];
+        let mail = Mail { to: &to, from: Some(NetworkKey(key(network) as u32)) };
+        black_box(throttle.advance_past(now, &[]));
+        black_box(throttle.submit_mail(now, &mail));
         // A stopped user would only be refused from then on, which costs nothing.
         throttle.unlock(now);
     }
@@ -143,7 +158,7 @@ impl Naive {
         }
     }
 
-    fn run(&mut self, mails: &[Mail], decisions: u64) {
+    fn run(&mut self, mails: &[UserAndAddress], decisions: u64) {
         for _ in 0..decisions {
             let now = step(&mut self.now);
             let (user, to) = mails[self.done % mails.len()];
