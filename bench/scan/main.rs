@@ -59,6 +59,8 @@ const WARM_UP: usize = 100;
 const STREAM_S: f64 = 30.0;
 /// Of what Amavis bore.
 const STREAM_LOAD: f64 = 0.7;
+/// Of the same, close to all that the other side bears.
+const HEAVY_LOAD: f64 = 0.95;
 /// Of what Weir's feeds bear.
 const FEEDS_LOAD: f64 = 0.8;
 /// Many short rounds: one that the machine disturbed must not be half of them.
@@ -233,15 +235,21 @@ impl Bench {
         ends.iter().zip(&bursts).for_each(|((name, _), rounds)| report.row(name, rounds));
         report.ratio("scan_door_throughput", ratio(&bursts[0], &bursts[1], |round| round.per_s));
         report.ratio("scan_door_flood_small_p95", ratio(&bursts[1], &bursts[0], |round| round.small.p95_s));
-        let per_s = median(bursts[1].iter().map(|round| round.per_s)) * STREAM_LOAD;
-        report.title(&format!("files of {about}, 2 % infected, {per_s:.1} a second"));
-        let stream = |number| {
-            let messages = Writer::new(mix, 70 + number).write((per_s * DOOR_S) as usize);
-            Plan::stream(messages, per_s, number)
-        };
-        let streams = file_rounds(&stream, 3, "files in a stream").await;
-        ends.iter().zip(&streams).for_each(|((name, _), rounds)| report.row(name, rounds));
-        report.ratio("scan_door_small_p95", ratio(&streams[1], &streams[0], |round| round.small.p95_s));
+        let bears = median(bursts[1].iter().map(|round| round.per_s));
+        // While clamd has threads to spare the kernel shares the processors out fairly; where large files take all of them, it is
+        // the order that counts.
+        for (load, when) in [(STREAM_LOAD, ""), (HEAVY_LOAD, "_heavy_load")] {
+            let per_s = bears * load;
+            report.title(&format!("files of {about}, 2 % infected, {per_s:.1} a second: {load} of what clamd bears"));
+            let stream = |number| {
+                let messages = Writer::new(mix, 70 + number).write((per_s * DOOR_S) as usize);
+                Plan::stream(messages, per_s, number)
+            };
+            let streams = file_rounds(&stream, 3, "files in a stream").await;
+            ends.iter().zip(&streams).for_each(|((name, _), rounds)| report.row(name, rounds));
+            let ratio = ratio(&streams[1], &streams[0], |round| round.small.p95_s);
+            report.ratio(&format!("scan_door_small_p95{when}"), ratio);
+        }
 
         let ours = milters::weir(server, milter, (&self.disk, self.sink.port()));
         let theirs = milters::clamav(&self.disk, &self.clamd.socket(), self.sink.port());
