@@ -130,17 +130,19 @@ fn a_site_gets_a_certificate_and_renews_it_whatever_the_authority_does() {
     for file in ["account.json", "www.site.test.pem"] {
         assert_eq!(fs::metadata(site.kept(file)).unwrap().mode() & 0o777, 0o600, "{file}");
     }
-    let second = wait_for("a renewal", || site.shown("www.site.test"), |now| is_from_pebble(now) && now != first);
+    wait_for("a renewal", || site.shown("www.site.test"), |now| is_from_pebble(now) && now != first);
 
     pebble.stop();
     let failing = |now: &str| now.contains("the last attempt failed");
     let status = wait_for("the failure", || site.weir(&["status"]).stdout, failing);
     assert!(status.contains("certificate  www.site.test:"), "{status}");
-    assert_eq!(site.shown("www.site.test"), second, "the last one stays, even if it has run out");
+    // On a slow machine that may be a third one, which came while the authority was stopping.
+    let last = site.shown("www.site.test");
+    assert!(is_from_pebble(&last) && last != first, "the last one stays, even if it has run out: {last}");
 
     // A pebble that starts anew has other roots, and no account of ours.
     pebble.start(&PebbleMood { valid_s: 0, ..mood });
-    let third = wait_for("another", || site.shown("www.site.test"), |now| is_from_pebble(now) && now != second);
+    let third = wait_for("another", || site.shown("www.site.test"), |now| is_from_pebble(now) && now != last);
     assert!(third.contains("DNS:www.site.test"), "{third}");
     wait_for("no more failure", || site.weir(&["status"]).stdout, |now| !failing(now));
 }

@@ -4,7 +4,7 @@
 use crate::console::visitor::Visitor;
 use crate::control::gate::{Client, Site, id_in, wait_for};
 use std::path::PathBuf;
-use weir_peers::{Dovecot, Postfix};
+use weir_peers::{Dovecot, Postfix, free_port};
 
 /// A Postfix that does not offer 8BITMIME, with mailboxes that Dovecot reads.
 struct SevenBits {
@@ -38,7 +38,7 @@ fn letter(id: &str, rest: &str) -> String {
 
 #[test]
 fn what_machines_send_arrives_whole_behind_a_server_that_takes_seven_bits() {
-    let port = Postfix::free_port();
+    let port = free_port();
     let delivery = format!("way = \"smarthost\"\nhosts = [\"127.0.0.1:{port}\"]\ntls = \"off\"\n");
     // Colleagues, so that nothing waits here.
     let site = Site::new(&format!("{delivery}[throttle]\nown_domains = [\"recipe.example\"]\n"));

@@ -4,10 +4,9 @@ use crate::control::gate::{Client, Site, wait_for};
 use crate::gates::{LAB, is_ready};
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use weir_peers::Postgres;
+use weir_peers::{Postgres, free_port};
 
 /// Every task that is watched, with its gate and what must be configured for it to be there.
 const TASKS: [(&str, &str, Needs); 48] = [
@@ -117,13 +116,6 @@ impl Needs {
 }
 
 /// A port that is free for both protocols.
-fn free_port() -> u16 {
-    wait_for("a port", || {
-        let port = TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
-        UdpSocket::bind(("0.0.0.0", port)).is_ok().then_some(port)
-    })
-}
-
 /// So many at once: most of the time goes by with waiting.
 const AT_ONCE: usize = 4;
 

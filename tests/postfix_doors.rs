@@ -7,7 +7,7 @@ mod policy;
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use std::path::Path;
-use weir_peers::{Dovecot, Postfix};
+use weir_peers::{Dovecot, Postfix, free_port};
 
 const PASSWORD: &str = crate::table1::PASSWORD;
 /// The addresses that the page has.
@@ -53,7 +53,7 @@ struct World {
 impl World {
     /// `changed` are settings of the page that are other ones here, `more` is more configuration of Weir.
     fn start(way: Way, users: &[&str], changed: &[(&str, &str)], more: &str) -> World {
-        let [port, back, door] = std::array::from_fn(|_| Postfix::free_port());
+        let [port, back, door] = std::array::from_fn(|_| free_port());
         let place = |text: String| {
             let text = text.replace(MILTER, &format!("127.0.0.1:{door}")).replace(POLICY, &format!("127.0.0.1:{door}"));
             let text = text.replace(BACK, &format!("127.0.0.1:{back}"));

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use weir_peers::{Pebble, PebbleMood};
+use weir_peers::{Pebble, PebbleMood, free_port};
 
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -123,10 +123,6 @@ fn site() -> String {
         }
     });
     at
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]

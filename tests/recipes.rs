@@ -2,7 +2,7 @@
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use std::path::PathBuf;
-use weir_peers::{NameServer, Postfix};
+use weir_peers::{NameServer, Postfix, free_port};
 
 /// What Postfix does with mail in the end: a Maildir for our domain, where ann lives.
 fn final_delivery() -> String {
@@ -27,7 +27,7 @@ struct Filtered {
 impl Filtered {
     /// `protocol` is Postfix's word for its client, `back` the port that Weir hands mail back to, by the ports of Postfix.
     fn start(protocol: &str, dns: &NameServer, back: impl Fn(u16, u16) -> u16) -> Filtered {
-        let (port, reinjection, weir) = (Postfix::free_port(), Postfix::free_port(), Postfix::free_port());
+        let (port, reinjection, weir) = (free_port(), free_port(), free_port());
         let listen = if protocol == "lmtp" { "listen_lmtp" } else { "listen" };
         let site = Site::new(&format!(
             "dns = [\"{}\"]\n[inbound]\n{listen} = [\"127.0.0.1:{weir}\"]\ndomains = [\"recipe.example\"]\ntrusted = [\"127.0.0.1\"]\n\
@@ -132,7 +132,7 @@ fn a_content_filter_that_hands_back_to_the_wrong_port_ends_its_circles() {
 
 #[test]
 fn weir_is_the_mx_before_postfix() {
-    let (port, dns) = (Postfix::free_port(), zones());
+    let (port, dns) = (free_port(), zones());
     let master = format!("127.0.0.1:{port} inet n - n - - smtpd\n");
     let postfix = Postfix::start(&final_delivery(), &master, port);
     let site = Site::new(&format!(

@@ -3,7 +3,7 @@
 
 use crate::control::gate::{Client, Site, Up, wait_for};
 use std::path::PathBuf;
-use weir_peers::{Dovecot, Postfix};
+use weir_peers::{Dovecot, Postfix, free_port};
 
 const PASSWORD: &str = "known to dovecot";
 /// Whoever writes to three new people is stopped, and nothing moves by itself.
@@ -81,7 +81,7 @@ fn wait_for_held(site: &Site, user: &str, count: u64) {
 
 #[test]
 fn weir_stands_before_postfix() {
-    let port = Postfix::free_port();
+    let port = free_port();
     let delivery = format!("way = \"smarthost\"\nhosts = [\"127.0.0.1:{port}\"]\ntls = \"off\"\n");
     let dovecot = Dovecot::start(&[("ann@recipe.example", PASSWORD)]);
     let submission = format!("dovecot_socket = \"{}\"\n", dovecot.socket().display());
@@ -115,7 +115,7 @@ struct Behind {
 
 impl Behind {
     fn start() -> Behind {
-        let [port, submission, reinjection] = std::array::from_fn(|_| Postfix::free_port());
+        let [port, submission, reinjection] = std::array::from_fn(|_| free_port());
         let delivery = format!("way = \"smarthost\"\nhosts = [\"127.0.0.1:{reinjection}\"]\ntls = \"off\"\n");
         let identity = "identity = \"client-address\"\nreceived_from = [\"127.0.0.1/32\"]\nsender_must_match = false\n";
         let site = Site::with_submission(identity, &format!("{delivery}{THROTTLE}"));

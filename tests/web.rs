@@ -230,7 +230,7 @@ fn nginx_is_served_through_the_gate() {
     use std::os::unix::fs::PermissionsExt;
     std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::write(home.path().join("page.html"), "a page of nginx").unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = weir_peers::free_port();
     let root = home.path().display();
     let config = format!(
         "daemon off; master_process off; pid nginx.pid; error_log error.log; events {{}} http {{ access_log off; client_body_temp_path t1; proxy_temp_path \

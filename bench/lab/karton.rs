@@ -3,7 +3,6 @@
 //! A task carries no sample, as ours need not be moved either: that spares Karton a call to its S3 each. In [`rate_of_looks`] it carries one, and
 //! a service for each look takes it from there.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -59,7 +58,7 @@ impl Karton {
         let home = tempfile::tempdir().expect("a folder");
         let script = home.path().join("nothing.py");
         std::fs::write(&script, source).expect("a script");
-        let (redis, s3) = (free_port(), free_port());
+        let (redis, s3) = (weir_peers::free_port(), weir_peers::free_port());
         let mut karton = Karton { redis, s3, programs, script, children: Vec::new(), _home: home };
         karton.run(Command::new("redis-server").args([
             "--port",
@@ -153,10 +152,6 @@ impl Drop for Karton {
             let _ = child.wait();
         }
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr()).expect("a free port").port()
 }
 
 fn wait_for(what: &str, mut look: impl FnMut() -> bool) {

@@ -86,7 +86,7 @@ fn compete(weir: &Path, disk: &Disk, loads: &[&(&str, Load)], report: &mut Repor
 
 /// The memory of a Weir that cannot deliver anything and has taken 100 000 messages; and after a restart.
 fn backlog(weir: &Path, disk: &Disk, report: &mut Report) {
-    let nobody = sink::free_port();
+    let nobody = weir_peers::free_port();
     let server = weir::start(weir, disk, nobody);
     let took = BACKLOG.send(server.port());
     let usage = server.usage();

@@ -6,7 +6,7 @@
 
 use crate::disk::Disk;
 use crate::server::{Process, Server};
-use crate::sink::{await_port, free_port};
+use crate::sink::await_port;
 use std::path::Path;
 use std::process::Command;
 
@@ -71,7 +71,7 @@ pub(crate) fn start(disk: &Disk, smarthost: u16) -> Server {
 
 /// Starts Postfix with more lines in its main.cf and master.cf.
 pub(crate) fn start_with(disk: &Disk, smarthost: u16, more: (&str, &str)) -> Server {
-    let (folder, port) = (disk.folder("postfix-"), free_port());
+    let (folder, port) = (disk.folder("postfix-"), weir_peers::free_port());
     configure(folder.path(), (port, smarthost), more);
     let etc = folder.path().join("etc");
     // Makes the folders of the queue and looks at everything.

@@ -2,7 +2,7 @@
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ pub(crate) struct Sink {
 impl Sink {
     /// Starts it on a free port.
     pub(crate) fn start() -> Sink {
-        let port = free_port();
+        let port = weir_peers::free_port();
         let counters = File::from(memfd_create("counters", MemfdFlags::CLOEXEC).expect("memory"));
         let mut command = Command::new("smtp-sink");
         command.args(["-c", "-m", "1000"]);
@@ -64,12 +64,6 @@ impl Sink {
             }
         }
     }
-}
-
-/// A port that nobody listens on.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    listener.local_addr().expect("it is bound").port()
 }
 
 /// Waits until somebody listens.

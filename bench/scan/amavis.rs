@@ -8,7 +8,7 @@ use crate::disk::Disk;
 use crate::postfix;
 use crate::server::{Process, Server};
 use crate::side::Side;
-use crate::sink::{await_port, free_port};
+use crate::sink::await_port;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -82,7 +82,7 @@ $banned_filename_re = new_RE(
 
 /// Starts both, with what is clean going to `smarthost`.
 pub(crate) fn start(disk: &Disk, clamd: &Path, smarthost: u16) -> Side {
-    let (filter, back) = (free_port(), free_port());
+    let (filter, back) = (weir_peers::free_port(), weir_peers::free_port());
     let place = |text: &str| {
         let text = text.replace("FILTER", &filter.to_string()).replace("BACK", &back.to_string());
         text.replace("CHILDREN", &CHILDREN.to_string()).replace("CLAMD", &clamd.display().to_string())

@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::postfix;
 use crate::server::{Process, Server};
 use crate::side::Side;
-use crate::sink::{await_port, free_port};
+use crate::sink::await_port;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -26,7 +26,7 @@ MaxFileSize 50M
 
 /// Postfix, clamav-milter, clamd.
 pub(crate) fn clamav(disk: &Disk, clamd: &Path, smarthost: u16) -> Side {
-    let (folder, port) = (disk.folder("clamav-milter-"), free_port());
+    let (folder, port) = (disk.folder("clamav-milter-"), weir_peers::free_port());
     let text = CLAMAV_MILTER.replace("MILTER", &port.to_string()).replace("CLAMD", &clamd.display().to_string());
     let file = folder.path().join("clamav-milter.conf");
     std::fs::write(&file, text).expect("the folder is ours");

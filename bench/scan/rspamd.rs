@@ -8,7 +8,7 @@ use crate::disk::Disk;
 use crate::postfix;
 use crate::server::{Process, Server};
 use crate::side::Side;
-use crate::sink::{await_port, free_port};
+use crate::sink::await_port;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -53,7 +53,7 @@ const ANTIVIRUS: &str = r#"clamav {
 
 /// Starts both, with what is clean going to `smarthost`.
 pub(crate) fn start(disk: &Disk, clamd: &Path, smarthost: u16) -> Side {
-    let milter = free_port();
+    let milter = weir_peers::free_port();
     let rspamd = rspamd(disk, milter, clamd);
     let postfix = postfix::start_with(disk, smarthost, (&MAIN.replace("MILTER", &milter.to_string()), ""));
     Side::new("Postfix, Rspamd", vec![postfix, rspamd])

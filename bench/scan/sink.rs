@@ -144,9 +144,3 @@ pub(crate) fn await_port(port: u16) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
-
-/// A port that nobody listens on.
-pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
-}

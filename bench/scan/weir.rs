@@ -3,7 +3,7 @@
 use crate::disk::Disk;
 use crate::server::{Server, weir_up};
 use crate::side::Side;
-use crate::sink::{await_port, free_port};
+use crate::sink::await_port;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -83,7 +83,7 @@ impl Weir {
 
 /// Weir in clamd's place, and as a milter: the port of the latter, and where files can be asked about.
 pub(crate) fn doors(program: &Path, (disk, clamd): (&Disk, &Path)) -> (Server, u16, PathBuf) {
-    let (folder, milter) = (disk.folder("weir-"), free_port());
+    let (folder, milter) = (disk.folder("weir-"), weir_peers::free_port());
     let socket = folder.path().join("clamd.ctl");
     let text = format!(
         "[submission]\nhostname = \"relay.example.org\"\nlisten = [\"127.0.0.1:0\"]\nlisten_tls = []\n\

@@ -3,7 +3,7 @@
 use base64::Engine;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ pub(crate) struct Element<'a> {
 
 impl Browser {
     pub(crate) fn start() -> Browser {
-        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
+        let port = weir_peers::free_port();
         let mut command = Command::new("chromedriver");
         command.arg(format!("--port={port}")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let driver = command.spawn().expect("chromedriver starts: tools/setup installs chromium-driver");

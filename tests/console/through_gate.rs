@@ -3,16 +3,12 @@
 use super::INBOUND;
 use super::visitor::Visitor;
 use crate::control::gate::{Site, wait_for};
-use std::net::TcpListener;
 use std::process::Command;
+use weir_peers::free_port;
 
 const NAME: &str = "console.example.org";
 
 /// A port that is free now.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port()
-}
-
 #[test]
 fn the_console_works_through_the_web_gate() {
     let site = Site::new("");

@@ -192,7 +192,7 @@ async fn guess(server: String, address: usize, number: usize) -> (usize, usize, 
 #[test]
 fn one_user_cannot_fill_the_spool() {
     // Nobody listens there, so everything stays here.
-    let port = weir_peers::Postfix::free_port();
+    let port = weir_peers::free_port();
     let delivery = format!("way = \"smarthost\"\nhosts = [\"127.0.0.1:{port}\"]\ntls = \"off\"\n");
     let throttle = "[throttle]\nrecipients = \"alike\"\n";
     let site = Site::with_submission("user_messages = 4\n", &format!("{delivery}{throttle}"));

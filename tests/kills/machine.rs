@@ -9,7 +9,7 @@ use super::sink::Door;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -54,7 +54,7 @@ impl Machine {
     /// Turns it on. `mode` tells the guest what to do besides running the gate.
     pub(super) fn start(&self, mode: &str, door: &Door) -> Running {
         let mut processes: Vec<Child> = ["disk", "canary"].into_iter().map(|disk| self.serve(disk)).collect();
-        let gate = free_port();
+        let gate = SocketAddr::from((Ipv4Addr::LOCALHOST, weir_peers::free_port()));
         let mut qemu = Command::new("qemu-system-x86_64");
         qemu.args(["-nographic", "-no-reboot", "-m", "384", "-accel"])
             .arg(std::env::var("WEIR_VM_ACCEL").unwrap_or("tcg".to_owned()))
@@ -173,9 +173,4 @@ fn reading(console: impl BufRead + Send + 'static) -> Receiver<String> {
         }
     });
     lines
-}
-
-fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address")
 }

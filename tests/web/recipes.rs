@@ -3,7 +3,7 @@
 use super::{PATIENCE, Up, json, spawn};
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(super) fn start(name: &str, command: &mut Command) -> Process {
 }
 
 pub(super) fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    SocketAddr::from((Ipv4Addr::LOCALHOST, weir_peers::free_port()))
 }
 
 pub(super) fn until(what: &str, mut met: impl FnMut() -> bool) {

@@ -54,7 +54,7 @@ impl Amavis {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (file, home) = (folder.path().join("amavisd.conf"), folder.path().join("home"));
         ["tmp", "db"].iter().for_each(|name| std::fs::create_dir_all(home.join(name)).expect("the folder is ours"));
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, crate::Postfix::free_port()));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, crate::free_port()));
         let (host, port) = next.rsplit_once(':').expect("an address with a port");
         let text = CONFIGURATION.replace("FOLDER", &home.display().to_string());
         let text = text.replace("PORT", &address.port().to_string()).replace("NEXT", &format!("[{host}]:{port}"));

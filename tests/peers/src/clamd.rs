@@ -1,6 +1,6 @@
 //! A private clamd with a handful of signatures of its own; nothing is downloaded.
 
-use crate::spawn_bound;
+use crate::{free_port, spawn_bound};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -163,11 +163,6 @@ fn clam_exe() -> String {
     assert!(sum.status.success(), "{} is missing: is clamav-testfiles installed? Run `make setup`", path.display());
     let sum = String::from_utf8_lossy(&sum.stdout).split(' ').next().unwrap_or("").to_owned();
     format!("{sum}:{}:Clamav.Test.File-6\n", std::fs::metadata(path).map_or(0, |meta| meta.len()))
-}
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
 }
 
 fn configuration(folder: &Path, port: u16, more: &str) -> String {

@@ -41,7 +41,7 @@ impl Exim {
         let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/exim");
         assert!(unpacked.join("ready").exists(), "Exim is not in target/exim: run `make setup` as root");
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, crate::Postfix::free_port()));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, crate::free_port()));
         let (host, port) = scanner.rsplit_once(':').expect("an address with a port");
         let text = CONFIGURATION.replace("FOLDER", &folder.path().display().to_string());
         let text = text.replace("PORT", &address.port().to_string()).replace("HOST", host).replace("SCANNER", port);

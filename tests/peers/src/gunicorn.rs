@@ -1,7 +1,7 @@
 //! A private gunicorn with workers that do one thing at a time, as most sites in Python have it.
 
-use crate::spawn_bound;
-use std::net::{TcpListener, TcpStream};
+use crate::{free_port, spawn_bound};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,13 +17,13 @@ pub struct Gunicorn {
 impl Gunicorn {
     /// Starts one with an application, whose text in Python defines `app`, and waits until it accepts.
     pub fn start(app: &str, workers: u32) -> Gunicorn {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let free = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         Gunicorn::start_at("gunicorn", app, workers, tempfile::tempdir().expect("a temporary folder"), free.to_string())
     }
 
     /// The same with the Flask that `tools/setup` has put into `target/flask`.
     pub fn start_flask(app: &str, workers: u32) -> Gunicorn {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let free = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/flask/bin/gunicorn");
         Gunicorn::start_at(program, app, workers, tempfile::tempdir().expect("a temporary folder"), free.to_string())
     }

@@ -2,8 +2,8 @@
 //!
 //! `tools/setup` installs the package into `target/oidc-provider`.
 
-use crate::{TestAuthority, spawn_bound, wait_until_it_listens};
-use std::net::{SocketAddr, TcpListener};
+use crate::{TestAuthority, free_port, spawn_bound, wait_until_it_listens};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -21,9 +21,8 @@ impl TestIdentityProvider {
 
     /// One that has an address and does not run yet.
     pub fn new(authority: &TestAuthority) -> TestIdentityProvider {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
         TestIdentityProvider {
-            port: free.port(),
+            port: free_port(),
             certificate: authority.sign("provider", &["localhost"]),
             server: None,
         }

@@ -1,7 +1,7 @@
 //! A private Knot DNS: an authoritative name server for everything, with the records that a test gives it.
 
-use crate::{spawn_bound, wait_until_it_listens};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use crate::{free_port, spawn_bound, wait_until_it_listens};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -89,15 +89,4 @@ fn signing(folder: &Path) -> String {
         "    zonefile-sync: -1\n    dnssec-signing: on\n  - domain: unsigned.example.\n    storage: \"{at}\"\n    \
          file: unsigned\n"
     )
-}
-
-/// A port that is free by UDP and by TCP.
-pub(crate) fn free_port() -> u16 {
-    loop {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        if UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            return port;
-        }
-    }
 }

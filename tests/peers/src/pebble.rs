@@ -1,6 +1,6 @@
 //! A private Pebble, Let's Encrypt's authority for tests, with its own name server, for which every name is this machine.
 
-use crate::knot::free_port;
+use crate::free_port;
 use crate::{TestAuthority, spawn_bound, wait_until_it_listens};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! A private Postfix: its own configuration, queue and data, in a folder of its own. A Postfix of the system is not touched.
 
 use crate::spawn_bound;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -96,12 +96,6 @@ impl Postfix {
         let _ = Command::new("kill").arg("-KILL").args(helpers.split_whitespace()).stderr(Stdio::null()).status();
         let _ = master.wait();
         self.begin(port);
-    }
-
-    /// A port that nobody uses now.
-    pub fn free_port() -> u16 {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        listener.local_addr().expect("an address").port()
     }
 
     /// Its folder.

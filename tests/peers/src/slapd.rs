@@ -1,7 +1,7 @@
 //! A private OpenLDAP server (slapd) with a few people and groups.
 
-use crate::{TestAuthority, spawn_bound};
-use std::net::{TcpListener, TcpStream};
+use crate::{TestAuthority, free_port, spawn_bound};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,7 +25,6 @@ impl Slapd {
     /// Starts one; with an authority it speaks TLS, and its name is `localhost`.
     pub fn start(authority: Option<&TestAuthority>) -> Slapd {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let port = || TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
         std::fs::create_dir(folder.path().join("db")).expect("a folder");
         std::fs::write(folder.path().join("slapd.conf"), configuration(folder.path(), authority)).expect("settings");
         std::fs::write(folder.path().join("data.ldif"), entries()).expect("entries");
@@ -33,7 +32,8 @@ impl Slapd {
         add.env("PATH", PATH).arg("-f").arg(folder.path().join("slapd.conf"));
         let added = add.arg("-l").arg(folder.path().join("data.ldif")).output().expect("slapadd runs: `make setup`");
         assert!(added.status.success(), "{}", String::from_utf8_lossy(&added.stderr));
-        let mut slapd = Slapd { folder, server: None, plain: port(), secure: port(), tls: authority.is_some() };
+        let mut slapd =
+            Slapd { folder, server: None, plain: free_port(), secure: free_port(), tls: authority.is_some() };
         slapd.restart();
         slapd
     }

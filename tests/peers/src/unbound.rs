@@ -1,6 +1,6 @@
 //! A private Unbound: a resolver that checks the signatures of a private [`Knot`].
 
-use crate::knot::free_port;
+use crate::free_port;
 use crate::{Knot, spawn_bound, wait_until_it_listens};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};

@@ -1,11 +1,12 @@
 //! Real peers: smtp-sink and a private Postfix as smarthost.
 
+use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use std::{fs, net};
 
+use weir_peers::free_port;
 use weir_smtp::client::approach::Approach;
 use weir_smtp::client::tls::TlsLevel;
 use weir_tls::Tls;
@@ -13,10 +14,6 @@ use weir_tls::Tls;
 use super::memory_ledger::{MemoryLedger, PATIENCE, settings, start};
 
 /// A port that was free a moment ago.
-fn free_port() -> u16 {
-    net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 async fn until_open(port: u16) {
     let open = async {
         while tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_err() {

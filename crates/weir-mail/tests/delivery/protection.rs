@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_mail::delivery::queue::Selection;
 use weir_mail::delivery::resolver::{Dns, Ourselves};
 use weir_mail::delivery::route::Route;
-use weir_peers::{Knot, Postfix, TestAuthority, Unbound};
+use weir_peers::{Knot, Postfix, TestAuthority, Unbound, free_port};
 use weir_smtp::client::approach::Approach;
 
 /// What becomes of mail for a domain.
@@ -150,7 +150,7 @@ fn postfix(port: u16, cases: &[Case], chain: &Path, key: &Path) -> Postfix {
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_prove_what_their_domain_says_that_they_can() {
     let (cases, authority) = (cases(), TestAuthority::new());
-    let (port, web_port) = (Postfix::free_port(), Postfix::free_port());
+    let (port, web_port) = (free_port(), free_port());
     let named: Vec<String> = cases
         .iter()
         .filter(|case| !case.domain.starts_with("unnamed"))

@@ -152,7 +152,7 @@ async fn no_more_connections_than_the_window_allows() {
 async fn the_next_host_is_tried_when_one_is_down() {
     use weir_mail::delivery::route::{Endpoint, HostOrder, Route, Smarthost};
     let server = Server::start(|_, _, _| Say::Usual).await;
-    let dead = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let dead = weir_peers::free_port();
     for order in [HostOrder::Failover, HostOrder::RoundRobin] {
         let ledger = MemoryLedger::default();
         let hosts = vec![Endpoint::Host("127.0.0.1".into(), dead), Endpoint::Host("127.0.0.1".into(), server.port)];

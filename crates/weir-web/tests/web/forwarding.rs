@@ -4,6 +4,7 @@ use crate::harness::{PATIENCE, World, body_of, get, get1, status_of};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_web::proxy::Listener;
@@ -180,7 +181,7 @@ async fn routes_errors_and_dead_servers_have_their_status() {
         let mut dead = settings.backends[0].clone();
         dead.admission.name = "dead".into();
         // A port that nothing listens on.
-        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let free = SocketAddr::from((Ipv4Addr::LOCALHOST, weir_peers::free_port()));
         dead.servers = vec![free.to_string()];
         settings.backends.push(dead);
         // The first server is dead, the second lives: nobody should notice.
