@@ -191,7 +191,7 @@ fn longest(list: &[(String, Route)], path: &str) -> Option<Route> {
 }
 
 /// The path without what can be written in several ways.
-fn meant(path: &str) -> Cow<'_, str> {
+pub(crate) fn meant(path: &str) -> Cow<'_, str> {
     let roundabout = path.contains('%') || path.contains("//") || path.contains("/.");
     if !roundabout {
         return Cow::Borrowed(path);

@@ -12,7 +12,7 @@ use http::Method;
 use weir_core::fair::SubnetKey;
 
 /// Requests that are expected to cost the same: one route, one method.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Class(u32);
 
 /// Methods that are told apart; all others are one.

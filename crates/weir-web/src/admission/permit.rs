@@ -61,6 +61,15 @@ impl Permit {
         }
     }
 
+    /// The backend has answered, and what remains is not its doing.
+    pub fn answered(&self) {
+        let now_ns = self.admission.now_ns();
+        let mut inner = self.admission.lock();
+        if let Some(ticket) = self.ticket {
+            inner.answered(ticket, now_ns);
+        }
+    }
+
     /// Since when it is held.
     pub fn since(&self) -> Instant {
         self.admission.start + Duration::from_nanos(self.since_ns)

@@ -2,17 +2,20 @@
 //!
 //! Where streams hold slots (`streams=slots`), each keeps one of the server's workers busy, and a worker that has begun does not notice at once that
 //! nobody listens. So a stream that is too many must not get to the server. An upgrade says what it is, and so does a request that accepts
-//! nothing but events. All others are known by their path, once it has answered with events. Segments with digits count as the same, because they are
-//! mostly numbers of things. The table of paths is small; the path that was used longest ago is forgotten first.
+//! nothing but events. All others are known by their route, method and path, once that has answered with events, and until it answers with
+//! something else. Paths are read as routes read them, so that no other spelling is another path. Segments that are numbers of things count as
+//! the same. The table of paths is small; the path that was used longest ago is forgotten first.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use http::header;
 
+use crate::admission::Class;
 use crate::identity::Fields;
+use crate::route;
 
 /// What a request will probably be answered with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,7 +25,7 @@ pub(super) struct ExpectedStream {
     pub(super) path: Option<PathKey>,
 }
 
-/// A path without what tells one thing from another.
+/// A path of a route, asked for with a method, without what tells one thing from another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PathKey(u64);
 
@@ -36,10 +39,12 @@ pub(super) struct StreamPaths {
 
 /// How many paths are remembered.
 const PATHS: usize = 256;
+/// A segment with digits is at least so long if it is a name that nobody thought of.
+const RANDOM_LENGTH: usize = 16;
 
 impl StreamPaths {
-    pub(super) fn expect(&self, path: &str, fields: &(impl Fields + ?Sized)) -> ExpectedStream {
-        let key = self.key(path);
+    pub(super) fn expect(&self, class: Class, path: &str, fields: &(impl Fields + ?Sized)) -> ExpectedStream {
+        let key = self.key(class, path);
         ExpectedStream { likely: accepts_only_events(fields) || self.is_known(key), path: Some(key) }
     }
 
@@ -55,6 +60,12 @@ impl StreamPaths {
         known.push_back(key);
     }
 
+    /// This path has answered with something else: what it answers with depends on more than the path.
+    pub(super) fn forget(&self, key: PathKey) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|known| *known != key);
+    }
+
     fn is_known(&self, key: PathKey) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(at) = known.iter().rposition(|known| *known == key) else { return false };
@@ -64,15 +75,22 @@ impl StreamPaths {
         true
     }
 
-    fn key(&self, path: &str) -> PathKey {
+    fn key(&self, class: Class, path: &str) -> PathKey {
         let mut hasher = self.hasher.build_hasher();
-        for segment in path.split('/') {
-            let varies = segment.bytes().any(|octet| octet.is_ascii_digit());
-            hasher.write(if varies { b"*" } else { segment.as_bytes() });
+        class.hash(&mut hasher);
+        for segment in route::meant(path).split('/') {
+            hasher.write(if is_number(segment) { b"*" } else { segment.as_bytes() });
             hasher.write_u8(b'/');
         }
         PathKey(hasher.finish())
     }
+}
+
+/// Whether a segment of a path is the number of a thing, in digits, as a UUID or as a long random name. The name of a file is not.
+fn is_number(segment: &str) -> bool {
+    let digits = segment.bytes().any(|octet| octet.is_ascii_digit());
+    let hexadecimal = segment.bytes().all(|octet| octet.is_ascii_hexdigit() || octet == b'-');
+    digits && (hexadecimal || (segment.len() >= RANDOM_LENGTH && !segment.contains('.')))
 }
 
 /// As browsers ask for server-sent events. Who takes something else as well may be answered with that.
@@ -89,7 +107,7 @@ fn accepts_only_events(fields: &(impl Fields + ?Sized)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::{HeaderMap, HeaderValue};
+    use http::{HeaderMap, HeaderValue, Method};
 
     fn accepting(kinds: &[&'static str]) -> HeaderMap {
         kinds.iter().map(|kind| (header::ACCEPT, HeaderValue::from_static(kind))).collect()
@@ -106,24 +124,36 @@ mod tests {
             (&["*/*"], false),
             (&[], false),
         ] {
-            assert_eq!(StreamPaths::default().expect("/", &accepting(kinds)).likely, likely, "{kinds:?}");
+            let class = Class::new(0, &Method::GET);
+            assert_eq!(StreamPaths::default().expect(class, "/", &accepting(kinds)).likely, likely, "{kinds:?}");
         }
     }
 
     #[test]
     fn a_path_that_answered_with_events_is_remembered_and_the_table_stays_small() {
         let (paths, any) = (StreamPaths::default(), accepting(&["*/*"]));
-        let learn = |path: &str| paths.remember(paths.expect(path, &any).path.unwrap());
-        let likely = |path: &str| paths.expect(path, &any).likely;
+        let get = Class::new(0, &Method::GET);
+        let learn = |path: &str| paths.remember(paths.expect(get, path, &any).path.unwrap());
+        let likely = |path: &str| paths.expect(get, path, &any).likely;
         assert!(!likely("/rooms/17/events"));
         learn("/rooms/17/events");
         assert!(likely("/rooms/17/events") && likely("/rooms/a9-4/events"));
+        assert!(likely("/rooms/kx83hdfgnzmpqrst/events") && !likely("/rooms/v2.js/events"));
         assert!(!likely("/rooms/17") && !likely("/rooms/17/events/") && !likely("/rooms/new/events"));
+        for other in [Class::new(1, &Method::GET), Class::new(0, &Method::POST)] {
+            assert!(!paths.expect(other, "/rooms/17/events", &any).likely, "another route or method");
+        }
         for number in 0..2 * PATHS {
             let letters: String = number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();
             learn(&format!("/{letters}"));
             assert!(likely("/rooms/17/events"), "what is used stays");
         }
+        for spelling in ["/rooms/17/%65vents", "//rooms/17/./events", "/rooms/x/../17/events"] {
+            assert!(likely(spelling), "{spelling}");
+        }
+        paths.forget(paths.expect(get, "/rooms/18/events", &any).path.unwrap());
+        assert!(!likely("/rooms/17/events"), "it answers with something else as well");
+        learn("/rooms/17/events");
         assert!(!likely("/a") && paths.known.lock().unwrap().len() == PATHS);
     }
 }

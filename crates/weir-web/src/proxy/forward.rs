@@ -289,7 +289,7 @@ impl RequestContext<'_> {
         let (class, app_sessions) = (Class::new(route.number, method), self.app_sessions(fields));
         // What tells its cost pays by it, and is no stream however it is sent.
         let paths = backend.stream_paths.as_ref().filter(|_| units.is_none());
-        let stream = paths.map(|paths| paths.expect(target.path, fields)).unwrap_or_default();
+        let stream = paths.map(|paths| paths.expect(class, target.path, fields)).unwrap_or_default();
         Ok(Routed { backend, identity, class, unbuffered, units, browser, app_sessions, stream })
     }
 

@@ -327,7 +327,7 @@ impl Drop for Relay {
         if !self.timing.stops_early
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            runtime.spawn(drain(rest, held, self.timing.drain));
+            runtime.spawn(drain(rest, held, self.timing.drain, Some(self.timing.last)));
         }
     }
 }

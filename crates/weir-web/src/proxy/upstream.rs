@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, header};
+use http::{Request, Response, StatusCode, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -22,7 +22,7 @@ use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, timeout};
 use weir_http1::Refused;
-use weir_http1::field_lines::FieldLines;
+use weir_http1::field_lines::{FieldLines, is_event_stream};
 
 use super::deadline::Deadline;
 use super::request_body::{Outgoing, RequestBody};
@@ -369,9 +369,16 @@ impl Drop for InFlight {
 }
 
 /// Nobody waits for the response any more, but the backend works on it.
-async fn finish_unattended(mut sending: Sending, held: HeldSlot, left: Duration, limits: Drain) {
+async fn finish_unattended(mut sending: Sending, mut held: HeldSlot, left: Duration, limits: Drain) {
     match timeout(left, std::future::poll_fn(|cx| sending.poll(cx))).await {
-        Ok(Ok(response)) => drain(response.into_body(), held, limits).await,
+        Ok(Ok(mut response)) => {
+            let lines = response.body_mut().take_lines();
+            let events = lines.map_or_else(|| is_event_stream(response.headers()), |lines| lines.events);
+            if !events && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                held.permit.ends();
+            }
+            drain(response.into_body(), held, limits, None).await;
+        }
         // The upload broke off with its client. The backend may have begun, so the slot is kept for as long as usual.
         Ok(Err(_)) => {
             let rest = held.permit.usual_cost().saturating_sub(held.permit.held()).min(left);
@@ -396,16 +403,26 @@ impl Drain {
     }
 }
 
-/// Reads the rest of a response for nobody, holding its slot.
-pub(super) async fn drain(mut body: UpstreamBody, held: HeldSlot, limits: Drain) {
+/// Reads the rest of a response for nobody, holding its slot. `last` is when its last piece came, if one has.
+///
+/// A server that sends will notice that nobody listens any more, and is left; one that is silent would not. A stream has no end to wait for. What it
+/// writes next fails, and until then its worker is busy: that is expected after as long as passed between the last two pieces.
+pub(super) async fn drain(mut body: UpstreamBody, held: HeldSlot, limits: Drain, mut last: Option<Instant>) {
     let until = Instant::now() + limits.sending;
+    let mut busy = Duration::ZERO;
     while let Ok(Some(Ok(_))) = timeout(limits.silent, body.frame()).await {
-        // A server that sends will notice that nobody listens any more; one that is silent would not. A stream has no end to wait for.
-        if Instant::now() >= until || held.permit.is_stream() {
+        let now = Instant::now();
+        let between = last.replace(now).map(|last| now.saturating_duration_since(last));
+        let is_over = if held.permit.is_stream() { between.is_some() } else { now >= until };
+        if is_over {
             body.reset_when_dropped();
+            busy = between.unwrap_or_default().min(limits.silent);
             break;
         }
     }
     drop(body);
+    if held.permit.is_stream() {
+        tokio::time::sleep(busy).await;
+    }
     drop(held);
 }

@@ -123,8 +123,12 @@ impl UpstreamResponse {
         let at_once = || lines.as_ref().map_or_else(|| is_unbuffered(headers), |lines| lines.unbuffered);
         let unbuffered = unbuffered || events || (!whole && at_once());
         let is_stream = switches || (events && units.is_none());
-        if let (true, Some(paths), Some(path)) = (is_stream && events, &backend.stream_paths, path) {
-            paths.remember(path);
+        if let (Some(paths), Some(path)) = (&backend.stream_paths, path) {
+            if is_stream && events {
+                paths.remember(path);
+            } else if response.status().is_success() {
+                paths.forget(path);
+            }
         }
         // The server is told at once that nobody listens.
         let too_many = |refused| {
@@ -138,6 +142,8 @@ impl UpstreamResponse {
             Some(mut held) if is_stream => match held.permit.hold_as_stream() {
                 Ok(()) => Holding::Slot(held),
                 Err(refused) => {
+                    // How long it lingers says nothing of how fast the server answers.
+                    held.permit.answered();
                     held.linger(backend.settings.admission.stream_after);
                     return Err(too_many(refused));
                 }

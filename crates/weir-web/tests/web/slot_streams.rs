@@ -65,27 +65,98 @@ async fn what_only_looked_like_a_stream_counts_as_none() {
     }
 }
 
-#[tokio::test]
-async fn a_stream_that_only_its_answer_shows_is_reset_and_gives_its_slot_back() {
+/// A world whose only server is the test itself.
+async fn by_hand(stream_after: Duration) -> (World, TcpListener) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let world = World::with(|settings| {
         settings.backends[0].servers = vec![address];
         settings.backends[0].streams_hold_slots = true;
         settings.backends[0].health_every = Duration::ZERO;
-        settings.backends[0].admission.stream_after = Duration::from_millis(10);
+        settings.backends[0].admission.stream_after = stream_after;
     })
     .await;
+    (world, listener)
+}
+
+/// A client that has asked, and the server's end of its request.
+async fn asked(world: &World, listener: &TcpListener, from: [u8; 4], request: &str) -> (TcpStream, TcpStream) {
+    let mut client = world.connect_from(from).await;
+    client.write_all(request.as_bytes()).await.unwrap();
+    let (mut server, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
+    let mut asked = Vec::new();
+    while !asked.ends_with(b"\r\n\r\n") {
+        assert!(timeout(PATIENCE, server.read_buf(&mut asked)).await.unwrap().unwrap() > 0);
+    }
+    (client, server)
+}
+
+/// Whether a while passes in which the gate neither resets the connection nor frees the slot.
+async fn still_held(world: &World, server: &mut TcpStream) -> bool {
+    let silent = timeout(Duration::from_millis(200), server.read(&mut [0; 8])).await.is_err();
+    silent && world.gate.admissions()[0].view().running == 1
+}
+
+#[tokio::test]
+async fn who_leaves_before_a_stream_begins_keeps_its_slot_until_the_server_can_have_noticed() {
+    let (world, listener) = by_hand(PATIENCE).await;
+    let (client, mut server) = asked(&world, &listener, [127, 60, 1, 1], ANNOUNCED).await;
+    drop(client);
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    server.write_all(format!("{head}9\r\ndata: 1\n\n\r\n").as_bytes()).await.unwrap();
+    // Nothing is known yet of when it writes next, and until then its worker is busy.
+    assert!(still_held(&world, &mut server).await);
+    server.write_all(b"9\r\ndata: 2\n\n\r\n").await.unwrap();
+    let read = timeout(PATIENCE, server.read(&mut [0; 8])).await.expect("it is reset");
+    assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    world.wait_for(|view| view.running == 0 && view.streams == 0).await;
+}
+
+#[tokio::test]
+async fn who_asks_for_events_and_leaves_does_not_free_the_slot_of_an_answer_with_an_end() {
+    let (world, listener) = by_hand(PATIENCE).await;
+    let (client, mut server) = asked(&world, &listener, [127, 60, 1, 1], ANNOUNCED).await;
+    drop(client);
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 8\r\n\r\n";
+    server.write_all(format!("{head}part").as_bytes()).await.unwrap();
+    // It works on the rest.
+    assert!(still_held(&world, &mut server).await);
+    world.wait_for(|view| view.running == 1 && view.streams == 0).await;
+    server.write_all(b"rest").await.unwrap();
+    world.wait_for(|view| view.running == 0).await;
+}
+
+#[tokio::test]
+async fn a_path_that_answers_with_other_things_as_well_is_no_stream_before_its_answer() {
+    let (world, listener) = by_hand(PATIENCE).await;
+    for (kind, body) in [("text/event-stream", "data: 1\n\n"), ("application/json", "{}")] {
+        let (mut client, mut server) = asked(&world, &listener, [127, 60, 1, 1], EVENTS).await;
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n{length:x}\r\n{body}\r\n"
+        );
+        server.write_all(answer.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        while !String::from_utf8_lossy(&said).contains(body) {
+            assert!(timeout(PATIENCE, client.read_buf(&mut said)).await.unwrap().unwrap() > 0);
+        }
+        let streams = u64::from(kind == "text/event-stream");
+        world.wait_for(|view| u64::from(view.streams) == streams).await;
+        server.write_all(b"0\r\n\r\n").await.unwrap();
+        world.wait_for(|view| view.running == 0).await;
+    }
+    let (_client, _server) = asked(&world, &listener, [127, 60, 1, 1], EVENTS).await;
+    let view = world.gate.admissions()[0].view();
+    assert_eq!((view.running, view.streams), (1, 0), "{view:?}");
+}
+
+#[tokio::test]
+async fn a_stream_that_only_its_answer_shows_is_reset_and_gives_its_slot_back() {
+    let (world, listener) = by_hand(Duration::from_millis(10)).await;
     let (mut clients, mut servers) = (Vec::new(), Vec::new());
     for at in 1..=3 {
-        let mut client = world.connect_from([127, 60, 1, at]).await;
-        client.write_all(EVENTS.as_bytes()).await.unwrap();
+        let (client, server) = asked(&world, &listener, [127, 60, 1, at], EVENTS).await;
         clients.push(client);
-        let (mut server, _) = timeout(PATIENCE, listener.accept()).await.unwrap().unwrap();
-        let mut asked = Vec::new();
-        while !asked.ends_with(b"\r\n\r\n") {
-            assert!(timeout(PATIENCE, server.read_buf(&mut asked)).await.unwrap().unwrap() > 0);
-        }
         servers.push(server);
     }
     // All three were sent before the first answer came: nobody could know what they are.
