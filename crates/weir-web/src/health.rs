@@ -137,11 +137,12 @@ impl Servers {
 
     /// A server could not be reached, did not answer, or failed a check, and why.
     pub fn failed(&self, server: &Server, why: &str) {
-        let failures = server.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
-        server.tried.store(true, Ordering::Relaxed);
-        if failures == 1 {
-            server.failing_since_unix_s.store(unix_s(), Ordering::Relaxed);
+        // Before it is counted: who sees a failure also sees since when.
+        if server.failures.load(Ordering::Relaxed) == 0 {
+            server.failing_since_unix_s.store(unix_s(), Ordering::Release);
         }
+        let failures = server.failures.fetch_add(1, Ordering::AcqRel).saturating_add(1);
+        server.tried.store(true, Ordering::Relaxed);
         why.clone_into(&mut server.trouble.lock().unwrap_or_else(PoisonError::into_inner));
         if failures >= self.failures_max {
             let until = now_ms() + millis(self.rest);
@@ -250,7 +251,7 @@ impl Server {
 
     /// When that began, in seconds since 1970.
     pub fn failing_since_unix_s(&self) -> Option<u64> {
-        let failed = self.failures.load(Ordering::Relaxed) > 0;
+        let failed = self.failures.load(Ordering::Acquire) > 0;
         failed.then(|| self.failing_since_unix_s.load(Ordering::Relaxed))
     }
 

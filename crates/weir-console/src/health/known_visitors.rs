@@ -15,7 +15,9 @@ pub(super) fn look(part: &mut Part, queue: &View) {
 
 fn says(backend: &str, pressure: &Pressure) -> Option<String> {
     let waited_s = pressure.known.oldest_s;
-    let first = pressure.holders.first().filter(|_| waited_s >= WAIT_S && pressure.held >= pressure.slots)?;
+    let is_long = waited_s >= WAIT_S && pressure.held >= pressure.slots;
+    // Who has sent more than the slots can do waits for nobody else.
+    let first = pressure.holders.first().filter(|first| is_long && pressure.waiting() > first.waiting)?;
     Some(format!(
         "known visitors of {backend} have waited for {}: all slots are held, {} of {} by {} (the oldest for {})",
         seconds(waited_s),
@@ -45,6 +47,9 @@ mod tests {
         (pressure.known.waiting, pressure.known.oldest_s) = (1, 12.0);
         let said = says("app", &pressure).expect("somebody should look");
         assert!(said.contains("4 of 4 by 192.0.2.0/24") && said.contains("12"), "{said}");
+        pressure.holders[0].waiting = 1;
+        assert_eq!(says("app", &pressure), None, "it waits for itself");
+        pressure.holders[0].waiting = 0;
         pressure.held = 3;
         assert_eq!(says("app", &pressure), None, "a slot is free");
         pressure.held = 4;

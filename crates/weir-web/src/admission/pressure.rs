@@ -212,7 +212,8 @@ impl Pressure {
                 format!("{network} ({slots} of {}, the oldest for {oldest_s:.1} s)", self.slots)
             })
             .collect();
-        let streams = if self.streams > 0 { format!("; {} of them are streams", self.streams) } else { String::new() };
+        let streams =
+            if self.streams > 0 { format!("; streams hold {} of {}", self.streams, self.slots) } else { String::new() };
         (!named.is_empty()).then(|| format!("Who holds the slots: {}{streams}.", named.join(", ")))
     }
 }
@@ -247,7 +248,7 @@ fn advice(inner: &Inner, pressure: &Pressure) -> Vec<String> {
         ));
     }
     // More slots do not help where one network or streams hold those that there are.
-    let by_streams = pressure.streams * 2 >= pressure.slots && pressure.held >= pressure.slots;
+    let by_streams = pressure.streams >= (pressure.slots / 2).max(1) && pressure.held >= pressure.slots;
     if by_streams && pressure.waiting() > 0 {
         advice.push(format!(
             "streams hold {} of {} slots, and with streams=slots they may hold half: if so many are meant to be open, give the server more workers, and slots to match",
@@ -367,7 +368,7 @@ mod tests {
         stream.hold_as_stream().unwrap();
         let rest: Vec<_> = (2..4).map(|at| queue.ask(&from(at, Standing::Known), Waker::noop())).collect();
         let pressure = queue.view().pressure;
-        assert!(pressure.sentences()[2].ends_with("; 1 of them are streams."), "{:?}", pressure.sentences());
+        assert!(pressure.sentences()[2].ends_with("; streams hold 1 of 2."), "{:?}", pressure.sentences());
         assert!(pressure.advice.iter().any(|advice| advice.contains("streams=slots")), "{:?}", pressure.advice);
         drop((stream, rest));
     }
