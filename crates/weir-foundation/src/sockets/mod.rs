@@ -58,6 +58,11 @@ pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpLis
         sockets.push(copy(&one.socket)?);
         (one.gate, one.asked, one.in_use) = (Some(gate), address, true);
     }
+    // A listener of this gate has a socket for both versions of IP, as systemd passes it: this one accepts from it as well.
+    let shares = |one: &&KeptSocket| one.gate == Some(gate) && one.in_use && one.covers(address);
+    if let Some(both) = kept.iter().find(shares).filter(|_| sockets.is_empty()) {
+        sockets.push(copy(&both.socket)?);
+    }
     if sockets.is_empty() {
         // `[::]` takes connections of both versions, so it would not get a port that 0.0.0.0 of ours has.
         let ipv4_is_ours = kept.iter().any(|one| is_everywhere_on(one.asked, address.port()));
@@ -304,6 +309,16 @@ mod tests {
             keep(GateName::Console);
         }
         close(GateName::Console);
+        for (start, order) in [("passed", [four, six]), ("fresh", [six, four])] {
+            if start == "passed" {
+                passed(false);
+            }
+            let opened = console.scope(async { order.map(listen) }).await;
+            assert!(opened.iter().all(Result::is_ok), "{start}: {opened:?}");
+            drop(opened);
+            keep(GateName::Console);
+            close(GateName::Console);
+        }
         passed(true);
         let socket = console.scope(async { listen(four) }).await.unwrap();
         assert_eq!(socket.local_addr().unwrap(), four, "nobody of IPv4 would come to the other");
