@@ -115,7 +115,6 @@ impl Needs {
     }
 }
 
-/// A port that is free for both protocols.
 /// So many at once: most of the time goes by with waiting.
 const AT_ONCE: usize = 4;
 

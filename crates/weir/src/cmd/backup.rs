@@ -121,7 +121,7 @@ pub(crate) struct RestoreArgs {
 
 impl RestoreArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let data = std::path::absolute(self.place.folder()?)?;
+        let data = std::path::absolute(self.place.existing_folder()?)?;
         refuse_other_owner(&data)?;
         let passphrase = passphrase(self.passphrase_file.as_deref())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -78,7 +78,9 @@ fn print(out: &mut dyn Write, seen: &StatusAndHealth, long: bool) -> anyhow::Res
             Verdict::Look => "LOOK",
             Verdict::Failing => "FAILS",
         };
-        writeln!(out, "  {part:<12} {word:<5} {}", says.replace('\n', "\n                     "))?;
+        // A server's own words may be among them.
+        let lines: Vec<String> = says.lines().map(|line| weir_scan::plain::shown(line, usize::MAX)).collect();
+        writeln!(out, "  {part:<12} {word:<5} {}", lines.join("\n                     "))?;
     }
     for certificate in &seen.status.certificates {
         print_certificate(out, certificate)?;
@@ -170,10 +172,11 @@ fn next_hop(hop: &NextHopView) -> String {
         (_, None) => "not tried yet".to_owned(),
         (None, tried) => format!("answered at {} UTC", at(tried)),
         (Some(problem), tried) => format!(
-            "{} since {} UTC, the last one at {} UTC: {problem}",
+            "{} since {} UTC, the last one at {} UTC: {}",
             count(hop.failures, "failed attempt"),
             at(&hop.failing_since),
-            at(tried)
+            at(tried),
+            weir_scan::plain::shown(problem, usize::MAX)
         ),
     }
 }

@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// Servers that are tried, and how many of them at once.
 const SERVERS_MAX: usize = 100;
 const AT_ONCE: usize = 20;
+/// Addresses of one name that are tried.
+const ADDRESSES_MAX: usize = 4;
 const SHORT: Duration = Duration::from_secs(14 * 86_400);
 
 pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<Finding> {
@@ -141,7 +143,7 @@ fn connect(at: &str) -> io::Result<()> {
     let with_port = if bare.rsplit_once(':').is_some() { bare.to_owned() } else { format!("{bare}{port}") };
     // A name may have several addresses, of which one is enough.
     let mut outcome = Err(io::ErrorKind::NotFound.into());
-    for address in with_port.to_socket_addrs()? {
+    for address in with_port.to_socket_addrs()?.take(ADDRESSES_MAX) {
         outcome = TcpStream::connect_timeout(&address, PATIENCE).map(drop);
         if outcome.is_ok() {
             break;

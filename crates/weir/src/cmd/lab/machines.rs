@@ -190,7 +190,7 @@ impl Newcomer {
         let Some(network) = config.lab.network else {
             bail!("this machine has no address in the lab's network\n  hint: set lab.address, such as \"10.7.0.3/24\"")
         };
-        let data = DataFolder::open(std::path::absolute(place.folder()?)?)?;
+        let data = DataFolder::open(std::path::absolute(place.existing_folder()?)?)?;
         let folder = credentials(&data.path().join("lab"));
         if Credentials::are_in(&folder) {
             bail!("this machine is in a lab already\n  hint: its credentials are in {}", folder.display());

@@ -17,6 +17,8 @@ use tokio_rustls::rustls::{ClientConfig, crypto};
 use weir_console::api::whole::STATUS;
 use weir_tls::{Validity, any_certificate, time_left};
 
+/// What plugins say of a sample may be long.
+const SAID_MAX: usize = 500;
 /// For one conversation.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// For a certificate.
@@ -209,5 +211,6 @@ fn sample_in_words(state: &str, waits: bool, why: &serde_json::Value) -> String 
     let (verdict, reasons, failed) = (why["verdict"].as_str().unwrap_or("none"), words("reasons"), words("failed"));
     let because = if reasons.is_empty() { String::new() } else { format!(", because {reasons}") };
     let failed = if failed.is_empty() { String::new() } else { format!(". What failed: {failed}") };
-    format!("a harmless sample is {state}, its verdict: {verdict}{because}{failed}")
+    let said = format!("a harmless sample is {state}, its verdict: {verdict}{because}{failed}");
+    weir_scan::plain::shown(&said, SAID_MAX)
 }
