@@ -1,4 +1,4 @@
-//! How fast a line moves: what happened in it for each second in which somebody waited, the last ones counting most.
+//! How fast a line moves: what happened in it while somebody waited, for each second of that time, the last ones counting most.
 
 /// Events over the time in which they could happen. What is this long ago counts half.
 const HALF_LIFE_NS: f64 = 10e9;
@@ -12,10 +12,12 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Something happened.
+    /// Something happened. While nobody waits, that says nothing of how fast the line moves.
     pub(super) fn count(&mut self, now_ns: u64) {
         self.pass(now_ns);
-        self.events += 1.0;
+        if self.busy {
+            self.events += 1.0;
+        }
     }
 
     /// From now on somebody waits, or nobody does.
@@ -59,6 +61,16 @@ mod tests {
         rate.set_busy(false, 2 * SECOND);
         rate.set_busy(true, 100 * SECOND);
         rate.set_busy(false, 100 * SECOND);
+        let seen = rate.per_second().unwrap();
+        assert!((9.0..11.0).contains(&seen), "{seen}");
+    }
+
+    #[test]
+    fn what_happens_while_nobody_waits_does_not_count() {
+        let mut rate = Rate::default();
+        (1..=100_000).for_each(|event| rate.count(event * 1_000));
+        rate.set_busy(true, SECOND);
+        (11..=30).for_each(|tenth| rate.count(tenth * SECOND / 10));
         let seen = rate.per_second().unwrap();
         assert!((9.0..11.0).contains(&seen), "{seen}");
     }
