@@ -59,6 +59,8 @@ pub enum Mutant {
     HistoryCountsRequests,
     /// The line of newcomers: a network that has had its turn stands where it stood.
     LineForgetsTurns,
+    /// The line of newcomers: who was told a place and has not been there yet goes before nobody.
+    LineForgetsExpected,
 }
 
 /// Whether this thread runs with `mutant` planted.

@@ -6,19 +6,21 @@
 //! own visitors wait, and nobody else's.
 //!
 //! A *visitor* is somebody who waits: *present* with a request that is held, or away until the time at which it was told to come back. Only
-//! a visitor who is present can be let in. One who is away keeps its place, and is forgotten when it does not come back in time.
+//! a visitor who is present can be let in. One who is away keeps its place, and is forgotten when it does not come back in time. Who was shown a place
+//! and has never been here is *expected*: it counts for the places that others are told, and for nothing else ([`Expected`]).
 //!
 //! Each call is O(log N), except [`Line::ahead`], which counts up to [`COUNTED`] neighbours. Memory: about 250 bytes for each visitor, and
 //! as much for each network; there are at most `visitors_max` of both.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::vec::Vec;
 
+use super::expected::Expected;
 use super::keys::{KeyMap, SessionKey, SubnetKey};
+use super::sizes::{ONE, Sizes};
 use crate::mutant::{Mutant, planted};
 
 /// Neighbours that are counted to tell somebody its place.
-const COUNTED: usize = 4_096;
+pub(super) const COUNTED: usize = 4_096;
 
 /// The line before one backend.
 #[derive(Clone, Debug)]
@@ -31,8 +33,9 @@ pub struct Line {
     served: BTreeSet<(u64, u64)>,
     /// When those who are away are forgotten.
     until: BTreeSet<(u64, u64)>,
-    /// At `n`: how many networks have more than `n` visitors.
-    sizes: Vec<u32>,
+    expected: Expected,
+    /// How many visitors each network has, with those who are expected.
+    sizes: Sizes,
     /// The turn that is being given out.
     turn: u64,
     present: usize,
@@ -97,7 +100,8 @@ impl Line {
             ready: BTreeSet::new(),
             served: BTreeSet::new(),
             until: BTreeSet::new(),
-            sizes: Vec::new(),
+            expected: Expected::new(visitors_max),
+            sizes: Sizes::default(),
             turn: 0,
             present: 0,
             visitors_max: visitors_max.max(1),
@@ -107,8 +111,12 @@ impl Line {
     /// A visitor is here with a request, which it calls `number`. A visitor who is not in the line yet has waited since `since`. Returns
     /// whether there is room for it.
     pub fn arrive(&mut self, session: SessionKey, subnet: SubnetKey, since: u64, number: u64) -> bool {
-        if !self.visitors.contains_key(&session.0) && !self.join(session, subnet, since) {
-            return false;
+        if !self.visitors.contains_key(&session.0) {
+            let expected_since = self.expected.comes(session.0, subnet.0);
+            if !self.join(session, subnet, expected_since.unwrap_or(since)) {
+                self.resize(subnet.0);
+                return false;
+            }
         }
         let Some(visitor) = self.visitors.get_mut(&session.0) else { return false };
         if let Some(until) = visitor.until.take() {
@@ -192,28 +200,50 @@ impl Line {
         Some(number)
     }
 
+    /// Somebody who is not in the line is told its place, as of `since`, and when to come. After `due` it is expected no more; it may still come.
+    pub fn expect(&mut self, session: SessionKey, subnet: SubnetKey, since: u64, due: u64) {
+        if self.visitors.contains_key(&session.0) {
+            return;
+        }
+        let forgotten = self.expected.add(session.0, subnet.0, since, due);
+        forgotten.into_iter().chain([subnet.0]).for_each(|network| self.resize(network));
+    }
+
     /// Forgets visitors who did not come back in time.
     pub fn expire(&mut self, now: u64) {
+        while let Some(network) = self.expected.next_overdue(now) {
+            self.resize(network);
+        }
         while let Some((until, session)) = self.until.first().copied().filter(|(until, _)| *until <= now) {
             self.until.remove(&(until, session));
             self.forget(session);
         }
     }
 
-    /// How many visitors will be let in before this one, if all come back when they are told to; `session` need not be in the line.
+    /// How many visitors will be let in before this one, if all come when they are told to; `session` need not be in the line.
     pub fn ahead(&self, session: SessionKey, subnet: SubnetKey) -> u64 {
-        let Some(network) = self.networks.get(&subnet.0) else { return self.first_of_each(0) };
-        let before = match self.visitors.get(&session.0) {
+        let network = self.networks.get(&subnet.0);
+        let in_line = |network: &NetworkInLine| match self.visitors.get(&session.0) {
             Some(visitor) => network.all.range(..(visitor.turn, visitor.since, session.0)).take(COUNTED).count(),
             None => network.all.len().min(COUNTED),
         };
-        let own = u64::from(self.visitors.contains_key(&session.0));
-        self.first_of_each(before).saturating_sub(own)
+        let before =
+            network.map_or(0, in_line) as u64 * ONE + self.expected.before(subnet.0, self.behind(session, network));
+        let own = match self.visitors.contains_key(&session.0) {
+            true => ONE,
+            false => self.expected.find(session.0).map_or(0, |(_, part)| part),
+        };
+        (self.sizes.first_of_each(before + ONE).saturating_sub(own) + ONE / 2) / ONE
     }
 
-    /// Visitors who are among the first `before + 1` of their network.
-    fn first_of_each(&self, before: usize) -> u64 {
-        self.sizes.iter().take(before + 1).map(|networks| u64::from(*networks)).sum()
+    /// Of those who are expected, who has waited since before this goes before this visitor.
+    fn behind(&self, session: SessionKey, network: Option<&NetworkInLine>) -> u64 {
+        match self.visitors.get(&session.0) {
+            // Who has had a turn stands behind all who have not.
+            Some(visitor) if network.is_some_and(|network| visitor.turn > network.inner_turn) => u64::MAX,
+            Some(visitor) => visitor.since,
+            None => self.expected.find(session.0).map_or(u64::MAX, |(since, _)| since),
+        }
     }
 
     /// Requests that are held.
@@ -233,7 +263,12 @@ impl Line {
 
     /// Networks that they come from.
     pub fn networks(&self) -> usize {
-        self.sizes.first().map_or(0, |count| *count as usize)
+        self.networks.len().saturating_sub(self.served.len())
+    }
+
+    /// Visitors who were told a place and have not been here yet.
+    pub fn expected(&self) -> usize {
+        self.expected.len()
     }
 
     /// Whether this visitor is in the line.
@@ -253,13 +288,9 @@ impl Line {
         let had = network.had.remove(&session.0).map_or(0, |had| had + 1);
         let inner = had.max(network.inner_turn);
         network.all.insert((inner, since, session.0));
-        let at = network.all.len() - 1;
-        if self.sizes.len() <= at {
-            self.sizes.resize(at + 1, 0);
-        }
-        self.sizes[at] += 1;
         let visitor = Visitor { subnet: subnet.0, turn: inner, since, requests: VecDeque::new(), until: None };
         self.visitors.insert(session.0, visitor);
+        self.resize(subnet.0);
         true
     }
 
@@ -279,20 +310,20 @@ impl Line {
         let Some(network) = self.networks.get_mut(&visitor.subnet) else { return };
         let rank = (visitor.turn, visitor.since, session);
         network.present.remove(&rank);
-        if network.all.remove(&rank) {
-            let at = network.all.len();
-            if let Some(count) = self.sizes.get_mut(at) {
-                *count -= 1;
-            }
-            while self.sizes.last() == Some(&0) {
-                self.sizes.pop();
-            }
-        }
+        network.all.remove(&rank);
         let (empty, turn) = (network.all.is_empty(), network.turn);
         if empty {
             self.served.insert((turn, visitor.subnet));
             self.forget_turns();
         }
+        self.resize(visitor.subnet);
+    }
+
+    /// Counts the visitors of a network anew.
+    fn resize(&mut self, key: u64) {
+        let here = self.networks.get(&key).map_or(0, |network| network.all.len() as u64 * ONE);
+        let expected = if planted(Mutant::LineForgetsExpected) { 0 } else { self.expected.of(key) };
+        self.sizes.set(key, here + expected);
     }
 
     /// A network that has had no turn more than others starts anew.
@@ -323,6 +354,7 @@ impl Line {
 mod tests {
     use super::*;
     use alloc::vec;
+    use alloc::vec::Vec;
 
     /// A line with requests numbered by `network * 100 + visitor`.
     fn line(present: &[(u64, u64, u64)]) -> Line {
@@ -392,7 +424,8 @@ mod tests {
         assert!(line.holds(SessionKey(5)));
         line.expire(50);
         assert!(!line.holds(SessionKey(5)));
-        assert_eq!((line.visitors(), line.sizes.len()), (0, 0));
+        assert_eq!(line.visitors(), 0);
+        assert!(line.sizes.is_empty());
     }
 
     #[test]

@@ -24,6 +24,7 @@
 mod backlog;
 mod clock;
 mod exchange;
+mod expected;
 mod heap;
 mod index;
 mod keys;
@@ -34,6 +35,7 @@ mod requests;
 mod seats;
 mod sessions;
 mod settings;
+mod sizes;
 mod subnets;
 mod sweep;
 mod tags;

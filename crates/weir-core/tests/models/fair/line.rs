@@ -106,6 +106,59 @@ fn a_line_that_forgets_turns_is_found() {
     assert!(play().is_err(), "the oldest cookies of one network went first, and nobody noticed");
 }
 
+/// Eight networks of visitors who were all told a place and are away; one in `part` of them comes. What a visitor after them was told, and how many went before.
+fn told_and_true(part: u64) -> (u64, u64) {
+    const OF_EACH: u64 = 60;
+    let mut world = World::new();
+    let lesson = 0..8 * OF_EACH;
+    // Earlier visitors show how many come, and are let in.
+    for visitor in lesson.clone() {
+        world.line.expect(SessionKey(visitor), SubnetKey(visitor % 8), visitor, 1_000);
+    }
+    for visitor in lesson.clone().filter(|visitor| visitor / 8 % part == 0) {
+        world.come(visitor, visitor % 8, visitor);
+        world.step();
+    }
+    world.line.expire(1_000);
+    for visitor in lesson.clone() {
+        world.line.expect(SessionKey(BOTS + visitor), SubnetKey(visitor % 8), 2_000 + visitor, 9_000);
+    }
+    let (own, network) = (2 * BOTS, 3);
+    let told = world.line.ahead(SessionKey(own), SubnetKey(network));
+    world.line.expect(SessionKey(own), SubnetKey(network), 3_000, 9_000);
+    // They come in another order than that of their places.
+    for visitor in lesson.rev().filter(|visitor| visitor / 8 % part == 0) {
+        world.come(BOTS + visitor, visitor % 8, 0);
+    }
+    world.come(own, network, 0);
+    let mut before = 0;
+    while world.step().1 != own {
+        before += 1;
+    }
+    (told, before)
+}
+
+fn places_are_true() -> Result<(), String> {
+    for part in [1, 2, 5] {
+        let (told, before) = told_and_true(part);
+        if told.abs_diff(before) > 8 + before / 8 {
+            return Err(format!("one in {part} comes: told {told}, and {before} went before"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_place_counts_those_who_were_told_to_come_and_do() {
+    places_are_true().unwrap();
+}
+
+#[test]
+fn a_line_that_forgets_whom_it_expects_is_found() {
+    let _planted = plant(Mutant::LineForgetsExpected);
+    assert!(places_are_true().is_err(), "nobody noticed that those who are away go before");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     /// Whoever waits in whatever mixture of networks is told the number of those who are let in before it, if nobody comes anew.
@@ -127,7 +180,7 @@ proptest! {
 
     /// Whatever comes, leaves and is let in, nobody is lost and nothing is left behind.
     #[test]
-    fn nobody_is_lost(ops in prop::collection::vec((0u8..4, 0u64..12, 0u64..4), 0..200)) {
+    fn nobody_is_lost(ops in prop::collection::vec((0u8..5, 0u64..12, 0u64..4), 0..200)) {
         let (mut line, mut held, mut number) = (Line::new(1_000), BTreeMap::<u64, u64>::new(), 0);
         for (op, session, network) in ops {
             let key = SessionKey(session);
@@ -144,6 +197,7 @@ proptest! {
                         line.leave(key, own, (network > 0).then_some(10));
                     }
                 }
+                3 => line.expect(key, SubnetKey(session % 4), number, 10),
                 _ => {
                     let next = line.let_in();
                     prop_assert_eq!(next.is_some(), !held.is_empty());
@@ -159,6 +213,7 @@ proptest! {
             prop_assert!(held.remove(&next).is_some());
         }
         prop_assert!(held.is_empty());
-        prop_assert_eq!((line.visitors(), line.networks(), line.present()), (0, 0, 0));
+        prop_assert_eq!((line.visitors(), line.networks(), line.present(), line.expected()), (0, 0, 0, 0));
+        prop_assert_eq!(line.ahead(SessionKey(99), SubnetKey(0)), 0);
     }
 }
