@@ -233,8 +233,9 @@ impl Admission {
     fn size_room(&self) {
         let inner = self.lock();
         let (slots, queue) = (inner.slots, inner.settings.queue);
+        let guess = inner.strangers_rate.per_second().map(|rate| rate * standing::NEWCOMERS_PART);
         drop(inner);
-        self.room.set_size((2 * slots).max(ROOM_LEAST), queue);
+        self.room.set_size((2 * slots).max(ROOM_LEAST), queue, guess);
     }
 
     pub fn name(&self) -> &str {
@@ -267,5 +268,7 @@ impl Admission {
 
 #[cfg(test)]
 mod crowd_tests;
+#[cfg(test)]
+mod promise_tests;
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,7 @@ const STRANGERS: SubnetKey = SubnetKey(0x7374_7261_6e67_6572);
 const NEWCOMERS: SubnetKey = SubnetKey(0x6e65_7763_6f6d_6572);
 
 /// The newcomers' part of the strangers' weight.
-const NEWCOMERS_PART: f64 = 0.75;
+pub(super) const NEWCOMERS_PART: f64 = 0.75;
 
 /// The session and subnet under which a request is queued.
 pub(super) fn lane(ask: &Ask, profile: &Profile, settings: &Settings) -> Owner {

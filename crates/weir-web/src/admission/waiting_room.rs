@@ -5,8 +5,9 @@
 //! held, or away with the waiting page. So the order is that of the line, and not that in which requests happen to arrive. A visitor who is
 //! away needs no connection and costs a few hundred octets. One who does not come back in time is forgotten, and has cost no slot.
 //!
-//! The time that a visitor is told ([`Promise`]) is the number of visitors before it, divided by how fast the line moved in the last
-//! seconds.
+//! The time that a visitor is told ([`Promise`]) is the number of visitors before it, divided by how fast the line moved lately while as many
+//! were in the queue as may be. Before it are also those who were shown a page and have not come back yet, each for the part of them that
+//! does ([`WaitingRoom::expect`]).
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -41,7 +42,10 @@ struct Inner {
     size: u32,
     /// Requests that may be held at once.
     held_max: usize,
+    /// How fast the line moves while the queue has as many newcomers as it may.
     rate: Rate,
+    /// How many a second it would be, as long as that has not been measured.
+    guess: Option<f64>,
     let_in: u64,
     promised: u64,
 }
@@ -94,7 +98,9 @@ const VISITORS_MAX: usize = 65_536;
 const WAITED_MAX: Duration = Duration::from_secs(60);
 /// A visitor who comes back later than it was told by more than this has lost its place.
 const GRACE: Duration = Duration::from_secs(20);
-/// The estimate before it is known how fast the line moves.
+/// Who was shown a page and comes later than it was told by more than this is not expected any more. (A page tells whole seconds.)
+const LATE: Duration = Duration::from_secs(4);
+/// The estimate before anything is known of how fast the line moves.
 const FIRST_GUESS: Duration = Duration::from_secs(2);
 /// Nobody is told to come back sooner than this, and no page asks again later.
 const AGAIN_MIN: Duration = Duration::from_secs(1);
@@ -109,6 +115,12 @@ impl Promise {
     }
 }
 
+impl Visit {
+    fn since_ms(&self, now_ns: u64) -> u64 {
+        (now_ns / 1_000_000).saturating_sub(self.waited.min(WAITED_MAX).as_millis() as u64)
+    }
+}
+
 impl WaitingRoom {
     pub(super) fn new(held_max: u32) -> Arc<WaitingRoom> {
         let inner = Inner {
@@ -119,6 +131,7 @@ impl WaitingRoom {
             size: 1,
             held_max: held_max as usize,
             rate: Rate::default(),
+            guess: None,
             let_in: 0,
             promised: 0,
         };
@@ -127,12 +140,12 @@ impl WaitingRoom {
         Arc::new(WaitingRoom { start: start.checked_sub(2 * WAITED_MAX).unwrap_or(start), inner: Mutex::new(inner) })
     }
 
-    /// How many may be in the queue at once, and how many may be held.
-    pub(super) fn set_size(&self, size: u32, held_max: u32) {
+    /// How many may be in the queue at once, how many may be held, and how many a second are let in as far as others can tell.
+    pub(super) fn set_size(&self, size: u32, held_max: u32, guess: Option<f64>) {
         let mut wakers = Vec::new();
         let now_ns = self.now_ns();
         let mut inner = self.lock();
-        (inner.size, inner.held_max) = (size.max(1), held_max as usize);
+        (inner.size, inner.held_max, inner.guess) = (size.max(1), held_max as usize, guess);
         inner.line.expire(now_ns / 1_000_000);
         inner.let_in(now_ns, &mut wakers);
         drop(inner);
@@ -151,6 +164,13 @@ impl WaitingRoom {
         inner.promise(visit)
     }
 
+    /// Somebody who was promised this is expected, under the session of the cookie that it is given: who is told a place after it is told that it
+    /// goes before.
+    pub fn expect(&self, visit: &Visit, promise: &Promise) {
+        let now_ns = self.now_ns();
+        self.lock().expect(visit, promise, now_ns);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         let inner = self.lock();
         inner.held.is_empty() && inner.inside == 0
@@ -159,7 +179,7 @@ impl WaitingRoom {
     pub(super) fn view(&self) -> RoomView {
         let inner = self.lock();
         let nobody = Visit { session: SessionKey(0), subnet: SubnetKey(0), waited: Duration::ZERO };
-        let empty = inner.line.visitors() == 0;
+        let empty = inner.line.visitors() + inner.line.expected() == 0;
         RoomView {
             visitors: inner.line.visitors(),
             networks: inner.line.networks(),
@@ -186,14 +206,11 @@ impl Inner {
         if self.line.present_of(visit.subnet) >= left {
             return None;
         }
-        let waited = visit.waited.min(WAITED_MAX);
-        let since_ms = (now_ns / 1_000_000).saturating_sub(waited.as_millis() as u64);
         self.numbers += 1;
-        if !self.line.arrive(visit.session, visit.subnet, since_ms, self.numbers) {
+        if !self.line.arrive(visit.session, visit.subnet, visit.since_ms(now_ns), self.numbers) {
             return None;
         }
         self.held.insert(self.numbers, Held { let_in: false, waker: None });
-        self.note_busy(now_ns);
         Some(self.numbers)
     }
 
@@ -203,24 +220,36 @@ impl Inner {
         {
             self.inside += 1;
             self.let_in += 1;
-            self.rate.count(now_ns);
             if let Some(held) = self.held.get_mut(&number) {
                 held.let_in = true;
                 wakers.extend(held.waker.take());
             }
         }
-        self.note_busy(now_ns);
+        if self.inside < self.size {
+            self.rate.set_busy(false, now_ns);
+        }
     }
 
-    fn note_busy(&mut self, now_ns: u64) {
-        let busy = self.line.present() > 0 || self.inside >= self.size;
-        self.rate.set_busy(busy, now_ns);
+    /// Somebody inside is served, or gives up. How fast the line moves is measured from one such moment to the next, as long as others are let in at
+    /// once and the queue is full again: from when it fills up, the next one would come too soon.
+    fn go(&mut self, now_ns: u64, wakers: &mut Vec<Waker>) {
+        self.rate.count(now_ns);
+        self.inside -= 1;
+        self.let_in(now_ns, wakers);
+        self.rate.set_busy(self.inside >= self.size, now_ns);
+    }
+
+    fn expect(&mut self, visit: &Visit, promise: &Promise, now_ns: u64) {
+        let due = Duration::from_nanos(now_ns) + promise.again() + LATE;
+        self.line.expect(visit.session, visit.subnet, visit.since_ms(now_ns), due.as_millis() as u64);
     }
 
     fn promise(&self, visit: &Visit) -> Promise {
         let ahead = self.line.ahead(visit.session, visit.subnet);
-        let wait = match self.rate.per_second() {
-            Some(rate) => Duration::try_from_secs_f64((ahead + 1) as f64 / rate).unwrap_or(PROMISE_MAX),
+        // Those inside are not in the line any more, and have no slot yet.
+        let turns = ahead + u64::from(self.inside) + 1;
+        let wait = match self.rate.per_second().or(self.guess) {
+            Some(rate) => Duration::try_from_secs_f64(turns as f64 / rate).unwrap_or(PROMISE_MAX),
             None => FIRST_GUESS,
         };
         Promise { ahead, wait: wait.clamp(AGAIN_MIN, PROMISE_MAX) }
@@ -254,7 +283,9 @@ impl Entering {
         let mut inner = self.room.lock();
         let Some(number) = inner.hold(&self.visit, now_ns) else {
             inner.promised += 1;
-            return Some(Entered::Later(inner.promise(&self.visit)));
+            let promise = inner.promise(&self.visit);
+            inner.expect(&self.visit, &promise, now_ns);
+            return Some(Entered::Later(promise));
         };
         inner.let_in(now_ns, &mut wakers);
         drop(inner);
@@ -290,7 +321,6 @@ impl Entering {
             }
             let until = Duration::from_nanos(now_ns) + promise.wait + GRACE;
             inner.line.leave(self.visit.session, number, Some(until.as_millis() as u64));
-            inner.note_busy(now_ns);
         }
         inner.promised += 1;
         Entered::Later(promise)
@@ -344,8 +374,7 @@ impl Drop for Inside {
         let now_ns = self.0.now_ns();
         let mut wakers = Vec::new();
         let mut inner = self.0.lock();
-        inner.inside -= 1;
-        inner.let_in(now_ns, &mut wakers);
+        inner.go(now_ns, &mut wakers);
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
     }
@@ -362,7 +391,7 @@ mod tests {
 
     fn room(size: u32, held: u32) -> Arc<WaitingRoom> {
         let room = WaitingRoom::new(held);
-        room.set_size(size, held);
+        room.set_size(size, held, None);
         room
     }
 
@@ -430,7 +459,7 @@ mod tests {
         assert!(matches!(poll(&mut gone), Some(Entered::Later(_))));
         assert_eq!(room.view().visitors, 1);
         tokio::time::advance(FIRST_GUESS + GRACE + PATIENCE).await;
-        room.set_size(1, 10);
+        room.set_size(1, 10, None);
         assert_eq!(room.view().visitors, 0);
         let mut next = waits(&room, visit(3, 3));
         drop(first);

@@ -106,6 +106,12 @@ impl Cookies {
         self.make(subnet, now.checked_sub(age).unwrap_or(now), tls)
     }
 
+    /// The id in a `Set-Cookie` value of ours.
+    pub fn id_of(&self, set_cookie: &HeaderValue) -> Option<u64> {
+        let (body, _) = decode(self.value(set_cookie.as_bytes().split(|byte| *byte == b';').next()?)?)?;
+        Some(u64::from_be_bytes(*body[5..].first_chunk()?))
+    }
+
     /// A cookie of the same id. If its predecessor was issued a while ago, so is this one: a known visitor stays known.
     pub fn renew(&self, cookie: Cookie, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
         let kept = cookie.age.min(Duration::from_secs(self.lifetime_s / 8));

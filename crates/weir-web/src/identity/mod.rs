@@ -158,6 +158,15 @@ impl Identities {
         self.rules.cookies.as_ref().map(|cookies| cookies.make_old(subnet, age, now, self.tls))
     }
 
+    /// The session under which somebody comes the next time who is given this cookie now: that of the cookie it has, or else of this one.
+    pub fn session_from(&self, identity: &Identity, new_cookie: Option<&HeaderValue>) -> Option<SessionKey> {
+        if identity.cookie_age.is_some() {
+            return Some(identity.session);
+        }
+        let id = self.rules.cookies.as_ref()?.id_of(new_cookie?)?;
+        Some(self.rules.cookie_session(id, identity.subnet))
+    }
+
     /// The client's address alone.
     pub fn client(&self, peer: IpAddr, headers: &(impl Fields + ?Sized)) -> IpAddr {
         let peer = peer.to_canonical();

@@ -65,6 +65,9 @@ fn a_cookies_session_begins_when_it_comes_back() {
     let returned = with("192.0.2.1", &one);
     assert!(returned.new_cookie.is_none());
     assert_ne!(returned.session, first.session);
+    assert_eq!(gate.session_from(&first, first.new_cookie.as_ref()), Some(returned.session), "it is known before");
+    assert_eq!(gate.session_from(&returned, None), Some(returned.session));
+    assert_eq!(gate.session_from(&first, None), None);
     assert_ne!(returned.session, with("192.0.2.1", &two).session);
     assert_eq!(with("192.0.2.77", &one).session, returned.session, "it moves within its subnet");
     assert_eq!(returned.subnet, first.subnet, "and shares its weight");

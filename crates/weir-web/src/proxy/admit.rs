@@ -101,7 +101,10 @@ fn turn_away(backend: &ActiveBackend, refused: Refused, asker: &Asker<'_>, stand
     match standing {
         _ if !asker.browser => refusal,
         Standing::Known => refusal.for_browser(),
-        Standing::New | Standing::Stranger => Refusal::later(backend.admission.room().promise(&asker.visit()), true),
+        Standing::New | Standing::Stranger => {
+            let room = backend.admission.room();
+            Refusal::later_in(room, room.promise(&asker.visit()))
+        }
     }
 }
 

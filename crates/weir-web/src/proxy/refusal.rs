@@ -1,5 +1,6 @@
 //! Answers of our own: errors, refusals and the way to https.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use super::request_body::BodyFault;
 use super::request_record::RequestRecord;
 use super::response_body::ResponseBody;
 use super::site::{ActiveBackend, Site};
-use crate::admission::{Promise, Refused, Standing};
+use crate::admission::{Promise, Refused, Standing, Visit, WaitingRoom};
 use crate::identity::{Identities, Identity};
 use crate::route::without_port;
 use crate::waiting_page::{Notice, whole_seconds};
@@ -33,10 +34,16 @@ pub(super) struct Refusal {
 }
 
 enum RefusalBody {
-    /// To a browser that has to wait.
-    Wait(Notice),
+    /// To a browser that has to wait; with its place, if it has one only by the cookie that it is given.
+    Wait(Notice, Option<Place>),
     /// Plain text.
     Text(String),
+}
+
+/// A place that was promised to somebody who is not in the line.
+struct Place {
+    room: Arc<WaitingRoom>,
+    promise: Promise,
 }
 
 impl Refusal {
@@ -60,23 +67,41 @@ impl Refusal {
         let retry_after = Some(notice.map_or(wait, |notice| notice.again));
         Refusal {
             retry_after,
-            said: notice.map(RefusalBody::Wait).map(Box::new),
+            said: notice.map(|notice| Box::new(RefusalBody::Wait(notice, None))),
             ..Refusal::new(StatusCode::SERVICE_UNAVAILABLE)
         }
+    }
+
+    /// The same to the browser of somebody who is not in the line, and is expected in it from now on.
+    pub(super) fn later_in(room: &Arc<WaitingRoom>, promise: Promise) -> Refusal {
+        let mut refusal = Refusal::later(promise, true);
+        if let Some(RefusalBody::Wait(_, place)) = refusal.said.as_deref_mut() {
+            *place = Some(Place { room: Arc::clone(room), promise });
+        }
+        refusal
+    }
+
+    /// The same where the client does not hear this: nobody is expected with this cookie.
+    #[must_use]
+    pub(super) fn without_place(mut self) -> Refusal {
+        if let Some(RefusalBody::Wait(_, place)) = self.said.as_deref_mut() {
+            *place = None;
+        }
+        self
     }
 
     /// The same for somebody who is in no line: the queue is too long, even for those who are known.
     pub(super) fn for_browser(self) -> Refusal {
         let wait = self.retry_after.unwrap_or_default();
-        Refusal { said: Some(Box::new(RefusalBody::Wait(Notice { ahead: None, wait, again: wait }))), ..self }
+        Refusal { said: Some(Box::new(RefusalBody::Wait(Notice { ahead: None, wait, again: wait }, None))), ..self }
     }
 
     /// Whether a browser is told to wait.
     fn is_waiting_page(&self) -> bool {
-        matches!(self.said.as_deref(), Some(RefusalBody::Wait(_)))
+        matches!(self.said.as_deref(), Some(RefusalBody::Wait(..)))
     }
 
-    /// The cookie that a client is given. A waiting page always comes with one, because the place is kept in it.
+    /// The cookie that a client is given. A waiting page always comes with one, because the place is kept in it, and who has a place is expected.
     #[must_use]
     pub(super) fn with_cookie(
         mut self,
@@ -88,6 +113,13 @@ impl Refusal {
         self.new_cookie = offered;
         if self.is_waiting_page() && self.new_cookie.is_none() && identity.cookie_age.is_none() {
             self.new_cookie = identities.vouched_cookie(identity.subnet, Duration::ZERO, now);
+        }
+        if let Some(RefusalBody::Wait(_, place)) = self.said.as_deref_mut()
+            && let Some(Place { room, promise }) = place.take()
+            && let Some(session) = identities.session_from(identity, self.new_cookie.as_ref())
+        {
+            let waited = identity.cookie_age.unwrap_or_default();
+            room.expect(&Visit { session, subnet: identity.subnet, waited }, &promise);
         }
         self
     }
@@ -114,7 +146,7 @@ impl Refusal {
     pub(super) fn into_page(self, site: &Site) -> Response<Bytes> {
         let (kind, page) = match self.said.map(|said| *said) {
             Some(RefusalBody::Text(text)) => ("text/plain", Bytes::from(text)),
-            Some(RefusalBody::Wait(notice)) => (HTML, site.settings.web.waiting.write(&notice)),
+            Some(RefusalBody::Wait(notice, _)) => (HTML, site.settings.web.waiting.write(&notice)),
             None => (HTML, site.pages.page(self.status)),
         };
         let mut response = Response::new(page);

@@ -32,8 +32,8 @@ const QUESTION_BYTES: u32 = 16 << 10;
 pub(super) async fn answer(door: &Door, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let site = door.shared.site();
     let response = match request.uri().path() {
-        "/ask" => door.ask(&site, request.headers()).await,
-        "/ask/nginx" => in_nginx_words(door.ask(&site, request.headers()).await),
+        "/ask" => door.ask(&site, request.headers(), false).await,
+        "/ask/nginx" => in_nginx_words(door.ask(&site, request.headers(), true).await),
         "/page" => door.page(&site, request.headers()),
         _ => plain(StatusCode::NOT_FOUND, "Ask for /ask, /ask/nginx or /page.\n".into()),
     };
@@ -49,6 +49,8 @@ struct AskedRequest {
     class: Class,
     browser: bool,
     id: Option<RequestId>,
+    /// Whether the client hears what is answered to another question, for the page.
+    page_follows: bool,
 }
 
 /// What is said instead of a slot.
@@ -63,16 +65,16 @@ enum No {
 }
 
 impl Door {
-    async fn ask(&self, site: &Site, fields: &HeaderMap) -> Response<Bytes> {
-        match self.grant(site, fields).await {
+    async fn ask(&self, site: &Site, fields: &HeaderMap, page_follows: bool) -> Response<Bytes> {
+        match self.grant(site, fields, page_follows).await {
             Ok(cookie) => go(cookie),
             Err(no) => self.say(no, site),
         }
     }
 
     /// Waits for a slot, which is held until the request is over; then the cookie for the client, if it gets one.
-    async fn grant(&self, site: &Site, fields: &HeaderMap) -> Result<Option<HeaderValue>, No> {
-        let asked = self.read(site, fields, self.settings.hears_ends())?;
+    async fn grant(&self, site: &Site, fields: &HeaderMap, page_follows: bool) -> Result<Option<HeaderValue>, No> {
+        let asked = AskedRequest { page_follows, ..self.read(site, fields, self.settings.hears_ends())? };
         let id = asked.id.clone().unwrap_or_else(|| RequestId::own(self.next.fetch_add(1, Ordering::Relaxed)));
         let place = match self.slots.begin(id) {
             Begun::New(place) => place,
@@ -121,6 +123,7 @@ impl Door {
             class: Class::new(route.number, &question.method),
             browser: site.settings.web.waiting.enabled && is_for_browser(&question.method, fields),
             id: question.id,
+            page_follows: false,
             identities,
         })
     }
@@ -150,6 +153,7 @@ impl AskedRequest {
     }
 
     fn with_cookie(&self, refusal: Refusal) -> Refusal {
+        let refusal = if self.page_follows { refusal.without_place() } else { refusal };
         refusal.with_cookie(self.offered.clone(), &self.identity, &self.identities, SystemTime::now())
     }
 }

@@ -1,0 +1,197 @@
+//! Whether the waiting page's times come true, in virtual time: crowds that obey the page, newcomers among them, and known visitors beside them, before a
+//! server of four slots and pages of 20 ms. The oracle is the clock of this world: when somebody was told, and when it was let in.
+
+use super::tests::{ask, settings};
+use super::*;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
+use weir_core::fair::SessionKey;
+
+const SLOTS: u32 = 4;
+const PAGE: Duration = Duration::from_millis(20);
+const PAGE_AFTER: Duration = Duration::from_secs(3);
+/// Who is not in by then begins anew, without a cookie.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Sessions from here on are cookies.
+static COOKIES: AtomicU64 = AtomicU64::new(1_000_000);
+
+/// Waits for a slot, and keeps it for a page; whether there was one.
+async fn page(queue: &Arc<Admission>, ask: Ask) -> bool {
+    let grant = poll_fn(|cx| Poll::Ready(queue.ask(&ask, cx.waker()))).await;
+    let permit = match grant {
+        Ok(Grant::Now(permit)) => Some(permit),
+        Ok(Grant::Wait(waiting)) => waiting.await.ok(),
+        Err(_) => None,
+    };
+    if permit.is_some() {
+        tokio::time::sleep(PAGE).await;
+    }
+    permit.is_some()
+}
+
+/// What a page says, as whole seconds.
+fn told(time: Duration) -> Duration {
+    Duration::from_secs((time.as_secs_f64().ceil() as u64).max(1))
+}
+
+/// Comes without a cookie, and then with its cookie whenever it is told, as the gate does with a browser's requests ([`crate::proxy`]). Tells what it was
+/// promised on the first page with a place, and how long it took from then on.
+async fn get_in(queue: &Arc<Admission>, network: u64) -> Option<(Duration, Duration)> {
+    let begun = Instant::now();
+    let stranger = Ask { standing: Standing::Stranger, patience: PAGE_AFTER, ..ask(network, network) };
+    if page(queue, stranger).await {
+        return None;
+    }
+    let session = COOKIES.fetch_add(1, Ordering::Relaxed);
+    let mut visit = Visit { session: SessionKey(session), subnet: SubnetKey(network), waited: Duration::ZERO };
+    let (first, at) = (give_page(queue, &visit), Instant::now());
+    let mut promise = first;
+    loop {
+        tokio::time::sleep(told(promise.again())).await;
+        if begun.elapsed() > PATIENCE {
+            return None;
+        }
+        // A cookie shows whole seconds.
+        visit.waited = Duration::from_secs(begun.elapsed().as_secs());
+        match queue.room().enter(visit, PAGE_AFTER).await {
+            Entered::Later(again) => promise = again,
+            Entered::Inside(_inside) => {
+                let newcomer = Ask { standing: Standing::New, ..ask(session, network) };
+                return page(queue, newcomer).await.then(|| (told(first.wait), at.elapsed()));
+            }
+        }
+    }
+}
+
+/// A stranger is shown the page, with a cookie.
+fn give_page(queue: &Arc<Admission>, visit: &Visit) -> Promise {
+    let promise = queue.room().promise(visit);
+    queue.room().expect(visit, &promise);
+    promise
+}
+
+/// A gate that is looked after, and 20 known visitors with two pages a second each.
+fn site() -> Arc<Admission> {
+    let queue = Admission::new(settings(SLOTS));
+    let ticking = Arc::clone(&queue);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(TICK).await;
+            ticking.tick();
+        }
+    });
+    for number in 0..20 {
+        let queue = Arc::clone(&queue);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(25 * number)).await;
+            loop {
+                let queue = Arc::clone(&queue);
+                tokio::spawn(async move { page(&queue, ask(number, number)).await });
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        });
+    }
+    queue
+}
+
+/// Bots of eight networks that obey the page, again and again.
+fn obedient(queue: &Arc<Admission>, count: u64) {
+    for number in 0..count {
+        let queue = Arc::clone(queue);
+        tokio::spawn(async move {
+            loop {
+                get_in(&queue, 1_000 + number % 8).await;
+            }
+        });
+    }
+}
+
+/// Newcomers for so long, one after the other, from networks as `of` says: actual over promised time of all who were promised one, in order.
+async fn newcomers(queue: &Arc<Admission>, time: Duration, of: fn(u64) -> u64) -> Vec<f64> {
+    const COUNT: u32 = 60;
+    let (begun, mut coming) = (Instant::now(), Vec::new());
+    while begun.elapsed() < time {
+        let (queue, network) = (Arc::clone(queue), of(coming.len() as u64));
+        coming.push(tokio::spawn(async move { get_in(&queue, network).await }));
+        tokio::time::sleep(time / COUNT).await;
+    }
+    let mut ratios = Vec::new();
+    for one in coming {
+        ratios.extend(one.await.unwrap().map(|(promised, took)| took.as_secs_f64() / promised.as_secs_f64()));
+    }
+    ratios.sort_by(f64::total_cmp);
+    ratios
+}
+
+fn assert_true(ratios: &[f64]) {
+    assert!(ratios.len() > 20, "too few were promised anything: {ratios:?}");
+    let (median, tenth) = (ratios[ratios.len() / 2], ratios[ratios.len() * 9 / 10]);
+    for at in [median, tenth] {
+        assert!((0.75..=1.25).contains(&at), "{median:.2} in the middle, {tenth:.2} at the ninth tenth: {ratios:.2?}");
+    }
+}
+
+/// The attackers' own networks.
+fn of_the_crowd(number: u64) -> u64 {
+    1_000 + number % 8
+}
+
+#[tokio::test(start_paused = true)]
+async fn promises_come_true_in_a_crowd_that_obeys() {
+    let queue = site();
+    obedient(&queue, 1_000);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = queue.room().view().let_in;
+    assert_true(&newcomers(&queue, Duration::from_secs(60), of_the_crowd).await);
+    // A promise comes true as well if it is too long, but then the line stands still at times: 120 a second are possible.
+    let let_in = queue.room().view().let_in - before;
+    assert!(let_in > 60 * 100, "{let_in} were let in");
+}
+
+#[tokio::test(start_paused = true)]
+async fn promises_come_true_in_a_large_crowd_that_has_just_come() {
+    let queue = site();
+    obedient(&queue, 1_000);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_true(&newcomers(&queue, Duration::from_secs(10), of_the_crowd).await);
+}
+
+/// The line was never busy, and thousands went through it: that says nothing of how fast it goes when it is.
+#[tokio::test(start_paused = true)]
+async fn quiet_hours_before_do_not_shorten_a_promise() {
+    let queue = site();
+    for number in 0..100_000 {
+        let visit = Visit { session: SessionKey(number), subnet: SubnetKey(number), waited: Duration::ZERO };
+        assert!(matches!(queue.room().enter(visit, PAGE_AFTER).await, Entered::Inside(_)));
+    }
+    obedient(&queue, 1_000);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_true(&newcomers(&queue, Duration::from_secs(30), of_the_crowd).await);
+}
+
+/// Thousands of networks take a page each and never come back: nobody is told to wait for them.
+#[tokio::test(start_paused = true)]
+async fn who_never_comes_back_makes_no_promise_longer() {
+    let queue = site();
+    let flood = Arc::clone(&queue);
+    tokio::spawn(async move {
+        for network in 2_000_000.. {
+            let queue = Arc::clone(&flood);
+            tokio::spawn(async move {
+                let stranger = Ask { standing: Standing::Stranger, patience: PAGE_AFTER, ..ask(network, network) };
+                if !page(&queue, stranger).await {
+                    let visit =
+                        Visit { session: SessionKey(network), subnet: SubnetKey(network), waited: Duration::ZERO };
+                    give_page(&queue, &visit);
+                }
+            });
+            tokio::time::sleep(Duration::from_micros(1_250)).await;
+        }
+    });
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let begun = Instant::now();
+    assert_true(&newcomers(&queue, Duration::from_secs(20), |number| 5_000 + number).await);
+    let (took, wait) = (begun.elapsed() - Duration::from_secs(20), queue.room().view().wait_s);
+    assert!(took < Duration::from_secs(7) && wait < 3.0, "{took:?}, {wait}");
+}
