@@ -6,6 +6,7 @@
 use super::File;
 use super::charset::{Reading, text_of, without_escapes};
 use super::kind::Kind;
+use super::transfer::is_base64;
 use crate::{file_name, markup};
 
 /// What is longer is turned as far as this.
@@ -39,9 +40,16 @@ fn charset(data: &[u8]) -> Option<&'static str> {
         || {
             let head = data[..data.len().min(1024)].to_ascii_lowercase();
             let says = memchr::memmem::find(&head, b"utf-7").is_some();
-            (says || memchr::memmem::find(data, b"+ADw").is_some()).then_some("utf-7")
+            (says || opens_a_tag(data)).then_some("utf-7")
         },
     )
+}
+
+/// Whether something stands in a text that is the beginning of a tag in UTF-7. In base64 `+ADw` comes by chance in every other file of 10 MB;
+/// there other letters of base64 follow, which make what stands behind the `<` a letter that is none of ASCII, and so no tag.
+fn opens_a_tag(data: &[u8]) -> bool {
+    let follows = |at: usize| data.get(at + 4).is_none_or(|next| *next == b'A' || !is_base64(*next));
+    memchr::memmem::find_iter(data, b"+ADw").any(follows)
 }
 
 fn by_zeros(data: &[u8]) -> Option<&'static str> {
@@ -129,6 +137,11 @@ mod tests {
             assert_eq!(read.as_deref(), Some(text), "{data:x?}");
         }
         assert_eq!(narrow(&file(&[], text.as_bytes())), None);
+        let whole = b"x +ADwAcwBjAHIAaQBwAHQAPg- y".to_vec();
+        assert_eq!(narrow(&file(&[], &whole)).as_deref(), Some(&b"x <script> y"[..]));
+        assert_eq!(narrow(&file(&[], b"y +ADw")).as_deref(), Some(&b"y <"[..]));
+        // By chance, in base64.
+        assert_eq!(narrow(&file(&[], b"bG9uZw+ADwsc2NyaXB0PmV2YWwo")), None);
         let escaped = b"<html><scr\x1b(Bipt>eval(x)</script></html>";
         assert_eq!(narrow(&file(&[], escaped)).as_deref(), Some(text.as_bytes()));
         assert_eq!(narrow(&file(&[], &[1, 2, 3, 0, 0, 5, 6, 7])), None);
