@@ -1,4 +1,7 @@
-//! The pool: as many workers as there are processors, each with one message at a time.
+//! The pool: as many workers as there are processors, each with one message at a time, and as many again for what is large.
+//!
+//! A large message is a tenth of a second of work or more. So it never takes a place from small ones, and its workers have a low priority:
+//! what is small is looked at within a millisecond while they compute, and large messages lose no more than that to it.
 //!
 //! Workers start when they are needed, stay, and are replaced after some thousand messages, or when the setup changes: then the
 //! next message goes to a new one. A worker that dies or hangs is replaced too; its message has failed once. A caller that goes
@@ -20,7 +23,7 @@ settings! {
     /// How a pool works.
     #[derive(PartialEq, Eq)]
     pub struct Settings {
-        /// Processes at once; 0 for as many as there are processors
+        /// Processes at once, and as many again for messages above 256 KiB; 0 for as many as there are processors
         pub workers: usize = number(0, 0..=1024),
         /// Address space of one process
         pub memory: u64 = size(MEMORY, "256MiB"..="64GiB"),
@@ -46,17 +49,30 @@ impl Settings {
     }
 }
 
+/// Workers for content of one kind.
+#[derive(Debug)]
+struct Crew {
+    places: Semaphore,
+    idle: Mutex<Vec<Process>>,
+    gives_way: bool,
+}
+
 /// A worker that has used so much is replaced, far from the kernel's own limit.
 const PROCESSOR_MAX: Duration = Duration::from_secs(super::fence::PROCESSOR_MAX.as_secs() / 2);
 /// To compile a large set of rules.
 const START_MAX: Duration = Duration::from_secs(60);
 
+/// Longer content goes to the workers for what is large.
+const LARGE: u64 = 256 << 10;
+/// How many steps of priority (nice) these are below all else: beside another program that computes they get a tenth of a processor.
+const GIVES_WAY: i32 = 10;
+
 /// The pool. Shared by reference.
 #[derive(Debug)]
 pub struct Pool {
     settings: Settings,
-    places: Semaphore,
-    idle: Mutex<Vec<Process>>,
+    small: Crew,
+    large: Crew,
     setup: Mutex<(u64, Content)>,
     started: AtomicU64,
     lost: AtomicU64,
@@ -71,8 +87,8 @@ impl Pool {
         };
         Ok(Pool {
             settings,
-            places: Semaphore::new(workers),
-            idle: Mutex::new(Vec::new()),
+            small: Crew::new(workers, false),
+            large: Crew::new(workers, true),
             setup: Mutex::new((0, content_of(setup)?)),
             started: AtomicU64::new(0),
             lost: AtomicU64::new(0),
@@ -85,7 +101,9 @@ impl Pool {
         let mut current = lock(&self.setup);
         *current = (current.0 + 1, content);
         drop(current);
-        lock(&self.idle).clear();
+        for crew in [&self.small, &self.large] {
+            lock(&crew.idle).clear();
+        }
         Ok(())
     }
 
@@ -108,17 +126,18 @@ impl Pool {
     }
 
     async fn look(&self, content: &Content, is_file: bool) -> Result<Report, WorkerError> {
-        let _place = self.place().await?;
+        let crew = self.crew(content);
+        let _place = self.place(crew).await?;
         loop {
-            let fresh = lock(&self.idle).is_empty();
-            let mut worker = self.worker().await?;
+            let fresh = lock(&crew.idle).is_empty();
+            let mut worker = self.worker(crew).await?;
             let deadline = self.settings.deadline.of(content.length());
             let looked = timeout(deadline, worker.examine(content, is_file))
                 .await
                 .unwrap_or(Err(WorkerError::TooLong(deadline)));
             match looked {
                 Ok(report) => {
-                    self.keep(worker);
+                    self.keep(crew, worker);
                     return Ok(report);
                 }
                 // It died while it had nothing to do, which is not this message's fault.
@@ -133,32 +152,39 @@ impl Pool {
 
     /// Gets one file out of a message; none if it is not there.
     pub async fn extract(&self, content: &Content, wanted: &Candidate) -> Result<Option<Vec<u8>>, WorkerError> {
-        let _place = self.place().await?;
-        let mut worker = self.worker().await?;
+        let crew = self.crew(content);
+        let _place = self.place(crew).await?;
+        let mut worker = self.worker(crew).await?;
         let deadline = self.settings.deadline.of(content.length());
         let taken = timeout(deadline, worker.extract(content, wanted)).await;
-        self.came_back(worker, taken.unwrap_or(Err(WorkerError::TooLong(deadline))))
+        self.came_back(crew, worker, taken.unwrap_or(Err(WorkerError::TooLong(deadline))))
     }
 
     /// The attachments of a message, and how many more there are.
     pub async fn attachments(&self, content: &Content) -> Result<(Vec<Candidate>, usize), WorkerError> {
-        let _place = self.place().await?;
-        let mut worker = self.worker().await?;
+        let crew = self.crew(content);
+        let _place = self.place(crew).await?;
+        let mut worker = self.worker(crew).await?;
         let deadline = self.settings.deadline.of(content.length());
         let listed = timeout(deadline, worker.attachments(content)).await;
-        self.came_back(worker, listed.unwrap_or(Err(WorkerError::TooLong(deadline))))
+        self.came_back(crew, worker, listed.unwrap_or(Err(WorkerError::TooLong(deadline))))
     }
 
-    async fn place(&self) -> Result<SemaphorePermit<'_>, WorkerError> {
+    /// Who looks at such content.
+    fn crew(&self, content: &Content) -> &Crew {
+        if content.length() > LARGE { &self.large } else { &self.small }
+    }
+
+    async fn place<'c>(&self, crew: &'c Crew) -> Result<SemaphorePermit<'c>, WorkerError> {
         let wait = self.settings.wait;
-        let place = timeout(wait, self.places.acquire()).await.map_err(|_| WorkerError::NoneFree(wait))?;
+        let place = timeout(wait, crew.places.acquire()).await.map_err(|_| WorkerError::NoneFree(wait))?;
         place.map_err(|_| WorkerError::Confused)
     }
 
     /// A worker that answered is kept for the next message.
-    fn came_back<T>(&self, worker: Process, answer: Result<T, WorkerError>) -> Result<T, WorkerError> {
+    fn came_back<T>(&self, crew: &Crew, worker: Process, answer: Result<T, WorkerError>) -> Result<T, WorkerError> {
         match &answer {
-            Ok(_) => self.keep(worker),
+            Ok(_) => self.keep(crew, worker),
             Err(_) => self.lose(),
         }
         answer
@@ -169,25 +195,35 @@ impl Pool {
         (self.started.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed))
     }
 
-    async fn worker(&self) -> Result<Process, WorkerError> {
+    async fn worker(&self, crew: &Crew) -> Result<Process, WorkerError> {
         let (generation, setup) = lock(&self.setup).clone();
-        if let Some(worker) = lock(&self.idle).pop().filter(|worker| worker.generation == generation) {
+        if let Some(worker) = lock(&crew.idle).pop().filter(|worker| worker.generation == generation) {
             return Ok(worker);
         }
         self.started.fetch_add(1, Ordering::Relaxed);
         let started = timeout(START_MAX, Process::start(&self.settings.program, &setup, generation)).await;
-        started.unwrap_or(Err(WorkerError::TooLong(START_MAX)))
+        let worker = started.unwrap_or(Err(WorkerError::TooLong(START_MAX)))?;
+        if crew.gives_way {
+            worker.give_way(GIVES_WAY);
+        }
+        Ok(worker)
     }
 
-    fn keep(&self, worker: Process) {
+    fn keep(&self, crew: &Crew, worker: Process) {
         let current = lock(&self.setup).0 == worker.generation;
         if current && worker.served < self.settings.messages && worker.processor < PROCESSOR_MAX {
-            lock(&self.idle).push(worker);
+            lock(&crew.idle).push(worker);
         }
     }
 
     fn lose(&self) {
         self.lost.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Crew {
+    fn new(workers: usize, gives_way: bool) -> Crew {
+        Crew { places: Semaphore::new(workers), idle: Mutex::new(Vec::new()), gives_way }
     }
 }
 

@@ -5,6 +5,7 @@ use crate::content::Content;
 use crate::examine::Report;
 use crate::samples::{Candidate, sha256};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, getpriority_process, setpriority_process};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -70,6 +71,15 @@ impl Process {
             Answer::Ready => Ok(process),
             Answer::Failed { problem } | Answer::Panicked { problem } => Err(WorkerError::Setup(problem)),
             _ => Err(WorkerError::Confused),
+        }
+    }
+
+    /// Gives it a lower priority than this process has, for good. Where the system refuses that, it works as before.
+    pub(super) fn give_way(&self, steps: i32) {
+        let pid = self.child.as_ref().map(Pid::from_child);
+        let lowered = getpriority_process(None).and_then(|own| setpriority_process(pid, own + steps));
+        if let Err(error) = lowered {
+            tracing::debug!(%error, "a worker for large messages keeps its priority");
         }
     }
 

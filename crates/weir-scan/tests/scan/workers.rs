@@ -4,7 +4,7 @@ use crate::mail::{attached, eicar, found, member, zip};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use weir_scan::content::Content;
 use weir_scan::deadline::Deadline;
 use weir_scan::examine::Setup;
@@ -123,7 +123,7 @@ async fn files_that_are_worth_it_are_named_and_come_out_on_request() {
     let message = Content::of(&attached("large.sh", &large)).unwrap();
     let file = pool.examine(&message).await.unwrap().samples.remove(0);
     assert_eq!(pool.extract(&message, &file).await.unwrap(), Some(large));
-    assert_eq!(pool.counts(), (1, 0), "one worker served all");
+    assert_eq!(pool.counts(), (2, 0), "one worker served all that is small, and one what is large");
 }
 
 #[tokio::test]
@@ -140,6 +140,37 @@ async fn many_at_once_share_the_workers() {
         assert_eq!(task.await.unwrap(), 1);
     }
     assert!(pool.counts().0 <= 2, "{:?}", pool.counts());
+}
+
+#[tokio::test]
+async fn a_small_message_does_not_wait_for_a_large_one() {
+    let settings = Settings { workers: 1, ..settings(&["1000000019"]) };
+    let pool = Arc::new(Pool::new(settings, &slow_rules()).unwrap());
+    let looked = {
+        let pool = pool.clone();
+        tokio::spawn(async move { pool.examine(&Content::of(&vec![b'a'; 30 << 20]).unwrap()).await.is_ok() })
+    };
+    // Who has a worker has a place.
+    while children("1000000019").is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    pool.examine(&Content::of(b"Subject: x\r\n\r\nhello\r\n").unwrap()).await.unwrap();
+    assert!(!looked.is_finished(), "it waited for the large one");
+    let own = nice_of(&std::process::id().to_string());
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let mut nice = Vec::new();
+    while nice != [own, (own + 10).min(19)] {
+        assert!(Instant::now() < deadline, "what is large gives way: {nice:?}");
+        nice = children("1000000019").iter().map(|pid| nice_of(pid)).collect();
+        nice.sort_unstable();
+    }
+    looked.abort();
+}
+
+/// A process's place in the order of priorities; larger numbers give way.
+fn nice_of(pid: &str) -> i32 {
+    let told = Command::new("ps").args(["-o", "ni=", "-p", pid]).output().unwrap();
+    String::from_utf8_lossy(&told.stdout).trim().parse().unwrap()
 }
 
 #[tokio::test]
