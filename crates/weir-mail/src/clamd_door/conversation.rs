@@ -15,6 +15,10 @@ use weir_scan::content::Content;
 /// Files of one session that are looked at at once; a client that asks about more is not read from until one is done.
 const AT_ONCE: usize = 8;
 
+/// What is read at once: at first as much as most files have, and more from a client that sends more. Memory for the most that is read at once
+/// would be cleared for every file, and most files are small.
+const PIECE: (usize, usize) = (8 << 10, 256 << 10);
+
 const COMMANDS: &str = "COMMANDS: PING VERSION VERSIONCOMMANDS STATS INSTREAM FILDES IDSESSION END";
 
 /// Whether more is to be read from a client.
@@ -60,7 +64,7 @@ pub(super) async fn converse(door: &Arc<ClamdDoor>, socket: Socket, client: &str
 
 impl Conversation<'_> {
     async fn run(&mut self, mut closing: Closing) -> io::Result<()> {
-        let mut buffer = vec![0; 64 << 10];
+        let mut buffer = vec![0; PIECE.0];
         loop {
             if self.answer_all().await? == Next::Enough {
                 return Ok(());
@@ -74,6 +78,9 @@ impl Conversation<'_> {
                 return Ok(());
             }
             self.questions.feed(&buffer[..length]);
+            if length == buffer.len() {
+                buffer.resize((2 * length).min(PIECE.1), 0);
+            }
         }
     }
 
