@@ -11,7 +11,7 @@ use crate::walk::File;
 use crate::walk::kind::Kind;
 use crate::walk::pdf_text::{plain_names, targets};
 use crate::walk::transfer::{Padding, base64};
-use crate::walk::unfold::{self, escape, hex_octet};
+use crate::walk::unfold::{self, WORDS_MAX, escape, hex_octet};
 
 /// What a link can be in.
 const PLACES: [&str; 12] = [
@@ -30,8 +30,7 @@ const PLACES: [&str; 12] = [
 ];
 /// What runs or opens a folder when it is opened from a file server.
 const LAUNCHED: &str = "url library-ms search-ms searchconnector-ms lnk scf exe scr com msi bat cmd ps1 js jse vbs vbe wsf hta theme cpl jar";
-/// So many texts of a script are looked at.
-const TEXTS_MAX: usize = 256;
+/// Of an address or a text the beginning.
 const TEXT_LONGEST: usize = 4096;
 
 /// Addresses that a rule looks for.
@@ -79,20 +78,27 @@ pub(super) fn msdt(file: &File<'_>) -> bool {
 
 impl Wanted {
     fn is_in_page(&self, page: &[u8], with_scripts: bool) -> bool {
-        markup::tags(page).any(|tag| self.is_in_tag(&tag, false)) || (with_scripts && self.is_in_script(&scripts(page)))
+        let mut events = Events::default();
+        if markup::tags(page).any(|tag| self.is_in_tag(&tag, &mut events, false)) || self.is_made_by(events.each()) {
+            return true;
+        }
+        let scripts = if with_scripts { scripts(page) } else { Vec::new() };
+        self.is_in_text(&scripts) || self.is_made_by(std::iter::once(scripts.as_slice()))
     }
 
-    fn is_in_tag(&self, tag: &Tag<'_>, is_inner: bool) -> bool {
+    fn is_in_tag(&self, tag: &Tag<'_>, events: &mut Events, is_inner: bool) -> bool {
         // These are followed without a click.
         let by_itself = ["meta", "iframe", "frame", "embed", "object"].iter().any(|name| tag.is(name));
         tag.attributes().any(|(name, value)| {
             let name = markup::local(name);
             // An event, or a page inside the page.
             if name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"on")) {
-                return self.is_in_script(&markup::resolved(value));
+                let script = markup::resolved(value);
+                events.add(&script);
+                return self.is_in_text(&script);
             }
             if name.eq_ignore_ascii_case(b"srcdoc") && !is_inner {
-                return markup::tags(&markup::resolved(value)).any(|tag| self.is_in_tag(&tag, true));
+                return markup::tags(&markup::resolved(value)).any(|tag| self.is_in_tag(&tag, events, true));
             }
             if value.len() < 7 || !PLACES.iter().any(|place| name.eq_ignore_ascii_case(place.as_bytes())) {
                 return false;
@@ -105,15 +111,17 @@ impl Wanted {
         })
     }
 
-    /// Whether such an address stands in a script: whole or in pieces, in escapes, in base64, as numbers, or put together from what names hold.
-    fn is_in_script(&self, script: &[u8]) -> bool {
+    /// Whether scripts make such an address: from base64, from numbers, or from what names hold.
+    fn is_made_by<'s>(&self, mut scripts: impl Iterator<Item = &'s [u8]> + Clone) -> bool {
         let letters = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
-        let encoded = script.split(|byte| !letters(byte)).filter(|run| (12..TEXT_LONGEST).contains(&run.len()));
-        self.is_in_text(script)
-            || encoded.take(TEXTS_MAX).any(|run| self.is_in_text(&base64(run, Padding::EndsGroup)))
-            || unfold::words(script).iter().any(|text| self.is_in_text(text))
+        let is_in_run =
+            |run: &[u8]| (12..TEXT_LONGEST).contains(&run.len()) && self.is_in_text(&base64(run, Padding::EndsGroup));
+        let words = unfold::words(scripts.clone());
+        words.iter().any(|text| self.is_in_text(text))
+            || scripts.any(|script| script.split(|byte| !letters(byte)).any(is_in_run))
     }
 
+    /// Whether such an address stands in a text or script: whole, in pieces or in escapes.
     fn is_in_text(&self, text: &[u8]) -> bool {
         let joined = joined(text);
         let begins =
@@ -121,6 +129,29 @@ impl Wanted {
         let stretch = |at: usize| &joined[at..joined.len().min(at + TEXT_LONGEST)];
         let is_one = |at: usize| begins(&at) && (self.is)(stretch(at));
         self.words.iter().any(|word| memchr::memmem::find_iter(&joined, word.as_bytes()).any(is_one))
+    }
+}
+
+/// What the events of a page run. They are read together: each by itself they could name the same few letters again and again, and come to
+/// gigabytes.
+#[derive(Default)]
+struct Events {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Events {
+    fn add(&mut self, script: &[u8]) {
+        let room = WORDS_MAX - self.text.len();
+        if room > 0 && !script.is_empty() {
+            self.text.extend_from_slice(&script[..script.len().min(room)]);
+            self.ends.push(self.text.len());
+        }
+    }
+
+    fn each(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(move |(begin, end)| &self.text[begin..*end])
     }
 }
 
@@ -242,6 +273,21 @@ mod tests {
             "<a href='search:monday'>",
         ] {
             assert!(!found("a.html", page) && !found("", page), "{page}");
+        }
+    }
+
+    /// Each of these attributes by itself puts together 32 MiB.
+    #[test]
+    fn many_events_cost_no_more_than_one() {
+        let mut script = "a='xxxxxxxxxxxxxxxx';".to_owned();
+        for (name, before) in "bcdefgh".chars().zip("abcdefg".chars()) {
+            script += &format!("{name}={};", [before.to_string().as_str(); 8].join("+"));
+        }
+        let pages = |length: usize| format!("<a onx=\"{script}\">").repeat(length / (script.len() + 10));
+        let inside = format!("<iframe srcdoc=\"{}\">", pages(2 << 20).replace('"', "&quot;"));
+        for page in [pages((4 << 20) - 1000), inside] {
+            assert!(!found("a.html", &page));
+            assert!(found("a.html", &format!("{page}<a onclick=\"location='sea'+'rch-ms:query=x'\">")));
         }
     }
 }

@@ -13,8 +13,8 @@ const TEXT_MAX: usize = 4 << 20;
 const TEXTS_MAX: usize = 400;
 const OCTETS_MAX: usize = 32 << 20;
 const FOUND_MAX: usize = 16;
-/// Of a script in which words are looked for, and of each of its texts.
-const WORDS_MAX: usize = 1 << 20;
+/// Of scripts in which words are looked for, and of what they put together; and of each text in it.
+pub(crate) const WORDS_MAX: usize = 1 << 20;
 const WORD_LONGEST: usize = 8 << 10;
 /// A file in digits is at least so long.
 const SHORTEST: usize = 16;
@@ -32,17 +32,27 @@ pub fn unfold(text: &[u8]) -> Vec<Vec<u8>> {
     for numbers in numbers(&tokens) {
         unfolding.octets(numbers, true);
     }
-    for text in pieces(&tokens).into_iter().chain(texts(&tokens)).chain(runs(text)) {
+    for text in pieces(&tokens).into_iter().chain(texts(&tokens, OCTETS_MAX)).chain(runs(text)) {
         unfolding.text(&text, 2);
     }
     unfolding.found
 }
 
-/// What the strings and numbers of a script come to, read in the same ways: for rules that look for words in it. Of each text the beginning.
-pub(crate) fn words(script: &[u8]) -> Vec<Vec<u8>> {
-    let tokens = tokens(&script[..script.len().min(WORDS_MAX)]);
-    let (junk, mut out) = (junk(&tokens), Vec::new());
-    for text in texts(&tokens).into_iter().chain(numbers(&tokens)).take(TEXTS_MAX) {
+/// What the strings and numbers of scripts come to, read in the same ways: for rules that look for words in them. Of each text the beginning. Scripts
+/// of one page share their names, but a quote that one of them does not close ends with it.
+pub(crate) fn words<'s>(scripts: impl Iterator<Item = &'s [u8]>) -> Vec<Vec<u8>> {
+    let (mut all, mut left) = (Vec::new(), WORDS_MAX);
+    for script in scripts {
+        if left == 0 {
+            break;
+        }
+        let script = &script[..script.len().min(left)];
+        left -= script.len();
+        all.extend(tokens(script));
+        all.push(Token::Sign(b';'));
+    }
+    let (junk, mut out) = (junk(&all), Vec::new());
+    for text in texts(&all, WORDS_MAX).into_iter().chain(numbers(&all)).take(TEXTS_MAX) {
         for reading in readings(&text[..text.len().min(WORD_LONGEST)], &junk) {
             out.extend(decoded(&reading));
             out.push(reading);
@@ -108,8 +118,10 @@ impl Unfolding {
         let is_text = octets.iter().take(256).all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
         if deeper && is_text {
             let inner = tokens(&octets);
-            let texts = texts(&inner).into_iter().chain([octets]);
-            texts.take(16).for_each(|text| self.text(&text, 0));
+            // A short one may put together a long one, and there may be hundreds of them.
+            let texts = texts(&inner, OCTETS_MAX.saturating_sub(self.spent).min(TEXT_MAX));
+            self.spent += texts.iter().map(Vec::len).sum::<usize>();
+            texts.into_iter().chain([octets]).take(16).for_each(|text| self.text(&text, 0));
         }
     }
 
@@ -395,12 +407,13 @@ fn in_alphabet(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+/=-_".contains(byte)
 }
 
-/// Strings joined where they stand beside each other, and what names come to hold.
-fn texts(tokens: &[Token<'_>]) -> Vec<Vec<u8>> {
+/// Strings joined where they stand beside each other, and what names come to hold. Once that is `most` octets, what follows is left out: a few names
+/// that are added up again and again hold millions.
+fn texts(tokens: &[Token<'_>], most: usize) -> Vec<Vec<u8>> {
     let mut names: HashMap<&[u8], Vec<u8>> = HashMap::new();
     let (mut out, mut at, mut held) = (Vec::new(), 0, 0);
-    while at < tokens.len() && held < OCTETS_MAX {
-        let (joined, length) = joined(&tokens[at..], &names);
+    while at < tokens.len() && held < most {
+        let (joined, length) = joined(&tokens[at..], &names, most - held);
         if length == 0 {
             at += 1;
             continue;
@@ -424,8 +437,9 @@ fn texts(tokens: &[Token<'_>]) -> Vec<Vec<u8>> {
     held
 }
 
-/// Strings and known names with `+`, `&`, `.` or `,` between them, from the start; how many tokens that takes.
-fn joined(tokens: &[Token<'_>], names: &HashMap<&[u8], Vec<u8>>) -> (Vec<u8>, usize) {
+/// Strings and known names with `+`, `&`, `.` or `,` between them, from the start, up to the one that makes more than `most` octets of it; how many
+/// tokens that takes.
+fn joined(tokens: &[Token<'_>], names: &HashMap<&[u8], Vec<u8>>, most: usize) -> (Vec<u8>, usize) {
     let (mut out, mut taken, mut at) = (Vec::new(), 0, 0);
     loop {
         match tokens.get(at) {
@@ -436,8 +450,7 @@ fn joined(tokens: &[Token<'_>], names: &HashMap<&[u8], Vec<u8>>) -> (Vec<u8>, us
             _ => return (out, taken),
         }
         taken = at + 1;
-        // A long string that is named a thousand times is longer than all that is looked at.
-        if out.len() > OCTETS_MAX {
+        if out.len() > most {
             return (out, taken);
         }
         at = taken

@@ -96,7 +96,43 @@ fn pieces_in_many_attributes_and_packed_files_are_found() {
 fn a_long_string_that_is_named_often_is_not_built() {
     let script = [b"a='".to_vec(), vec![b'x'; 1 << 20], b"';b=a".to_vec(), b"+a".repeat(100_000)].concat();
     let tokens = tokens(&script);
-    assert!(texts(&tokens).iter().all(|text| text.len() <= OCTETS_MAX + (2 << 20)));
+    assert!(texts(&tokens, OCTETS_MAX).iter().all(|text| text.len() <= OCTETS_MAX + (2 << 20)));
+}
+
+/// A few names that are added up, each eight times as long as the one before.
+const DOUBLING: &str = "a='xxxxxxxxxxxxxxxx';b=a+a+a+a+a+a+a+a;c=b+b+b+b+b+b+b+b;d=c+c+c+c+c+c+c+c;e=d+d+d+d+d+d+d+d;\
+     f=e+e+e+e+e+e+e+e;g=f+f+f+f+f+f+f+f;h=g+g+g+g+g+g+g+g";
+
+#[test]
+fn names_that_are_added_up_come_to_no_more_than_was_asked_for() {
+    let tokens = tokens(DOUBLING.as_bytes());
+    for most in [1, 1000, WORDS_MAX] {
+        // What a name holds counts where it is joined and where it is held.
+        let built: usize = texts(&tokens, most).iter().map(Vec::len).sum();
+        assert!(built <= 5 * most + 100, "{built} octets instead of {most}");
+    }
+    let scripts = vec![DOUBLING.as_bytes(); 20_000];
+    let seen: usize = words(scripts.into_iter()).iter().map(Vec::len).sum();
+    assert!(seen <= 16 * WORDS_MAX, "{seen} octets");
+}
+
+#[test]
+fn scripts_in_a_script_spend_what_is_left() {
+    let octets: Vec<u8> = DOUBLING.bytes().collect();
+    let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+    let mut unfolding = Unfolding::default();
+    for _ in 0..TEXTS_MAX {
+        unfolding.octets(octets.clone(), true);
+        assert!(unfolding.spent <= 2 * OCTETS_MAX, "{} octets", unfolding.spent);
+    }
+    assert!(unfolding.is_spent() && unfold(format!("f('{hex}');").repeat(TEXTS_MAX).as_bytes()).is_empty());
+}
+
+#[test]
+fn a_quote_without_its_end_hides_no_other_script() {
+    let scripts: [&[u8]; 3] = [b"a=`", b"b='sear'+'ch-';c='ms:query=x';location=b+c", b"`"];
+    let words = words(scripts.into_iter());
+    assert!(words.contains(&b"search-ms:query=x".to_vec()), "{words:?}");
 }
 
 #[test]
