@@ -175,16 +175,27 @@ fn is_command_in_list(list: &[u8]) -> bool {
         matches!(cell.strip_prefix(b"\"").unwrap_or(cell).first(), Some(b'=' | b'+' | b'-' | b'@'))
     };
     let whole = |line: &[u8]| is_call(line) && line.split(parts).any(begins);
-    list.split(parts).any(is_command) || list.split(|byte| b"\r\n".contains(byte)).any(whole)
+    let in_line = |list: &[u8]| list.split(|byte| b"\r\n".contains(byte)).any(whole);
+    list.split(parts).any(is_command) || in_line(list) || in_line(&without_ends_in_quotes(list))
+}
+
+/// A formula in quotes may go on in the next line.
+fn without_ends_in_quotes(list: &[u8]) -> Vec<u8> {
+    let mut is_quoted = false;
+    let plain = |byte: &u8| {
+        is_quoted ^= *byte == b'"';
+        if is_quoted && matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }
+    };
+    list.iter().map(plain).collect()
 }
 
 /// Whether a program and what it is asked stand somewhere in a formula: `SUM(1,cmd|'/c calc'!A0)`.
 fn is_call(line: &[u8]) -> bool {
-    memchr::memmem::find_iter(line, b"|'").any(|at| {
+    // One search for the end of what is asked: from each program on it would take time by the square.
+    let asked = memchr::memmem::rfind(line, b"'!").unwrap_or_default();
+    memchr::memmem::find_iter(line, b"|'").take_while(|at| at + 2 <= asked).any(|at| {
         let word = line[..at].iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || b"_.".contains(byte));
-        let rest = &line[at + 2..];
-        let asked = memchr::memmem::find(rest, b"'!").is_some();
-        word.count() > 1 && asked
+        word.count() > 1
     })
 }
 
@@ -320,11 +331,23 @@ mod tests {
             "1,\"=SUM(1,cmd|'/c calc'!A0)\",2\n",
             "1\r2\r=cmd|'/c calc'!A0\r",
             "= 1+cmd|' /c calc'!A0",
+            "1,\"=1+\ncmd|'/c calc'!A0\",2",
+            "a \"quoted\" word\n1;\"=1+\r\n\r\ncmd|'/c\ncalc'!A0\"\n",
         ] {
             assert!(is_command_in_list(list.as_bytes()), "{list}");
         }
-        for list in ["sep=|\n1|'a'|2\n-3|b!|c\n", "a,b|'c'!,d\n", "=SUM(1,2),\"it's\"\n", "sep=", "|'", ""] {
-            assert!(!is_command_in_list(list.as_bytes()), "{list}");
+        let long = format!("=1,{}", "aa|'".repeat(500_000));
+        for list in [
+            "sep=|\n1|'a'|2\n-3|b!|c\n",
+            "a,b|'c'!,d\n",
+            "=SUM(1,2),\"it's\"\n",
+            "1,\"a note\nof two lines\",=A1\nab|'c'!\n",
+            "sep=",
+            "|'",
+            "",
+            &long,
+        ] {
+            assert!(!is_command_in_list(list.as_bytes()), "{}", &list[..list.len().min(100)]);
         }
     }
 

@@ -154,6 +154,7 @@ fn tables() -> Vec<Bad> {
         held(class, "a list with its own sign", attached("a.csv", b"sep=#\r\n1#=cmd|'/c calc'!A0\r\n"), says),
         held(class, "a list with a mark", attached("a.csv", b"\xef\xbb\xbf=cmd|'/c calc'!A0;1\r\n"), says),
         held(class, "a formula in quotes", attached("a.csv", b"1,\"=SUM(1,cmd|'/c calc'!A0)\"\r\n"), says),
+        held(class, "a formula in two lines", attached("a.csv", b"1,\"=1+\r\ncmd|'/c calc'!A0\",2\r\n"), says),
         held(class, "a cell", zipped("xl/worksheets/sheet1.xml", &sheet(command)), says),
         held(class, "a cell elsewhere", zipped("data/a.dat", &sheet("cmd|&apos;/c calc&apos;!A0")), says),
         held(class, "a link", zipped("xl/externalLinks/externalLink1.xml", link), says),
