@@ -1,6 +1,6 @@
 //! Documents that have another program run a command (DDE): by the fields of Word and its like, and by formulas of tables.
 
-use super::document::{is_flat, rtf_text, text};
+use super::document::{group_end, is_flat, rtf_text, text};
 use super::{has, name_ends, name_has};
 use crate::little_endian::u16_at;
 use crate::markup::{self, Tag};
@@ -55,7 +55,7 @@ fn word_fields(data: &[u8]) -> Fields {
         if is_code || tag.is("t") {
             match open.last_mut() {
                 Some(field) if is_code || !field.in_result => field.code.extend(content()),
-                None if is_code => out.text.extend(content()),
+                None if is_code => out.text.extend(in_one_line(&content())),
                 _ => {}
             }
         } else if let Some(code) = tag.is("fldSimple").then(|| tag.value("instr")).flatten() {
@@ -81,13 +81,18 @@ fn word_fields(data: &[u8]) -> Fields {
 
 /// A field is at its end: what it stands for is a piece of the one around it.
 fn ended(field: &Open, around: &mut [Open], out: &mut Fields) {
-    out.text.extend([b"\n".as_slice(), &field.code, b"\n"].concat());
+    out.text.extend([b"\n".as_slice(), &in_one_line(&field.code), b"\n"].concat());
     out.has_computed_name |= field.has_computed_name;
     let Some(outer) = around.last_mut().filter(|outer| !outer.in_result) else { return };
     match value(&field.code) {
         Some(value) => outer.code.extend(value),
         None => outer.has_computed_name |= outer.code.trim_ascii().is_empty(),
     }
+}
+
+/// The code of a field without ends of lines, which would end it.
+fn in_one_line(code: &[u8]) -> Vec<u8> {
+    code.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect()
 }
 
 /// What `QUOTE` stands for: its arguments, numbers as the letters that they are of. None for other fields.
@@ -115,7 +120,8 @@ fn value(code: &[u8]) -> Option<Vec<u8>> {
 fn rtf_fields(data: &[u8]) -> Vec<u8> {
     let (mut out, mut values) = (Vec::new(), Vec::new());
     for at in memchr::memmem::find_iter(data, b"\\fldinst").take(1000) {
-        let code = rtf_text(&data[at + 8..data.len().min(at + 8 + 2048)]);
+        let rest = &data[at + 8..data.len().min(at + 8 + 2048)];
+        let code = in_one_line(&rtf_text(&rest[..group_end(rest)]));
         values.extend(value(&code).unwrap_or_default());
         out.extend([b"\n".as_slice(), &code].concat());
     }
@@ -321,6 +327,14 @@ mod tests {
             let fields = field(usual);
             assert!(!has_dde(&fields.text) && !fields.has_computed_name, "{usual}");
         }
+    }
+
+    #[test]
+    fn each_field_has_a_line() {
+        let two = field("{[INCLUDETEXT\n\"C:\\a.docx\"]}{[ HYPERLINK \"https://a.example\" ]}");
+        assert_eq!(two.text, b"\nINCLUDETEXT \"C:\\a.docx\"\n\n HYPERLINK \"https://a.example\" \n");
+        let rtf = rtf_fields(b"{\\field{\\*\\fldinst {DDE\\'0aAUTO} x}{\\fldrslt shown}}");
+        assert_eq!(rtf, b"\n DDE AUTO x\n");
     }
 
     #[test]

@@ -31,10 +31,13 @@ pub(super) fn field_arguments(fields: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     out
 }
 
-/// The first arguments of a field, in quotes or not, with its switches; two backslashes are one, but at the beginning two at least.
+/// The first arguments of a field, in quotes or not, with its switches; two backslashes are one, but at the beginning two at least. In the next line is
+/// another field.
 fn arguments(text: &[u8]) -> Vec<Vec<u8>> {
     const MOST: usize = 6;
-    let (mut out, mut rest) = (Vec::new(), text[..text.len().min(2048)].trim_ascii_start());
+    let text = &text[..text.len().min(2048)];
+    let line = &text[..memchr::memchr(b'\n', text).unwrap_or(text.len())];
+    let (mut out, mut rest) = (Vec::new(), line.trim_ascii_start());
     while !rest.is_empty() && out.len() < MOST {
         let quoted = rest.strip_prefix(b"\"");
         let from = quoted.unwrap_or(rest);
@@ -58,7 +61,7 @@ pub(super) fn rtf_template(file: &File<'_>) -> Option<Vec<u8>> {
 }
 
 /// Where the group ends that this stands in.
-fn group_end(text: &[u8]) -> usize {
+pub(super) fn group_end(text: &[u8]) -> usize {
     let mut depth = 0u32;
     let end = text.iter().enumerate().position(|(at, byte)| {
         let plain = at == 0 || text[at - 1] != b'\\';
@@ -141,6 +144,10 @@ mod tests {
             ["HYPERLINK a tip", "HYPERLINK ms-msdt:/id x"]
         );
         assert!(found("\nPAGE\nSHYPERLINK x\n").is_empty());
+        assert_eq!(
+            found(" INCLUDETEXT \"C:\\\\a.docx\"\n\n HYPERLINK \"https://a.example\" \n"),
+            ["INCLUDETEXT C:\\a.docx", "HYPERLINK https://a.example"]
+        );
         for odd in ["LINK \"", "LINK \"\"", "LINK", "LINK \\"] {
             let _ = found(odd);
         }

@@ -488,6 +488,7 @@ pub(crate) fn twins() -> Vec<Mail> {
             attached("a.xlsx", &zipped("xl/worksheets/sheet1.xml", sheet("IF(A1=\"a|b\",Sheet1!B2,0)").as_bytes())),
         ),
         twin("fields in fields", word(field)),
+        twin("two fields", word("{[ INCLUDETEXT \"C:\\\\a.docx\" ]}{[ HYPERLINK \"https://example.org\" ]}")),
         twin("a button", attached("a.ods", &zipped("content.xml", open_document(&button, false).as_bytes()))),
         twin("a slide", attached("a.fodp", open_document(slide, true).as_bytes())),
         twin("a warning", mail.into_bytes()),
