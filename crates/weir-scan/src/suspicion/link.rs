@@ -1,7 +1,7 @@
 //! Links that have Windows open a folder or a file of a stranger's computer, whoever clicks or not: in pages, play lists and settings.
 
 use super::dde::fields;
-use super::document::{field_arguments, rtf_template};
+use super::document::{field_arguments, rtf_links, rtf_templates};
 use super::page::{is_attached_page, scripts, text};
 use super::place::is_foreign_server;
 use super::{has, is_pdf, name_ends};
@@ -37,14 +37,22 @@ const TEXT_LONGEST: usize = 4096;
 struct Wanted {
     /// Whether an address that is [`dense`] is one of them.
     is: fn(&[u8]) -> bool,
+    /// Whether it also says what is to be opened, as sentences about such addresses do not.
+    is_whole: fn(&[u8]) -> bool,
     /// How they begin.
     words: &'static [&'static str],
     /// Whether what a stranger's file server has counts as well, if a page goes on to it or it runs.
     servers: bool,
 }
 
-const SEARCH: Wanted =
-    Wanted { is: is_search, words: &["search", "ms-search:", "ms-officecmd:", "ms-appinstaller:"], servers: true };
+const SEARCH: Wanted = Wanted {
+    is: is_search,
+    is_whole: |address| {
+        is_search(address) && ["query=", "crumb=", "source=", "{"].iter().any(|word| has(address, word))
+    },
+    words: &["search", "ms-search:", "ms-officecmd:", "ms-appinstaller:"],
+    servers: true,
+};
 
 pub(super) fn search_link(file: &File<'_>) -> bool {
     // The text of a mail runs no scripts.
@@ -55,8 +63,15 @@ fn is_page(file: &File<'_>) -> bool {
     file.kind == Kind::Html || file.declared == "text/html" || is_attached_page(file)
 }
 
-const SUPPORT_TOOL: Wanted =
-    Wanted { is: |address| address.starts_with(b"ms-msdt:"), words: &["ms-msdt:"], servers: false };
+const SUPPORT_TOOL: Wanted = Wanted {
+    is: |address| address.starts_with(b"ms-msdt:"),
+    is_whole: |address| {
+        let switches = address.strip_prefix(b"ms-msdt:").filter(|rest| matches!(rest.first(), Some(b'/' | b'-')));
+        switches.is_some_and(|rest| has(rest, "/id") || has(rest, "-id"))
+    },
+    words: &["ms-msdt:"],
+    servers: false,
+};
 
 /// A link that starts the support tool of Windows. A text that names such links is none.
 pub(super) fn msdt(file: &File<'_>) -> bool {
@@ -71,7 +86,11 @@ pub(super) fn msdt(file: &File<'_>) -> bool {
     let of_document = || {
         let fields = field_arguments(&fields(file).text).into_iter().map(|(_, argument)| argument);
         let actions = if is_pdf(file) { targets(&plain_names(file.data)) } else { Vec::new() };
-        fields.chain(rtf_template(file)).chain(actions).any(|target| (SUPPORT_TOOL.is)(&dense(&target)))
+        fields
+            .chain(rtf_templates(file))
+            .chain(rtf_links(file))
+            .chain(actions)
+            .any(|target| (SUPPORT_TOOL.is)(&dense(&target)))
     };
     in_page() || in_part() || of_document()
 }
@@ -83,7 +102,11 @@ impl Wanted {
             return true;
         }
         let scripts = if with_scripts { scripts(page) } else { Vec::new() };
-        self.is_in_text(&scripts) || self.is_made_by(std::iter::once(scripts.as_slice()))
+        // A script may read its address from the page.
+        let reads = with_scripts && !(scripts.is_empty() && events.ends.is_empty());
+        self.is_in_text(&scripts)
+            || self.is_made_by(std::iter::once(scripts.as_slice()))
+            || (reads && self.begins_an_element(page))
     }
 
     fn is_in_tag(&self, tag: &Tag<'_>, events: &mut Events, is_inner: bool) -> bool {
@@ -100,8 +123,11 @@ impl Wanted {
             if name.eq_ignore_ascii_case(b"srcdoc") && !is_inner {
                 return markup::tags(&markup::resolved(value)).any(|tag| self.is_in_tag(&tag, events, true));
             }
-            if value.len() < 7 || !PLACES.iter().any(|place| name.eq_ignore_ascii_case(place.as_bytes())) {
+            if value.len() < 7 {
                 return false;
+            }
+            if !PLACES.iter().any(|place| name.eq_ignore_ascii_case(place.as_bytes())) {
+                return self.is_whole_at(value);
             }
             let value = markup::resolved(&value[..value.len().min(TEXT_LONGEST)]);
             let address = if name.eq_ignore_ascii_case(b"content") { behind_url(&value) } else { &value };
@@ -109,6 +135,25 @@ impl Wanted {
             let of_server = || by_itself || memchr::memchr(b'!', &dense).is_some() || is_launched(&dense);
             (self.is)(&dense) || (self.servers && is_foreign_server(&dense) && of_server())
         })
+    }
+
+    /// Whether the text of an element begins with such an address, from where a script may take it.
+    fn begins_an_element(&self, page: &[u8]) -> bool {
+        markup::tags(page).any(|tag| {
+            let rest = &page[tag.begin + tag.text.len()..];
+            let text = &rest[..memchr::memchr(b'<', rest).unwrap_or(rest.len())];
+            self.is_whole_at(text.strip_prefix(b">").unwrap_or(text))
+        })
+    }
+
+    fn is_whole_at(&self, text: &[u8]) -> bool {
+        let text = text.trim_ascii_start();
+        // Most begin with another letter.
+        let first = |letter: &u8| {
+            *letter == b'&' || self.words.iter().any(|word| word.as_bytes()[0] == letter.to_ascii_lowercase())
+        };
+        let head = &text[..text.len().min(TEXT_LONGEST)];
+        head.first().is_some_and(first) && (self.is_whole)(&dense(&markup::resolved(head)))
     }
 
     /// Whether scripts make such an address: from base64, from numbers, or from what names hold.
@@ -274,6 +319,32 @@ mod tests {
         ] {
             assert!(!found("a.html", page) && !found("", page), "{page}");
         }
+    }
+
+    #[test]
+    fn scripts_take_addresses_from_the_page() {
+        let tool = |page: &str| {
+            let (names, data) = (["a.html".to_owned()], page.as_bytes());
+            msdt(&File { names: &names, declared: "", kind: Kind::of(data), data, in_archive: false })
+        };
+        for page in [
+            "<a data-h=\"ms-msdt:/id PCWDiagnostic /skip force\" onclick=\"location=this.dataset.h\">x</a>",
+            "<html><p id=a hidden> MS-msdt:/id x</p><script>location=a.textContent</script>",
+            "<html><p id=a hidden>&#109;s-msdt:-skip force -id x</p><body onload='location=a.textContent'>",
+            "<html><!--ms-msdt:/id x--><script>location=document.childNodes[0].data</script>",
+            "<html><a onclick='a=\"ms-ms\"'><a onclick='location=a+\"dt:/id PCWDiagnostic\"'>",
+        ] {
+            assert!(tool(page), "{page}");
+        }
+        for page in [
+            "<html><p title='ms-msdt: identifies the tool'>ms-msdt: links</p><script>print()</script>",
+            "<html><p>Remove ms-msdt:/id links</p><p>ms-msdt: - is it gone?</p><script>print()</script>",
+            "<html><code>ms-msdt:/id PCWDiagnostic</code>",
+        ] {
+            assert!(!tool(page), "{page}");
+        }
+        assert!(found("a.html", "<a data-h='search-ms:query=x&crumb=location:y' onclick='location=this.dataset.h'>"));
+        assert!(!found("a.html", "<a title='search-ms: and others' onclick='print()'>"));
     }
 
     /// Each of these attributes by itself puts together 32 MiB.

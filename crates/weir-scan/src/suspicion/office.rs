@@ -1,7 +1,7 @@
 //! Documents that fetch something or run a command: relations, fields, formulas, controls.
 
 use super::dde::{fields, symbolic};
-use super::document::{field_arguments, is_flat, rtf_template, text};
+use super::document::{field_arguments, is_flat, rtf_links, rtf_templates, text};
 use super::link::{dense, is_search};
 use super::place::{Distance, distance, is_foreign_server};
 use super::{has, name_ends, name_has};
@@ -39,26 +39,24 @@ fn is_far(target: &[u8]) -> bool {
 }
 
 pub(super) fn remote_template(file: &File<'_>) -> bool {
-    rtf_template(file).is_some_and(|target| is_far(&target))
-        || targets(file, is_template).iter().any(|target| is_far(target))
+    rtf_templates(file).any(|target| is_far(&target)) || targets(file, is_template).iter().any(|target| is_far(target))
 }
 
 pub(super) fn remote_object(file: &File<'_>) -> bool {
     targets(file, is_object).iter().any(|target| is_far(target))
         || targets(file, |kind| kind == "image").iter().any(|target| is_foreign_server(target))
         || targets(file, |_| true).iter().any(|target| target.to_ascii_lowercase().starts_with(b"mhtml:"))
-        || has_remote_field(&fields(file).text)
+        || field_arguments(&fields(file).text).iter().any(|(word, target)| fetches(word, target))
+        || rtf_links(file).any(|target| fetches("HYPERLINK", &target))
         || linked_object(file)
 }
 
 /// `INCLUDEPICTURE "\\\\server\\share\\a.png"`, and a link that Outlook asks a stranger's server about (`file:…!x`).
-fn has_remote_field(fields: &[u8]) -> bool {
-    field_arguments(fields).iter().any(|(word, target)| {
-        let moniker = *word != "HYPERLINK" || memchr::memchr(b'!', target).is_some();
-        // A text from the web is a whole document, with all that is in it.
-        let text = *word == "INCLUDETEXT" && is_far(target);
-        text || is_search(&dense(target)) || (moniker && is_foreign_server(target))
-    })
+fn fetches(word: &str, target: &[u8]) -> bool {
+    let moniker = word != "HYPERLINK" || memchr::memchr(b'!', target).is_some();
+    // A text from the web is a whole document, with all that is in it.
+    let text = word == "INCLUDETEXT" && is_far(target);
+    text || is_search(&dense(target)) || (moniker && is_foreign_server(target))
 }
 
 /// An object of OLE 1 that is only a link (MS-OLEDS, section 2.2.6), or one of OLE 2 behind a moniker, to something far away.
@@ -81,7 +79,7 @@ fn linked_object(file: &File<'_>) -> bool {
 /// A template or an object on a server of the house that wrote the document.
 pub(super) fn house_link(file: &File<'_>) -> bool {
     let near = |target: &[u8]| distance(target).0 == Distance::House;
-    rtf_template(file).is_some_and(|target| near(&target))
+    rtf_templates(file).any(|target| near(&target))
         || targets(file, |kind| is_template(kind) || is_object(kind)).iter().any(|target| near(target))
 }
 
