@@ -384,6 +384,7 @@ fn entries() -> Vec<Bad> {
         ("with another one", attached("Invoice.pdf", entry.as_bytes())),
         ("a link behind a comment", attached("Invoice.link", link.as_bytes())),
         ("in an archive", attached("docs.zip", &inside)),
+        ("with letters that KDE reads", attached("Office", b"[Desktop Entry]\nType=Directory\nIcon[$ie]=$(xcalc)\n")),
     ]
     .into_iter()
     .map(|(name, message)| held("shortcut of a Linux desktop", name, message, "a shortcut of Linux desktops"))
