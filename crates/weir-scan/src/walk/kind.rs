@@ -389,6 +389,17 @@ pub(super) fn ends_as_image(data: &[u8]) -> bool {
 
 /// A file system as it stands on a disk, or a disk with its table.
 pub(super) fn is_file_system(data: &[u8]) -> bool {
+    is_bare_file_system(data) || has_disk_table(data)
+}
+
+/// A table of partitions, of the new kind or the old. A disc that a computer can also start from as a disk has one before its own file system.
+fn has_disk_table(data: &[u8]) -> bool {
+    let is_new = || data.get(512..).is_some_and(|rest| rest.starts_with(b"EFI PART"));
+    (data.get(510..512) == Some(b"\x55\xaa") && is_new()) || is_partitioned(data)
+}
+
+/// A file system that begins with the data.
+pub(super) fn is_bare_file_system(data: &[u8]) -> bool {
     let at = |place: usize, magic: &[u8]| data.get(place..).is_some_and(|rest| rest.starts_with(magic));
     let jump = matches!(data, [0xeb, _, 0x90, ..] | [0xe9, ..]);
     // A boot sector tells how long a sector is, and how many are one cluster.
@@ -397,13 +408,10 @@ pub(super) fn is_file_system(data: &[u8]) -> bool {
     // Not every system asks for the mark at its end.
     let medium = || matches!(data.get(16), Some(1 | 2)) && data.get(21).is_some_and(|medium| *medium >= 0xf0);
     let fat = jump && ((sectors && clusters && (at(510, b"\x55\xaa") || medium())) || at(3, b"EXFAT   "));
-    let tabled = at(510, b"\x55\xaa") && at(512, b"EFI PART");
     let rom = at(16, b"Compressed ROMFS") && (at(0, b"\x45\x3d\xcd\x28") || at(0, b"\x28\xcd\x3d\x45"));
     let packed = rom || at(0, b"\x3a\xff\x26\xed\x01\0\0\0\x1c\0");
     let marked = at(32, b"NXSB") || at(0, b"hsqs") || at(0, b"sqsh") || at(0, b"KDMV");
     fat || is_hfs(data)
-        || tabled
-        || is_partitioned(data)
         || is_ext(data)
         || packed
         || (marked && memchr::memchr(0, &data[..data.len().min(64)]).is_some())

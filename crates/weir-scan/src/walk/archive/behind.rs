@@ -5,9 +5,9 @@
 //! An archive of a kind that such programs know is opened by them as that; one that has only its mark is something else to them.
 //! Cost: one search for all long marks together, and one for each of the few short ones.
 
-use super::super::kind::{Kind, ends_as_image, is_file_system};
+use super::super::kind::{Kind, ends_as_image, is_bare_file_system, is_file_system};
 use super::super::{File, Oddity, Walk, pkcs7, tar_header};
-use super::{disc, stream, tar, zip};
+use super::{disc, iso, stream, tar, udf, zip};
 use crate::budget::Exceeded;
 use crate::little_endian::{u16_at, u32_at};
 use aho_corasick::{AhoCorasick, Input, MatchKind};
@@ -53,7 +53,7 @@ static FORMATS: [Format; 30] = [
     format(Kind::Zstd, b"\x28\xb5\x2f\xfd", 0, |_| true),
     format(Kind::Lzip, b"LZIP\x01", 0, |data| matches!(data.get(5), Some(12..=0xff))),
     format(Kind::Disc, b"CD001\x01", 0x8001, |data| data.get(0x8000) == Some(&1)),
-    format(Kind::Disc, b"BEA01\x01", 0x8001, udf),
+    format(Kind::Disc, b"BEA01\x01", 0x8001, only_udf),
     format(Kind::DiskImage, b"\x55\xaa", 510, is_file_system),
     format(Kind::DiskImage, b"EFI PART\0\0\x01\0", 512, is_file_system),
     format(Kind::DiskImage, b"S\xef", 1080, is_file_system),
@@ -166,11 +166,17 @@ fn as_others(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exc
         match kind {
             Kind::Tar => walk.deeper(|walk| tar::open(walk, data, level))?,
             Kind::Disc => walk.deeper(|walk| disc(walk, data, level))?,
+            // A disc with a table before it, so that a computer can start from a copy of it on a disk.
+            Kind::DiskImage if is_open_disc(file) && !is_bare_file_system(data) => {}
             kind if kind.is_closed() && !file.kind.is_closed() => walk.odd_here(Oddity::Closed(*kind)),
             _ => {}
         }
     }
     Ok(())
+}
+
+fn is_open_disc(file: &File<'_>) -> bool {
+    file.kind == Kind::Disc && (iso::has_directory(file.data) || udf::has_directory(file.data))
 }
 
 /// Whether programs for archives open it as what it is, and look no further. Some do not know all of these, and what only has the mark of its
@@ -199,7 +205,7 @@ fn one(walk: &mut Walk<'_>, kind: Kind, data: &[u8], level: u32) -> Result<bool,
 }
 
 /// The first of those of UDF alone: behind those of ISO 9660 it is on the same disc.
-fn udf(data: &[u8]) -> bool {
+fn only_udf(data: &[u8]) -> bool {
     let is_older = |sector: usize| data.get(sector * 2048 + 1..sector * 2048 + 6) == Some(b"CD001");
     data.get(0x8000) == Some(&0) && !(0..16).any(is_older)
 }
@@ -284,6 +290,9 @@ fn gzip(data: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::{Budget, Limits};
+    use crate::test_files;
+    use crate::walk::{Place, Visit, walk_file};
 
     fn found(data: &[u8]) -> Vec<(usize, Kind)> {
         let begins = |(at, number): &(usize, usize)| (FORMATS[*number].begins)(&data[*at..]);
@@ -330,10 +339,50 @@ mod tests {
     fn a_mark_alone_begins_no_archive() {
         for Format { mark, place, kind, .. } in &FORMATS {
             let data = [&vec![b'x'; 300][..], &vec![b'-'; *place], mark, &[b'?'; 300]].concat();
-            // A long one with octets that no text has says enough.
-            let is_soft = matches!(kind, Kind::Zstd | Kind::Lzip) || (mark.len() > 6 && mark.contains(&0));
-            assert!(found(&data).is_empty() || is_soft, "{kind:?} in {:?}", found(&data));
+            // The mark of these is all that can be told of them, or nearly.
+            let is_all = matches!(kind, Kind::Zstd | Kind::Lzip | Kind::Chm | Kind::OtherArchive("a xar archive"))
+                || [b"QFI\xfb".as_slice(), b"NXSB"].iter().any(|only| mark.starts_with(only));
+            assert!(found(&data).is_empty() || is_all, "{kind:?} in {:?}", found(&data));
         }
+    }
+
+    /// The places of all files in one.
+    #[derive(Default)]
+    struct Seen(Vec<String>, Vec<Oddity>);
+
+    impl Visit for Seen {
+        fn file(&mut self, place: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+            self.0.extend((file.data == b"hello" || file.kind == Kind::Zip).then(|| place.to_string()));
+            Ok(())
+        }
+
+        fn odd(&mut self, _: &Place, oddity: Oddity) {
+            self.1.push(oddity);
+        }
+    }
+
+    fn seen(data: &[u8]) -> Seen {
+        let mut seen = Seen::default();
+        walk_file(&["a.dat".to_owned()], data, &mut Budget::new(&Limits::default()), &mut seen).unwrap();
+        seen
+    }
+
+    #[test]
+    fn a_disc_may_have_a_table_before_it() {
+        let mut disc = test_files::iso("B.TXT", b"hello");
+        disc[446..462].copy_from_slice(b"\x80\0\x02\0\x17\0\0\0\0\x08\0\0\0\x01\0\0");
+        disc[510..512].copy_from_slice(b"\x55\xaa");
+        assert_eq!((seen(&disc).0, seen(&disc).1), (vec!["a.dat > B.TXT".to_owned()], Vec::new()));
+        disc[512..524].copy_from_slice(b"EFI PART\0\0\x01\0");
+        assert_eq!(seen(&disc).1, []);
+        // A file system besides it, and a table before a disc that has nothing to show.
+        let mut linux = disc.clone();
+        linux[1080..1082].copy_from_slice(b"S\xef");
+        linux[1024..1032].copy_from_slice(b"\x10\0\0\0\x80\0\0\0");
+        assert!(seen(&linux).1.contains(&Oddity::Closed(Kind::DiskImage)));
+        let mut empty = disc;
+        empty[0x8000 + 158..0x8000 + 162].fill(0xff);
+        assert!(seen(&empty).1.contains(&Oddity::Closed(Kind::DiskImage)));
     }
 
     #[test]

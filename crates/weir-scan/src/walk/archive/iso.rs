@@ -27,6 +27,18 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     Ok(())
 }
 
+/// Whether there is a directory to walk.
+pub(super) fn has_directory(data: &[u8]) -> bool {
+    let descriptors = data.chunks(SECTOR).skip(DESCRIPTORS).take(32);
+    let is_volume =
+        |descriptor: &&[u8]| matches!(descriptor.first(), Some(1 | 2)) && descriptor.get(1..6) == Some(b"CD001");
+    let root = |descriptor: &[u8]| extent(descriptor.get(156..).unwrap_or_default());
+    descriptors
+        .filter(is_volume)
+        .filter_map(root)
+        .any(|(from, length)| length > 0 && data.get(from..).is_some_and(|rest| rest.len() >= length))
+}
+
 /// Where a directory record says that its file is.
 fn extent(record: &[u8]) -> Option<(usize, usize)> {
     Some(((u32_at(record, 2)? as usize).checked_mul(SECTOR)?, u32_at(record, 10)? as usize))

@@ -26,6 +26,11 @@ pub(super) fn is_udf(data: &[u8]) -> bool {
     data.chunks(SECTOR).skip(16).take(32).any(|sector| matches!(sector.get(1..6), Some(b"NSR02" | b"NSR03")))
 }
 
+/// Whether there is a directory to walk.
+pub(super) fn has_directory(data: &[u8]) -> bool {
+    is_udf(data) && Volume::read(data).is_some_and(|(volume, root)| volume.entry(root).is_some())
+}
+
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     let Some((volume, root)) = Volume::read(data) else {
         walk.odd_here(Oddity::Unreadable(

@@ -475,6 +475,9 @@ pub(crate) fn twins() -> Vec<Mail> {
     );
     let japanese = "=?utf-8?B?6KuL?= =?utf-8?B?5rGC?= =?utf-8?B?5pu4LnBkZg==?=";
     let broken = "=?utf-8?B?6KuL5r?= =?utf-8?B?GC5pu4LnBkZg==?=";
+    let mut hybrid = test_files::iso("NOTES.TXT", b"hello");
+    hybrid[446..462].copy_from_slice(b"\x80\0\x02\0\x17\0\0\0\0\x08\0\0\0\x01\0\0");
+    hybrid[510..512].copy_from_slice(b"\x55\xaa");
     let field = "{[ IF ]{[ PAGE ]}[ = 1 \"dde\" \"\" ]}{[ QUOTE 72 105 ]}{[ HYPERLINK \"https://a.example\" ]}";
     vec![
         twin("7z behind a picture", attached("photo.jpg", &[picture(), seven].concat())),
@@ -490,6 +493,7 @@ pub(crate) fn twins() -> Vec<Mail> {
         ),
         twin("fields in fields", word(field)),
         twin("two fields", word("{[ INCLUDETEXT \"C:\\\\a.docx\" ]}{[ HYPERLINK \"https://example.org\" ]}")),
+        twin("a disc that computers start from", attached("rescue.dat", &hybrid)),
         twin("a button", attached("a.ods", &zipped("content.xml", open_document(&button, false).as_bytes()))),
         twin("a slide", attached("a.fodp", open_document(slide, true).as_bytes())),
         twin("a warning", mail.into_bytes()),
