@@ -1,6 +1,9 @@
 //! Cryptographic messages (PKCS #7, CMS: RFC 5652) as far as they carry something that everybody can read: what is signed, packed or stamped
 //! with a time, and whether it is sealed. Read by its tags, not checked.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 /// The types of PKCS #7, and those that S/MIME added, up to the last octet.
 const PKCS7: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07";
 const SMIME: &[u8] = b"\x06\x0b\x2a\x86\x48\x86\xf7\x0d\x01\x09\x10\x01";
@@ -36,46 +39,73 @@ pub(super) fn is_pkcs7(data: &[u8]) -> bool {
 
 /// What a message of PKCS #7 carries.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Pkcs7 {
+pub(super) enum Pkcs7<'d> {
     /// Encrypted for its reader.
     Sealed,
     /// Signed, with the content inside.
-    Signed(Vec<u8>),
+    Signed(Cow<'d, [u8]>),
     /// Packed with zlib.
-    Packed(Vec<u8>),
+    Packed(Cow<'d, [u8]>),
 }
 
-impl Pkcs7 {
+impl Pkcs7<'_> {
     /// None if it carries nothing.
-    pub(super) fn read(data: &[u8]) -> Option<Pkcs7> {
+    pub(super) fn read(data: &[u8]) -> Option<Pkcs7<'_>> {
         let (_, _, inside) = tagged(data)?;
         let kind = type_of(inside)?;
         if kind == Type::Sealed {
             return Some(Pkcs7::Sealed);
         }
-        let content = by_structure(inside).or_else(|| by_type(&inside[DATA.len().min(inside.len())..]))?;
+        let content = content(inside)?.octets;
         Some(if kind == Type::Packed { Pkcs7::Packed(content) } else { Pkcs7::Signed(content) })
     }
 }
 
-/// What archives may be looked for in: what stands behind the message if its content is in pieces, else all of it. An archive in pieces looks
-/// damaged, and nobody but a reader of such messages opens it.
-pub(super) fn loose(data: &[u8]) -> &[u8] {
-    let in_pieces = match Pkcs7::read(data) {
-        Some(Pkcs7::Signed(content) | Pkcs7::Packed(content)) => memchr::memmem::find(data, &content).is_none(),
-        Some(Pkcs7::Sealed) | None => false,
-    };
-    let behind = || element(data, 0).map_or(&[][..], |(_, _, behind)| behind);
-    if in_pieces { behind() } else { data }
+/// Where programs for archives may find one that no reader of such messages shows: anywhere, but not in content that is written in pieces. To such a
+/// program an archive with lengths in its midst is damaged, and to a reader of such messages it is whole.
+pub(super) fn loose(data: &[u8]) -> [&[u8]; 2] {
+    let content = tagged(data).and_then(|(_, _, inside)| content(inside));
+    match content {
+        Some(Content { octets: Cow::Owned(_), written }) => {
+            let Range { start, end } = place(data, written);
+            [&data[..start], &data[end..]]
+        }
+        _ => [data, &[]],
+    }
+}
+
+/// Where a piece of a whole stands in it.
+fn place(whole: &[u8], piece: &[u8]) -> Range<usize> {
+    let start = piece.as_ptr().addr().saturating_sub(whole.as_ptr().addr()).min(whole.len());
+    start..(start + piece.len()).min(whole.len())
+}
+
+/// What is signed or packed: its octets, of their own if they are written in pieces, and how it is written.
+struct Content<'d> {
+    octets: Cow<'d, [u8]>,
+    written: &'d [u8],
+}
+
+impl<'d> Content<'d> {
+    /// The string at the start.
+    fn of(data: &'d [u8]) -> Content<'d> {
+        let mut octets = Cow::Borrowed(&[][..]);
+        let length = gather(data, 0, &mut octets);
+        Content { octets, written: &data[..length.min(data.len())] }
+    }
+}
+
+fn content(inside: &[u8]) -> Option<Content<'_>> {
+    by_structure(inside).or_else(|| by_type(&inside[DATA.len().min(inside.len())..]))
 }
 
 /// The content by its place: behind the type, in the first sequence that is a type and what is of it, or as octets beside the other fields.
-fn by_structure(inside: &[u8]) -> Option<Vec<u8>> {
+fn by_structure(inside: &[u8]) -> Option<Content<'_>> {
     let (_, _, behind) = element(inside, 0)?;
     let (0xa0, outer, _) = element(behind, 0)? else { return None };
     let (tag, fields, _) = element(outer, 0)?;
     if matches!(tag, 0x04 | 0x24) {
-        return Some(joined(outer, 0));
+        return Some(Content::of(outer));
     }
     let mut rest = fields;
     while let Some((tag, content, behind)) = element(rest, 0) {
@@ -84,11 +114,12 @@ fn by_structure(inside: &[u8]) -> Option<Vec<u8>> {
                 if let Some((0x06, _, typed)) = element(content, 0)
                     && let Some((0xa0, octets, _)) = element(typed, 0)
                 {
-                    let whole = joined(octets, 0);
-                    return Some(if whole.is_empty() { octets.to_vec() } else { whole });
+                    let whole = Content::of(octets);
+                    let plain = || Content { octets: Cow::Borrowed(octets), written: octets };
+                    return Some(if whole.octets.is_empty() { plain() } else { whole });
                 }
             }
-            0x04 | 0x24 => return Some(joined(rest, 0)),
+            0x04 | 0x24 => return Some(Content::of(rest)),
             _ => {}
         }
         rest = behind;
@@ -97,10 +128,10 @@ fn by_structure(inside: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The content by what stands before it nearly always, wherever that is.
-fn by_type(rest: &[u8]) -> Option<Vec<u8>> {
+fn by_type(rest: &[u8]) -> Option<Content<'_>> {
     let at = memchr::memmem::find(rest, DATA)? + DATA.len();
     match tagged(&rest[at..])? {
-        (0xa0, _, content) => Some(joined(content, 0)),
+        (0xa0, _, content) => Some(Content::of(content)),
         _ => None,
     }
 }
@@ -147,22 +178,28 @@ fn head_length(data: &[u8]) -> usize {
     2 + data.get(1).filter(|first| **first > 0x80).map_or(0, |first| usize::from(first & 0x7f))
 }
 
-/// The octets of a string, whole or in pieces.
-fn joined(data: &[u8], depth: u32) -> Vec<u8> {
-    let (mut out, mut rest) = (Vec::new(), data);
-    while let Some((tag, told, inside)) = tagged(rest) {
-        let used = head_length(rest) + inside.len();
-        match tag {
-            0x04 => out.extend_from_slice(inside),
-            0x24 if depth < 4 => out.extend(joined(inside, depth + 1)),
+/// Joins the pieces of a string, which may have pieces of their own; how long it is as it is written.
+fn gather<'d>(data: &'d [u8], depth: u32, octets: &mut Cow<'d, [u8]>) -> usize {
+    let mut at = 0;
+    while let Some((tag, told, inside)) = data.get(at..).and_then(tagged) {
+        let length = match tag {
+            0x04 => {
+                match octets.is_empty() {
+                    true => *octets = Cow::Borrowed(inside),
+                    false => octets.to_mut().extend_from_slice(inside),
+                }
+                inside.len()
+            }
+            0x24 if depth < 4 => {
+                let length = gather(inside, depth + 1, octets);
+                let has_end = !told && inside.get(length..).is_some_and(|rest| rest.starts_with(&[0, 0]));
+                if told { inside.len() } else { length + 2 * usize::from(has_end) }
+            }
             _ => break,
-        }
-        if !told {
-            break;
-        }
-        rest = rest.get(used..).unwrap_or_default();
+        };
+        at += head_length(&data[at..]) + length;
     }
-    out
+    at
 }
 
 #[cfg(test)]
@@ -173,8 +210,15 @@ mod tests {
 
     #[test]
     fn strings_in_pieces() {
-        assert_eq!(joined(b"\x24\x80\x04\x02ab\x04\x01c\0\0", 0), b"abc");
-        assert_eq!(joined(b"\x04\x03abc", 0), b"abc");
+        let joined = |data: &[u8]| {
+            let content = Content::of(data);
+            (content.octets.into_owned(), content.written.len())
+        };
+        assert_eq!(joined(b"\x24\x80\x04\x02ab\x04\x01c\0\0more"), (b"abc".to_vec(), 11));
+        assert_eq!(joined(b"\x24\x80\x24\x80\x04\x02ab\0\0\x24\x80\x04\x01c\0\0\0\0"), (b"abc".to_vec(), 19));
+        assert_eq!(joined(b"\x24\x07\x04\x02ab\x04\x01c\x30\0"), (b"abc".to_vec(), 9));
+        assert_eq!(joined(b"\x04\x03abc\x31\0"), (b"abc".to_vec(), 5));
+        assert_eq!(joined(b"\x04\x7fabc"), (b"abc".to_vec(), 5));
         assert!(is_pkcs7(&[b"\x30\x80".as_slice(), SIGNED].concat()) && !is_pkcs7(b"\x30\x03abc"));
     }
 
@@ -195,9 +239,9 @@ mod tests {
     fn content_is_found_whatever_type_it_has() {
         for indefinite in [false, true] {
             let signed = message(SIGNED, b"hello", indefinite);
-            assert_eq!(Pkcs7::read(&signed), Some(Pkcs7::Signed(b"hello".to_vec())), "{indefinite}");
+            assert_eq!(Pkcs7::read(&signed), Some(Pkcs7::Signed(b"hello".into())), "{indefinite}");
             let packed = message(&[SMIME, &[9]].concat(), b"hello", indefinite);
-            assert_eq!(Pkcs7::read(&packed), Some(Pkcs7::Packed(b"hello".to_vec())), "{indefinite}");
+            assert_eq!(Pkcs7::read(&packed), Some(Pkcs7::Packed(b"hello".into())), "{indefinite}");
             for last in [3, 4, 6] {
                 let sealed = message(&[PKCS7, &[last]].concat(), b"hello", indefinite);
                 assert_eq!(Pkcs7::read(&sealed), Some(Pkcs7::Sealed));
@@ -206,7 +250,27 @@ mod tests {
             assert!(is_pkcs7(&sealed) && Pkcs7::read(&sealed) == Some(Pkcs7::Sealed));
         }
         let stamped = [b"\x30\x1c".as_slice(), SMIME, b"\x1f\xa0\x0d\x30\x0b\x02\x01\x01\x04\x05hello"].concat();
-        assert_eq!(Pkcs7::read(&stamped), Some(Pkcs7::Signed(b"hello".to_vec())));
+        assert_eq!(Pkcs7::read(&stamped), Some(Pkcs7::Signed(b"hello".into())));
+    }
+
+    #[test]
+    fn all_but_content_in_pieces_is_searched() {
+        let whole = message(SIGNED, b"hello", false);
+        assert_eq!(loose(&whole), [&whole[..], b""]);
+        // Two pieces, certificates, and what stands behind the message.
+        let pieces =
+            b"\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02\xa0\x80\x30\x80\x02\x01\x01\x30\x80\x06\x02\x2a\x03\
+              \xa0\x80\x24\x80\x04\x02he\x04\x03llo\0\0\0\0\0\0\xa0\x05certs\0\0\0\0\0\0behind";
+        assert_eq!(Pkcs7::read(pieces), Some(Pkcs7::Signed(b"hello".to_vec().into())));
+        let [before, behind] = loose(pieces);
+        assert!(
+            before.ends_with(b"\x2a\x03\xa0\x80") && behind.starts_with(b"\0\0\0\0\xa0\x05certs"),
+            "{before:x?} {behind:x?}"
+        );
+        assert!(behind.ends_with(b"behind"));
+        assert_eq!(before.len() + behind.len() + 13, pieces.len());
+        let sealed = message(&[PKCS7, &[3]].concat(), b"hello", false);
+        assert_eq!(loose(&sealed), [&sealed[..], b""]);
     }
 
     #[test]

@@ -80,32 +80,57 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     if tells_its_files(file) {
         return Ok(());
     }
-    let data = if file.kind == Kind::Pkcs7 { pkcs7::loose(file.data) } else { file.data };
-    let head = &data[..data.len().min(BEGIN_MAX)];
-    // Its directory is read otherwise, with whatever stands around it.
-    let is_listed = zip::has_directory(file.data);
-    let is_own = begins_as(file.kind, file.data);
-    let whole = data.len() == file.data.len();
-    // Of each format: how many were tried, and how many of these opened.
-    let (mut tried, mut opened) = ([0; FORMATS.len()], [0; FORMATS.len()]);
-    for (at, number) in marks(head) {
-        let Format { kind, begins, .. } = FORMATS[number];
-        // Members of a zip archive are followed from the first one on.
-        let most = match kind {
-            Kind::Zip if is_listed => 0,
-            kind if kind == file.kind && is_own => 0,
+    let mut search = Search::of(file);
+    let pieces = if file.kind == Kind::Pkcs7 { pkcs7::loose(file.data) } else { [file.data, &[]] };
+    pieces.iter().try_for_each(|data| search.through(walk, data, level))
+}
+
+/// A search under way.
+struct Search<'f> {
+    file: &'f File<'f>,
+    /// What is not looked for: its directory is read otherwise, with whatever stands around it, or it is the file itself.
+    is_listed: bool,
+    is_own: bool,
+    /// Of each format: how many were tried, and how many of these opened.
+    tried: [usize; FORMATS.len()],
+    opened: [usize; FORMATS.len()],
+}
+
+impl<'f> Search<'f> {
+    fn of(file: &'f File<'f>) -> Search<'f> {
+        Search {
+            file,
+            is_listed: zip::has_directory(file.data),
+            is_own: begins_as(file.kind, file.data),
+            tried: [0; FORMATS.len()],
+            opened: [0; FORMATS.len()],
+        }
+    }
+
+    fn through(&mut self, walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+        for (at, number) in marks(&data[..data.len().min(BEGIN_MAX)]) {
+            let Format { kind, begins, .. } = FORMATS[number];
+            let is_done = self.opened[number] >= self.most(kind) || self.tried[number] == TRIED_MAX;
+            let is_all = at == 0 && data.len() == self.file.data.len();
+            if is_done || is_all || !begins(&data[at..]) {
+                continue;
+            }
+            walk.budget.time()?;
+            self.tried[number] += 1;
+            self.opened[number] += usize::from(walk.deeper(|walk| one(walk, kind, &data[at..], level))?);
+        }
+        Ok(())
+    }
+
+    fn most(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Zip if self.is_listed => 0,
+            kind if kind == self.file.kind && self.is_own => 0,
+            // Its members are followed from the first one on.
             Kind::Zip => 1,
             _ => MOST,
-        };
-        let is_done = opened[number] >= most || tried[number] == TRIED_MAX;
-        if is_done || (at == 0 && whole) || !begins(&data[at..]) {
-            continue;
         }
-        walk.budget.time()?;
-        tried[number] += 1;
-        opened[number] += usize::from(walk.deeper(|walk| one(walk, kind, &data[at..], level))?);
     }
-    Ok(())
 }
 
 /// Where an archive may begin, and the number of its format, in the order of marks. Marks may overlap, so each search begins one octet after the

@@ -102,7 +102,7 @@ pub(super) fn pkcs7(walk: &mut Walk<'_>, file: &File<'_>, data: &[u8], level: u3
         }
         Some(Pkcs7::Packed(octets)) => {
             walk.budget.entry()?;
-            let unpacked = walk.budget.unpack(octets.len() as u64, &mut ZlibDecoder::new(octets.as_slice()));
+            let unpacked = walk.budget.unpack(octets.len() as u64, &mut ZlibDecoder::new(&*octets));
             walk.unpacked(&names, &unpacked, |walk, data| entity(walk, &names, "packed.eml", data, level))?;
         }
         // The signature is apart from what it signs.

@@ -93,6 +93,12 @@ fn behind() -> Vec<Bad> {
         let message = attached("photos.dat", &[front.as_slice(), &seven].concat());
         out.push(held(class, &format!("7z behind {name}"), message, "extension .js"));
     }
+    out.push(held(
+        class,
+        "7z beside content in pieces",
+        attached("photos.dat", &signed_in_pieces(&seven)),
+        "extension .js",
+    ));
     let gzips = [picture(), b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x07xxxxxxxx".repeat(5), gzipped(&program())].concat();
     out.push(held(class, "gzip behind beginnings of it", attached("photo.jpg", &gzips), "a Windows program"));
     let image = [picture(), test_files::iso("RUN.JS", SCRIPT)].concat();
@@ -118,6 +124,14 @@ fn behind() -> Vec<Bad> {
     let image = [picture(), b"MSWIM\0\0\0\xd0\0\0\0\0\x0d\x01\0".to_vec(), vec![0; 300]].concat();
     out.push(bad(class, "a WIM image", attached("photo.jpg", &image), &[End::NotOpened], "a WIM image is not opened"));
     out
+}
+
+/// A message whose content is in two pieces, with this where its certificates stand.
+fn signed_in_pieces(certificates: &[u8]) -> Vec<u8> {
+    let head = b"\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02\xa0\x80\x30\x80\x02\x01\x01\x31\0";
+    let content =
+        b"\x30\x80\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01\xa0\x80\x24\x80\x04\x02he\x04\x03llo\0\0\0\0\0\0";
+    [head.as_slice(), content, &super::carriers::tagged(0xa0, certificates), b"\x31\0\0\0\0\0\0\0"].concat()
 }
 
 const SPREADSHEET: &str =
