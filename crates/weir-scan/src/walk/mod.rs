@@ -34,6 +34,7 @@ use crate::plain::shown;
 use kind::Kind;
 use part::Part;
 use std::io::Read;
+use std::ops::Range;
 use stray::Stray;
 use transfer::Encoding;
 
@@ -176,6 +177,9 @@ struct Walk<'w> {
     opened: bool,
     /// What is looked at is still encoded, and not what its name promises.
     encoded: bool,
+    /// Where in memory the files stand that were found in the one that is open. Such an address means something only within that file, as long as it is
+    /// open.
+    shown: Vec<Range<usize>>,
 }
 
 impl<'w> Walk<'w> {
@@ -189,6 +193,7 @@ impl<'w> Walk<'w> {
             passwords: Vec::new(),
             opened: false,
             encoded: false,
+            shown: Vec::new(),
         }
     }
 }
@@ -354,6 +359,8 @@ impl Walk<'_> {
         if enters {
             self.open(&file, level)?;
             self.readings(&file, level)?;
+            let begin = data.as_ptr().addr();
+            self.shown.push(begin..begin + data.len());
         }
         self.place.0.pop();
         Ok(())
@@ -383,7 +390,17 @@ impl Walk<'_> {
         self.open(file, level)
     }
 
+    /// What is in a file, as its reader shows it, and what else may be found in it.
     fn open(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+        let others = std::mem::take(&mut self.shown);
+        self.open_by_name(file, level)?;
+        self.open_archive(file, level)?;
+        archive::open_behind(self, file, level)?;
+        self.shown = others;
+        Ok(())
+    }
+
+    fn open_by_name(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
         let encoded = std::mem::take(&mut self.encoded);
         let by_name = |name: &String| file_name::extension(name).is_some_and(|own| file_name::is_mail(&own));
         // A report that says something about a body is a message to some.
@@ -404,7 +421,10 @@ impl Walk<'_> {
         if let Some(why) = archive::unseen(file).filter(|_| !encoded) {
             self.odd_here(Oddity::Unreadable(why.into()));
         }
-        archive::open_behind(self, file, level)?;
+        Ok(())
+    }
+
+    fn open_archive(&mut self, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
         if !archive::opens(file.kind) && !archive::is_hidden_zip(file.data) {
             if file.kind.is_closed() {
                 self.odd_here(Oddity::Closed(file.kind));

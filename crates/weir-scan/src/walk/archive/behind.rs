@@ -3,15 +3,17 @@
 //! 7-Zip, WinRAR and their like look for the mark of an archive in the first megabytes of whatever they are given. A mark counts where a
 //! header follows that its format allows: of two or three octets a film has many by chance. What is found is looked at as it would be by itself.
 //! An archive of a kind that such programs know is opened by them as that; one that has only its mark is something else to them.
+//! What a reader has shown already as a file of its own is not looked at again: it would count twice.
 //! Cost: one search for all long marks together, and one for each of the few short ones.
 
 use super::super::kind::{Kind, ends_as_image, is_bare_file_system, is_file_system};
 use super::super::{File, Oddity, Walk, pkcs7, tar_header};
-use super::{disc, iso, stream, tar, udf, zip};
+use super::{disc, has_other_zip, iso, stream, tar, udf, zip};
 use crate::budget::Exceeded;
 use crate::little_endian::{u16_at, u32_at};
 use aho_corasick::{AhoCorasick, Input, MatchKind};
 use memchr::memmem::Finder;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 /// 7-Zip looks for a beginning in the first 8 MiB, WinRAR in the first 4.
@@ -80,7 +82,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     if tells_its_files(file) {
         return Ok(());
     }
-    let mut search = Search::of(file);
+    let mut search = Search::of(walk, file);
     let pieces = if file.kind == Kind::Pkcs7 { pkcs7::loose(file.data) } else { [file.data, &[]] };
     pieces.iter().try_for_each(|data| search.through(walk, data, level))
 }
@@ -91,17 +93,22 @@ struct Search<'f> {
     /// What is not looked for: its directory is read otherwise, with whatever stands around it, or it is the file itself.
     is_listed: bool,
     is_own: bool,
+    /// Files that were shown before, by where they begin.
+    shown: Vec<Range<usize>>,
     /// Of each format: how many were tried, and how many of these opened.
     tried: [usize; FORMATS.len()],
     opened: [usize; FORMATS.len()],
 }
 
 impl<'f> Search<'f> {
-    fn of(file: &'f File<'f>) -> Search<'f> {
+    fn of(walk: &Walk<'_>, file: &'f File<'f>) -> Search<'f> {
+        let mut shown = walk.shown.clone();
+        shown.sort_unstable_by_key(|place| (place.start, place.end));
         Search {
             file,
-            is_listed: zip::has_directory(file.data),
+            is_listed: has_other_zip(walk, file.data),
             is_own: begins_as(file.kind, file.data),
+            shown,
             tried: [0; FORMATS.len()],
             opened: [0; FORMATS.len()],
         }
@@ -112,7 +119,7 @@ impl<'f> Search<'f> {
             let Format { kind, begins, .. } = FORMATS[number];
             let is_done = self.opened[number] >= self.most(kind) || self.tried[number] == TRIED_MAX;
             let is_all = at == 0 && data.len() == self.file.data.len();
-            if is_done || is_all || !begins(&data[at..]) {
+            if is_done || is_all || !begins(&data[at..]) || self.was_shown(&data[at..], number) {
                 continue;
             }
             walk.budget.time()?;
@@ -130,6 +137,16 @@ impl<'f> Search<'f> {
             Kind::Zip => 1,
             _ => MOST,
         }
+    }
+
+    /// Whether it stands in a file that was shown, with so much of it that it was known there: a file may be cut before that on purpose.
+    fn was_shown(&self, found: &[u8], number: usize) -> bool {
+        let at = found.as_ptr().addr();
+        let before = self.shown.partition_point(|place| place.start <= at);
+        let Some(place) = before.checked_sub(1).and_then(|last| self.shown.get(last)) else { return false };
+        let Format { mark, place: mark_place, begins, .. } = FORMATS[number];
+        let known = &found[..place.end.saturating_sub(at).min(found.len())];
+        known.len() >= mark_place + mark.len() && begins(known)
     }
 }
 
@@ -296,7 +313,7 @@ fn cpio(data: &[u8]) -> bool {
         Some(b'7') => (76, 59..65, 8),
         _ => return false,
     };
-    let digits = |place: std::ops::Range<usize>| {
+    let digits = |place: Range<usize>| {
         let text = std::str::from_utf8(data.get(place)?).ok()?;
         text.chars().all(|digit| digit.is_digit(radix)).then_some(text)
     };
@@ -390,6 +407,53 @@ mod tests {
         let mut seen = Seen::default();
         walk_file(&["a.dat".to_owned()], data, &mut Budget::new(&Limits::default()), &mut seen).unwrap();
         seen
+    }
+
+    #[test]
+    fn what_a_reader_shows_is_not_found_again() {
+        let zip = test_files::zip("b.txt", b"hello");
+        let twice = test_files::zip("c.zip", &zip);
+        for (data, name) in
+            [(test_files::tnef("a.zip", &zip), "a.zip"), (test_files::iso("a.zip", &zip), "a.zip"), (signed(&zip), "")]
+        {
+            let seen = seen(&data);
+            let inner = ["a.dat", name, "b.txt"].iter().filter(|name| !name.is_empty()).copied().collect::<Vec<_>>();
+            assert!(seen.0.len() == 2 && seen.0[1] == inner.join(" > "), "{:?}", seen.0);
+        }
+        assert_eq!(seen(&test_files::tnef("a.zip", &twice)).0.len(), 3);
+        let two = [test_files::tnef("a.zip", &zip), test_files::tnef("b.zip", &zip)[6..].to_vec()].concat();
+        assert_eq!((seen(&two).0.len(), seen(&two).1), (4, Vec::new()));
+    }
+
+    #[test]
+    fn what_a_reader_does_not_show_is_found() {
+        let (zip, packed) = (test_files::zip("b.txt", b"hello"), test_files::gzipped(b"hello").unwrap());
+        let has = |data: &[u8], name: &str| {
+            let seen = seen(data);
+            assert!(seen.0.iter().any(|place| place == name), "{name}: {:?}", seen.0);
+        };
+        let behind = format!("a.dat > {NAME}");
+        has(&[test_files::tnef("a.zip", &zip), packed.clone()].concat(), &behind);
+        has(&[test_files::tnef("a.txt", b"hi"), zip.clone()].concat(), "a.dat > b.txt");
+        let after =
+            [test_files::tnef("a.txt", b"hi"), zip.clone(), test_files::tnef("a.zip", &zip)[6..].to_vec()].concat();
+        has(&after, "a.dat > b.txt");
+        // The reader shows only so much of it.
+        for (data, name) in [(&packed, behind.as_str()), (&zip, "a.dat > b.txt")] {
+            let mut cut = test_files::tnef("a.x", data);
+            let length = cut.len() - 2 - data.len() - 4;
+            cut[length..length + 4].copy_from_slice(&[7, 0, 0, 0]);
+            has(&cut, name);
+        }
+    }
+
+    /// A signed message, as short as its lengths can be told in one octet.
+    fn signed(content: &[u8]) -> Vec<u8> {
+        let wrap = |tag: u8, inside: &[u8]| [&[tag, 0x82][..], &(inside.len() as u16).to_be_bytes(), inside].concat();
+        let data = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01".as_slice();
+        let typed = wrap(0x30, &[data, &wrap(0xa0, &wrap(4, content))].concat());
+        let kind = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02".as_slice();
+        wrap(0x30, &[kind, &wrap(0xa0, &wrap(0x30, &[b"\x02\x01\x01".as_slice(), &typed].concat()))].concat())
     }
 
     #[test]

@@ -36,6 +36,7 @@ use super::kind::Kind;
 use super::{File, Oddity, Walk, header};
 use crate::budget::Exceeded;
 use crate::file_name;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Whether we open files of this kind.
@@ -138,10 +139,25 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     }
     // Two formats at once is a way to show two things to two readers.
     let is_zip = file.kind == Kind::Zip;
-    if !is_zip && !is_hidden_zip(file.data) {
+    if !is_zip && !has_other_zip(walk, file.data) {
         return Ok(());
     }
     guarded(walk, |walk| zip::open(walk, file.data, level))
+}
+
+/// Whether a file of another kind ends as a zip archive that its reader has not shown, whole, as a file of its own.
+fn has_other_zip(walk: &Walk<'_>, data: &[u8]) -> bool {
+    let begin = data.as_ptr().addr();
+    let inner = |place: &Range<usize>| {
+        let from = place.start.checked_sub(begin)?;
+        let end = zip::end(data.get(from..place.end.checked_sub(begin)?)?)?;
+        Some(from + end)
+    };
+    let is_shown = |end: usize| {
+        let holds = |place: &&Range<usize>| (place.start..place.end).contains(&(begin + end));
+        walk.shown.iter().filter(holds).any(|place| inner(place) == Some(end))
+    };
+    is_hidden_zip(data) && !zip::end(data).is_some_and(is_shown)
 }
 
 /// A disc may have three file systems at once.
@@ -188,6 +204,7 @@ fn guarded<'w>(walk: &mut Walk<'w>, open: impl FnOnce(&mut Walk<'w>) -> Result<(
         Err(_) => {
             walk.place.0.truncate(names);
             walk.depth = depth;
+            walk.shown.clear();
             walk.budget.held_again(held);
             walk.odd_here(Oddity::Unreadable("its reader gave up".into()));
             Ok(())

@@ -27,6 +27,12 @@ pub(super) fn has_directory(data: &[u8]) -> bool {
     Directory::find(data).is_some_and(|directory| directory.has_members())
 }
 
+/// Where the record at the end begins, if there is one that no reader takes for another.
+pub(super) fn end(data: &[u8]) -> Option<usize> {
+    let directory = Directory::find(data)?;
+    (directory.has_members() && directory.fault.is_none()).then_some(directory.end)
+}
+
 /// Whether the header of a member stands at the start, as a program writes it: a version, a known way to pack, a name.
 pub(super) fn is_member(data: &[u8]) -> bool {
     let Some((entry, body)) = ZipEntry::local(data, 0) else { return false };
