@@ -214,7 +214,8 @@ fn binary_objects(data: &[u8]) -> (impl Iterator<Item = Option<&[u8]>>, bool) {
         // Longer ones have their length as a number of its own.
         let (begin, length) = match mark & 0xf {
             0xf => {
-                let size = 1 << data.get(at + 1).map_or(0, |mark| mark & 3);
+                let mark = data.get(at + 1).filter(|mark| matches!(mark, 0x10..=0x13));
+                let Some(size) = mark.map(|mark| 1usize << (mark & 3)) else { return Some(None) };
                 (at + 2 + size, number(at + 2, size))
             }
             short => (at + 1, Some(usize::from(short))),
@@ -272,6 +273,18 @@ mod tests {
         };
         assert_eq!(changed(12, 200), (vec![None], false), "an object outside");
         assert_eq!(changed(8, 0x4f), (vec![None], false), "a length that is none");
+        // The same object with its length as a number of its own, of one octet. One of sixteen octets is none that anybody writes.
+        let long = |mark: u8| {
+            let mut list = b"bplist00\x4f".to_vec();
+            list.extend([mark, 1, b'A', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8]);
+            list.extend([0, 0, 0, 0, 0, 0, 1, 1]);
+            list.extend([1u64, 0, 26].iter().flat_map(|number| number.to_be_bytes()));
+            read(&list).0
+        };
+        assert_eq!(long(0x10), [Some(b"A".to_vec())]);
+        for mark in [0x14, 0x18, 0x20, 0x50, 0xff] {
+            assert_eq!(long(mark), [None], "{mark:x}");
+        }
         assert_eq!(changed(20, 0), (Vec::new(), true), "a table without width");
         assert_eq!(changed(29, 200), (Vec::new(), true), "more objects than there is room for");
         assert_eq!(read(b"bplist00"), (Vec::new(), true));
