@@ -4,8 +4,8 @@ use super::super::kind::Kind;
 use super::super::pkcs7::Pkcs7;
 use super::super::transfer::{Padding, base64, nibble};
 use super::super::{File, Oddity, Walk, bounded_name};
-use super::entity;
 use super::ole::packaged;
+use super::{entity, is_of_apple};
 use crate::budget::Exceeded;
 use crate::file_name;
 use crate::little_endian::{u32_at, u64_at};
@@ -131,7 +131,7 @@ pub(super) fn pkcs7_text(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Re
     if Kind::of(&decoded) == Kind::Pkcs7 {
         walk.budget.entry()?;
         walk.deeper(|walk| walk.holding(&decoded, |walk, decoded| pkcs7(walk, file, decoded, level)))?;
-    } else if signed() {
+    } else if signed() && !is_of_apple(file.data) {
         walk.odd_here(Oddity::Unreadable("the name of a signed file, and none that we know".into()));
     }
     Ok(())

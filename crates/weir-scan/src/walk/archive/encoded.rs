@@ -2,6 +2,7 @@
 
 use super::super::transfer::{self, Encoding, Padding, base64};
 use super::super::{File, Oddity, Walk};
+use super::is_of_apple;
 use crate::budget::Exceeded;
 use crate::file_name;
 
@@ -32,7 +33,7 @@ fn decoded(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Excee
         found = true;
         member(walk, &outer, &base64(file.data, Padding::EndsGroup), level)?;
     }
-    if !found {
+    if !found && !is_of_apple(file.data) {
         walk.odd_here(Oddity::Unreadable("the name of an encoded file, and none that we know".into()));
     }
     Ok(())

@@ -61,6 +61,11 @@ const FOUND_ANYWHERE: [(&str, Kind, &[u8]); 3] = [
 /// What Apple's mail sends beside a file and under its name: icon, type, dates.
 const APPLE: [&[u8]; 2] = [b"\0\x05\x16\x07", b"\0\x05\x16\0"];
 
+/// Whether it is what a Macintosh keeps beside the file of this name.
+fn is_of_apple(data: &[u8]) -> bool {
+    APPLE.iter().any(|mark| data.starts_with(mark))
+}
+
 /// Why a file that is called an archive may be one that is not seen here; none if it is seen, or cannot be one.
 pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
     if !file.kind.is_archive() && file.names.iter().any(|name| file_name::is_piece(name)) && file.data.len() > 1 {
@@ -93,7 +98,7 @@ pub(super) fn unseen(file: &File<'_>) -> Option<&'static str> {
     if file.kind.is_archive() || file.kind == Kind::Ole || is_hidden_zip(file.data) {
         return None;
     }
-    let another = header::is_message(file.declared) || APPLE.iter().any(|magic| file.data.starts_with(magic));
+    let another = header::is_message(file.declared) || is_of_apple(file.data);
     let holds = || FOUND_ANYWHERE.iter().any(|(_, _, mark)| marked(mark)) || marked(b"PK\x03\x04");
     (!another || holds()).then_some("the name of an archive, and none that we know")
 }

@@ -3,7 +3,7 @@
 
 use super::super::transfer::{Padding, base64};
 use super::super::{File, Oddity, Walk, bounded_name};
-use super::entity;
+use super::{entity, is_of_apple};
 use crate::budget::Exceeded;
 use crate::file_name;
 use std::borrow::Cow;
@@ -48,7 +48,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     }
     let names = || file.names.iter().flat_map(|name| file_name::extensions(name));
     let promised = names().any(|own| matches!(own.as_str(), "gpg" | "pgp")) || file.declared.contains("/pgp-encrypted");
-    if armoured || file.data.is_empty() || !(promised || begins_message(file.data)) {
+    if armoured || file.data.is_empty() || is_of_apple(file.data) || !(promised || begins_message(file.data)) {
         return Ok(());
     }
     let met = message(walk, file, file.data, level)?;

@@ -6,6 +6,7 @@
 use super::super::kind::Kind;
 use super::super::transfer::{self, Padding, base64};
 use super::super::{File, Oddity, Walk, bounded_name};
+use super::is_of_apple;
 use crate::budget::Exceeded;
 use crate::file_name;
 
@@ -27,7 +28,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         }
         Ok(found)
     })?;
-    if named && !found {
+    if named && !found && !is_of_apple(file.data) {
         walk.odd_here(Oddity::Unreadable("the name of a shell archive, and none that we know".into()));
     }
     Ok(())

@@ -3,6 +3,7 @@
 use super::super::field::Fields;
 use super::super::transfer::{Padding, base64};
 use super::super::{File, Oddity, Walk, bounded_name};
+use super::is_of_apple;
 use crate::budget::Exceeded;
 use crate::{file_name, markup};
 use flate2::read::{DeflateDecoder, ZlibDecoder};
@@ -25,7 +26,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
     if memchr::memmem::find(head, b"<plist").is_some() && of_safari() {
         return walk.deeper(|walk| list(walk, file.data, level));
     }
-    if named && !file.data.is_empty() {
+    if named && !file.data.is_empty() && !is_of_apple(file.data) {
         walk.odd_here(Oddity::Unreadable("the name of a saved page, and none that we know".into()));
     }
     Ok(())

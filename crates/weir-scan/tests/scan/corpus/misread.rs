@@ -240,7 +240,7 @@ fn in_text() -> Vec<Bad> {
     out
 }
 
-fn apple_double(name: &[u8]) -> Vec<u8> {
+pub(crate) fn apple_double(name: &[u8]) -> Vec<u8> {
     let mut out = [b"\0\x05\x16\x07\0\x02\0\0".as_slice(), &[0; 16], &[0, 2]].concat();
     for entry in [[3, 50, name.len() as u32], [9, 50 + name.len() as u32, 32]] {
         out.extend(entry.iter().flat_map(|number| number.to_be_bytes()));

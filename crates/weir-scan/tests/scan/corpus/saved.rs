@@ -2,7 +2,8 @@
 
 use super::carriers::program;
 use super::expected::{Bad, End, Mail, bad};
-use crate::mail::{attached, base64, deflated, gzipped};
+use super::misread::apple_double;
+use crate::mail::{attached, base64, deflated, gzipped, member, zip};
 
 const SCRIPT: &[u8] = b"WScript.Echo(1)\r\n";
 
@@ -119,8 +120,14 @@ pub(crate) fn twins() -> Vec<Mail> {
     let site =
         [record("https://a.example/", b"<html>hello</html>"), record("https://a.example/a.png", b"\x89PNG\r\n\x1a\n")]
             .concat();
+    let page = binary_web_archive(b"<html>hello</html>");
+    let from_mac = zip(&[
+        member("page.webarchive", &page),
+        member("__MACOSX/._page.webarchive", &apple_double(b"page.webarchive")),
+    ]);
     vec![
         twin("a saved page", attached("site.warc", &site)),
+        twin("a zip archive of a Macintosh", attached("page.zip", &from_mac)),
         twin(
             "an answer in pieces",
             attached("site.warc", &answer("Transfer-Encoding: chunked\r\n", &chunked(b"<html>hello</html>"))),
