@@ -16,7 +16,7 @@ use weir_foundation::date::Date;
 use super::queue::Attempt;
 use super::route::{Routes, Target};
 use super::window::Feedback;
-use weir_smtp::outcome::{DeliveryOutcome, Fate};
+use weir_smtp::outcome::{DeliveryOutcome, Fate, Status};
 
 /// Next hops that are shown; those in trouble come first.
 const SHOWN_MAX: usize = 100;
@@ -31,6 +31,8 @@ struct Known {
     tried_at: Instant,
     /// Failures since it last took something.
     failures: u32,
+    /// One of these was a mail. That it answers questions about recipients does not end them.
+    took_no_mail: bool,
     /// The first of these.
     since: Instant,
     /// Whether it answered at the last attempt.
@@ -79,25 +81,33 @@ impl NextHopView {
 impl NextHops {
     /// It could not be reached, or did not want to talk to us.
     pub(super) fn unreachable(&self, target: &Target, outcome: &DeliveryOutcome, now: Instant) {
-        self.failed(target, outcome, false, now);
+        self.failed(target, outcome, Failure::Question { answers: false }, now);
     }
 
     /// A delivery in a session has ended.
     pub(super) fn ended(&self, target: &Target, attempt: &Attempt, now: Instant) {
-        let put_off = attempt.outcomes.iter().find(|outcome| outcome.fate == Fate::Temporary);
-        let took = attempt.outcomes.iter().any(|outcome| outcome.fate == Fate::Delivered);
-        match put_off.filter(|_| !took) {
-            Some(outcome) => self.failed(target, outcome, attempt.feedback == Feedback::Reached, now),
-            // Also if it refused the mail for good: that is a word about the mail, and its sender hears it.
-            None => self.worked(target, now),
+        let outcomes = || attempt.outcomes.iter();
+        if outcomes().any(|outcome| outcome.fate == Fate::Delivered) {
+            return self.worked(target, now);
         }
+        let lost = attempt.feedback == Feedback::Lost;
+        let trouble = |outcome: &&DeliveryOutcome| outcome.fate == Fate::Temporary && is_its_trouble(outcome, lost);
+        if let Some(outcome) = outcomes().find(trouble) {
+            return self.failed(target, outcome, Failure::Mail { answers: !lost }, now);
+        }
+        // If it refused the mail for good, that is a word about the mail, and its sender hears it. What is left then is trouble of ours,
+        // such as a mail that cannot be read, and recipients that are put off.
+        let refused = |outcome: &DeliveryOutcome| outcome.fate == Fate::Permanent && outcome.code.is_some();
+        if outcomes().any(refused) { self.worked(target, now) } else { self.seen(target, now) }
     }
 
-    /// It has answered a question about a recipient.
+    /// A question about a recipient has ended: with an answer, or with what went wrong.
     pub(super) fn answered(&self, target: &Target, said: &Result<DeliveryOutcome, DeliveryOutcome>, now: Instant) {
         match said {
-            Ok(_) => self.worked(target, now),
-            Err(outcome) => self.failed(target, outcome, true, now),
+            Err(outcome) if outcome.code.is_none() || is_about_server(outcome) => {
+                self.failed(target, outcome, Failure::Question { answers: outcome.code.is_some() }, now);
+            }
+            _ => self.seen(target, now),
         }
     }
 
@@ -114,22 +124,69 @@ impl NextHops {
     }
 
     fn worked(&self, target: &Target, now: Instant) {
-        let fine = Known { tried_at: now, failures: 0, since: now, answers: true, problem: None };
-        self.known().insert(target.route, fine);
+        self.known().insert(target.route, Known::well(now));
     }
 
-    fn failed(&self, target: &Target, outcome: &DeliveryOutcome, answers: bool, now: Instant) {
-        let mut known = self.known();
-        let before = known.get(&target.route).filter(|before| before.failures > 0);
-        let (failures, since) = before.map_or((0, now), |before| (before.failures, before.since));
-        let failures = failures.saturating_add(1);
-        let problem = Some(outcome.clone());
-        known.insert(target.route, Known { tried_at: now, failures, since, answers, problem });
+    /// It has answered, and nothing is known of how it takes mail.
+    fn seen(&self, target: &Target, now: Instant) {
+        match self.known().entry(target.route).or_insert_with(|| Known::well(now)) {
+            known if known.took_no_mail => (known.tried_at, known.answers) = (now, true),
+            known => *known = Known::well(now),
+        }
+    }
+
+    fn failed(&self, target: &Target, outcome: &DeliveryOutcome, failure: Failure, now: Instant) {
+        let mut all = self.known();
+        let known = all.entry(target.route).or_insert_with(|| Known::well(now));
+        if known.failures == 0 {
+            known.since = now;
+        }
+        known.failures = known.failures.saturating_add(1);
+        (known.tried_at, known.problem) = (now, Some(outcome.clone()));
+        match failure {
+            Failure::Mail { answers } => (known.answers, known.took_no_mail) = (answers, true),
+            Failure::Question { answers } => known.answers = answers,
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<u16, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What has failed, and whether the server answered.
+enum Failure {
+    /// A mail was put off.
+    Mail { answers: bool },
+    /// No mail was spoken of: there was no session, or a recipient could not be asked about.
+    Question { answers: bool },
+}
+
+impl Known {
+    fn well(now: Instant) -> Known {
+        Known { tried_at: now, failures: 0, took_no_mail: false, since: now, answers: true, problem: None }
+    }
+}
+
+/// Whether a failure for now is a server's: it said so, or `lost` and it is known which host was lost. Everything else went wrong here.
+fn is_its_trouble(outcome: &DeliveryOutcome, lost: bool) -> bool {
+    match outcome.code {
+        Some(_) => !is_about_recipient(outcome),
+        None => lost && outcome.peer.is_some(),
+    }
+}
+
+/// Whether a reply is about one recipient, such as a mailbox that is full: addresses (but not the sender's), and mailboxes that are
+/// disabled or full (RFC 3463). `4.2.0` may be anything.
+fn is_about_recipient(outcome: &DeliveryOutcome) -> bool {
+    outcome.code.is_some() && matches!(outcome.status, Status(_, 1, 0..=6 | 9..) | Status(_, 2, 1..=3))
+}
+
+/// Whether a reply to a question is about the server. The session does not say whether the sender was put off or the recipient: of the two
+/// only the sender can be refused for good here, a server that closes says so, and otherwise the status tells (RFC 3463, the mail system
+/// and the network).
+fn is_about_server(outcome: &DeliveryOutcome) -> bool {
+    matches!(outcome.code, Some(421 | 500..)) || matches!(outcome.status, Status(_, 3 | 4, _))
 }
 
 fn view(name: String, known: Option<&Known>) -> NextHopView {
@@ -150,7 +207,6 @@ mod tests {
     use super::*;
     use std::time::Duration;
     use weir_smtp::client::approach::Approach;
-    use weir_smtp::outcome::Status;
 
     fn at(seconds: u64) -> Instant {
         Instant::ZERO + Duration::from_secs(seconds)
@@ -173,6 +229,16 @@ mod tests {
 
     fn attempt(outcomes: Vec<DeliveryOutcome>, feedback: Feedback) -> Attempt {
         Attempt { outcomes, feedback, untried: false, reports_itself: false, arrived: false }
+    }
+
+    /// The same as a server's reply.
+    fn said(outcome: DeliveryOutcome) -> DeliveryOutcome {
+        let code = Some(if outcome.fate == Fate::Temporary { 451 } else { 550 });
+        DeliveryOutcome { code, ..outcome.by(&"mail.example".into()) }
+    }
+
+    fn smarthost(hops: &NextHops) -> NextHopView {
+        hops.view(&routes()).hops.into_iter().find(|hop| hop.name.contains("smarthost")).unwrap()
     }
 
     #[test]
@@ -207,13 +273,12 @@ mod tests {
 
     #[test]
     fn a_refusal_for_good_is_about_the_mail_and_one_for_now_about_the_server() {
-        let (hops, routes) = (NextHops::default(), routes());
-        let later = DeliveryOutcome::temporary(Status(4, 3, 2), "not now");
-        let never = DeliveryOutcome::permanent(Status(5, 1, 1), "no such user");
+        let hops = NextHops::default();
+        let later = said(DeliveryOutcome::temporary(Status(4, 3, 2), "not now"));
+        let never = said(DeliveryOutcome::permanent(Status(5, 1, 1), "no such user"));
         let now = |outcomes: Vec<DeliveryOutcome>, feedback, time| {
             hops.ended(&to(0), &attempt(outcomes, feedback), at(time));
-            let hop = hops.view(&routes).hops.into_iter().find(|hop| hop.name.contains("smarthost")).unwrap();
-            (hop.answers, hop.failures)
+            (smarthost(&hops).answers, smarthost(&hops).failures)
         };
         assert_eq!(now(vec![later.clone()], Feedback::Reached, 1), (true, 1));
         assert_eq!(now(vec![later.clone()], Feedback::Lost, 2), (false, 2));
@@ -221,7 +286,69 @@ mod tests {
         let some = vec![later.clone(), DeliveryOutcome::delivered("ok")];
         assert_eq!(now(some, Feedback::Reached, 4), (true, 0));
         hops.answered(&to(0), &Err(later), at(5));
+        assert_eq!(smarthost(&hops).failures, 1);
         hops.answered(&to(0), &Ok(never), at(6));
-        assert_eq!(hops.view(&routes).hops[1].failures, 0);
+        assert_eq!(smarthost(&hops).failures, 0);
+    }
+
+    #[test]
+    fn a_word_about_a_recipient_is_not_one_about_mail() {
+        let hops = NextHops::default();
+        let full = said(DeliveryOutcome::temporary(Status(4, 2, 2), "full"));
+        let busy = said(DeliveryOutcome::temporary(Status(4, 3, 0), "busy"));
+        let greylisted = said(DeliveryOutcome::temporary(Status(4, 7, 1), "come again"));
+        let wordless = said(DeliveryOutcome::temporary(Status(4, 0, 0), "the mailbox is full"));
+        for time in 0..5 {
+            for put_off in [&full, &greylisted, &wordless] {
+                hops.answered(&to(0), &Err(put_off.clone()), at(time));
+            }
+            hops.answered(&to(0), &Ok(busy.clone()), at(time));
+            hops.ended(&to(0), &attempt(vec![full.clone()], Feedback::Reached), at(time));
+        }
+        assert_eq!((smarthost(&hops).answers, smarthost(&hops).failures), (true, 0));
+        // It wants no mail of `<>`, and so answers no question.
+        let proud = said(DeliveryOutcome::permanent(Status(5, 7, 1), "no bounces here")).softened();
+        hops.answered(&to(0), &Err(proud), at(6));
+        assert_eq!((smarthost(&hops).answers, smarthost(&hops).failures), (true, 1));
+        hops.answered(&to(0), &Ok(full), at(7));
+        assert_eq!(smarthost(&hops).failures, 0);
+        // It takes every recipient, and puts every mail off.
+        for time in 10..15 {
+            hops.answered(&to(0), &Ok(DeliveryOutcome::delivered("ok")), at(time));
+            hops.ended(&to(0), &attempt(vec![busy.clone()], Feedback::Reached), at(time));
+        }
+        hops.answered(&to(0), &Ok(DeliveryOutcome::delivered("ok")), at(20));
+        let hop = smarthost(&hops);
+        assert_eq!((hop.answers, hop.failures, hop.failing_since.as_deref()), (true, 5, Some("1970-01-01T00:00:10Z")));
+        assert_eq!(hop.tried.as_deref(), Some("1970-01-01T00:00:20Z"));
+        // One that was away and answers again is there again.
+        hops.ended(&to(0), &attempt(vec![DeliveryOutcome::delivered("ok")], Feedback::Reached), at(30));
+        hops.unreachable(&to(0), &DeliveryOutcome::temporary(Status(4, 4, 1), "connection refused"), at(31));
+        assert_eq!((smarthost(&hops).answers, smarthost(&hops).failures), (false, 1));
+        hops.answered(&to(0), &Ok(DeliveryOutcome::delivered("ok")), at(32));
+        assert_eq!((smarthost(&hops).answers, smarthost(&hops).failures), (true, 0));
+    }
+
+    #[test]
+    fn trouble_of_ours_is_not_the_servers() {
+        let hops = NextHops::default();
+        let unread = || DeliveryOutcome::temporary(Status(4, 3, 0), "the store is not available");
+        for (outcome, feedback) in [
+            (unread(), Feedback::Reached),
+            (unread().by(&"mail.example".into()), Feedback::Reached),
+            (unread(), Feedback::Lost),
+        ] {
+            hops.ended(&to(0), &attempt(vec![outcome], feedback), at(1));
+            assert_eq!((smarthost(&hops).answers, smarthost(&hops).failures), (true, 0));
+        }
+        let broke = DeliveryOutcome::temporary(Status(4, 4, 2), "connection reset").by(&"mail.example".into());
+        hops.ended(&to(0), &attempt(vec![broke.clone()], Feedback::Lost), at(2));
+        assert_eq!((smarthost(&hops).answers, smarthost(&hops).failures), (false, 1));
+        // It was not the server that refused this for good, so it is not well for that.
+        let damaged = DeliveryOutcome::permanent(Status(5, 3, 0), "the message cannot be read");
+        hops.ended(&to(0), &attempt(vec![damaged], Feedback::Reached), at(3));
+        assert_eq!((smarthost(&hops).answers, smarthost(&hops).failures), (true, 1));
+        hops.answered(&to(0), &Err(broke), at(4));
+        assert_eq!((smarthost(&hops).answers, smarthost(&hops).failures), (false, 2));
     }
 }

@@ -155,7 +155,9 @@ impl Transport {
             Ok(session) => {
                 let attempt = self.with_session(work, session, kept, ledger, now).await;
                 let attempt = attempt.unwrap_or_else(|| {
-                    all(work, DeliveryOutcome::temporary(Status(4, 4, 2), "the server hung up"), Feedback::Lost)
+                    let peer = self.routes.name(&work.target).into();
+                    let hung_up = DeliveryOutcome::temporary(Status(4, 4, 2), "the server hung up").by(&peer);
+                    all(work, hung_up, Feedback::Lost)
                 });
                 self.next_hops.ended(&work.target, &attempt, now);
                 attempt
@@ -208,7 +210,7 @@ impl Transport {
                 }
             }
         }
-        let lost = || DeliveryOutcome::temporary(Status(4, 5, 0), "no answer");
+        let lost = || DeliveryOutcome::temporary(Status(4, 5, 0), "no answer").by(&peer);
         let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect();
         let arrived = matches!(self.routes.route(&work.target), Some(Route::Lmtp(_)));
         Some(Attempt { outcomes, feedback, untried: false, reports_itself: offered.dsn, arrived })
