@@ -32,6 +32,9 @@ pub(crate) static INBOUND: RefusingDoor =
 
 const STRETCH: Duration = Duration::from_secs(60);
 
+/// Recipients that are named; more are counted. A refused message may have a thousand, and lines are all that is bounded otherwise.
+const NAMED_MAX: usize = 50;
+
 /// Writes down what one door refuses.
 pub(crate) struct Refusals {
     spool: Spool,
@@ -67,9 +70,16 @@ impl Refusals {
         let Ok(draft) = self.spool.draft() else { return };
         let more = if last { "; more of the same minute are not written down" } else { "" };
         let text = format!("by the {}: {said}{more}", self.door.words);
-        let facts = Facts { gate: self.door.gate.to_owned(), ..facts };
+        let facts = Facts { gate: self.door.gate.to_owned(), ..shortened(facts) };
         self.spool.diary().note(DiaryLine::new(draft.id(), event, text).with(facts));
     }
+}
+
+/// The same with an end to how many recipients are named.
+fn shortened(mut facts: Facts) -> Facts {
+    facts.recipients = facts.recipients.max(facts.to.len() as u64);
+    facts.to.truncate(NAMED_MAX);
+    facts
 }
 
 impl Written {
@@ -94,6 +104,24 @@ impl Written {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_store::diary::Diary;
+    use weir_store::spool::Options;
+
+    #[tokio::test]
+    async fn what_a_stranger_is_refused_is_short_however_many_it_was_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let diary = folder.path().join("diary");
+        let (spool, _) = Spool::open(folder.path().join("spool"), Options::default()).unwrap();
+        let spool = spool.with_diary(Diary::open(&diary, 1 << 20).unwrap());
+        let to = (0..1_000).map(|number| format!("{number}{}@example.org", "x".repeat(60))).collect();
+        let facts = Facts { to, client: "192.0.2.7".into(), ..Facts::default() };
+        Refusals::new(spool.clone(), &INBOUND).write("refused", "554 5.7.1 no", facts);
+        spool.diary().settle();
+        let files = std::fs::read_dir(&diary).unwrap();
+        let written: String = files.map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+        assert!(written.contains("\"recipients\":1000") && written.contains("\"49xxx"), "{written}");
+        assert!(written.len() < 6_000 && !written.contains("\"50xxx"), "{}", written.len());
+    }
 
     #[test]
     fn a_worm_that_comes_again_fills_nothing() {
