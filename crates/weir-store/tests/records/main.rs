@@ -18,7 +18,7 @@ use lab::{
 };
 
 use past::kept_and_bounded;
-use tracking::{forgotten, found_by_all, pages, relays_find_each_other};
+use tracking::{forgotten, found_by_all, mails_to_many_are_bounded, pages, relays_find_each_other};
 
 /// Runs a test on both databases.
 macro_rules! on_both {
@@ -50,6 +50,7 @@ on_both! {
     viruses_are_counted_by_name => viruses,
     every_page_of_messages_has_others => pages,
     messages_that_are_too_old_are_forgotten => forgotten,
+    tracked_mails_to_many_stay_within_the_bound => mails_to_many_are_bounded,
     a_relay_finds_what_shares_its_tables => relays_find_each_other,
     decisions_are_all_or_nothing => decisions,
     a_decision_that_nobody_waits_for_takes_nothing_along => given_up,

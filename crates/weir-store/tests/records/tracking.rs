@@ -146,6 +146,40 @@ pub(crate) async fn forgotten(records: Records) {
     running.abort();
 }
 
+/// A mail to a thousand takes a hundred times as much as one to two, and the bound is one of octets.
+pub(crate) async fn mails_to_many_are_bounded(records: Records) {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = TrackingLimits { bytes_max: 2 << 20, ..LIMITS };
+    let parts = TrackingParts {
+        diary: Diary::open(&folder.path().join("one"), 16 << 20).unwrap(),
+        ..parts(&records, folder.path(), "one", limits)
+    };
+    let (diary, tracking) = (parts.diary.clone(), Tracking::new(parts));
+    assert!(tracking.octets().await.unwrap() < 1 << 20);
+    for number in 0..120_u64 {
+        let to = (0..1_000).map(|to| format!("r{to}.{}@d{number}.example.net", to * 7_919 % 1_000)).collect();
+        let facts = Facts { to, recipients: 1_000, ..facts("ann@example.org", "", &format!("subject{number}")) };
+        let id = format!("38exdmxn6hex5q{number:06}");
+        let line = DiaryLine::new(&id, "accepted", "").with(facts);
+        diary.note(line.at(1_794_715_200_000_000_000 + number * 1_000_000));
+    }
+    diary.settle();
+    let newest = ["38exdmxn6hex5q000119"];
+    let first = async || tracking.search(&MessageFilter::default(), 1).await.unwrap().messages.remove(0).ids;
+    for _ in 0..60 {
+        if first().await == newest {
+            break;
+        }
+    }
+    let octets = tracking.octets().await.unwrap();
+    assert!(octets > limits.bytes_max && octets < 60 << 20, "{octets}");
+    let running = tokio::spawn(tracking.clone().run());
+    while tracking.octets().await.unwrap() > limits.bytes_max {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    running.abort();
+}
+
 /// The tables are those of one folder; or of all relays, if these share their records.
 pub(crate) async fn relays_find_each_other(records: Records) {
     let folder = tempfile::tempdir().unwrap();
