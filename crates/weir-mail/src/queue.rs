@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_foundation::OperationFuture;
+use weir_foundation::{OperationError, OperationFuture};
 
 /// The queue of outgoing mail, for people.
 pub trait Queue: Send + Sync {
@@ -12,8 +12,38 @@ pub trait Queue: Send + Sync {
     /// Tries the selected mail again now; the messages concerned.
     fn retry<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>>;
 
-    /// Drops the selected mail without telling its senders; the messages concerned.
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>>;
+    /// Drops the selected mail without telling its senders. What is just being delivered is not called back, and not tried again. An
+    /// error means that nothing was dropped.
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Dropped>;
+}
+
+/// What was dropped, also if not all went well.
+#[derive(Debug, Default)]
+pub struct Dropped {
+    /// The messages.
+    pub messages: Vec<DroppedMessage>,
+    /// Why others may still be there, or some of these again after a restart.
+    pub problem: Option<OperationError>,
+}
+
+/// A message that was dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DroppedMessage {
+    /// Its id.
+    pub message: String,
+    /// Recipients who did not have it yet.
+    pub recipients: u64,
+}
+
+impl Dropped {
+    pub(crate) fn add(&mut self, message: impl ToString, recipients: usize) {
+        self.messages.push(DroppedMessage { message: message.to_string(), recipients: recipients as u64 });
+    }
+
+    /// The first problem is the one that is told.
+    pub(crate) fn note(&mut self, problem: impl Into<OperationError>) {
+        self.problem.get_or_insert_with(|| problem.into());
+    }
 }
 
 /// Which outgoing mail. What is empty does not restrict; at least one of them must.

@@ -5,8 +5,8 @@
 mod submitted;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use submitted::Recipients;
 use weir_core::throttle::Params;
@@ -53,6 +53,7 @@ on_both! {
     a_lock_ends_sessions_and_stands_still_and_unlock_ends_it,
     who_is_known_elsewhere_only_can_be_locked,
     a_secured_account_has_another_password,
+    what_goes_from_the_queue_is_in_the_trail_before_it_goes,
     a_lock_after_a_stop_ends_with_a_new_password_and_a_persons_does_not,
     held_mail_is_listed_by_message_and_decided_in_every_way,
     a_missing_file_is_shown_and_can_be_given_up,
@@ -160,7 +161,20 @@ struct Fixture {
 struct Behind {
     ended: AtomicUsize,
     woken: AtomicUsize,
+    outgoing: Mutex<Outgoing>,
     spool: Spool,
+}
+
+/// How outgoing mail is.
+#[derive(Default, Clone, Copy, PartialEq)]
+enum Outgoing {
+    /// It cannot be reached.
+    #[default]
+    Away,
+    /// One message waits, and nothing can be deleted.
+    Stays,
+    /// One of two messages can be deleted.
+    Half,
 }
 
 impl Backend for Behind {
@@ -185,7 +199,6 @@ impl Backend for Behind {
     }
 }
 
-/// Outgoing mail cannot be reached here.
 fn away<T>() -> OperationFuture<'static, T>
 where
     T: Send + 'static,
@@ -196,13 +209,32 @@ where
 
 impl Queue for Behind {
     fn list<'a>(&'a self, _: &'a QueueSelection, _: usize) -> OperationFuture<'a, QueueList> {
-        away()
+        let entry = QueueEntry {
+            message: MESSAGES[0].into(),
+            user: "ann".into(),
+            sender: "ann@example.org".into(),
+            accepted: String::new(),
+            size_bytes: 1,
+            attempts: 1,
+            next_attempt: None,
+            recipients: Vec::new(),
+        };
+        match *self.outgoing.lock().unwrap() {
+            Outgoing::Away => away(),
+            _ => Box::pin(async { Ok(QueueList { messages: vec![entry], total: 2 }) }),
+        }
     }
     fn retry<'a>(&'a self, _: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
         away()
     }
-    fn delete<'a>(&'a self, _: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
-        away()
+    fn delete<'a>(&'a self, _: &'a QueueSelection) -> OperationFuture<'a, Dropped> {
+        let gone = DroppedMessage { message: MESSAGES[0].into(), recipients: 3 };
+        match *self.outgoing.lock().unwrap() {
+            Outgoing::Half => Box::pin(async {
+                Ok(Dropped { messages: vec![gone], problem: Some(OperationError::Failed("the disk is full".into())) })
+            }),
+            _ => away(),
+        }
     }
 }
 
@@ -216,7 +248,9 @@ impl Fixture {
         };
         let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
         let (spool, _) = Spool::open(folder.path().join("spool"), Options::default()).unwrap();
-        let behind = Arc::new(Behind { ended: AtomicUsize::default(), woken: AtomicUsize::default(), spool });
+        let behind =
+            Behind { ended: AtomicUsize::default(), woken: AtomicUsize::default(), outgoing: Mutex::default(), spool };
+        let behind = Arc::new(behind);
         let settings = Settings {
             hostname: "mail.example".into(),
             relay: "here".into(),
@@ -465,6 +499,26 @@ async fn a_secured_account_has_another_password(fixture: Fixture) {
     assert_eq!(done.queue_problem.as_deref(), Some("the queue is away"), "and the rest is done all the same");
     let after = fixture.records.users().find("ann").await.unwrap().unwrap().password;
     assert!(!after.is_empty() && after != before, "the stolen password counts no more");
+}
+
+async fn what_goes_from_the_queue_is_in_the_trail_before_it_goes(fixture: Fixture) {
+    fixture.ann().await;
+    let outgoing = |is| *fixture.behind.outgoing.lock().unwrap() = is;
+    let deleted = async || {
+        let trail = fixture.audit.newest("ann", 100).await.unwrap();
+        trail.into_iter().filter(|line| line.action == "queue.delete").map(|line| line.detail).collect::<Vec<_>>()
+    };
+    let of_ann = QueueSelection { user: "ann".into(), ..QueueSelection::default() };
+    assert!(fixture.operations.queue.delete(&of_ann, &me()).await.is_err() && deleted().await.is_empty());
+    outgoing(Outgoing::Stays);
+    assert!(fixture.operations.queue.delete(&of_ann, &me()).await.is_err());
+    assert_eq!(deleted().await, [format!("2 messages: {} …", MESSAGES[0])]);
+    outgoing(Outgoing::Half);
+    let problem = fixture.operations.queue.delete(&of_ann, &me()).await.unwrap_err().to_string();
+    assert!(problem.starts_with("1 message was deleted, but") && problem.contains("the disk is full"), "{problem}");
+    let done = fixture.operations.secure("ann", None, &me()).await.unwrap();
+    assert_eq!((done.queued_deleted, done.queue_problem.as_deref()), (1, Some("the disk is full")));
+    assert_eq!(deleted().await.len(), 3);
 }
 
 async fn a_lock_after_a_stop_ends_with_a_new_password_and_a_persons_does_not(fixture: Fixture) {

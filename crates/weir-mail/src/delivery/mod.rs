@@ -115,8 +115,8 @@ impl<L: Ledger> Delivery<L> {
         found
     }
 
-    /// Deletes messages without telling their senders; which there were.
-    pub fn delete(&self, selection: &Selection) -> Vec<MessageId> {
+    /// Deletes messages without telling their senders; which there were, each with how many of its recipients did not have it.
+    pub fn delete(&self, selection: &Selection) -> Vec<(MessageId, usize)> {
         self.pool.delete(selection)
     }
 

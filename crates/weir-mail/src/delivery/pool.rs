@@ -179,7 +179,7 @@ impl<L: Ledger> Pool<L> {
         Some(Seat { number, target: Arc::clone(target), call })
     }
 
-    pub(super) fn delete(self: &Arc<Self>, selection: &Selection) -> Vec<MessageId> {
+    pub(super) fn delete(self: &Arc<Self>, selection: &Selection) -> Vec<(MessageId, usize)> {
         let now = self.now();
         let (found, settlements) = {
             let mut state = self.state();

@@ -3,7 +3,7 @@
 //! Unlike [`super::at_rest`] it opens no spool: one that failed may be started again at any moment, and one that is off has none.
 
 use crate::operations::{Backend, Vital};
-use crate::queue::{Queue, QueueList, QueueSelection};
+use crate::queue::{Dropped, Queue, QueueList, QueueSelection};
 use weir_foundation::{OperationError, OperationFuture};
 use weir_store::spool::Spool;
 
@@ -53,7 +53,7 @@ impl Queue for Absent {
         Box::pin(async { Err(absent()) })
     }
 
-    fn delete<'a>(&'a self, _: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
+    fn delete<'a>(&'a self, _: &'a QueueSelection) -> OperationFuture<'a, Dropped> {
         Box::pin(async { Err(absent()) })
     }
 }

@@ -5,7 +5,7 @@ use crate::decided::Decided;
 use crate::delivery::message::{Deferral, Job, Recipient};
 use crate::letter::{Letter, LetterOrigin};
 use crate::operations::{Backend, Vital};
-use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
+use crate::queue::{Dropped, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use std::path::PathBuf;
 use tokio::sync::OnceCell;
 use weir_core::time::Instant;
@@ -93,15 +93,19 @@ impl Queue for AtRest {
         )
     }
 
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Dropped> {
         Box::pin(async move {
-            let mut gone = Vec::new();
+            let (spool, mut dropped) = (&self.open().await?.0, Dropped::default());
             for (found, entry) in self.waiting(selection).await? {
-                self.open().await?.0.finish(found.id)?;
-                gone.push(entry.message);
+                match spool.finish(found.id) {
+                    Ok(()) => dropped.add(entry.message, entry.recipients.len()),
+                    Err(error) => dropped.note(error),
+                }
             }
-            self.open().await?.0.flush().await?;
-            Ok(gone)
+            if let Err(error) = spool.flush().await {
+                dropped.note(error);
+            }
+            Ok(dropped)
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::delivery::settings::Settings;
 use crate::delivery::spool_ledger::SpoolLedger;
 use crate::letter::{Letter, LetterOrigin, LetterTo};
 use crate::pipeline::{BoxFuture, Stage, Transit};
-use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
+use crate::queue::{Dropped, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -121,11 +121,15 @@ impl Queue for Delivering {
         })
     }
 
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Dropped> {
         Box::pin(async move {
+            let mut dropped = Dropped::default();
             let found = selected(selection).map(|selection| self.delivery.delete(&selection)).unwrap_or_default();
-            self.spool.flush().await?;
-            Ok(found.iter().map(ToString::to_string).collect())
+            found.iter().for_each(|(message, recipients)| dropped.add(message, *recipients));
+            if let Err(error) = self.spool.flush().await {
+                dropped.note(error);
+            }
+            Ok(dropped)
         })
     }
 }

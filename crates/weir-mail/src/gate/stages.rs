@@ -5,7 +5,7 @@ use super::delivering::{Delivering, DeliverySettings};
 use crate::alarms::Alarms;
 use crate::inbound::{Authenticating, Evaluator, EvaluatorSettings};
 use crate::pipeline::Pipeline;
-use crate::queue::{Queue, QueueList, QueueSelection};
+use crate::queue::{Dropped, Queue, QueueList, QueueSelection};
 use crate::scan::{Scanning, Setup};
 use std::sync::Arc;
 use weir_foundation::OperationFuture;
@@ -68,11 +68,18 @@ impl Queue for Stages {
         })
     }
 
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Dropped> {
         Box::pin(async move {
-            let mut gone = self.scan.delete(selection).await?;
-            gone.extend(self.delivery.delete(selection).await?);
-            Ok(gone)
+            let mut dropped = self.scan.delete(selection).await?;
+            // What went from the first is gone, whatever the second says.
+            match self.delivery.delete(selection).await {
+                Ok(behind) => {
+                    dropped.messages.extend(behind.messages);
+                    behind.problem.into_iter().for_each(|problem| dropped.note(problem));
+                }
+                Err(error) => dropped.note(error),
+            }
+            Ok(dropped)
         })
     }
 }

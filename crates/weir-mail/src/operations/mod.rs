@@ -26,7 +26,7 @@ mod throttles;
 mod trace;
 mod users;
 
-pub use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
+pub use crate::queue::{Dropped, DroppedMessage, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 pub use crate::scan::Analysed;
 pub use backend::{Backend, Banning, Listener, Vital};
 pub use bans::{BanDone, BanOperations, BanView};

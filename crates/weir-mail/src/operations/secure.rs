@@ -1,5 +1,6 @@
-//! The one safe answer to a stolen account: it is locked, its password is replaced, and its mail that has not left yet is deleted,
-//! in the delay queue as well as in the queue for delivery.
+//! The one safe answer to a stolen account: it is locked, its password is replaced, and its mail that waits is deleted, in the delay
+//! queue as well as in the queue for delivery. A mail that a server is just being given is not called back: it may arrive, and is
+//! counted with what was deleted, because it is not tried again.
 
 use super::{Actor, Decision, HeldSelection, MailOperations, OperationError};
 use schemars::JsonSchema;
@@ -22,17 +23,17 @@ pub struct Secured {
     pub messages_deleted: usize,
     /// Recipients of these.
     pub recipients_deleted: usize,
-    /// Mails that were deleted from the queue for delivery.
+    /// Mails that were deleted from the queue for delivery. One that a server is just being given is among them, and may still arrive.
     #[serde(default)]
     pub queued_deleted: usize,
-    /// Why mail on its way to other servers could not be deleted, if so: it may still go.
+    /// Why not all mail on its way to other servers could be deleted, if so: some of it may still go.
     #[serde(default)]
     pub queue_problem: Option<String>,
 }
 
 impl MailOperations {
-    /// Locks an account, gives it the new password if there is one, and deletes what is held of it or waits for delivery, in this order: what cannot be undone
-    /// comes last. Each step has its own line in the audit trail.
+    /// Locks an account, gives it the new password if there is one, and deletes what is held of it or waits for delivery, in this order:
+    /// what cannot be undone comes last. Each step has its own line in the audit trail.
     pub async fn secure(
         &self,
         name: &str,
@@ -56,7 +57,7 @@ impl MailOperations {
         }
         // What was done so far must be told, and the new password shown, even if the queue cannot be reached.
         let (queued_deleted, queue_problem) = match self.queue.delete_all_of(name, actor).await {
-            Ok(messages) => (messages.len(), None),
+            Ok(dropped) => (dropped.messages.len(), dropped.problem.map(|problem| problem.to_string())),
             Err(error) => (0, Some(error.to_string())),
         };
         Ok(Secured {

@@ -257,13 +257,12 @@ impl ScanShared {
         Some(entry)
     }
 
-    /// Drops a letter that a person deleted. Whether it waited here.
+    /// Takes out a letter that a person deleted. Whether it waited here; if so, the caller takes it out of the spool.
     pub(super) fn delete_pending(&self, id: MessageId) -> bool {
         let Some(entry) = self.take_pending(id) else { return false };
         if let Some(task) = entry.task {
             task.abort();
         }
-        let _ = self.site.spool.finish(id);
         true
     }
 

@@ -4,12 +4,12 @@ use super::pending::PendingLetter;
 use super::state::WaitingLetter;
 use super::{ScanShared, Scanning};
 use crate::letter::Letter;
-use crate::queue::{Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
+use crate::queue::{Dropped, Queue, QueueEntry, QueueList, QueueRecipient, QueueSelection};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use weir_foundation::OperationFuture;
 use weir_foundation::date::Date;
-use weir_store::spool::MessageId;
+use weir_store::spool::{MessageId, SpoolError};
 
 /// Letters that are looked at in one go, and for a list: more wait only when scanners are down, and then the first will do.
 const LOOKED_AT_MAX: usize = if cfg!(test) { 10 } else { 5_000 };
@@ -46,29 +46,38 @@ impl Queue for Scanning {
         })
     }
 
-    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Vec<String>> {
+    fn delete<'a>(&'a self, selection: &'a QueueSelection) -> OperationFuture<'a, Dropped> {
         Box::pin(async move {
-            let mut gone = Vec::new();
+            let mut dropped = Dropped::default();
             for numbers in self.shared.numbers(selection).chunks(LOOKED_AT_MAX) {
                 for (number, entry) in self.shared.waiting(selection, numbers).await {
                     let withdrawn = self.shared.state().withdraw(number);
                     if let Some(waiting) = withdrawn {
-                        let _ = self.shared.site.spool.finish(waiting.id);
-                        gone.push(entry.message);
+                        dropped.add(entry.message, entry.recipients.len());
+                        self.shared.finish_dropped(waiting.id, &mut dropped);
                     }
                 }
             }
             for (id, entry) in self.shared.pending_entries(selection).await {
                 if self.shared.delete_pending(id) {
-                    gone.push(entry.message);
+                    dropped.add(entry.message, entry.recipients.len());
+                    self.shared.finish_dropped(id, &mut dropped);
                 }
             }
-            Ok(gone)
+            Ok(dropped)
         })
     }
 }
 
 impl ScanShared {
+    /// What was taken out of the list leaves the spool. If it cannot, it comes back with the next start.
+    fn finish_dropped(&self, id: MessageId, dropped: &mut Dropped) {
+        match self.site.spool.finish(id) {
+            Ok(()) | Err(SpoolError::Unknown(_)) => {}
+            Err(error) => dropped.note(error),
+        }
+    }
+
     /// Letters that a selection may mean, oldest first, as far as can be said without reading them.
     fn numbers(&self, selection: &QueueSelection) -> Vec<u64> {
         let ids: BTreeSet<MessageId> =

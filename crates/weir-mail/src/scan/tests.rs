@@ -18,6 +18,7 @@ use weir_scan::samples::{Candidate, sha256};
 use weir_scan::verdict::{Finding, Outcome, Verdict};
 use weir_smtp::envelope::{Envelope, MailFrom};
 use weir_smtp::reception::Alarm;
+use weir_store::diary::Diary;
 use weir_store::records::{QuarantineFilter, QuarantineRow};
 use weir_store::spool::{FoundMessage, Options, SpoolError};
 
@@ -161,6 +162,7 @@ impl Life {
                 opened => break opened.unwrap(),
             }
         };
+        let spool = spool.with_diary(Diary::open(&folder.path().join("diary"), 1 << 20).unwrap());
         let records = Records::sqlite(&folder.path().join("records.db")).await.unwrap();
         let (sink, plan) = (Sink::default(), Arc::new(plan));
         let _ = sink.spool.set(spool.clone());
@@ -533,10 +535,12 @@ async fn of_all_that_waits_a_selection_is_listed_and_deleted_to_the_last() {
     };
     let waiting = life.stage.list(&of("ann", ""), 100).await.unwrap();
     assert_eq!(waiting.total, 15, "more than are looked at for one list");
-    let gone = life.stage.delete(&of("ann", "example.net")).await.unwrap();
+    let dropped = life.stage.delete(&of("ann", "example.net")).await.unwrap();
+    assert!(dropped.problem.is_none() && dropped.messages.iter().all(|one| one.recipients == 1), "{dropped:?}");
+    let gone = dropped.messages;
     let under_way = life.plan.under_way.load(Ordering::SeqCst);
     assert!(gone.len() >= 15 - under_way && gone.len() <= 15, "{} of 15", gone.len());
     assert_eq!(life.stage.list(&of("bob", ""), 100).await.unwrap().total, 45);
-    assert!(life.stage.delete(&of("", "elsewhere.example")).await.unwrap().is_empty());
+    assert!(life.stage.delete(&of("", "elsewhere.example")).await.unwrap().messages.is_empty());
     life.pipeline.stop(Duration::ZERO).await;
 }

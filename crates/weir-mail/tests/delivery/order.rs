@@ -66,13 +66,13 @@ async fn the_operator_lists_hastens_and_deletes() {
     );
     assert_eq!(delivery.stats().queue.deferred, 3);
 
-    assert_eq!(delivery.delete(&Selection::messages([ids[0]])), [ids[0]]);
+    assert_eq!(delivery.delete(&Selection::messages([ids[0]])), [(ids[0], 1)]);
     assert!(ledger.state().finished.contains(&ids[0]));
     assert_eq!(delivery.retry(&Selection::messages([ids[1]])), [ids[1]]);
     ledger.finished(ids[1]).await;
     assert_eq!(server.log().bodies.len(), 1);
     assert!(delivery.retry(&Selection::owner("nobody")).is_empty());
-    assert_eq!(delivery.delete(&Selection::domain("there.example")), [ids[2]]);
+    assert_eq!(delivery.delete(&Selection::domain("there.example")), [(ids[2], 1)]);
     assert_eq!(delivery.list(&Selection::all(), 0, 10).total, 0);
     assert!(ledger.state().reports.is_empty());
 }

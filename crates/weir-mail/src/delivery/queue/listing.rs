@@ -121,12 +121,19 @@ impl Queue {
         found.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// Deletes messages without telling the sender; which there were, and what is to be written down. What is under
-    /// way is not called back, but not tried again.
-    pub fn delete(&mut self, selection: &Selection, now: Instant) -> (Vec<MessageId>, Vec<Settlement>) {
+    /// Deletes messages without telling the sender; which there were, each with how many of its recipients waited, and what is to be
+    /// written down. What is under way is not called back, but not tried again.
+    pub fn delete(&mut self, selection: &Selection, now: Instant) -> (Vec<(MessageId, usize)>, Vec<Settlement>) {
         let found = self.select(selection);
+        let gone = found.iter().map(|(id, slot)| (*id, self.waiting_of(*slot))).collect();
         let settlements = found.iter().filter_map(|(id, slot)| self.delete_one(*id, *slot, now)).collect();
-        (found.into_iter().map(|(id, _)| id).collect(), settlements)
+        (gone, settlements)
+    }
+
+    /// Recipients of a message that are to be delivered. One that was deleted while it was under way has none.
+    fn waiting_of(&self, slot: Slot) -> usize {
+        let entry = self.jobs.get(slot).filter(|entry| !entry.condemned);
+        entry.map_or(0, |entry| entry.waiting(0..entry.recipients.len()).count())
     }
 
     /// Figures. `name` says what a destination is called.
