@@ -4,6 +4,7 @@
 //! Everything in it has a bound, because senders choose how many recipients and how long a subject it has, and a server that never takes it
 //! makes a line for every attempt.
 
+use super::fates::{Fates, Move, Part, concerns};
 use crate::diary::{DiaryLine, Facts};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -59,9 +60,8 @@ pub struct TrackedMessage {
     /// Where it has got to, in a word: `accepted`, `held`, `quarantined`, `delivered` and so on; several, with commas, where recipients
     /// have different fates.
     pub state: String,
-    /// How many recipients are held, and of how many it is known how it ended.
-    pub(super) held: u64,
-    pub(super) ended: u64,
+    /// How many recipients are where.
+    pub(super) fates: Fates,
 }
 
 /// One thing that happened to a message.
@@ -96,9 +96,16 @@ type WrittenMessage = (
     String,
     WrittenState,
 );
-/// State, name, and how many recipients are held and have ended, which older rows do not have.
+/// State, name, and how many recipients are where, of which older rows say less or nothing.
 #[derive(Debug, Serialize, Deserialize)]
-struct WrittenState(String, String, #[serde(default)] u64, #[serde(default)] u64);
+struct WrittenState(
+    String,
+    String,
+    #[serde(default)] u64,
+    #[serde(default)] u64,
+    #[serde(default)] String,
+    #[serde(default)] Vec<Part>,
+);
 /// Microseconds since the message came, which of its ids, what, words, and what else it is about.
 #[derive(Debug, Serialize, Deserialize)]
 struct WrittenAct(i64, usize, String, String, #[serde(default)] Vec<String>);
@@ -123,8 +130,10 @@ impl TrackedMessage {
         if let Some(name) = line.about.iter().find(|thing| thing.starts_with('<')) {
             self.name = name_hash(name);
         }
-        let is_new = self.add(line, acts);
-        if let Some(state) = state_after(&line.event).filter(|_| is_new) {
+        if !self.add(line, acts) {
+            return;
+        }
+        if let Some(state) = state_after(&line.event) {
             self.move_on(state, line);
         }
         if matches!(line.event.as_str(), "delivered" | "deferred" | "undeliverable" | "refused") {
@@ -142,43 +151,12 @@ impl TrackedMessage {
         }
     }
 
-    /// Recipients of one message can have different fates. Lines count those that they are about, so that a state is left out when
-    /// nobody is in it any more.
     fn move_on(&mut self, state: &'static str, line: &DiaryLine) {
+        let place = |id: &String| self.ids.iter().position(|known| known == id);
+        let (id, before) = (place(&line.id).unwrap_or(0), line.about.iter().find_map(place).unwrap_or(0));
         let all = self.recipients.max(1);
-        let counted = |otherwise: u64| Some(concerns(line)).filter(|count| *count > 0).unwrap_or(otherwise);
-        let mut under_way = None;
-        match line.event.as_str() {
-            "held" => {
-                self.held = counted(all).min(all);
-                if line.text.starts_with(TAKEN_OVER) {
-                    self.ended = all - self.held;
-                }
-            }
-            "delivered" | "undeliverable" => self.ended += counted(1),
-            // An attempt that was under way when the mail was deleted.
-            "deferred" if self.state.ends_with("deleted") && self.held + self.ended >= all => {}
-            "dropped" => self.ended = all.saturating_sub(self.held),
-            "deleted" if self.held > 0 && !line.text.contains(" from quarantine") => {
-                let gone = counted(self.held).min(self.held);
-                self.held -= gone;
-                self.ended += gone;
-            }
-            "deleted" => self.ended += counted(all),
-            "released" => {
-                self.held -= counted(self.held).min(self.held);
-                under_way = Some(state);
-            }
-            _ => under_way = Some(state),
-        }
-        self.ended = self.ended.min(all);
-        let before = std::mem::take(&mut self.state);
-        let had = |state: &str| before.split(", ").any(|one| one == state);
-        let others_go = || before.split(", ").find(|one| !one.is_empty() && *one != HELD && !ENDS.contains(one));
-        let under_way = under_way.or_else(|| others_go().filter(|_| self.held + self.ended < all));
-        let held = (self.held > 0).then_some(HELD);
-        let ends = ENDS.into_iter().filter(|end| *end == state || had(end));
-        self.state = held.into_iter().chain(under_way).chain(ends).collect::<Vec<_>>().join(", ");
+        self.fates.apply(&Move { line, state, id, before, all });
+        self.state = self.fates.state(all);
     }
 
     /// Whether it is new.
@@ -243,6 +221,7 @@ impl TrackedMessage {
         let TrackedMessage { ids, at, changed, from, to, recipients, subject, size, client, login, gate, .. } =
             self.clone();
         let TrackedMessage { feed, verdict, destination, answer, state, name, .. } = self.clone();
+        let (held, ended, rest, parts) = self.fates.written();
         let row: WrittenMessage = (
             ids,
             at,
@@ -257,7 +236,7 @@ impl TrackedMessage {
             (feed, verdict),
             destination,
             answer,
-            WrittenState(state, name, self.held, self.ended),
+            WrittenState(state, name, held, ended, rest, parts),
         );
         serde_json::to_string(&row).unwrap_or_default()
     }
@@ -267,7 +246,8 @@ impl TrackedMessage {
         let row: WrittenMessage = serde_json::from_str(text).ok()?;
         let (ids, at, changed, from, (to, recipients), subject, size, client, login, gate, found, ..) = row;
         let ((feed, verdict), (destination, answer)) = (found, (row.11, row.12));
-        let WrittenState(state, name, held, ended) = row.13;
+        let WrittenState(state, name, held, ended, rest, parts) = row.13;
+        let fates = Fates::read((held, ended, rest, parts), &state);
         Some(TrackedMessage {
             place,
             ids,
@@ -287,8 +267,7 @@ impl TrackedMessage {
             answer,
             name,
             state,
-            held,
-            ended,
+            fates,
         })
     }
 
@@ -337,11 +316,6 @@ impl Act {
     }
 }
 
-/// Of how many recipients a line tells something; 0 if it does not say.
-fn concerns(line: &DiaryLine) -> u64 {
-    line.facts.as_ref().map_or(0, |facts| facts.concerns)
-}
-
 /// What is kept of a Message-ID: a hash, because the whole would be a large part of what is written of a small mail.
 pub(super) fn name_hash(message_id: &str) -> String {
     let name = message_id.trim_start_matches('<').trim_end_matches('>').to_lowercase();
@@ -364,11 +338,6 @@ pub const STATES: [&str; 12] = [
     "refused",
 ];
 
-const HELD: &str = "held";
-/// The states of which nothing more comes.
-const ENDS: [&str; 3] = ["delivered", "bounced", "deleted"];
-/// What is said of mail of which another server keeps the other recipients.
-const TAKEN_OVER: &str = "another server asked";
 /// The event of a line in place of several.
 const LEFT_OUT: &str = "left-out";
 
@@ -466,8 +435,27 @@ mod tests {
         let (message, _) = applied(&lines);
         assert_eq!(message.state, "delivered, deleted");
         assert_eq!(TrackedMessage::read(7, &message.written()).unwrap(), message);
-        let older = message.written().replace(",0,2]]", "]]");
+        let older = message.written().replace(",0,2,\"deferred\",[]]]", "]]");
+        assert!(older.ends_with("\"\"]]"), "{older}");
         assert_eq!(TrackedMessage::read(7, &older).unwrap().state, "delivered, deleted", "{older}");
+    }
+
+    #[test]
+    fn of_a_mail_under_two_ids_one_is_deleted() {
+        let facts = Facts { recipients: 120, to: vec!["a@x".into()], ..Facts::default() };
+        let lines = [
+            line("m1", "accepted", "", 1_000).with(facts),
+            about(line("m1", "held", "held: 105 of 120", 2_000), 105),
+            about(line("m1", "deferred", "to <a@x>, <b@x>: 451 later", 3_000), 15),
+            about(line("m2", "released", "goes", 4_000).about(["m1"]), 50),
+            about(line("m2", "dropped", "deleted from the queue by op", 5_000), 50),
+        ];
+        let (message, _) = applied(&lines);
+        assert_eq!(message.state, "held, deferred, deleted");
+        assert_eq!(TrackedMessage::read(7, &message.written()).unwrap(), message);
+        let late = about(line("m2", "deferred", "to <c@x>: 451 later", 6_000), 50);
+        let goes = about(line("m1", "delivered", "to <a@x>, <b@x>: 250 ok", 7_000), 15);
+        assert_eq!(applied(&[&lines[..], &[late, goes]].concat()).0.state, "held, delivered, deleted");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! tables, and each of them finds the mail of all.
 
 mod database;
+mod fates;
 mod message;
 mod search;
 mod words;

@@ -155,7 +155,10 @@ impl Quarantine {
             first.decided_by,
             released.in_words()
         );
-        self.shared.site.spool.diary().note(DiaryLine::new(id, "freed", text).about([message]));
+        // They need not be as many as leave the quarantine: it may go to one other address.
+        let (concerns, recipients) = (places.len() as u64, released.to.len() as u64);
+        let facts = Facts { concerns, recipients, ..Facts::default() };
+        self.shared.site.spool.diary().note(DiaryLine::new(id, "freed", text).with(facts).about([message]));
         Ok(Some((id, released)))
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::letter::{Client, LetterPart};
+use weir_store::diary::lines_about;
 use weir_store::records::Fate;
 
 #[tokio::test]
@@ -32,6 +33,24 @@ async fn what_is_released_goes_once_unscanned_and_says_so() {
     let file = folder.path().join(format!("quarantine/{virus}.eml"));
     life.until(|_| !file.exists()).await;
     assert_eq!((life.rows().await.len(), life.sink.came().len(), life.plan.seen().len()), (0, 2, 1));
+    life.pipeline.stop(Duration::from_secs(5)).await;
+}
+
+/// Otherwise nobody could tell from the lines whether any of it still waits.
+#[tokio::test]
+async fn the_diary_is_told_how_many_leave_and_how_many_go_on() {
+    let folder = home();
+    let life = Life::new(&folder, Settings::default()).await;
+    let virus = life.send(letter(LetterOrigin::Submitted, "ann", 3), "virus body").await.to_string();
+    life.settle().await;
+    let two = [(virus.clone(), 0), (virus.clone(), 1)];
+    life.records.quarantine().decide_for(&two, Fate::Go, "cli:root", "boss@example.org").await.unwrap();
+    life.stage.wake();
+    life.until(|life| life.sink.came().len() == 1).await;
+    life.spool.diary().settle();
+    let lines = lines_about(&folder.path().join("diary"), &[virus]).unwrap();
+    let freed = lines.iter().find(|line| line.event == "freed").and_then(|line| line.facts.as_ref()).unwrap();
+    assert_eq!((freed.concerns, freed.recipients), (2, 1));
     life.pipeline.stop(Duration::from_secs(5)).await;
 }
 
