@@ -161,16 +161,20 @@ impl TrackedMessage {
 
     /// Whether it is new.
     fn add(&self, line: &DiaryLine, acts: &mut Vec<Act>) -> bool {
+        // The time as exactly as it is written, and one of the ids that are, so that it is known again.
+        let id = if self.ids.contains(&line.id) { Some(&line.id) } else { self.ids.first() };
         let act = Act {
-            at: line.at,
-            id: line.id.clone(),
+            at: self.at.saturating_add(self.after(line.at).saturating_mul(1_000)),
+            id: id.cloned().unwrap_or_default(),
             event: line.event.clone(),
             text: line.text.chars().take(ACT_MAX).collect(),
             // The Message-ID is not repeated: it is only looked for by its hash.
             about: line.about.iter().filter(|thing| !thing.starts_with('<')).cloned().collect(),
         };
-        // A diary that was restored, or read again after a power cut, says the same once more.
-        if acts.contains(&act) {
+        // A diary that was restored, or read again after a power cut, says the same once more. Of what was left out only the time of the
+        // last is known.
+        let left_out = acts.get(FIRST_ACTS).filter(|act| act.event == LEFT_OUT);
+        if acts.contains(&act) || left_out.is_some_and(|last| act.at <= last.at) {
             return false;
         }
         acts.push(act);
@@ -179,6 +183,11 @@ impl TrackedMessage {
             acts.insert(FIRST_ACTS, first.and(next));
         }
         true
+    }
+
+    /// Microseconds since the message came.
+    fn after(&self, at: i64) -> i64 {
+        at.saturating_sub(self.at) / 1_000
     }
 
     /// What is known now and was not before, or is new.
@@ -275,13 +284,7 @@ impl TrackedMessage {
     pub(super) fn written_acts(&self, acts: &[Act]) -> String {
         let written = |act: &Act| {
             let id = self.ids.iter().position(|id| *id == act.id).unwrap_or(0);
-            WrittenAct(
-                act.at.saturating_sub(self.at) / 1_000,
-                id,
-                act.event.clone(),
-                act.text.clone(),
-                act.about.clone(),
-            )
+            WrittenAct(self.after(act.at), id, act.event.clone(), act.text.clone(), act.about.clone())
         };
         serde_json::to_string(&acts.iter().map(written).collect::<Vec<_>>()).unwrap_or_default()
     }
@@ -307,7 +310,8 @@ impl TrackedMessage {
 }
 
 impl Act {
-    /// In place of two acts: how many are left out.
+    /// One act that stands for this one and the next, and says how many lines are not kept. This one may be such an act already, and
+    /// then stands for as many as it says.
     fn and(self, next: Act) -> Act {
         let before = self.text.split(' ').next().filter(|_| self.event == LEFT_OUT);
         let count = before.and_then(|count| count.parse::<u64>().ok()).unwrap_or(1) + 1;
@@ -460,19 +464,28 @@ mod tests {
 
     #[test]
     fn a_line_that_is_read_twice_counts_once_and_a_message_has_an_end() {
-        let first = line("m1", "accepted", "from 192.0.2.1 as ann: <a@b> to <c@d>, subject \"x\"", 1_000);
+        let first = line("m1", "accepted", "from 192.0.2.1 as ann: <a@b> to <c@d>, subject \"x\"", 1_234);
         let (message, acts) = applied(&[first.clone(), first.clone()]);
         assert_eq!((acts.len(), message.login.as_str(), message.to.as_slice()), (1, "ann", &["c@d".to_owned()][..]));
         let mut lines = vec![first];
-        lines.extend((0..5_000).map(|n| line(&format!("m{n}"), "deferred", &format!("{n}{}", "x".repeat(9_000)), n)));
+        let deferred = |n: u64| line(&format!("m{n}"), "deferred", &format!("{n}{}", "x".repeat(9_000)), n * 77_777);
+        lines.extend((1..5_001).map(deferred));
         let (message, acts) = applied(&lines);
         assert!(message.ids.len() == IDS_MAX && acts.len() == FIRST_ACTS + LAST_ACTS);
-        assert_eq!((acts[0].event.as_str(), &acts[acts.len() - 1].text[..4]), ("accepted", "4999"));
+        assert_eq!((acts[0].event.as_str(), &acts[acts.len() - 1].text[..4]), ("accepted", "5000"));
         assert_eq!(
             (acts[FIRST_ACTS].event.as_str(), acts[FIRST_ACTS].text.split(' ').next()),
             (LEFT_OUT, Some("4942"))
         );
-        assert!(message.written_acts(&acts).len() < 64 << 10);
+        let written = (message.written(), message.written_acts(&acts));
+        assert!(written.1.len() < 64 << 10);
+        // Read back, and then the same diary once more.
+        let mut message = TrackedMessage::read(7, &written.0).unwrap();
+        let mut acts = message.read_acts(&written.1);
+        lines.iter().for_each(|line| message.apply(line, &mut acts));
+        assert!((message.written(), message.written_acts(&acts)) == written, "{}", message.written());
+        message.apply(&deferred(5_001), &mut acts);
+        assert!(message.answer.starts_with("5001") && acts[acts.len() - 1].text.starts_with("5001"));
     }
 
     #[test]
