@@ -10,8 +10,7 @@
 use alloc::collections::BTreeSet;
 
 use super::keys::KeyMap;
-use super::line::COUNTED;
-use super::sizes::ONE;
+use super::sizes::{COUNTED, ONE};
 
 #[derive(Clone, Debug)]
 pub(super) struct Expected {

@@ -16,11 +16,8 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::expected::Expected;
 use super::keys::{KeyMap, SessionKey, SubnetKey};
-use super::sizes::{ONE, Sizes};
+use super::sizes::{COUNTED, ONE, Sizes};
 use crate::mutant::{Mutant, planted};
-
-/// Neighbours that are counted to tell somebody its place.
-pub(super) const COUNTED: usize = 4_096;
 
 /// The line before one backend.
 #[derive(Clone, Debug)]

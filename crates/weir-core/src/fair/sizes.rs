@@ -7,6 +7,9 @@ use alloc::vec::Vec;
 
 use super::keys::KeyMap;
 
+/// Neighbours that are counted to tell somebody its place.
+pub(super) const COUNTED: usize = 4_096;
+
 /// A visitor.
 pub(super) const ONE: u64 = 256;
 
