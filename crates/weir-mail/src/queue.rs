@@ -36,8 +36,8 @@ pub struct DroppedMessage {
 }
 
 impl Dropped {
-    pub(crate) fn add(&mut self, message: impl ToString, recipients: usize) {
-        self.messages.push(DroppedMessage { message: message.to_string(), recipients: recipients as u64 });
+    pub(crate) fn add(&mut self, message: String, recipients: usize) {
+        self.messages.push(DroppedMessage { message, recipients: recipients as u64 });
     }
 
     /// The first problem is the one that is told.

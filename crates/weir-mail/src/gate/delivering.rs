@@ -125,7 +125,7 @@ impl Queue for Delivering {
         Box::pin(async move {
             let mut dropped = Dropped::default();
             let found = selected(selection).map(|selection| self.delivery.delete(&selection)).unwrap_or_default();
-            found.iter().for_each(|(message, recipients)| dropped.add(message, *recipients));
+            found.iter().for_each(|(message, recipients)| dropped.add(message.to_string(), *recipients));
             if let Err(error) = self.spool.flush().await {
                 dropped.note(error);
             }

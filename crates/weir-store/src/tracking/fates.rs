@@ -205,18 +205,15 @@ mod tests {
         /// The state after a line about the id of this number. It may be about so many recipients, of whom so many are left afterwards.
         fn then(&mut self, id: usize, event: &str, state: &'static str, count: Option<(u64, u64)>) -> String {
             let line = DiaryLine::new("x", event, "");
-            self.with(
-                id,
-                state,
-                match count {
-                    Some((concerns, recipients)) => line.with(Facts { concerns, recipients, ..Facts::default() }),
-                    None => line,
-                },
-            )
+            let line = match count {
+                Some((concerns, recipients)) => line.with(Facts { concerns, recipients, ..Facts::default() }),
+                None => line,
+            };
+            self.with(id, state, &line)
         }
 
-        fn with(&mut self, id: usize, state: &'static str, line: DiaryLine) -> String {
-            self.fates.apply(&Move { line: &line, state, id, before: 0, all: self.all });
+        fn with(&mut self, id: usize, state: &'static str, line: &DiaryLine) -> String {
+            self.fates.apply(&Move { line, state, id, before: 0, all: self.all });
             let state = self.fates.state(self.all);
             let read = Fates::read(self.fates.written(), &state);
             assert_eq!(read.state(self.all), state, "{:?}", self.fates);
@@ -260,7 +257,7 @@ mod tests {
         assert_eq!(story.then(2, "delivered", "delivered", None), "quarantined, delivered");
         let deleted = DiaryLine::new("x", "deleted", "1 recipient deleted from quarantine by op");
         let one = Facts { concerns: 1, ..Facts::default() };
-        assert_eq!(story.with(0, "deleted", deleted.with(one)), "delivered, deleted");
+        assert_eq!(story.with(0, "deleted", &deleted.with(one)), "delivered, deleted");
     }
 
     #[test]
