@@ -76,8 +76,9 @@ impl Process {
 
     /// Gives it a lower priority than this process has, for good. Where the system refuses that, it works as before.
     pub(super) fn give_way(&self, steps: i32) {
-        let pid = self.child.as_ref().map(Pid::from_child);
-        let lowered = getpriority_process(None).and_then(|own| setpriority_process(pid, own + steps));
+        // Without a process the system would take it for our own priority.
+        let Some(pid) = self.child.as_ref().map(Pid::from_child) else { return };
+        let lowered = getpriority_process(None).and_then(|own| setpriority_process(Some(pid), own + steps));
         if let Err(error) = lowered {
             tracing::debug!(%error, "a worker for large messages keeps its priority");
         }
