@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 /// The longest text kept of a peer's reply.
 pub const TEXT_MAX: usize = 1000;
+/// How a failure begins that is one only because the time for delivery is over.
+const EXPIRED: &str = "not delivered in time; the last answer was: ";
 
 /// What became of one recipient.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,7 +78,7 @@ impl DeliveryOutcome {
 
     /// The same as a permanent failure, because the time for delivery is over.
     pub fn expired(&self) -> DeliveryOutcome {
-        let text = format!("not delivered in time; the last answer was: {}", self.text);
+        let text = format!("{EXPIRED}{}", self.text);
         let status = Status(5, 4, 7);
         DeliveryOutcome {
             fate: Fate::Permanent,
@@ -85,6 +87,11 @@ impl DeliveryOutcome {
             text: clean(&text).into(),
             peer: self.peer.clone(),
         }
+    }
+
+    /// Whether it is what [`DeliveryOutcome::expired`] makes.
+    pub fn is_expired(&self) -> bool {
+        self.fate == Fate::Permanent && self.status == Status(5, 4, 7) && self.text.starts_with(EXPIRED)
     }
 }
 

@@ -10,6 +10,7 @@ use super::dsn::{Returned, compose};
 use super::ledger::{Ledger, LedgerError};
 use super::pool::Pool;
 use super::queue::{DueTask, SenderReport, Settlement};
+use super::worker::note_outcomes;
 
 /// Reports that are written at once.
 const REPORTS_MAX: usize = 8;
@@ -72,12 +73,21 @@ fn nap<L: Ledger>(pool: &Pool<L>, slot: bool) -> Duration {
 /// Tells a sender what happened, and writes down that it was told.
 async fn tell<L: Ledger>(pool: &Arc<Pool<L>>, report: &SenderReport) {
     let posted = post(pool, report).await;
+    if posted.is_ok() {
+        note_expired(pool, report);
+    }
     if let Err(error) = &posted {
         tracing::error!(message = %report.message.id, %error, "a report to the sender could not be made; it is tried again");
     }
     let now = pool.now();
     let settlement: Option<Settlement> = pool.state().queue.reported(report, posted.is_ok(), now);
     settlement.iter().for_each(|settlement| pool.write_down(settlement));
+}
+
+/// The last line about recipients whose time is over was that of an attempt, after which another could follow.
+fn note_expired<L: Ledger>(pool: &Pool<L>, report: &SenderReport) {
+    let expired = report.recipients.iter().filter(|told| told.outcome.is_expired());
+    note_outcomes(&pool.ledger, &report.message, expired.map(|told| (told.place, &*told.outcome)));
 }
 
 async fn post<L: Ledger>(pool: &Arc<Pool<L>>, report: &SenderReport) -> Result<(), LedgerError> {

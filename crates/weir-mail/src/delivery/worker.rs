@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::ledger::Ledger;
+use super::message::OutgoingMessage;
 use super::pool::{Pool, Seat};
 use super::queue::{Assignment, Attempt};
 use super::window::Feedback;
@@ -129,11 +130,19 @@ fn settle<L: Ledger>(pool: &Arc<Pool<L>>, assignment: &Assignment, attempt: &Att
 }
 
 fn note<L: Ledger>(ledger: &L, assignment: &Assignment, attempt: &Attempt) {
-    let id = assignment.message.id;
-    let outcomes = assignment.places.iter().zip(&attempt.outcomes);
+    note_outcomes(ledger, &assignment.message, assignment.places.iter().copied().zip(&attempt.outcomes));
+}
+
+/// Writes into the diary what happened to recipients, by their places in the message. The first have a line each, the others share lines.
+pub(super) fn note_outcomes<'o, L: Ledger>(
+    ledger: &L,
+    message: &OutgoingMessage,
+    outcomes: impl Iterator<Item = (usize, &'o DeliveryOutcome)>,
+) {
+    let id = message.id;
     let mut shared: Vec<SharedLine> = Vec::new();
     for (number, (place, outcome)) in outcomes.enumerate() {
-        let Some(recipient) = assignment.message.recipients.get(*place) else { continue };
+        let Some(recipient) = message.recipients.get(place) else { continue };
         let to = &recipient.to.mailbox;
         match outcome.fate {
             Fate::Delivered => tracing::debug!(message = %id, %to, %outcome, "delivered"),

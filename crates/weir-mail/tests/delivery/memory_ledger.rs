@@ -15,6 +15,7 @@ use weir_mail::delivery::settings::Settings;
 use weir_smtp::client::approach::{Approach, Patience};
 use weir_smtp::client::content::BodySource;
 use weir_smtp::envelope::{MailFrom, RcptTo};
+use weir_store::diary::DiaryLine;
 use weir_store::spool::{MessageId, Piece};
 
 /// How long a test waits for what must happen.
@@ -33,6 +34,7 @@ pub(crate) struct State {
     pub(crate) progress: Vec<(MessageId, Progress)>,
     pub(crate) finished: Vec<MessageId>,
     pub(crate) reports: Vec<String>,
+    pub(crate) notes: Vec<DiaryLine>,
     /// Progress is not written down as fast as it is made.
     pub(crate) behind: bool,
     next: u64,
@@ -140,6 +142,10 @@ impl Ledger for MemoryLedger {
         self.state().finished.push(id);
         self.touch();
         Ok(())
+    }
+
+    fn note(&self, line: DiaryLine) {
+        self.state().notes.push(line);
     }
 
     fn keeps_up(&self) -> bool {
