@@ -81,7 +81,7 @@ impl Expected {
         let of = forgotten.and_then(|(_, other)| self.remove(other)).map(|visitor| visitor.subnet);
         self.visitors.insert(session, Visitor { subnet, since, due });
         self.due.insert((due, session));
-        self.networks.entry(subnet).or_insert_with(Network::default).waiting.insert((since, session));
+        self.networks.entry(subnet).or_default().waiting.insert((since, session));
         of
     }
 
