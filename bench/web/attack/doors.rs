@@ -3,7 +3,7 @@
 //! Caddy is there once more without its log: then nobody knows when a request is over, and every slot is held for a second.
 
 use super::floods::FLOODS;
-use super::{SLOTS, play, server};
+use super::{SLOTS, Server, play};
 use crate::Plan;
 use crate::client::tell_addresses_in_a_field;
 use crate::peers::{Peer, caddy, free_address, haproxy, haproxy_asking, learn, nginx_asking, nginx_proxy, weir_asked};
@@ -56,7 +56,8 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
             }
             let in_a_field = matches!(carrier, Carrier::Caddy | Carrier::CaddyAsking | Carrier::CaddyWithoutLog);
             tell_addresses_in_a_field(in_a_field);
-            let (_peers, at) = start(plan, *carrier, server().await?, &history)?;
+            let server = Server::start(flood.gunicorn).await?;
+            let (_peers, at) = start(plan, *carrier, server.at, &history)?;
             let (outcome, rate) = play(at, &flood, (seconds, 0)).await?;
             println!(
                 "{:<26} {name:<16} {:>9.1} {:>8.0} {rate:>9.1}",

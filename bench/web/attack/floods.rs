@@ -18,16 +18,18 @@ pub(super) struct Flood {
     pub(super) limits: &'static str,
     /// Whether the attackers read the waiting page and do as it says: then nobody can be served within a given time.
     pub(super) obedient: bool,
+    /// Whether the site is a gunicorn of four workers, and not a server of this bench.
+    pub(super) gunicorn: bool,
 }
 
 /// The one whose figures have been printed for longest.
 pub(super) const EQUAL: &str = "2 000 of 8 subnets";
 
 const fn flood(name: &'static str, begin: fn(SocketAddr, &Arc<Round>) -> Vec<JoinHandle<()>>) -> Flood {
-    Flood { name, begin, limits: "", obedient: false }
+    Flood { name, begin, limits: "", obedient: false, gunicorn: false }
 }
 
-pub(super) const FLOODS: [Flood; 11] = [
+pub(super) const FLOODS: [Flood; 12] = [
     flood(EQUAL, |to, round| hammer(to, round, 2_000, |_| "/busy/20".into(), false)),
     flood("reads 50 MB at 256 B/s", |to, round| read_slowly(to, round, 8, "/big/50")),
     flood("pages of 500 ms", |to, round| hammer(to, round, 800, |_| "/busy/500".into(), false)),
@@ -41,6 +43,7 @@ pub(super) const FLOODS: [Flood; 11] = [
     flood("slow POST", slow_post),
     flood("reads small answers slowly", |to, round| read_slowly(to, round, 1_000, "/busy/5")),
     Flood { obedient: true, ..flood("obeys the page", obey) },
+    Flood { gunicorn: true, ..flood("random queries, gunicorn", past_caches) },
 ];
 
 const SUBNETS: usize = 8;
@@ -148,6 +151,25 @@ fn idle(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
         })
     };
     (0..1_000).map(one).collect()
+}
+
+/// One expensive page with another query each time, so that no cache has it; 800 connections from 800 networks, as fast as they are answered.
+fn past_caches(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
+    let one = |number: usize| {
+        let round = Arc::clone(round);
+        tokio::spawn(async move {
+            let from = [70, (number / 250) as u8, (number % 250) as u8, 1];
+            let mut query = number as u64;
+            while let Some(mut connection) = connected(&round, from, to).await {
+                loop {
+                    query = query.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    let Ok(answer) = connection.ask(&format!("/busy/500?{query:x}"), None).await else { break };
+                    counted(&round, answer.status).await;
+                }
+            }
+        })
+    };
+    (0..800).map(one).collect()
 }
 
 /// Four times what the server can do, at fixed times, each from the next of 180 000 addresses in 60 000 subnets; none comes back for its place.

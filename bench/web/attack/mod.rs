@@ -1,4 +1,4 @@
-//! Part (b): known visitors and newcomers while a site is attacked in eleven ways, through Weir, nginx and HAProxy with their usual protections,
+//! Part (b): known visitors and newcomers while a site is attacked in twelve ways, through Weir, nginx and HAProxy with their usual protections,
 //! and through nginx that asks Weir whose turn it is ("both").
 //!
 //! The server works on 4 requests at a time; a page takes 20 ms, so 200 a second are possible. Twenty known visitors, one in each of 20 subnets (/24), ask twice a second
@@ -17,11 +17,13 @@ use crate::peers::{Peer, free_address, haproxy, learn, nginx_asking, nginx_proxy
 use floods::{FLOODS, Flood};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use visitors::{Known, NEWCOMERS, Newcomers, known, newcomers};
+use weir_peers::Gunicorn;
 
 const SLOTS: usize = 4;
 const WORK: Duration = Duration::from_millis(20);
@@ -53,12 +55,9 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
         WORK.as_millis()
     );
     println!("    {seconds} s of each attack for Weir, {peer_seconds} s for the others, after 3 s in which it grows\n");
-    let mut alone = Vec::new();
     let peers = if plan.only_weir { 1 } else { PROTECTIONS.len() };
-    for peer in 0..peers {
-        let (_peer, at) = start(plan, peer, server().await?, "", &history)?;
-        alone.push(known(at, 4).await);
-    }
+    let alone = p95_alone(plan, peers, false, &history).await?;
+    let mut alone_at_gunicorn = None;
     println!(
         "{:<26} {:<8} {:>9} {:>8} {:>8} {:>11} {:>11} {:>9} {:>9}",
         "attack", "through", "known %", "p95 ms", "x alone", "newcomers %", "theirs p90", "other p90", "attack/s"
@@ -66,14 +65,19 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
     let (mut worst_known, mut worst_newcomer, mut lines) = (1.0_f64, 0.0_f64, Vec::new());
     let mut worst_asked = 1.0_f64;
     for flood in FLOODS.into_iter().filter(|flood| plan.plays(flood.name)) {
+        if flood.gunicorn && alone_at_gunicorn.is_none() {
+            alone_at_gunicorn = Some(p95_alone(plan, peers, true, &history).await?);
+        }
+        let alone = alone_at_gunicorn.as_ref().filter(|_| flood.gunicorn).unwrap_or(&alone);
         for (peer, name) in PROTECTIONS.iter().enumerate().take(peers) {
             let seconds = if peer == 0 { seconds } else { peer_seconds };
             // In a hurry, newcomers are only sent through Weir: they wait for a quarter of a minute where they are not let in.
             let tries = if plan.quick && peer > 0 { 0 } else { NEWCOMERS };
-            let started = start(plan, peer, server().await?, flood.limits, &history)?;
+            let server = Server::start(flood.gunicorn).await?;
+            let started = start(plan, peer, server.at, flood.limits, &history)?;
             let outcome = play(started.1, &flood, (seconds, tries)).await?;
             let Outcome { known, newcomers } = &outcome.0;
-            let over = known.p95_ms / alone[peer].p95_ms;
+            let over = known.p95_ms / alone[peer];
             println!(
                 "{:<26} {name:<8} {:>9.1} {:>8.0} {over:>8.1} {:>11.0} {:>11.1} {:>9.1} {:>9.1}",
                 flood.name,
@@ -136,12 +140,44 @@ fn count(round: &Round) -> u64 {
     round.attacked.load(std::sync::atomic::Ordering::Relaxed)
 }
 
+/// The p95 of the known through each protection while nobody attacks.
+async fn p95_alone(plan: &Plan, peers: usize, gunicorn: bool, history: &Path) -> io::Result<Vec<f64>> {
+    let mut alone = Vec::new();
+    for peer in 0..peers {
+        let server = Server::start(gunicorn).await?;
+        let (_peer, at) = start(plan, peer, server.at, "", history)?;
+        alone.push(known(at, 4).await.p95_ms);
+    }
+    Ok(alone)
+}
+
 /// A server of its own for each round: what one attack has left behind must not keep the next one waiting.
-async fn server() -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let at = listener.local_addr()?;
-    tokio::spawn(slow_server(listener, SLOTS));
-    Ok(at)
+struct Server {
+    at: SocketAddr,
+    _gunicorn: Option<Gunicorn>,
+}
+
+/// The same pages as those of [`slow_server`].
+const APP: &str = r#"
+import time
+def app(environ, start):
+    time.sleep(int(environ["PATH_INFO"].rsplit("/", 1)[1]) / 1000)
+    start("200 OK", [("Content-Length", "4")])
+    return [b"page"]
+"#;
+
+impl Server {
+    async fn start(gunicorn: bool) -> io::Result<Server> {
+        if gunicorn {
+            let gunicorn = tokio::task::block_in_place(|| Gunicorn::start(APP, SLOTS as u32));
+            let at = gunicorn.place().parse().map_err(io::Error::other)?;
+            return Ok(Server { at, _gunicorn: Some(gunicorn) });
+        }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let at = listener.local_addr()?;
+        tokio::spawn(slow_server(listener, SLOTS));
+        Ok(Server { at, _gunicorn: None })
+    }
 }
 
 const PROTECTIONS: [&str; 4] = ["Weir", "nginx", "HAProxy", "both"];
@@ -162,7 +198,7 @@ fn start(
     peer: usize,
     behind: SocketAddr,
     limits: &str,
-    history: &std::path::Path,
+    history: &Path,
 ) -> io::Result<(Vec<Peer>, SocketAddr)> {
     if peer == BOTH {
         let asked = (free_address()?, free_address()?);
