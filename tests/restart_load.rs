@@ -100,7 +100,8 @@ fn restarts_under_steady_load_fail_no_request() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("threads");
     let seen = Arc::<Seen>::default();
     let site = Site::only(&format!(
-        "[submission]\nenabled = false\n[web]\nlisten = [\"127.0.0.1:0\"]\nbackends = [\"app {}\"]\nslots = \"64\"\n",
+        "[submission]\nenabled = false\n[web]\nlisten = [\"127.0.0.1:0\"]\nbackends = [\"app {}\"]\nslots = \"64\"\n\
+         [console]\nlisten = [\"127.0.0.1:0\"]\n",
         runtime.block_on(backend())
     ));
     let up = site.up_alone();
