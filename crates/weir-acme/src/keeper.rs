@@ -158,8 +158,12 @@ impl CertificateKeeper {
             self.keep_account("").await?;
         }
         let pem = ordered?;
-        let validity = self.named.put(name, &pem, SystemTime::now()).map_err(io::Error::other)?;
-        self.folder.keep(name, &pem)?;
+        let now = SystemTime::now();
+        self.named.check(name, &pem, now).map_err(io::Error::other)?;
+        // Whoever sees it in use finds it after a crash as well. If it cannot be kept, it is used all the same, until the next start.
+        let kept = self.folder.keep(name, &pem);
+        let validity = self.named.put(name, &pem, now).map_err(io::Error::other)?;
+        kept?;
         self.sharing.keep(name, &pem).await?;
         Ok(validity)
     }

@@ -53,13 +53,18 @@ impl NamedCertificates {
         let (pair, validity) = usable(name, pem, now)?;
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let entry = known.get_mut(&name.to_ascii_lowercase()).ok_or(PairError::NotOurs)?;
-        match &entry.pair {
-            Some((before, _)) if before.cert.first() == pair.cert.first() => return Ok(validity),
-            Some((_, before)) if before.until > validity.until => return Err(PairError::Shorter),
-            _ => {}
+        if entry.is_older_than(&pair, validity)? {
+            *entry = NamedCertificate { pair: Some((Arc::new(pair), validity)), problem: None };
         }
-        *entry = NamedCertificate { pair: Some((Arc::new(pair), validity)), problem: None };
         Ok(validity)
+    }
+
+    /// Whether [`NamedCertificates::put`] would refuse it.
+    pub fn check(&self, name: &str, pem: &str, now: SystemTime) -> Result<(), PairError> {
+        let (pair, validity) = usable(name, pem, now)?;
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = known.get(&name.to_ascii_lowercase()).ok_or(PairError::NotOurs)?;
+        entry.is_older_than(&pair, validity).map(drop)
     }
 
     /// Notes why there is no new certificate for this name. The one in use stays.
@@ -97,6 +102,17 @@ impl NamedCertificates {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let of = |name: &str| known.get(name)?.pair.as_ref().map(|(pair, _)| Arc::clone(pair));
         of(name).or_else(|| of(&format!("*.{}", name.split_once('.')?.1)))
+    }
+}
+
+impl NamedCertificate {
+    /// Whether this one takes its place: it is another one, and does not end sooner.
+    fn is_older_than(&self, pair: &CertifiedKey, validity: Validity) -> Result<bool, PairError> {
+        match &self.pair {
+            Some((before, _)) if before.cert.first() == pair.cert.first() => Ok(false),
+            Some((_, before)) if before.until > validity.until => Err(PairError::Shorter),
+            _ => Ok(true),
+        }
     }
 }
 
