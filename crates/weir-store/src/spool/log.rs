@@ -3,6 +3,9 @@
 //! Life of a segment: active (appended to) → sealed (synced, never changed again) → dead (no message and no draft needs
 //! it) → removed. After a write or a sync has failed, nothing behind the last good byte is trusted: the segment is
 //! cut off there, and after a failed sync also sealed, because the kernel no longer knows what of it is dirty.
+//!
+//! Zeros are written ahead of the end of the active segment. A sync of bytes that lie in them is one write of the disk; where a file
+//! grows, the file system has to commit its journal as well, which takes two to three times as long.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,6 +20,12 @@ use super::reader::Reader;
 use super::record::Marker;
 use super::segment::{FILE_HEADER, SpoolFile};
 use super::sidecar::Sidecars;
+
+/// Zeros are written ahead in steps of this.
+const AHEAD: u64 = 1 << 20;
+/// A batch of this length is worth a commit of the journal; more zeros would only be more to write.
+const LONG_BATCH: usize = 256 << 10;
+static ZEROS: [u8; AHEAD as usize] = [0; AHEAD as usize];
 
 /// All segments.
 #[derive(Debug)]
@@ -64,6 +73,10 @@ struct Active {
     file: File,
     length: u64,
     synced: u64,
+    /// Up to here the file has zeros behind its end.
+    ahead: u64,
+    /// The disk would not take them: it is full, and mail goes first.
+    no_zeros: bool,
 }
 
 /// A failure of the active segment, and what must not be relied on because of it.
@@ -105,6 +118,9 @@ impl Log {
         match self.disk.write(&active.file, &active.path, bytes, active.length) {
             Ok(()) => {
                 active.length += bytes.len() as u64;
+                if bytes.len() < LONG_BATCH {
+                    active.write_ahead(&self.disk, self.segment_bytes);
+                }
                 self.note_length();
                 Ok(())
             }
@@ -140,8 +156,16 @@ impl Log {
     /// Ends the active segment; the next write begins a new one.
     pub(super) fn seal(&mut self) -> Result<(), Setback> {
         self.sync()?;
-        self.active = None;
+        if let Some(active) = self.active.take().filter(|active| active.ahead > active.length) {
+            // What stays there is only space.
+            let _ = self.disk.cut(&active.file, &active.path, active.length);
+        }
         Ok(())
+    }
+
+    /// Whether everything that was appended to the active segment is durable.
+    pub(super) fn is_synced(&self) -> bool {
+        self.active.as_ref().is_some_and(|active| active.synced == active.length)
     }
 
     /// A message has arrived at its place.
@@ -235,7 +259,7 @@ impl Log {
         match created {
             Ok(file) => {
                 self.segments.insert(number, Segment { length: FILE_HEADER, ..Segment::default() });
-                Ok(Active { number, path, file, length: FILE_HEADER, synced: 0 })
+                Ok(Active { number, path, file, length: FILE_HEADER, synced: 0, ahead: FILE_HEADER, no_zeros: false })
             }
             Err(error) => {
                 // What cannot be removed holds no record and goes at the next start.
@@ -262,6 +286,7 @@ impl Log {
         let cut = self.disk.cut(&active.file, &active.path, keep).is_ok();
         let keep = if cut { keep } else { active.synced };
         active.length = keep.max(FILE_HEADER);
+        active.ahead = active.length;
         let lost = Some((active.number, keep));
         self.note_length();
         if !cut {
@@ -275,6 +300,25 @@ impl Log {
             && let Some(segment) = self.segments.get_mut(&active.number)
         {
             segment.length = active.length;
+        }
+    }
+}
+
+impl Active {
+    /// Writes zeros behind the end, if none are left there. The next sync makes them durable.
+    fn write_ahead(&mut self, disk: &Disk, segment_bytes: u64) {
+        let (end, wanted) = (self.ahead.max(self.length), (self.length + AHEAD).min(segment_bytes));
+        if self.length <= self.ahead || self.no_zeros || wanted <= end {
+            self.ahead = end;
+            return;
+        }
+        let zeros = &ZEROS[..(wanted - end) as usize];
+        self.ahead = wanted;
+        if disk.write(&self.file, &self.path, zeros, end).is_err() {
+            self.no_zeros = true;
+            if disk.cut(&self.file, &self.path, end).is_ok() {
+                self.ahead = end;
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What stands in a segment and in a sidecar: records, each a header of 40 bytes and a payload.
 //!
 //! ```text
-//! 0 marker 8 | id 16 | kind 1, zero 3 | payload length 4 | payload CRC-32 4 | CRC-32 of the 36 bytes before
+//! 0 marker 8 | id 16 | kind 1, follows a sync 1, zero 2 | payload length 4 | payload CRC-32 4 | CRC-32 of the 36 bytes before
 //! ```
 //!
 //! Numbers are little-endian. The marker is drawn at random for each spool: recovery looks for it after
@@ -65,6 +65,8 @@ pub(super) struct RecordHeader {
     pub(super) marker: Marker,
     pub(super) id: MessageId,
     pub(super) kind: RecordKind,
+    /// When it was written, everything before it in the file was durable. So what is damaged before it was damaged later.
+    pub(super) follows_sync: bool,
     pub(super) length: u32,
     pub(super) payload_crc: u32,
 }
@@ -80,6 +82,7 @@ impl RecordHeader {
         bytes[..8].copy_from_slice(&self.marker);
         bytes[8..24].copy_from_slice(&self.id.to_bytes());
         bytes[24] = self.kind as u8;
+        bytes[25] = u8::from(self.follows_sync);
         bytes[28..32].copy_from_slice(&self.length.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.payload_crc.to_le_bytes());
         let crc = crc32fast::hash(&bytes[..36]);
@@ -97,6 +100,7 @@ impl RecordHeader {
             marker: *bytes.first_chunk()?,
             id: MessageId::from_bytes(*bytes[8..].first_chunk()?),
             kind,
+            follows_sync: bytes[25] != 0,
             length: u32_at(bytes, 28)?,
             payload_crc: u32_at(bytes, 32)?,
         };
@@ -106,7 +110,18 @@ impl RecordHeader {
 
 /// Appends a record; `payload_crc` was computed by whoever made the payload.
 pub(super) fn append(out: &mut Vec<u8>, marker: Marker, of: (RecordKind, MessageId), payload: &[u8], payload_crc: u32) {
-    let header = RecordHeader { marker, id: of.1, kind: of.0, length: payload.len() as u32, payload_crc };
+    append_after(false, out, marker, of, (payload, payload_crc));
+}
+
+/// The same, and whether everything before it is durable.
+pub(super) fn append_after(
+    follows_sync: bool,
+    out: &mut Vec<u8>,
+    marker: Marker,
+    (kind, id): (RecordKind, MessageId),
+    (payload, payload_crc): (&[u8], u32),
+) {
+    let header = RecordHeader { marker, id, kind, follows_sync, length: payload.len() as u32, payload_crc };
     out.extend_from_slice(&header.encode());
     out.extend_from_slice(payload);
 }
@@ -189,6 +204,7 @@ mod tests {
             marker: [7; 8],
             id: MessageId::of(1 << 77),
             kind: RecordKind::Mark,
+            follows_sync: true,
             length: 300,
             payload_crc: 9,
         };
@@ -225,6 +241,7 @@ mod tests {
             marker: [7; 8],
             id: MessageId::of(1),
             kind: RecordKind::Chunk,
+            follows_sync: false,
             length: 65_537,
             payload_crc: 0,
         };

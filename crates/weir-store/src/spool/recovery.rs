@@ -87,21 +87,26 @@ impl Recovery {
             return Ok(());
         }
         let progress = self.sidecar(number)?;
-        let (none, mut commits) = (HashMap::new(), 0);
-        let ending = scan(&file, self.marker, &mut |sight| match sight {
+        let ahead = header(&file).is_some_and(|header| SpoolFile::is_written_ahead(&header));
+        let (none, mut commits, mut holes) = (HashMap::new(), 0, Vec::new());
+        let what = "not what was written; messages in it are lost, those around it are not";
+        let mut ending = scan(&file, self.marker, &mut |sight| match sight {
             Sight::Record { at, header, payload } => {
+                if header.follows_sync {
+                    holes.drain(..).for_each(|hole| self.harm(&path, hole, what));
+                }
                 commits += u32::from(header.kind == RecordKind::Commit);
                 self.record((number, at), &header, payload, progress.as_ref().unwrap_or(&none));
             }
-            Sight::Damage { at, length } => {
-                self.harm(
-                    &path,
-                    (at, length),
-                    "not what was written; messages in it are lost, those around it are not",
-                );
-            }
+            // It may be of the last batch, which was not acknowledged.
+            Sight::Damage { at, length, hole } if hole && ahead => holes.push((at, length)),
+            Sight::Damage { at, length, .. } => self.harm(&path, (at, length), what),
         })
         .map_err(fail)?;
+        if let Some((first, _)) = holes.first() {
+            self.forget_unfinished(number, *first);
+            ending.torn |= holes.last().is_some_and(|(last, _)| *last == ending.valid);
+        }
         if progress.is_none() && commits > 0 {
             let marks = SpoolFile::Sidecar.path(&self.folder, number);
             self.harm(&marks, (0, 0), "the marks are missing: messages of this segment may be sent again");
@@ -201,11 +206,27 @@ impl Recovery {
         self.found.push(FoundMessage { id, envelope, size: commit.size, marks, intact, home: at.segment });
     }
 
+    /// Messages behind a hole in the batch that a power cut interrupted, whose bodies are in the hole: nobody was told that they were
+    /// taken, so they are not here.
+    fn forget_unfinished(&mut self, segment: u32, hole: u64) {
+        let index = &mut self.index;
+        self.found.retain(|found| {
+            let entry = index.entry(found.id).filter(|entry| entry.home == segment && u64::from(entry.at) >= hole);
+            let unfinished = !found.intact && entry.is_some();
+            if unfinished {
+                index.remove(found.id);
+            }
+            !unfinished
+        });
+    }
+
     /// Cuts a torn tail off, and makes sure that what was found is durable.
     fn close(&self, path: &Path, file: &File, ending: Ending) -> io::Result<()> {
         if ending.torn {
-            let cut = file.metadata()?.len() - ending.valid;
-            tracing::info!(path = %path.display(), bytes = cut, "a write was cut short by a crash: its bytes are dropped");
+            let bytes = ending.filled - ending.valid;
+            if bytes > 0 {
+                tracing::info!(path = %path.display(), bytes, "a write was cut short by a crash: its bytes are dropped");
+            }
             self.disk.cut(file, path, ending.valid)?;
         }
         self.disk.sync(file, path)
@@ -267,7 +288,7 @@ pub(super) fn read_progress(
 ) -> io::Result<(HashMap<MessageId, MessageProgress>, Ending)> {
     let mut all: HashMap<MessageId, MessageProgress> = HashMap::new();
     let ending = scan(file, marker, &mut |sight| match sight {
-        Sight::Damage { at, length } => harm(at, length),
+        Sight::Damage { at, length, .. } => harm(at, length),
         Sight::Record { header, payload, .. } => {
             let progress = all.entry(header.id).or_default();
             match header.kind {
@@ -359,8 +380,117 @@ fn marker(folder: &Path, segments: &[u32]) -> io::Result<Marker> {
     Ok(marker)
 }
 
-fn file_marker(file: &File, part: SpoolFile) -> Option<Marker> {
+fn header(file: &File) -> Option<[u8; FILE_HEADER as usize]> {
     let mut bytes = [0; FILE_HEADER as usize];
     file.read_exact_at(&mut bytes, 0).ok()?;
-    part.marker(&bytes)
+    Some(bytes)
+}
+
+fn file_marker(file: &File, part: SpoolFile) -> Option<Marker> {
+    part.marker(&header(file)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::append_after;
+    use super::*;
+
+    const MARKER: Marker = *b"\x91weirxyz";
+
+    /// A segment of these batches, each of one message of 2 000 bytes, with zeros behind them; the places of the bodies.
+    struct Written {
+        folder: tempfile::TempDir,
+        bodies: Vec<usize>,
+        bytes: Vec<u8>,
+    }
+
+    /// The first record of every batch says that all before it was durable, but for those in `unsynced`.
+    fn written(batches: u128, unsynced: &[u128]) -> Written {
+        let mut bytes = SpoolFile::Segment.header(1, MARKER).to_vec();
+        let mut bodies = Vec::new();
+        for number in 1..=batches {
+            let (id, body, at) = (MessageId::of(number), vec![b'x'; 2_000], bytes.len());
+            let crc = crc32fast::hash(&body);
+            append_after(!unsynced.contains(&number), &mut bytes, MARKER, (RecordKind::Chunk, id), (&body, crc));
+            bodies.push(at + super::super::record::HEADER);
+            let place = ChunkPlace { segment: 1, at: at as u32, length: 2_000 };
+            let commit = Commit { size: 2_000, body_crc: crc, places: vec![place], envelope: b"from to" };
+            let mut payload = Vec::new();
+            commit.encode(&mut payload);
+            let crc = crc32fast::hash(&payload);
+            append_after(false, &mut bytes, MARKER, (RecordKind::Commit, id), (&payload, crc));
+        }
+        bytes.resize(bytes.len() + 100_000, 0);
+        Written { folder: tempfile::tempdir().unwrap(), bodies, bytes }
+    }
+
+    impl Written {
+        /// A sector of this body never reached the disk.
+        fn hole_in_body(mut self, number: usize) -> Written {
+            let at = self.bodies[number - 1].next_multiple_of(512);
+            self.bytes[at..at + 512].fill(0);
+            self
+        }
+
+        /// What is found at two starts, one after the other: the messages, those that are whole, and how often damage was reported.
+        fn found(&self) -> (usize, usize, usize) {
+            let path = SpoolFile::Segment.path(self.folder.path(), 1);
+            fs::write(&path, &self.bytes).unwrap();
+            fs::write(self.folder.path().join("marker"), SpoolFile::Segment.header(0, MARKER)).unwrap();
+            fs::write(SpoolFile::Sidecar.path(self.folder.path(), 1), SpoolFile::Sidecar.header(1, MARKER)).unwrap();
+            let look = || {
+                let recovery = recover(self.folder.path(), &Disk::default(), Index::new(0)).unwrap();
+                assert_eq!(recovery.index.len(), recovery.found.len());
+                let intact = recovery.found.iter().filter(|found| found.intact).count();
+                (recovery.found.len(), intact, recovery.damage.len())
+            };
+            let first = look();
+            assert_eq!(look(), first, "the second start says something else");
+            first
+        }
+    }
+
+    #[test]
+    fn the_zeros_ahead_are_no_damage_and_go() {
+        let written = written(3, &[]);
+        assert_eq!(written.found(), (3, 3, 0));
+        let path = SpoolFile::Segment.path(written.folder.path(), 1);
+        assert_eq!(fs::metadata(path).unwrap().len() as usize, written.bytes.len() - 100_000);
+    }
+
+    #[test]
+    fn a_hole_is_damage_unless_nothing_says_that_it_was_durable() {
+        // In the last batch: a power cut leaves this, and nobody was told that the message was taken.
+        assert_eq!(written(3, &[]).hole_in_body(3).found(), (2, 2, 0));
+        // Before that: it was acknowledged, and its envelope can still tell the sender.
+        assert_eq!(written(3, &[]).hole_in_body(2).found(), (3, 2, 1));
+        // No sync came between the two.
+        assert_eq!(written(3, &[3]).hole_in_body(2).found(), (2, 2, 0));
+        assert_eq!(written(4, &[3]).hole_in_body(2).found(), (4, 3, 1));
+    }
+
+    #[test]
+    fn a_flipped_bit_is_damage_also_in_the_last_batch() {
+        let mut flipped = written(3, &[]);
+        let at = flipped.bodies[2] + 700;
+        flipped.bytes[at] ^= 1;
+        assert_eq!(flipped.found(), (3, 2, 1));
+    }
+
+    #[test]
+    fn an_older_segment_has_no_zeros_ahead_and_every_hole_in_it_is_damage() {
+        let mut old = written(3, &[1, 2, 3]).hole_in_body(3);
+        old.bytes[9] = 0;
+        let crc = crc32fast::hash(&old.bytes[..28]);
+        old.bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(old.found(), (3, 2, 1));
+    }
+
+    #[test]
+    fn a_record_that_runs_into_the_zeros_was_cut_short() {
+        let mut torn = written(3, &[]);
+        let at = torn.bodies[2] + 100;
+        torn.bytes[at..].fill(0);
+        assert_eq!(torn.found(), (2, 2, 0));
+    }
 }

@@ -13,6 +13,8 @@ use super::segment::FILE_HEADER;
 
 const WINDOW: usize = 256 * 1024;
 const BLOCK: usize = 4096;
+/// What a disk writes whole or not at all.
+const SECTOR: u64 = 512;
 
 /// What the scan comes across, in the order of the file.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) enum Sight<'a> {
         at: u64,
         /// How many.
         length: u64,
+        /// Whether a sector of them was never written, as after a power cut.
+        hole: bool,
     },
 }
 
@@ -40,6 +44,8 @@ pub(super) enum Sight<'a> {
 pub(super) struct Ending {
     /// Behind the last valid record.
     pub(super) valid: u64,
+    /// Behind the last byte that is not zero.
+    pub(super) filled: u64,
     /// Whether what follows looks like a write cut short, and can be cut off.
     pub(super) torn: bool,
 }
@@ -51,23 +57,24 @@ pub(super) fn scan(file: &File, marker: Marker, see: &mut dyn FnMut(Sight<'_>)) 
     let mut valid = FILE_HEADER.min(length);
     let mut at = valid;
     while let Some(header) = window.header(at, marker) {
-        match header.and_then(|header| window.record(at, &header)) {
-            Some((header, payload)) => {
+        match header.filter(|header| window.checks_out(at, header)) {
+            Some(header) => {
                 if at > valid {
-                    see(Sight::Damage { at: valid, length: at - valid });
+                    see(Sight::Damage { at: valid, length: at - valid, hole: window.has_hole(valid, at) });
                 }
-                see(Sight::Record { at, header, payload });
+                see(Sight::Record { at, header, payload: window.payload(at, &header) });
                 at += header.record_length();
                 valid = at;
             }
             None => at = window.next_marker(at + 1, marker),
         }
     }
-    let torn = valid < length && window.is_torn(valid, marker);
+    let filled = window.filled(valid);
+    let torn = valid < length && window.is_torn(valid, filled, marker);
     if valid < length && !torn {
-        see(Sight::Damage { at: valid, length: length - valid });
+        see(Sight::Damage { at: valid, length: filled - valid, hole: window.has_hole(valid, filled) });
     }
-    Ok(Ending { valid, torn })
+    Ok(Ending { valid, filled, torn })
 }
 
 /// The part of the file that is in memory.
@@ -113,12 +120,14 @@ impl Window<'_> {
         Some(header.filter(|header| header.marker == marker))
     }
 
-    fn record(&mut self, at: u64, header: &RecordHeader) -> Option<(RecordHeader, &[u8])> {
-        if at + header.record_length() > self.length {
-            return None;
-        }
-        let payload = self.view(at, header.record_length() as usize).get(HEADER..header.record_length() as usize)?;
-        (crc32fast::hash(payload) == header.payload_crc).then_some((*header, payload))
+    fn checks_out(&mut self, at: u64, header: &RecordHeader) -> bool {
+        at + header.record_length() <= self.length && crc32fast::hash(self.payload(at, header)) == header.payload_crc
+    }
+
+    /// What such a record holds; the caller knows that the file has it.
+    fn payload(&mut self, at: u64, header: &RecordHeader) -> &[u8] {
+        let length = header.record_length() as usize;
+        &self.view(at, length)[HEADER..length]
     }
 
     /// Where the marker stands next, or the end of the file.
@@ -133,24 +142,40 @@ impl Window<'_> {
         self.length
     }
 
-    /// A write cut short: half a header, a record that runs past the end, or nothing but zeros.
-    fn is_torn(&mut self, valid: u64, marker: Marker) -> bool {
-        let cut_short = match self.header(valid, marker) {
-            None => true,
-            Some(header) => header.is_some_and(|header| valid + header.record_length() > self.length),
-        };
-        (cut_short || self.is_zero(valid)) && !self.unreadable
+    /// A write cut short: half a header, a record that runs past what was written, or nothing but zeros.
+    fn is_torn(&mut self, valid: u64, filled: u64, marker: Marker) -> bool {
+        let half_a_header = filled < valid + HEADER as u64;
+        let header = if half_a_header { None } else { self.header(valid, marker).flatten() };
+        let cut_short = header.is_some_and(|header| valid + header.record_length() > filled);
+        (half_a_header || cut_short) && !self.unreadable
     }
 
-    fn is_zero(&mut self, mut at: u64) -> bool {
+    /// Behind the last byte from `at` on that is not zero.
+    fn filled(&mut self, mut at: u64) -> u64 {
+        let mut filled = at;
         while at < self.length {
             let view = self.view(at, 1);
-            if view.iter().any(|byte| *byte != 0) {
-                return false;
+            let length = view.len() as u64;
+            if let Some(last) = view.iter().rposition(|byte| *byte != 0) {
+                filled = at + last as u64 + 1;
             }
-            at += view.len() as u64;
+            at += length;
         }
-        true
+        filled
+    }
+
+    /// Whether all bytes of a sector, as far as it lies between these two, are zero.
+    fn has_hole(&mut self, from: u64, to: u64) -> bool {
+        let mut at = from;
+        while at < to {
+            let end = (at + 1).next_multiple_of(SECTOR).min(to);
+            let length = (end - at) as usize;
+            if self.view(at, length)[..length].iter().all(|byte| *byte == 0) {
+                return !self.unreadable;
+            }
+            at = end;
+        }
+        false
     }
 }
 
@@ -195,7 +220,7 @@ mod tests {
         let (mut records, mut damage) = (Vec::new(), Vec::new());
         let ending = scan(file, MARKER, &mut |sight| match sight {
             Sight::Record { header, .. } => records.push(header.id.as_u128()),
-            Sight::Damage { at, length } => damage.push((at, length)),
+            Sight::Damage { at, length, .. } => damage.push((at, length)),
         });
         (records, damage, ending.unwrap())
     }
@@ -208,7 +233,9 @@ mod tests {
             let (file, bytes) = file_with(&[b"one", b"two"], tail);
             let (records, damage, ending) = sights(&file);
             assert_eq!(records, [0, 1]);
-            assert_eq!(ending, Ending { valid: (bytes.len() - tail.len()) as u64, torn });
+            let valid = (bytes.len() - tail.len()) as u64;
+            let filled = valid + if tail.contains(&0) { 0 } else { tail.len() as u64 };
+            assert_eq!(ending, Ending { valid, filled, torn });
             assert_eq!(damage.len(), usize::from(!torn && !tail.is_empty()));
         }
         let (_, bytes) = file_with(&[b"one", b"two"], b"");

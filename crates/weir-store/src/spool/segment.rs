@@ -1,7 +1,8 @@
 //! The files of the spool: a segment `00000007.seg`, beside it the sidecar `00000007.marks`.
 //!
 //! Both open with 32 bytes: `WEIRSPL1`, what it is, its number, the spool's marker, a checksum. The marker also
-//! stands in the file `marker`; any of these copies is enough to read everything.
+//! stands in the file `marker`; any of these copies is enough to read everything. A segment also says that zeros are written ahead of
+//! its end (`log.rs`): recovery then knows what a hole in its last batch means.
 
 use std::path::{Path, PathBuf};
 
@@ -46,6 +47,7 @@ impl SpoolFile {
         let mut bytes = [0; FILE_HEADER as usize];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8] = self as u8;
+        bytes[9] = u8::from(self == SpoolFile::Segment);
         bytes[12..16].copy_from_slice(&number.to_le_bytes());
         bytes[16..24].copy_from_slice(&marker);
         let crc = crc32fast::hash(&bytes[..28]);
@@ -58,6 +60,12 @@ impl SpoolFile {
         let ours = bytes.starts_with(MAGIC) && bytes[8] == self as u8;
         let unharmed = Some(crc32fast::hash(&bytes[..28])) == u32_at(bytes, 28);
         if ours && unharmed { bytes[16..].first_chunk().copied() } else { None }
+    }
+
+    /// Whether zeros were written ahead of the end of this segment. Where nothing stands at all, the first sync never came.
+    pub(super) fn is_written_ahead(bytes: &[u8; FILE_HEADER as usize]) -> bool {
+        let says_so = SpoolFile::Segment.marker(bytes).is_some() && bytes[9] != 0;
+        says_so || bytes.iter().all(|byte| *byte == 0)
     }
 }
 

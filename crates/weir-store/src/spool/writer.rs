@@ -16,7 +16,7 @@ use super::index::IndexEntry;
 use super::log::{Compaction, Log, Setback};
 use super::queue::{Chunk, Committal, Request};
 use super::receipt::Receipt;
-use super::record::{ChunkPlace, Commit, Marker, RecordKind, append};
+use super::record::{ChunkPlace, Commit, Marker, RecordKind, append_after};
 use super::recovery;
 use super::sidecar::Sidecars;
 use super::{SpoolError, SpoolShared, Stats};
@@ -109,6 +109,8 @@ impl SpoolWriter {
         if let Err(error) = self.sidecars.sync_all() {
             tracing::error!(%error, "the last marks are not durable: messages may be sent again");
         }
+        // Who waits for a commit was answered; this only gives back the space ahead.
+        let _ = self.log.seal();
     }
 
     fn wake_at(&self) -> Option<Instant> {
@@ -240,7 +242,8 @@ impl SpoolWriter {
     ) -> Result<ChunkPlace, SpoolError> {
         let (segment, start) = self.ground.clone()?;
         let at = start + self.buffer.len() as u64;
-        append(&mut self.buffer, self.marker, (kind, id), payload, crc);
+        let follows_sync = self.buffer.is_empty() && self.log.is_synced();
+        append_after(follows_sync, &mut self.buffer, self.marker, (kind, id), (payload, crc));
         Ok(ChunkPlace { segment, at: at as u32, length: payload.len() as u32 })
     }
 
