@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub(super) struct Log {
     segments: BTreeMap<u32, Segment>,
     active: Option<Active>,
     next: u32,
+    /// The disk is full, and mail goes first: no zeros are written until a segment has been sealed.
+    no_zeros: bool,
     /// How long the last sync took.
     pub(super) last_sync: Duration,
 }
@@ -75,8 +78,6 @@ struct Active {
     synced: u64,
     /// Up to here the file has zeros behind its end.
     ahead: u64,
-    /// The disk would not take them: it is full, and mail goes first.
-    no_zeros: bool,
 }
 
 /// A failure of the active segment, and what must not be relied on because of it.
@@ -97,7 +98,17 @@ impl Log {
         segment_bytes: u64,
         (segments, next): (BTreeMap<u32, Segment>, u32),
     ) -> Log {
-        Log { folder, disk, marker, segment_bytes, segments, active: None, next, last_sync: Duration::ZERO }
+        Log {
+            folder,
+            disk,
+            marker,
+            segment_bytes,
+            segments,
+            active: None,
+            next,
+            no_zeros: false,
+            last_sync: Duration::ZERO,
+        }
     }
 
     /// Sees to it that there is an active segment with space left, and says which and how long it is.
@@ -118,8 +129,8 @@ impl Log {
         match self.disk.write(&active.file, &active.path, bytes, active.length) {
             Ok(()) => {
                 active.length += bytes.len() as u64;
-                if bytes.len() < LONG_BATCH {
-                    active.write_ahead(&self.disk, self.segment_bytes);
+                if bytes.len() < LONG_BATCH && !self.no_zeros {
+                    self.no_zeros = active.write_ahead(&self.disk, self.segment_bytes).is_err();
                 }
                 self.note_length();
                 Ok(())
@@ -144,6 +155,8 @@ impl Log {
                 Ok(())
             }
             Err(source) => {
+                // Some file systems say only here that they are full.
+                self.no_zeros = true;
                 let error = SpoolError::io("sync", &active.path, source);
                 let keep = active.synced;
                 let setback = self.retreat(error, keep);
@@ -160,6 +173,7 @@ impl Log {
             // What stays there is only space.
             let _ = self.disk.cut(&active.file, &active.path, active.length);
         }
+        self.no_zeros = false;
         Ok(())
     }
 
@@ -259,7 +273,7 @@ impl Log {
         match created {
             Ok(file) => {
                 self.segments.insert(number, Segment { length: FILE_HEADER, ..Segment::default() });
-                Ok(Active { number, path, file, length: FILE_HEADER, synced: 0, ahead: FILE_HEADER, no_zeros: false })
+                Ok(Active { number, path, file, length: FILE_HEADER, synced: 0, ahead: FILE_HEADER })
             }
             Err(error) => {
                 // What cannot be removed holds no record and goes at the next start.
@@ -306,20 +320,19 @@ impl Log {
 
 impl Active {
     /// Writes zeros behind the end, if none are left there. The next sync makes them durable.
-    fn write_ahead(&mut self, disk: &Disk, segment_bytes: u64) {
+    fn write_ahead(&mut self, disk: &Disk, segment_bytes: u64) -> io::Result<()> {
         let (end, wanted) = (self.ahead.max(self.length), (self.length + AHEAD).min(segment_bytes));
-        if self.length <= self.ahead || self.no_zeros || wanted <= end {
+        if self.length <= self.ahead || wanted <= end {
             self.ahead = end;
-            return;
+            return Ok(());
         }
         let zeros = &ZEROS[..(wanted - end) as usize];
         self.ahead = wanted;
-        if disk.write(&self.file, &self.path, zeros, end).is_err() {
-            self.no_zeros = true;
+        disk.write(&self.file, &self.path, zeros, end).inspect_err(|_| {
             if disk.cut(&self.file, &self.path, end).is_ok() {
                 self.ahead = end;
             }
-        }
+        })
     }
 }
 

@@ -87,10 +87,11 @@ impl Recovery {
             return Ok(());
         }
         let progress = self.sidecar(number)?;
-        let ahead = header(&file).is_some_and(|header| SpoolFile::is_written_ahead(&header));
+        let unsynced = number.saturating_add(1) == self.next && header(&file).is_some_and(|header| header == [0; _]);
+        let ahead = unsynced || header(&file).is_some_and(|header| SpoolFile::is_written_ahead(&header));
         let (none, mut commits, mut holes) = (HashMap::new(), 0, Vec::new());
         let what = "not what was written; messages in it are lost, those around it are not";
-        let mut ending = scan(&file, self.marker, &mut |sight| match sight {
+        let mut ending = scan(&file, self.marker, ahead, &mut |sight| match sight {
             Sight::Record { at, header, payload } => {
                 if header.follows_sync {
                     holes.drain(..).for_each(|hole| self.harm(&path, hole, what));
@@ -104,12 +105,17 @@ impl Recovery {
         })
         .map_err(fail)?;
         if let Some((first, _)) = holes.first() {
-            self.forget_unfinished(number, *first);
+            self.forget_unfinished((number, *first), progress.as_ref().unwrap_or(&none));
             ending.torn |= holes.last().is_some_and(|(last, _)| *last == ending.valid);
         }
         if progress.is_none() && commits > 0 {
             let marks = SpoolFile::Sidecar.path(&self.folder, number);
             self.harm(&marks, (0, 0), "the marks are missing: messages of this segment may be sent again");
+        }
+        if unsynced {
+            // The next start must see the same holes in the same light, also when this is no longer the newest segment.
+            let header = SpoolFile::Segment.header(number, self.marker);
+            self.disk.write(&file, &path, &header, 0).map_err(fail)?;
         }
         self.close(&path, &file, ending).map_err(fail)?;
         let damaged = self.harms > harmed_before;
@@ -207,12 +213,12 @@ impl Recovery {
     }
 
     /// Messages behind a hole in the batch that a power cut interrupted, whose bodies are in the hole: nobody was told that they were
-    /// taken, so they are not here.
-    fn forget_unfinished(&mut self, segment: u32, hole: u64) {
+    /// taken, so they are not here. One that the sidecar knows was taken before and is a copy that compaction made.
+    fn forget_unfinished(&mut self, (segment, hole): (u32, u64), progress: &HashMap<MessageId, MessageProgress>) {
         let index = &mut self.index;
         self.found.retain(|found| {
-            let entry = index.entry(found.id).filter(|entry| entry.home == segment && u64::from(entry.at) >= hole);
-            let unfinished = !found.intact && entry.is_some();
+            let here = found.home == segment && index.entry(found.id).is_some_and(|entry| u64::from(entry.at) >= hole);
+            let unfinished = here && !found.intact && !progress.contains_key(&found.id);
             if unfinished {
                 index.remove(found.id);
             }
@@ -287,7 +293,7 @@ pub(super) fn read_progress(
     harm: &mut dyn FnMut(u64, u64),
 ) -> io::Result<(HashMap<MessageId, MessageProgress>, Ending)> {
     let mut all: HashMap<MessageId, MessageProgress> = HashMap::new();
-    let ending = scan(file, marker, &mut |sight| match sight {
+    let ending = scan(file, marker, false, &mut |sight| match sight {
         Sight::Damage { at, length, .. } => harm(at, length),
         Sight::Record { header, payload, .. } => {
             let progress = all.entry(header.id).or_default();
@@ -409,26 +415,60 @@ mod tests {
         let mut bytes = SpoolFile::Segment.header(1, MARKER).to_vec();
         let mut bodies = Vec::new();
         for number in 1..=batches {
-            let (id, body, at) = (MessageId::of(number), vec![b'x'; 2_000], bytes.len());
-            let crc = crc32fast::hash(&body);
-            append_after(!unsynced.contains(&number), &mut bytes, MARKER, (RecordKind::Chunk, id), (&body, crc));
-            bodies.push(at + super::super::record::HEADER);
-            let place = ChunkPlace { segment: 1, at: at as u32, length: 2_000 };
-            let commit = Commit { size: 2_000, body_crc: crc, places: vec![place], envelope: b"from to" };
-            let mut payload = Vec::new();
-            commit.encode(&mut payload);
-            let crc = crc32fast::hash(&payload);
-            append_after(false, &mut bytes, MARKER, (RecordKind::Commit, id), (&payload, crc));
+            bodies.push(append_message(&mut bytes, 1, MessageId::of(number), !unsynced.contains(&number)));
         }
         bytes.resize(bytes.len() + 100_000, 0);
         Written { folder: tempfile::tempdir().unwrap(), bodies, bytes }
     }
 
+    /// A message of 2 000 bytes in segment `segment`; where its body begins.
+    fn append_message(bytes: &mut Vec<u8>, segment: u32, id: MessageId, follows_sync: bool) -> usize {
+        let (body, at) = (vec![b'x'; 2_000], bytes.len());
+        let crc = crc32fast::hash(&body);
+        append_after(follows_sync, bytes, MARKER, (RecordKind::Chunk, id), (&body, crc));
+        let place = ChunkPlace { segment, at: at as u32, length: 2_000 };
+        let commit = Commit { size: 2_000, body_crc: crc, places: vec![place], envelope: b"from to" };
+        let mut payload = Vec::new();
+        commit.encode(&mut payload);
+        let crc = crc32fast::hash(&payload);
+        append_after(false, bytes, MARKER, (RecordKind::Commit, id), (&payload, crc));
+        at + super::super::record::HEADER
+    }
+
+    /// A sector in this body never reached the disk.
+    fn punch(bytes: &mut [u8], body: usize) {
+        let at = body.next_multiple_of(512);
+        bytes[at..at + 512].fill(0);
+    }
+
+    /// A segment, and the records of its sidecar: of what kind, and of which message.
+    type WithSidecar<'a> = (&'a [u8], &'a [(RecordKind, u128)]);
+
+    /// A spool of these segments, the first of which is number 1.
+    fn spool_of(segments: &[WithSidecar<'_>]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("marker"), SpoolFile::Segment.header(0, MARKER)).unwrap();
+        for (number, (bytes, progress)) in (1..).zip(segments) {
+            fs::write(SpoolFile::Segment.path(folder.path(), number), bytes).unwrap();
+            let mut sidecar = SpoolFile::Sidecar.header(number, MARKER).to_vec();
+            for (kind, id) in *progress {
+                append_after(false, &mut sidecar, MARKER, (*kind, MessageId::of(*id)), (b"", 0));
+            }
+            fs::write(SpoolFile::Sidecar.path(folder.path(), number), sidecar).unwrap();
+        }
+        folder
+    }
+
+    /// What a start finds: id, home and whether it is whole; and how often damage was reported.
+    fn start(folder: &tempfile::TempDir) -> (Vec<(u128, u32, bool)>, usize) {
+        let recovery = recover(folder.path(), &Disk::default(), Index::new(0)).unwrap();
+        let found = recovery.found.iter().map(|found| (found.id.as_u128(), found.home, found.intact)).collect();
+        (found, recovery.damage.len())
+    }
+
     impl Written {
-        /// A sector of this body never reached the disk.
         fn hole_in_body(mut self, number: usize) -> Written {
-            let at = self.bodies[number - 1].next_multiple_of(512);
-            self.bytes[at..at + 512].fill(0);
+            punch(&mut self.bytes, self.bodies[number - 1]);
             self
         }
 
@@ -492,5 +532,67 @@ mod tests {
         let at = torn.bodies[2] + 100;
         torn.bytes[at..].fill(0);
         assert_eq!(torn.found(), (2, 2, 0));
+    }
+
+    #[test]
+    fn a_whole_copy_behind_a_hole_counts_though_the_original_is_damaged() {
+        let mut original = SpoolFile::Segment.header(1, MARKER).to_vec();
+        let body = append_message(&mut original, 1, MessageId::of(7), true);
+        original[body + 700] ^= 1;
+        // Compaction was copying, and the power went: the batch was not acknowledged, but message 7 was, long before.
+        let mut copies = SpoolFile::Segment.header(2, MARKER).to_vec();
+        let other = append_message(&mut copies, 2, MessageId::of(8), false);
+        append_message(&mut copies, 2, MessageId::of(7), false);
+        punch(&mut copies, other);
+        let folder = spool_of(&[(&original, &[]), (&copies, &[])]);
+        assert_eq!(start(&folder), (vec![(7, 2, true)], 1));
+    }
+
+    #[test]
+    fn a_copy_with_a_hole_is_told_where_nothing_else_is_left_of_its_message() {
+        let mut original = SpoolFile::Segment.header(1, MARKER).to_vec();
+        let body = append_message(&mut original, 1, MessageId::of(7), true);
+        // The commit is damaged, so the first segment has no such message any more.
+        original[body + 2_000 + 50] ^= 1;
+        let mut copy = SpoolFile::Segment.header(2, MARKER).to_vec();
+        let body = append_message(&mut copy, 2, MessageId::of(7), false);
+        append_message(&mut copy, 2, MessageId::of(8), false);
+        punch(&mut copy, body);
+        let folder = spool_of(&[(&original, &[]), (&copy, &[(RecordKind::Reset, 7)])]);
+        assert_eq!(start(&folder).0, [(7, 2, false), (8, 2, true)]);
+    }
+
+    #[test]
+    fn only_the_newest_segment_may_lack_its_header_because_of_a_power_cut() {
+        let segment = |number: u32, follows_sync| {
+            let mut bytes = SpoolFile::Segment.header(number, MARKER).to_vec();
+            bytes[..FILE_HEADER as usize].fill(0);
+            let body = append_message(&mut bytes, number, MessageId::of(u128::from(number)), follows_sync);
+            punch(&mut bytes, body);
+            bytes
+        };
+        let mut last = segment(2, false);
+        append_message(&mut last, 2, MessageId::of(3), false);
+        let folder = spool_of(&[(&segment(1, false), &[]), (&last, &[])]);
+        let expected = (vec![(1, 1, false), (3, 2, true)], 1);
+        assert_eq!(start(&folder), expected);
+        // A third segment comes, and the second is the newest no longer.
+        let mut third = SpoolFile::Segment.header(3, MARKER).to_vec();
+        append_message(&mut third, 3, MessageId::of(4), true);
+        fs::write(SpoolFile::Segment.path(folder.path(), 3), third).unwrap();
+        fs::write(SpoolFile::Sidecar.path(folder.path(), 3), SpoolFile::Sidecar.header(3, MARKER)).unwrap();
+        assert_eq!(start(&folder), (vec![(1, 1, false), (3, 2, true), (4, 3, true)], 1));
+    }
+
+    #[test]
+    fn an_older_segment_whose_end_is_gone_is_damaged() {
+        let mut old = written(3, &[1, 2, 3]);
+        old.bytes.truncate(old.bytes.len() - 100_000);
+        old.bytes[9] = 0;
+        let crc = crc32fast::hash(&old.bytes[..28]);
+        old.bytes[28..32].copy_from_slice(&crc.to_le_bytes());
+        let end = old.bytes.len();
+        old.bytes[end - 30..].fill(0);
+        assert_eq!(old.found(), (2, 2, 1));
     }
 }

@@ -50,8 +50,8 @@ pub(super) struct Ending {
     pub(super) torn: bool,
 }
 
-/// Shows every record of `file` to `see`.
-pub(super) fn scan(file: &File, marker: Marker, see: &mut dyn FnMut(Sight<'_>)) -> io::Result<Ending> {
+/// Shows every record of `file` to `see`. If it is written `ahead`, zeros may follow the last thing that was written.
+pub(super) fn scan(file: &File, marker: Marker, ahead: bool, see: &mut dyn FnMut(Sight<'_>)) -> io::Result<Ending> {
     let length = file.metadata()?.len();
     let mut window = Window { file, length, at: 0, bytes: Vec::new(), unreadable: false };
     let mut valid = FILE_HEADER.min(length);
@@ -70,7 +70,9 @@ pub(super) fn scan(file: &File, marker: Marker, see: &mut dyn FnMut(Sight<'_>)) 
         }
     }
     let filled = window.filled(valid);
-    let torn = valid < length && window.is_torn(valid, filled, marker);
+    // A record whose end in zeros is also the end of the file is whole; behind any other zeros it may go on.
+    let written = if ahead { filled } else { length };
+    let torn = valid < length && (filled == valid || window.is_torn(valid, written, marker)) && !window.unreadable;
     if valid < length && !torn {
         see(Sight::Damage { at: valid, length: filled - valid, hole: window.has_hole(valid, filled) });
     }
@@ -142,12 +144,13 @@ impl Window<'_> {
         self.length
     }
 
-    /// A write cut short: half a header, a record that runs past what was written, or nothing but zeros.
-    fn is_torn(&mut self, valid: u64, filled: u64, marker: Marker) -> bool {
-        let half_a_header = filled < valid + HEADER as u64;
-        let header = if half_a_header { None } else { self.header(valid, marker).flatten() };
-        let cut_short = header.is_some_and(|header| valid + header.record_length() > filled);
-        (half_a_header || cut_short) && !self.unreadable
+    /// A write cut short: half a header, or a record that runs past what was `written`.
+    fn is_torn(&mut self, valid: u64, written: u64, marker: Marker) -> bool {
+        if written < valid + HEADER as u64 {
+            return true;
+        }
+        let end = self.header(valid, marker).flatten().map(|header| valid + header.record_length());
+        end.is_some_and(|end| end > written && end != self.length)
     }
 
     /// Behind the last byte from `at` on that is not zero.
@@ -216,13 +219,17 @@ mod tests {
         file
     }
 
-    fn sights(file: &File) -> (Vec<u128>, Vec<(u64, u64)>, Ending) {
+    fn sights_ahead(file: &File, ahead: bool) -> (Vec<u128>, Vec<(u64, u64)>, Ending) {
         let (mut records, mut damage) = (Vec::new(), Vec::new());
-        let ending = scan(file, MARKER, &mut |sight| match sight {
+        let ending = scan(file, MARKER, ahead, &mut |sight| match sight {
             Sight::Record { header, .. } => records.push(header.id.as_u128()),
             Sight::Damage { at, length, .. } => damage.push((at, length)),
         });
         (records, damage, ending.unwrap())
+    }
+
+    fn sights(file: &File) -> (Vec<u128>, Vec<(u64, u64)>, Ending) {
+        sights_ahead(file, false)
     }
 
     #[test]
@@ -253,6 +260,26 @@ mod tests {
             let (records, damage, ending) = sights(&file_of(&harmed));
             assert_eq!((records.len(), damage.len(), ending.torn), (3, 1, false), "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_last_record_that_ends_in_zeros_is_no_write_cut_short() {
+        let (_, whole) = file_with(&[b"one", b"dD\x01\0\0\0"], b"");
+        let payload = whole.len() - 6;
+        for (at, bit) in [(payload, 1), (payload + 2, 1), (payload - 1, 128)] {
+            let mut harmed = whole.clone();
+            harmed[at] ^= bit;
+            for ahead in [false, true] {
+                let (records, damage, ending) = sights_ahead(&file_of(&harmed), ahead);
+                assert_eq!((records, damage.len(), ending.torn), (vec![0], 1, false), "byte {at}, ahead: {ahead}");
+            }
+        }
+        // Where zeros follow, the end of the record may not have been written.
+        let mut cut = whole.clone();
+        cut[payload + 2..].fill(0);
+        cut.extend_from_slice(&[0; 1000]);
+        let (records, damage, ending) = sights_ahead(&file_of(&cut), true);
+        assert_eq!((records, damage.len(), ending.torn), (vec![0], 0, true));
     }
 
     #[test]

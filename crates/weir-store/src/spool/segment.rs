@@ -62,10 +62,9 @@ impl SpoolFile {
         if ours && unharmed { bytes[16..].first_chunk().copied() } else { None }
     }
 
-    /// Whether zeros were written ahead of the end of this segment. Where nothing stands at all, the first sync never came.
+    /// Whether zeros were written ahead of the end of this segment.
     pub(super) fn is_written_ahead(bytes: &[u8; FILE_HEADER as usize]) -> bool {
-        let says_so = SpoolFile::Segment.marker(bytes).is_some() && bytes[9] != 0;
-        says_so || bytes.iter().all(|byte| *byte == 0)
+        SpoolFile::Segment.marker(bytes).is_some() && bytes[9] != 0
     }
 }
 

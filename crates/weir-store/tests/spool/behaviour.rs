@@ -243,6 +243,24 @@ async fn a_failed_sync_refuses_its_batch_and_the_next_one_works() {
 }
 
 #[tokio::test]
+async fn where_only_a_sync_says_that_the_disk_is_full_no_zeros_are_written_ahead() {
+    let home = quick_folder();
+    let faults = Arc::new(Faults::default());
+    let options =
+        Options { faults: Some(Arc::clone(&faults)), marks_every: Duration::from_secs(60), ..Options::default() };
+    let (spool, _) = Spool::open(home.path(), options).unwrap();
+    commit(&spool, b"before", b"e").await.unwrap();
+    spool.flush().await.unwrap();
+    faults.fail(Call::Sync, 0, ENOSPC);
+    let refused = commit(&spool, b"refused", b"e").await.unwrap_err();
+    assert!(matches!(refused, SpoolError::Full), "{refused}");
+    commit(&spool, b"after", b"e").await.unwrap();
+    let lengths: Vec<u64> =
+        harm::files(home.path(), "seg").iter().map(|file| std::fs::metadata(file).unwrap().len()).collect();
+    assert!(lengths.len() == 2 && lengths.iter().all(|length| *length < 4096), "{lengths:?}");
+}
+
+#[tokio::test]
 async fn a_draft_that_lost_a_chunk_cannot_be_committed() {
     let home = quick_folder();
     let faults = Arc::new(Faults::default());
