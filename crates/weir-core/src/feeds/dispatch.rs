@@ -2,7 +2,8 @@
 //!
 //! The shell tells arrivals and ended scans with the time, and carries out what comes back. Each feed has one worker
 //! or more. With the strategies *size* and *size and load* a message gets its feed on arrival and waits there in order; *shortest first*
-//! keeps one line. No worker is idle while a message waits that it may take. Scans that take longer or shorter than expected are accounted
+//! keeps one line. No worker is idle while a message waits that it may take, and where several workers share a processor
+//! ([`Dispatch::sharing`]) no processor is idle while any message waits. Scans that take longer or shorter than expected are accounted
 //! for as they end. Messages that arrive with a sender take turns: within a feed (or a class of the common line) each sender has
 //! [`Dispatch::TURN`] messages a round, so a flood of one sender delays another by at most one turn of each.
 //!
@@ -34,6 +35,8 @@ pub struct Dispatch {
     /// How far each sender is at each feed, while something of theirs waits there.
     senders: BTreeMap<(usize, SenderId), Turn>,
     in_force: InForce,
+    /// While fewer workers than this are busy, one that has nothing else to do takes what is above its limit.
+    busy_least: usize,
 }
 
 /// The shell's name for a message.
@@ -145,7 +148,15 @@ impl Dispatch {
             waiting_max,
             senders: BTreeMap::new(),
             in_force: InForce::All,
+            busy_least: 0,
         })
+    }
+
+    /// These workers share so few processors that small mail finds a worker also when all processors scan what is large: so
+    /// limits keep no processor idle (shortest first only; the paper's own strategies keep to them).
+    pub fn sharing(self, processors: usize) -> Dispatch {
+        let shared = self.plan.strategy == Strategy::Shortest && self.workers.len() > processors;
+        Dispatch { busy_least: if shared { processors } else { 0 }, ..self }
     }
 
     /// So many workers a feed at most.
@@ -178,7 +189,7 @@ impl Dispatch {
         let feed = self.feed_of(worker)?;
         self.workers[worker.0] = Worker::Idle;
         let classes = match self.plan.strategy {
-            Strategy::Shortest => self.plan.classes_now(feed, self.in_force),
+            Strategy::Shortest => self.plan.classes_now(feed, self.in_force_now()),
             Strategy::Size | Strategy::SizeLoad => feed..=feed,
         };
         let overdue = self.plan.strategy == Strategy::Shortest
@@ -224,6 +235,12 @@ impl Dispatch {
     /// How much of the limits is in force.
     pub fn in_force(&self) -> InForce {
         self.in_force
+    }
+
+    /// What is in force for the next scan: nothing while a processor would be idle.
+    fn in_force_now(&self) -> InForce {
+        let busy = self.workers.iter().filter(|worker| **worker != Worker::Idle).count();
+        if busy < self.busy_least { InForce::Nothing } else { self.in_force }
     }
 
     fn place_anew(&mut self, now: Instant) -> Vec<Started> {
@@ -275,7 +292,7 @@ impl Dispatch {
 
     fn place(&mut self, waiting: Waiting, now: Instant) -> Placed {
         let class = self.plan.limits.class_of(waiting.message.size);
-        let feeds = self.plan.feeds_now(class, self.in_force);
+        let feeds = self.plan.feeds_now(class, self.in_force_now());
         let (feed, idle) = match self.plan.strategy {
             // The workers whose limit it is above come last, so that they are free when all limits are in force again.
             Strategy::Shortest => {

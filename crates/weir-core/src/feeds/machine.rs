@@ -1,5 +1,6 @@
 //! Who scans: workers, and the processors that they share.
 
+use super::{Dispatch, DispatchError, Plan};
 use alloc::vec::Vec;
 
 /// Who scans.
@@ -12,6 +13,11 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Idle feeds by this plan, with these workers.
+    pub fn dispatch(&self, plan: Plan, waiting_max: usize) -> Result<Dispatch, DispatchError> {
+        Ok(Dispatch::new(plan, &self.workers, waiting_max)?.sharing(self.cpus))
+    }
+
     /// Whether there are more workers than processors.
     pub fn has_spare_workers(&self) -> bool {
         self.workers.iter().sum::<usize>() > self.cpus

@@ -19,10 +19,10 @@
 //! Because what still waits counts from the first moment, and not only when its scan begins, a burst that the limits
 //! hold up uses their credit up within seconds. Shadows take as long for a scan as is expected of the message. Memory
 //! is bounded: at most [`Opening::SHADOW_MAX`] messages wait in a shadow. An arrival costs about four times what it
-//! costs [`Dispatch`] alone.
+//! costs [`Dispatch`](super::Dispatch) alone.
 
 use super::running::Running;
-use super::{Dispatch, DispatchError, InForce, Limits, Machine, Message, Plan};
+use super::{DispatchError, InForce, Limits, Machine, Message, Plan};
 use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
 
@@ -62,7 +62,7 @@ impl Opening {
     /// An account without credit, from now on.
     pub fn new(plan: &Plan, machine: &Machine, now: Instant) -> Result<Opening, DispatchError> {
         let shadow = |in_force| {
-            let mut dispatch = Dispatch::new(plan.clone(), &machine.workers, Opening::SHADOW_MAX)?;
+            let mut dispatch = machine.dispatch(plan.clone(), Opening::SHADOW_MAX)?;
             dispatch.put_in_force(in_force, now);
             Ok(Shadow { in_force, feeds: Running::new(dispatch, machine.cpus, now), held_up_ns: 0.0 })
         };
@@ -159,7 +159,7 @@ mod tests {
         let scan_ns = 0.99 * service.time_ns(4096) as f64 + 0.01 * service.time_ns(10_000_000) as f64;
         let plan = Plan::live(Limits::default_for(5, 250_000).unwrap(), Strategy::Shortest);
         let mut opening = Opening::new(&plan, machine, Instant(0)).unwrap();
-        let mut dispatch = Dispatch::new(plan, &machine.workers, usize::MAX).unwrap();
+        let mut dispatch = machine.dispatch(plan, usize::MAX).unwrap();
         dispatch.put_in_force(fixed.unwrap_or(opening.in_force()), Instant(0));
         let mut running = Running::new(dispatch, machine.cpus, Instant(0));
         let (mut state, mut at) = (77u64, 0.0);

@@ -1,11 +1,11 @@
-//! A trace through the live [`Dispatch`] itself, on a machine that may have fewer processors than workers.
+//! A trace through the live [`Dispatch`](super::Dispatch) itself, on a machine that may have fewer processors than workers.
 //!
 //! Like [`super::evaluate`], but with any number of workers per feed, and with scans that share the processors: while more scans run than
 //! there are processors, each runs so much slower. So a prediction for a small machine does not stretch every scan as if all workers were
 //! always busy. O(workers + log n) per message, about ten times the cost of `evaluate`.
 
 use super::running::Running;
-use super::{Arrival, Dispatch, Machine, Message, MessageId, Opening, Plan, Served, Service};
+use super::{Arrival, Machine, Message, MessageId, Opening, Plan, Served, Service};
 use crate::time::Instant;
 use core::time::Duration;
 
@@ -18,7 +18,7 @@ pub fn replay(
     machine: &Machine,
     served: &mut dyn FnMut(Served),
 ) {
-    let Ok(dispatch) = Dispatch::new(plan.clone(), &machine.workers, usize::MAX) else { return };
+    let Ok(dispatch) = machine.dispatch(plan.clone(), usize::MAX) else { return };
     let mut arrivals = arrivals.into_iter().peekable();
     let begun = arrivals.peek().map_or(Instant(0), |first| first.at);
     let mut running = Running::new(dispatch, machine.cpus, begun);

@@ -132,6 +132,29 @@ mod tests {
     }
 
     #[test]
+    fn limits_keep_a_worker_and_no_processor_idle() {
+        let seconds = |ids: core::ops::Range<u64>, seconds: u64, size: u64| {
+            ids.map(move |id| Message { id: MessageId(id), size, expected: Duration::from_secs(seconds) })
+        };
+        let run = |workers: usize, messages: &[Message]| {
+            let plan = Plan::live(Limits::default_for(workers, 250_000).unwrap(), Strategy::Shortest);
+            let dispatch = Dispatch::new(plan, &vec![1; workers], 99).unwrap().sharing(2);
+            let mut running = Running::new(dispatch, 2, Instant(0));
+            messages.iter().for_each(|message| running.arrive(*message, Instant(0), &mut |_| {}));
+            running.run_out(&mut |_| {});
+            (running.now / S as f64, running.held_up_ns() / S as f64)
+        };
+        let large: Vec<Message> = seconds(0..4, 10, 1 << 20).collect();
+        // Four large scans of ten seconds: two at a time, and three workers are free for what is small.
+        assert_eq!(run(5, &large), (20.0, 20.0));
+        let mixed: Vec<Message> = large.iter().copied().chain(seconds(4..5, 1, 1000)).collect();
+        let (_, held_up) = run(5, &mixed);
+        assert!(held_up < 23.0, "the small one waited for a large scan: {held_up}");
+        // Where every worker has a processor, that of the small mail is left to it.
+        assert_eq!(run(2, &large).0, 40.0);
+    }
+
+    #[test]
     fn a_scan_that_shares_its_processor_is_held_up_as_if_it_waited() {
         // Side by side both take two seconds; one after the other, only the second waits.
         assert_eq!([held_up(InForce::Nothing), held_up(InForce::Kept(1))], [2.0, 1.0]);

@@ -26,6 +26,7 @@ struct Setup {
     plan: Plan,
     workers: Vec<usize>,
     waiting_max: usize,
+    processors: usize,
 }
 
 /// One waiting message of the model. `feed`: the one it chose (not for shortest first).
@@ -60,6 +61,12 @@ impl Model {
 
     /// Whether a feed may scan this size at all, under the strategies that share work.
     fn may(&self, feed: usize, size: u64) -> bool {
+        // Several workers share a processor, and one would be idle.
+        let busy = self.workers.iter().filter(|worker| worker.1.is_some()).count();
+        let shared = self.setup.plan.strategy == How::Shortest && self.workers.len() > self.setup.processors;
+        if shared && busy < self.setup.processors {
+            return true;
+        }
         let last = self.limits().len();
         let largest = self.limits().last().is_some_and(|limit| size > *limit);
         if let InForce::Kept(kept) = self.in_force {
@@ -170,7 +177,9 @@ fn same<T: PartialEq + std::fmt::Debug>(step: usize, op: &Op, real: &T, model: &
 
 /// The live dispatch and the model give the same answers to the same operations.
 fn check(setup: &Setup, ops: &[Op]) -> Result<(), String> {
-    let mut real = Dispatch::new(setup.plan.clone(), &setup.workers, setup.waiting_max).map_err(|e| e.to_string())?;
+    let mut real = Dispatch::new(setup.plan.clone(), &setup.workers, setup.waiting_max)
+        .map_err(|e| e.to_string())?
+        .sharing(setup.processors);
     let mut model = Model::new(setup);
     let mut now = 0;
     for (step, op) in ops.iter().enumerate() {
@@ -215,7 +224,8 @@ fn check_trace(plan: &Plan, arrivals: &[Arrival]) -> Result<(), String> {
     let mut traced = Vec::new();
     evaluate(arrivals.iter().copied(), &service, plan, |s: Served| traced.push((s.size, s.feed, s.wait_ns)));
     let feeds = plan.limits.feeds();
-    let mut model = Model::new(&Setup { plan: plan.clone(), workers: vec![1; feeds], waiting_max: usize::MAX });
+    let mut model =
+        Model::new(&Setup { plan: plan.clone(), workers: vec![1; feeds], waiting_max: usize::MAX, processors: feeds });
     let mut expected = Vec::new();
     let end_of_time = Arrival { at: Instant(1 << 40), size: 0 };
     for (i, arrival) in arrivals.iter().chain([&end_of_time]).enumerate() {
@@ -256,8 +266,8 @@ fn plans(feeds: usize) -> impl Strategy<Value = Plan> {
 
 fn setups() -> impl Strategy<Value = (Setup, Vec<Op>)> {
     (2..6usize).prop_flat_map(|feeds| {
-        let setup = (plans(feeds), prop::collection::vec(1..3usize, feeds), 0..20usize)
-            .prop_map(|(plan, workers, waiting_max)| Setup { plan, workers, waiting_max });
+        let setup = (plans(feeds), prop::collection::vec(1..3usize, feeds), 0..20usize, 1..6usize)
+            .prop_map(|(plan, workers, waiting_max, processors)| Setup { plan, workers, waiting_max, processors });
         let op = prop_oneof![
             6 => (0..14u64, 0..9u64).prop_map(|(size, expected_ns)| Op::Arrive { size, expected_ns }),
             4 => (0..feeds * 2 + 1).prop_map(|worker| Op::Free { worker }),
@@ -327,7 +337,7 @@ fn seeded_run(seed: u64) -> (Setup, Vec<Op>) {
         1 => Op::Free { worker: draws.below(4) as usize },
         _ => Op::Pass { ns: draws.below(5) },
     });
-    (Setup { plan, workers: vec![1; 4], waiting_max: 50 }, ops.collect())
+    (Setup { plan, workers: vec![1; 4], waiting_max: 50, processors: 4 }, ops.collect())
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl From<Started> for Begun {
 impl State {
     pub(super) fn new(settings: &Settings, now: Instant) -> Result<State, ScanError> {
         let (plan, machine) = (settings.plan_in_force(), settings.machine());
-        let mut dispatch = Dispatch::new(plan.clone(), &machine.workers, usize::MAX)?;
+        let mut dispatch = machine.dispatch(plan.clone(), usize::MAX)?;
         let opening = if plan.opens { Some(Opening::new(&plan, &machine, now)?) } else { None };
         if let Some(opening) = &opening {
             dispatch.put_in_force(opening.in_force(), now);

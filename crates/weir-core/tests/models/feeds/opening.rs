@@ -122,7 +122,7 @@ fn message(number: usize, (_, size, scan): Mail) -> Message {
 /// The account of the core and that of the model agree at every message; how often limits came into force and gave way.
 fn check(strategy: Strategy, mail: &[Mail]) -> Result<u32, String> {
     let machine = Machine { workers: vec![1; 3], cpus: 3 };
-    let setup = Setup { plan: plan(strategy), workers: vec![1; 3], waiting_max: Opening::SHADOW_MAX };
+    let setup = Setup { plan: plan(strategy), workers: vec![1; 3], waiting_max: Opening::SHADOW_MAX, processors: 3 };
     let mut real = Opening::new(&setup.plan, &machine, Instant(0)).map_err(|e| e.to_string())?;
     let mut model = Account::new(&setup);
     let mut changes = 0;
