@@ -119,8 +119,8 @@ fn value(code: &[u8]) -> Option<Vec<u8>> {
 
 fn rtf_fields(data: &[u8]) -> Vec<u8> {
     let (mut out, mut values) = (Vec::new(), Vec::new());
-    for at in memchr::memmem::find_iter(data, b"\\fldinst").take(1000) {
-        let rest = &data[at + 8..data.len().min(at + 8 + 2048)];
+    for at in memchr::memmem::find_iter(data, b"\\fldinst").take(10_000) {
+        let rest = &data[at + 8..data.len().min(at + 8 + 4096)];
         let code = in_one_line(&rtf_text(&rest[..group_end(rest)]));
         values.extend(value(&code).unwrap_or_default());
         out.extend([b"\n".as_slice(), &code].concat());
@@ -333,6 +333,10 @@ mod tests {
     fn each_field_has_a_line() {
         let two = field("{[INCLUDETEXT\n\"C:\\a.docx\"]}{[ HYPERLINK \"https://a.example\" ]}");
         assert_eq!(two.text, b"\nINCLUDETEXT \"C:\\a.docx\"\n\n HYPERLINK \"https://a.example\" \n");
+        for hidden in [b"\\\\{}}".as_slice(), b"\\bin1 }}"] {
+            let field = [b"{\\field{\\*\\fldinst{\\*\\x", hidden, b"DDEAUTO cmd \"/c calc\"}{\\fldrslt x}}"].concat();
+            assert!(has_dde(&rtf_fields(&field)), "{}", String::from_utf8_lossy(&field));
+        }
         let rtf = rtf_fields(b"{\\field{\\*\\fldinst {DDE\\'0aAUTO} x}{\\fldrslt shown}}");
         assert_eq!(rtf, b"\n DDE AUTO x\n");
     }

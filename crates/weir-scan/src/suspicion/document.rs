@@ -34,7 +34,7 @@ pub(super) fn field_arguments(fields: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 /// The first arguments of a field, in quotes or not, with its switches; two backslashes are one, but at the beginning two at least. In the next line is
 /// another field.
 fn arguments(text: &[u8]) -> Vec<Vec<u8>> {
-    const MOST: usize = 6;
+    const MOST: usize = 64;
     let text = &text[..text.len().min(2048)];
     let line = &text[..memchr::memchr(b'\n', text).unwrap_or(text.len())];
     let (mut out, mut rest) = (Vec::new(), line.trim_ascii_start());
@@ -71,20 +71,29 @@ fn rtf_groups<'f>(file: &File<'f>, word: &'static [u8]) -> impl Iterator<Item = 
     })
 }
 
-/// Where the group ends that this stands in.
+/// Where the group ends that this stands in. What is escaped is no bracket, nor are raw octets behind `\binN`.
 pub(super) fn group_end(text: &[u8]) -> usize {
-    let mut depth = 0u32;
-    let end = text.iter().enumerate().position(|(at, byte)| {
-        let plain = at == 0 || text[at - 1] != b'\\';
+    let (mut depth, mut at) = (0u32, 0);
+    while let Some(byte) = text.get(at) {
         match byte {
-            b'{' if plain => depth += 1,
-            b'}' if plain && depth == 0 => return true,
-            b'}' if plain => depth -= 1,
+            b'\\' => at += raw(&text[at + 1..]).unwrap_or(1),
+            b'{' => depth += 1,
+            b'}' if depth == 0 => return at,
+            b'}' => depth -= 1,
             _ => {}
         }
-        false
-    });
-    end.unwrap_or(text.len())
+        at += 1;
+    }
+    text.len()
+}
+
+/// How long `binN` and its raw octets are; none for any other control word.
+fn raw(word: &[u8]) -> Option<usize> {
+    let rest = word.strip_prefix(b"bin")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let count: usize = std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()?;
+    let blank = usize::from(rest.get(digits) == Some(&b' '));
+    Some(3 + digits + blank + count.min(word.len()))
 }
 
 /// Without control words and groups, and with letters that are written as numbers.
@@ -139,6 +148,17 @@ fn rtf_number(text: &[u8], word: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_ends_where_its_last_bracket_is() {
+        for (text, end) in
+            [(&b"{\\\\{}}a}"[..], 7), (b"\\}a}b", 3), (b"\\bin1 }a}b", 8), (b"\\bin3{}}a}", 9), (b"{a", 2)]
+        {
+            assert_eq!(group_end(text), end, "{}", String::from_utf8_lossy(text));
+        }
+        assert_eq!(group_end(b"\\bin99999999999999999999999 }"), 28);
+        assert_eq!(group_end(b"\\bin999 }}}"), 11);
+    }
 
     #[test]
     fn arguments_stand_behind_a_class_or_a_switch() {

@@ -43,6 +43,8 @@ struct Wanted {
     words: &'static [&'static str],
     /// Whether what a stranger's file server has counts as well, if a page goes on to it or it runs.
     servers: bool,
+    /// Whether a whole one counts in a script wherever it stands: what is before it may be cut off.
+    anywhere: bool,
 }
 
 const SEARCH: Wanted = Wanted {
@@ -52,6 +54,7 @@ const SEARCH: Wanted = Wanted {
     },
     words: &["search", "ms-search:", "ms-officecmd:", "ms-appinstaller:"],
     servers: true,
+    anywhere: false,
 };
 
 pub(super) fn search_link(file: &File<'_>) -> bool {
@@ -71,6 +74,7 @@ const SUPPORT_TOOL: Wanted = Wanted {
     },
     words: &["ms-msdt:"],
     servers: false,
+    anywhere: true,
 };
 
 /// A link that starts the support tool of Windows. A text that names such links is none.
@@ -118,7 +122,7 @@ impl Wanted {
             if name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"on")) {
                 let script = markup::resolved(value);
                 events.add(&script);
-                return self.is_in_text(&script);
+                return self.is_in_text(&script) || self.is_in_runs(&script);
             }
             if name.eq_ignore_ascii_case(b"srcdoc") && !is_inner {
                 return markup::tags(&markup::resolved(value)).any(|tag| self.is_in_tag(&tag, events, true));
@@ -158,12 +162,16 @@ impl Wanted {
 
     /// Whether scripts make such an address: from base64, from numbers, or from what names hold.
     fn is_made_by<'s>(&self, mut scripts: impl Iterator<Item = &'s [u8]> + Clone) -> bool {
+        let words = unfold::words(scripts.clone());
+        words.iter().any(|text| self.is_in_text(text)) || scripts.any(|script| self.is_in_runs(script))
+    }
+
+    /// Whether such an address stands in base64 in a script.
+    fn is_in_runs(&self, script: &[u8]) -> bool {
         let letters = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
         let is_in_run =
             |run: &[u8]| (12..TEXT_LONGEST).contains(&run.len()) && self.is_in_text(&base64(run, Padding::EndsGroup));
-        let words = unfold::words(scripts.clone());
-        words.iter().any(|text| self.is_in_text(text))
-            || scripts.any(|script| script.split(|byte| !letters(byte)).any(is_in_run))
+        script.split(|byte| !letters(byte)).any(is_in_run)
     }
 
     /// Whether such an address stands in a text or script: whole, in pieces or in escapes.
@@ -172,7 +180,8 @@ impl Wanted {
         let begins =
             |at: &usize| *at == 0 || !(joined[at - 1].is_ascii_alphanumeric() || b"-_".contains(&joined[at - 1]));
         let stretch = |at: usize| &joined[at..joined.len().min(at + TEXT_LONGEST)];
-        let is_one = |at: usize| begins(&at) && (self.is)(stretch(at));
+        let is_one =
+            |at: usize| (begins(&at) && (self.is)(stretch(at))) || (self.anywhere && (self.is_whole)(stretch(at)));
         self.words.iter().any(|word| memchr::memmem::find_iter(&joined, word.as_bytes()).any(is_one))
     }
 }
@@ -220,11 +229,27 @@ pub(super) fn is_search(dense: &[u8]) -> bool {
     const PARAMETERS: [&str; 4] = ["query=", "subquery=", "crumb=", "displayname="];
     // In a script this word is also the name of a value.
     let asks = |rest: &[u8]| {
+        let rest = without_percents(rest);
         let begin = rest.iter().position(|byte| !b"/?".contains(byte)).unwrap_or(rest.len());
-        PARAMETERS.iter().any(|word| rest[begin..].starts_with(word.as_bytes())) || has(rest, "crumb=location")
+        let is_known = |part: &[u8]| PARAMETERS.iter().any(|word| part.starts_with(word.as_bytes()));
+        // All before it are parameters as well.
+        let name = |part: &[u8]| part.iter().position(|byte| *byte == b'=').map(|end| part[..end].to_vec());
+        let is_one = |part: &&[u8]| name(part).is_some_and(|name| name.iter().all(u8::is_ascii_alphanumeric));
+        rest[begin..].split(|byte| *byte == b'&').take_while(is_one).any(is_known) || has(&rest, "crumb=location")
     };
     SCHEMES.iter().any(|scheme| dense.starts_with(scheme.as_bytes()))
         || dense.strip_prefix(b"search:").is_some_and(asks)
+}
+
+/// With octets that are written as `%6c` as what they are.
+fn without_percents(address: &[u8]) -> Vec<u8> {
+    let (mut out, mut rest) = (Vec::with_capacity(address.len()), address);
+    while let [first, behind @ ..] = rest {
+        let octet = behind.get(..2).and_then(hex_octet).filter(|_| *first == b'%');
+        out.push(octet.unwrap_or(*first).to_ascii_lowercase());
+        rest = if octet.is_some() { &behind[2..] } else { behind };
+    }
+    out
 }
 
 /// The name of something that runs.
@@ -287,6 +312,7 @@ mod tests {
             "<a href='file://evil.example/a!b'>",
             "<button onclick=\"location='search-ms:query=x'\">",
             "<iframe srcdoc=\"<a href='search-ms:query=x'>\"></iframe>",
+            "<a href=\"search:syntax=aqs&query=a&crumb=%6cocation:\\\\evil.example\\s\">",
         ] {
             assert!(found("a.html", page) && found("", page), "{page}");
         }
@@ -297,6 +323,7 @@ mod tests {
             "location=['search-','ms:','q'].join('')",
             "location=atob('c2VhcmNoLW1zOnF1ZXJ5PXg=')",
             "location=String.fromCharCode(115,101,97,114,99,104,45,109,115,58,113,117,101,114,121,61,120)",
+            "location=String.fromCharCode(115,101,97,114,99,104,45,109,115,58)+'query=x&crumb=location:\\\\evil.example\\s'",
             "location=String.fromCharCode(0x73,0x65,0x61,0x72,0x63,0x68,0x2d,0x6d,0x73,0x3a,0x71,0x75,0x65,0x72,0x79,0x3d,0x78)",
             "location='\\163earch\\u{2d}ms:query=x'",
             "eval('location=\\'sea\\'+\\x27rch-ms:query=x\\x27')",
@@ -307,6 +334,13 @@ mod tests {
         ] {
             assert!(found("a.html", &format!("<html><script>{script}</script>")), "{script}");
         }
+        // Many texts hide no numbers, and a long event no later one.
+        let texts: String = (0..500).map(|number| format!("'this is text number {number}';")).collect();
+        let list = "String.fromCharCode(115,101,97,114,99,104,45,109,115,58)+'query=x'";
+        assert!(found("a.html", &format!("<html><script>{texts}location={list}</script>")));
+        let padding = "x;".repeat(600_000);
+        let event = "location=atob('c2VhcmNoLW1zOnF1ZXJ5PXg=')";
+        assert!(found("a.html", &format!("<html><a onx=\"{padding}\"><a onclick=\"{event}\">")));
         for page in [
             "<html><p>Links that begin with search-ms: are dangerous.</p>",
             "<a href='https://a.example/?u=search-ms:x'>",
@@ -316,6 +350,7 @@ mod tests {
             "<html><script>var research='ms:'; search(query='x')</script>",
             "<html><script>var site={search:'a', address:'https://a.example/?query=b'}</script>",
             "<a href='search:monday'>",
+            "<html><script>var site={search:'a', address:'https://a.example/?a=1&query=b'}</script>",
         ] {
             assert!(!found("a.html", page) && !found("", page), "{page}");
         }
@@ -333,6 +368,8 @@ mod tests {
             "<html><p id=a hidden>&#109;s-msdt:-skip force -id x</p><body onload='location=a.textContent'>",
             "<html><!--ms-msdt:/id x--><script>location=document.childNodes[0].data</script>",
             "<html><a onclick='a=\"ms-ms\"'><a onclick='location=a+\"dt:/id PCWDiagnostic\"'>",
+            "<html><script>function u(){return \"ms-msdt:/id\"}location=u()+\" PCWDiagnostic /skip force\"</script>",
+            "<html><script>location=\"xms-msdt:/id PCWDiagnostic\".slice(1)</script>",
         ] {
             assert!(tool(page), "{page}");
         }

@@ -18,6 +18,8 @@ pub(crate) const WORDS_MAX: usize = 1 << 20;
 const WORD_LONGEST: usize = 8 << 10;
 /// A file in digits is at least so long.
 const SHORTEST: usize = 16;
+/// A word in numbers at least.
+const NUMBERS_SHORTEST: usize = 6;
 /// Runs of base64 in a page, without quotes.
 const RUN_SHORTEST: usize = 64;
 const KEY_LONGEST: usize = 32;
@@ -29,7 +31,7 @@ pub fn unfold(text: &[u8]) -> Vec<Vec<u8>> {
     let text = &text[..text.len().min(TEXT_MAX)];
     let tokens = tokens(text);
     let mut unfolding = Unfolding { keys: keys(&tokens), junk: junk(&tokens), ..Unfolding::default() };
-    for numbers in numbers(&tokens) {
+    for numbers in numbers(&tokens, SHORTEST) {
         unfolding.octets(numbers, true);
     }
     for text in pieces(&tokens).into_iter().chain(texts(&tokens, OCTETS_MAX)).chain(runs(text)) {
@@ -52,7 +54,9 @@ pub(crate) fn words<'s>(scripts: impl Iterator<Item = &'s [u8]>) -> Vec<Vec<u8>>
         all.push(Token::Sign(b';'));
     }
     let (junk, mut out) = (junk(&all), Vec::new());
-    for text in texts(&all, WORDS_MAX).into_iter().chain(numbers(&all)).take(TEXTS_MAX) {
+    // Each has a bound of its own: many texts must not hide what numbers say.
+    let numbers = numbers(&all, NUMBERS_SHORTEST).into_iter().take(TEXTS_MAX);
+    for text in numbers.chain(texts(&all, WORDS_MAX)) {
         for reading in readings(&text[..text.len().min(WORD_LONGEST)], &junk) {
             out.extend(decoded(&reading));
             out.push(reading);
@@ -485,14 +489,14 @@ fn assigned<'t>(before: &[Token<'t>]) -> Option<(&'t [u8], bool)> {
 }
 
 /// Lists of numbers that are octets.
-fn numbers(tokens: &[Token<'_>]) -> Vec<Vec<u8>> {
+fn numbers(tokens: &[Token<'_>], shortest: usize) -> Vec<Vec<u8>> {
     let (mut out, mut list) = (Vec::new(), Vec::new());
     for token in tokens.iter().chain([&Token::Sign(b';')]) {
         match token {
             Token::Number(number) if *number <= 255 => list.push(*number as u8),
             Token::Sign(b',') => {}
             _ => {
-                if list.len() >= SHORTEST {
+                if list.len() >= shortest {
                     out.push(std::mem::take(&mut list));
                 }
                 list.clear();

@@ -144,7 +144,12 @@ impl<'f> Search<'f> {
         let at = found.as_ptr().addr();
         let before = self.shown.partition_point(|place| place.start <= at);
         let Some(place) = before.checked_sub(1).and_then(|last| self.shown.get(last)) else { return false };
-        let Format { mark, place: mark_place, begins, .. } = FORMATS[number];
+        let Format { kind, mark, place: mark_place, begins, .. } = FORMATS[number];
+        // A packed stream that breaks off in a file is told only if it is the file itself, and passed over anywhere else in it.
+        let is_stream = matches!(kind, Kind::Gzip | Kind::Bzip2 | Kind::Xz | Kind::Zstd | Kind::Lzip);
+        if is_stream && at != place.start {
+            return false;
+        }
         let known = &found[..place.end.saturating_sub(at).min(found.len())];
         known.len() >= mark_place + mark.len() && begins(known)
     }
@@ -445,6 +450,11 @@ mod tests {
             cut[length..length + 4].copy_from_slice(&[7, 0, 0, 0]);
             has(&cut, name);
         }
+        let odd = [b"x", packed.as_slice()].concat();
+        let mut cut = test_files::tnef("a.x", &odd);
+        let length = cut.len() - 2 - odd.len() - 4;
+        cut[length..length + 4].copy_from_slice(&[11, 0, 0, 0]);
+        has(&cut, &behind);
     }
 
     /// A signed message, as short as its lengths can be told in one octet.

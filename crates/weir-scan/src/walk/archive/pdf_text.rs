@@ -6,6 +6,9 @@ use super::super::transfer::nibble;
 const STRING_MAX: usize = 4096;
 /// No document has so many links.
 const TARGETS_MAX: usize = 20_000;
+/// After so many strings without an end, of each following one only so much is read: four mebibytes could come to gigabytes otherwise.
+const ENDLESS_MAX: usize = 5_000;
+const BEGINNING: usize = 256;
 
 /// Names may have their letters as `#` and two digits.
 pub(crate) fn plain_names(text: &[u8]) -> Vec<u8> {
@@ -30,39 +33,57 @@ pub(crate) fn plain_names(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What links and actions name: the strings behind `/URI` and `/F`, `/UF`.
+/// What links and actions name: the strings behind `/URI` and `/F`, `/UF`. Where too many have no end, of each the beginning counts.
 pub(crate) fn targets(text: &[u8]) -> Vec<Vec<u8>> {
     const KEYS: [&[u8]; 4] = [b"/URI", b"/F", b"/UF", b"/Base"];
-    let behind = |key: &&[u8]| memchr::memmem::find_iter(text, *key).map(|at| at + key.len()).collect::<Vec<_>>();
-    KEYS.iter().flat_map(behind).filter_map(|at| string(text[at..].trim_ascii_start())).take(TARGETS_MAX).collect()
+    let (mut out, mut endless) = (Vec::new(), 0);
+    for key in KEYS {
+        for at in memchr::memmem::find_iter(text, key) {
+            if out.len() == TARGETS_MAX {
+                return out;
+            }
+            let rest = text[at + key.len()..].trim_ascii_start();
+            let found = match rest.first() {
+                Some(b'(') if endless >= ENDLESS_MAX => Some(beginning(&rest[1..], BEGINNING).0),
+                _ => string(rest),
+            };
+            endless += usize::from(found.is_none() && rest.first() == Some(&b'('));
+            out.extend(found);
+        }
+    }
+    out
 }
 
 /// A string at the start: in parentheses or as digits.
 pub(super) fn string(text: &[u8]) -> Option<Vec<u8>> {
     match text.first()? {
-        b'<' if text.get(1) != Some(&b'<') => Some(hex(&text[1..memchr::memchr(b'>', text)?])),
-        b'(' => literal(&text[1..]),
+        b'<' if text.get(1) != Some(&b'<') => {
+            let digits = &text[1..text.len().min(2 + 4 * STRING_MAX)];
+            Some(hex(&digits[..memchr::memchr(b'>', digits)?]))
+        }
+        b'(' => Some(beginning(&text[1..], STRING_MAX)).filter(|(_, ends)| *ends).map(|(out, _)| out),
         _ => None,
     }
 }
 
-fn literal(text: &[u8]) -> Option<Vec<u8>> {
+/// The letters of a string in parentheses, about `most` of them, and whether its end was found.
+fn beginning(text: &[u8], most: usize) -> (Vec<u8>, bool) {
     let (mut out, mut depth, mut rest) = (Vec::new(), 0, text);
     while let [first, behind @ ..] = rest {
         rest = behind;
         match first {
-            b')' if depth == 0 => return Some(out),
+            b')' if depth == 0 => return (out, true),
             b'\\' => rest = escaped(behind, &mut out),
             byte => {
                 depth += i32::from(*byte == b'(') - i32::from(*byte == b')');
                 out.push(*byte);
             }
         }
-        if out.len() > STRING_MAX {
+        if out.len() > most {
             break;
         }
     }
-    None
+    (out, false)
 }
 
 fn escaped<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
@@ -92,6 +113,17 @@ pub(super) fn hex(text: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn strings_without_an_end_neither_take_long_nor_hide_a_link() {
+        let mut text = b"/F(".repeat(6_000);
+        text.extend_from_slice(b"/URI (ms-msdt:/id x)");
+        assert!(targets(&text).iter().any(|target| target.starts_with(b"ms-msdt:/id")));
+        for endless in [b"/F(", b"/F<"] {
+            let found = targets(&endless.repeat(1 << 20));
+            assert!(found.len() <= TARGETS_MAX && found.iter().all(|target| target.len() <= BEGINNING + 4));
+        }
+    }
 
     #[test]
     fn strings_and_names() {
