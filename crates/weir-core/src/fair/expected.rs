@@ -109,7 +109,11 @@ impl Expected {
     /// Those of a network who have waited for longer.
     pub(super) fn before(&self, subnet: u64, since: u64) -> u64 {
         let Some(network) = self.networks.get(&subnet) else { return 0 };
-        let count = network.waiting.range(..(since, 0)).take(COUNTED).count();
+        // Whoever is not in the line yet comes after all of them.
+        let count = match since {
+            u64::MAX => network.waiting.len().min(COUNTED),
+            since => network.waiting.range(..(since, 0)).take(COUNTED).count(),
+        };
         count as u64 * self.part(network)
     }
 

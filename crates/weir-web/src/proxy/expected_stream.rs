@@ -2,14 +2,16 @@
 //!
 //! Where streams hold slots (`streams=slots`), each keeps one of the server's workers busy, and a worker that has begun does not notice at once that
 //! nobody listens. So a stream that is too many must not get to the server. An upgrade says what it is, and so does a request that accepts
-//! nothing but events. All others are known by their route, method and path, once that has answered with events, and until it answers with
-//! something else. Paths are read as routes read them, so that no other spelling is another path. Segments that are numbers of things count as
-//! the same. The table of paths is small; the path that was used longest ago is forgotten first.
+//! nothing but events. All others that accept events are known by their route, method and path, once that has answered with events. A path that
+//! has answered with something else as well says nothing from then on. As nobody would hear another answer while all requests of a path are
+//! refused, one gets through every [`TRIED_EVERY`]. Paths are read as routes read them, so that no other spelling is another path. Segments that
+//! are numbers of things count as the same. The table of paths is small; the path that was used longest ago is forgotten first.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use http::header;
 
@@ -34,45 +36,66 @@ pub(super) struct PathKey(u64);
 pub(super) struct StreamPaths {
     hasher: RandomState,
     /// The one that was used last is at the end.
-    known: Mutex<VecDeque<PathKey>>,
+    known: Mutex<VecDeque<KnownPath>>,
+}
+
+/// A path that has answered with events.
+#[derive(Clone, Copy, Debug)]
+struct KnownPath {
+    key: PathKey,
+    /// It has answered with something else as well.
+    is_mixed: bool,
+    /// When a request was let through last to see what it answers.
+    tried: Instant,
 }
 
 /// How many paths are remembered.
 const PATHS: usize = 256;
 /// A segment with digits is at least so long if it is a name that nobody thought of.
 const RANDOM_LENGTH: usize = 16;
+/// How long nobody hears whether a path still answers with events, while all its requests are refused.
+const TRIED_EVERY: Duration = Duration::from_secs(10);
 
 impl StreamPaths {
     pub(super) fn expect(&self, class: Class, path: &str, fields: &(impl Fields + ?Sized)) -> ExpectedStream {
         let key = self.key(class, path);
-        ExpectedStream { likely: accepts_only_events(fields) || self.is_known(key), path: Some(key) }
+        let likely = match accepted(fields) {
+            Accepted::OnlyEvents => true,
+            Accepted::Events => self.is_expected(key, Instant::now()),
+            Accepted::NoEvents => false,
+        };
+        ExpectedStream { likely, path: Some(key) }
     }
 
     /// This path has answered with events.
     pub(super) fn remember(&self, key: PathKey) {
-        if self.is_known(key) {
+        let mut known = self.lock();
+        if touch(&mut known, key).is_some() {
             return;
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= PATHS {
             known.pop_front();
         }
-        known.push_back(key);
+        known.push_back(KnownPath { key, is_mixed: false, tried: Instant::now() });
     }
 
     /// This path has answered with something else: what it answers with depends on more than the path.
-    pub(super) fn forget(&self, key: PathKey) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|known| *known != key);
+    pub(super) fn is_mixed(&self, key: PathKey) {
+        self.lock().iter_mut().filter(|known| known.key == key).for_each(|known| known.is_mixed = true);
     }
 
-    fn is_known(&self, key: PathKey) -> bool {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(at) = known.iter().rposition(|known| *known == key) else { return false };
-        if let Some(used) = known.remove(at) {
-            known.push_back(used);
+    fn is_expected(&self, key: PathKey, now: Instant) -> bool {
+        let mut known = self.lock();
+        let Some(path) = touch(&mut known, key).filter(|known| !known.is_mixed) else { return false };
+        let is_try = now.saturating_duration_since(path.tried) >= TRIED_EVERY;
+        if is_try {
+            path.tried = now;
         }
-        true
+        !is_try
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<KnownPath>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn key(&self, class: Class, path: &str) -> PathKey {
@@ -93,15 +116,37 @@ fn is_number(segment: &str) -> bool {
     digits && (hexadecimal || (segment.len() >= RANDOM_LENGTH && !segment.contains('.')))
 }
 
-/// As browsers ask for server-sent events. Who takes something else as well may be answered with that.
-fn accepts_only_events(fields: &(impl Fields + ?Sized)) -> bool {
-    let mut some = false;
-    let only = fields.lines(&header::ACCEPT).flat_map(|line| line.split(|octet| *octet == b',')).all(|kind| {
+/// The path, which is used now.
+fn touch(known: &mut VecDeque<KnownPath>, key: PathKey) -> Option<&mut KnownPath> {
+    let at = known.iter().rposition(|known| known.key == key)?;
+    let used = known.remove(at)?;
+    known.push_back(used);
+    known.back_mut()
+}
+
+/// What a request says of events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Accepted {
+    /// Browsers ask for server-sent events so.
+    OnlyEvents,
+    /// It may be answered with them, or with something else.
+    Events,
+    NoEvents,
+}
+
+fn accepted(fields: &(impl Fields + ?Sized)) -> Accepted {
+    let (mut only, mut any, mut some) = (true, false, false);
+    for kind in fields.lines(&header::ACCEPT).flat_map(|line| line.split(|octet| *octet == b',')) {
         let kind = kind.split(|octet| *octet == b';').next().unwrap_or_default().trim_ascii();
-        some = true;
-        kind.eq_ignore_ascii_case(b"text/event-stream")
-    });
-    some && only
+        let is_events = kind.eq_ignore_ascii_case(b"text/event-stream");
+        (some, only) = (true, only && is_events);
+        any |= is_events || kind == b"*/*" || kind.eq_ignore_ascii_case(b"text/*");
+    }
+    match (some, only) {
+        (true, true) => Accepted::OnlyEvents,
+        _ if any || !some => Accepted::Events,
+        _ => Accepted::NoEvents,
+    }
 }
 
 #[cfg(test)]
@@ -151,9 +196,15 @@ mod tests {
         for spelling in ["/rooms/17/%65vents", "//rooms/17/./events", "/rooms/x/../17/events"] {
             assert!(likely(spelling), "{spelling}");
         }
-        paths.forget(paths.expect(get, "/rooms/18/events", &any).path.unwrap());
+        let json = accepting(&["application/json"]);
+        assert!(!paths.expect(get, "/rooms/17/events", &json).likely, "who wants no events gets none");
+        let key = paths.key(get, "/rooms/17/events");
+        let later = Instant::now() + TRIED_EVERY;
+        assert!(!paths.is_expected(key, later) && paths.is_expected(key, later), "one request is let through to see");
+        paths.is_mixed(paths.expect(get, "/rooms/18/events", &any).path.unwrap());
         assert!(!likely("/rooms/17/events"), "it answers with something else as well");
         learn("/rooms/17/events");
-        assert!(!likely("/a") && paths.known.lock().unwrap().len() == PATHS);
+        assert!(!likely("/rooms/17/events"), "and that stays so");
+        assert!(!likely("/a") && paths.lock().len() == PATHS);
     }
 }

@@ -377,7 +377,13 @@ async fn finish_unattended(mut sending: Sending, mut held: HeldSlot, left: Durat
             if !events && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 held.permit.ends();
             }
-            drain(response.into_body(), held, limits, None).await;
+            if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                drop(response);
+                // It has no body to read. A worker that only sends notices with its next write.
+                tokio::time::sleep(limits.sending).await;
+            } else {
+                drain(response.into_body(), held, limits, None).await;
+            }
         }
         // The upload broke off with its client. The backend may have begun, so the slot is kept for as long as usual.
         Ok(Err(_)) => {
@@ -406,17 +412,17 @@ impl Drain {
 /// Reads the rest of a response for nobody, holding its slot. `last` is when its last piece came, if one has.
 ///
 /// A server that sends will notice that nobody listens any more, and is left; one that is silent would not. A stream has no end to wait for. What it
-/// writes next fails, and until then its worker is busy: that is expected after as long as passed between the last two pieces.
+/// writes next fails, and until then its worker is busy: that is expected after the longest pause that it has made. Pieces that come together are
+/// no pause: many streams begin with several at once.
 pub(super) async fn drain(mut body: UpstreamBody, held: HeldSlot, limits: Drain, mut last: Option<Instant>) {
     let until = Instant::now() + limits.sending;
-    let mut busy = Duration::ZERO;
+    let (mut busy, mut pause) = (Duration::ZERO, Duration::ZERO);
     while let Ok(Some(Ok(_))) = timeout(limits.silent, body.frame()).await {
         let now = Instant::now();
-        let between = last.replace(now).map(|last| now.saturating_duration_since(last));
-        let is_over = if held.permit.is_stream() { between.is_some() } else { now >= until };
-        if is_over {
+        pause = pause.max(last.replace(now).map_or(Duration::ZERO, |last| now.saturating_duration_since(last)));
+        if now >= until || (held.permit.is_stream() && pause >= limits.sending) {
             body.reset_when_dropped();
-            busy = between.unwrap_or_default().min(limits.silent);
+            busy = pause.max(limits.sending).min(limits.silent);
             break;
         }
     }

@@ -127,7 +127,7 @@ impl UpstreamResponse {
             if is_stream && events {
                 paths.remember(path);
             } else if response.status().is_success() {
-                paths.forget(path);
+                paths.is_mixed(path);
             }
         }
         // The server is told at once that nobody listens.

@@ -99,14 +99,15 @@ async fn still_held(world: &World, server: &mut TcpStream) -> bool {
 
 #[tokio::test]
 async fn who_leaves_before_a_stream_begins_keeps_its_slot_until_the_server_can_have_noticed() {
-    let (world, listener) = by_hand(PATIENCE).await;
+    let (world, listener) = by_hand(Duration::from_millis(150)).await;
     let (client, mut server) = asked(&world, &listener, [127, 60, 1, 1], ANNOUNCED).await;
     drop(client);
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
-    server.write_all(format!("{head}9\r\ndata: 1\n\n\r\n").as_bytes()).await.unwrap();
+    // Two at once, as many streams begin.
+    server.write_all(format!("{head}9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n").as_bytes()).await.unwrap();
     // Nothing is known yet of when it writes next, and until then its worker is busy.
     assert!(still_held(&world, &mut server).await);
-    server.write_all(b"9\r\ndata: 2\n\n\r\n").await.unwrap();
+    server.write_all(b"9\r\ndata: 3\n\n\r\n").await.unwrap();
     let read = timeout(PATIENCE, server.read(&mut [0; 8])).await.expect("it is reset");
     assert_eq!(read.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
     world.wait_for(|view| view.running == 0 && view.streams == 0).await;
