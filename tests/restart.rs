@@ -3,10 +3,10 @@
 use crate::control::gate::{Client, PATIENCE, Site, Up, wait_for};
 use crate::harness::weir;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -160,6 +160,62 @@ fn a_restart_under_load_refuses_nobody_and_loses_nothing() {
     assert!(accepted > 15 && answered > 60);
     assert_eq!((refused, unanswered), (0, 0), "{accepted} mails and {answered} pages were served");
     assert_eq!(site.arrived("ann@localhost", accepted).len(), accepted, "each exactly once");
+}
+
+/// A door at a path: whoever asks while the gate or the program is started again waits a moment, and is not turned away.
+#[test]
+fn a_door_at_a_path_refuses_nobody_during_a_reload_and_a_restart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a policy");
+    let door = format!("[policy_service]\nlisten_unix = {path:?}\n[notices]\nsilent = true\n");
+    let site = Site::new(&door);
+    let _up = site.up();
+    let (over, asked, refused) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let ask = || {
+        let mut client = UnixStream::connect(&path)?;
+        client.set_read_timeout(Some(PATIENCE))?;
+        client.write_all(b"request=smtpd_access_policy\nprotocol_state=RCPT\nrecipient=ann@localhost\n\n")?;
+        let mut answer = [0; 7];
+        client.read_exact(&mut answer).map(|()| answer == *b"action=")
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                match ask() {
+                    Err(error)
+                        if error.kind() == ErrorKind::ConnectionRefused || error.kind() == ErrorKind::NotFound =>
+                    {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // One that was just being served when the program ended asks again.
+                    Err(_) => (),
+                    Ok(answered) => {
+                        assert!(answered);
+                        asked.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        let more = |what: &str| {
+            let before = asked.load(Ordering::Relaxed);
+            wait_for(what, || (asked.load(Ordering::Relaxed) > before + 20).then_some(()));
+        };
+        more("answers");
+        for _ in 0..2 {
+            let before = up_since(&site).expect("it is up");
+            wait_for("the next second", || (unix_s() > before).then_some(()));
+            site.weir(&["restart"]).ok();
+            wait_for("the next program", || up_since(&site).filter(|since| *since > before));
+            more("answers of the next program");
+        }
+        let text = fs::read_to_string(site.home().join("weir.toml")).expect("the configuration");
+        fs::write(site.home().join("weir.toml"), text.replace("[policy_service]", "[policy_service]\nconnections = 7"))
+            .expect("a new one");
+        site.weir(&["reload"]).ok();
+        more("answers after the reload");
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(refused.load(Ordering::Relaxed), 0, "of {} answered", asked.load(Ordering::Relaxed));
 }
 
 /// As docs/upgrade.md says it. `WEIR_PREVIOUS` names a program of an older commit (tools/soak builds one); without it a copy of this one stands for it.

@@ -15,6 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use weir_foundation::sockets;
+use weir_foundation::sockets::Address;
 use weir_foundation::sockets::inherited::{from_former, from_systemd};
 use weir_tls::Tls;
 
@@ -50,7 +51,11 @@ fn gates_could_start(loaded: &Loaded) -> anyhow::Result<()> {
         Tls::load(files).context("a certificate cannot be used")?;
     }
     let mut ours = Vec::new();
-    sockets::for_each(|address, _| ours.push(address.port()));
+    sockets::for_each(|address, _| {
+        if let Address::Tcp(address) = address {
+            ours.push(address.port());
+        }
+    });
     for address in needs::addresses(loaded).into_iter().filter(|address| !ours.contains(&address.port())) {
         TcpListener::bind(address).with_context(|| format!("nothing can listen at {address}"))?;
     }

@@ -4,9 +4,8 @@
 //! systemd all of this does nothing.
 
 use sd_notify::NotifyState;
-use std::net::SocketAddr;
 use std::time::Duration;
-use weir_foundation::sockets;
+use weir_foundation::sockets::{self, Address};
 
 /// We take connections.
 pub(crate) fn ready() {
@@ -42,7 +41,7 @@ pub(crate) fn watchdog() -> Option<impl Future<Output = ()>> {
 /// Lets systemd keep the sockets that we listen on.
 pub(crate) fn keep_sockets() {
     sockets::for_each(|address, socket| {
-        let stored = [NotifyState::FdStore, NotifyState::FdName(&name(address))];
+        let stored = [NotifyState::FdStore, NotifyState::FdName(&name(&address))];
         if let Err(error) = sd_notify::notify_with_fds(&stored, &[socket]) {
             tracing::debug!(%error, %address, "systemd does not keep a socket");
         }
@@ -50,12 +49,12 @@ pub(crate) fn keep_sockets() {
 }
 
 /// Nobody listens on this address any more.
-pub(crate) fn forget(address: SocketAddr) {
+pub(crate) fn forget(address: &Address) {
     tell(&[NotifyState::FdStoreRemove, NotifyState::FdName(&name(address))]);
 }
 
 /// Names of stored sockets hold no colon.
-fn name(address: SocketAddr) -> String {
+fn name(address: &Address) -> String {
     address.to_string().replace(':', "_")
 }
 

@@ -2,26 +2,45 @@
 //!
 //! Unsafe code is allowed here because a number from the environment becomes a file descriptor of ours. It is right only if nobody else in
 //! this process has that descriptor, so both functions are to be called once, before anything else is opened. A number that is no listening
-//! TCP socket is an error.
+//! socket is an error.
 #![allow(unsafe_code)]
 
 use crate::supervision::GateName;
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::net::sockopt::socket_acceptconn;
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::{socket_acceptconn, socket_domain};
+use std::fmt::Display;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 
 /// A listening socket from another process.
 #[derive(Debug)]
-pub struct Inherited {
-    /// Whose it was, if that is known.
-    pub gate: Option<GateName>,
-    /// The address that was asked for.
-    pub asked: SocketAddr,
-    /// The socket.
-    pub socket: TcpListener,
+pub enum Inherited {
+    /// At a port.
+    Tcp {
+        /// Whose it was.
+        gate: Option<GateName>,
+        /// The address that was asked for.
+        asked: SocketAddr,
+        /// The socket.
+        socket: TcpListener,
+    },
+    /// At a path.
+    Unix {
+        /// Whose it was.
+        gate: Option<GateName>,
+        /// The path.
+        path: PathBuf,
+        /// The socket.
+        socket: UnixListener,
+    },
 }
+
+/// Stands for the address of a socket at a path, which knows the path itself.
+pub(super) const AT_A_PATH: &str = "unix";
 
 /// The first descriptor that systemd passes.
 const FIRST: RawFd = 3;
@@ -33,12 +52,7 @@ pub fn from_systemd(count: &str, pid: &str) -> io::Result<Vec<Inherited>> {
         return Ok(Vec::new());
     }
     let count: RawFd = count.parse().map_err(|_| bad("LISTEN_FDS is not a number", count))?;
-    let take = |number| {
-        let socket = take(number)?;
-        let asked = socket.local_addr()?;
-        Ok(Inherited { gate: None, asked, socket })
-    };
-    (FIRST..FIRST + count.clamp(0, MOST)).map(take).collect()
+    (FIRST..FIRST + count.clamp(0, MOST)).map(|number| inherited(take(number)?, None, None)).collect()
 }
 
 /// What a former program of this process passed, as [`super::hand_over`] described it.
@@ -47,7 +61,7 @@ pub fn from_former(described: &str) -> io::Result<Vec<Inherited>> {
 }
 
 /// How the next program finds a socket: descriptor, gate, address. From now on it is not closed when that program starts.
-pub(super) fn describe(gate: Option<GateName>, asked: SocketAddr, socket: &TcpListener) -> io::Result<String> {
+pub(super) fn describe(gate: Option<GateName>, asked: &dyn Display, socket: BorrowedFd<'_>) -> io::Result<String> {
     fcntl_setfd(socket, FdFlags::empty())?;
     let gate = gate.map_or_else(|| "-".to_owned(), |gate| gate.to_string());
     Ok(format!("{}={gate}={asked}", socket.as_raw_fd()))
@@ -59,11 +73,25 @@ fn read(described: &str) -> io::Result<Inherited> {
     let mut part = || parts.next().ok_or_else(wrong);
     let number: RawFd = part()?.parse().map_err(|_| wrong())?;
     let gate = part()?.parse().ok();
-    let asked = part()?.parse().map_err(|_| wrong())?;
-    Ok(Inherited { gate, asked, socket: take(number)? })
+    let asked = Some(part()?).filter(|asked| *asked != AT_A_PATH);
+    let asked = asked.map(|asked| asked.parse().map_err(|_| wrong())).transpose()?;
+    inherited(take(number)?, gate, asked)
 }
 
-fn take(number: RawFd) -> io::Result<TcpListener> {
+/// A socket as what it is; `asked` is the address that was asked for, if it is another than that at which it listens.
+fn inherited(socket: OwnedFd, gate: Option<GateName>, asked: Option<SocketAddr>) -> io::Result<Inherited> {
+    if socket_domain(&socket)? == AddressFamily::UNIX {
+        let socket = UnixListener::from(socket);
+        let path = socket.local_addr()?.as_pathname().map(PathBuf::from);
+        let path = path.ok_or_else(|| bad("this socket has no path", &socket.as_raw_fd().to_string()))?;
+        return Ok(Inherited::Unix { gate, path, socket });
+    }
+    let socket = TcpListener::from(socket);
+    let asked = asked.map_or_else(|| socket.local_addr(), Ok)?;
+    Ok(Inherited::Tcp { gate, asked, socket })
+}
+
+fn take(number: RawFd) -> io::Result<OwnedFd> {
     let wrong = || bad("this file descriptor is no listening socket", &number.to_string());
     if number < FIRST {
         return Err(wrong());
@@ -76,7 +104,7 @@ fn take(number: RawFd) -> io::Result<TcpListener> {
     // Programs that we start must not keep our ports.
     fcntl_setfd(borrowed, FdFlags::CLOEXEC)?;
     // SAFETY: it is open, as was just seen, and the process that started us says that it is for us alone.
-    Ok(TcpListener::from(unsafe { OwnedFd::from_raw_fd(number) }))
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 fn bad(what: &str, value: &str) -> io::Error {
@@ -86,19 +114,29 @@ fn bad(what: &str, value: &str) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::IntoRawFd;
+    use std::os::fd::{AsFd, IntoRawFd};
 
     #[test]
     fn a_socket_is_found_by_its_description() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let bound = socket.local_addr().unwrap();
         let asked: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let described = describe(Some(GateName::Mail), asked, &socket).unwrap();
+        let described = describe(Some(GateName::Mail), &asked, socket.as_fd()).unwrap();
         let number = socket.into_raw_fd();
         assert_eq!(described, format!("{number}=mail=127.0.0.1:0"));
         let passed = from_former(&described).unwrap().remove(0);
-        assert_eq!((passed.gate, passed.asked), (Some(GateName::Mail), asked));
-        assert_eq!(passed.socket.local_addr().unwrap(), bound);
+        let Inherited::Tcp { gate, asked: told, socket } = passed else { panic!("{passed:?}") };
+        assert_eq!((gate, told), (Some(GateName::Mail), asked));
+        assert_eq!(socket.local_addr().unwrap(), bound);
+
+        let folder = tempfile::tempdir().unwrap();
+        let at = folder.path().join("a door");
+        let socket = UnixListener::bind(&at).unwrap();
+        let described = describe(Some(GateName::Web), &AT_A_PATH, socket.as_fd()).unwrap();
+        assert_eq!(described, format!("{}=web=unix", socket.into_raw_fd()));
+        let passed = from_former(&described).unwrap().remove(0);
+        let Inherited::Unix { gate, path, .. } = passed else { panic!("{passed:?}") };
+        assert_eq!((gate, path), (Some(GateName::Web), at));
     }
 
     #[test]

@@ -16,16 +16,28 @@ pub use unix::{listen_unix, receive_unix};
 use crate::supervision::{self, GateName};
 use inherited::Inherited;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use unix::KeptUnix;
 
 /// Connections that the kernel keeps for us while nobody accepts them.
 const BACKLOG: i32 = 4_096;
 
 /// What is kept open. File descriptors belong to the process, and so does this list.
 static KEPT: Mutex<Vec<KeptSocket>> = Mutex::new(Vec::new());
+
+/// Where a socket listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// At a port.
+    Tcp(SocketAddr),
+    /// At a path.
+    Unix(PathBuf),
+}
 
 struct KeptSocket {
     /// Unknown while nobody has asked for what systemd passed.
@@ -80,47 +92,58 @@ pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpLis
 
 /// Keeps what was passed to this process for the gates that will ask for it.
 pub fn inherit(passed: Vec<Inherited>) {
-    let kept = |one: Inherited| KeptSocket { gate: one.gate, asked: one.asked, socket: one.socket, in_use: false };
-    lock().extend(passed.into_iter().map(kept));
+    for one in passed {
+        match one {
+            Inherited::Tcp { gate, asked, socket } => lock().push(KeptSocket { gate, asked, socket, in_use: false }),
+            Inherited::Unix { gate, path, socket } => unix::lock().push(KeptUnix::inherited(gate, path, socket)),
+        }
+    }
 }
 
 /// The gate has stopped: its sockets stay open, and are there when it asks again.
 pub fn keep(gate: GateName) {
     lock().iter_mut().filter(|one| one.gate == Some(gate)).for_each(|one| one.in_use = false);
+    unix::lock().iter_mut().filter(|one| one.gate == Some(gate)).for_each(|one| one.in_use = false);
 }
 
 /// Closes what is kept for a gate that does not accept from it: from now on its clients are refused at once.
 pub fn close(gate: GateName) {
     lock().retain(|one| one.in_use || one.gate != Some(gate));
+    unix::lock().retain(|one| one.in_use || one.gate != Some(gate));
 }
 
 /// Closes all that is kept. Copies that are in use stay open until their gates stop.
 pub fn close_all() {
     lock().clear();
+    unix::lock().clear();
 }
 
 /// Closes what was passed to this process and nobody has asked for; their addresses.
-pub fn close_unused() -> Vec<SocketAddr> {
-    let mut kept = lock();
-    let unused = kept.iter().filter(|one| !one.in_use).map(|one| one.asked).collect();
+pub fn close_unused() -> Vec<Address> {
+    let (mut kept, mut kept_unix) = (lock(), unix::lock());
+    let tcp = kept.iter().filter(|one| !one.in_use).map(|one| Address::Tcp(one.asked));
+    let unused = tcp.chain(kept_unix.iter().filter(|one| !one.in_use).map(KeptUnix::address)).collect();
     kept.retain(|one| one.in_use);
+    kept_unix.retain(|one| one.in_use);
     unused
 }
 
 /// Calls `each` with all that is kept, under the address at which it listens.
-pub fn for_each(mut each: impl FnMut(SocketAddr, std::os::fd::BorrowedFd<'_>)) {
+pub fn for_each(mut each: impl FnMut(Address, BorrowedFd<'_>)) {
     for one in lock().iter() {
         if let Ok(address) = one.socket.local_addr() {
-            each(address, one.socket.as_fd());
+            each(Address::Tcp(address), one.socket.as_fd());
         }
     }
+    unix::lock().iter().for_each(|one| each(one.address(), one.socket.as_fd()));
 }
 
 /// Lets the program that replaces this one have the sockets; the text from which [`inherited::from_former`] knows them.
 pub fn hand_over() -> io::Result<String> {
-    let kept = lock();
-    let sockets = kept.iter().map(|one| inherited::describe(one.gate, one.asked, &one.socket));
-    Ok(sockets.collect::<io::Result<Vec<_>>>()?.join(" "))
+    let (kept, kept_unix) = (lock(), unix::lock());
+    let tcp = kept.iter().map(|one| inherited::describe(one.gate, &one.asked, one.socket.as_fd()));
+    let unix = kept_unix.iter().map(|one| inherited::describe(one.gate, &inherited::AT_A_PATH, one.socket.as_fd()));
+    Ok(tcp.chain(unix).collect::<io::Result<Vec<_>>>()?.join(" "))
 }
 
 /// Which of the kept sockets are meant by an address: those that were opened for it, or else one that takes both versions of IP and so
@@ -150,6 +173,15 @@ fn is_everywhere(kept: SocketAddr, asked: SocketAddr) -> bool {
 fn takes_both_versions(socket: &TcpListener) -> bool {
     let is_ipv6 = socket.local_addr().is_ok_and(|bound| bound.is_ipv6());
     is_ipv6 && SockRef::from(socket).only_v6().is_ok_and(|only| !only)
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => write!(f, "{address}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
 }
 
 fn copy(socket: &TcpListener) -> io::Result<TcpListener> {
@@ -199,6 +231,7 @@ mod tests {
     use super::*;
     use crate::supervision::Supervisor;
     use std::net::TcpStream;
+    use std::os::unix::net::UnixStream;
     use tokio::sync::mpsc::unbounded_channel;
 
     /// The list belongs to the process, so tests of it take turns.
@@ -241,12 +274,37 @@ mod tests {
 
         let one = open_shared(any, 1, false).unwrap().remove(0);
         let bound = one.local_addr().unwrap();
-        inherit(vec![Inherited { gate: None, asked: bound, socket: one }]);
+        inherit(vec![Inherited::Tcp { gate: None, asked: bound, socket: one }]);
         let threads = web.scope(async { listen_shared(bound, 2).unwrap() }).await;
         assert!(threads.len() == 2 && threads.iter().all(|socket| socket.local_addr().unwrap() == bound));
         assert_eq!(close_unused(), []);
         keep(GateName::Web);
-        assert_eq!(close_unused(), [bound]);
+        assert_eq!(close_unused(), [Address::Tcp(bound)]);
+    }
+
+    #[tokio::test]
+    async fn a_socket_at_a_path_waits_for_its_gate_too() {
+        let _turn = TURN.lock().await;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("door");
+        let lab = Supervisor::new(GateName::Lab, 0, unbounded_channel().0);
+        let open = || lab.scope(async { listen_unix(&path) });
+        let first = open().await.unwrap();
+        assert_eq!(open().await.unwrap_err().kind(), io::ErrorKind::AddrInUse, "it is in use");
+        drop(first);
+        keep(GateName::Lab);
+        let waits = UnixStream::connect(&path).expect("it waits, though nobody accepts");
+        let again = open().await.unwrap();
+        assert!(again.accept().is_ok(), "the one who waited");
+        drop((waits, again));
+        // Somebody has removed the file: nobody would find the socket that is kept.
+        keep(GateName::Lab);
+        std::fs::remove_file(&path).unwrap();
+        drop(open().await.unwrap());
+        assert!(UnixStream::connect(&path).is_ok());
+        keep(GateName::Lab);
+        assert_eq!(close_unused(), [Address::Unix(path.clone())]);
+        assert!(UnixStream::connect(&path).is_err());
     }
 
     #[test]
@@ -300,7 +358,7 @@ mod tests {
         let [four, six] = [everywhere("0.0.0.0", port), everywhere("[::]", port)];
         let passed = |only_v6| {
             let socket = open(six, false, only_v6).unwrap();
-            inherit(vec![Inherited { gate: Some(GateName::Console), asked: six, socket }]);
+            inherit(vec![Inherited::Tcp { gate: Some(GateName::Console), asked: six, socket }]);
         };
         passed(false);
         for _ in 0..2 {

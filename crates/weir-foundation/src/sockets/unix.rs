@@ -1,15 +1,75 @@
 //! Unix sockets by their path: for streams and for datagrams, in place of a socket that nobody listens on any more.
+//!
+//! Those for streams outlive their gate, as sockets at ports do. What is sent to one for datagrams while nobody reads is lost.
 
+use super::Address;
+use crate::supervision::{self, GateName};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Who owns the socket and its group may connect.
 const MODE: u32 = 0o660;
 
-/// A socket for connections at this path. It does not block.
+/// What is kept open.
+static KEPT: Mutex<Vec<KeptUnix>> = Mutex::new(Vec::new());
+
+/// A socket for connections, and its file.
+pub(super) struct KeptUnix {
+    pub(super) gate: Option<GateName>,
+    path: PathBuf,
+    /// Device and number of the file: somebody may remove it, or put another one there.
+    file: Option<(u64, u64)>,
+    pub(super) socket: UnixListener,
+    pub(super) in_use: bool,
+}
+
+impl KeptUnix {
+    pub(super) fn inherited(gate: Option<GateName>, path: PathBuf, socket: UnixListener) -> KeptUnix {
+        KeptUnix { gate, file: file_at(&path), path, socket, in_use: false }
+    }
+
+    pub(super) fn address(&self) -> Address {
+        Address::Unix(self.path.clone())
+    }
+
+    fn is_for(&self, gate: GateName, path: &Path) -> bool {
+        !self.in_use && self.path == path && self.gate.is_none_or(|owner| owner == gate)
+    }
+}
+
+pub(super) fn lock() -> MutexGuard<'static, Vec<KeptUnix>> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A socket for connections at this path, the one that is kept for it if there is one. It does not block.
 pub fn listen_unix(path: &Path) -> io::Result<UnixListener> {
+    let Some(gate) = supervision::current_gate() else { return open(path) };
+    let mut kept = lock();
+    // One whose file is gone is found by nobody.
+    kept.retain(|one| !one.is_for(gate, path) || (one.file.is_some() && one.file == file_at(path)));
+    let place = match kept.iter().position(|one| one.is_for(gate, path)) {
+        Some(place) => place,
+        None => {
+            kept.push(KeptUnix::inherited(Some(gate), path.to_owned(), open(path)?));
+            kept.len() - 1
+        }
+    };
+    let one = &mut kept[place];
+    let copy = one.socket.try_clone()?;
+    copy.set_nonblocking(true)?;
+    (one.gate, one.in_use) = (Some(gate), true);
+    Ok(copy)
+}
+
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    let found = std::fs::symlink_metadata(path).ok().filter(|found| found.file_type().is_socket())?;
+    Some((found.dev(), found.ino()))
+}
+
+fn open(path: &Path) -> io::Result<UnixListener> {
     make_way(path, || UnixStream::connect(path).is_ok())?;
     let listener = UnixListener::bind(path)?;
     listener.set_nonblocking(true)?;

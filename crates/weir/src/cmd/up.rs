@@ -262,7 +262,7 @@ fn close_unused_sockets(states: &GateStates) {
     if states.all_up() {
         for address in sockets::close_unused() {
             tracing::warn!(%address, "a socket that was passed to Weir is closed: no gate listens there");
-            service_manager::forget(address);
+            service_manager::forget(&address);
         }
         service_manager::keep_sockets();
     }
