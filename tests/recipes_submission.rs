@@ -118,7 +118,7 @@ impl Behind {
         let [port, submission, reinjection] = std::array::from_fn(|_| free_port());
         let delivery = format!("way = \"smarthost\"\nhosts = [\"127.0.0.1:{reinjection}\"]\ntls = \"off\"\n");
         let identity = "identity = \"client-address\"\nreceived_from = [\"127.0.0.1/32\"]\nsender_must_match = false\n";
-        let site = Site::with_submission(identity, &format!("{delivery}{THROTTLE}"));
+        let site = Site::with_submission(identity, &format!("{delivery}{THROTTLE}[notices]\nsilent = true\n"));
         let up = site.up();
         site.weir(&["user", "add", "ann@recipe.example", "--no-password", "--contact", "bob@recipe.example"]).ok();
         let dovecot = Dovecot::start(&[("ann@recipe.example", PASSWORD), ("bob@recipe.example", PASSWORD)]);

@@ -1,6 +1,6 @@
 //! The milter door.
 
-use super::{PASSWORD, Way, World};
+use super::{ADMIN, PASSWORD, Way, World};
 use crate::control::gate::{Client, wait_for};
 use weir_peers::Postgres;
 use weir_scan::eicar::eicar;
@@ -165,8 +165,9 @@ fn what_the_scan_finds_is_taken_into_quarantine_or_held_by_postfix() {
 #[test]
 fn without_weir_or_without_its_records_mail_is_deferred_and_somebody_hears_of_it() {
     let postgres = Postgres::start();
-    let more = format!("[store]\nrecords = \"{}\"\n[notices]\nadmin = \"admin@here.example\"\n", postgres.database());
-    let mut world = World::start(Way::Milter, &["ann"], &[("scan = true", "scan = false")], &more);
+    let more = format!("[store]\nrecords = \"{}\"\n", postgres.database());
+    let changed = [("scan = true", "scan = false"), (ADMIN, "admin = \"admin@here.example\"")];
+    let mut world = World::start(Way::Milter, &["ann"], &changed, &more);
     let send = |world: &World| world.login("ann").mail("ann@here.example", &["one@there.example"], "hello");
     assert!(send(&world).starts_with("250 "));
     world.up.take().expect("it runs").kill();

@@ -27,6 +27,7 @@ use evidence::{Evidence, NAMED_MAX};
 use std::fmt::Write;
 use std::time::Duration;
 use tokio::sync::mpsc;
+use weir_core::throttle::{LaneId, StopReason};
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
 use weir_foundation::date::Date;
@@ -121,7 +122,7 @@ impl NoticeWriter {
     async fn tell(&self, event: &NoticeEvent) {
         let seen = self.situation_of(&event.identity).await;
         // One mail to many can pile up and stop in one step. Then the notice of the stop, which follows, is the true one.
-        if event.kind == NoticeKind::Stopped || !seen.as_ref().is_some_and(|seen| seen.stopped) {
+        if event.kind == NoticeKind::Stopped || seen.as_ref().is_none_or(|seen| seen.stopped.is_none()) {
             self.write_all(event, seen).await;
         }
         if let Err(error) = self.records.throttles().told(&event.identity, event.kind as i64).await {
@@ -155,9 +156,11 @@ impl NoticeWriter {
     async fn situation_of(&self, identity: &str) -> Option<ThrottleThen> {
         let row = self.records.throttles().find(identity).await.ok().flatten()?;
         let throttle = throttle::machine(&row.state, None, (self.clock)()).ok()?;
-        let up_to = throttle.held().last().map_or(-1, |held| held.entry.0 as i64);
-        let stopped = throttle.stopped().is_some();
-        Some(ThrottleThen { situation: throttle.situation(), up_to, waiting: throttle.held_count(), stopped })
+        let last = throttle.held().last().map(|held| held.entry);
+        let abroad = last.and_then(|entry| throttle.entry(entry)).is_some_and(|(_, lane)| lane == LaneId::Networks);
+        let up_to = last.map_or(-1, |entry| entry.0 as i64);
+        let stopped = throttle.stopped().map(|stop| stop.reason);
+        Some(ThrottleThen { situation: throttle.situation(), up_to, waiting: throttle.held_count(), stopped, abroad })
     }
 
     /// Tries again until one mail is in the spool.
@@ -233,7 +236,9 @@ struct ThrottleThen {
     /// The newest entry of its queue; negative if there is none.
     up_to: i64,
     waiting: usize,
-    stopped: bool,
+    stopped: Option<StopReason>,
+    /// The newest of what waits, waits because it came from networks that are new to the account.
+    abroad: bool,
 }
 
 /// The addresses in a notice that are good once: mail to the first lets go what it is about, mail to the second deletes it.
@@ -263,21 +268,29 @@ impl Words<'_> {
 
     fn body(&self, addresses: Option<Addresses>, singles: &[(String, String)], link: &str) -> String {
         let who = &self.event.identity;
+        let abroad = self.seen.as_ref().is_some_and(|seen| seen.abroad);
         let mut text = match self.event.kind {
+            NoticeKind::FirstDelay if abroad => format!(
+                "Somebody has written to new people as {who} from networks from which this account has not been used before. \
+                 The mail is safe and goes out by itself, one new recipient at a time.\nIf it was you, nothing needs to be done. If it \
+                 was not, somebody else has the password: change it now, and tell the administrator.\n"
+            ),
             NoticeKind::FirstDelay => format!(
                 "{who} has written to more new people than usual. The mail is safe and goes out by itself, one new recipient at a \
                  time.\nNothing needs to be done.\n"
             ),
             NoticeKind::HalfFull => format!(
-                "{who} keeps writing to new people faster than they are let through. {}.\nThe mail is safe and goes \
+                "{who} keeps writing to new people faster than they are let through{}. {}.\nThe mail is safe and goes \
                  out by itself. If it goes on like this, {who} will be stopped.\n",
+                if abroad { ", from networks from which this account has not been used before" } else { "" },
                 wait(self.count, "recipient")
             ),
             NoticeKind::Stopped => format!(
-                "{who} was stopped at {}: {}, more than are allowed to pile up. A worm or somebody with the password \
-                 looks like this; so does an unusual mailing.\n\nNo new mail is taken from {who}, and what waits stands still. Nothing \
+                "{who} was stopped at {}: {}. A worm or somebody with the password \
+                 looks like this; so does an unusual mailing. {}.\n\nNo new mail is taken from {who}, and what waits stands still. Nothing \
                  is lost.\n",
                 self.now,
+                self.why_stopped(),
                 wait(self.count, "recipient")
             ),
         };
@@ -291,7 +304,7 @@ impl Words<'_> {
             };
             let _ = write!(
                 text,
-                "\nWhat you can do about the mail that is named below:\n  It is right: send any mail to {release}\n    and {goes}.\n  It \
+                "\nWhat you can do about all mail that waited when this was written (the oldest of it is named below):\n  It is right: send any mail to {release}\n    and {goes}.\n  It \
                  is not: send any mail to {delete}\n    and it is deleted.{otherwise}\n  Each address is good once, for seven days, and \
                  only until the account is stopped or unlocked again.\n"
             );
@@ -308,6 +321,21 @@ impl Words<'_> {
         let _ = writeln!(text, "  An administrator: weir held list --user {who}; weir user unlock {who}");
         let _ = write!(text, "\n{}", Evidence::of(self.held).text());
         text
+    }
+
+    /// What was too much.
+    fn why_stopped(&self) -> &'static str {
+        match self.seen.as_ref().and_then(|seen| seen.stopped) {
+            Some(StopReason::MessagesADay) => "more messages in a day than one account may send",
+            Some(StopReason::NewRecipientsADay) => "more new recipients in a day than one account may write to",
+            Some(StopReason::Networks) => {
+                "too many new people were written to from networks from which the account has not been used before"
+            }
+            Some(StopReason::Correspondents) => "too many people at once, though they were written to before",
+            Some(StopReason::Colleagues) => "too many colleagues at once",
+            Some(StopReason::Person) => "a person locked the account",
+            Some(StopReason::DelayQueue) | None => "too many new people at once",
+        }
     }
 
     fn json(&self) -> serde_json::Value {

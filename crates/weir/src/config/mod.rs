@@ -124,7 +124,7 @@ impl Config {
             let hint = "set enabled = true under [submission]; it may listen on this machine alone";
             reader.blame(section, "listen", "nobody would decide: there is no mail gate here".into(), hint);
         }
-        if self.submission.is_public() && self.stops_are_silent() {
+        if self.others_send() && self.stops_are_silent() {
             let hint = "set admin = \"you@example.org\" or webhook; or say that nobody is to be told: silent = true";
             reader.blame("notices", "admin", "nobody would hear that a user is stopped".into(), hint);
         }
@@ -185,6 +185,12 @@ impl Config {
         if settings.is_on() {
             reader.blame("certificates", "challenge", what.into(), hint);
         }
+    }
+
+    /// Whether mail of other people than those who sit at this machine is throttled: what another mail server asks about is theirs, too.
+    fn others_send(&self) -> bool {
+        let asked = (self.milter.is_on() && self.milter.throttle) || self.policy_service.is_on();
+        self.submission.is_public() || asked || !self.submission.received_from.is_empty()
     }
 
     /// Whether a stop is told to nobody but the user's contact, if there is one, and nobody said that this is meant.
@@ -385,6 +391,21 @@ mod tests {
         ] {
             assert!(said.contains(part), "{part:?} is missing in:\n{said}");
         }
+    }
+
+    #[test]
+    fn where_another_server_asks_somebody_must_hear_of_a_stop() {
+        let milter = "[delivery]\nway = \"mx\"\n[milter]\nlisten = [\"127.0.0.1:2626\"]\n";
+        let policy = "[policy_service]\nlisten = [\"127.0.0.1:2627\"]\n";
+        let filter = "[submission]\nidentity = \"client-address\"\nreceived_from = [\"127.0.0.1/32\"]\n";
+        for asked in [milter, policy, filter] {
+            assert!(problems(asked).contains("nobody would hear that a user is stopped"), "{asked}");
+            for heard in ["[notices]\nsilent = true\n", "[throttle]\nlearn_only = true\n"] {
+                assert!(Loaded::from_text(&format!("{asked}{heard}"), None).is_ok(), "{asked}{heard}");
+            }
+        }
+        let scan = format!("{milter}throttle = false\nscan = true\n[scan]\nenabled = true\n");
+        assert!(Loaded::from_text(&scan, None).is_ok(), "a milter that only scans stops nobody");
     }
 
     #[test]
