@@ -83,5 +83,27 @@ fn every_configuration_in_the_guide_and_of_the_containers_is_valid() {
     for kind in ["web", "relay", "mx", "lab"] {
         let file = root().join(format!("packaging/compose/{kind}.toml"));
         check(&fs::read_to_string(&file).unwrap(), kind);
+        let composed = composed(kind);
+        let weir = &composed["services"]["weir"];
+        assert_eq!(weir["read_only"], true, "{kind}: {weir}");
+        assert_eq!(weir["cap_drop"], serde_json::json!(["ALL"]), "{kind}");
+        let mounted: Vec<&str> = weir["volumes"].as_array().unwrap().iter().filter_map(|one| one.as_str()).collect();
+        assert!(mounted.contains(&format!("./{kind}.toml:/etc/weir/weir.toml:ro").as_str()), "{kind}: {mounted:?}");
+        // Each service that is waited for is there.
+        let services = composed["services"].as_object().unwrap();
+        let waits = weir["depends_on"].as_array().cloned().unwrap_or_default();
+        assert!(waits.iter().all(|name| services.contains_key(name.as_str().unwrap())), "{kind}: {waits:?}");
     }
+}
+
+/// A compose file as a reader of YAML sees it.
+fn composed(kind: &str) -> serde_json::Value {
+    let read = "import json, sys, yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))";
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
+    let python = target.join("schemathesis/bin/python");
+    let file = root().join(format!("packaging/compose/{kind}.yml"));
+    let output =
+        std::process::Command::new(python).args(["-c", read]).arg(file).output().expect("tools/setup installs it");
+    assert!(output.status.success(), "{kind}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
 }

@@ -7,6 +7,7 @@ mod audit;
 mod certificates;
 mod clamd_door;
 mod console;
+mod container;
 mod control;
 mod corpus;
 mod directory;

@@ -70,6 +70,18 @@ fn packages_repository_image_and_bill_of_materials_are_the_same_twice() {
     let pairs = first.iter().zip(second);
     let differing: Vec<&PathBuf> = pairs.filter(|(one, other)| one.1 != other.1).map(|(one, _)| &one.0).collect();
     assert!(differing.is_empty(), "these differ: {differing:?}");
+    let package = home.path().join("weir.deb");
+    let of_weir = first.iter().find(|(name, _)| name.to_string_lossy().starts_with("weir_")).expect("the package");
+    fs::write(&package, &of_weir.1).unwrap();
+    let unpacked = home.path().join("unpacked");
+    assert!(Command::new("dpkg-deb").arg("-x").arg(&package).arg(&unpacked).status().unwrap().success());
+    // What is copied from the examples works where the package puts the program.
+    let examples = unpacked.join("usr/share/doc/weir/examples");
+    for unit in [unpacked.join("usr/lib/systemd/system/weir.service"), examples.join("weir-worker.service")] {
+        let text = fs::read_to_string(&unit).unwrap();
+        assert!(text.contains("ExecStart=/usr/bin/weir ") && !text.contains("/usr/local/"), "{}", unit.display());
+    }
+    assert!(examples.join("plugins/cape/plugin.toml").exists() && examples.join("plugins/cape/run.py").exists());
     let of_lab =
         first.iter().find(|(name, _)| name.to_string_lossy().starts_with("weir-guest_")).expect("the guest's package");
     let held = home.path().join("guest.deb");

@@ -90,7 +90,9 @@ impl Maker {
         let view = View::new(&weir, Path::new(""), Path::new("/usr"), &[]);
         let mut spec = FenceSpec::new(self, weir, view, &Limits::default());
         spec.view.output = None;
-        let mut command = spec.command(&["true".into()]);
+        // This program itself: a container may have no other.
+        let program = [spec.weir.clone().into_os_string(), "--help".into()];
+        let mut command = spec.command(&program);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.env("PATH", PATH);
         command.status().is_ok_and(|status| status.success())
