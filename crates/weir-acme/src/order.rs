@@ -144,14 +144,17 @@ pub(crate) enum OrderError {
     Late,
 }
 
+/// Problems that say nothing of our name. An authority that has started anew says "malformed" of an order that it does not know any more.
+const OF_THE_AUTHORITY: [&str; 5] =
+    [":badNonce", ":serverInternal", ":accountDoesNotExist", ":malformed", ":orderNotReady"];
+
 impl OrderError {
     pub(crate) fn cost(&self) -> Cost {
         match self {
             OrderError::Refused(_) | OrderError::NotOffered | OrderError::Make(_) => Cost::FailedProof,
             OrderError::Authority(Error::Api(problem)) => match problem.r#type.as_deref().unwrap_or_default() {
                 kind if kind.ends_with(":rateLimited") => Cost::RateLimit,
-                kind if kind.ends_with(":badNonce") || kind.ends_with(":serverInternal") => Cost::Little,
-                kind if kind.ends_with(":accountDoesNotExist") => Cost::Little,
+                kind if OF_THE_AUTHORITY.iter().any(|known| kind.ends_with(known)) => Cost::Little,
                 _ => Cost::FailedProof,
             },
             _ => Cost::Little,
@@ -162,5 +165,29 @@ impl OrderError {
     pub(crate) fn is_unknown_account(&self) -> bool {
         let OrderError::Authority(Error::Api(problem)) = self else { return false };
         problem.r#type.as_deref().is_some_and(|kind| kind.ends_with(":accountDoesNotExist"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_said_of_our_name_makes_us_wait_long() {
+        for (kind, cost) in [
+            ("malformed", Cost::Little),
+            ("orderNotReady", Cost::Little),
+            ("badNonce", Cost::Little),
+            ("accountDoesNotExist", Cost::Little),
+            ("rateLimited", Cost::RateLimit),
+            ("rejectedIdentifier", Cost::FailedProof),
+            ("unauthorized", Cost::FailedProof),
+            ("caa", Cost::FailedProof),
+        ] {
+            let text = format!("{{\"type\":\"urn:ietf:params:acme:error:{kind}\",\"detail\":\"x\"}}");
+            let problem = serde_json::from_str(&text).unwrap();
+            assert_eq!(OrderError::Authority(Error::Api(problem)).cost(), cost, "{kind}");
+        }
+        assert_eq!(OrderError::Refused(String::new()).cost(), Cost::FailedProof);
     }
 }
