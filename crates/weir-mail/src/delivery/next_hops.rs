@@ -155,6 +155,7 @@ impl NextHops {
 }
 
 /// What has failed, and whether the server answered.
+#[derive(Clone, Copy)]
 enum Failure {
     /// A mail was put off.
     Mail { answers: bool },
