@@ -13,7 +13,7 @@ const LONGEST: usize = 4_000;
 type Entry = fn(&[u8]);
 
 /// Name, entry, and how many runs take a second or so in a debug build.
-const TARGETS: [(&str, Entry, u64); 12] = [
+const TARGETS: [(&str, Entry, u64); 13] = [
     ("session", |data| drop(weir_smtp::fuzz::session::session(data)), 40_000),
     ("reply", weir_smtp::fuzz::reply, 40_000),
     ("header", weir_mail::fuzz::header, 15_000),
@@ -26,6 +26,7 @@ const TARGETS: [(&str, Entry, u64); 12] = [
     ("past_mail", weir_replay::fuzz::read, 15_000),
     ("forward_auth", weir_web::fuzz::forward_auth, 40_000),
     ("identity_provider", weir_foundation::fuzz::identity_provider, 12_000),
+    ("directory", weir_foundation::fuzz::directory, 40_000),
 ];
 
 #[test]

@@ -4,8 +4,8 @@ use super::Round;
 use super::visitors::get_in;
 use crate::client::Connection;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
@@ -20,22 +20,26 @@ pub(super) struct Flood {
     pub(super) obedient: bool,
     /// Whether the site is a gunicorn of four workers, and not a server of this bench.
     pub(super) gunicorn: bool,
+    /// Where in the attackers' subnets the newcomer of this number lives.
+    pub(super) own: fn(u64) -> [u8; 4],
 }
 
 /// The one whose figures have been printed for longest.
 pub(super) const EQUAL: &str = "2 000 of 8 subnets";
 
 const fn flood(name: &'static str, begin: fn(SocketAddr, &Arc<Round>) -> Vec<JoinHandle<()>>) -> Flood {
-    Flood { name, begin, limits: "", obedient: false, gunicorn: false }
+    let own = |number| [127, 2, 1 + (number % SUBNETS as u64) as u8, 251];
+    Flood { name, begin, limits: "", obedient: false, gunicorn: false, own }
 }
 
-pub(super) const FLOODS: [Flood; 12] = [
+pub(super) const FLOODS: [Flood; 13] = [
     flood(EQUAL, |to, round| hammer(to, round, 2_000, |_| "/busy/20".into(), false)),
     flood("reads 50 MB at 256 B/s", |to, round| read_slowly(to, round, 8, "/big/50")),
     flood("pages of 500 ms", |to, round| hammer(to, round, 800, |_| "/busy/500".into(), false)),
-    flood("cheap first, then cookies", bought),
+    Flood { own: |number| [127, 2, 1, 251 + (number % 4) as u8], ..flood("cheap first, then cookies", bought) },
     Flood { limits: "connections = 1000\n", ..flood("1 000 idle of 500 subnets", idle) },
-    flood("180 000 addresses", new_networks),
+    Flood { own: of_many, ..flood("180 000 addresses", |to, round| many_addresses(to, round, 1)) },
+    Flood { own: of_many, ..flood("180 000, 16 times each", |to, round| many_addresses(to, round, 16)) },
     flood("keeps its cookies", |to, round| hammer(to, round, 800, |_| "/busy/20".into(), true)),
     flood("1 to 500 ms in turn", |to, round| {
         hammer(to, round, 800, |number| format!("/busy/{}", [1, 500, 20, 1, 250][number as usize % 5]), false)
@@ -43,10 +47,14 @@ pub(super) const FLOODS: [Flood; 12] = [
     flood("slow POST", slow_post),
     flood("reads small answers slowly", |to, round| read_slowly(to, round, 1_000, "/busy/5")),
     Flood { obedient: true, ..flood("obeys the page", obey) },
-    Flood { gunicorn: true, ..flood("random queries, gunicorn", past_caches) },
+    Flood {
+        gunicorn: true,
+        own: |number| [70, 0, (number * 30) as u8, 9],
+        ..flood("random queries, gunicorn", past_caches)
+    },
 ];
 
-const SUBNETS: usize = 8;
+pub(super) const SUBNETS: usize = 8;
 
 fn address(number: usize) -> [u8; 4] {
     [127, 2, 1 + (number % SUBNETS) as u8, 1 + (number / SUBNETS % 250) as u8]
@@ -172,27 +180,59 @@ fn past_caches(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
     (0..800).map(one).collect()
 }
 
-/// Four times what the server can do, at fixed times, each from the next of 180 000 addresses in 60 000 subnets; none comes back for its place.
-fn new_networks(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
+/// One of the subnets that [`many_addresses`] comes from early.
+fn of_many(number: u64) -> [u8; 4] {
+    [60, 0, (number * 30) as u8, 200]
+}
+
+/// Who asks next in [`many_addresses`].
+#[derive(Default)]
+struct Caller {
+    number: u64,
+    asked: u64,
+    cookie: Option<String>,
+}
+
+/// Four times what the server can do, at fixed times, from 180 000 addresses in 60 000 subnets. A thousand of them are there at a time; each asks so many
+/// times, with the cookie that it was given, and makes way for the next. None waits for its place as it is told.
+fn many_addresses(to: SocketAddr, round: &Arc<Round>, times: u64) -> Vec<JoinHandle<()>> {
     const PER_SECOND: u64 = 800;
     const ADDRESSES: u64 = 180_000;
-    let next = Arc::new(AtomicU64::new(0));
+    const AT_A_TIME: u64 = 1_000;
+    // They are not all new at the same moment.
+    let caller = |number| Arc::new(Mutex::new(Caller { number, asked: number % times, cookie: None }));
+    let callers: Vec<_> = (0..AT_A_TIME).map(caller).collect();
     let round = Arc::clone(round);
     let driver = tokio::spawn(async move {
+        let (mut next, mut any) = (AT_A_TIME, 1_u64);
         let mut clock = tokio::time::interval(Duration::from_millis(10));
         let mut asking = tokio::task::JoinSet::new();
         while !round.stop.load(Ordering::Relaxed) {
             clock.tick().await;
             for _ in 0..PER_SECOND / 100 {
-                let number = next.fetch_add(1, Ordering::Relaxed) % ADDRESSES;
+                any = any.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let caller = Arc::clone(&callers[((any >> 33) % AT_A_TIME) as usize]);
+                let (number, cookie) = {
+                    let mut caller = caller.lock().unwrap_or_else(PoisonError::into_inner);
+                    if caller.asked == times {
+                        *caller = Caller { number: next % ADDRESSES, ..Caller::default() };
+                        next += 1;
+                    }
+                    caller.asked += 1;
+                    (caller.number, caller.cookie.clone())
+                };
                 let (subnet, host) = (number % 60_000, 1 + (number / 60_000) as u8);
                 let from = [60 + (subnet / 62_500) as u8, (subnet / 250) as u8, (subnet % 250) as u8, host];
                 let round = Arc::clone(&round);
                 asking.spawn(async move {
-                    let asked = async { Connection::open(from, to).await?.ask("/busy/20", None).await };
-                    let answer = tokio::time::timeout(Duration::from_secs(10), asked).await;
-                    if matches!(answer, Ok(Ok(answer)) if answer.status == 200) {
+                    let asked = async { Connection::open(from, to).await?.ask("/busy/20", cookie.as_deref()).await };
+                    let Ok(Ok(answer)) = tokio::time::timeout(Duration::from_secs(10), asked).await else { return };
+                    if answer.status == 200 {
                         round.attacked.fetch_add(1, Ordering::Relaxed);
+                    }
+                    let mut caller = caller.lock().unwrap_or_else(PoisonError::into_inner);
+                    if caller.number == number && answer.cookie.is_some() {
+                        caller.cookie = answer.cookie;
                     }
                 });
             }
@@ -230,6 +270,7 @@ fn obey(to: SocketAddr, round: &Arc<Round>) -> Vec<JoinHandle<()>> {
             while !round.stop.load(Ordering::Relaxed) {
                 if get_in(address(number), to).await.is_in {
                     round.attacked.fetch_add(1, Ordering::Relaxed);
+                    round.of_subnet[number % SUBNETS].fetch_add(1, Ordering::Relaxed);
                 }
             }
         })

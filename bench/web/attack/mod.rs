@@ -1,4 +1,4 @@
-//! Part (b): known visitors and newcomers while a site is attacked in twelve ways, through Weir, nginx and HAProxy with their usual protections,
+//! Part (b): known visitors and newcomers while a site is attacked in thirteen ways, through Weir, nginx and HAProxy with their usual protections,
 //! and through nginx that asks Weir whose turn it is ("both").
 //!
 //! The server works on 4 requests at a time; a page takes 20 ms, so 200 a second are possible. Twenty known visitors, one in each of 20 subnets (/24), ask twice a second
@@ -34,6 +34,8 @@ pub(crate) struct Round {
     stop: AtomicBool,
     /// Requests of attackers that were answered with 200.
     attacked: AtomicU64,
+    /// The same by subnet, where the attackers do as the page says.
+    of_subnet: [AtomicU64; floods::SUBNETS],
 }
 
 pub(crate) fn run(plan: &Plan) -> io::Result<Vec<String>> {
@@ -45,6 +47,10 @@ pub(crate) fn run(plan: &Plan) -> io::Result<Vec<String>> {
 struct Outcome {
     known: Known,
     newcomers: Newcomers,
+    /// Answers to attackers a second.
+    rate: f64,
+    /// What the worst and the best served subnet of obedient attackers got of an even share.
+    shares: Option<(f64, f64)>,
 }
 
 async fn all(plan: &Plan) -> io::Result<Vec<String>> {
@@ -76,7 +82,7 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
             let server = Server::start(flood.gunicorn).await?;
             let started = start(plan, peer, server.at, flood.limits, &history)?;
             let outcome = play(started.1, &flood, (seconds, tries)).await?;
-            let Outcome { known, newcomers } = &outcome.0;
+            let Outcome { known, newcomers, rate, shares } = &outcome;
             let over = known.p95_ms / alone[peer];
             println!(
                 "{:<26} {name:<8} {:>9.1} {:>8.0} {over:>8.1} {:>11.0} {:>11.1} {:>9.1} {:>9.1}",
@@ -86,7 +92,7 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
                 100.0 * newcomers.in_time,
                 newcomers.own_p90_s,
                 newcomers.other_p90_s,
-                outcome.1
+                rate
             );
             if peer == BOTH {
                 worst_asked = worst_asked.min(known.goodput);
@@ -99,6 +105,12 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
                 if let Some((median, tenth)) = newcomers.promise {
                     println!(
                         "{:<26} {:<8} promised times: actual over promised {median:.2} in the middle, {tenth:.2} at the ninth tenth",
+                        "", ""
+                    );
+                }
+                if let Some((least, most)) = shares.filter(|_| flood.obedient) {
+                    println!(
+                        "{:<26} {:<8} of an even share the attackers' subnets got {least:.2} at least and {most:.2} at most",
                         "", ""
                     );
                 }
@@ -118,13 +130,13 @@ async fn all(plan: &Plan) -> io::Result<Vec<String>> {
 }
 
 /// One attack on the site at this address, for so many seconds and with so many newcomers.
-async fn play(at: SocketAddr, flood: &Flood, (seconds, tries): (u64, u64)) -> io::Result<(Outcome, f64)> {
+async fn play(at: SocketAddr, flood: &Flood, (seconds, tries): (u64, u64)) -> io::Result<Outcome> {
     let round = Arc::new(Round::default());
     let attack = (flood.begin)(at, &round);
     // The flood must stand before anybody comes.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let (before, begun) = (count(&round), Instant::now());
-    let coming = tokio::spawn(newcomers(at, seconds, tries));
+    let coming = tokio::spawn(newcomers(at, flood.own, seconds, tries));
     let known = known(at, seconds).await;
     let newcomers = coming.await.map_err(io::Error::other)?;
     let rate = (count(&round) - before) as f64 / begun.elapsed().as_secs_f64();
@@ -133,7 +145,15 @@ async fn play(at: SocketAddr, flood: &Flood, (seconds, tries): (u64, u64)) -> io
     for task in attack {
         let _ = task.await;
     }
-    Ok((Outcome { known, newcomers }, rate))
+    Ok(Outcome { known, newcomers, rate, shares: shares(&round) })
+}
+
+/// The least and the most that a subnet got, as parts of an even share.
+fn shares(round: &Round) -> Option<(f64, f64)> {
+    let of: Vec<u64> = round.of_subnet.iter().map(|of| of.load(std::sync::atomic::Ordering::Relaxed)).collect();
+    let even = of.iter().sum::<u64>() as f64 / of.len() as f64;
+    let (least, most) = (of.iter().min()?, of.iter().max()?);
+    (even > 0.0).then(|| (*least as f64 / even, *most as f64 / even))
 }
 
 fn count(round: &Round) -> u64 {

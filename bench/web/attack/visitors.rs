@@ -94,13 +94,11 @@ async fn ask_once(from: [u8; 4], to: SocketAddr, cookie: Arc<Mutex<Option<String
 }
 
 /// Newcomers come one after the other, every other one from a subnet of the attackers.
-pub(super) async fn newcomers(to: SocketAddr, seconds: u64, tries: u64) -> Newcomers {
+pub(super) async fn newcomers(to: SocketAddr, own_address: fn(u64) -> [u8; 4], seconds: u64, tries: u64) -> Newcomers {
     let step = Duration::from_secs(seconds).mul_f64(0.6) / NEWCOMERS as u32;
     let mut coming = Vec::new();
     for number in 0..tries {
-        let host = 251 + (number / 16) as u8;
-        let from =
-            if number % 2 == 0 { [127, 2, 1 + (number / 2 % 8) as u8, host] } else { [198, 51, number as u8, 7] };
+        let from = if number % 2 == 0 { own_address(number / 2) } else { [198, 51, number as u8, 7] };
         coming.push(tokio::spawn(get_in(from, to)));
         tokio::time::sleep(step).await;
     }

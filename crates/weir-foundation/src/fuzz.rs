@@ -1,5 +1,6 @@
-//! Entries for fuzzing: what an identity provider sends. `make test` runs them with fixed seeds, `make soak` guided by coverage.
+//! Entries for fuzzing: what an identity provider and a directory send, and what a directory is asked. `make test` runs them with fixed seeds, `make soak` guided by coverage.
 
+use crate::directory::fuzz as directory_fuzz;
 use crate::identity_provider::fuzz;
 
 /// What was signed in the seeds, up to the signature.
@@ -16,4 +17,10 @@ pub fn identity_provider(data: &[u8]) {
         let known = SIGNED.iter().any(|token| words(token.as_bytes()) == words(data));
         assert!(known, "nobody has signed this token");
     }
+}
+
+/// A message of a directory, or a filter and a login.
+pub fn directory(data: &[u8]) {
+    directory_fuzz::message(data);
+    directory_fuzz::filter(data);
 }

@@ -8,6 +8,7 @@
 mod ber;
 mod connection;
 mod filter;
+pub(crate) mod fuzz;
 mod message;
 mod settings;
 
