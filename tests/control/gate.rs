@@ -283,6 +283,11 @@ impl Client {
 
     /// Sends one mail with this text, which has no line that begins with a dot; the last reply.
     pub(crate) fn text(&mut self, from: &str, to: &[&str], text: &str) -> String {
+        self.octets(from, to, text.as_bytes())
+    }
+
+    /// The same with a text in any charset.
+    pub(crate) fn octets(&mut self, from: &str, to: &[&str], mut text: &[u8]) -> String {
         let opened = self.say(&format!("MAIL FROM:<{from}>"));
         if !opened.starts_with("250") {
             return opened;
@@ -294,7 +299,11 @@ impl Client {
         if !ready.starts_with("354") {
             return ready;
         }
-        self.say(&format!("{}\r\n.", text.trim_end_matches("\r\n")))
+        while let Some(shorter) = text.strip_suffix(b"\r\n") {
+            text = shorter;
+        }
+        let sent = self.stream.get_mut().write_all(&[text, b"\r\n.\r\n"].concat());
+        if sent.is_err() { String::new() } else { self.reply() }
     }
 
     /// Sends a line and reads the reply.

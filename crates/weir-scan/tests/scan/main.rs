@@ -4,6 +4,7 @@
 mod bombs;
 mod clamd;
 mod corpus;
+mod corpus_verdicts;
 mod files;
 mod fuzz;
 mod hidden;

@@ -556,10 +556,3 @@ pub(crate) fn twins() -> Vec<Mail> {
         twin("a file that was cut, three letters more", cut_short(35)),
     ]
 }
-
-#[test]
-fn a_script_in_a_pdf_is_told_once() {
-    let document = "%PDF-1.7\n1 0 obj\n<</Type/Catalog/OpenAction 5 0 R>>\nendobj\n5 0 obj\n<</S/JavaScript/JS(app.alert(1))>>\nendobj\n";
-    let message = attached("a.pdf", document.as_bytes());
-    assert_eq!(crate::mail::examined(&message).suspicious, ["a.pdf: a PDF with a script"]);
-}
