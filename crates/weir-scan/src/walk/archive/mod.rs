@@ -15,6 +15,7 @@ mod macintosh;
 mod ole;
 pub(crate) mod page;
 pub(crate) mod pdf;
+mod pdf_files;
 mod pdf_lock;
 pub(crate) mod pdf_text;
 mod pgp;

@@ -4,14 +4,16 @@
 //! way. Opened are streams with embedded files and those with packed objects, in which actions and the names of files stand.
 //! Source: ISO 32000-1, sections 7.3 to 7.5 and 7.11.
 
-use super::super::{Oddity, Walk, bounded_name};
+use super::super::{Oddity, Walk};
+use super::pdf_files::CarriedFiles;
 use super::pdf_lock;
-use super::pdf_text::{hex, plain_names, string};
+use super::pdf_text::{OBJECT_HEAD, hex, object, object_before, plain_names, string};
 use crate::budget::{End, Exceeded};
 use std::borrow::Cow;
 
-/// A dictionary before a stream is a few lines.
-const DICTIONARY_MAX: usize = 4096;
+/// So far back one looks for the dictionary of what only looks like a stream within another one.
+const WITHIN_MAX: usize = 512;
+/// Names that each file may have. Which of them is that of which file is not told.
 const NAMES_MAX: usize = 12;
 /// The name under which packed objects are shown.
 pub(crate) const OBJECTS: &str = "packed objects";
@@ -34,7 +36,8 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     if locked && key.is_none() {
         walk.odd_here(Oddity::Unreadable("a PDF, locked in an unusual way".into()));
     }
-    let mut names = file_names(data, key.as_ref());
+    let mut files = CarriedFiles::new(NAMES_MAX + walk.budget.limits().entries as usize);
+    files.gather(data, key.as_ref());
     for mut stream in Streams::of(data).filter(|stream| stream.is("/ObjStm")) {
         match &key {
             Some(key) => stream.unlock(key),
@@ -45,12 +48,15 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
             walk.odd_here(Oddity::Unreadable("objects of a PDF, packed in an unusual way".into()));
         }
         let unpacked = stream.unpacked(walk)?;
-        names.extend(file_names(&unpacked, None));
+        files.gather_packed(&unpacked, stream.number("/First", 0));
         active |= acts(&unpacked);
         walk.file(&[OBJECTS.into()], "", &unpacked, level)?;
         walk.budget.release(unpacked.len());
     }
-    names.truncate(NAMES_MAX);
+    files.resolve(data, key.as_ref());
+    if files.is_endless() {
+        walk.odd_here(Oddity::Unreadable("a PDF with strings that do not end".into()));
+    }
     if let Some(key) = &key {
         let texts = locked_texts(data, key);
         if !texts.is_empty() {
@@ -60,24 +66,40 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     if active && (!locked || key.is_some()) {
         forms(walk, data, key.as_ref(), level)?;
     }
-    for mut stream in Streams::of(data).filter(|stream| stream.is("/EmbeddedFile") && !stream.is("/EmbeddedFiles")) {
-        match &key {
+    carried(walk, data, (locked, key.as_ref()), &files, level)
+}
+
+/// The files. What a stream says of itself is not needed: what refers to it says it, too.
+fn carried(
+    walk: &mut Walk<'_>,
+    data: &[u8],
+    (locked, key): (bool, Option<&pdf_lock::Key>),
+    files: &CarriedFiles,
+    level: u32,
+) -> Result<(), Exceeded> {
+    let is_file = |stream: &Stream<'_>| stream.is_whole("/EmbeddedFile") || files.is_file(stream.object.0);
+    let (names, further) = files.names().split_at(files.names().len().min(NAMES_MAX));
+    let mut has_files = false;
+    for mut stream in Streams::of(data).filter(is_file) {
+        has_files = true;
+        match key {
             Some(key) if !key.has_other_for_files => stream.unlock(key),
             // Anybody opens the document, but its streams are encrypted all the same.
             _ if locked => {
-                walk.odd(&names, Oddity::Encrypted);
+                walk.odd(names, Oddity::Encrypted);
                 continue;
             }
             _ => {}
         }
         if !stream.is_readable() {
-            walk.odd(&names, Oddity::Unreadable("a file in a PDF, packed in an unusual way".into()));
+            walk.odd(names, Oddity::Unreadable("a file in a PDF, packed in an unusual way".into()));
         }
         let unpacked = stream.unpacked(walk)?;
-        walk.file(&names, "", &unpacked, level)?;
+        walk.file(names, "", &unpacked, level)?;
         walk.budget.release(unpacked.len());
     }
-    Ok(())
+    let mut further = further.iter().filter(|_| has_files);
+    further.try_for_each(|name| walk.stored(std::slice::from_ref(name), &[], level))
 }
 
 /// What links, actions and scripts of a locked document say outside of its streams: names and strings, as a document that is not locked has them.
@@ -101,12 +123,6 @@ fn locked_texts(data: &[u8], key: &pdf_lock::Key) -> Vec<u8> {
         out.extend(b")\n");
     }
     out
-}
-
-/// The number and generation of the object that this place is in.
-fn object_before(data: &[u8], at: usize) -> (u32, u16) {
-    let before = &data[at.saturating_sub(DICTIONARY_MAX)..at];
-    object(&before[..memchr::memmem::rfind(before, b" obj").unwrap_or(0)])
 }
 
 /// Whether these objects have a script or a form.
@@ -142,14 +158,34 @@ struct Stream<'d> {
     body: Cow<'d, [u8]>,
 }
 
+/// Everything that is written like a stream. A comment or a string may be written so as well: what follows it is looked at all the same.
 struct Streams<'d> {
     data: &'d [u8],
     at: usize,
+    /// Behind the stream before, as far as its beginning.
+    behind: usize,
+    /// Where the last object begins.
+    object: usize,
+    /// The next end of a stream.
+    end: usize,
 }
 
 impl<'d> Streams<'d> {
     fn of(data: &'d [u8]) -> Streams<'d> {
-        Streams { data, at: 0 }
+        Streams { data, at: 0, behind: 0, object: 0, end: 0 }
+    }
+
+    /// Where the dictionary begins of a stream that begins here: behind the last object, unless another stream has begun since.
+    fn dictionary(&mut self, stream: usize) -> usize {
+        let before = &self.data[self.behind..stream];
+        let blank = |at: &usize| *at > 0 && matches!(before[at - 1], 0 | b'\t' | b'\n' | 0x0c | b'\r' | b' ');
+        match memchr::memmem::rfind_iter(before, b"obj").find(blank) {
+            Some(at) => {
+                self.object = self.behind + at;
+                self.object
+            }
+            None => self.object.max(self.behind.min(stream.saturating_sub(WITHIN_MAX))),
+        }
     }
 }
 
@@ -169,26 +205,18 @@ impl<'d> Iterator for Streams<'d> {
             if self.data[..found].ends_with(b"end") {
                 continue;
             }
-            let before = &self.data[found.saturating_sub(DICTIONARY_MAX)..found];
-            let from = memchr::memmem::rfind(before, b" obj").unwrap_or(0);
-            let end = memchr::memmem::find(body, b"endstream").unwrap_or(body.len());
-            self.at += end;
-            let (object, body) = (object(&before[..from]), Cow::Borrowed(&body[..end]));
-            return Some(Stream { object, dictionary: plain_names(&before[from..]), body });
+            let from = self.dictionary(found);
+            let begin = self.data.len() - body.len();
+            self.behind = begin;
+            if self.end < begin {
+                let end = memchr::memmem::find(body, b"endstream");
+                self.end = end.map_or(self.data.len(), |end| begin + end);
+            }
+            let object = object(&self.data[self.object.saturating_sub(OBJECT_HEAD)..self.object]);
+            let (dictionary, body) = (plain_names(&self.data[from..found]), Cow::Borrowed(&self.data[begin..self.end]));
+            return Some(Stream { object, dictionary, body });
         }
     }
-}
-
-/// The number and generation of an object that stand at the end of this text, before `obj`.
-fn object(before: &[u8]) -> (u32, u16) {
-    let mut words = before.rsplit(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
-    let mut number = || {
-        let word = words.next().unwrap_or_default();
-        let digits = word.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(word, |last| &word[last + 1..]);
-        std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok()).unwrap_or(0)
-    };
-    let generation = u16::try_from(number()).unwrap_or(0);
-    (number(), generation)
 }
 
 impl Stream<'_> {
@@ -199,6 +227,20 @@ impl Stream<'_> {
 
     fn is(&self, name: &str) -> bool {
         memchr::memmem::find(&self.dictionary, name.as_bytes()).is_some()
+    }
+
+    /// The same for a name that does not go on.
+    fn is_whole(&self, name: &str) -> bool {
+        let ends = |at: usize| !self.dictionary.get(at + name.len()).is_some_and(u8::is_ascii_alphanumeric);
+        memchr::memmem::find_iter(&self.dictionary, name.as_bytes()).any(ends)
+    }
+
+    /// A number in the dictionary, if it stands there.
+    fn number(&self, key: &str, usual: usize) -> usize {
+        let Some(at) = memchr::memmem::find(&self.dictionary, key.as_bytes()) else { return usual };
+        let behind = self.dictionary[at + key.len()..].trim_ascii_start();
+        let digits = behind.iter().take(6).take_while(|byte| byte.is_ascii_digit());
+        digits.map(|byte| char::from(*byte)).collect::<String>().parse().unwrap_or(usual)
     }
 
     /// The filters in their order.
@@ -275,22 +317,11 @@ impl Stream<'_> {
 
     /// Without the predictor, which writes each octet as its difference from another (section 7.4.4.4).
     fn unpredicted(&self, data: Vec<u8>) -> Vec<u8> {
-        let number = |key: &str, usual: usize| {
-            let at = memchr::memmem::find(&self.dictionary, key.as_bytes())? + key.len();
-            let digits: String = self.dictionary[at..]
-                .trim_ascii_start()
-                .iter()
-                .take_while(|byte| byte.is_ascii_digit())
-                .take(6)
-                .map(|byte| char::from(*byte))
-                .collect();
-            Some(digits.parse().unwrap_or(usual))
-        };
-        let (colors, bits) = (number("/Colors", 1).unwrap_or(1), number("/BitsPerComponent", 8).unwrap_or(8));
-        let columns = number("/Columns", 1).unwrap_or(1);
+        let (colors, bits) = (self.number("/Colors", 1), self.number("/BitsPerComponent", 8));
+        let columns = self.number("/Columns", 1);
         let pixel = (colors * bits).div_ceil(8).clamp(1, 64);
         let row = (colors * bits * columns).div_ceil(8).max(1);
-        match number("/Predictor", 1).unwrap_or(1) {
+        match self.number("/Predictor", 1) {
             2 => differences(data, pixel, row),
             10.. => png_rows(&data, pixel, row),
             _ => data,
@@ -431,32 +462,6 @@ fn runs(data: &[u8], most: usize) -> Vec<u8> {
     out
 }
 
-/// What stands as the name of a file anywhere: `/F (name)`, `/UF <feff...>`.
-fn file_names(data: &[u8], key: Option<&pdf_lock::Key>) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    for at in memchr::memmem::find_iter(data, b"F") {
-        let before = &data[at.saturating_sub(2)..=at];
-        if !(before.ends_with(b"/F") || before.ends_with(b"/UF")) || names.len() >= NAMES_MAX {
-            continue;
-        }
-        let Some(mut text) = string(data[at + 1..].trim_ascii_start()) else { continue };
-        if let Some(key) = key {
-            text = key.opened_text(object_before(data, at), &text);
-        }
-        let name = match text.strip_prefix(b"\xfe\xff") {
-            Some(wide) => {
-                let units: Vec<u16> = wide.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
-                String::from_utf16_lossy(&units)
-            }
-            None => bounded_name(&text),
-        };
-        if !name.is_empty() && !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    names
-}
-
 fn ascii85(text: &[u8]) -> Vec<u8> {
     let (mut out, mut group) = (Vec::with_capacity(text.len()), Vec::new());
     for byte in text.iter().take_while(|byte| **byte != b'~') {
@@ -486,11 +491,6 @@ fn flush(group: &mut Vec<u8>, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn strings_and_names() {
-        assert_eq!(file_names(b"/F (a.exe) /UF<feff0062002e006a0073> /Font", None), ["a.exe", "b.js"]);
-    }
 
     #[test]
     fn runs_and_predictors() {
@@ -534,5 +534,21 @@ mod tests {
         let objects: Vec<(u32, u16)> = Streams::of(data).map(|stream| stream.object).collect();
         assert_eq!(objects, [(1, 0), (2, 0)]);
         assert_eq!(bodies, [&b"abc\n"[..], b"xyz"]);
+    }
+
+    #[test]
+    fn what_only_looks_like_a_stream_hides_none() {
+        let long = format!("<</Type/EmbeddedFile{}>>", " ".repeat(10_000));
+        for (before, dictionary) in [
+            ("% a stream\n3 0 obj", "<</Type/EmbeddedFile>>"),
+            ("(stream\n) 3 0\nobj", "<</Type/EmbeddedFile/EmbeddedFiles 1>>"),
+            ("3 0 obj", long.as_str()),
+        ] {
+            let data = format!("{before}{dictionary}stream\nabc\nendstream endobj");
+            let found: Vec<Stream<'_>> =
+                Streams::of(data.as_bytes()).filter(|stream| stream.is_whole("/EmbeddedFile")).collect();
+            assert_eq!(found.len(), 1, "{before}");
+            assert_eq!((found[0].object, &found[0].body[..]), ((3, 0), &b"abc\n"[..]), "{before}");
+        }
     }
 }

@@ -9,6 +9,10 @@ const TARGETS_MAX: usize = 20_000;
 /// After so many strings without an end, of each following one only so much is read: four mebibytes could come to gigabytes otherwise.
 const ENDLESS_MAX: usize = 5_000;
 const BEGINNING: usize = 256;
+/// So far back one looks for the object that something is in.
+const OBJECT_MAX: usize = 4096;
+/// As long as a number and a generation before `obj` are.
+pub(super) const OBJECT_HEAD: usize = 64;
 
 /// Names may have their letters as `#` and two digits.
 pub(crate) fn plain_names(text: &[u8]) -> Vec<u8> {
@@ -108,6 +112,24 @@ fn escaped<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
 pub(super) fn hex(text: &[u8]) -> Vec<u8> {
     let digits: Vec<u8> = text.iter().filter(|byte| byte.is_ascii_hexdigit()).map(|byte| nibble(*byte)).collect();
     digits.chunks(2).map(|pair| pair[0] << 4 | pair.get(1).unwrap_or(&0)).collect()
+}
+
+/// The number and generation of the object that this place is in.
+pub(super) fn object_before(data: &[u8], at: usize) -> (u32, u16) {
+    let before = &data[at.saturating_sub(OBJECT_MAX)..at];
+    object(&before[..memchr::memmem::rfind(before, b" obj").unwrap_or(0)])
+}
+
+/// The number and generation of an object that stand at the end of this text, before `obj`.
+pub(super) fn object(before: &[u8]) -> (u32, u16) {
+    let mut words = before.rsplit(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
+    let mut number = || {
+        let word = words.next().unwrap_or_default();
+        let digits = word.iter().rposition(|byte| !byte.is_ascii_digit()).map_or(word, |last| &word[last + 1..]);
+        std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u32>().ok()).unwrap_or(0)
+    };
+    let generation = u16::try_from(number()).unwrap_or(0);
+    (number(), generation)
 }
 
 #[cfg(test)]
