@@ -384,6 +384,11 @@ mod tests {
                 ("a.html", text("<html><script>console.log('download')</script>")),
             ),
             (
+                "html-smuggling",
+                ("a.html", text("<html><script>var u=URL['createObject' + \"URL\"](x);location=u</script>")),
+                ("a.html", text("<html><script>var u='create' + object;location='https://a.example/'</script>")),
+            ),
+            (
                 "obfuscated-script",
                 ("a.html", text("<html><body><script>document.write(unescape('%3Cform%3E'))</script></body></html>")),
                 ("a.html", text("<html><script>document.write(year)</script><p>eval(unescape(x)) is bad</p></html>")),

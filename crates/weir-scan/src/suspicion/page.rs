@@ -81,9 +81,48 @@ pub(super) fn html_smuggling(file: &File<'_>) -> bool {
     }
     let text = text(file).to_ascii_lowercase();
     let acts = ["<script", "javascript:", " onload=", " onerror=", " onclick=", ":script"];
-    let makes = ["new blob", "mssaveoropenblob", "mssaveblob", "createobjecturl", "uint8array", "new file("];
-    let saves = [".download", "mssave", "download=", "navigator.ms", ".click()", "location.href", "location.replace"];
-    [&acts[..], &makes, &saves].iter().all(|words| words.iter().any(|word| has(&text, word))) && !is_export(&text)
+    let saves = [
+        ".download",
+        "mssave",
+        "download=",
+        "navigator.ms",
+        ".click()",
+        "location.href",
+        "location.replace",
+        "location=",
+        "location =",
+        "savefilepicker",
+    ];
+    [&acts[..], &saves].iter().all(|words| words.iter().any(|word| has(&text, word)))
+        && (makes_files(&text) || makes_files(&joined(&text)))
+        && !is_export(&text)
+}
+
+/// Words with which a script makes a file.
+fn makes_files(lower: &[u8]) -> bool {
+    let makes =
+        ["new blob", "mssaveoropenblob", "mssaveblob", "createobjecturl", "uint8array", "new file(", "savefilepicker"];
+    makes.iter().any(|word| has(lower, word))
+}
+
+/// A text whose strings are joined where a script adds them up: `URL["createObject" + "URL"]`.
+fn joined(text: &[u8]) -> Vec<u8> {
+    let quote = |rest: &[u8]| rest.first().is_some_and(|byte| b"\"'`".contains(byte));
+    let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
+    while let Some(at) = memchr::memchr3(b'"', b'\'', b'`', rest) {
+        let (before, behind) = (&rest[..at], &rest[at + 1..]);
+        out.extend_from_slice(before);
+        let next = behind.trim_ascii_start().strip_prefix(b"+").map(<[u8]>::trim_ascii_start);
+        rest = match next.filter(|next| quote(next)) {
+            Some(next) => &next[1..],
+            None => {
+                out.push(rest[at]);
+                behind
+            }
+        };
+    }
+    out.extend_from_slice(rest);
+    out
 }
 
 /// A button that saves a table of the page itself: a text that is not decoded from anything, under the name of a text.

@@ -95,6 +95,7 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::MachO, b"\xfe\xed\xfa\xcf"),
     (Kind::MachO, b"\xce\xfa\xed\xfe"),
     (Kind::MachO, b"\xcf\xfa\xed\xfe"),
+    (Kind::MachO, b"\xca\xfe\xba\xbf\0\0\0"),
     (Kind::Dex, b"dex\n0"),
     (Kind::Shortcut, b"L\0\0\0\x01\x14\x02\0\0\0\0\0\xc0\0\0\0\0\0\0\x46"),
     (Kind::Chm, b"ITSF\x03\0\0\0"),
@@ -134,10 +135,13 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::OtherArchive("a StuffIt archive"), b"StuffIt!"),
     (Kind::OtherArchive("a xar archive"), b"xar!\0\x1c"),
     (Kind::OtherArchive("an lrzip file"), b"LRZI\0"),
+    (Kind::OtherArchive("a FreeArc archive"), b"ArC\x01"),
     (Kind::OtherArchive("an ar archive"), b"!<arch>\n"),
     (Kind::OtherArchive("an RPM package"), b"\xed\xab\xee\xdb"),
     (Kind::DiskImage, b"QFI\xfb"),
     (Kind::DiskImage, b"sprs\0\0\0"),
+    // A disc as it was read, each sector behind its sign.
+    (Kind::DiskImage, b"\0\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0"),
     (Kind::Rtf, b"{\\rt"),
     (Kind::Picture, b"\x89PNG\r\n\x1a\n"),
     (Kind::Picture, b"\xff\xd8\xff"),
@@ -307,6 +311,9 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     if tag("begin:vcalendar") {
         return Some(Kind::Calendar);
     }
+    if tag("{\\rt") {
+        return Some(Kind::Rtf);
+    }
     let page = ["<!doctype html", "<html", "<head", "<body", "<script", "<hta:"].iter().any(|name| tag(name));
     page.then_some(Kind::Html)
 }
@@ -447,7 +454,9 @@ mod tests {
         assert_eq!(Kind::of(b"\n\n%PDF-1.4"), Kind::Pdf);
         assert_eq!(Kind::of(b"\xca\xfe\xba\xbe\0\0\0\x34"), Kind::JavaClass);
         assert_eq!(Kind::of(b"\xca\xfe\xba\xbe\0\0\0\x02"), Kind::MachO);
+        assert_eq!(Kind::of(b"\xca\xfe\xba\xbf\0\0\0\x02"), Kind::MachO);
         assert_eq!(Kind::of(b"  <HTML>"), Kind::Html);
+        assert_eq!(Kind::of(b"\xef\xbb\xbf\r\n{\\rtf1 x}"), Kind::Rtf);
         assert_eq!(Kind::of(b"\x78\x9f\x3e\x22\x01\0"), Kind::Tnef);
         assert_eq!(Kind::of(b"CWS\x09\xc8\0\0\0x"), Kind::Flash);
         assert_eq!(Kind::of(b"CWS is our new system"), Kind::Unknown);

@@ -519,7 +519,11 @@ fn messages<'f>(file: &File<'f>) -> Vec<&'f [u8]> {
         return vec![&data[digits..]];
     }
     if !named(&["mbox", "mbx"]) {
-        return vec![data];
+        // Some begin to read behind a mark and empty lines.
+        let marked = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
+        let blank = marked.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let begins_later = blank + (data.len() - marked.len()) > 0;
+        return std::iter::once(data).chain(begins_later.then(|| &marked[blank..])).collect();
     }
     let begins = |at: &usize| {
         let line = data[at + 1..].split(|byte| *byte == b'\n').next().unwrap_or_default();

@@ -8,34 +8,56 @@ use super::ole::packaged;
 use super::{entity, is_of_apple};
 use crate::budget::Exceeded;
 use crate::file_name;
-use crate::little_endian::{u32_at, u64_at};
+use crate::little_endian::{u16_at, u32_at, u64_at};
 use crate::markup;
 use flate2::read::ZlibDecoder;
+use std::collections::BTreeSet;
 
-/// Files in a calendar (RFC 5545, section 3.8.1.1): `ATTACH;ENCODING=BASE64;VALUE=BINARY;X-FILENAME=name:content`, folded.
+/// The parameters in which programs keep the name of an attached file.
+const CALENDAR_NAMES: [&str; 5] = ["X-FILENAME=", "FILENAME=", "X-APPLE-FILENAME=", "X-ORACLE-FILENAME=", "LABEL="];
+
+/// Files in a calendar (RFC 5545, section 3.8.1.1): `ATTACH;ENCODING=BASE64;VALUE=BINARY;X-FILENAME=name:content`, folded anywhere.
 pub(super) fn calendar(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
-    let (mut at, upper) = (0, data.to_ascii_uppercase());
-    while let Some(found) = memchr::memmem::find(&upper[at..], b"\nATTACH") {
-        let from = at + found + 1;
-        let line = unfolded(&data[from..]);
-        at = from + 1;
+    attached(walk, data, level)?;
+    let alone = |at: usize| data[at] == b'\r' && data.get(at + 1) != Some(&b'\n');
+    if !memchr::memchr_iter(b'\r', data).any(alone) {
+        return Ok(());
+    }
+    // Some end a line at a return alone.
+    let lines: Vec<u8> = (0..data.len()).map(|at| if alone(at) { b'\n' } else { data[at] }).collect();
+    walk.holding(&lines, |walk, lines| attached(walk, lines, level))
+}
+
+/// The same where something else stands before the calendar, and only its name or type says what it is.
+pub(super) fn named_calendar(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {
+    let named = file.names.iter().flat_map(|name| file_name::extensions(name)).any(|own| own == "ics" || own == "vcs");
+    let is_calendar = file.kind == Kind::Unknown && (named || file.declared == "text/calendar");
+    if is_calendar { calendar(walk, file.data, level) } else { Ok(()) }
+}
+
+fn attached(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    let mut rest = data;
+    while !rest.is_empty() {
+        let (line, behind) = unfolded(rest);
+        rest = behind;
+        if line.get(..6).is_none_or(|name| !name.eq_ignore_ascii_case(b"ATTACH")) {
+            continue;
+        }
         let Some(colon) = value_begins(&line) else { continue };
         let (head, value) = (&line[..colon], &line[colon + 1..]);
         let upper = head.to_ascii_uppercase();
         if memchr::memmem::find(&upper, b"BASE64").is_none() && memchr::memmem::find(&upper, b"BINARY").is_none() {
             continue;
         }
-        let names: Vec<String> = ["X-FILENAME=", "FILENAME=", "X-APPLE-FILENAME=", "X-ORACLE-FILENAME="]
-            .iter()
-            .filter_map(|key| {
-                let at = memchr::memmem::find(&upper, key.as_bytes())? + key.len();
-                let text = head[at..].strip_prefix(b"\"").map_or_else(
-                    || head[at..].split(|byte| *byte == b';').next(),
-                    |quoted| quoted.split(|byte| *byte == b'"').next(),
-                )?;
-                Some(bounded_name(text))
-            })
-            .collect();
+        let named = CALENDAR_NAMES.iter().filter_map(|key| {
+            let at = memchr::memmem::find(&upper, key.as_bytes())? + key.len();
+            let text = head[at..].strip_prefix(b"\"").map_or_else(
+                || head[at..].split(|byte| *byte == b';').next(),
+                |quoted| quoted.split(|byte| *byte == b'"').next(),
+            )?;
+            Some(bounded_name(text))
+        });
+        let names: Vec<String> = named.collect();
         let content = base64(value, Padding::EndsGroup);
         walk.budget.entry()?;
         walk.holding(&content, |walk, content| walk.file(&names, "", content, level))?;
@@ -43,18 +65,18 @@ pub(super) fn calendar(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(
     Ok(())
 }
 
-/// The line at the start, with those that go on with it.
-fn unfolded(text: &[u8]) -> Vec<u8> {
-    let mut line = Vec::new();
-    for (number, piece) in text.split(|byte| *byte == b'\n').enumerate() {
-        let piece = piece.strip_suffix(b"\r").unwrap_or(piece);
-        match (number, piece.strip_prefix(b" ").or_else(|| piece.strip_prefix(b"\t"))) {
-            (0, _) => line.extend_from_slice(piece),
-            (_, Some(more)) => line.extend_from_slice(more),
-            (_, None) => break,
+/// The line at the start, with those that go on with it, and what is behind them.
+fn unfolded(text: &[u8]) -> (Vec<u8>, &[u8]) {
+    let (mut line, mut rest) = (Vec::new(), text);
+    loop {
+        let (piece, behind) = rest.split_at(memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1));
+        let piece = piece.strip_suffix(b"\n").unwrap_or(piece);
+        line.extend_from_slice(piece.strip_suffix(b"\r").unwrap_or(piece));
+        match behind {
+            [b' ' | b'\t', more @ ..] => rest = more,
+            _ => return (line, behind),
         }
     }
-    line
 }
 
 /// The colon that no quotes are around.
@@ -69,9 +91,15 @@ fn value_begins(line: &[u8]) -> Option<usize> {
 /// What stands before each file in a section of OneNote (Microsoft, *[MS-ONESTORE]*, section 2.6.13).
 const NOTE_FILE: &[u8] = b"\xe7\x16\xe3\xbd\x65\x26\x11\x45\xa4\xc4\x8d\x4d\x0b\x7a\x9e\xac";
 
-/// Files in a section of OneNote. Their names stand elsewhere; their content says what they are.
+/// As long as a name may be, in units of two octets.
+const NOTE_NAME_LONGEST: usize = 260;
+
+/// Files in a section of OneNote, and their names. Which of them is that of which file is told by tables that are not read here, so each name is
+/// judged by itself: under that of another one, an honest file would be in disguise.
 pub(super) fn notes(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    let mut has_files = false;
     for at in memchr::memmem::find_iter(data, NOTE_FILE) {
+        has_files = true;
         let from = at + 16 + 20;
         let length = u64_at(data, at + 16).and_then(|length| usize::try_from(length).ok()).unwrap_or(usize::MAX);
         let rest = data.get(from..).unwrap_or_default();
@@ -81,7 +109,37 @@ pub(super) fn notes(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), 
         walk.odd_here(Oddity::EmbeddedObject);
         walk.stored(&["embedded in a note".into()], &rest[..length.min(rest.len())], level)?;
     }
-    Ok(())
+    if !has_files {
+        return Ok(());
+    }
+    let names = note_names(data, walk.budget.limits().entries as usize);
+    names.iter().try_for_each(|name| walk.stored(std::slice::from_ref(name), &[], level))
+}
+
+/// The names of files in a section: texts in UTF-16 that end with a NUL, with their length before them (Microsoft, *[MS-ONE]*, section 2.2.71).
+/// Paragraphs are written so, too, and in these `.com` is a domain.
+fn note_names(data: &[u8], most: usize) -> Vec<String> {
+    let (mut names, mut behind) = (BTreeSet::new(), 0);
+    for dot in memchr::memmem::find_iter(data, b".\0") {
+        if dot < behind || names.len() >= most {
+            continue;
+        }
+        let unit = |at: usize| u16_at(data, at).filter(|unit| *unit >= 0x20);
+        let before = (1..=NOTE_NAME_LONGEST).take_while(|units| dot.checked_sub(2 * units).and_then(unit).is_some());
+        let after = (1..=NOTE_NAME_LONGEST).take_while(|units| unit(dot + 2 * units).is_some());
+        let (begin, end) = (dot - 2 * before.count(), dot + 2 * (1 + after.count()));
+        behind = end;
+        let told = begin.checked_sub(4).and_then(|at| u32_at(data, at));
+        if told != u32::try_from(end + 2 - begin).ok() || u16_at(data, end) != Some(0) {
+            continue;
+        }
+        let units: Vec<u16> = (begin..end).step_by(2).filter_map(|at| u16_at(data, at)).collect();
+        let name = String::from_utf16_lossy(&units);
+        if file_name::extension(&name).is_some_and(|own| !own.is_empty() && own != "com") {
+            names.insert(name);
+        }
+    }
+    names.into_iter().collect()
 }
 
 /// Mail and files that are signed with their content inside (RFC 8551, section 3.5.2), packed, or sealed, which only their reader opens.
@@ -290,8 +348,21 @@ mod tests {
 
     #[test]
     fn lines_of_a_calendar_are_joined() {
-        assert_eq!(unfolded(b"ATTACH;X=\"a:b\":AB\r\n CD\r\n\tEF\r\nSUMMARY:x"), b"ATTACH;X=\"a:b\":ABCDEF");
+        let (line, behind) = unfolded(b"ATT\r\n ACH;X=\"a:b\":AB\r\n CD\n\tEF\r\nSUMMARY:x");
+        assert_eq!((line.as_slice(), behind), (&b"ATTACH;X=\"a:b\":ABCDEF"[..], &b"SUMMARY:x"[..]));
+        assert_eq!(unfolded(b"\r\n ATTACH:x").0, b"ATTACH:x");
         assert_eq!(value_begins(b"ATTACH;X=\"a:b\":AB"), Some(14));
+    }
+
+    #[test]
+    fn names_in_a_note_have_their_length_before_them() {
+        let text = |text: &str, length: u32| {
+            let units = text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes);
+            length.to_le_bytes().into_iter().chain(units).collect::<Vec<u8>>()
+        };
+        let data = [b"x".to_vec(), text("run.1.js", 18), text("a.vbs", 13), text("see a.com", 20), text("b.hta", 12)];
+        assert_eq!(note_names(&data.concat(), 10), ["b.hta", "run.1.js"]);
+        assert!(note_names(&b".\0".repeat(1 << 18), 10).is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Images of discs after ISO 9660, and Joliet's second set of names.
+//! Images of discs after ISO 9660, with Joliet's second set of names and the long names of Rock Ridge.
 //!
 //! Both directories are walked: programs differ in which they show. [`super::udf`] reads the third that a disc can have.
 
@@ -10,6 +10,8 @@ const SECTOR: usize = 2048;
 /// Where descriptors begin.
 const DESCRIPTORS: usize = 16;
 const FOLDERS_MAX: usize = 10_000;
+/// Places besides the directory in which pieces of one name stand.
+const AREAS_MAX: usize = 8;
 
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
     for descriptor in data.chunks(SECTOR).skip(DESCRIPTORS).take(32) {
@@ -66,7 +68,8 @@ fn directory(walk: &mut Walk<'_>, data: &[u8], root: (usize, usize), joliet: boo
                     }
                     continue;
                 }
-                member(walk, data, (from, length), &named(name, joliet), level)?;
+                let names = [vec![named(name, joliet)], long_name(data, record).into_iter().collect()].concat();
+                member(walk, data, (from, length), &names, level)?;
             }
         }
     }
@@ -77,16 +80,45 @@ fn member(
     walk: &mut Walk<'_>,
     data: &[u8],
     (from, length): (usize, usize),
-    name: &str,
+    names: &[String],
     level: u32,
 ) -> Result<(), Exceeded> {
     let end = from.saturating_add(length).min(data.len());
-    let names = [name.to_owned()];
-    walk.stored(&names, data.get(from..end).unwrap_or_default(), level)?;
+    walk.stored(names, data.get(from..end).unwrap_or_default(), level)?;
     if end - from.min(end) < length {
-        walk.odd(&names, Oddity::Unreadable("a disc image that breaks off".into()));
+        walk.odd(names, Oddity::Unreadable("a disc image that breaks off".into()));
     }
     Ok(())
+}
+
+/// The name that Unix programs show (Rock Ridge, section 4.1.4): in pieces behind the usual one, some of them in another place of the image.
+fn long_name(data: &[u8], record: &[u8]) -> Option<String> {
+    let own = 33 + usize::from(*record.get(32)?);
+    let (mut rest, mut name, mut moves) = (record.get(own.next_multiple_of(2)..)?, Vec::new(), 0);
+    let mut next = None;
+    loop {
+        let length = rest.get(2).map_or(0, |length| usize::from(*length));
+        let Some((entry, behind)) = rest.split_at_checked(length).filter(|(entry, _)| entry.len() >= 4) else {
+            // As many moves as no program writes.
+            let Some(place) = next.take().filter(|_| moves < AREAS_MAX) else { break };
+            (rest, moves) = (place, moves + 1);
+            continue;
+        };
+        rest = behind;
+        match &entry[..2] {
+            b"NM" => name.extend_from_slice(entry.get(5..).unwrap_or_default()),
+            b"CE" => {
+                let number = |at: usize| u32_at(entry, at).map(|number| number as usize);
+                let place =
+                    number(4).zip(number(12)).and_then(|(block, from)| block.checked_mul(SECTOR)?.checked_add(from));
+                next = place
+                    .zip(number(20))
+                    .and_then(|(from, length)| data.get(from..from.checked_add(length.min(SECTOR))?));
+            }
+            _ => {}
+        }
+    }
+    (!name.is_empty()).then(|| bounded_name(&name))
 }
 
 /// A name without its version.

@@ -135,6 +135,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
             guarded(walk, |walk| macintosh::open(walk, file, level))?;
             guarded(walk, |walk| shar::open(walk, file, level))?;
             guarded(walk, |walk| warc::open(walk, file, level))?;
+            guarded(walk, |walk| carriers::named_calendar(walk, file, level))?;
             guarded(walk, |walk| page::open(walk, file, level))?;
         }
         Kind::Tar => guarded(walk, |walk| tar::open(walk, file.data, level))?,

@@ -13,10 +13,18 @@ use std::path::{Path, PathBuf};
 
 /// Windows Installer's class, as it stands in the root.
 const INSTALLER: &str = "000c1084-0000-0000-c000-000000000046";
-/// MSG: an attachment's bytes, and its names, in UTF-16 and in octets.
+/// MSG: an attachment's bytes, and its names, in UTF-16 and in octets: long, short, shown, and the extension alone.
 const ATTACHED_DATA: &str = "__substg1.0_37010102";
-const ATTACHED_NAMES: [&str; 4] =
-    ["__substg1.0_3707001F", "__substg1.0_3704001F", "__substg1.0_3707001E", "__substg1.0_3704001E"];
+const ATTACHED_NAMES: [&str; 8] = [
+    "__substg1.0_3707001F",
+    "__substg1.0_3704001F",
+    "__substg1.0_3707001E",
+    "__substg1.0_3704001E",
+    "__substg1.0_3001001F",
+    "__substg1.0_3001001E",
+    "__substg1.0_3703001F",
+    "__substg1.0_3703001E",
+];
 /// Folders inside each other; a message in a message in a message takes six.
 const FOLDERS_MAX: usize = 16;
 /// As long as a name may be that somebody made long to hide its end.
@@ -134,7 +142,9 @@ pub(super) fn packaged(data: &[u8]) -> Option<(Vec<String>, &[u8])> {
 /// The names that an attachment of a MSG file has in streams beside it; none for other streams.
 fn attached_names(compound: &mut Compound<'_>, path: &Path) -> Vec<String> {
     use std::io::Read;
-    let Some(folder) = path.parent().filter(|_| last(path) == ATTACHED_DATA) else { return Vec::new() };
+    let Some(folder) = path.parent().filter(|_| last(path).eq_ignore_ascii_case(ATTACHED_DATA)) else {
+        return Vec::new();
+    };
     let mut names: Vec<String> = Vec::new();
     for stream in ATTACHED_NAMES {
         let mut text = Vec::new();
@@ -173,5 +183,18 @@ mod tests {
         for cut in 0..data.len() {
             let _ = packaged(&data[..cut]);
         }
+    }
+
+    #[test]
+    fn attachments_have_names_whatever_the_case_of_their_streams() {
+        use std::io::Write;
+        let mut compound = CompoundFile::create(Cursor::new(Vec::<u8>::new())).unwrap();
+        compound.create_storage("/a").unwrap();
+        for (name, data) in [("__SUBSTG1.0_37010102", b"x=1\n".as_slice()), ("__SUBSTG1.0_3707001E", b"run.js\0")] {
+            compound.create_stream(Path::new("/a").join(name)).unwrap().write_all(data).unwrap();
+        }
+        let data = compound.into_inner().into_inner();
+        let mut compound = CompoundFile::open(Cursor::new(data.as_slice())).unwrap();
+        assert_eq!(attached_names(&mut compound, Path::new("/a/__SUBSTG1.0_37010102")), ["run.js"]);
     }
 }

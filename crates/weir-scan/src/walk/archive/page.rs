@@ -87,15 +87,22 @@ const PLACES: [(&str, &str); 7] = [
     ("object", "data"),
 ];
 
-/// The names under which scripts save something: `a.download = "x.js"`.
+/// The names under which scripts save something: `a.download = "x.js"`, `a["download"] = "x.js"`, `a.setAttribute("download", "x.js")`.
 fn saved_as(page: &[u8]) -> Vec<String> {
     const MOST: usize = 8;
-    const WORD: &[u8] = b".download";
+    const WORD: &[u8] = b"download";
+    const BETWEEN: usize = 64;
     let name = |at: usize| {
-        let value = page[at + WORD.len()..].trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
-        let (quote, text) = value.split_first().filter(|(quote, _)| b"\"'`".contains(quote))?;
+        page.get(at.checked_sub(1)?).filter(|before| b".\"'`".contains(before))?;
+        let behind = &page[at + WORD.len()..];
+        let sign = behind.iter().take(BETWEEN).position(|byte| matches!(byte, b'=' | b','))?;
+        let is_whole = behind[..sign].iter().all(|byte| byte.is_ascii_whitespace() || b"\"'`]".contains(byte));
+        let value = behind[sign + 1..].trim_ascii_start();
+        let (quote, text) = value.split_first().filter(|(quote, _)| is_whole && b"\"'`".contains(quote))?;
         let end = memchr::memchr(*quote, &text[..text.len().min(1024)])?;
-        Some(String::from_utf8_lossy(&text[..end]).into_owned())
+        // In a list of words there are other words.
+        let is_name = behind[sign] == b'=' || text[..end].contains(&b'.');
+        is_name.then(|| String::from_utf8_lossy(&text[..end]).into_owned())
     };
     memchr::memmem::find_iter(page, WORD).filter_map(name).take(MOST).collect()
 }
@@ -138,6 +145,10 @@ mod tests {
         assert_eq!(found("<iframe src=' da&Tab;ta:text/html,x'>"), one(WRITTEN, b"x"));
         assert_eq!(found("<meta http-equiv=refresh content=\"0; url='data:text/html,x\">"), one(WRITTEN, b"x"));
         assert_eq!(found("<script>a.href=\"data:,x\";a.download = 'a.vbs'</script>"), one("a.vbs", b"x"));
+        assert_eq!(found("<script>a['download']=`a.vbs`;a['href']='data:,x'</script>"), one("a.vbs", b"x"));
+        let set = "<script>a.setAttribute('href', 'data:,x'); a.setAttribute( 'download' , \"a.vbs\")</script>";
+        assert_eq!(found(set), one("a.vbs", b"x"));
+        assert!(found("<script>var button = 'download', kind = 'a.vbs', icon = 'data:,x'</script>").is_empty());
         assert!(found("<img src='data:text/html,x'><a href='data:image/png;base64,AAAA'>").is_empty());
         assert!(found("<a href='https://a.example/data:,x' download='a.js'>").is_empty());
     }

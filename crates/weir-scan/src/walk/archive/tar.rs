@@ -97,8 +97,9 @@ impl<'d> TarReader<'d> {
                 let names = self.names(header);
                 self.next = HeaderFacts::default();
                 let folder = names.first().is_some_and(|name| name.ends_with('/'));
-                // Folders, links, devices and labels have names only. What nobody knows is a file: so says the standard.
-                if body.is_empty() && (folder || matches!(flag, b'1'..=b'6' | b'V')) {
+                // Folders, devices and labels have names only, and so have links, but a link is a file under another name. What nobody knows is a
+                // file: so says the standard.
+                if body.is_empty() && (folder || matches!(flag, b'3'..=b'6' | b'V')) {
                     return walk.budget.entry();
                 }
                 walk.stored(&names, body, level)?;
@@ -245,6 +246,12 @@ mod tests {
             end(),
         ];
         assert_eq!(seen(&all), ["a.txt=a", "b.exe=b", "c=c"]);
+    }
+
+    #[test]
+    fn a_link_is_a_file_under_another_name() {
+        let all = [member("a.txt", b'0', b"1"), member("b.exe", b'1', b""), member("c.js", b'2', b""), end()];
+        assert_eq!(seen(&all), ["a.txt=1", "b.exe=", "c.js="]);
     }
 
     #[test]

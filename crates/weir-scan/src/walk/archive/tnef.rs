@@ -8,17 +8,22 @@ use crate::little_endian::{u16_at, u32_at};
 
 const BEGINS_ATTACHMENT: u32 = 0x0006_9002;
 const TITLE: u32 = 0x0001_8010;
+const TRANSPORT_NAME: u32 = 0x0006_9001;
 const DATA: u32 = 0x0006_800f;
 const PROPERTIES: u32 = 0x0006_9005;
 const BODY: u32 = 0x0002_800c;
 
-/// Names of an attachment among its properties, and its content where that is an object.
-const NAMES: [u16; 3] = [0x3707, 0x3704, 0x3001];
+/// Names of an attachment among its properties: long, short, shown, paths, that of the transport, and the extension alone. And its content where
+/// that is an object.
+const NAMES: [u16; 7] = [0x3707, 0x3704, 0x3001, 0x370d, 0x3708, 0x370c, 0x3703];
 const OBJECT: u16 = 0x3701;
+/// Outlook writes half as many.
+const NAMES_MAX: usize = 16;
 
 #[derive(Default)]
 struct Attachment<'d> {
     names: Vec<String>,
+    has_more_names: bool,
     contents: Vec<&'d [u8]>,
 }
 
@@ -32,7 +37,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         };
         match id {
             BEGINS_ATTACHMENT => std::mem::take(&mut attachment).show(walk, level)?,
-            TITLE => attachment.named(value),
+            TITLE | TRANSPORT_NAME => attachment.named(value),
             DATA => attachment.contents.push(value),
             PROPERTIES if attachment.properties(value).is_none() => {
                 walk.odd_here(Oddity::Unreadable("a damaged TNEF file".into()));
@@ -48,12 +53,19 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
 impl<'d> Attachment<'d> {
     fn named(&mut self, name: &[u8]) {
         let name = bounded_name(&name[..memchr::memchr(0, name).unwrap_or(name.len())]);
-        if !name.is_empty() && !self.names.contains(&name) && self.names.len() < 8 {
-            self.names.push(name);
+        if name.is_empty() || self.names.contains(&name) {
+            return;
+        }
+        match self.names.len() {
+            NAMES_MAX.. => self.has_more_names = true,
+            _ => self.names.push(name),
         }
     }
 
     fn show(self, walk: &mut Walk<'_>, level: u32) -> Result<(), Exceeded> {
+        if self.has_more_names {
+            walk.odd(&self.names, Oddity::Inconsistent("an attachment with more than 16 names".into()));
+        }
         self.contents.iter().try_for_each(|content| walk.stored(&self.names, content, level))
     }
 

@@ -12,6 +12,7 @@ mod pages;
 mod relatives;
 mod saved;
 mod strange;
+mod undeclared;
 pub(crate) mod unopened;
 mod wrapped;
 
@@ -35,13 +36,15 @@ pub(crate) fn bad_mail() -> Vec<Bad> {
         overlooked::all(),
         unopened::all(),
         saved::all(),
+        undeclared::all(),
     ];
     classes.into_iter().flatten().collect()
 }
 
 /// What must be: mail of real mailers, and the honest twin of each trick.
 pub(crate) fn honest_mail() -> Vec<Mail> {
-    [good::all(), misread::twins(), overlooked::twins(), unopened::twins(), saved::twins()].concat()
+    [good::all(), misread::twins(), overlooked::twins(), unopened::twins(), saved::twins(), undeclared::twins()]
+        .concat()
 }
 
 /// How many there are of each class.
