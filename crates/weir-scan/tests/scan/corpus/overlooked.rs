@@ -84,6 +84,12 @@ const PACKED_PROGRAM: &[u8] = b"\x5d\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff
 const PACKED_SCRIPT: &[u8] = b"\x5d\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00\x2b\x94\xc8\xcb\x47\x89\xf2\xec\x03\x31\xe9\x5f\xca\xa3\xef\xa3\x58\x25\xda\x9e\xa4\x43\x07\xff\xfe\xfe\xa8\x00";
 const PACKED_TEXT: &[u8] = b"\x5d\x00\x00\x80\x00\xff\xff\xff\xff\xff\xff\xff\xff\x00\x34\x19\x49\xee\x8d\xdd\x5d\xf1\xf0\xb2\x39\x90\xb3\xff\xff\xef\x14\x80\x00";
 
+/// The same as lzip packs them, and the program as xz does.
+const LZIP_PROGRAM: &[u8] = b"LZIP\x01\x10\x00\x26\x96\x8e\x70\x00\x17\xf7\xec\x05\xbb\xea\xf4\xff\x85\x54\x33\x24\x73\xff\xff\x70\x38\x00\x00\x85\xe4\xef\xb2\x40\x00\x00\x00\x00\x00\x00\x00\x33\x00\x00\x00\x00\x00\x00\x00";
+const LZIP_SCRIPT: &[u8] = b"LZIP\x01\x10\x00\x2b\x94\xc8\xcb\x47\x89\xf2\xec\x03\x25\x1f\x00\xb8\xed\x4e\x92\xad\xeb\x1a\x79\x77\x7f\xff\xfe\x90\x40\x00\xeb\x59\xa1\xf8\x11\x00\x00\x00\x00\x00\x00\x00\x36\x00\x00\x00\x00\x00\x00\x00";
+const LZIP_TEXT: &[u8] = b"LZIP\x01\x10\x00\x34\x19\x49\xee\x8d\xdd\x3d\x3a\xdf\xff\xff\xdd\x12\x00\x00\x20\x30\x3a\x36\x06\x00\x00\x00\x00\x00\x00\x00\x2a\x00\x00\x00\x00\x00\x00\x00";
+const XZ_PROGRAM: &[u8] = b"\xfd7zXZ\x00\x00\x01\x69\x22\xde\x36\x02\x00\x21\x01\x16\x00\x00\x00\x74\x2f\xe5\xa3\xe0\x00\x3f\x00\x12\x5d\x00\x26\x96\x8e\x70\x00\x17\xf7\xec\x05\xbb\xea\xf4\xff\x85\x53\x13\x50\x00\x00\x00\x00\x85\xe4\xef\xb2\x00\x01\x2a\x40\x93\x38\x31\x39\x90\x42\x99\x0d\x01\x00\x00\x00\x00\x01\x59\x5a";
+
 /// The first member of an archive of cpio as it was first written.
 fn cpio(name: &str, data: &[u8]) -> Vec<u8> {
     let numbers = [0o070_707, 0, 1, 0o100_644, 0, 0, 1, 0, 0, 0, name.len() as u16 + 1, 0, data.len() as u16];
@@ -105,6 +111,9 @@ fn packed() -> Vec<Bad> {
     vec![
         bad("packed", "LZMA by its content", attached("a.dat", PACKED_PROGRAM), forbidden, "a Windows program"),
         bad("packed", "LZMA by its name", attached("run.js.lzma", PACKED_SCRIPT), forbidden, "extension .js"),
+        bad("packed", "lzip by its content", attached("a.dat", LZIP_PROGRAM), forbidden, "a Windows program"),
+        bad("packed", "lzip by its name", attached("run.js.lz", LZIP_SCRIPT), forbidden, "extension .js"),
+        bad("packed", "xz by its content", attached("a.dat", XZ_PROGRAM), forbidden, "a Windows program"),
         bad(
             "packed",
             "the name of LZMA",
@@ -322,6 +331,7 @@ pub(crate) fn twins() -> Vec<Mail> {
         twin("Content-Name", part("Content-Type: application/octet-stream\r\nContent-Name: notes.txt\r\n", b"hello\n")),
         twin("a type of one word", format!("{HEAD}Content-Type: text\r\n\r\nhello\r\n").into_bytes()),
         twin("LZMA", attached("notes.txt.lzma", PACKED_TEXT)),
+        twin("lzip", attached("notes.txt.lz", LZIP_TEXT)),
         twin("a list of articles", attached("list.txt", b"AA01;screw\r\nAA02;nut\r\n")),
         twin("a numbered log", attached("messages.001", b"Nov 18 10:00:00 host app: started\n")),
         twin("a fax", attached("fax.001", b"II*\0\x08\0\0\0\0\0")),
