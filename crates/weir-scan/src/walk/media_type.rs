@@ -1,7 +1,7 @@
 //! Types that some program turns into an extension when it saves a part that has none.
 
 /// What runs when it is opened, by the type under which it is sent.
-const EXTENSIONS: [(&str, &str); 76] = [
+const EXTENSIONS: [(&str, &str); 91] = [
     ("application/bat", "bat"),
     ("application/cmd", "cmd"),
     ("application/com", "com"),
@@ -78,6 +78,21 @@ const EXTENSIONS: [(&str, &str); 76] = [
     ("application/vnd.ms-powershell", "ps1"),
     ("text/x-powershell", "ps1"),
     ("application/x-powershell-script", "ps1"),
+    ("application/msaccess", "mdb"),
+    ("application/vnd.flatpak", "flatpak"),
+    ("application/vnd.flatpak.ref", "flatpakref"),
+    ("application/vnd.ms-access", "mdb"),
+    ("application/x-asp", "asp"),
+    ("application/x-cd-image", "iso"),
+    ("application/x-chm", "chm"),
+    ("application/x-deb", "deb"),
+    ("application/x-gnome-app-info", "desktop"),
+    ("application/x-jar", "jar"),
+    ("application/x-msaccess", "mdb"),
+    ("application/x-redhat-package-manager", "rpm"),
+    ("application/x-xpinstall", "xpi"),
+    ("text/vbs", "vbs"),
+    ("text/x-python3", "py"),
 ];
 
 /// The extension that stands for a type.

@@ -290,6 +290,10 @@ fn types() -> Vec<Bad> {
         ("text/jscript", ".js"),
         ("application/x-rdp", ".rdp"),
         ("application/x-wsf", ".wsf"),
+        ("application/x-chm", ".chm"),
+        ("application/x-jar", ".jar"),
+        ("application/x-xpinstall", ".xpi"),
+        ("text/vbs", ".vbs"),
     ]
     .into_iter()
     .map(|(kind, says)| {
