@@ -42,7 +42,7 @@ bench-lab: $(DIST) ## five machines schedule samples, and lose their leader; the
 	@tools/setup bench-lab
 	cargo run --release --locked --quiet -p weir-bench --bin bench-lab -- $(DIST)
 
-bench-mail: $(DIST) ## mail through Weir beside mail through Postfix, a few minutes
+bench-mail: $(DIST) ## mail through Weir beside mail through Postfix, ten minutes
 	cargo run --release --locked --quiet -p weir-bench --bin bench-mail -- $(DIST)
 
 bench-scan: $(DIST) ## scanned mail through Weir beside Postfix with Amavis, the same clamd for both, ten minutes

@@ -3,6 +3,7 @@
 //! Several processes, each with a sender of its own; every recipient is new (`-N`), so no cache of addresses helps
 //! anybody.
 
+use crate::round::Sending;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -21,9 +22,12 @@ pub(crate) struct Load {
     pub(crate) keep: bool,
 }
 
-impl Load {
-    /// Sends everything to a port of this machine; how long it took until the last message was accepted.
-    pub(crate) fn send(&self, port: u16) -> Duration {
+impl Sending for Load {
+    fn messages(&self) -> u32 {
+        self.messages
+    }
+
+    fn send(&self, port: u16) -> Duration {
         let start = Instant::now();
         let sources: Vec<Child> = (0..SOURCES).map(|number| self.source(number, port)).collect();
         for mut source in sources {
@@ -31,6 +35,14 @@ impl Load {
             assert!(ended.success(), "smtp-source was refused: {ended}");
         }
         start.elapsed()
+    }
+}
+
+impl Load {
+    /// What it is, in words.
+    pub(crate) fn about(&self) -> String {
+        let about = if self.keep { "connections kept" } else { "a connection a message" };
+        format!("{} KiB, {} sessions, {about}", self.length >> 10, Load::sessions())
     }
 
     /// Sessions in all.

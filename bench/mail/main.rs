@@ -3,14 +3,19 @@
 //! Both servers run all the time, each with its spool in a folder on the same disk, and take turns: what else
 //! happens on the machine meets both. Same messages, same sessions, same sink; nothing is acknowledged before it is
 //! synced, on either side. Weir's throttle decides on every message (by client address, learning only, since
-//! smtp-source cannot log in). A ratio is the median over the rounds of ours ÷ Postfix's within a round.
+//! smtp-source cannot log in); the part `correspondents` has users who log in and whose correspondents are remembered.
+//! A ratio is the median over the rounds of ours ÷ Postfix's within a round.
 //! The last lines are `figure NAME VALUE` and `ratio NAME VALUE`, one a line. `bench-mail WEIR 4k backlog` runs
 //! only the parts that are named.
 
 #![allow(clippy::print_stdout)]
 
+mod correspondents;
 mod disk;
 mod load;
+mod mail_program;
+mod password_server;
+mod people;
 mod postfix;
 mod report;
 mod round;
@@ -22,7 +27,7 @@ mod weir;
 use disk::Disk;
 use load::Load;
 use report::Report;
-use round::{Round, play};
+use round::{Round, Sending, play};
 use sink::Sink;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -50,6 +55,9 @@ fn main() {
     let loads: Vec<_> = LOADS.iter().filter(|(name, _)| wanted(name)).collect();
     if !loads.is_empty() {
         compete(&weir, &disk, &loads, &mut report);
+    }
+    if wanted("correspondents") {
+        correspondents::compete(&weir, &disk, &mut report);
     }
     if wanted("backlog") {
         backlog(&weir, &disk, &mut report);
@@ -80,7 +88,7 @@ fn compete(weir: &Path, disk: &Disk, loads: &[&(&str, Load)], report: &mut Repor
             }
             direct.push(f64::from(load.messages) / load.send(sink.port()).as_secs_f64());
         }
-        report.compared(name, load, &servers, &rounds, &direct);
+        report.compared((name, &load.about()), &servers, &rounds, &direct);
     }
 }
 

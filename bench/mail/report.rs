@@ -1,6 +1,5 @@
 //! The table for the reader, then figures and ratios for the machine.
 
-use crate::load::Load;
 use crate::round::Round;
 use crate::server::Server;
 use std::fmt;
@@ -19,21 +18,21 @@ impl Report {
         self.figures.push(format!("figure {name} {value:.1}"));
     }
 
-    /// The rows and ratios of one load: ours first, then Postfix's, then the sink alone.
+    /// The rows and ratios of one load: ours first, then Postfix's, then the sink alone, if that was measured.
     pub(crate) fn compared(
         &mut self,
-        name: &str,
-        load: &Load,
+        (name, about): (&str, &str),
         servers: &[Server; 2],
         rounds: &[Vec<Round>; 2],
         direct: &[f64],
     ) {
-        let about = if load.keep { "connections kept" } else { "a connection a message" };
-        self.rows.push(format!("\n{} KiB, {} sessions, {about}", load.length >> 10, Load::sessions()));
+        self.rows.push(format!("\n{about}"));
         for (server, rounds) in servers.iter().zip(rounds) {
             self.rows.push(row(server.name(), rounds));
         }
-        self.rows.push(format!("{:<26} {:>10.0}", "smtp-sink alone", median(direct.iter().copied())));
+        if !direct.is_empty() {
+            self.rows.push(format!("{:<26} {:>10.0}", "smtp-sink alone", median(direct.iter().copied())));
+        }
         let [ours, theirs] = rounds;
         let ratio =
             |rate: fn(&Round) -> f64| median(ours.iter().zip(theirs).map(|(our, their)| rate(our) / rate(their)));
@@ -78,4 +77,10 @@ impl fmt::Display for Report {
 }
 
 /// The ratios that have a goal come last.
-const NAMED: [&str; 3] = ["mail_accept_4k ", "mail_end_to_end_4k ", "mail_end_to_end_100k "];
+const NAMED: [&str; 5] = [
+    "mail_accept_4k ",
+    "mail_end_to_end_4k ",
+    "mail_end_to_end_100k ",
+    "mail_accept_4k_correspondents ",
+    "mail_end_to_end_4k_correspondents ",
+];

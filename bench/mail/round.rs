@@ -1,6 +1,5 @@
 //! One round: a load through a server, from the first connection until the sink has everything.
 
-use crate::load::Load;
 use crate::server::Server;
 use crate::sink::Sink;
 use crate::usage::Usage;
@@ -9,6 +8,15 @@ use std::time::{Duration, Instant};
 
 /// After a round both servers get this long to tidy up; it counts as their processor time.
 const REST: Duration = Duration::from_millis(300);
+
+/// What is sent in a round.
+pub(crate) trait Sending {
+    /// How many messages that are.
+    fn messages(&self) -> u32;
+
+    /// Sends everything to a port of this machine; how long it took until the last message was accepted.
+    fn send(&self, port: u16) -> Duration;
+}
 
 /// What a round showed.
 pub(crate) struct Round {
@@ -21,13 +29,13 @@ pub(crate) struct Round {
 }
 
 /// Plays a round.
-pub(crate) fn play(server: &Server, load: &Load, sink: &Sink) -> Round {
+pub(crate) fn play(server: &Server, load: &impl Sending, sink: &Sink) -> Round {
     let (before, had, start) = (server.usage(), sink.messages(), Instant::now());
     let accepted = load.send(server.port());
-    sink.wait(had + load.messages);
+    sink.wait(had + load.messages());
     let whole = start.elapsed();
     std::thread::sleep(REST);
-    let (usage, messages) = (server.usage(), f64::from(load.messages));
+    let (usage, messages) = (server.usage(), f64::from(load.messages()));
     Round {
         accepted_per_s: messages / accepted.as_secs_f64(),
         end_to_end_per_s: messages / whole.as_secs_f64(),

@@ -15,7 +15,7 @@ mod withdrawal;
 
 pub(crate) use asked::{MayGo, OneRecipient};
 use settings::Split;
-pub use settings::{Identity, Notify, RaiseAlarm, Settings};
+pub use settings::{Identity, Notify, RaiseAlarm, Settings, recipient_key};
 pub use submission_settings::SubmissionSettings;
 pub(crate) use takeover::{Asked, copied, header_of};
 

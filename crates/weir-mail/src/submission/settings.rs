@@ -131,7 +131,7 @@ impl Settings {
         let with_tag = canonical_with_tag(address).unwrap_or_else(|_| address.to_lowercase());
         let own = self.is_own(&with_tag);
         let canonical = if own { canonical(address).unwrap_or(with_tag) } else { with_tag };
-        RecipientKey(self.hash(&canonical))
+        recipient_key(&self.recipient_secret, &canonical)
     }
 
     /// Who a recipient is as far as the address says it. Who has been written to before is found where the throttle decides. An address at
@@ -147,7 +147,7 @@ impl Settings {
     /// The network that a client is in: of IPv4 the /24, of IPv6 the /48. Where the client's address is the identity, there is none.
     pub(super) fn network_of(&self, client: &str) -> Option<NetworkKey> {
         let client = client.parse().ok().filter(|_| self.identity == Identity::Login)?;
-        Some(NetworkKey(self.hash(&format!("network {}", network_of(client))) as u32))
+        Some(NetworkKey(keyed_hash(&self.recipient_secret, &format!("network {}", network_of(client))) as u32))
     }
 
     /// An address of ours in the form under which letters to it are remembered; empty if it is not ours.
@@ -157,16 +157,6 @@ impl Settings {
 
     fn is_own(&self, address: &str) -> bool {
         address.rsplit_once('@').is_some_and(|(_, domain)| self.own_domains.contain(domain))
-    }
-
-    /// With a secret, so that nobody outside can choose what is alike.
-    fn hash(&self, text: &str) -> u64 {
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.recipient_secret) else { return 0 };
-        mac.update(text.as_bytes());
-        let digest: [u8; 32] = mac.finalize().into_bytes().into();
-        let mut first = [0; 8];
-        first.copy_from_slice(&digest[..8]);
-        u64::from_be_bytes(first)
     }
 
     /// Whether a client may hand in mail by its address alone.
@@ -186,6 +176,21 @@ impl Settings {
     pub(super) fn reads_received_from(&self, peer: &SmtpPeer) -> bool {
         self.received_from.iter().any(|network| network.contains(peer.socket.ip().to_canonical()))
     }
+}
+
+/// The recipient with this canonical address as the throttle knows them.
+pub fn recipient_key(secret: &[u8; 32], canonical: &str) -> RecipientKey {
+    RecipientKey(keyed_hash(secret, canonical))
+}
+
+/// With a secret, so that nobody outside can choose what is alike.
+fn keyed_hash(secret: &[u8; 32], text: &str) -> u64 {
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret) else { return 0 };
+    mac.update(text.as_bytes());
+    let digest: [u8; 32] = mac.finalize().into_bytes().into();
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    u64::from_be_bytes(first)
 }
 
 impl fmt::Debug for Settings {

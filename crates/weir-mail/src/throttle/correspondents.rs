@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use weir_core::throttle::RecipientKey;
-use weir_store::records::{PackName, Packs, PastMailFound};
+use weir_store::records::{CorrespondentRecords, PackName, Packs, PastMailFound, RecordsError};
 
 /// Most correspondents in a pack.
 const PACK_MAX: usize = 80;
@@ -130,8 +130,20 @@ pub(super) fn packs_of(key: RecipientKey) -> [i64; 2] {
     [0, 1 + (kept(key) >> 43) as i64]
 }
 
+/// Users have written to these people: a whole memory at once, for those who measure it. It is written down as it is while mail goes out.
+pub async fn remember(
+    memory: &CorrespondentRecords,
+    sent: impl IntoIterator<Item = (String, BTreeSet<RecipientKey>)>,
+    today: u16,
+) -> Result<(), RecordsError> {
+    let keys = |to: BTreeSet<RecipientKey>| -> BTreeSet<u64> { to.into_iter().map(|key| key.0).collect() };
+    let sent: BTreeMap<String, BTreeSet<u64>> = sent.into_iter().map(|(owner, to)| (owner, keys(to))).collect();
+    let pending = Pending { sent, ..Pending::default() };
+    memory.change(&pending.packs(), |found| pending.merged(found, today)).await
+}
+
 /// How many correspondents so many octets are.
-pub(crate) fn count(octets: i64) -> i64 {
+pub fn count(octets: i64) -> i64 {
     octets / ENTRY as i64
 }
 

@@ -11,10 +11,10 @@ mod state;
 pub(crate) mod stored;
 mod throttle_settings;
 
+pub use correspondents::{count as correspondents_in, remember};
 pub use operation::{Done, NotDone, NoticeKind, Shown, Submission, SubmitOutcome, ThrottleCommand};
 pub use throttle_settings::{ThrottleSettings, usual_person};
 
-pub(crate) use correspondents::count as correspondents_in;
 pub(crate) use state::{at as machine, overridden};
 
 use correspondents::{Known, Pending, packs_of};
@@ -193,7 +193,8 @@ async fn write_behind(records: &Records, today: u16, pending: &Pending) {
     }
 }
 
-fn day_of(now: Instant) -> u16 {
+/// The day of a time, as the memory of correspondents counts days.
+pub fn day_of(now: Instant) -> u16 {
     u16::try_from(now.0 / 86_400_000_000_000).unwrap_or(u16::MAX)
 }
 
