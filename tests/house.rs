@@ -1,8 +1,11 @@
 //! The house itself: the command line, the configuration, the generated pages.
 
+use crate::control::gate::Site;
 use crate::harness::weir;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use weir_peers::free_port;
 
 #[test]
 fn whoever_stops_reading_early_sees_no_panic() {
@@ -51,6 +54,59 @@ fn check_accepts_an_empty_file_and_counts_what_differs() {
     assert!(weir(&["check", "-c", file.to_str().unwrap()]).ok().contains("is valid: 1 of "));
     let shown = weir(&["config", "show", "-c", file.to_str().unwrap()]).ok();
     assert_eq!(shown, "[throttle]\nrate = \"2/min\"\n");
+}
+
+#[test]
+fn check_tries_ports_and_fails_for_none() {
+    let (first, second, taken) = (free_port(), free_port(), free_port());
+    let listeners = format!(
+        "[submission]\nlisten = [\"127.0.0.1:{first}\"]\nlisten_tls = [\"127.0.0.1:{second}\"]\n\
+         [console]\nlisten = [\"127.0.0.1:0\"]\n"
+    );
+    let (site, other) = (Site::only(&listeners), Site::only(&listeners));
+    let free = site.weir(&["check"]).ok();
+    assert!(free.contains(&format!("submission.listen: 127.0.0.1:{first} is free")), "{free}");
+    assert!(free.contains(&format!("submission.listen_tls: 127.0.0.1:{second} is free")), "{free}");
+    assert!(!free.contains("127.0.0.1:0") && !free.contains("cannot be opened"), "{free}");
+    let up = site.up_alone();
+    let ours = site.weir(&["check"]).ok();
+    for port in [first, second] {
+        assert!(ours.contains(&format!("127.0.0.1:{port} is open: the Weir that runs listens there")), "{ours}");
+    }
+    let others = other.json(&["check"]);
+    assert_eq!(others["valid"], true);
+    for (at, port) in [first, second].into_iter().enumerate() {
+        let listener = &others["listeners"][at];
+        let holder = format!("another Weir listens at 127.0.0.1:{port}");
+        assert_eq!((&listener["port"], &listener["problem"]), (&"taken".into(), &holder.clone().into()), "{others}");
+        assert!(others["warnings"].to_string().contains(&holder), "{others}");
+    }
+    drop(up);
+    // Doors and LMTP are listeners as well.
+    let _somebody = TcpListener::bind(("127.0.0.1", taken)).expect("a free port");
+    let lmtp = format!(
+        "{listeners}[inbound]\nlisten_lmtp = [\"127.0.0.1:{taken}\"]\ndomains = [\"a.example\"]\nrecipients = \"any\"\n"
+    );
+    let said = Site::only(&lmtp).weir(&["check"]).ok();
+    let warning = format!("warning: on this machine inbound.listen_lmtp: 127.0.0.1:{taken} cannot be opened: ");
+    assert!(said.contains(&warning) && said.contains(&format!("listens at 127.0.0.1:{taken}")), "{said}");
+}
+
+#[test]
+fn check_tries_the_keys_that_sign() {
+    let site = Site::new("");
+    let up = site.up_alone();
+    site.weir(&["dkim", "add", "example.org", "--kind", "ed25519", "--selector", "s1"]).ok();
+    drop(up);
+    let said = site.weir(&["check"]).ok();
+    assert!(said.contains("DKIM key s1 of example.org: ed25519-sha256, can be used"), "{said}");
+    let file = site.data().join("keys/dkim/example.org/s1.pem");
+    std::fs::write(&file, "-----BEGIN PRIVATE KEY-----\n").expect("a file");
+    let said = site.weir(&["check"]).ok();
+    assert!(said.contains("warning: a DKIM key cannot be used") && said.contains("s1.pem"), "{said}");
+    let report = site.json(&["check"]);
+    assert_eq!((&report["dkim_keys"][0]["selector"], &report["valid"]), (&"s1".into(), &true.into()), "{report}");
+    assert!(report["dkim_keys"][0]["problem"].as_str().is_some_and(|problem| problem.contains("s1.pem")), "{report}");
 }
 
 #[test]

@@ -79,16 +79,11 @@ impl Keyring {
         self.keys.insert(key.domain().to_owned(), Arc::new(key));
     }
 
-    /// Reads all `DOMAIN/SELECTOR.pem` of a folder; the newest selector (in the order of the alphabet) of a domain signs.
+    /// Reads all keys of a folder; the newest selector (in the order of the alphabet) of a domain signs.
     pub fn load(folder: &Path) -> Result<Keyring, KeyError> {
         let mut keyring = Keyring::default();
-        for domain in entries(folder)? {
-            for file in entries(&domain)?.into_iter().filter(|file| file.extension().is_some_and(|kind| kind == "pem"))
-            {
-                let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-                let selector = name(&file.with_extension(""));
-                keyring.add(SigningKey::read(&file, &name(&domain), &selector)?);
-            }
+        for file in key_files(folder)? {
+            keyring.add(file.read()?);
         }
         Ok(keyring)
     }
@@ -104,6 +99,38 @@ impl Keyring {
         let above = domain.match_indices('.').filter_map(|(dot, _)| domain.get(dot + 1..));
         std::iter::once(domain.as_str()).chain(above).find_map(|name| self.keys.get(name))
     }
+}
+
+/// A file with a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyFile {
+    /// For whom the key signs.
+    pub domain: String,
+    /// Under which name it is published.
+    pub selector: String,
+    path: PathBuf,
+}
+
+impl KeyFile {
+    /// The key in it.
+    pub fn read(&self) -> Result<SigningKey, KeyError> {
+        SigningKey::read(&self.path, &self.domain, &self.selector)
+    }
+}
+
+/// All `DOMAIN/SELECTOR.pem` of a folder, in the order of the alphabet.
+pub fn key_files(folder: &Path) -> Result<Vec<KeyFile>, KeyError> {
+    let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let mut files = Vec::new();
+    for domain in entries(folder)? {
+        let pem = |file: &PathBuf| file.extension().is_some_and(|kind| kind == "pem");
+        files.extend(entries(&domain)?.into_iter().filter(pem).map(|path| KeyFile {
+            domain: name(&domain),
+            selector: name(&path.with_extension("")),
+            path,
+        }));
+    }
+    Ok(files)
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, KeyError> {

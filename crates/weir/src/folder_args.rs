@@ -1,6 +1,6 @@
 //! The arguments that name a data folder and its configuration.
 
-use crate::config::{ConfigArg, Loaded, SYSTEM_FILE};
+use crate::config::{ConfigArg, Loaded, Problems, SYSTEM_FILE};
 use std::path::{Path, PathBuf};
 use weir_settings::Setting;
 
@@ -62,6 +62,11 @@ impl FolderArgs {
 
     /// The configuration.
     pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
-        Ok(self.config.load()?)
+        Ok(self.load_or_problems()?)
+    }
+
+    /// The configuration, or all that is wrong with it.
+    pub(crate) fn load_or_problems(&self) -> Result<Loaded, Problems> {
+        self.config.load()
     }
 }

@@ -95,7 +95,7 @@ enum Command {
     Restore(cmd::backup::RestoreArgs),
     /// What is wrong on this machine, the most important first, each with the next step
     Doctor(cmd::doctor::Args),
-    /// Validate the configuration
+    /// Validate the configuration, and try its ports, certificates and keys on this machine
     Check(cmd::check::Args),
     /// Print the configuration in force
     #[command(subcommand)]

@@ -90,6 +90,12 @@ pub fn listen_shared(address: SocketAddr, count: usize) -> io::Result<Vec<TcpLis
     Ok(sockets)
 }
 
+/// Whether a socket could listen on `address` now. It is bound for a moment and never listened on, so nobody who wants the address meanwhile
+/// is refused it.
+pub fn could_listen(address: SocketAddr) -> io::Result<()> {
+    bound(address, false, false).map(drop)
+}
+
 /// Keeps what was passed to this process for the gates that will ask for it.
 pub fn inherit(passed: Vec<Inherited>) {
     for one in passed {
@@ -210,6 +216,13 @@ fn open_shared(address: SocketAddr, count: usize, only_v6: bool) -> io::Result<V
 }
 
 fn open(address: SocketAddr, shared: bool, only_v6: bool) -> io::Result<TcpListener> {
+    let socket = bound(address, shared, only_v6)?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn bound(address: SocketAddr, shared: bool, only_v6: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if only_v6 && address.is_ipv6() {
         socket.set_only_v6(true)?;
@@ -217,9 +230,7 @@ fn open(address: SocketAddr, shared: bool, only_v6: bool) -> io::Result<TcpListe
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 fn lock() -> MutexGuard<'static, Vec<KeptSocket>> {

@@ -5,21 +5,46 @@ use crate::config::Loaded;
 use std::net::SocketAddr;
 use weir_tls::CertificateFiles;
 
-/// The addresses on which they would listen, except those whose port the system chooses.
-pub(crate) fn addresses(loaded: &Loaded) -> Vec<SocketAddr> {
+/// An address on which something would listen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listener {
+    /// The setting that names it.
+    pub(crate) setting: &'static str,
+    pub(crate) address: SocketAddr,
+}
+
+/// What answers an authority's questions: it belongs to no gate, and waits for a port that is taken.
+const AUTHORITY: &str = "certificates.listen";
+
+/// Where they would listen, except at ports that the system chooses.
+pub(crate) fn listeners(loaded: &Loaded) -> Vec<Listener> {
     let config = &loaded.config;
     let mail = mail_is_wanted(config, loaded, false);
     let web = config.web.enabled && !config.web.backends.is_empty();
     let lists = [
-        (mail, &config.submission.listen),
-        (mail, &config.submission.listen_tls),
-        (mail, &config.inbound.listen),
-        (web, &config.web.listen),
-        (web, &config.web.listen_tls),
-        (config.console.enabled, &config.console.listen),
+        (mail, "submission.listen", &config.submission.listen),
+        (mail, "submission.listen_tls", &config.submission.listen_tls),
+        (mail, "inbound.listen", &config.inbound.listen),
+        (mail, "inbound.listen_lmtp", &config.inbound.listen_lmtp),
+        (mail, "scan.clamd_door.listen", &config.clamd_door.listen),
+        (mail, "milter.listen", &config.milter.listen),
+        (mail, "policy_service.listen", &config.policy_service.listen),
+        (web, "web.listen", &config.web.listen),
+        (web, "web.listen_tls", &config.web.listen_tls),
+        (web, "web.forward_auth.listen", &config.web_forward_auth.listen),
+        (config.certificates.is_on(), AUTHORITY, &config.certificates.listen),
+        (config.console.enabled, "console.listen", &config.console.listen),
     ];
-    let wanted = lists.into_iter().filter(|(wanted, _)| *wanted).flat_map(|(_, list)| list.iter().copied());
-    wanted.filter(|address| address.port() != 0).collect()
+    let wanted = lists.into_iter().filter(|(wanted, ..)| *wanted);
+    let listeners =
+        wanted.flat_map(|(_, setting, list)| list.iter().map(move |address| Listener { setting, address: *address }));
+    listeners.filter(|listener| listener.address.port() != 0).collect()
+}
+
+/// The addresses without which a gate would not start.
+pub(crate) fn addresses(loaded: &Loaded) -> Vec<SocketAddr> {
+    let of_gates = listeners(loaded).into_iter().filter(|listener| listener.setting != AUTHORITY);
+    of_gates.map(|listener| listener.address).collect()
 }
 
 /// The certificates that they would show.

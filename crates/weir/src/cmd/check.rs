@@ -1,24 +1,43 @@
-//! `weir check`: is the configuration right?
+//! `weir check`: is the configuration right, and could it run on this machine?
+//!
+//! What is wrong with the machine is a warning and not an error: a port may be the running Weir's own, or be free by the time that it is
+//! wanted.
+
+mod dkim_keys;
+mod ports;
 
 use crate::assembly;
-use crate::config::{ConfigArg, Loaded};
+use crate::config::{Loaded, Problems};
+use crate::folder_args::FolderArgs;
+use dkim_keys::KeyView;
+use ports::ListenerView;
 use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use weir_tls::Tls;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    config: ConfigArg,
+    place: FolderArgs,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
+/// What was seen of a valid configuration on this machine.
+struct Seen {
+    listeners: Vec<ListenerView>,
+    keys: Vec<KeyView>,
+    warnings: Vec<String>,
+}
+
 impl Args {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let loaded = self.config.load();
+        let loaded = self.place.load_or_problems();
+        let folder = self.place.existing_folder().unwrap_or_default();
         if self.json {
-            serde_json::to_writer_pretty(&mut *out, &report(&loaded))?;
+            serde_json::to_writer_pretty(&mut *out, &report(&loaded, &folder))?;
             writeln!(out)?;
             return Ok(loaded.map(drop)?);
         }
@@ -34,11 +53,32 @@ impl Args {
             )?,
             None => writeln!(out, "no configuration file: all {} settings have their defaults", loaded.settings.len())?,
         }
-        for warning in warnings(&loaded) {
+        let seen = look(&loaded, &folder);
+        let lines = seen.listeners.iter().filter_map(ListenerView::line);
+        for line in lines.chain(seen.keys.iter().filter_map(KeyView::line)) {
+            writeln!(out, "{line}")?;
+        }
+        for warning in &seen.warnings {
             writeln!(out, "warning: {warning}")?;
         }
         Ok(())
     }
+}
+
+/// Looks at the machine and the data folder.
+fn look(loaded: &Loaded, folder: &Path) -> Seen {
+    let mut warnings = warnings(loaded);
+    let runs = UnixStream::connect(folder.join("control.sock")).is_ok();
+    let listeners = ports::look(loaded, runs);
+    warnings.extend(listeners.iter().filter_map(ListenerView::warning));
+    let mail = assembly::mail_is_wanted(&loaded.config, loaded, false);
+    let keys = if mail { dkim_keys::look(folder) } else { Ok(Vec::new()) };
+    let keys = keys.unwrap_or_else(|error| {
+        warnings.push(dkim_keys::unusable(&error));
+        Vec::new()
+    });
+    warnings.extend(keys.iter().filter_map(KeyView::warning));
+    Seen { listeners, keys, warnings }
 }
 
 /// What is valid and still likely to surprise somebody.
@@ -62,11 +102,18 @@ fn warnings(loaded: &Loaded) -> Vec<String> {
     warnings
 }
 
-fn report(loaded: &Result<Loaded, crate::config::Problems>) -> serde_json::Value {
+fn report(loaded: &Result<Loaded, Problems>, folder: &Path) -> serde_json::Value {
     match loaded {
         Ok(loaded) => {
-            let warnings = warnings(loaded);
-            serde_json::json!({ "valid": true, "file": loaded.file, "problems": [], "warnings": warnings })
+            let Seen { listeners, keys, warnings } = look(loaded, folder);
+            serde_json::json!({
+                "valid": true,
+                "file": loaded.file,
+                "problems": [],
+                "warnings": warnings,
+                "listeners": listeners,
+                "dkim_keys": keys,
+            })
         }
         Err(problems) => {
             let list = problems
