@@ -162,6 +162,80 @@ fn people_get_a_sentence_a_table_and_a_picture() {
     assert!(svg.contains("stop above 20") && svg.contains("eve@example.org 21"), "{svg}");
 }
 
+/// Mails of one user as a mailbox of sent mail has them, so many seconds apart.
+fn sent(user: &str, mails: usize, apart_s: usize, to: impl Fn(usize) -> String) -> String {
+    let mail = |n: usize| {
+        let s = 9 * 3600 + n * apart_s;
+        let time = format!("{:02}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+        format!(
+            "From {user}@example.org Fri Mar  1 {time} 2024\nFrom: {user}@example.org\nTo: {}\n\
+             Message-ID: <{n}.{user}@example.org>\nDate: Fri, 1 Mar 2024 {time} +0000\n\nhello\n\n",
+            to(n)
+        )
+    };
+    (0..mails).map(mail).collect()
+}
+
+/// The points of all curves of this kind in a chart: `l` is a line, `d` a dashed one.
+fn curves(chart: &str, kind: &str) -> Vec<Vec<(f64, f64)>> {
+    let begin = format!("<polyline class=\"{kind}");
+    let points = |curve: &str| -> Vec<(f64, f64)> {
+        let points = curve.split("points=\"").nth(1).unwrap().split('"').next().unwrap();
+        let point = |point: &str| {
+            let (x, y) = point.split_once(',').unwrap();
+            (x.parse().unwrap(), y.parse().unwrap())
+        };
+        points.split_whitespace().map(point).collect()
+    };
+    chart.split(begin.as_str()).skip(1).map(points).collect()
+}
+
+#[test]
+fn the_picture_has_the_curves_of_the_papers_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, plot) = (folder.path().join("sent.mbox"), folder.path().join("habits.svg"));
+    // Ann writes each minute to the same two people in turn, ben every ten minutes to somebody new, dora to two at a time. Eve has
+    // written too little to say anything of her.
+    let all = [
+        sent("ann", 14, 60, |n| format!("a{}@far.example", n % 2)),
+        sent("ben", 12, 600, |n| format!("b{n}@far.example")),
+        sent("dora", 12, 1_200, |n| format!("common@far.example, d{n}@far.example")),
+        sent("eve", 5, 60, |n| format!("f{n}@far.example")),
+    ];
+    fs::write(&file, all.concat()).unwrap();
+    weir(&["replay", "--plot", plot.to_str().unwrap(), file.to_str().unwrap()]).ok();
+    let svg = fs::read_to_string(plot).unwrap();
+    let charts: Vec<&str> = svg.split("<g transform=").skip(1).collect();
+    let titles = [
+        "Delay queues of the users who would have waited longest",
+        "Figure 1, mails to one: a line a user",
+        "Figure 1, mails to several: a line a user",
+        "Figure 2: recipients among the last addresses",
+    ];
+    assert_eq!(charts.len(), titles.len(), "{svg}");
+    for (chart, title) in charts.iter().zip(titles) {
+        assert!(chart.contains(&format!(">{title}<")), "{title} is missing in {chart}");
+    }
+    let [_, one, several, figure2] = charts[..] else { panic!("{svg}") };
+    let (singles, multis) = (curves(one, "l"), curves(several, "l"));
+    assert_eq!((singles.len(), multis.len()), (2, 1), "a line for each with more than ten mails: {svg}");
+    assert!(singles.iter().chain(&multis).all(|curve| curve.len() == 14), "{singles:?} {multis:?}");
+    // Up is a smaller number. Ann's line is nothing before a minute and everything from then on; ben's rises at ten minutes.
+    let rises = |curve: &[(f64, f64)]| {
+        let (bottom, top) = (curve[0].1, curve[13].1);
+        assert!(top < bottom && curve.iter().all(|point| point.1 == bottom || point.1 == top), "{curve:?}");
+        curve.iter().position(|point| point.1 == top).unwrap()
+    };
+    assert_eq!((rises(&singles[0]), rises(&singles[1]), rises(&multis[0])), (3, 8, 10));
+    let (means, deviations) = (curves(figure2, "l"), curves(figure2, "d"));
+    assert_eq!((means.len(), deviations.len()), (2, 4), "a mean and one deviation to each side, for each kind: {svg}");
+    assert!(means.iter().chain(&deviations).all(|curve| curve.len() == 11), "{means:?}");
+    // Ann's two people are among the last two addresses, ben's never; so is the one to whom dora always writes.
+    for mean in &means {
+        assert!(mean[0].1 > mean[1].1 && mean[1..].iter().all(|point| point.1 == mean[1].1), "{mean:?}");
+    }
+}
+
 #[test]
 fn other_parameters_other_fates() {
     let mbox = fixture("sent.mbox");
