@@ -28,7 +28,7 @@ pub(crate) async fn waiting(held: &HeldRecords, identity: &str, up_to: i64) -> R
 
 /// What somebody else wrote, so that it is only read in a mail of ours: nothing that turns the line round, no quote that ends the quote,
 /// and no address that a mail program would make a link of.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     shown(text, QUOTED_MAX).replace('"', "'").replace("://", "[://]")
 }
 

@@ -23,7 +23,7 @@ use crate::pipeline::{Pipeline, Transit};
 use crate::throttle::{self, NoticeKind};
 use alarm::Bells;
 use crafted::{Action, Order};
-use evidence::{Evidence, NAMED_MAX};
+use evidence::{Evidence, NAMED_MAX, quoted};
 use std::fmt::Write;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -224,7 +224,8 @@ impl NoticeWriter {
             let Some(address) = self.address(Action::Release, words, told, Some(&first.message)).await else {
                 continue;
             };
-            singles.push((format!("\"{}\" to {}{more}", first.subject, first.recipient), address));
+            let (subject, to) = (quoted(&first.subject), quoted(&first.recipient));
+            singles.push((format!("\"{subject}\" to {to}{more}"), address));
         }
         singles
     }
@@ -405,4 +406,84 @@ fn mail(host: &str, id: &str, now: Date, own: OwnMail<'_>) -> String {
 /// A header holds ASCII only; what is not is left out rather than encoded, for it is a login in most cases.
 fn header_safe(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_graphic() || c == ' ' { c } else { '?' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn then(stopped: Option<StopReason>, abroad: bool) -> ThrottleThen {
+        ThrottleThen { situation: 3, up_to: 20, waiting: 21, stopped, abroad }
+    }
+
+    /// What a notice says before it comes to what people can do.
+    fn said(kind: NoticeKind, seen: Option<ThrottleThen>) -> String {
+        let event = NoticeEvent { kind, identity: "ann".into(), contact: "ann@private.example".into() };
+        let words =
+            Words { event: &event, seen, held: &[], count: 21, now: Date::new(Instant(1_794_798_240_000_000_000)) };
+        words.body(None, &[], "").split("  An administrator:").next().unwrap_or_default().to_owned()
+    }
+
+    #[test]
+    fn a_stop_says_what_was_too_much() {
+        let reasons = [
+            (StopReason::DelayQueue, "too many new people at once"),
+            (StopReason::MessagesADay, "more messages in a day than one account may send"),
+            (StopReason::NewRecipientsADay, "more new recipients in a day than one account may write to"),
+            (StopReason::Person, "a person locked the account"),
+            (StopReason::Correspondents, "too many people at once, though they were written to before"),
+            (StopReason::Colleagues, "too many colleagues at once"),
+            (StopReason::Networks, "from networks from which the account has not been used before"),
+        ];
+        let mut different = BTreeSet::new();
+        for (reason, words) in reasons {
+            let text = said(NoticeKind::Stopped, Some(then(Some(reason), false)));
+            let begins = "ann was stopped at 2026-11-16";
+            assert!(text.starts_with(begins) && text.contains(words) && text.contains("21 recipients wait"), "{text}");
+            different.insert(text);
+        }
+        assert_eq!(different.len(), reasons.len(), "each has words of its own");
+        let unknown = said(NoticeKind::Stopped, None);
+        assert!(unknown.contains("too many new people at once"), "{unknown}");
+    }
+
+    #[test]
+    fn a_delay_asks_about_the_password_only_where_the_networks_are_new() {
+        const NEW: &str = "from networks from which this account has not been used before";
+        for kind in [NoticeKind::FirstDelay, NoticeKind::HalfFull] {
+            let (abroad, at_home) = (said(kind, Some(then(None, true))), said(kind, Some(then(None, false))));
+            assert!(abroad.contains(NEW) && !at_home.contains("network"), "{abroad}\n{at_home}");
+            assert!(abroad.contains("goes out by itself"), "{abroad}");
+        }
+        let (abroad, at_home) = (true, false);
+        let first = |abroad| said(NoticeKind::FirstDelay, Some(then(None, abroad)));
+        assert!(first(abroad).contains("somebody else has the password: change it now"), "{}", first(abroad));
+        assert!(first(at_home).contains("Nothing needs to be done.") && !first(at_home).contains("password"));
+        let half = said(NoticeKind::HalfFull, Some(then(None, true)));
+        assert!(half.contains("If it goes on like this, ann will be stopped."), "{half}");
+        // What stopped an account is one reason, and where the newest mail came from is not another.
+        let stopped = said(NoticeKind::Stopped, Some(then(Some(StopReason::DelayQueue), true)));
+        assert!(!stopped.contains("network"), "{stopped}");
+    }
+
+    #[test]
+    fn a_stop_is_asked_about_once_more_and_a_delay_is_not() {
+        let body = |kind| {
+            let event = NoticeEvent { kind, identity: "ann".into(), contact: String::new() };
+            let words = Words { event: &event, seen: None, held: &[], count: 2, now: Date::new(Instant(0)) };
+            let addresses = Addresses { release: "weir+release-x@a".into(), delete: "weir+delete-y@a".into() };
+            let singles = [("\"lunch\" to bob@b".to_owned(), "weir+release-z@a".to_owned())];
+            words.body(Some(addresses), &singles, "https://console")
+        };
+        let (stop, delay) = (body(NoticeKind::Stopped), body(NoticeKind::FirstDelay));
+        assert!(stop.contains("you are asked once more") && stop.contains("stays locked until"), "{stop}");
+        assert!(delay.contains("and it goes out at once") && !delay.contains("locked"), "{delay}");
+        for text in [&stop, &delay] {
+            let parts = ["weir+release-x@a", "weir+delete-y@a", "\"lunch\" to bob@b:\n      weir+release-z@a\n"];
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+            assert!(text.contains("  Look at each mail: https://console\n"), "{text}");
+        }
+        assert!(!said(NoticeKind::Stopped, None).contains("weir+"), "no addresses where there are none");
+    }
 }

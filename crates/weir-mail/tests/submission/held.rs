@@ -163,7 +163,7 @@ async fn notice_to(gate: &Gate, to: &str, word: &str) -> String {
 }
 
 /// The first mail to this address with these words, of those that have not been looked at yet.
-async fn mail_to(gate: &Gate, to: &str, words: &str) -> String {
+pub(crate) async fn mail_to(gate: &Gate, to: &str, words: &str) -> String {
     let found = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
             let letters = gate.gone.letters.lock().unwrap().clone();

@@ -1,12 +1,15 @@
 //! Notices: what waits for nothing, what is written once, and what comes daily.
 
-use crate::gate::{DAY, Gate, Gone, START_NS, TEXT, notice_settings, open_spool};
+use crate::gate::{DAY, Gate, Gone, START_NS, TEXT, letter_to, notice_settings, open_spool};
+use crate::held::mail_to;
 use std::sync::Arc;
 use std::time::Duration;
+use weir_core::throttle::{Params, Recipients};
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
 use weir_mail::notices::{self, NoticeEvent, Notices};
 use weir_mail::pipeline::Pipeline;
+use weir_mail::submission::Settings;
 use weir_mail::throttle::NoticeKind;
 use weir_store::records::Records;
 use weir_store::spool::faults::{Call, Faults};
@@ -69,4 +72,59 @@ async fn the_administrator_hears_daily_what_still_waits() {
             assert_eq!(told.recipients(), ["admin@example.org"]);
         }
     }
+}
+
+/// One mail to somebody new from this network, by a listed peer that says who is logged in.
+async fn from_network(gate: &Gate, network: usize) -> String {
+    let mut client = gate.client().await;
+    let said = client.say(&format!("XCLIENT ADDR=198.51.{network}.7 LOGIN=ann")).await;
+    assert!(said.starts_with("220 "), "{said}");
+    client.say("EHLO client.example.org").await;
+    client.mail("ann@example.org", &letter_to(network), TEXT).await
+}
+
+/// A thief of the password writes to few people, but from everywhere: the owner reads that, and not of unusually many people.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_writes_from_new_networks_reads_of_them_in_the_notice() {
+    let folder = tempfile::tempdir().unwrap();
+    let watched = |settings: &mut Settings| {
+        let strangers = Params { max_slack: 100, ..Params::default() };
+        settings.params = Params { recipients: Recipients::Classed, new_networks: 1, network_stop_at: 8, ..strangers };
+    };
+    let gate = Gate::start_as(folder.path(), None, watched).await;
+    assert!(from_network(&gate, 0).await.contains("accepted, on its way"));
+    let said = from_network(&gate, 1).await;
+    assert!(said.contains("held: 1 of 1"), "{said}");
+    let notice = mail_to(&gate, "ann@elsewhere.example", "is being delayed").await;
+    let networks = "from networks from which this account has not been used before";
+    assert!(notice.contains(networks) && notice.contains("change it now"), "{notice}");
+    let stopped = async {
+        for network in 2..12 {
+            if from_network(&gate, network).await.contains("you are stopped") {
+                return network;
+            }
+        }
+        panic!("nobody was stopped")
+    };
+    assert_eq!(stopped.await, 9, "more than eight wait");
+    let notice = mail_to(&gate, "ann@elsewhere.example", "was stopped at").await;
+    let why = "too many new people were written to from networks from which the account has not been used before";
+    assert!(notice.contains(why), "{notice}");
+}
+
+/// Also where a notice names the mails that have an address of their own: a quote must not end, and nothing may become a link.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subject_is_only_read_wherever_a_notice_shows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let subject = "=?utf-8?q?=E2=80=AEright=22=3A_see_http=3A//evil.example/click?=";
+    let mut ann = gate.ann().await;
+    for n in 0..7 {
+        let said = ann.mail("ann@example.org", &letter_to(n), &TEXT.replace("hello", subject)).await;
+        assert!(said.starts_with("250 "), "{said}");
+    }
+    let notice = mail_to(&gate, "ann@elsewhere.example", "is being delayed").await;
+    let quoted = "right': see http[://]evil.example/click\" to new";
+    assert!(notice.contains(quoted), "{notice}");
+    assert!(!notice.contains("http://evil") && !notice.contains('\u{202e}'), "{notice}");
 }
