@@ -547,6 +547,28 @@ fn keys_are_made_and_sign_what_goes_to_a_smarthost() {
 }
 
 #[test]
+fn held_mail_says_what_it_brings_along() {
+    let site = Site::new("");
+    let up = site.up();
+    let mut client = Client::login(&up.plain, "demo", &up.password()).expect("a login");
+    client.mail("demo@localhost", &["first@elsewhere.example"], "the slack is spent");
+    let invoice = "From: demo@localhost\r\nSubject: an invoice\r\nMIME-Version: 1.0\r\n\
+        Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/plain\r\n\r\nhello\r\n--b\r\n\
+        Content-Type: application/pdf; name=invoice.pdf\r\nContent-Transfer-Encoding: base64\r\n\r\nJVBERi0xLjc=\r\n--b--";
+    let said = client.text("demo@localhost", &["second@elsewhere.example"], invoice);
+    assert!(said.contains("held: 1 of 1"), "{said}");
+    let list = site.json(&["held", "list"]);
+    let message = list["messages"][0]["message"].as_str().expect("an id");
+    let shown = site.weir(&["held", "show", message]).ok();
+    let (_, brought) = shown.split_once("\nIt brings along\n").unwrap_or_else(|| panic!("{shown}"));
+    let line = brought.lines().next().unwrap_or_default();
+    assert!(line.contains("invoice.pdf") && line.contains("application/pdf, 8 "), "{shown}");
+    let brought = site.json(&["held", "show", message])["attachments"].clone();
+    let invoice = serde_json::json!([{ "name": "invoice.pdf", "media_type": "application/pdf", "size_bytes": 8 }]);
+    assert_eq!(brought, invoice);
+}
+
+#[test]
 fn nothing_selected_is_nothing_done() {
     let site = Site::new("");
     drop(site.up());

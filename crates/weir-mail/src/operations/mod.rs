@@ -33,7 +33,9 @@ pub use bans::{BanDone, BanOperations, BanView};
 pub use dkim::{DkimOperations, KeyKind, KeyView, NewKey};
 pub use feeds::FeedOperations;
 pub use find::{FindOperations, FoundMail, MailFilter, MailFound};
-pub use held::{Decision, HeldDone, HeldList, HeldMessage, HeldOperations, HeldPage, HeldRecipient, HeldSelection};
+pub use held::{
+    Attachment, Decision, HeldDone, HeldList, HeldMessage, HeldOperations, HeldPage, HeldRecipient, HeldSelection,
+};
 pub use mail_backup::settle_restored;
 pub use own_throttle::{Asked, OwnThrottle};
 pub use quarantine::{

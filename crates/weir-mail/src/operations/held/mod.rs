@@ -1,14 +1,17 @@
 //! Held mail, as a person in charge sees it, grouped by message. Lists are bounded, and say when there is more.
 
 mod analysis;
+mod brought;
 mod decision;
 
+pub use brought::Attachment;
 pub use decision::{Decision, HeldDone};
 
 use super::message_file::{header_of, message_id};
 use super::throttle_view::{Snapshot, ThrottleView};
 use super::{Backend, OperationError, OperationsParts, UserOperations, decimal, names, when};
 use crate::throttle::{RELAY_SILENCE_NS, Throttling};
+use brought::Brought;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -111,6 +114,12 @@ pub struct HeldPage {
     pub file: Option<PathBuf>,
     /// The first lines of its header.
     pub header: Vec<String>,
+    /// What it brings along.
+    #[serde(default)]
+    pub attachments: Vec<Attachment>,
+    /// Why there may be more of that than is listed.
+    #[serde(default)]
+    pub attachments_unseen: Option<String>,
     /// The throttle of its user.
     pub throttle: ThrottleView,
 }
@@ -197,15 +206,19 @@ impl HeldOperations {
         let snapshot = Snapshot::of(row.as_ref(), None, (self.clock)()).map_err(OperationError::Failed)?;
         let throttle = snapshot.view(false);
         let file = self.folder.held().join(format!("{id}.eml"));
-        let opened = file.clone();
+        let (opened, looked_into) = (file.clone(), file.clone());
         let read = tokio::task::spawn_blocking(move || header_of(opened)).await.ok().and_then(Result::ok);
         let (size_bytes, header) = read.map_or((None, Vec::new()), |(size, lines)| (Some(size), lines));
+        let brought = tokio::task::spawn_blocking(move || Brought::by_file(&looked_into)).await;
+        let Brought { attachments, unseen } = brought.unwrap_or_else(|_| Ok(Brought::unknown())).unwrap_or_default();
         Ok(HeldPage {
             why: snapshot.stopped().filter(|_| !held.file_missing).unwrap_or_else(|| why(&held, &throttle.params.0)),
             choices: choices(&held),
             file: size_bytes.is_some().then_some(file),
             size_bytes,
             header,
+            attachments,
+            attachments_unseen: unseen,
             throttle,
             held,
         })

@@ -85,6 +85,7 @@ pub(super) fn page(out: &mut dyn Write, page: &HeldPage) -> anyhow::Result<()> {
     if recipients.len() > RECIPIENTS_SHOWN {
         writeln!(out, "  and {} more (--json has all)", recipients.len() - RECIPIENTS_SHOWN)?;
     }
+    attachments(out, page)?;
     writeln!(out, "\nWhat you can do")?;
     for choice in &page.choices {
         writeln!(out, "  {choice}")?;
@@ -94,6 +95,21 @@ pub(super) fn page(out: &mut dyn Write, page: &HeldPage) -> anyhow::Result<()> {
         for line in page.header.iter().take(RECIPIENTS_SHOWN) {
             writeln!(out, "  | {line}")?;
         }
+    }
+    Ok(())
+}
+
+fn attachments(out: &mut dyn Write, page: &HeldPage) -> anyhow::Result<()> {
+    if page.attachments.is_empty() && page.attachments_unseen.is_none() {
+        return Ok(());
+    }
+    writeln!(out, "\nIt brings along")?;
+    for one in &page.attachments {
+        let name = if one.name.is_empty() { "unnamed".to_owned() } else { shown(&one.name) };
+        writeln!(out, "  {name:<40} {}, {}", shown(&one.media_type), bytes(one.size_bytes))?;
+    }
+    if let Some(why) = &page.attachments_unseen {
+        writeln!(out, "  perhaps more: {why}")?;
     }
     Ok(())
 }
