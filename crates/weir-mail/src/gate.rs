@@ -29,7 +29,7 @@ use crate::held::HeldMail;
 use crate::inbound::senders::SenderList;
 use crate::letter::Letter;
 use crate::milter_door::{MilterDoor, MilterParts};
-use crate::notices::{NoticeEvent, Notices};
+use crate::notices::{NoticeEvent, NoticeParts, Notices};
 use crate::operations::{Backend, Listener, MailOperations, OperationsParts};
 use crate::policy_door::PolicyDoor;
 use crate::retention::Retention;
@@ -239,8 +239,15 @@ impl Works {
     ) -> Works {
         let clock = Arc::clone(&foundation.clock);
         let (records, sessions) = (foundation.records.clone(), Arc::new(OnceLock::new()));
-        let (notices, pipeline) = (settings.notices.clone(), stages.pipeline.clone());
-        let notices = Notices::start(notices, spool.clone(), records.clone(), pipeline.clone(), Arc::clone(&clock));
+        let (pipeline, folder) = (stages.pipeline.clone(), foundation.folder.held());
+        let parts = NoticeParts {
+            spool: spool.clone(),
+            records: records.clone(),
+            held: folder.clone(),
+            pipeline: pipeline.clone(),
+            clock: Arc::clone(&clock),
+        };
+        let notices = Notices::start(settings.notices.clone(), parts);
         let to_admin = notices.clone();
         stages.alarms.connect(move |alarm| to_admin.raise(alarm));
         let notify = telling(Arc::clone(&sessions), notices.clone());
@@ -248,7 +255,6 @@ impl Works {
         let alarm: RaiseAlarm = Box::new(move |alarm| bell.raise(alarm.clone()));
         let rules = Arc::new(settings.rules(&foundation.relay, foundation.recipient_secret, notify, alarm));
         let throttling = Throttling::start(records.clone(), Arc::clone(&clock));
-        let folder = foundation.folder.held();
         let held = HeldMail::new(folder, &foundation.relay, spool.clone(), &records, pipeline.clone());
         let dovecot = settings.submission.dovecot_socket.clone().map(Dovecot::new);
         let accounts = Accounts::new(&records, passwords.clone(), dovecot, rules.learn_only);

@@ -2,6 +2,7 @@
 
 pub mod accounts;
 pub mod alarms;
+mod brought;
 pub mod clamd_door;
 mod client_network;
 mod counted;

@@ -3,7 +3,9 @@
 //! A worm sends one subject to many people from one place; an invitation does, too, but its owner knows the subject. So a notice
 //! names what repeats before it lists single mails.
 
+use crate::brought::Brought;
 use crate::counted::count;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use weir_scan::plain::shown;
@@ -17,6 +19,10 @@ const COUNTED_MAX: usize = 1_000;
 const QUOTED_MAX: usize = 80;
 /// So many client addresses are named.
 const SOURCES_MAX: usize = 5;
+/// So many held mails are looked into.
+pub(super) const LOOKED_INTO_MAX: usize = 5;
+/// So many of the files in them are named.
+const FILES_NAMED_MAX: usize = 3;
 
 /// Somebody's held recipients up to this entry of the delay queue, oldest first.
 pub(crate) async fn waiting(held: &HeldRecords, identity: &str, up_to: i64) -> Result<Vec<HeldRow>, RecordsError> {
@@ -82,9 +88,66 @@ impl<'a> Evidence<'a> {
     }
 }
 
+/// What these mails bring along, as lines of a mail; nothing if there are none that could be looked into.
+pub(super) fn brought_text(mails: &[Brought]) -> String {
+    let mut text = String::new();
+    if mails.is_empty() {
+        return text;
+    }
+    let mut files: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for mail in mails {
+        let of_mail: BTreeSet<(&str, &str)> =
+            mail.attachments.iter().map(|file| (file.name.as_str(), file.media_type.as_str())).collect();
+        of_mail.into_iter().for_each(|file| *files.entry(file).or_default() += 1);
+    }
+    let mut files: Vec<_> = files.into_iter().collect();
+    files.sort_by_key(|(_, mails)| Reverse(*mails));
+    let looked = count(mails.len(), "mail");
+    let unseen = mails.iter().filter(|mail| mail.unseen.is_some()).count();
+    if files.is_empty() && unseen == 0 {
+        let _ = writeln!(text, "  Of {looked} looked into, none brings a file.");
+    }
+    for ((name, media_type), mails) in files.iter().take(FILES_NAMED_MAX) {
+        let brings = if *mails == 1 { "brings" } else { "bring" };
+        let name = if name.is_empty() { "a file without a name".to_owned() } else { format!("\"{}\"", quoted(name)) };
+        let _ = writeln!(text, "  Of {looked} looked into, {mails} {brings} {name} ({}).", quoted(media_type));
+    }
+    if files.len() > FILES_NAMED_MAX {
+        let _ = writeln!(text, "  They bring {} besides.", count(files.len() - FILES_NAMED_MAX, "other file"));
+    }
+    if unseen > 0 {
+        let _ = writeln!(text, "  Not everything in {unseen} of these mails could be seen.");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::brought::Attachment;
+
+    fn mail(names: &[&str]) -> Brought {
+        let file = |name: &&str| Attachment {
+            name: (*name).to_owned(),
+            media_type: "application/octet-stream".to_owned(),
+            size_bytes: 7,
+        };
+        Brought { attachments: names.iter().map(file).collect(), unseen: None }
+    }
+
+    #[test]
+    fn what_most_mails_bring_comes_first_and_what_was_not_seen_is_no_answer() {
+        assert_eq!(brought_text(&[]), "");
+        assert_eq!(brought_text(&[mail(&[])]), "  Of 1 mail looked into, none brings a file.\n");
+        let unseen = brought_text(&[mail(&[]), Brought::unknown()]);
+        assert_eq!(unseen, "  Not everything in 1 of these mails could be seen.\n");
+        let worm = [mail(&["a.txt", "x\".exe"]), mail(&["x\".exe", "x\".exe"]), mail(&["b", "", "c"])];
+        let text = brought_text(&worm);
+        let first = "  Of 3 mails looked into, 2 bring \"x'.exe\" (application/octet-stream).\n";
+        assert!(text.starts_with(first), "{text}");
+        assert!(text.contains("1 brings a file without a name (application/octet-stream).\n"), "{text}");
+        assert!(text.ends_with("  They bring 2 other files besides.\n"), "{text}");
+    }
 
     fn row(message: usize, subject: &str, source: &str) -> HeldRow {
         HeldRow {

@@ -3,7 +3,7 @@
 //! A stop is told at once, to the contact address (outside the mailbox, which a worm may own), to the administrator and to the
 //! webhook. A delay is told to the contact, and only if it is long: mail that goes a minute later is nobody's concern, and whoever
 //! gets a notice for it stops reading them. The administrator finds delays in the daily digest (`digest`). The mail says what the
-//! waiting mail has in common (`evidence`), and carries two addresses that are good once: mail to one releases what the notice was
+//! waiting mail has in common and what it brings along (`evidence`), and carries two addresses that are good once: mail to one releases what the notice was
 //! about, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The records know which notices are due and which are
 //! in the spool, so a kill in between does not lose one, and a full disk delays them. The administrator and the webhook also hear of
 //! attacks (`alarm`).
@@ -16,6 +16,7 @@ mod settings;
 
 pub use settings::Settings;
 
+use crate::brought::Brought;
 use crate::counted::wait;
 use crate::letter::{Letter, LetterOrigin, LetterTo};
 use crate::own_link::{self, Owner};
@@ -23,8 +24,9 @@ use crate::pipeline::{Pipeline, Transit};
 use crate::throttle::{self, NoticeKind};
 use alarm::Bells;
 use crafted::{Action, Order};
-use evidence::{Evidence, NAMED_MAX, quoted};
+use evidence::{Evidence, LOOKED_INTO_MAX, NAMED_MAX, brought_text, quoted};
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_core::throttle::{LaneId, StopReason};
@@ -70,13 +72,29 @@ enum Told {
     Alarm(Alarm),
 }
 
+/// What notices need of the rest of the gate.
+#[derive(Clone)]
+pub struct NoticeParts {
+    /// Where they are written.
+    pub spool: Spool,
+    /// What they are about.
+    pub records: Records,
+    /// The files of held mail.
+    pub held: PathBuf,
+    /// Their way out.
+    pub pipeline: Pipeline,
+    /// What time it is.
+    pub clock: Clock,
+}
+
 impl Notices {
     /// Starts the task that writes notices. It ends when the last handle is dropped.
-    pub fn start(settings: Settings, spool: Spool, records: Records, pipeline: Pipeline, clock: Clock) -> Notices {
+    pub fn start(settings: Settings, parts: NoticeParts) -> Notices {
         let (told, mut incoming) = mpsc::channel(WAITING_MAX);
         supervision::spawn("notices", async move {
             let calls = settings.webhook.clone().map(Calls::start);
-            let writer = NoticeWriter { settings, calls, spool, records, pipeline, clock };
+            let NoticeParts { spool, records, held, pipeline, clock } = parts;
+            let writer = NoticeWriter { settings, calls, spool, records, held, pipeline, clock };
             let mut bells = Bells::default();
             let mut look = tokio::time::interval(digest::LOOK_EVERY);
             loop {
@@ -113,6 +131,7 @@ struct NoticeWriter {
     calls: Option<Calls>,
     spool: Spool,
     records: Records,
+    held: PathBuf,
     pipeline: Pipeline,
     clock: Clock,
 }
@@ -134,13 +153,24 @@ impl NoticeWriter {
         let up_to = seen.as_ref().map_or(i64::MAX, |seen| seen.up_to);
         let held = evidence::waiting(&self.records.held(), &event.identity, up_to).await.unwrap_or_default();
         let count = seen.as_ref().map_or(held.len(), |seen| seen.waiting);
-        let words = Words { event, seen, held: &held, count, now: Date::new((self.clock)()) };
+        let brought = self.brought(&held).await;
+        let words = Words { event, seen, held: &held, brought: &brought, count, now: Date::new((self.clock)()) };
         if let Some(calls) = &self.calls {
             calls.add(words.json());
         }
         for to in self.readers(event) {
             self.write_at_last(&words, to).await;
         }
+    }
+
+    /// What the oldest of these mails bring along, of those whose files are here.
+    async fn brought(&self, held: &[HeldRow]) -> Vec<Brought> {
+        let mut mails: Vec<&str> = held.iter().map(|row| row.message.as_str()).collect();
+        mails.dedup();
+        let files: Vec<PathBuf> =
+            mails.iter().take(LOOKED_INTO_MAX).map(|mail| self.held.join(format!("{mail}.eml"))).collect();
+        let look = move || files.iter().filter_map(|file| Brought::by_file(file).ok()).collect();
+        tokio::task::spawn_blocking(look).await.unwrap_or_default()
     }
 
     /// Who gets a mail about this.
@@ -253,6 +283,8 @@ struct Words<'a> {
     event: &'a NoticeEvent,
     seen: Option<ThrottleThen>,
     held: &'a [HeldRow],
+    /// What some of that brings along.
+    brought: &'a [Brought],
     count: usize,
     now: Date,
 }
@@ -320,7 +352,7 @@ impl Words<'_> {
             let _ = writeln!(text, "  Look at each mail: {link}");
         }
         let _ = writeln!(text, "  An administrator: weir held list --user {who}; weir user unlock {who}");
-        let _ = write!(text, "\n{}", Evidence::of(self.held).text());
+        let _ = write!(text, "\n{}{}", Evidence::of(self.held).text(), brought_text(self.brought));
         text
     }
 
@@ -420,8 +452,14 @@ mod tests {
     /// What a notice says before it comes to what people can do.
     fn said(kind: NoticeKind, seen: Option<ThrottleThen>) -> String {
         let event = NoticeEvent { kind, identity: "ann".into(), contact: "ann@private.example".into() };
-        let words =
-            Words { event: &event, seen, held: &[], count: 21, now: Date::new(Instant(1_794_798_240_000_000_000)) };
+        let words = Words {
+            event: &event,
+            seen,
+            held: &[],
+            brought: &[],
+            count: 21,
+            now: Date::new(Instant(1_794_798_240_000_000_000)),
+        };
         words.body(None, &[], "").split("  An administrator:").next().unwrap_or_default().to_owned()
     }
 
@@ -471,7 +509,8 @@ mod tests {
     fn a_stop_is_asked_about_once_more_and_a_delay_is_not() {
         let body = |kind| {
             let event = NoticeEvent { kind, identity: "ann".into(), contact: String::new() };
-            let words = Words { event: &event, seen: None, held: &[], count: 2, now: Date::new(Instant(0)) };
+            let words =
+                Words { event: &event, seen: None, held: &[], brought: &[], count: 2, now: Date::new(Instant(0)) };
             let addresses = Addresses { release: "weir+release-x@a".into(), delete: "weir+delete-y@a".into() };
             let singles = [("\"lunch\" to bob@b".to_owned(), "weir+release-z@a".to_owned())];
             words.body(Some(addresses), &singles, "https://console")

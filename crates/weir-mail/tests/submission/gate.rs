@@ -18,7 +18,7 @@ use weir_mail::accounts::Accounts;
 use weir_mail::held::HeldMail;
 use weir_mail::inbound::Domains;
 use weir_mail::letter::Letter;
-use weir_mail::notices::{self, NoticeEvent, Notices};
+use weir_mail::notices::{self, NoticeEvent, NoticeParts, Notices};
 use weir_mail::pipeline::{Pipeline, Stage, Transit};
 use weir_mail::submission::{ClockBox, Identity, Settings, Submission, SubmissionParts};
 use weir_mail::throttle::Throttling;
@@ -98,7 +98,14 @@ impl Gate {
         let pipeline = Pipeline::ending_in(gone.clone());
         let held = HeldMail::new(folder.join("held"), "r1", spool.clone(), &records, pipeline.clone());
         let settings = notices::Settings { link: "https://console.example.org/".into(), ..notice_settings() };
-        let notices = Notices::start(settings, spool.clone(), records.clone(), pipeline.clone(), clock.clone());
+        let parts = NoticeParts {
+            spool: spool.clone(),
+            records: records.clone(),
+            held: folder.join("held"),
+            pipeline: pipeline.clone(),
+            clock: clock.clone(),
+        };
+        let notices = Notices::start(settings, parts);
         let mut settings = Settings {
             hostname: "mail.example.org".into(),
             relay: "r1".into(),

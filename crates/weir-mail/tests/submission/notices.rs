@@ -7,7 +7,7 @@ use std::time::Duration;
 use weir_core::throttle::{Params, Recipients};
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
-use weir_mail::notices::{self, NoticeEvent, Notices};
+use weir_mail::notices::{self, NoticeEvent, NoticeParts, Notices};
 use weir_mail::pipeline::Pipeline;
 use weir_mail::submission::Settings;
 use weir_mail::throttle::NoticeKind;
@@ -26,7 +26,8 @@ async fn notices_wait_for_no_webhook_and_are_written_once() {
         weir_foundation::webhook::Webhook::parse(&format!("http://{}/", silent.local_addr().unwrap())).unwrap();
     let settings = notices::Settings { webhook: Some(webhook), ..notice_settings() };
     let (gone, clock): (Gone, Clock) = (Gone::default(), Arc::new(|| Instant(START_NS)));
-    let notices = Notices::start(settings, spool, records, Pipeline::ending_in(gone.clone()), clock);
+    let (held, pipeline) = (folder.path().join("held"), Pipeline::ending_in(gone.clone()));
+    let notices = Notices::start(settings, NoticeParts { spool, records, held, pipeline, clock });
     // The second mail of the first notice cannot be written at once.
     faults.fail(Call::Sync, 1, 5);
     for user in ["ann", "bob"] {
@@ -54,13 +55,14 @@ async fn the_administrator_hears_daily_what_still_waits() {
     for due in turns {
         clock += if due { 2 * DAY.as_nanos() as u64 } else { 1 };
         let told = Gone::default();
-        let _notices = Notices::start(
-            notice_settings(),
-            gate.spool.clone(),
-            gate.records.clone(),
-            Pipeline::ending_in(told.clone()),
-            Arc::new(move || Instant(clock)),
-        );
+        let parts = NoticeParts {
+            spool: gate.spool.clone(),
+            records: gate.records.clone(),
+            held: folder.path().join("held"),
+            pipeline: Pipeline::ending_in(told.clone()),
+            clock: Arc::new(move || Instant(clock)),
+        };
+        let _notices = Notices::start(notice_settings(), parts);
         let written = async {
             while told.recipients().is_empty() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -127,4 +129,21 @@ async fn a_subject_is_only_read_wherever_a_notice_shows_it() {
     let quoted = "right': see http[://]evil.example/click\" to new";
     assert!(notice.contains(quoted), "{notice}");
     assert!(!notice.contains("http://evil") && !notice.contains('\u{202e}'), "{notice}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notice_names_the_files_that_waiting_mail_brings() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let worm = "From: ann@example.org\r\nSubject: your invoice\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n\
+        --b\r\nContent-Type: text/plain\r\n\r\nas agreed\r\n--b\r\nContent-Type: application/octet-stream; name=invoice.pdf.exe\r\n\
+        Content-Transfer-Encoding: base64\r\n\r\nTVqQAAMAAAAEAAAA\r\n--b--";
+    let mut ann = gate.ann().await;
+    for n in 0..7 {
+        let said = ann.mail("ann@example.org", &letter_to(n), worm).await;
+        assert!(said.starts_with("250 "), "{said}");
+    }
+    let notice = mail_to(&gate, "ann@elsewhere.example", "is being delayed").await;
+    let file = " bring \"invoice.pdf.exe\" (application/octet-stream).";
+    assert!(notice.contains("looked into, ") && notice.contains(file), "{notice}");
 }

@@ -1,17 +1,16 @@
 //! Held mail, as a person in charge sees it, grouped by message. Lists are bounded, and say when there is more.
 
 mod analysis;
-mod brought;
 mod decision;
 
-pub use brought::Attachment;
+pub use crate::brought::Attachment;
 pub use decision::{Decision, HeldDone};
 
 use super::message_file::{header_of, message_id};
 use super::throttle_view::{Snapshot, ThrottleView};
 use super::{Backend, OperationError, OperationsParts, UserOperations, decimal, names, when};
+use crate::brought::Brought;
 use crate::throttle::{RELAY_SILENCE_NS, Throttling};
-use brought::Brought;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -32,21 +32,21 @@ pub struct Attachment {
 
 /// What a message brings.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Brought {
-    pub(super) attachments: Vec<Attachment>,
+pub(crate) struct Brought {
+    pub(crate) attachments: Vec<Attachment>,
     /// Why there may be more.
-    pub(super) unseen: Option<String>,
+    pub(crate) unseen: Option<String>,
 }
 
 impl Brought {
-    pub(super) fn by_file(file: &Path) -> io::Result<Brought> {
+    pub(crate) fn by_file(file: &Path) -> io::Result<Brought> {
         let mut message = Vec::new();
         File::open(file)?.take(BYTES_MAX as u64 + 1).read_to_end(&mut message)?;
         Ok(Brought::by_message(&message))
     }
 
     /// Of a message that cannot be taken apart.
-    pub(super) fn unknown() -> Brought {
+    pub(crate) fn unknown() -> Brought {
         Brought { unseen: Some("the message cannot be taken apart here".to_owned()), ..Brought::default() }
     }
 
