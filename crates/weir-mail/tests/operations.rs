@@ -561,7 +561,7 @@ async fn held_mail_is_listed_by_message_and_decided_in_every_way(fixture: Fixtur
     let page = fixture.operations.held.show(MESSAGES[0]).await.unwrap();
     assert!(page.why.contains("allowance for new recipients (1 a minute)") && page.choices.len() == 3, "{page:?}");
     assert!(page.attachments.is_empty() && page.attachments_unseen.is_none(), "{page:?}");
-    let invoice = "Content-Type: application/pdf; name=invoice.pdf\r\n\r\n%PDF-1.7";
+    let invoice = "MIME-Version: 1.0\r\nContent-Type: application/pdf; name=invoice.pdf\r\n\r\n%PDF-1.7";
     std::fs::write(fixture.file(MESSAGES[0]), invoice).unwrap();
     let page = fixture.operations.held.show(MESSAGES[0]).await.unwrap();
     let attachment = Attachment { name: "invoice.pdf".into(), media_type: "application/pdf".into(), size_bytes: 8 };
