@@ -1,4 +1,5 @@
-//! The plugin `archive`: what is in zip, 7z, tar, gzip, bzip2, xz, cabinets and compound files.
+//! The plugin `archive`: what is in zip, 7z, tar, gzip, bzip2, xz, Zstandard, lzip, cabinets and compound files, and what a web page holds or puts
+//! together.
 //!
 //! One level is opened; the files inside go back to the queue, where this plugin may meet them again. If a zip or 7z has a password, those
 //! of the setting `passwords` are tried, or by default a few common ones, such as `infected`, which laboratories use to share malware. All

@@ -118,6 +118,25 @@ fn an_archive_of_all_of_them_gives_each_back() {
 }
 
 #[test]
+fn a_page_and_a_zstandard_file_give_back_what_is_in_them() {
+    let zip = fixtures::zip(&[("eicar.com", &fixtures::eicar())]);
+    let octets: Vec<String> = zip.iter().map(u8::to_string).collect();
+    let page = format!(
+        "<!DOCTYPE html><html><script>var d = new Uint8Array([{}]);</script>\
+         <a download=\"run.sh\" href=\"data:,%23!/bin/sh%0Aecho%20hello%0A\">here</a></html>",
+        octets.join(",")
+    );
+    let page = analysed("parcel.html", page.as_bytes());
+    assert_eq!(page.children.len(), 2, "{:?}", page.lines);
+    let parcel = page.child("put together by a script");
+    assert_eq!(parcel.child("eicar.com").gravest(), Level::Malicious);
+    let script = page.child("run.sh");
+    assert!(script.says("identify type text/x-shellscript"), "{:?}", script.lines);
+    let packed = analysed("eicar.com.zst", &weir_scan::test_files::zstd(&fixtures::eicar()));
+    assert_eq!(packed.child("eicar.com").gravest(), Level::Malicious);
+}
+
+#[test]
 fn a_document_that_carries_a_program_gives_it_back() {
     let carrier = analysed("a.doc", &fixtures::packaged_object("invoice.exe", &fixtures::pe(&["WinExec"], b"")));
     assert_eq!(carrier.gravest(), Level::Suspicious, "{:?}", carrier.lines);
