@@ -147,6 +147,15 @@ fn a_run_key_is_told_whoever_writes_it() {
 }
 
 #[test]
+fn titles_and_texts_of_windows_are_told() {
+    let Some(lab) = lab("", 90) else { return };
+    let _up = lab.site.up();
+    let page = lab.ended(&lab.submit("notes.exe", &program("good/fresh-notes-window.exe", "titles")));
+    let full = full_of(&page, "run-windows");
+    assert_eq!(full["windows"], json!(["Shopping list", "bread, milk"]), "{full:#}");
+}
+
+#[test]
 fn windows_programs_that_attack_their_guest_harm_nobody_else() {
     let Some(lab) = lab("", 40) else { return };
     let _up = lab.site.up();

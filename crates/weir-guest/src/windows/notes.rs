@@ -10,6 +10,8 @@ use weir_guest::windows_paths;
 const WAIT_MS: u64 = 1000;
 /// Files whose writers are remembered.
 const TOUCHED_MAX: usize = 8192;
+/// Messages and titles: whoever changes a title all the time must not crowd out what is graver.
+const SHOWN_MAX: usize = 64;
 
 /// Everything of one sample.
 #[derive(Debug, Default)]
@@ -206,10 +208,15 @@ impl TraceNotes {
     /// What its user reads.
     fn shows(&mut self, pid: u32, text: &str) {
         let text: String = text.chars().take(TEXT_MAX).collect();
-        if self.shown.len() < LISTED_MAX && !text.trim().is_empty() && !self.shown.contains(&text) {
-            self.act(pid, "shows", &text);
-            self.shown.push(text);
+        if text.trim().is_empty() || self.shown.contains(&text) {
+            return;
         }
+        if self.shown.len() >= SHOWN_MAX {
+            self.left_out += 1;
+            return;
+        }
+        self.act(pid, "shows", &text);
+        self.shown.push(text);
     }
 
     /// Who first opened a file to change it, and when; 0 if nobody was heard to.
@@ -330,7 +337,6 @@ impl TraceNotes {
             "CryptUnprotectData" => self.act(pid, "unprotects", ""),
             "TerminateProcess" if !is_own(at(0)) => self.act(pid, "kills", "another process"),
             "ExitWindowsEx" => self.act(pid, "reboots", ""),
-            // The picture behind everything.
             "CreateWindowExA" | "CreateWindowExW" if !is_number(at(2)) => self.shows(pid, at(2)),
             "SetWindowTextA" | "SetWindowTextW" if !is_number(at(1)) => self.shows(pid, at(1)),
             "RegSetValueExA" | "RegSetValueExW" if self.values.len() < TOUCHED_MAX => {
@@ -338,6 +344,7 @@ impl TraceNotes {
                 let name = if is_number(at(1)) { String::new() } else { at(1).to_ascii_lowercase() };
                 self.values.entry(name).or_insert(now);
             }
+            // The picture behind everything.
             "SystemParametersInfoW" if at(0) == "00000014" && at(3) != "00000000" => self.act(pid, "wallpaper", at(2)),
             _ => {}
         }
@@ -458,6 +465,105 @@ mod tests {
         // 300 s, a timer of 120 s, ten that are not over, and a minute that a script asked for.
         assert_eq!(notes.slept().map(|act| act.detail), Some("490 s".into()));
         assert!(notes.values.contains_key("updater"));
+    }
+
+    /// The sample itself, as Wine tells that it was loaded.
+    const SAMPLE: &str =
+        "0024:0028:trace:loaddll:build_module Loaded L\"C:\\\\users\\\\anna\\\\a.exe\" at 0000000140000000: native";
+
+    /// A call of each function that the guest has Wine tell of, as Wine 8 writes it, and what is noted of it.
+    const TOLD: [(&str, &str); 33] = [
+        (
+            "kernelbase.WriteProcessMemory(00000044,00410000,0061fe00,00000010,00000000)",
+            "writes-memory WriteProcessMemory",
+        ),
+        (
+            "kernel32.CreateRemoteThread(00000044,00000000,00000000,140001000,00000000,00000000,00000000)",
+            "remote-thread CreateRemoteThread",
+        ),
+        (
+            "kernelbase.CreateRemoteThreadEx(00000044,00000000,00000000,140001000,00000000,00000000,00000000,00000000)",
+            "remote-thread CreateRemoteThreadEx",
+        ),
+        ("kernelbase.VirtualAllocEx(00000044,00000000,00001000,00003000,00000040)", "writes-memory VirtualAllocEx"),
+        ("kernelbase.QueueUserAPC(140001000,00000044,00000000)", "remote-thread QueueUserAPC"),
+        ("kernelbase.SetThreadContext(00000044,0061f000)", "remote-thread SetThreadContext"),
+        ("ntdll.NtUnmapViewOfSection(00000044,00400000)", "remote-thread NtUnmapViewOfSection"),
+        ("user32.SetWindowsHookExA(0000000d,140001000,140000000,00000000)", "hooks-keys SetWindowsHookExA"),
+        ("user32.SetWindowsHookExW(00000002,140001000,00000000,00000028)", "hooks-keys SetWindowsHookExW"),
+        ("user32.GetAsyncKeyState(00000041)", "hooks-keys GetAsyncKeyState"),
+        ("kernelbase.CreateMutexA(00000000,00000001,140004000 \"one\")", "mutex one"),
+        ("kernelbase.CreateMutexW(00000000,00000001,140004000 L\"Global\\\\two\")", "mutex Global\\two"),
+        ("kernelbase.IsDebuggerPresent()", "looks IsDebuggerPresent"),
+        ("kernelbase.CheckRemoteDebuggerPresent(ffffffffffffffff,0061f000)", "looks CheckRemoteDebuggerPresent"),
+        ("kernelbase.GetProcAddress(170000000,140004020 \"wine_get_version\")", "looks wine_get_version"),
+        (
+            "advapi32.RegOpenKeyExA(80000001,140004040 \"Software\\\\Wine\",00000000,00020019,0061f000)",
+            "looks Software\\Wine",
+        ),
+        (
+            "advapi32.RegOpenKeyExW(80000002,140004040 L\"HARDWARE\\\\ACPI\",00000000,00020019,0061f000)",
+            "looks HARDWARE\\ACPI",
+        ),
+        ("crypt32.CryptUnprotectData(0061f000,00000000,00000000,00000000,00000000,00000000,0061f020)", "unprotects "),
+        ("kernelbase.TerminateProcess(00000044,00000001)", "kills another process"),
+        ("user32.ExitWindowsEx(00000002,00000000)", "reboots "),
+        ("user32.FindWindowA(140004060 \"OLLYDBG\",00000000)", "looks OLLYDBG"),
+        ("user32.FindWindowW(140004060 L\"SandboxieControlWndClass\",00000000)", "looks SandboxieControlWndClass"),
+        ("kernel32.CreateToolhelp32Snapshot(00000002,00000000)", "lists-processes "),
+        ("kernelbase.ExitProcess(00000003)", "exit 3"),
+        ("kernelbase.GlobalMemoryStatusEx(0061f000)", "looks GlobalMemoryStatusEx"),
+        ("kernelbase.GetSystemFirmwareTable(52534d42,00000000,00000000,00000000)", "looks GetSystemFirmwareTable"),
+        ("user32.SystemParametersInfoW(00000014,00000000,140004080,00000003)", "wallpaper 140004080"),
+        (
+            "user32.CreateWindowExA(00000000,140004000 \"notes\",140004010 \"Shopping list\",10cf0000,00000032,00000032,\
+             0000012c,000000c8,00000000,00000000,140000000,00000000)",
+            "shows Shopping list",
+        ),
+        (
+            "user32.CreateWindowExW(00000008,0000c01f,140004010 L\"f\\00fcr dich\",90000000,00000000,00000000,\
+             00000400,00000300,00000000,00000000,140000000,00000000)",
+            "shows für dich",
+        ),
+        ("user32.SetWindowTextA(00010058,1400040a0 \"12 of 90 files\")", "shows 12 of 90 files"),
+        (
+            "user32.SetWindowTextW(00010058,1400040a0 L\"All your files, and more than a line holds\"...)",
+            "shows All your files, and more than a line holds",
+        ),
+        ("advapi32.RegSetValueExA(00000048,1400040c0 \"Updater\",00000000,00000001,0061f000,00000010)", "sets updater"),
+        ("advapi32.RegSetValueExW(00000048,00000000,00000000,00000001,0061f000,00000010)", "sets "),
+    ];
+
+    #[test]
+    fn wine_is_asked_for_what_is_noted_and_for_nothing_else() {
+        let settings = include_str!("../../../../guest/windows/settings.reg");
+        let asked = settings.lines().find_map(|line| line.strip_prefix("\"RelayInclude\"=\"")).unwrap();
+        let mut asked: BTreeSet<&str> = asked.trim_end_matches('"').split(';').collect();
+        for (call, expected) in TOLD {
+            let name = call.split(['.', '(']).nth(1).unwrap();
+            assert!(asked.remove(name), "Wine is not asked for {name}");
+            let notes = notes(&[SAMPLE, &format!("0024:0028:Call {call} ret=14000123a")]);
+            let acts = notes.acts.iter().map(|act| format!("{} {}", act.what, act.detail));
+            let ends = notes.processes.iter().filter(|process| !process.ended.is_empty());
+            let sets = notes.values.keys().map(|name| format!("sets {name}"));
+            let told: Vec<String> = acts.chain(ends.map(|process| process.ended.clone())).chain(sets).collect();
+            assert_eq!(told, [expected], "{call}");
+        }
+        assert!(asked.is_empty(), "Wine is asked for what nobody reads: {asked:?}");
+    }
+
+    #[test]
+    fn titles_leave_room_for_what_is_graver() {
+        let mut lines = vec![SAMPLE.to_owned()];
+        lines.extend((0..LISTED_MAX).map(|n| {
+            format!("0024:0028:Call user32.SetWindowTextA(00010058,1400040a0 \"{n} of 512 done\") ret=14000123a")
+        }));
+        lines.push(
+            "0024:0028:Call user32.SetWindowsHookExA(0000000d,140001000,140000000,00000000) ret=14000123a".to_owned(),
+        );
+        let notes = notes(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!((notes.shown.len(), notes.left_out), (SHOWN_MAX, (LISTED_MAX - SHOWN_MAX) as u64));
+        assert_eq!(notes.acts.last().map(|act| act.what.as_str()), Some("hooks-keys"));
     }
 
     #[test]
