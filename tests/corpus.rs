@@ -30,7 +30,7 @@ fn stuffed(message: &[u8]) -> Vec<u8> {
 }
 
 /// Sends a message; the reply to its last line. A server that has enough of this session gets another one.
-fn sent(client: &mut Client, inbound: &str, to: &str, message: &[u8]) -> String {
+pub(crate) fn sent(client: &mut Client, inbound: &str, to: &str, message: &[u8]) -> String {
     let text = stuffed(message);
     for _ in 0..2 {
         let said = client.octets("accounts@a.example", &[to], &text);
@@ -79,7 +79,7 @@ fn end(site: &Site, [queue, message, reason]: &[String; 3]) -> (String, String) 
     (queue.clone(), format!("{reason}; {}", std::fs::read_to_string(verdict).unwrap_or_default()))
 }
 
-fn is_delivered(site: &Site, to: &str) -> bool {
+pub(crate) fn is_delivered(site: &Site, to: &str) -> bool {
     let folder = site.data().join("mail").join(to).join("Maildir/new");
     std::fs::read_dir(folder).is_ok_and(|mut files| files.next().is_some())
 }
