@@ -14,7 +14,7 @@ run: $(WEIR) ## build Weir and start every gate on loopback, with its data in we
 	@command -v qemu-system-x86_64 >/dev/null && [ ! -e target/guest/root.squashfs ] && guest/build || true
 	@exec $(WEIR) up --demo
 
-guest: ## build the guest in which samples run, from Debian packages, into target/guest; NODE=1: with Node.js, into target/guest-node
+guest: ## build the guest in which samples run, from Debian packages, into target/guest; NODE=1: with Node.js, into target/guest-node, for lab.guest
 	guest/build $(if $(NODE),--node)
 
 guest-windows: ## build the guest in which Windows programs run, by Wine, into target/guest-windows; 350 MB to fetch the first time

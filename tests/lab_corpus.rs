@@ -10,6 +10,7 @@ mod mail;
 
 use crate::lab_vm::Lab;
 use serde_json::Value;
+use std::path::Path;
 use std::time::Duration;
 
 /// Those that are always run.
@@ -138,4 +139,21 @@ fn told(name: String, content: Vec<u8>, is_bad: bool, page: &Value) -> Judged {
     let reasons: Vec<&str> = page["reasons"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let verdict = page["verdict"].as_str().unwrap_or_default().to_owned();
     Judged { name, content, is_bad, verdict, reasons: reasons.join("; ") }
+}
+
+#[test]
+fn a_script_for_node_runs_in_the_guest_that_has_it() {
+    let guest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guest-node");
+    let Some(guest) = guest.canonicalize().ok().filter(|guest| guest.join("root.squashfs").exists()) else {
+        eprintln!("skipped: there is no guest with Node.js (`make guest NODE=1` builds it)");
+        return;
+    };
+    let mut lab = Lab::of_guest(&guest, "[\"vm1 memory=512\"]", "", 100);
+    lab.patience = PATIENCE;
+    let _up = lab.site.up();
+    // Elsewhere in these tests its interpreter is not there.
+    let script = made::content("bad", "node.notrun");
+    let page = with_children(&lab, &lab.submit("dropper", &script));
+    assert!(["suspicious", "malicious"].contains(&page["verdict"].as_str().unwrap_or_default()), "{page:#}");
+    assert!(page["reasons"].to_string().contains("runs-fetched"), "{page:#}");
 }

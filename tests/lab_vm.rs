@@ -33,10 +33,14 @@ impl Lab {
 
     /// One that watches samples for so many seconds, for tests that want to see the end of all of them on a slow machine.
     pub(crate) fn watching(vms: &str, more: &str, watch_s: u32) -> Lab {
+        Lab::of_guest(&guest(), vms, more, watch_s)
+    }
+
+    /// The same with another guest.
+    pub(crate) fn of_guest(guest: &Path, vms: &str, more: &str, watch_s: u32) -> Lab {
         let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let site = Site::new(&format!(
-            "[lab]\nenabled = true\nslots = 1\nattempts = 2\nguest = {:?}\nvms = {vms}\nvm_accelerator = \"tcg\"\nvm_watch = \"{watch_s}s\"\n{more}",
-            guest()
+            "[lab]\nenabled = true\nslots = 1\nattempts = 2\nguest = {guest:?}\nvms = {vms}\nvm_accelerator = \"tcg\"\nvm_watch = \"{watch_s}s\"\n{more}"
         ));
         // The data folder must be one before something is put into it.
         fs::create_dir_all(site.data()).unwrap();
