@@ -8,6 +8,7 @@ mod history;
 mod machine;
 mod outside;
 mod strangers;
+mod workers;
 
 use crate::control::gate::wait_for;
 use cables::Cables;

@@ -6,6 +6,7 @@ use crate::harness::Run;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -57,6 +58,12 @@ impl Machine {
     pub(super) fn outside(cables: &Cables, more: &str) -> Machine {
         let lab = format!("address = \"{}/24\"\n{PATIENT}{more}", cables.far_address());
         Machine::configured(cables.far_space(), "", &lab)
+    }
+
+    /// A worker in the lab's own network: it has no database either.
+    pub(super) fn worker(cables: &Cables, number: usize) -> Machine {
+        let lab = format!("address = \"{}/24\"\n{PATIENT}", cables.address(number));
+        Machine::configured(cables.space(number), "", &lab)
     }
 
     fn configured(space: String, store: &str, lab: &str) -> Machine {
@@ -132,6 +139,36 @@ impl Machine {
     pub(super) fn signal(&self, name: &str) {
         let id = self.running.as_ref().expect("it runs").id().to_string();
         assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().expect("kill runs").success());
+    }
+
+    /// Its files in which these words are, one a line.
+    pub(super) fn files_with(&self, words: &str) -> String {
+        let found = Command::new("grep").args(["-rlaF", words]).arg(self.home.path()).output().expect("grep runs");
+        String::from_utf8_lossy(&found.stdout).into_owned()
+    }
+
+    /// Whether its process has these words in memory that it may write to.
+    pub(super) fn remembers(&self, words: &str) -> bool {
+        const PIECE: usize = 1 << 20;
+        let id = self.running.as_ref().expect("it runs").id();
+        let places = fs::read_to_string(format!("/proc/{id}/maps")).expect("its memory is listed");
+        let memory = File::open(format!("/proc/{id}/mem")).expect("root reads the memory of others");
+        let number = |text: &str| u64::from_str_radix(text, 16).expect("an address");
+        let mut piece = vec![0; PIECE + words.len()];
+        for line in places.lines().filter(|line| line.contains(" rw")) {
+            let (range, _) = line.split_once(' ').expect("a range");
+            let (from, to) = range.split_once('-').expect("a range");
+            let (from, to) = (number(from), number(to));
+            for at in (from..to).step_by(PIECE) {
+                let length = piece.len().min((to - at) as usize);
+                // What is not there yet cannot be read.
+                let read = memory.read_at(&mut piece[..length], at).unwrap_or(0);
+                if String::from_utf8_lossy(&piece[..read]).contains(words) {
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// Stops it in order.
