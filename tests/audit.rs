@@ -1,14 +1,16 @@
 //! The audit trail: no change without a line, whoever hangs up and whenever Weir is killed, and no line without its seal.
 
+mod changes;
+mod hang_ups;
+
 use crate::control::gate::{Site, wait_for};
 use crate::kills::disk::SmallDisk;
-use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// Asks the API over the control socket, and hangs up without waiting for the answer.
 fn ask_and_hang_up(site: &Site, method: &str, path: &str, body: &str) {
@@ -74,135 +76,6 @@ fn a_client_that_hangs_up_leaves_no_change_without_a_line() {
     });
     let checked = site.json(&["audit", "verify"]);
     assert!(checked["whole"] == true && checked["sealed"].as_u64() > Some(20), "{checked}");
-}
-
-/// Asks the API over the control socket.
-fn look(site: &Site, path: &str) -> Value {
-    let mut stream = UnixStream::connect(site.data().join("control.sock")).expect("it listens");
-    let head = format!("GET /api/v1{path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
-    let body = answer.split_once("\r\n\r\n").expect("a body").1;
-    // A long answer comes in pieces, each after a line with its length.
-    let pieces = body.find(['[', '{']).zip(body.rfind([']', '}'])).map(|(from, to)| &body[from..=to]);
-    let joined: String = pieces.unwrap_or_default().split("\r\n").step_by(2).collect();
-    serde_json::from_str(&joined).unwrap_or_else(|error| panic!("{error}: {answer}"))
-}
-
-/// Those of a list that fit, by one of their fields.
-fn those(list: &Value, field: &str, fit: impl Fn(&Value) -> bool) -> BTreeSet<String> {
-    let list = list.as_array().into_iter().flatten().filter(|entry| fit(entry));
-    list.filter_map(|entry| entry[field].as_str().map(str::to_owned)).collect()
-}
-
-/// Rounds of clients that come if those before were not all heard.
-const SPARE_ROUNDS: u32 = 8;
-
-/// One client a change, and nobody stays for an answer.
-fn ten_changes(site: &Site, round: u32) {
-    let ask = |method, path: String, body: Value| ask_and_hang_up(site, method, &path, &body.to_string());
-    let token = json!({ "name": format!("new{round}"), "scope": "read", "days": 1 });
-    ask("POST", "/console/tokens".to_owned(), token);
-    ask("POST", format!("/console/tokens/old{round}/revoke"), json!(null));
-    let name = format!("made{round}");
-    ask("POST", "/users".to_owned(), json!({ "name": name, "addresses": [format!("{name}@localhost")] }));
-    ask("POST", format!("/users/lock{round}/lock"), json!({ "reason": "a test" }));
-    ask("POST", format!("/users/free{round}/unlock"), json!(null));
-    ask("PATCH", format!("/users/set{round}"), json!({ "contact": "elsewhere@example.org" }));
-    ask("POST", format!("/users/gone{round}/remove"), json!(null));
-    ask("POST", "/bans".to_owned(), json!({ "address": format!("198.51.{}.{}", round / 200, round % 200 + 1) }));
-    ask("POST", "/web/blocks".to_owned(), json!({ "network": format!("203.0.113.{}", round % 200 + 1) }));
-    ask("POST", "/scan/rules".to_owned(), json!({ "sha256": format!("{round:064x}"), "about": "a test" }));
-}
-
-/// What is changed now, by the name of the change.
-fn changed(site: &Site, rounds: u32) -> BTreeMap<&'static str, BTreeSet<String>> {
-    let tokens = those(&site.json(&["console", "token", "list"]), "name", |_| true);
-    let users = site.json(&["user", "list"]);
-    let all: BTreeSet<String> = those(&users, "name", |_| true);
-    let named = |beginning: &str| (0..rounds).map(|round| format!("{beginning}{round}")).collect::<BTreeSet<_>>();
-    let begin =
-        |names: &BTreeSet<String>, with: &str| names.iter().filter(|name| name.starts_with(with)).cloned().collect();
-    let locked = those(&users, "name", |user| user["state"] == "locked");
-    BTreeMap::from([
-        ("token.add", begin(&tokens, "new")),
-        ("token.revoke", named("old").difference(&tokens).cloned().collect()),
-        ("user.add", begin(&all, "made")),
-        ("user.lock", begin(&locked, "lock")),
-        ("user.unlock", named("free").difference(&locked).cloned().collect()),
-        ("user.set", those(&users, "name", |user| user["contact"] == "elsewhere@example.org")),
-        ("user.remove", named("gone").difference(&all).cloned().collect()),
-        ("ban.add", those(&look(site, "/bans"), "address", |_| true)),
-        ("web.block", those(&look(site, "/web/blocks"), "network", |_| true)),
-        ("rule.add", those(&look(site, "/scan/rules"), "content", |_| true)),
-    ])
-}
-
-/// What the trail says of the same changes. A rule is known there by its number.
-fn told(site: &Site) -> BTreeMap<&'static str, BTreeSet<String>> {
-    let audit = site.json(&["audit", "-n", "10000"]);
-    let rules = look(site, "/scan/rules");
-    let content = |number: &str| {
-        let rule = rules.as_array().into_iter().flatten().find(|rule| format!("rule-{}", rule["rule"]) == number);
-        rule.and_then(|rule| rule["content"].as_str()).unwrap_or(number).to_owned()
-    };
-    let of = |action: &'static str, beginning: &str| {
-        let subjects = subjects(&audit, action).into_iter().filter(|subject| subject.starts_with(beginning));
-        (action, subjects.map(|subject| if action == "rule.add" { content(&subject) } else { subject }).collect())
-    };
-    BTreeMap::from([
-        of("token.add", "new"),
-        of("token.revoke", "old"),
-        of("user.add", "made"),
-        of("user.lock", "lock"),
-        of("user.unlock", "free"),
-        of("user.set", "set"),
-        of("user.remove", "gone"),
-        of("ban.add", ""),
-        of("web.block", ""),
-        of("rule.add", ""),
-    ])
-}
-
-#[test]
-fn whoever_hangs_up_after_any_change_leaves_a_line_for_it() {
-    // A thousand in tools/soak.
-    let changes: u32 = std::env::var("WEIR_HANG_UPS").ok().and_then(|number| number.parse().ok()).unwrap_or(40);
-    let rounds = changes.div_ceil(10);
-    let site = Site::new("");
-    let up = site.up_with(&["--demo"]);
-    let prepared = rounds + SPARE_ROUNDS;
-    for round in 0..prepared {
-        site.weir(&["console", "token", "add", &format!("old{round}"), "--scope", "read"]).ok();
-        for name in ["lock", "free", "set", "gone"].map(|name| format!("{name}{round}")) {
-            site.weir(&["user", "add", &name, "--address", &format!("{name}@localhost"), "--no-password"]).ok();
-        }
-        site.weir(&["user", "lock", &format!("free{round}"), "--reason", "a test"]).ok();
-    }
-    (0..rounds).for_each(|round| ten_changes(&site, round));
-    // Who is gone before anybody has read what they want changes nothing. Most are read; if a kind of change was not, more clients come.
-    let count = |sets: &BTreeMap<&str, BTreeSet<String>>| sets.values().map(BTreeSet::len).sum::<usize>();
-    let least = (changes / 2) as usize;
-    let (mut last, mut asked, begun) = ((BTreeMap::new(), BTreeMap::new()), rounds, Instant::now());
-    loop {
-        let now = (changed(&site, prepared), told(&site));
-        let settled = now == last && now.0 == now.1;
-        let enough = count(&now.0) >= least && now.0.values().all(|subjects| !subjects.is_empty());
-        last = now;
-        if settled && enough {
-            break;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(120), "made {:?}, told {:?}", last.0, last.1);
-        if settled && asked < prepared {
-            ten_changes(&site, asked);
-            asked += 1;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    eprintln!("{} of {changes} changes were made, each with its line", count(&last.0));
-    assert_eq!(site.json(&["audit", "verify"])["whole"], true);
-    drop(up);
 }
 
 #[test]
