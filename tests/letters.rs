@@ -157,7 +157,7 @@ fn a_reload_changes_throttle_notices_and_delivery_and_says_what_needs_a_restart(
 
 /// The link to one's own page in the newest notice to `contact` that says this.
 #[track_caller]
-fn link_in(site: &Site, contact: &str, words: &str) -> String {
+pub(crate) fn link_in(site: &Site, contact: &str, words: &str) -> String {
     let notice = wait_for(&format!("a notice with {words:?}"), || {
         let mut texts = site.arrived(contact, 1).into_iter().filter_map(|file| std::fs::read_to_string(file).ok());
         texts.rfind(|text| text.contains(words))

