@@ -99,7 +99,7 @@ fn parts(merged: &Merged) -> Html {
             found.parent.unwrap_or(0),
             found.file_type,
             size(found.size.max(0) as u64),
-            found.hash.get(..16).unwrap_or(&found.hash)
+            found.hash
         )
     };
     html!(

@@ -15,8 +15,8 @@ pub(crate) enum Side {
     Right,
 }
 
-/// Longer cells are cut, so that one hostile subject does not push everything out of sight.
-const CELL_MAX: usize = 60;
+/// Longer cells are cut, so that one hostile subject does not push everything out of sight. A SHA-256 is whole.
+const CELL_MAX: usize = 64;
 
 impl Table {
     /// A table with these heads; a head that begins with `>` stands to the right.
@@ -77,5 +77,14 @@ mod tests {
         assert_eq!(lines[0], "user       held  subject");
         assert_eq!(lines[1], "ann           3  hello·[2·");
         assert!(lines[2].starts_with("catherine  1200  xxx") && lines[2].ends_with("x…"));
+    }
+
+    #[test]
+    fn a_hash_can_be_copied_from_a_table() {
+        let (hash, mut out) = ("0123456789abcdef".repeat(4), Vec::new());
+        let mut table = Table::new(&["sha256"]);
+        table.row([hash.clone()]);
+        table.write(&mut out).unwrap();
+        assert!(String::from_utf8(out).unwrap().contains(&hash));
     }
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 use weir_chart::{Axis, Chart};
 use weir_foundation::Actor;
 use weir_foundation::console_accounts::Role;
-use weir_mail::scan::{ClassBesideLine, FeedTimes, FeedsStatus, TuneView};
+use weir_mail::scan::{ClassBesideLine, FeedTimes, FeedsStatus, ServiceTimes, TuneView};
 use weir_scan::health::Health;
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
@@ -58,6 +58,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         times("feeds", over),
         beside_one_line(&site.mail.feeds.beside_one_line().await?),
         html!("<section><h2>The feeds</h2>{}</section>", table(&feeds)),
+        services(&feeds.services),
         scanners(&feeds.scanners),
         html!("<section><h2 id=\"tune\">Better limits</h2>{}</section>", proposal),
     ];
@@ -91,6 +92,28 @@ fn scanners(scanners: &[Health]) -> Html {
         "<section><h2 id=\"scanners\">Scanners</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Scanner</th><th>State</th><th>Version</th><th>Signatures are</th><th>To look at</th></tr></thead>\
          <tbody>{}</tbody></table></div></section>",
         scanners.iter().map(row).collect::<Html>()
+    )
+}
+
+/// What each scanner takes; nothing while none was measured.
+fn services(services: &[ServiceTimes]) -> Html {
+    if services.is_empty() {
+        return Html::none();
+    }
+    let others = if services.iter().any(|service| service.feed.is_some()) { "all others" } else { "all" };
+    let row = |service: &ServiceTimes| {
+        html!(
+            "<tr><td>{}</td><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
+            if service.scanner.is_empty() { "a scan" } else { &service.scanner },
+            service.feed.map_or_else(|| others.to_owned(), |feed| feed.to_string()),
+            seconds(service.t0_s),
+            seconds(service.ts_s_per_byte * 1_048_576.0)
+        )
+    };
+    html!(
+        "<section><h2 id=\"services\">What a scan takes</h2><div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Scanner</th><th>Feed</th>\
+         <th class=\"number\">A message</th><th class=\"number\">And each MiB</th></tr></thead><tbody>{}</tbody></table></div></section>",
+        services.iter().map(row).collect::<Html>()
     )
 }
 
@@ -128,8 +151,11 @@ fn figures(feeds: &FeedsStatus) -> Html {
             "a scan takes",
             format!("{} and {} for each MiB", seconds(feeds.t0_s), seconds(feeds.ts_s_per_byte * 1_048_576.0)),
         ),
+        ("under way", grouped(feeds.under_way as u64)),
+        ("came", grouped(feeds.counts.arrived)),
         ("passed", grouped(feeds.counts.passed)),
         ("quarantined", grouped(feeds.counts.quarantined)),
+        ("attempts failed", grouped(feeds.counts.failed)),
     ])
 }
 
@@ -170,7 +196,7 @@ fn table(feeds: &FeedsStatus) -> Html {
     html!(
         "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>Messages of</th><th class=\"number\">Workers</th><th class=\"number\">Waiting</th><th class=\"number\">Scanned</th>\
          <th class=\"number\">Mean wait</th><th class=\"number\">95 % wait less than</th><th class=\"number\">Mean scan</th></tr></thead><tbody>{}</tbody></table></div>\
-         <p class=\"faint\">A message finds its worker {}. {} {}docs/algorithms/feeds.md explains it.</p>",
+         <p class=\"faint\">A message finds its worker {}. {} {}{}docs/algorithms/feeds.md explains it.</p>",
         rows,
         strategy,
         match (feeds.auto_tune, feeds.tuned) {
@@ -189,6 +215,13 @@ fn table(feeds: &FeedsStatus) -> Html {
                 "For now {kept} feeds are kept for what is small, and the other workers take every size: all limits would save less. "
             ),
             _ => String::new(),
+        },
+        match feeds.saved.filter(|_| !feeds.open) {
+            Some(saved) => format!(
+                "Lately the limits saved {} of the time that one line would have held mail up. ",
+                percent(saved)
+            ),
+            None => String::new(),
         }
     )
 }

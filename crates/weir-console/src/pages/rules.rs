@@ -33,8 +33,8 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
         0 => "Beside the scanners nothing is blocked.".to_owned(),
         many => format!("{} in force, beside what the scanners know.", count(many as u64, "rule")),
     };
-    let body = html!("<h1>Rules</h1><p class=\"lead\">{}</p>{}{}", lead, table, by_hand(&visit));
-    Ok(Sheet::new("Rules", Here::Quarantine, body).page(&site, &visit).await)
+    let parts = [html!("<h1>Rules</h1><p class=\"lead\">{}</p>", lead), table, by_hand(&visit)];
+    Ok(Sheet::live("Rules", Here::Quarantine, &parts).page(&site, &visit).await)
 }
 
 fn table(visit: &Visit, rules: &[RuleView]) -> Html {
@@ -53,11 +53,7 @@ fn table(visit: &Visit, rules: &[RuleView]) -> Html {
 fn row(visit: &Visit, rule: &RuleView) -> Html {
     let stops = match rule.is_yara() {
         true => html!("<details class=\"raw\"><summary>a rule of YARA</summary><pre>{}</pre></details>", rule.content),
-        false => html!(
-            "{} <code>{}</code>",
-            status(&rule.severity, &rule.severity),
-            rule.content.get(..16).unwrap_or(&rule.content)
-        ),
+        false => html!("{} <code>{}</code>", status(&rule.severity, &rule.severity), rule.content),
     };
     let from = rule.sample.map(|sample| html!("<a href=\"/lab/samples/{}\">sample {}</a>", sample, sample));
     let remove = match visit.may(Role::Admin) || !rule.is_yara() {

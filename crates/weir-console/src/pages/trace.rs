@@ -30,14 +30,13 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
         )
     };
     let sentence = |text: &String| html!("<p>{}</p>", text);
-    let body = html!(
-        "<h1>Way</h1><p class=\"faint\">{}</p>{}<section><ol class=\"timeline\">{}</ol></section>{}",
-        trace.id,
-        trace.mail.now.iter().map(sentence).collect::<Html>(),
-        trace.mail.lines.iter().map(line).collect::<Html>(),
-        trace.notes.iter().map(sentence).collect::<Html>()
-    );
-    Ok(Sheet::new("Way", Here::Nowhere, body).page(&site, &visit).await)
+    let parts = [
+        html!("<h1>Way</h1><p class=\"faint\">{}</p>", trace.id),
+        trace.mail.now.iter().map(sentence).collect(),
+        html!("<section><ol class=\"timeline\">{}</ol></section>", trace.mail.lines.iter().map(line).collect::<Html>()),
+        trace.notes.iter().map(sentence).collect(),
+    ];
+    Ok(Sheet::live("Way", Here::Nowhere, &parts).page(&site, &visit).await)
 }
 
 /// A link to the way of a message.

@@ -161,6 +161,9 @@ fn print_page(out: &mut dyn Write, page: &QuarantinePage) -> anyhow::Result<()> 
     writeln!(out, "{}  {}", entry.message, shown(&entry.subject))?;
     writeln!(out, "  {:<11} quarantine/{}: {}", "why", entry.queue, shown_long(&entry.reason))?;
     writeln!(out, "  {:<11} {} UTC, {}", "since", time(&entry.since), bytes(entry.size_bytes))?;
+    if let Some(until) = &entry.until {
+        writeln!(out, "  {:<11} {} UTC, then it is deleted; earlier if the quarantine is full", "until", time(until))?;
+    }
     let user = match entry.user.as_str() {
         "" => String::new(),
         user => format!(", user {user}"),

@@ -56,7 +56,7 @@ fn print_list(out: &mut dyn Write, rules: &[RuleView]) -> anyhow::Result<()> {
     let mut table = Table::new(&[">RULE", "STOPS", "AS", "SAMPLE", "BY", "SINCE (UTC)", "WHY"]);
     for rule in rules {
         let yara = rule.is_yara();
-        let stops = if yara { "a rule of YARA".to_owned() } else { rule.content.chars().take(16).collect() };
+        let stops = if yara { "a rule of YARA".to_owned() } else { rule.content.clone() };
         let sample = rule.sample.map_or_else(|| "-".to_owned(), |sample| sample.to_string());
         table.row([
             rule.rule.to_string(),
