@@ -5,6 +5,7 @@ pub(crate) mod browser;
 mod crowded;
 mod pages;
 mod schema;
+mod shown;
 mod through_gate;
 pub(crate) mod visitor;
 

@@ -24,6 +24,24 @@ const NO_PAGES: [&str; 9] = [
     "/metrics",
 ];
 
+/// Plain words that stand in two lines, broken in the middle: of headings, tables, buttons, labels, states and links of the menu. Hashes,
+/// addresses and what else is no word may break.
+const BROKEN: &str = "
+const broken = [];
+for (const place of document.querySelectorAll('h2, th, td, button, summary, label, dt, nav a, .status')) {
+  const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    if (text.parentElement.closest('code, pre, .hash')) continue;
+    for (const found of text.data.matchAll(/(?<![^\\s])[A-Za-z]{2,16}(?![^\\s.,:;…?])/g)) {
+      const word = document.createRange();
+      word.setStart(text, found.index);
+      word.setEnd(text, found.index + found[0].length);
+      if (new Set([...word.getClientRects()].map((line) => Math.round(line.top))).size > 1) broken.push(found[0]);
+    }
+  }
+}
+return broken";
+
 /// Every address that can be looked at, as it stands in the router.
 fn routes() -> Vec<String> {
     let source = include_str!("../../crates/weir-console/src/pages/mod.rs");
@@ -76,6 +94,10 @@ impl Visited {
                 let wide =
                     browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth");
                 assert_eq!(wide, 0, "{name} is wider than {width} pixels");
+                if width <= 390 {
+                    let broken = browser.run(BROKEN);
+                    assert_eq!(broken, serde_json::json!([]), "words of {name} are broken at {width} pixels");
+                }
                 if accessible::is_due(look) {
                     let found = accessible::barriers(browser);
                     self.barriers.extend(found.into_iter().map(|barrier| format!("{name}, {look}: {barrier}")));

@@ -547,6 +547,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_address_without_a_domain_and_a_domain_without_a_name_are_nobodys() {
+        let row = |recipient: &str| QuarantineRow {
+            message: String::new(),
+            place: 0,
+            relay: String::new(),
+            queue: "spam".into(),
+            fate: Fate::Held,
+            recipient: recipient.into(),
+            sender: String::new(),
+            subject: String::new(),
+            source: String::new(),
+            owner: String::new(),
+            origin: "received".into(),
+            size: 0,
+            at: 0,
+            reason: String::new(),
+            decided_by: String::new(),
+            release_to: String::new(),
+        };
+        let user = Authority::User { addresses: vec!["@corp.test".into(), "ann@corp.test".into()] };
+        assert!(user.may(&row("ann@corp.test"), &QuarantineDecision::Release));
+        for other in ["postmaster", "", "@corp.test", "bob@corp.test"] {
+            assert!(!user.may(&row(other), &QuarantineDecision::Release), "{other}");
+        }
+    }
+
+    #[test]
     fn mail_of_one_campaign_is_alike() {
         let entry = |subject: &str, reason: &str| QuarantineEntry {
             message: String::new(),
