@@ -51,6 +51,8 @@ pub enum Mutant {
     FairSkipsReanchor,
     /// `fair`: a session counts only while it waits, and not for what it was served ahead of its time.
     FairForgetsServed,
+    /// `fair`: a subnet's history is divided only among sessions that have a request, and not among those that were served ahead of their time.
+    FairForgetsLingering,
     /// `fair`: what is believed to be cheap goes first.
     FairBelievesPrices,
     /// `fair`: a full queue drops a request of a subnet that holds no more than the newcomer's would.

@@ -255,7 +255,7 @@ impl Fair {
     /// The weight of each session of `subnet`, if one is remembered.
     pub fn weight(&self, subnet: SubnetKey) -> Option<Weight> {
         let slot = self.subnets.find(subnet.0)?;
-        Some(Weight::from_units(u64::from(self.subnets.at(slot).weight)))
+        Some(Weight::from_units(u64::from(self.weight_of(slot))))
     }
 
     /// How many distinct sessions of `subnet` have a request at any front-end.

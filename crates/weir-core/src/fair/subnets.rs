@@ -25,10 +25,10 @@ pub(super) struct Subnet {
     /// The epoch (of resets and profiles) that it has taken up.
     pub(super) epoch: u32,
     pub(super) history: Weight,
-    /// n, distinct sessions with a request at any front-end.
+    /// Distinct sessions with a request at any front-end.
     pub(super) active: u32,
-    /// Records in the table of sessions.
-    pub(super) sessions: u32,
+    /// Sessions that linger here and have no request at any front-end.
+    pub(super) lingering: u32,
     /// Sessions whose tag lies ahead of the clock: those that wait, and those that linger.
     pub(super) early: Heap<Early>,
     /// The other sessions that wait.
@@ -43,6 +43,8 @@ pub(super) struct Ledger {
     pub(super) profile: u32,
     /// The reset after which the offset was written.
     pub(super) stamp: u32,
+    /// Records in the table of sessions.
+    pub(super) sessions: u32,
 }
 
 impl Subnet {
@@ -57,6 +59,12 @@ impl Subnet {
         let change = u64::from(self.weight).wrapping_sub(u64::from(weight));
         self.offset = self.offset.wrapping_add(change.wrapping_mul(now));
         self.weight = weight;
+    }
+
+    /// n, sessions among which its history is divided: those that linger are still being served in the fluid. If they did not count, a subnet of sessions that
+    /// each ask once would weigh as much as it has sessions.
+    pub(super) fn claimants(&self) -> u32 {
+        if planted(Mutant::FairForgetsLingering) { self.active } else { self.active + self.lingering }
     }
 
     /// b, sessions that wait here or linger.

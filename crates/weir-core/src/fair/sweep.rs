@@ -132,7 +132,7 @@ impl Fair {
             self.peers.iter_mut().for_each(|peer| peer.forget(key));
         }
         self.sessions.remove(slot);
-        let left = &mut self.subnets.at_mut(subnet).sessions;
+        let left = &mut self.subnets.ledger_mut(subnet).sessions;
         *left -= 1;
         if *left == 0 {
             self.subnets.remove(subnet);

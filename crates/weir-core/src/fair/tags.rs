@@ -64,7 +64,7 @@ impl Fair {
 
     /// Whether a session with no waiting request lingers.
     #[inline]
-    fn lingers(&self, slot: u32) -> bool {
+    pub(super) fn lingers(&self, slot: u32) -> bool {
         self.sessions.stand(slot) != Stand::Aside
     }
 
@@ -92,11 +92,11 @@ impl Fair {
             (true, true) => self.move_to(slot, tag, Claim::NONE),
             (true, false) => {
                 self.subnets.weight -= weight;
-                self.rise(slot)
+                self.rise(slot) | self.count_lingering(slot, false)
             }
             (false, true) => {
                 self.subnets.weight += weight;
-                self.sit(subnet, Seat::new(slot, tag, Claim::NONE))
+                self.sit(subnet, Seat::new(slot, tag, Claim::NONE)) | self.count_lingering(slot, true)
             }
             (false, false) => Stale::NONE,
         }
@@ -107,7 +107,7 @@ impl Fair {
         if self.lingers(slot) {
             let subnet = self.sessions.at(slot).subnet;
             self.subnets.weight -= u64::from(self.subnets.at(subnet).weight);
-            let stale = self.rise(slot);
+            let stale = self.rise(slot) | self.count_lingering(slot, false);
             self.rank(subnet, stale);
         }
     }
@@ -242,18 +242,26 @@ impl Fair {
         if self.subnets.at(id).epoch != self.epoch {
             self.take_up_reset(id);
         }
-        let (places, subnet) = (&mut self.sessions.places, self.subnets.at_mut(id));
-        let (clock, mut leads, mut gone) = (subnet.clock(now), false, 0);
-        while subnet.early.top().is_some_and(|first| ahead(first.0.start, clock) <= 0)
-            && let Some(Early(seat)) = subnet.early.pop(places)
-        {
+        let clock = self.subnets.at(id).clock(now);
+        let (mut leads, mut gone, mut ended) = (false, 0, 0);
+        loop {
+            let (places, subnet) = (&mut self.sessions.places, self.subnets.at_mut(id));
+            if subnet.early.top().is_none_or(|first| ahead(first.0.start, clock) > 0) {
+                break;
+            }
+            let Some(Early(seat)) = subnet.early.pop(places) else { break };
             if seat.lingers() {
                 gone += u64::from(subnet.weight);
+                ended += u32::from(self.sessions.at(seat.slot).active_at == 0);
             } else {
                 leads |= subnet.eligible.push(Eligible(seat), places);
             }
         }
         self.subnets.weight -= gone;
+        if ended > 0 {
+            self.subnets.at_mut(id).lingering -= ended;
+            leads |= self.reweigh(id).finish;
+        }
         self.subnets.rank_start(id, now);
         if leads {
             self.subnets.rank_finish(id, now);

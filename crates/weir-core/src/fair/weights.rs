@@ -28,7 +28,7 @@ impl Fair {
             }
             None => self.new_subnet(subnet),
         };
-        self.subnets.at_mut(subnet).sessions += 1;
+        self.subnets.ledger_mut(subnet).sessions += 1;
         let tag = self.subnets.at(subnet).clock(self.clock.now());
         Ok(self.sessions.create(session.0, subnet, self.resets, tag))
     }
@@ -38,8 +38,9 @@ impl Fair {
         let weight = rate(history, 0);
         let offset = self.origin_offset(weight);
         let (epoch, early, eligible) = (self.epoch, Heap::default(), Heap::default());
-        let subnet = Subnet { offset, weight, epoch, history, active: 0, sessions: 0, early, eligible };
-        self.subnets.insert(subnet, Ledger { key: key.0, profile: self.profiles, stamp: self.resets })
+        let subnet = Subnet { offset, weight, epoch, history, active: 0, lingering: 0, early, eligible };
+        let (profile, stamp) = (self.profiles, self.resets);
+        self.subnets.insert(subnet, Ledger { key: key.0, profile, stamp, sessions: 0 })
     }
 
     fn history(&self, subnet: SubnetKey) -> Weight {
@@ -63,27 +64,28 @@ impl Fair {
 
     #[cold]
     fn take_up_epoch(&mut self, slot: u32) -> bool {
+        let before = self.subnets.at(slot).weight;
         self.take_up_reset(slot);
         self.subnets.at_mut(slot).epoch = self.epoch;
         let history = self.history(SubnetKey(self.subnets.ledger(slot).key));
         let ledger = self.subnets.ledger_mut(slot);
-        if ledger.profile == self.profiles {
-            return false;
+        if ledger.profile != self.profiles {
+            ledger.profile = self.profiles;
+            self.subnets.at_mut(slot).history = history;
+            let stale = self.reweigh(slot);
+            self.rank(slot, stale);
         }
-        ledger.profile = self.profiles;
-        self.subnets.at_mut(slot).history = history;
-        let stale = self.reweigh(slot);
-        self.rank(slot, stale);
-        stale.start
+        self.subnets.at(slot).weight != before
     }
 
     /// Brings a subnet up to the last reset only. Sessions that lingered before it no longer do.
     pub(super) fn take_up_reset(&mut self, slot: u32) {
         if self.subnets.ledger(slot).stamp != self.resets {
+            let weight = self.weight_of(slot);
             self.subnets.ledger_mut(slot).stamp = self.resets;
-            let offset = self.origin_offset(self.subnets.at(slot).weight);
+            let offset = self.origin_offset(weight);
             let (now, places, subnet) = (self.clock.now(), &mut self.sessions.places, self.subnets.at_mut(slot));
-            subnet.offset = offset;
+            (subnet.offset, subnet.weight, subnet.lingering) = (offset, weight, 0);
             if subnet.early.len() > 0 {
                 subnet.early.clear(places);
                 self.subnets.rank_start(slot, now);
@@ -93,9 +95,9 @@ impl Fair {
 
     /// Gives the sessions of a subnet the weight that RATE says. Only the anchor and the subnet's place in
     /// the rankings change.
-    fn reweigh(&mut self, slot: u32) -> Stale {
+    pub(super) fn reweigh(&mut self, slot: u32) -> Stale {
         let (now, subnet) = (self.clock.now(), self.subnets.at_mut(slot));
-        let new = rate(subnet.history, subnet.active);
+        let new = rate(subnet.history, subnet.claimants());
         let old = subnet.weight;
         if old == new {
             return Stale::NONE;
@@ -117,10 +119,12 @@ impl Fair {
         if session.active_at > 1 {
             return Stale::NONE;
         }
-        let subnet = session.subnet;
-        self.touch(subnet);
-        self.subnets.at_mut(subnet).active += 1;
-        self.reweigh(subnet)
+        let id = session.subnet;
+        self.touch(id);
+        let lingers = u32::from(self.lingers(slot));
+        let subnet = self.subnets.at_mut(id);
+        (subnet.active, subnet.lingering) = (subnet.active + 1, subnet.lingering - lingers);
+        self.reweigh(id)
     }
 
     /// One front-end less has a request of this session.
@@ -130,9 +134,32 @@ impl Fair {
         if session.active_at > 0 {
             return Stale::NONE;
         }
-        let subnet = session.subnet;
-        self.touch(subnet);
-        self.subnets.at_mut(subnet).active -= 1;
-        self.reweigh(subnet)
+        let id = session.subnet;
+        self.touch(id);
+        let lingers = u32::from(self.lingers(slot));
+        let subnet = self.subnets.at_mut(id);
+        (subnet.active, subnet.lingering) = (subnet.active - 1, subnet.lingering + lingers);
+        self.reweigh(id)
+    }
+
+    /// A session lingers from now on, or no longer. As long as it has a request somewhere, it counts for that.
+    pub(super) fn count_lingering(&mut self, slot: u32, lingers: bool) -> Stale {
+        let session = self.sessions.at(slot);
+        if session.active_at > 0 {
+            return Stale::NONE;
+        }
+        let id = session.subnet;
+        let count = &mut self.subnets.at_mut(id).lingering;
+        *count = if lingers { *count + 1 } else { *count - 1 };
+        self.reweigh(id)
+    }
+
+    /// The weight of each session of a subnet now. Behind a reset that it has not taken up nobody lingers.
+    pub(super) fn weight_of(&self, slot: u32) -> u32 {
+        let subnet = self.subnets.at(slot);
+        match self.subnets.ledger(slot).stamp == self.resets && subnet.lingering > 0 {
+            true => subnet.weight,
+            false => rate(subnet.history, subnet.active),
+        }
     }
 }

@@ -176,11 +176,12 @@ impl Pair {
         demand(self.fair.running() == self.running.len(), "as many run")?;
         let time = (i128::from(self.fair.virtual_time()), self.naive.time);
         demand(time.0 == time.1, &format!("virtual time {time:?}"))?;
-        for id in self.naive.sessions.keys().copied().collect::<Vec<_>>() {
-            let Some(standing) = self.fair.standing(SessionKey(id)) else {
-                self.naive.forget_session(id)?;
-                continue;
-            };
+        let ids: Vec<u64> = self.naive.sessions.keys().copied().collect();
+        for id in ids.iter().filter(|id| self.fair.standing(SessionKey(**id)).is_none()) {
+            self.naive.forget_session(*id)?;
+        }
+        for id in ids {
+            let Some(standing) = self.fair.standing(SessionKey(id)) else { continue };
             let debt = (i128::from(standing.debt.0), self.naive.debt(id));
             demand(debt.0 == debt.1, &format!("debt of {id} {debt:?}"))?;
             demand(standing.debt.0 <= self.debt_cap, "debt within the cap")?;

@@ -108,12 +108,15 @@ impl Naive {
         loop {
             let now = Ratio::whole(self.time);
             self.sessions.values_mut().for_each(|s| s.lingers &= s.start > now);
+            self.rescale();
             let eligible: Vec<&u64> = self.backlogged().filter(|id| self.sessions[*id].start <= now).collect();
             let of = |id: &u64| &self.sessions[id];
             // Every request is ranked as if it cost as much as one may be charged.
             let end = |id: &u64| of(id).start + Ratio::new(self.debt_cap, of(id).rate);
             let Some(least) = eligible.iter().map(|id| end(id)).min() else {
-                let first = self.backlogged().map(|id| of(id).start).min().expect("somebody waits");
+                // Who lingers no longer changes the weights of others, and so when they begin.
+                let seated = self.sessions.values().filter(|s| s.lingers || !s.queue.is_empty());
+                let first = seated.map(|s| s.start).min().expect("somebody waits");
                 (self.time, self.carried) = (first.ceil(), 0);
                 continue;
             };
@@ -191,6 +194,7 @@ impl Naive {
         if self.sessions.values().all(|s| s.queue.is_empty() && s.running.is_empty()) {
             (self.time, self.carried) = (0, 0);
             self.sessions.values_mut().for_each(|s| (s.start, s.lingers) = (Ratio::whole(0), false));
+            self.rescale();
         }
     }
 
@@ -243,12 +247,14 @@ impl Naive {
         entry.lingers = false;
         entry.heard.clear();
         (entry.total, entry.served) = (0, 0);
+        self.rescale();
         Ok(())
     }
 
     /// RATE, in units of 1/ONE.
     pub(super) fn rate(&self, subnet: u64) -> i128 {
-        let concurrent = self.active(subnet).max(1);
+        let claims = |session: &&Session| session.subnet == subnet && (session.lingers || self.is_busy(session));
+        let concurrent = (self.sessions.values().filter(claims).count() as i128).max(1);
         (self.taken_up.get(&subnet).copied().unwrap_or(ONE).max(ONE) / concurrent).clamp(1, ONE)
     }
 
@@ -335,7 +341,11 @@ impl Naive {
     }
 
     fn is_active(&self, id: u64) -> bool {
-        let entry = &self.sessions[&id];
+        self.is_busy(&self.sessions[&id])
+    }
+
+    /// Whether it has a request at any front-end.
+    fn is_busy(&self, entry: &Session) -> bool {
         let elsewhere = || entry.heard.values().any(|reports| reports.iter().max().is_some_and(|r| r.2));
         !entry.queue.is_empty() || !entry.running.is_empty() || elsewhere()
     }

@@ -274,18 +274,38 @@ fn a_flood_from_one_subnet_takes_one_share() {
     assert!((148..=152).contains(&served), "half of 300, not {served}");
 }
 
+/// Who floods a backend.
+#[derive(Clone, Copy, PartialEq)]
+enum Crowd {
+    /// Eight subnets of 250 sessions each ask again as soon as they are answered.
+    Stays,
+    /// Sessions of one subnet, with a history of eight, ask once each; eight wait at a time. So the gate queues networks that nobody knows.
+    Once,
+}
+
+/// Polite visitors are numbered from here.
+const FIRST_VISITOR: u64 = 1_000_000;
+
 /// The longest that any of twenty polite visitors has to wait, in requests: each in its own subnet, two requests a second, at a backend of 4 slots
-/// and 20 ms, while eight subnets of 250 sessions each ask again as soon as they are answered, for `seconds`.
-fn longest_wait_in_a_flood(seconds: u64) -> f64 {
+/// and 20 ms, while this crowd asks for `seconds`.
+fn longest_wait_in_a_flood(crowd: Crowd, seconds: u64) -> f64 {
     const COST: u64 = 20_000_000;
-    let (bots, visitors, second) = (2_000u64, 20u64, 1_000_000_000u64);
-    let subnet = |session: u64| if session < bots { session % 8 } else { session };
+    let (visitors, second) = (20u64, 1_000_000_000u64);
+    let bots = if crowd == Crowd::Once { 8 } else { 2_000 };
+    let is_bot = |session: u64| !(FIRST_VISITOR..FIRST_VISITOR + visitors).contains(&session);
+    let subnet = |session: u64| match crowd {
+        _ if !is_bot(session) => session,
+        Crowd::Stays => session % 8,
+        Crowd::Once => 0,
+    };
     // All are ranked by what they really cost: priced higher, the clock would need longer to run away than anybody watches.
     let settings = Settings { slots: 4, debt_cap: Work(COST), ..Settings::default() };
-    let mut fair = Fair::new(settings, Profile::default());
+    let profile = Profile::default();
+    let profile = if crowd == Crowd::Once { profile.with(SubnetKey(0), Weight::from_ratio(8.0)) } else { profile };
+    let mut fair = Fair::new(settings, profile);
     let mut asked: BTreeMap<Ticket, (u64, u64)> = BTreeMap::new();
     let mut running: VecDeque<(u64, Ticket)> = VecDeque::new();
-    let (mut visits, mut worst) = (0u64, 0u64);
+    let (mut visits, mut worst, mut others) = (0u64, 0u64, 2 * FIRST_VISITOR);
     for bot in 0..bots {
         asked.insert(arrive(&mut fair, bot, subnet(bot), COST), (bot, 0));
     }
@@ -298,19 +318,21 @@ fn longest_wait_in_a_flood(seconds: u64) -> f64 {
             return worst as f64 / COST as f64;
         }
         if now == visit_at {
-            let visitor = bots + visits % visitors;
+            let visitor = FIRST_VISITOR + visits % visitors;
             asked.insert(arrive(&mut fair, visitor, subnet(visitor), COST), (visitor, now));
             visits += 1;
         } else if let Some((_, ticket)) = running.pop_front() {
             fair.finish(ticket, Work(COST));
             let (session, _) = asked.remove(&ticket).expect("it was asked for");
-            if session < bots {
+            if is_bot(session) {
+                others += 1;
+                let session = if crowd == Crowd::Once { others } else { session };
                 asked.insert(arrive(&mut fair, session, subnet(session), COST), (session, now));
             }
         }
         while let Some(ticket) = fair.dispatch() {
             let (session, since) = asked[&ticket];
-            worst = worst.max(if session < bots { 0 } else { now - since });
+            worst = worst.max(if is_bot(session) { 0 } else { now - since });
             running.push_back((now + COST, ticket));
         }
     }
@@ -320,11 +342,22 @@ fn longest_wait_in_a_flood(seconds: u64) -> f64 {
 /// nobody who comes is before them.
 #[test]
 fn nobody_polite_waits_longer_the_longer_a_flood_lasts() {
-    let worst = longest_wait_in_a_flood(60);
+    let worst = longest_wait_in_a_flood(Crowd::Stays, 60);
     assert!(worst <= 3.0, "somebody waited for {worst:.1} requests");
     let _planted = plant(Mutant::FairForgetsServed);
-    let worst = longest_wait_in_a_flood(60);
+    let worst = longest_wait_in_a_flood(Crowd::Stays, 60);
     assert!(worst > 30.0, "the bug would be found: {worst:.1}");
+}
+
+/// However many of a subnet come and go, together they weigh what the subnet's history says: each has had its service ahead of its time, and
+/// lingers until the clock has come there.
+#[test]
+fn who_asks_once_and_goes_leaves_no_weight_of_its_own() {
+    let worst = longest_wait_in_a_flood(Crowd::Once, 60);
+    assert!(worst <= 3.0, "somebody waited for {worst:.1} requests");
+    let _planted = plant(Mutant::FairForgetsLingering);
+    let worst = longest_wait_in_a_flood(Crowd::Once, 60);
+    assert!(worst > 10.0, "the bug would be found: {worst:.1}");
 }
 
 #[test]
