@@ -56,8 +56,8 @@ async fn enter(queue: &Arc<Admission>, session: u64, network: u64) -> Option<Pro
     }
 }
 
-async fn behave(queue: Arc<Admission>, bot: Bot, number: u64, served: Arc<AtomicU64>) {
-    let (mut session, network) = (10_000 + number, 1_000 + number % NETWORKS);
+async fn behave(queue: Arc<Admission>, bot: Bot, number: u64, networks: u64, served: Arc<AtomicU64>) {
+    let (mut session, network) = (10_000 + number, 1_000 + number % networks);
     loop {
         if bot == Bot::Obeys {
             session += 100_000;
@@ -74,11 +74,12 @@ async fn behave(queue: Arc<Admission>, bot: Bot, number: u64, served: Arc<Atomic
 }
 
 /// What known visitors wait beside a crowd, each twice a second; the longest of all but a twentieth.
-async fn known_wait(bot: Bot, crowd: u64) -> Duration {
+async fn known_wait(bot: Bot, crowd: u64, networks: u64) -> Duration {
     let queue = Admission::new(settings(SLOTS));
     let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::<AtomicU64>::default());
-    let mut tasks: Vec<_> =
-        (0..crowd).map(|number| tokio::spawn(behave(Arc::clone(&queue), bot, number, Arc::clone(&served)))).collect();
+    let mut tasks: Vec<_> = (0..crowd)
+        .map(|number| tokio::spawn(behave(Arc::clone(&queue), bot, number, networks, Arc::clone(&served))))
+        .collect();
     let (ticking, ticked) = (Arc::clone(&queue), Arc::clone(&over));
     tasks.push(tokio::spawn(async move {
         while !ticked.load(Ordering::Relaxed) {
@@ -107,12 +108,21 @@ async fn known_wait(bot: Bot, crowd: u64) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn known_visitors_wait_for_one_page_of_a_crowd_that_keeps_its_cookies() {
-    let waited = known_wait(Bot::KeepsCookies, 800).await;
+    let waited = known_wait(Bot::KeepsCookies, 800, NETWORKS).await;
     assert!(waited <= PAGE, "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn known_visitors_wait_for_one_page_of_a_crowd_that_obeys() {
-    let waited = known_wait(Bot::Obeys, 1_000).await;
+    let waited = known_wait(Bot::Obeys, 1_000, NETWORKS).await;
     assert!(waited <= PAGE, "{waited:?}");
+}
+
+/// The flood that sites have: a thousand networks at a time, each with a cookie or two.
+#[tokio::test(start_paused = true)]
+async fn known_visitors_wait_for_one_page_of_a_crowd_of_many_networks_with_cookies() {
+    for bot in [Bot::KeepsCookies, Bot::Obeys] {
+        let waited = known_wait(bot, 1_000, 1_000).await;
+        assert!(waited <= PAGE, "{bot:?}: {waited:?}");
+    }
 }

@@ -105,13 +105,16 @@ const FIRST_GUESS: Duration = Duration::from_secs(2);
 /// Nobody is told to come back sooner than this, and no page asks again later.
 const AGAIN_MIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(30);
+/// Who has to wait for longer than this looks in before its time: there may be room, if those who were to go before do not come.
+const LOOK_IN: Duration = Duration::from_secs(5);
 /// The longest wait that is promised.
 const PROMISE_MAX: Duration = Duration::from_secs(3_600);
 
 impl Promise {
-    /// When a page asks again: at that time, and in between to tell how it stands.
+    /// When a page asks again: at that time, and before it whenever a quarter of what is left has gone by. So all pages together ask no more than
+    /// four times for each visitor who is let in.
     pub fn again(&self) -> Duration {
-        self.wait.clamp(AGAIN_MIN, AGAIN_MAX)
+        self.wait.min(LOOK_IN.max(self.wait / 4)).clamp(AGAIN_MIN, AGAIN_MAX)
     }
 }
 
@@ -288,10 +291,12 @@ impl Entering {
             return Some(Entered::Later(promise));
         };
         inner.let_in(now_ns, &mut wakers);
+        let expected = inner.promise(&self.visit).wait;
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
         self.number = Some(number);
-        self.look(None)
+        // Who only looks in and finds no room is not held: it would take the turn of somebody who comes when told.
+        self.look(None).or_else(|| (expected > self.patience).then(|| self.leave()))
     }
 
     fn look(&mut self, waker: Option<&Waker>) -> Option<Entered> {
