@@ -5,8 +5,9 @@
 //! head. It checks nothing else; what it cannot follow hyper refuses as well.
 //!
 //! It also knows whether a head has begun, which tells an idle client from a slow one, and whether one was longer than it may be: hyper
-//! looks at the size of its buffer, which may hold nearly twice as much. Linear in the octets of heads; bodies are skipped. 104 octets per
-//! connection.
+//! looks at the size of its buffer, which may hold nearly twice as much. And it finds the characters in queries that hyper takes for a
+//! fault and other servers do not, so that they can be written with `%` before hyper sees them. Linear in the octets of heads; bodies are
+//! skipped. 104 octets per connection.
 
 /// Follows one connection.
 #[derive(Debug)]
@@ -22,6 +23,18 @@ pub struct FramingWatch {
     head: u32,
     head_most: u32,
     long: bool,
+    /// Where in a request line the last octet was.
+    request_line: RequestLine,
+    /// Whether it is certain where requests begin. It is not behind an upgrade, or where a length can be read in two ways.
+    certain: bool,
+}
+
+/// The first line of a head, up to its query, within it, or over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum RequestLine {
+    BeforeQuery,
+    Query,
+    Over,
 }
 
 /// Between → Head → (Body | ChunkSize → Chunk → … → Trailers) → Between. Lost is final.
@@ -59,6 +72,8 @@ impl FramingWatch {
             head: 0,
             head_most,
             long: false,
+            request_line: RequestLine::Over,
+            certain: true,
         }
     }
 
@@ -68,15 +83,17 @@ impl FramingWatch {
         self.long
     }
 
-    /// Octets that came in.
-    pub fn see(&mut self, mut octets: &[u8]) {
-        while !octets.is_empty() && self.state != State::Lost {
-            octets = match self.state {
-                State::Body(left) => self.skip(octets, left, State::Body, State::Between),
-                State::Chunk(left) => self.skip(octets, left, State::Chunk, State::ChunkSize),
-                _ => self.line(octets),
+    /// Octets that came in. Tells where in them a query has a `"`, `<` or `>` as it is; usually nowhere.
+    pub fn see(&mut self, octets: &[u8]) -> Vec<usize> {
+        let (mut rest, mut raw) = (octets, Vec::new());
+        while !rest.is_empty() && self.state != State::Lost {
+            rest = match self.state {
+                State::Body(left) => self.skip(rest, left, State::Body, State::Between),
+                State::Chunk(left) => self.skip(rest, left, State::Chunk, State::ChunkSize),
+                _ => self.line(rest, octets.len() - rest.len(), &mut raw),
             };
         }
+        raw
     }
 
     /// Whether a head with two lengths has come by.
@@ -98,16 +115,23 @@ impl FramingWatch {
         &octets[here..]
     }
 
-    fn line<'a>(&mut self, octets: &'a [u8]) -> &'a [u8] {
+    /// Up to the end of the line; `at` is where the octets begin in what came in.
+    fn line<'a>(&mut self, octets: &'a [u8], at: usize, raw: &mut Vec<usize>) -> &'a [u8] {
         if self.state == State::Between {
             self.state = State::Head;
             (self.chunked, self.length, self.head) = (false, None, 0);
+            self.request_line = RequestLine::BeforeQuery;
         }
-        let Some(end) = memchr::memchr(b'\n', octets) else {
+        let end = memchr::memchr(b'\n', octets);
+        if self.request_line != RequestLine::Over {
+            self.query(&octets[..end.unwrap_or(octets.len())], at, raw);
+        }
+        let Some(end) = end else {
             self.count(octets.len());
             self.keep(octets);
             return &[];
         };
+        self.request_line = RequestLine::Over;
         self.count(end + 1);
         if self.kept == 0 {
             self.end_line(&octets[..end]);
@@ -117,6 +141,18 @@ impl FramingWatch {
             self.end_line(&line[..usize::from(kept)]);
         }
         &octets[end + 1..]
+    }
+
+    /// Looks at a piece of a request line.
+    fn query(&mut self, piece: &[u8], at: usize, raw: &mut Vec<usize>) {
+        let mut from = 0;
+        if self.request_line == RequestLine::BeforeQuery {
+            let Some(mark) = memchr::memchr(b'?', piece) else { return };
+            (self.request_line, from) = (RequestLine::Query, mark);
+        }
+        if self.certain {
+            raw.extend(memchr::memchr3_iter(b'"', b'<', b'>', &piece[from..]).map(|found| at + from + found));
+        }
     }
 
     fn count(&mut self, octets: usize) {
@@ -149,8 +185,15 @@ impl FramingWatch {
         match line.first().map(u8::to_ascii_lowercase) {
             Some(b't') if is_named(line, b"transfer-encoding") => self.chunked = true,
             Some(b'c') if is_named(line, b"content-length") => {
-                // A length that is no number is refused by hyper.
-                self.length = Some(number(&line[b"content-length:".len()..], 10).unwrap_or(0));
+                // A length that is no number is refused by hyper, or is a list of the same number.
+                let length = number(&line[b"content-length:".len()..], 10);
+                self.certain &= length.is_some();
+                self.length = Some(length.unwrap_or(0));
+            }
+            // What follows may be no HTTP.
+            Some(b'u') if is_named(line, b"upgrade") => self.certain = false,
+            Some(b'c') if line.get(..8).is_some_and(|word| word.eq_ignore_ascii_case(b"connect ")) => {
+                self.certain = false
             }
             _ => {}
         }
@@ -208,7 +251,7 @@ mod tests {
             assert!(saw(&format!("{POST}{both}\r\n")).saw_both(), "{both}");
             let split: Vec<u8> = format!("{POST}{both}\r\n").into_bytes();
             let mut watch = FramingWatch::default();
-            split.iter().for_each(|octet| watch.see(&[*octet]));
+            split.iter().for_each(|octet| drop(watch.see(&[*octet])));
             assert!(watch.saw_both(), "{both} one by one");
         }
     }
@@ -230,13 +273,39 @@ mod tests {
     }
 
     #[test]
+    fn raw_characters_are_found_in_queries_and_nowhere_else() {
+        let text =
+            "POST /<a>?q=<b>\"&r=? HTTP/1.1\r\nReferer: /?<c>\r\nContent-Length: 4\r\n\r\n?<d>GET /?> HTTP/1.1\r\n\r\n";
+        let raw = |octet: usize| text.as_bytes()[octet];
+        let found = FramingWatch::default().see(text.as_bytes());
+        assert_eq!(found.iter().map(|at| raw(*at)).collect::<Vec<_>>(), b"<>\">");
+        let mut watch = FramingWatch::default();
+        let one_by_one: Vec<usize> =
+            (0..text.len()).filter(|at| watch.see(&text.as_bytes()[*at..=*at]) == [0]).collect();
+        assert_eq!(one_by_one, found);
+    }
+
+    #[test]
+    fn behind_what_may_be_no_http_nothing_is_found() {
+        for head in [
+            "GET /chat HTTP/1.1\r\nUpgrade: websocket\r\n\r\n",
+            "CONNECT a:1 HTTP/1.1\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 4, 4\r\n\r\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n",
+        ] {
+            assert_eq!(saw(head).see(b"GET /?<> HTTP/1.1\r\n"), [], "{head}");
+        }
+        assert_eq!(saw("GET /chat HTTP/1.1\r\n\r\n").see(b"GET /?<> HTTP/1.1\r\n"), [6, 7]);
+    }
+
+    #[test]
     fn heads_are_measured_and_bodies_are_not() {
         let head = format!("{POST}Content-Length: 100\r\n\r\n");
         let text = format!("{head}{}{head}", "x".repeat(100));
         for (most, long) in [(head.len(), false), (head.len() - 1, true)] {
             let (mut whole, mut pieces) = (FramingWatch::new(most as u32), FramingWatch::new(most as u32));
             whole.see(text.as_bytes());
-            text.as_bytes().iter().for_each(|octet| pieces.see(&[*octet]));
+            text.as_bytes().iter().for_each(|octet| drop(pieces.see(&[*octet])));
             assert_eq!((whole.saw_long(), pieces.saw_long()), (long, long), "{most}");
         }
     }

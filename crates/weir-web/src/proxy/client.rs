@@ -245,14 +245,34 @@ impl Drop for Wait<'_> {
 }
 
 /// The octets of a connection: first those that were read to find out the protocol, then the rest.
+///
+/// A `"`, `<` or `>` in the query of an HTTP/1 request is written with `%`: hyper takes them for a fault, nginx and the fast path do not.
 #[derive(Debug)]
 pub(super) struct ClientStream<S> {
     stream: S,
     client: Arc<Client>,
-    /// Octets that were read already, and how many of them have been given out.
-    ahead: Vec<u8>,
-    given: usize,
+    ahead: ReadAhead,
+    /// What was looked at, and written in another way than it came.
+    rewritten: ReadAhead,
     watch: Watch,
+}
+
+/// Octets that were read already, and how many of them have been given out.
+#[derive(Debug, Default)]
+struct ReadAhead {
+    octets: Vec<u8>,
+    given: usize,
+}
+
+impl ReadAhead {
+    fn give(&mut self, buffer: &mut ReadBuf<'_>) {
+        let here = (self.octets.len() - self.given).min(buffer.remaining());
+        buffer.put_slice(&self.octets[self.given..self.given + here]);
+        self.given += here;
+        if self.given == self.octets.len() {
+            *self = ReadAhead::default();
+        }
+    }
 }
 
 /// Who looks at the octets that come in.
@@ -267,18 +287,20 @@ pub(super) enum Watch {
 
 impl<S> ClientStream<S> {
     pub(super) fn new(stream: S, client: Arc<Client>, ahead: Vec<u8>, watch: Watch) -> ClientStream<S> {
-        ClientStream { stream, client, ahead, given: 0, watch }
+        let ahead = ReadAhead { octets: ahead, given: 0 };
+        ClientStream { stream, client, ahead, rewritten: ReadAhead::default(), watch }
     }
 
     pub(super) fn inner(&self) -> &S {
         &self.stream
     }
 
-    fn note(&mut self, octets: &[u8]) {
+    /// Looks at what came in; where in it a character has to be written with `%`.
+    fn note(&mut self, octets: &[u8]) -> Vec<usize> {
         match &mut self.watch {
             Watch::Nobody => {}
             Watch::Framing(watch) => {
-                watch.see(octets);
+                let raw = watch.see(octets);
                 if watch.saw_both() {
                     self.client.both_lengths.store(true, Ordering::Relaxed);
                 }
@@ -286,6 +308,7 @@ impl<S> ClientStream<S> {
                     self.client.long_head.store(true, Ordering::Relaxed);
                 }
                 self.client.note_head(watch.in_head());
+                return raw;
             }
             Watch::Control(watch) => {
                 if watch.see(octets, self.client.now()) == Flow::Flood && !self.client.origin.listed {
@@ -293,6 +316,7 @@ impl<S> ClientStream<S> {
                 }
             }
         }
+        Vec::new()
     }
 
     fn wrote(&mut self, outcome: &Poll<io::Result<usize>>) {
@@ -301,35 +325,47 @@ impl<S> ClientStream<S> {
             watch.sent(*octets);
         }
     }
-
-    fn give_ahead(&mut self, buffer: &mut ReadBuf<'_>) {
-        let here = (self.ahead.len() - self.given).min(buffer.remaining());
-        buffer.put_slice(&self.ahead[self.given..self.given + here]);
-        self.given += here;
-        if self.given == self.ahead.len() {
-            (self.ahead, self.given) = (Vec::new(), 0);
-        }
-    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.rewritten.octets.is_empty() {
+            self.rewritten.give(buffer);
+            return Poll::Ready(Ok(()));
+        }
         let before = buffer.filled().len();
-        if self.ahead.is_empty() {
+        if self.ahead.octets.is_empty() {
             match Pin::new(&mut self.stream).poll_read(cx, buffer) {
                 Poll::Ready(Ok(())) => {}
                 other => return other,
             }
         } else {
-            self.give_ahead(buffer);
+            self.ahead.give(buffer);
         }
-        self.note(&buffer.filled()[before..]);
+        let raw = self.note(&buffer.filled()[before..]);
         if self.client.end() == End::Cut {
             // h2 reads for as long as there is something to read, and would take in all of a flood before anybody hears of the end.
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
+        if !raw.is_empty() {
+            self.rewritten.octets = with_percent(&buffer.filled()[before..], &raw);
+            buffer.set_filled(before);
+            self.rewritten.give(buffer);
+        }
         Poll::Ready(Ok(()))
     }
+}
+
+/// The octets with those at these places written with `%`.
+fn with_percent(octets: &[u8], raw: &[usize]) -> Vec<u8> {
+    let (mut written, mut from) = (Vec::with_capacity(octets.len() + 2 * raw.len()), 0);
+    for at in raw {
+        written.extend_from_slice(&octets[from..*at]);
+        written.extend_from_slice(format!("%{:02X}", octets[*at]).as_bytes());
+        from = at + 1;
+    }
+    written.extend_from_slice(&octets[from..]);
+    written
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for ClientStream<S> {

@@ -91,9 +91,8 @@ async fn the_size_of_heads_is_kept_exactly() {
     world.settle().await;
 }
 
-#[tokio::test]
-async fn raw_characters_in_a_query_are_passed_on_as_they_came() {
-    // A server that repeats what it was asked, whatever that is.
+/// A server that repeats the first line of what it was asked, whatever that is; its address.
+async fn repeating_server() -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let server = listener.local_addr().unwrap().to_string();
     tokio::spawn(async move {
@@ -105,15 +104,53 @@ async fn raw_characters_in_a_query_are_passed_on_as_they_came() {
             let _ = stream.write_all(&[head.as_bytes(), line].concat()).await;
         }
     });
+    server
+}
+
+/// Reads until these words have come, and no refusal.
+async fn hear(stream: &mut TcpStream, words: &str) {
+    let mut said = Vec::new();
+    while !said.windows(words.len()).any(|text| text == words.as_bytes()) {
+        let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut said)).await.unwrap().unwrap();
+        assert!(read > 0, "{}", String::from_utf8_lossy(&said));
+        assert!(!said.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&said));
+    }
+}
+
+#[tokio::test]
+async fn raw_characters_in_a_query_are_passed_on_as_they_came() {
+    let server = repeating_server().await;
     let world = World::with(|settings| settings.backends[0].servers = vec![server]).await;
     let mut stream = world.connect().await;
     let target = "/echo?q=<b>\"x\"</b>|{y}[z]^\\`";
     stream.write_all(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).await.unwrap();
-    let mut said = Vec::new();
-    while !said.windows(target.len()).any(|text| text == target.as_bytes()) {
-        let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut said)).await.unwrap().unwrap();
-        assert!(read > 0, "{}", String::from_utf8_lossy(&said));
-        assert!(!said.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&said));
+    hear(&mut stream, target).await;
+}
+
+/// hyper takes them for a fault, and serves everything that follows on a connection on which there was a form.
+#[tokio::test]
+async fn raw_characters_in_the_query_of_a_form_and_behind_one_reach_the_server_encoded() {
+    let server = repeating_server().await;
+    let world = World::with(|settings| settings.backends[0].servers = vec![server]).await;
+    let mut stream = world.connect().await;
+    let form =
+        "POST /form?q=<b>\"x\" HTTP/1.1\r\nHost: a\r\nReferer: http://a/?<>\r\nContent-Length: 6\r\n\r\n?<\"a\">";
+    let (first, rest) = form.split_at(13);
+    stream.write_all(first.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    stream.write_all(rest.as_bytes()).await.unwrap();
+    hear(&mut stream, "POST /form?q=%3Cb%3E%22x%22 HTTP/1.1").await;
+    for number in 0..3 {
+        let many = "<".repeat(1_000);
+        let ask = format!("GET /behind?{number}={many} HTTP/1.1\r\nHost: a\r\n\r\n");
+        stream.write_all(ask.as_bytes()).await.unwrap();
+        hear(&mut stream, &format!("GET /behind?{number}=%3C%3C")).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut left = vec![0; 64 << 10];
+        while tokio::time::timeout(Duration::from_millis(200), stream.read(&mut left))
+            .await
+            .is_ok_and(|read| read.is_ok_and(|read| read > 0))
+        {}
     }
 }
 
