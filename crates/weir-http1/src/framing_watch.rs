@@ -193,7 +193,7 @@ impl FramingWatch {
             // What follows may be no HTTP.
             Some(b'u') if is_named(line, b"upgrade") => self.certain = false,
             Some(b'c') if line.get(..8).is_some_and(|word| word.eq_ignore_ascii_case(b"connect ")) => {
-                self.certain = false
+                self.certain = false;
             }
             _ => {}
         }

@@ -79,7 +79,7 @@ impl Share {
         self.budget.fits(&self.budget.lock(), self.subnet, octets as u64)
     }
 
-    /// Takes what is here already, whether there is room for it or not. Only for the last piece before [`Share::has_room`] says no.
+    /// Takes what is here already, whether there is room for it or not. Only for the last piece before [`Share::has_room`] says no, and for what is too little to refuse.
     pub(super) fn take(&mut self, octets: usize) {
         self.budget.lock().add(self.subnet, octets as u64);
         self.octets += octets as u64;

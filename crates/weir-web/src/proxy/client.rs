@@ -143,6 +143,12 @@ impl Client {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
+    /// Counts a request that waits for its client to send more, until the result is dropped.
+    pub(super) fn sends(&self) -> Sending<'_> {
+        self.presence.waits_for_client(self.now());
+        Sending(&self.presence)
+    }
+
     /// A request is over. If the client gave it up, it counts against these limits, unless the client is a listed proxy.
     pub(super) fn over(&self, given_up: Option<&Limits>) {
         self.presence.over(self.now());
@@ -207,8 +213,11 @@ impl Client {
         let since = self.stuck_since.load(Ordering::Relaxed);
         if !stuck && since > 0 {
             self.stuck_since.store(0, Ordering::Relaxed);
+            self.presence.has_client();
         } else if stuck && since == 0 {
-            self.stuck_since.store(self.now().max(1), Ordering::Relaxed);
+            let now = self.now().max(1);
+            self.stuck_since.store(now, Ordering::Relaxed);
+            self.presence.waits_for_client(now);
         }
     }
 }
@@ -231,6 +240,16 @@ impl Reader for Client {
         let since = self.blocks_since.load(Ordering::Relaxed);
         let now = if since > 0 { self.now().saturating_sub(since) } else { 0 };
         Duration::from_millis(self.blocked_ms.load(Ordering::Relaxed) + now)
+    }
+}
+
+/// A request whose body is waited for.
+#[derive(Debug)]
+pub(super) struct Sending<'a>(&'a Presence);
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.0.has_client();
     }
 }
 

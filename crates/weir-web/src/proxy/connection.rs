@@ -228,7 +228,7 @@ async fn serve_http2(thread: &Arc<Thread>, client: &Arc<Client>, stream: impl Wa
     let stream = TokioIo::new(QueryStream::new(stream));
     let (shared, known) = (Arc::clone(thread), Arc::clone(client));
     let service = service_fn(move |request| serve(Arc::clone(&shared), Arc::clone(&known), request));
-    let mut connection = Box::pin(http2_server(&thread.site().limits).serve_connection(stream, service));
+    let mut connection = Box::pin(http2_server(&thread.site().limits, client).serve_connection(stream, service));
     let mut draining = false;
     until_end(client, |cx, end| {
         if connection.as_mut().poll(cx).is_ready() {
@@ -271,8 +271,8 @@ fn http1_server(limits: &Limits) -> http1::Builder {
     server
 }
 
-fn http2_server(limits: &Limits) -> http2::Builder<StreamExecutor> {
-    let mut server = http2::Builder::new(StreamExecutor { send_timeout: limits.send });
+fn http2_server(limits: &Limits, client: &Arc<Client>) -> http2::Builder<StreamExecutor> {
+    let mut server = http2::Builder::new(StreamExecutor { client: Arc::clone(client), send_timeout: limits.send });
     server
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)

@@ -1,8 +1,8 @@
 //! Client connections, counted in all, per address and per subnet.
 //!
 //! An IPv6 address counts by its /64. No subnet has more connections than are left for others: however many addresses one subnet has, the
-//! next subnet can still connect. Where there is no room, a connection on which nothing is asked makes room: one of the largest subnet, and there the
-//! one that has been quiet for longest. A newcomer may push out only somebody of its own subnet, or of one that has more connections than
+//! next subnet can still connect. Where there is no room, a connection makes room on which there is nothing to do but to wait for its client: one of the
+//! largest subnet, and there the one that has been quiet for longest, or if none is, the one whose body or reading is waited for. A newcomer may push out only somebody of its own subnet, or of one that has more connections than
 //! its own, so a subnet with few connections cannot be driven out by one with many. One lock, taken when a connection comes and goes.
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use weir_core::fair::SubnetKey;
 
 use super::limits::Limits;
-use super::presence::{End, Presence};
+use super::presence::{End, Presence, Standstill};
 use crate::identity::host;
 use crate::shares::{Holder, ShareLimits, Shares};
 
@@ -153,7 +153,7 @@ impl Count {
         }
         loop {
             let Some(number) = self.next_idle() else { return self.push_out_neighbour(newcomer.subnet) };
-            let idle = self.known.get(&number).filter(|known| known.presence.quiet_since().is_some());
+            let idle = self.known.get(&number).filter(|known| known.presence.standstill().is_some());
             let Some(OpenConnection { holder, .. }) = idle else { continue };
             let larger = self.clients.of_subnet(holder.subnet) > self.clients.of_subnet(newcomer.subnet);
             if holder.subnet != newcomer.subnet && !larger {
@@ -169,7 +169,7 @@ impl Count {
     /// shares a network with those that hold all places idle would never get in.
     fn push_out_neighbour(&mut self, subnet: SubnetKey) -> bool {
         let neighbours = self.by_subnet.get(&subnet).into_iter().flatten();
-        let quiet = neighbours.filter_map(|number| Some((self.known.get(number)?.presence.quiet_since()?, *number)));
+        let quiet = neighbours.filter_map(|number| Some((self.known.get(number)?.presence.standstill()?, *number)));
         let Some((_, number)) = quiet.min() else { return false };
         self.push_out(number);
         true
@@ -199,10 +199,10 @@ impl Count {
     /// Idle connections in the order in which they go, the first one last: always one of the subnet that is the largest then, and of it the one that
     /// has been quiet for longest.
     fn look_for_idle(&self) -> Vec<u64> {
-        let mut subnets: HashMap<SubnetKey, Vec<(u64, u64)>> = HashMap::new();
+        let mut subnets: HashMap<SubnetKey, Vec<(Standstill, u64)>> = HashMap::new();
         for (number, known) in &self.known {
-            if let Some(since) = known.presence.quiet_since() {
-                subnets.entry(known.holder.subnet).or_default().push((since, *number));
+            if let Some(standstill) = known.presence.standstill() {
+                subnets.entry(known.holder.subnet).or_default().push((standstill, *number));
             }
         }
         let mut largest: BinaryHeap<Largest> = BinaryHeap::new();
@@ -242,7 +242,7 @@ impl Count {
 #[derive(PartialEq, Eq)]
 struct Largest {
     connections: u32,
-    quiet: Vec<(u64, u64)>,
+    quiet: Vec<(Standstill, u64)>,
 }
 
 impl Ord for Largest {

@@ -201,6 +201,7 @@ impl RequestContext<'_> {
                 file: if unbuffered { None } else { shared.upload_buffer(identity.subnet) },
                 trailers: headers::trailers(&parts.headers),
             };
+            let _sending = self.client.sends();
             // Boxed, so that requests without a body do not reserve room for it while they wait.
             let gathered = Box::pin(RequestBody::gather(body, reading, limits, &mut share)).await;
             request.body = gathered.map_err(|fault| refuse_body(&backend, fault))?;

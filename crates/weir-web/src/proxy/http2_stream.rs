@@ -12,6 +12,7 @@ use std::time::Duration;
 use hyper::rt::Executor;
 use tokio::time::Instant;
 
+use super::client::Client;
 use super::deadline::Deadline;
 use crate::admission::Reader;
 
@@ -20,8 +21,9 @@ tokio::task_local! {
 }
 
 /// Since when the client of a stream has something to take.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct SendWatch {
+    client: Arc<Client>,
     state: Mutex<State>,
 }
 
@@ -44,12 +46,16 @@ impl SendWatch {
 
     /// Something new is there to take; what was before has been taken.
     pub(super) fn begin(&self) {
-        self.lock().since = Some(Instant::now());
+        if self.lock().since.replace(Instant::now()).is_none() {
+            self.client.presence.waits_for_client(self.client.now());
+        }
     }
 
     /// Nothing is there to take.
     pub(super) fn clear(&self) {
-        self.lock().since = None;
+        if self.lock().since.take().is_some() {
+            self.client.presence.has_client();
+        }
     }
 
     fn poll_over(&self, limit: Duration, deadline: &mut Deadline, cx: &mut Context<'_>) -> Poll<()> {
@@ -66,6 +72,12 @@ impl SendWatch {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for SendWatch {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
@@ -91,8 +103,9 @@ impl Reader for SendWatch {
 }
 
 /// Runs the streams of a connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StreamExecutor {
+    pub(super) client: Arc<Client>,
     /// How long a client may take nothing of what is there for it.
     pub(super) send_timeout: Duration,
 }
@@ -103,7 +116,7 @@ where
 {
     fn execute(&self, stream: F) {
         let limit = self.send_timeout;
-        let send_watch = Arc::new(SendWatch::default());
+        let send_watch = Arc::new(SendWatch { client: Arc::clone(&self.client), state: Mutex::default() });
         let (own, mut stream, mut deadline) = (Arc::clone(&send_watch), Box::pin(stream), Deadline::default());
         let watched = poll_fn(move |cx| match stream.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(()),

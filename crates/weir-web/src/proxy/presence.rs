@@ -12,8 +12,21 @@ pub(super) struct Presence {
     /// Since when nothing was asked, in milliseconds of the thread's clock.
     quiet_since: AtomicU64,
     in_flight: AtomicU32,
+    /// Of these, how many wait for their own client: for a body that is still to come, or until it takes what is there for it.
+    at_own_pace: AtomicU32,
+    /// Since when the last of them does.
+    at_own_pace_since: AtomicU64,
     end: AtomicU8,
     waker: Mutex<Option<Waker>>,
+}
+
+/// A connection on which there is nothing to do but to wait for its client. Those that come first in this order are closed first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Standstill {
+    /// A request is under way all the same.
+    pub(super) asks: bool,
+    /// Since when, in milliseconds of the thread's clock.
+    pub(super) since: u64,
 }
 
 /// How a connection is to end: Open → Drain → Cut, or Open → Cut.
@@ -27,8 +40,14 @@ pub(super) enum End {
 impl Presence {
     /// Of a connection that comes now.
     pub(super) fn new(now: u64) -> Presence {
-        let (in_flight, end) = (AtomicU32::new(0), AtomicU8::new(End::Open as u8));
-        Presence { quiet_since: AtomicU64::new(now), in_flight, end, waker: Mutex::new(None) }
+        Presence {
+            quiet_since: AtomicU64::new(now),
+            in_flight: AtomicU32::new(0),
+            at_own_pace: AtomicU32::new(0),
+            at_own_pace_since: AtomicU64::new(now),
+            end: AtomicU8::new(End::Open as u8),
+            waker: Mutex::new(None),
+        }
     }
 
     /// A request has begun.
@@ -45,6 +64,26 @@ impl Presence {
     /// Since when nothing is asked; None while something is.
     pub(super) fn quiet_since(&self) -> Option<u64> {
         (self.in_flight.load(Ordering::Relaxed) == 0).then(|| self.quiet_since.load(Ordering::Relaxed))
+    }
+
+    /// One of its requests waits for the client from now on.
+    pub(super) fn waits_for_client(&self, now: u64) {
+        self.at_own_pace_since.store(now, Ordering::Relaxed);
+        self.at_own_pace.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One of its requests waits for the client no more.
+    pub(super) fn has_client(&self) {
+        self.at_own_pace.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether and since when there is nothing to do but to wait for the client.
+    pub(super) fn standstill(&self) -> Option<Standstill> {
+        if let Some(since) = self.quiet_since() {
+            return Some(Standstill { asks: false, since });
+        }
+        let all = self.at_own_pace.load(Ordering::Relaxed) >= self.in_flight.load(Ordering::Relaxed);
+        all.then(|| Standstill { asks: true, since: self.at_own_pace_since.load(Ordering::Relaxed) })
     }
 
     /// The task that polls the connection.

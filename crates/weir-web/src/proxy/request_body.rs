@@ -69,6 +69,10 @@ impl Outgoing {
     }
 }
 
+/// So much of a body is read even if others have taken all memory: as large are most forms, and a few dozen networks with bodies that never end could
+/// otherwise refuse the forms of everybody. It is about what a connection's own buffers take.
+const ALWAYS: usize = 16 << 10;
+
 /// What the backend is sent.
 #[derive(Debug)]
 pub(super) enum RequestBody {
@@ -255,6 +259,10 @@ impl Upload {
             let Some(frame) = std::future::poll_fn(|cx| self.poll_next(cx)).await.transpose()? else { break };
             match frame.into_data() {
                 Ok(data) if share.grow(data.len()) => first.extend_from_slice(&data),
+                Ok(data) if first.len() + data.len() <= ALWAYS => {
+                    share.take(data.len());
+                    first.extend_from_slice(&data);
+                }
                 Ok(_) => return Err(BodyFault::NoRoom),
                 Err(frame) => self.trailers = frame.into_trailers().ok(),
             }

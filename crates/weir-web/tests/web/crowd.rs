@@ -76,6 +76,32 @@ async fn a_connection_with_a_request_under_way_stays() {
     }
 }
 
+/// Who sends slowly, or reads nothing, has a request under way for as long as it likes, and there is nothing to do for it but to wait.
+#[tokio::test]
+async fn slow_bodies_and_slow_readers_make_room_for_who_is_new() {
+    let body = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nx";
+    for slow in [body, "GET /big?kib=8192 HTTP/1.1\r\nHost: a\r\n\r\n"] {
+        let world = World::with(|settings| settings.limits.connections = 40).await;
+        let mut held = Vec::new();
+        for number in 0..32_u8 {
+            let mut stream = world.connect_from([127, 2, number % 8, 1 + number / 8]).await;
+            stream.write_all(slow.as_bytes()).await.unwrap();
+            held.push(stream);
+        }
+        until("all of them to be there", || world.gate.status().connections == 32).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let mut visitors = Vec::new();
+        for number in 0..20 {
+            let mut stream = world.connect_from([127, 1, number, 1]).await;
+            ask_and_stay(&mut stream).await;
+            visitors.push(stream);
+        }
+        let status = world.gate.status();
+        assert!(status.connections_refused == 0 && status.connections_pushed_out >= 12, "{slow}: {status:?}");
+        drop((held, visitors));
+    }
+}
+
 /// A head of exactly the size that is allowed is served, and one octet more is not, whoever reads it.
 #[tokio::test]
 async fn the_size_of_heads_is_kept_exactly() {

@@ -145,11 +145,11 @@ async fn the_clock_of_an_upload_stands_still_while_the_gate_makes_it_wait() {
 
 #[tokio::test]
 async fn bodies_that_are_begun_are_bounded_in_all_and_leave_room_for_others() {
-    let world = World::with(|settings| settings.limits.body_buffers = 16_000).await;
+    let world = World::with(|settings| settings.limits.body_buffers = 160_000).await;
     let mut asked = Vec::new();
     for _ in 0..8 {
         let mut stream = world.connect().await;
-        stream.write_all(&[post("/echo", 5_000).as_bytes(), &[b'x'; 4_000]].concat()).await.unwrap();
+        stream.write_all(&[post("/echo", 50_000).as_bytes(), &[b'x'; 40_000]].concat()).await.unwrap();
         asked.push(tokio::spawn(rest_of(stream)));
     }
     // Two of them fit into half of the room.
@@ -162,9 +162,34 @@ async fn bodies_that_are_begun_are_bounded_in_all_and_leave_room_for_others() {
         assert_eq!(status_of(&answer.await.unwrap()), 503);
     }
     let mut polite = world.connect_from([127, 2, 2, 2]).await;
-    polite.write_all(&[post("/echo", 5_000).as_bytes(), &[b'x'; 5_000]].concat()).await.unwrap();
+    polite.write_all(&[post("/echo", 50_000).as_bytes(), &[b'x'; 50_000]].concat()).await.unwrap();
     assert_eq!(status_of(&rest_of(polite).await), 200);
     held.iter().for_each(tokio::task::JoinHandle::abort);
+    world.settle().await;
+}
+
+/// Each network takes half of the room that is left, and then says nothing more.
+#[tokio::test]
+async fn bodies_that_never_end_keep_no_form_from_being_read() {
+    let world = World::with(|settings| settings.limits.body_buffers = 1 << 20).await;
+    let mut silent = Vec::new();
+    for subnet in 0..16_u8 {
+        let mut left = (1 << 20) >> (subnet + 1);
+        while left > 0 {
+            let piece = left.min(250_000);
+            let mut stream = world.connect_from([127, 3, subnet, 1]).await;
+            stream.write_all(&[post("/echo", 1_000_000).as_bytes(), &vec![b'x'; piece]].concat()).await.unwrap();
+            silent.push(stream);
+            left -= piece;
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    for number in 0..20 {
+        let mut visitor = world.connect_from([127, 1, number, 1]).await;
+        visitor.write_all(&[post("/echo", 9_000).as_bytes(), &[b'x'; 9_000]].concat()).await.unwrap();
+        assert_eq!(status_of(&rest_of(visitor).await), 200);
+    }
+    drop(silent);
     world.settle().await;
 }
 
