@@ -283,12 +283,14 @@ pub(crate) fn nginx_asking(backend: SocketAddr, (questions, logs): (SocketAddr, 
                 proxy_set_header Content-Length '';";
     let text = format!(
         "{NGINX_HEAD}worker_processes 1;\nevents {{ worker_connections 16384; }}\nhttp {{\n{NGINX_HTTP}  log_format weir '$request_id $status';\n  \
+         map \"$upstream_http_cache_control|$upstream_http_expires\" $weir_new_cookie {{ default \"\"; \"|\" $weir_cookie; \
+         \"~*private|no-store|no-cache|max-age=0\" $weir_cookie; }}\n  \
          set_real_ip_from 127.0.0.0/8; real_ip_header proxy_protocol;\n  \
          server {{ listen {at} backlog=4096 proxy_protocol;\n    location / {{ proxy_pass http://unix:{inner}; proxy_set_header Host $host; \
          proxy_set_header X-Forwarded-For $remote_addr; proxy_set_header X-Forwarded-Proto $scheme; }}\n  }}\n  \
          server {{ listen unix:{inner} backlog=4096; access_log syslog:server={logs},nohostname weir;\n    \
          location / {{ auth_request /weir/ask; auth_request_set $weir_method $request_method; auth_request_set $weir_cookie \
-         $upstream_http_x_weir_cookie; add_header Set-Cookie $weir_cookie always; error_page 401 = /weir/page; proxy_ignore_client_abort on; \
+         $upstream_http_x_weir_cookie; add_header Set-Cookie $weir_new_cookie always; error_page 401 = /weir/page; proxy_ignore_client_abort on; \
          proxy_pass http://{backend}; proxy_set_header Host $host; }}\n    \
          location = /weir/ask {{ internal; proxy_pass http://{questions}/ask/nginx; {told} proxy_set_header X-Forwarded-Method $request_method; \
          proxy_set_header X-Weir-Request $request_id; }}\n    \

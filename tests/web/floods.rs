@@ -29,6 +29,8 @@ def app(environ, start):
     fields = [("Content-Length", str(len(body)))]
     if path == "/login":
         fields.append(("Set-Cookie", "sessionid=it-is-me; HttpOnly"))
+    if path == "/kept":
+        fields.append(("Cache-Control", "public, max-age=60"))
     start("200 OK", fields)
     return [body]
 "#;

@@ -100,10 +100,16 @@ impl Carried {
     }
 
     fn by_haproxy() -> Carried {
-        let (up, app, folder, at) = parts();
+        Carried::by_haproxy_with("", |script| script)
+    }
+
+    /// With more settings of the gate, and what becomes of the recipe's script.
+    fn by_haproxy_with(more: &str, change: fn(String) -> String) -> Carried {
+        let (up, app, folder, at) = parts_with(more);
         let door = door(&up);
         let script = folder.path().join("weir.lua");
-        std::fs::write(&script, recipe("lua", &[("127.0.0.1:2481", &address(&door, "listeners"))])).unwrap();
+        let lua = recipe("lua", &[("127.0.0.1:2481", &address(&door, "listeners"))]);
+        std::fs::write(&script, change(lua)).unwrap();
         let recipe = recipe(
             "haproxy",
             &[
@@ -141,7 +147,11 @@ impl Carried {
 type Parts = (Up, Gunicorn, tempfile::TempDir, SocketAddr);
 
 fn parts() -> Parts {
-    let up = gate("", "log_listen = [\"127.0.0.1:0\"]\n");
+    parts_with("")
+}
+
+fn parts_with(more: &str) -> Parts {
+    let up = gate(more, "log_listen = [\"127.0.0.1:0\"]\n");
     (up, Gunicorn::start(APP, WORKERS), tempfile::tempdir().unwrap(), free_address())
 }
 
@@ -175,6 +185,17 @@ async fn holds_off_a_flood(carried: &Carried) {
     carried.slots_end_by_the_log();
 }
 
+/// Caches give what they keep to anybody, and a cookie is for one visitor.
+async fn gives_no_cookie_to_caches(carried: &Carried) {
+    for (number, (path, cookie)) in [("/page", true), ("/kept", false), ("/login", true)].into_iter().enumerate() {
+        let mut stream = carried.site.connect([127, 6, number as u8, 1]).await;
+        stream.write_all(get(path).as_bytes()).await.unwrap();
+        let said = rest_of(&mut stream).await.to_ascii_lowercase();
+        assert!(said.starts_with("http/1.1 200 "), "{said}");
+        assert_eq!(said.contains("set-cookie: weir="), cookie, "{path}: {said}");
+    }
+}
+
 /// A visitor's own fields decide nothing: it is served as the one that it is, and ends no slot but its own.
 async fn believes_only_the_proxy(carried: &Carried) {
     let site = &carried.site;
@@ -206,6 +227,7 @@ fn nginx_asks_whose_turn_it_is() {
     run(async {
         holds_off_a_flood(&carried).await;
         believes_only_the_proxy(&carried).await;
+        gives_no_cookie_to_caches(&carried).await;
         slow_visitors_hold_no_slot(&carried).await;
         who_leaves_keeps_the_slot_while_the_application_works(&carried).await;
     });
@@ -269,12 +291,79 @@ fn haproxy_asks_whose_turn_it_is() {
     run(async {
         holds_off_a_flood(&carried).await;
         believes_only_the_proxy(&carried).await;
+        gives_no_cookie_to_caches(&carried).await;
+        takes_as_many_lines_as_haproxy_does(&carried).await;
         who_leaves_keeps_the_slot_while_the_application_works(&carried).await;
     });
     let Carried { site, _proxy, .. } = carried;
     let at = site.up.at[0];
     drop(site);
     assert!(ask(at, &get("/page")).starts_with("HTTP/1.1 503 "), "HAProxy without Weir");
+}
+
+/// It has room for 101 fields, and fewer for what its script sends.
+async fn takes_as_many_lines_as_haproxy_does(carried: &Carried) {
+    for (name, count) in [("Cookie: a=b", 95), ("Cookie: a=b", 97), ("Accept: text/html", 97), ("Authorization: x", 97)]
+    {
+        let mut stream = carried.site.connect([127, 7, 1, 1]).await;
+        let lines = format!("{name}\r\n").repeat(count);
+        stream
+            .write_all(format!("GET /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{lines}\r\n").as_bytes())
+            .await
+            .unwrap();
+        let said = rest_of(&mut stream).await;
+        assert!(said.starts_with("HTTP/1.1 "), "{count} of {name}: {said:?}");
+        assert!(
+            carried.site.ask([127, 7, 2, 1], "/page").await.starts_with("HTTP/1.1 200 "),
+            "after {count} of {name}"
+        );
+    }
+}
+
+#[test]
+fn haproxy_serves_nobody_while_its_script_fails() {
+    let carried = Carried::by_haproxy_with("", |script| {
+        let call = "local answer = core.httpclient()";
+        assert!(script.contains(call));
+        script.replace(call, "error(\"out of memory\")\n    local answer = core.httpclient()")
+    });
+    run(async {
+        let said = carried.site.ask([127, 1, 1, 1], "/page").await;
+        assert!(said.starts_with("HTTP/1.1 503 "), "{said}");
+    });
+}
+
+#[test]
+fn keys_count_behind_haproxy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys");
+    std::fs::write(&file, "paying 6 paying-key-0123456789\n").unwrap();
+    let more = format!("key_header = \"authorization\"\nkeys_file = \"{}\"\n", file.display());
+    let carried = Carried::by_haproxy_with(&more, |script| script);
+    run(async {
+        let site = &carried.site;
+        // With a key somebody is one client, wherever they are; without one these are two.
+        for (key, clients) in [("Authorization: Bearer paying-key-0123456789", 1), ("Authorization: Bearer unknown", 2)]
+        {
+            let mut asked = Vec::new();
+            for network in [1, 2] {
+                let mut stream = site.connect([127, 1, network, 1]).await;
+                let ask = format!("GET /page?2000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{key}\r\n\r\n");
+                stream.write_all(ask.as_bytes()).await.unwrap();
+                asked.push(stream);
+            }
+            until("two slots to be held", || running(&site.up) == 2);
+            let sessions = json(site.up.weir(&["web", "sessions", "--json"]));
+            let busy = sessions.as_array().unwrap().iter().filter(|session| session["running"] != 0);
+            let of: std::collections::BTreeSet<&str> =
+                busy.map(|session| session["subnet"].as_str().unwrap()).collect();
+            assert_eq!(of.len(), clients, "{key}: {sessions}");
+            for mut stream in asked {
+                assert!(rest_of(&mut stream).await.starts_with("HTTP/1.1 200 "));
+            }
+            until("no slot to be held", || running(&site.up) == 0);
+        }
+    });
 }
 
 /// One question or request, and all that is said to it.
@@ -367,6 +456,60 @@ fn a_question_must_be_clear_and_its_name_is_used_once() {
     assert_eq!(door(&up)["ended_by_log"], 1);
     let metrics = up.metrics();
     assert!(metrics.contains("weir_web_forward_auth_ended_total{by=\"log\"} 1"), "{metrics}");
+}
+
+#[test]
+fn one_weir_is_asked_about_many_sites_and_keeps_them_apart() {
+    let up = Up::new(
+        "backends = [\"shop forward_auth slots=2\", \"blog forward_auth slots=1\"]\n\
+         routes = [\"shop.example shop\", \"shop.example/blog/ blog\", \"blog.example blog\"]\n\
+         [web.forward_auth]\nlisten = [\"127.0.0.1:0\"]\nlog_listen = [\"127.0.0.1:0\"]\n",
+    );
+    let view = door(&up);
+    let at: SocketAddr = address(&view, "listeners").parse().unwrap();
+    let of = |host: &str, path: &str, number: usize| {
+        let id = format!("{number:032}");
+        let fields: Vec<_> = FIELDS
+            .into_iter()
+            .map(|(name, value)| match name {
+                "X-Forwarded-Host" => (name, host),
+                "X-Forwarded-Uri" => (name, path),
+                "X-Weir-Request" => (name, id.as_str()),
+                _ => (name, value),
+            })
+            .collect();
+        question("/ask", &fields)
+    };
+    let queue = |backend: usize| json(up.weir(&["web", "status", "--json"]))["backends"][backend]["queue"].clone();
+    for number in 0..2 {
+        assert!(ask(at, &of("shop.example", "/x", number)).starts_with("HTTP/1.1 204 "));
+    }
+    // The shop has no free worker, so who comes next has to wait for one.
+    let mut third = TcpStream::connect(at).unwrap();
+    third.set_read_timeout(Some(PATIENCE)).unwrap();
+    third.write_all(of("shop.example", "/x", 2).as_bytes()).unwrap();
+    until("it waits", || queue(0)["waiting"] == 1);
+    // That is nothing to the other application, whichever way leads to it.
+    assert!(ask(at, &of("shop.example", "/blog/today", 3)).starts_with("HTTP/1.1 204 "));
+    assert_eq!((queue(0)["running"].as_u64(), queue(1)["running"].as_u64()), (Some(2), Some(1)));
+    let mut fifth = TcpStream::connect(at).unwrap();
+    fifth.set_read_timeout(Some(PATIENCE)).unwrap();
+    fifth.write_all(of("blog.example", "/", 4).as_bytes()).unwrap();
+    until("it waits, too", || queue(1)["waiting"] == 1);
+    // The log of one proxy ends a slot of the site that the request was for, and only there.
+    let log: SocketAddr = address(&view, "logs").parse().unwrap();
+    let proxy = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let end = |number: usize| proxy.send_to(format!("<190>nginx: {number:032} 200").as_bytes(), log).unwrap();
+    let mut said = String::new();
+    end(3);
+    fifth.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 204 "), "{said}");
+    assert_eq!(queue(0)["waiting"], 1, "the shop is as busy as before");
+    said.clear();
+    end(0);
+    third.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 204 "), "{said}");
+    assert!(ask(at, &of("elsewhere.example", "/", 5)).starts_with("HTTP/1.1 404 "));
 }
 
 #[test]
