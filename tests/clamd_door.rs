@@ -1,6 +1,7 @@
 //! The door for clients of clamd: the protocol by hand, and the programs that people have, unmodified.
 
-use crate::control::gate::{Client as Smtp, Sink, Site, Up};
+use crate::attachment::attached;
+use crate::control::gate::{Client as Smtp, Sink, Site, Up, wait_for};
 use crate::postfix_doors::recipe;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -172,6 +173,72 @@ fn rspamd_asks_weir_as_it_asks_clamd() {
     assert!(clean.contains("\"action\"") && !clean.contains("CLAM_VIRUS"), "{clean}");
     let infected = rspamd.check(&mail(&eicar()));
     assert!(infected.contains("CLAM_VIRUS") && infected.contains("EICAR"), "{infected}");
+}
+
+/// A plugin of the lab that judges by one word in the file.
+fn judge(folder: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let home = folder.join("judge");
+    std::fs::create_dir(&home).expect("a folder");
+    let program = r#"#!/bin/sh
+level=safe
+for word in malicious suspicious unknown; do if grep -q "is $word" input/attachment; then level=$word; fi; done
+printf '{"success":true,"summary":{"taxonomies":[{"level":"%s","namespace":"judge","predicate":"word","value":"%s"}]}}' \
+  "$level" "$level" > output/output.json
+"#;
+    std::fs::write(home.join("run"), program).expect("a plugin");
+    std::fs::set_permissions(home.join("run"), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let manifest = "name = \"judge\"\nversion = \"1\"\nexec = [\"./run\"]\n";
+    std::fs::write(home.join("plugin.toml"), manifest).expect("a manifest");
+}
+
+#[test]
+fn what_the_lab_knows_is_told_by_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    judge(folder.path());
+    let (site, up) = site(&format!("[lab]\nenabled = true\nslots = 2\nplugins = {:?}\n", folder.path()));
+    let look = |file: &[u8]| Client::new(&up).stream(b"nINSTREAM\n", file).rest();
+    let script = |word: &str| format!("#!/bin/sh\n# This one is {word}.\necho {word}\n");
+    for (word, told) in [
+        ("malicious", "Weir.Lab.Malicious FOUND"),
+        ("suspicious", "Weir.Lab.Suspicious FOUND"),
+        ("unknown", "Weir.Lab.Unknown FOUND"),
+        ("harmless", "OK"),
+    ] {
+        let text = script(word);
+        assert_eq!(look(text.as_bytes()), "stream: OK\n", "the lab has never seen {word}");
+        let file = site.home().join(word);
+        std::fs::write(&file, &text).expect("a file");
+        let sample = site.json(&["lab", "submit", file.to_str().expect("UTF-8")])[0]["sample"].to_string();
+        wait_for("the lab to know it", || {
+            (!site.json(&["lab", "report", &sample])["ended_at"].is_null()).then_some(())
+        });
+        assert_eq!(look(text.as_bytes()), format!("stream: {told}\n"), "{word}");
+        // The same in a mail, as programs for mail ask.
+        let mail = format!("From: a@b.example\r\n{}", attached("run.sh", text.as_bytes()));
+        assert_eq!(look(mail.as_bytes()), format!("stream: {told}\n"), "{word} in a mail");
+    }
+}
+
+/// While large files take all that the scan may use, a small one is answered before they are.
+#[test]
+fn one_large_stream_delays_no_small_one() {
+    let (_site, up) = site("");
+    let large = |number: u8| {
+        let mut client = Client::new(&up).send(b"zINSTREAM\0");
+        // As large as the door takes, and not all of it there: the file is still on its way.
+        for _ in 0..15 {
+            client = client.send(&(64u32 << 10).to_be_bytes()).send(&vec![number; 64 << 10]);
+        }
+        client
+    };
+    let streams: Vec<Client> = (1..=32).map(large).collect();
+    for _ in 0..10 {
+        assert_eq!(Client::new(&up).stream(b"nINSTREAM\n", b"a note").rest(), "stream: OK\n");
+    }
+    for stream in streams {
+        assert_eq!(stream.send(&[0; 4]).rest(), "stream: OK\0", "it was patient");
+    }
 }
 
 /// Sends a mail with this text in it; the last reply.

@@ -105,7 +105,7 @@ impl Examiner {
         let walked = look
             .scan(&Place::default(), None, message, &raw, &budget)
             .and_then(|()| walk::walk(message, &mut budget, &mut look))
-            .and_then(|()| if is_file { walk::walk_file(&[], message, &mut budget, &mut look) } else { Ok(()) });
+            .and_then(|()| if is_file { walk::walk_unnamed(message, &mut budget, &mut look) } else { Ok(()) });
         look.report(walked.err(), begun.elapsed())
     }
 

@@ -6,6 +6,7 @@ use crate::scan::FileAnswer;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -28,12 +29,19 @@ enum Next {
     Enough,
 }
 
+/// What is written to a client, one reply after the other.
+#[derive(Default)]
+struct Writing {
+    /// A reply was not written whole, so that nothing can follow it.
+    broken: bool,
+}
+
 struct Conversation<'d> {
     door: &'d Arc<ClamdDoor>,
     client: &'d str,
     socket: Arc<Socket>,
     /// Replies of files that are looked at side by side must not run into each other.
-    writing: Arc<Mutex<()>>,
+    writing: Arc<Mutex<Writing>>,
     questions: Questions,
     descriptors: Vec<OwnedFd>,
     incoming: Option<Incoming>,
@@ -168,21 +176,19 @@ impl Conversation<'_> {
         };
         let place = Arc::clone(&self.places).acquire_owned().await.map_err(io::Error::other)?;
         let (scanning, client) = (self.door.scanning.clone(), self.client.to_owned());
-        let (socket, writing) = (Arc::clone(&self.socket), Arc::clone(&self.writing));
+        let (socket, writing, idle) = (Arc::clone(&self.socket), Arc::clone(&self.writing), self.door.idle);
         self.answers.spawn(async move {
             let answer = scanning.look_at(content, &client).await;
             // Room for others before anything is written: the client may be slow to read.
             drop((taken, place));
-            let _turn = writing.lock().await;
-            let _ = socket.write(&form.write(&told(name, &answer))).await;
+            let _ = write(&socket, &writing, idle, &form.write(&told(name, &answer))).await;
         });
         while self.answers.try_join_next().is_some() {}
         Ok(self.after_one())
     }
 
     async fn say(&self, form: ReplyForm, text: &str) -> io::Result<Next> {
-        let _turn = self.writing.lock().await;
-        self.socket.write(&form.write(text)).await?;
+        write(&self.socket, &self.writing, self.door.idle, &form.write(text)).await?;
         Ok(self.after_one())
     }
 
@@ -190,6 +196,17 @@ impl Conversation<'_> {
     fn after_one(&self) -> Next {
         if self.questions.in_session() { Next::More } else { Next::Enough }
     }
+}
+
+/// A client that reads nothing keeps its place no longer than one that says nothing.
+async fn write(socket: &Socket, writing: &Mutex<Writing>, idle: Duration, reply: &[u8]) -> io::Result<()> {
+    let mut writing = writing.lock().await;
+    if writing.broken {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    let written = timeout(idle, socket.write(reply)).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    writing.broken = written.is_err();
+    written
 }
 
 fn told(name: &str, answer: &FileAnswer) -> String {

@@ -6,6 +6,7 @@
 use super::asked_file::{FileAnswer, MailAnswer, WaitingFile};
 use super::decision::{self, Decision};
 use super::laboratory::{KnownContent, LabVerdict};
+use super::pending::still_counts;
 use super::settings::OnLab;
 use super::state::Begun;
 use super::worker::Ended;
@@ -48,7 +49,8 @@ impl Scanning {
             Decision::Quarantine(_, reason) => MailAnswer::Found(reason),
             Decision::Pass(result) => match shared.remembered_by_the_lab(&verdict).await {
                 FileAnswer::Found(name) => MailAnswer::Found(format!("the lab knows an attachment: {name}")),
-                _ => MailAnswer::Pass(shared.lines_for(&result)),
+                FileAnswer::Failed(problem) => MailAnswer::Failed(problem),
+                FileAnswer::Clean => MailAnswer::Pass(shared.lines_for(&result)),
             },
         }
     }
@@ -106,22 +108,34 @@ impl ScanShared {
         }
     }
 
-    /// What the lab already knows of the files inside. Nobody waits here for an analysis.
+    /// What the lab already knows of the files inside, and what [scan.lab] says of that. Nobody waits here for an analysis.
     async fn remembered_by_the_lab(&self, verdict: &Verdict) -> FileAnswer {
         let Some(lab) = self.lab.as_ref().filter(|_| !verdict.samples.is_empty()) else { return FileAnswer::Clean };
         let hashes: Vec<String> = verdict.samples.iter().map(|file| file.sha256.clone()).collect();
-        let known = tokio::time::timeout(MEMORY_MAX, lab.laboratory.known(&hashes)).await;
-        let opinions = known.ok().and_then(Result::ok).unwrap_or_default();
-        let bad = opinions.iter().find_map(|known| match known {
-            KnownContent::Ended(opinion) if opinion.verdict == LabVerdict::Malicious => Some("Weir.Lab.Malicious"),
-            KnownContent::Ended(opinion)
-                if opinion.verdict == LabVerdict::Suspicious && lab.settings.on_suspicious == OnLab::Quarantine =>
-            {
-                Some("Weir.Lab.Suspicious")
-            }
-            _ => None,
-        });
-        bad.map_or(FileAnswer::Clean, |name| FileAnswer::Found(name.to_owned()))
+        let known = match tokio::time::timeout(MEMORY_MAX, lab.laboratory.known(&hashes)).await {
+            Ok(Ok(known)) => known,
+            // Not to be able to ask is not to have heard that it is harmless.
+            _ if lab.settings.on_late == OnLab::Pass => return FileAnswer::Clean,
+            Ok(Err(problem)) => return FileAnswer::Failed(format!("the lab cannot be asked what it knows: {problem}")),
+            Err(_) => return FileAnswer::Failed("the lab has not said what it knows".to_owned()),
+        };
+        let now = self.now();
+        let is = |wanted: LabVerdict| {
+            known.iter().any(|known| {
+                matches!(known, KnownContent::Ended(opinion)
+                    if opinion.verdict == wanted && still_counts(opinion, &lab.settings, now))
+            })
+        };
+        let told = if is(LabVerdict::Malicious) {
+            "Weir.Lab.Malicious"
+        } else if is(LabVerdict::Suspicious) && lab.settings.on_suspicious == OnLab::Quarantine {
+            "Weir.Lab.Suspicious"
+        } else if is(LabVerdict::Unknown) && lab.settings.on_unknown == OnLab::Quarantine {
+            "Weir.Lab.Unknown"
+        } else {
+            return FileAnswer::Clean;
+        };
+        FileAnswer::Found(told.to_owned())
     }
 }
 

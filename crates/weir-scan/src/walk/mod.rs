@@ -150,6 +150,11 @@ pub fn walk_file(names: &[String], data: &[u8], budget: &mut Budget, visitor: &m
     walk_sample(names, data, &[], budget, visitor)
 }
 
+/// Walks one file of which nobody has said what it is or is called. It is something that somebody opens, as an attachment is.
+pub(crate) fn walk_unnamed(data: &[u8], budget: &mut Budget, visitor: &mut dyn Visit) -> Result<(), Exceeded> {
+    Walk::new(budget, visitor).file(&[], "application/octet-stream", data, 0)
+}
+
 /// Walks one file, and tries these passwords where a zip member has one.
 pub fn walk_sample(
     names: &[String],
