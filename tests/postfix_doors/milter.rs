@@ -184,3 +184,53 @@ fn without_weir_or_without_its_records_mail_is_deferred_and_somebody_hears_of_it
     let alarm = world.arrived("admin@here.example");
     assert!(alarm.contains("A mail server asked at [milter]"), "{alarm}");
 }
+
+#[test]
+fn without_weir_mail_passes_if_the_operator_wants_that_and_postfix_says_so() {
+    let changed = [("milter_default_action = tempfail", "milter_default_action = accept")];
+    let mut world = World::start(Way::Milter, &["ann"], &changed, STRICT);
+    world.up.take().expect("it runs").kill();
+    // More new people than the throttle would let go, and what the scan would refuse.
+    let mut ann = world.login("ann");
+    for number in 0..5 {
+        let to = format!("to{number}@there.example");
+        let said = ann.mail("ann@here.example", &[&to], "hello");
+        assert!(said.starts_with("250 "), "{said}");
+        assert!(!world.arrived(&to).contains("X-Weir-Scan"), "nobody has looked at it");
+    }
+    let said = Client::greeted(&world.address()).text("who@sender.example", &["ann@here.example"], &infected());
+    assert!(said.starts_with("250 "), "{said}");
+    let log = world.postfix.log();
+    assert!(log.contains("warning: connect to Milter service"), "{log}");
+    // It is asked again as soon as it is there.
+    world.up = Some(world.site.up_alone());
+    let said = Client::greeted(&world.address()).text("who@sender.example", &["ann@here.example"], &infected());
+    assert!(said.starts_with("550 "), "{said}");
+}
+
+/// Postfix sends to both, if they ask for different notices, and removes a recipient only as it was written.
+#[test]
+fn a_recipient_in_two_spellings_is_held_under_both() {
+    let world = World::start(Way::Milter, &["ann"], &[], STRICT);
+    let mut ann = world.login("ann");
+    for line in [
+        "MAIL FROM:<ann@here.example>",
+        "RCPT TO:<a@there.example>",
+        "RCPT TO:<b@there.example>",
+        "RCPT TO:<dan@there.example> NOTIFY=NEVER",
+        "RCPT TO:<DAN@there.example> NOTIFY=FAILURE",
+    ] {
+        assert!(ann.say(line).starts_with("250"), "{line}");
+    }
+    assert!(ann.say("DATA").starts_with("354"));
+    let said = ann.say("From: ann@here.example\r\nSubject: two ways\r\n\r\nhello\r\n.");
+    assert!(said.starts_with("250 "), "{said}");
+    world.arrived("a@there.example");
+    world.arrived("b@there.example");
+    wait_for("what is held", || (world.held("ann") == 1).then_some(()));
+    let to_dan = |(to, _): &(String, String)| to.eq_ignore_ascii_case("dan@there.example");
+    assert!(!world.mail().iter().any(to_dan), "{}", world.postfix.log());
+    world.site.weir(&["held", "release", "--user", "ann"]).ok();
+    world.arrived("dan@there.example");
+    assert_eq!(world.mail().iter().filter(|mail| to_dan(mail)).count(), 1);
+}

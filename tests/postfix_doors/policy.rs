@@ -91,3 +91,21 @@ fn mail_that_has_to_wait_is_put_on_postfix_hold_queue_if_that_is_wanted() {
     let said = recipient(&mut world.login("ann"), "ann@here.example", "three@there.example");
     assert!(said.starts_with("451 4.3.5 "), "{said}");
 }
+
+#[test]
+fn without_weir_mail_passes_if_the_operator_wants_that() {
+    let changed = [("451 4.3.5 the throttle does not answer, try again later", "DUNNO")];
+    let mut world = World::start(Way::Policy, &["ann"], &changed, "[throttle]\nrate = \"1/day\"\n");
+    let mut ann = world.login("ann");
+    assert!(ann.mail("ann@here.example", &["one@there.example"], "hello").starts_with("250 "));
+    let said = recipient(&mut ann, "ann@here.example", "two@there.example");
+    assert!(said.starts_with("450 4.7.1 "), "{said}");
+    world.up.take().expect("it runs").kill();
+    let mut ann = world.login("ann");
+    for to in ["two@there.example", "three@there.example"] {
+        assert!(ann.mail("ann@here.example", &[to], "hello").starts_with("250 "), "{to}");
+        world.arrived(to);
+    }
+    let log = world.postfix.log();
+    assert!(log.contains("problem talking to server"), "{log}");
+}

@@ -183,7 +183,8 @@ pub(crate) fn refusal(error: &SpoolError) -> Reply {
     }
 }
 
-fn broken_header() -> Reply {
+/// A header that nobody reads to its end is not taken: what it says there would count for nobody.
+pub(crate) fn broken_header() -> Reply {
     Reply::new(554, Status(5, 6, 0), "the header of this message is too long")
 }
 

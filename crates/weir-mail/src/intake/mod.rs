@@ -10,5 +10,5 @@ pub(crate) mod trace;
 
 pub(crate) use header::Header;
 pub use incoming::Incoming;
-pub(crate) use incoming::{Care, Missing, check_from, refusal};
+pub(crate) use incoming::{Care, Missing, broken_header, check_from, refusal};
 pub(crate) use sender::belongs;

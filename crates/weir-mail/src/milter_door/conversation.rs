@@ -212,7 +212,7 @@ impl Session<'_> {
     fn recipient(&mut self, words: &[String]) -> Answer {
         let Some(transaction) = &mut self.transaction else { return Answer::Continue };
         let Some(path) = words.first() else { return Answer::Reject };
-        if transaction.recipients.len() >= self.door.recipients_max as usize {
+        if transaction.named >= self.door.recipients_max as usize {
             return Answer::Reply(Reply::fixed(452, Status(4, 5, 3), "too many recipients for one message"));
         }
         match RcptTo::parse(&known_parameters(words), true) {

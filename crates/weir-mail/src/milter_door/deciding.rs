@@ -10,7 +10,8 @@ use crate::letter::{Letter, LetterOrigin};
 use crate::pipeline::Transit;
 use crate::scan::MailAnswer;
 use crate::submission::{Asked, copied, header_of};
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use weir_foundation::date::Date;
 use weir_scan::inspect::About;
 use weir_smtp::envelope::{Envelope, MailFrom, RcptTo};
@@ -26,9 +27,12 @@ pub(super) struct Transaction {
     /// Whom the throttle is asked about; nobody if it is not.
     pub(super) login: Option<String>,
     sender: MailFrom,
-    /// As the server wrote them, and as we read them.
-    pub(super) recipients: Vec<(String, RcptTo)>,
-    known: HashSet<String>,
+    /// In each way that the server wrote them, and as we read them.
+    recipients: Vec<(Vec<String>, RcptTo)>,
+    /// Where the recipient with this address, in small letters, is among them.
+    known: HashMap<String, usize>,
+    /// How many the server named, those that it named twice among them.
+    pub(super) named: usize,
     /// There was a recipient that we cannot read.
     pub(super) unreadable: bool,
     /// Its name in the server's queue.
@@ -43,24 +47,35 @@ impl Transaction {
             login,
             sender,
             recipients: Vec::new(),
-            known: HashSet::new(),
+            known: HashMap::new(),
+            named: 0,
             unreadable: false,
             queue_id: String::new(),
             message,
         }
     }
 
-    /// One more recipient. A recipient who is named twice counts once: if the server removes one, it removes both.
+    /// One more recipient. A recipient who is named twice counts once. A server removes a recipient only as it wrote it, so that each way is kept.
     pub(super) fn add(&mut self, as_written: String, to: RcptTo) {
-        if self.known.insert(to.mailbox.as_str().to_lowercase()) {
-            self.recipients.push((as_written, to));
+        self.named += 1;
+        match self.known.entry(to.mailbox.as_str().to_lowercase()) {
+            Entry::Vacant(place) => {
+                place.insert(self.recipients.len());
+                self.recipients.push((vec![as_written], to));
+            }
+            Entry::Occupied(place) => {
+                let (written, _) = &mut self.recipients[*place.get()];
+                if !written.contains(&as_written) {
+                    written.push(as_written);
+                }
+            }
         }
     }
 
     /// Decides, and says what the server is to do.
     pub(super) async fn decide(self, door: &MilterDoor, server: &str) -> Vec<Answer> {
         let Transaction { client, login, sender, recipients, unreadable, queue_id, message, .. } = self;
-        let (written, to): (Vec<String>, Vec<RcptTo>) = recipients.into_iter().unzip();
+        let (written, to): (Vec<Vec<String>>, Vec<RcptTo>) = recipients.into_iter().unzip();
         let envelope = Envelope { sender, recipients: to, ..Envelope::default() };
         let complete = match message.complete() {
             Ok(complete) => complete,
@@ -113,7 +128,7 @@ struct DoorCase<'a> {
     server: &'a str,
     client: SmtpPeer,
     login: Option<String>,
-    written: Vec<String>,
+    written: Vec<Vec<String>>,
     envelope: Envelope,
     unreadable: bool,
     queue_id: String,
@@ -177,7 +192,7 @@ impl DoorCase<'_> {
         if taken.len() == self.envelope.recipients.len() {
             return Ok(vec![Answer::Discard]);
         }
-        let written = taken.iter().filter_map(|place| self.written.get(*places.get(*place)?));
+        let written = taken.iter().filter_map(|place| self.written.get(*places.get(*place)?)).flatten();
         answers.extend(written.map(|address| Answer::DeleteRecipient(address.clone())));
         answers.push(Answer::Accept);
         Ok(answers)

@@ -1,7 +1,9 @@
 //! A message as a server tells it: field by field and piece by piece.
 
 use crate::door::{Incoming, NotTaken, Room, Taken};
+use crate::intake::broken_header;
 use crate::intake::forged::is_forged;
+use crate::intake::header::HEADER_MAX;
 use std::sync::Arc;
 use weir_scan::content::Content;
 use weir_smtp::milter::Answer;
@@ -17,6 +19,8 @@ pub(super) struct Message {
     incoming: Option<Incoming>,
     refused: Option<Reply>,
     in_header: bool,
+    /// Octets of the header so far.
+    header_bytes: usize,
     text: Text,
     forged: Forged,
     hostname: Arc<str>,
@@ -39,6 +43,7 @@ impl Message {
             incoming: Some(Incoming::new(room)),
             refused: None,
             in_header: true,
+            header_bytes: 0,
             text: Text::default(),
             forged: Forged::default(),
             hostname: Arc::clone(hostname),
@@ -53,6 +58,11 @@ impl Message {
             return;
         }
         let field = [name, if spaced { b":" } else { b": " }, &folded(value), b"\r\n"].concat();
+        self.header_bytes += field.len();
+        if self.header_bytes > HEADER_MAX {
+            self.refused.get_or_insert_with(broken_header);
+            return;
+        }
         self.forged.look(name, &field, &self.hostname);
         self.write(&field);
     }
@@ -249,6 +259,11 @@ mod tests {
         assert_eq!(large.err().unwrap().code(), 552);
         let broken = message(|message| message.header(b"Sub:ject", b"x", true));
         assert_eq!(broken.err().unwrap().code(), 554);
+        let room = Room::new(1 << 20, 1 << 20, std::env::temp_dir());
+        let mut long = Message::new(&room, &Arc::from("mx.example"));
+        (0..300).for_each(|_| long.header(b"X-Padding", &[b'x'; 1_000], true));
+        long.header(b"From", b" x@blocked.example", true);
+        assert_eq!(long.complete().err().unwrap().code(), 554, "nobody would read who it is from");
         let late = message(|message| {
             message.body(b"x");
             message.header(b"Subject", b"x", true);
