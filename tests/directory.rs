@@ -82,6 +82,9 @@ fn people_of_a_directory_send_mail_as_themselves_and_nobody_else_does() {
     site.weir_with(&["user", "add", "cat@localhost", "--password-stdin"], "a password of our own\n").ok();
     assert!(refusal(&up, "cat", PASSWORD).starts_with("535 5.7.8 "), "who has a password here is not had by one there");
     assert!(Client::login(&up.plain, "cat@localhost", "a password of our own").is_ok());
+    // Nor by one who writes the name with other capitals.
+    site.weir_with(&["user", "add", "Bob@LocalHost", "--password-stdin"], "a password of our own\n").ok();
+    assert!(refusal(&up, "bob", PASSWORD).starts_with("535 5.7.8 "), "bob is too much like Bob");
     site.weir(&["user", "lock", "cat@localhost", "--reason", "a leak"]).ok();
     assert_eq!(refusal(&up, "cat@localhost", "a password of our own"), "535 5.7.1 the account is locked: a leak");
 }

@@ -235,7 +235,7 @@ impl ConsoleAccounts {
             return Ok(None);
         };
         // The directory may write the name in another way than it was typed, and must not make somebody of it who is known here.
-        if self.stored(&name).await?.is_some_and(|(_, hash)| !hash.is_empty()) {
+        if self.is_local(&name).await? {
             return Ok(None);
         }
         self.sign_in(&name, role, stamp(""), directory.session());

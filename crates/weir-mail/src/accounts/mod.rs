@@ -166,7 +166,10 @@ impl Accounts {
         let Some(directory) = self.passwords.directory() else { return Ok(None) };
         let Some(person) = directory.login(name, password, from).await? else { return Ok(None) };
         // Who has a password here is not to be had by one there.
-        Ok(self.user(&person.name).await?.filter(|user| user.password.is_empty()))
+        if self.users.has_own_password(&person.name).await? {
+            return Ok(None);
+        }
+        Ok(self.user(&person.name).await?)
     }
 
     async fn unless_locked(&self, user: UserRow) -> Login {

@@ -87,6 +87,12 @@ impl UserRecords {
         Ok(found.into_iter().next())
     }
 
+    /// Whether somebody of this name has a password here. Names that differ in case alone are too much alike for people who read them.
+    pub async fn has_own_password(&self, name: &str) -> Result<bool, RecordsError> {
+        let alike = self.users_where("where lower(name) = lower($1)", name).await?;
+        Ok(alike.iter().any(|user| !user.password.is_empty()))
+    }
+
     /// All users in order of name, from the first after `after`.
     pub async fn after(&self, after: &str) -> Result<Vec<UserRow>, RecordsError> {
         self.users_where("where name > $1 order by name limit 1000", after).await
