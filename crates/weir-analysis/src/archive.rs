@@ -65,7 +65,7 @@ pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, Strin
         judge_limit(exceeded, findings);
     }
     if left > 0 {
-        findings.info("left", format!("{left} more files than go back to the queue"));
+        findings.unknown("left", format!("{left} more files than go back to the queue, which nobody looks at"));
     }
     if count > 0 {
         findings.info("members", count.to_string());

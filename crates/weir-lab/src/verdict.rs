@@ -72,6 +72,9 @@ pub struct Brief {
     /// Files that are stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Child>,
+    /// It found files that are not stored: this time there was no room for them. So it says less than another analysis might.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
 }
 
 /// One finding, with whose it is.
@@ -99,7 +102,14 @@ pub struct Child {
 impl Brief {
     /// Of a plugin's report.
     pub fn of(plugin: &str, report: &Report) -> Brief {
-        let findings = findings(plugin, report, Level::Safe);
+        let mut findings = findings(plugin, report, Level::Safe);
+        let left_out: Vec<&str> = report.artifacts.iter().filter_map(|artifact| artifact.left_out.as_deref()).collect();
+        if let Some(why) = left_out.first() {
+            // Nobody has looked at them.
+            let text = cut(&format!("{plugin}: files that are not analysed: {} ({why})", left_out.len()));
+            findings.push(Finding { level: Level::Unknown, text });
+            findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
+        }
         let child = |artifact: &crate::job::Artifact| {
             // A text that is not a hash names no content, and may be too long for an index.
             let hash: SampleHash = artifact.sha256.as_deref().filter(|_| artifact.data_type == "file")?.parse().ok()?;
@@ -116,7 +126,7 @@ impl Brief {
                 children.push(child);
             }
         }
-        Brief { findings, children }
+        Brief { findings, children, partial: !left_out.is_empty() }
     }
 
     /// Of an attempt that failed: what speaks against the sample, such as that it brought its guest down. Such findings count
@@ -124,7 +134,7 @@ impl Brief {
     pub fn of_failure(plugin: &str, report: &str) -> Brief {
         let read = Report::parse(report.as_bytes()).ok();
         let findings = read.map(|report| findings(plugin, &report, Level::Suspicious)).unwrap_or_default();
-        Brief { findings, children: Vec::new() }
+        Brief { findings, ..Brief::default() }
     }
 }
 
@@ -187,6 +197,17 @@ mod tests {
         assert_eq!(of(&[Safe, Suspicious], false).0, Verdict::Suspicious);
         let (verdict, reasons) = of(&[Suspicious, Safe, Malicious], true);
         assert_eq!((verdict, reasons), (Verdict::Malicious, vec!["Malicious".to_owned(), "Suspicious".to_owned()]));
+    }
+
+    #[test]
+    fn files_that_are_left_out_are_a_doubt() {
+        let text = r#"{"success":true,"summary":{"taxonomies":[{"level":"safe","namespace":"n","predicate":"known","value":"x"}]},
+            "artifacts":[{"dataType":"file","file":"a","leftOut":"one plugin may bring 100 files"}]}"#;
+        let brief = Brief::of("archive", &Report::read(text.as_bytes()).unwrap());
+        assert!(brief.partial);
+        let (verdict, reasons) = judged(&brief.findings, true);
+        assert_eq!(verdict, Verdict::Unknown);
+        assert!(reasons[0].contains("not analysed: 1 (one plugin may bring 100 files)"), "{reasons:?}");
     }
 
     #[test]

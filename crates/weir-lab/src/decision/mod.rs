@@ -178,8 +178,13 @@ impl Decision {
             if (cached && self.rules.never_caches(&plugin)) || !wanted.contains(&plugin) {
                 continue;
             }
-            wanted.retain(|other| *other != plugin);
             let brief: Brief = serde_json::from_str(&brief).unwrap_or_default();
+            // What had no room deep in an archive, or beside many others, may have it here. What it brought elsewhere may have none here.
+            let too_deep = held.depth >= self.rules.depth_max && !brief.children.is_empty();
+            if cached && (brief.partial || too_deep) {
+                continue;
+            }
+            wanted.retain(|other| *other != plugin);
             held.learn(&brief.findings, self.rules.vouches(&plugin));
             if cached {
                 // The children from its own results were made together with those results.

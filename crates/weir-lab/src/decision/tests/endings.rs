@@ -102,8 +102,22 @@ fn files_in_a_sample_become_samples_with_the_result_that_brings_them() {
     lab.vm_status(at(4), machine, "vm_0", wire::VmStatus::default());
     let assignment = assigned(&lab.take()).remove(0);
     assert_eq!(assignment.children.count, 0);
-    lab.result(at(5), machine, PluginResult { brief, ..brought(assignment.attempt, "unpack", true) });
+    lab.result(at(5), machine, PluginResult { brief: brief.clone(), ..brought(assignment.attempt, "unpack", true) });
     assert!(lab.take().batch.children.is_empty());
+    // What another has brought elsewhere would be left out there without a word, and what had no room there may have some here.
+    let mut deep_twin = OpenSample { cached: results(&["unpack"], &brief), ..sample(14, &["unpack"]) };
+    (deep_twin.sample.given.depth, deep_twin.sample.given.root) = (2, Some(11));
+    let partial = Brief { partial: true, ..Brief::default() };
+    for again in [deep_twin, OpenSample { cached: results(&["unpack"], &partial), ..sample(15, &["unpack"]) }] {
+        lab.admit(at(6), &again).unwrap();
+        lab.vm_status(at(6), machine, "vm_0", wire::VmStatus::default());
+        let assignment = assigned(&lab.take()).remove(0);
+        lab.result(
+            at(7),
+            machine,
+            PluginResult { brief: Brief::default(), ..brought(assignment.attempt, "unpack", true) },
+        );
+    }
 }
 
 #[test]
