@@ -49,6 +49,8 @@ impl Page {
         name_headings(&mut events);
         let mut out = String::new();
         push_html(&mut out, events.into_iter().filter_map(|event| self.shown(event)));
+        // What is too wide on a telephone is moved by the keyboard, too. Markup in a page is shown as it is written, so these are ours.
+        let out = out.replace("<pre>", "<pre tabindex=\"0\">").replace("<table>", "<table tabindex=\"0\">");
         Html::of_guide(out)
     }
 

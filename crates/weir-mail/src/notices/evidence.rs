@@ -52,6 +52,9 @@ impl<'a> Evidence<'a> {
 
     /// As lines of a mail.
     pub(crate) fn text(self) -> String {
+        if self.rows.is_empty() {
+            return "What waits could not be read when this was written; `weir held list` shows it.\n".to_owned();
+        }
         let mut text = String::new();
         let messages: BTreeSet<&str> = self.rows.iter().map(|row| row.message.as_str()).collect();
         let at_least = if self.rows.len() >= COUNTED_MAX { "at least " } else { "" };
