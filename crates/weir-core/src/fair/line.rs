@@ -233,6 +233,27 @@ impl Line {
         (self.sizes.first_of_each(before + ONE).saturating_sub(own) + ONE / 2) / ONE
     }
 
+    /// About how many requests that are held now will be let in before this visitor, if nobody else comes: at most `most`. It looks at as many networks at
+    /// the most.
+    pub fn ahead_here(&self, session: SessionKey, subnet: SubnetKey, most: usize) -> usize {
+        let rank = self.visitors.get(&session.0).map_or((u64::MAX, 0, 0), |own| (own.turn, own.since, session.0));
+        let own = self.networks.get(&subnet.0);
+        let neighbours = own.map_or(0, |network| network.present.range(..rank).take(most).count());
+        // The turn that its network gives to it: one for each neighbour that goes before.
+        let turn = own.map_or(self.turn, |network| network.turn.max(self.turn)).saturating_add(neighbours as u64);
+        let mut before = neighbours;
+        for (theirs, _, key) in self.ready.range(..(turn, rank.1, subnet.0)) {
+            if before >= most {
+                return most;
+            }
+            if *key != subnet.0 {
+                let held = self.networks.get(key).map_or(0, |network| network.requests);
+                before += held.min((turn - theirs) as usize + 1);
+            }
+        }
+        before.min(most)
+    }
+
     /// Of those who are expected, who has waited since before this goes before this visitor.
     fn behind(&self, session: SessionKey, network: Option<&NetworkInLine>) -> u64 {
         match self.visitors.get(&session.0) {
@@ -434,6 +455,28 @@ mod tests {
         assert!(ahead(101) <= 2 && ahead(301) <= 2);
         assert_eq!(line.ahead(SessionKey(999), SubnetKey(9)), 3, "somebody new is in the first round");
         assert_eq!(line.ahead(SessionKey(999), SubnetKey(1)), 5);
+    }
+
+    #[test]
+    fn who_is_away_is_before_nobody_who_is_here() {
+        let mut line = line(&[(1, 1, 1), (1, 2, 2), (1, 3, 3), (2, 1, 4), (3, 1, 5), (4, 1, 9)]);
+        let here = |line: &Line, session: u64| line.ahead_here(SessionKey(session), SubnetKey(session / 100), 100);
+        assert_eq!((here(&line, 101), here(&line, 301), here(&line, 103)), (0, 2, 5));
+        for away in [101, 201] {
+            line.leave(SessionKey(away), away, Some(1_000));
+        }
+        assert_eq!((line.ahead(SessionKey(301), SubnetKey(3)), here(&line, 301)), (3, 1), "102 is left");
+        assert_eq!(here(&line, 103), 3, "102, 301, 401");
+        assert_eq!(line.ahead_here(SessionKey(103), SubnetKey(1), 2), 2, "it counts no further than it is told");
+        assert_eq!(all(&mut line), [102, 301, 401, 103]);
+    }
+
+    #[test]
+    fn of_two_who_came_at_once_one_is_before_the_other() {
+        let mut line = line(&[(1, 1, 14), (2, 1, 14)]);
+        let here = |session: u64| line.ahead_here(SessionKey(session), SubnetKey(session / 100), 100);
+        assert_eq!((here(101), here(201)), (0, 1));
+        assert_eq!(all(&mut line), [101, 201]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::tests::{ask, settings};
 use super::*;
 use std::future::poll_fn;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use weir_core::fair::SessionKey;
@@ -15,6 +16,8 @@ const PAGE_AFTER: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Sessions from here on are cookies.
 static COOKIES: AtomicU64 = AtomicU64::new(1_000_000);
+/// Networks from here on are those of a flood.
+const IN_THE_FLOOD: u64 = 2_000_000;
 
 /// Waits for a slot, and keeps it for a page; whether there was one.
 async fn page(queue: &Arc<Admission>, ask: Ask) -> bool {
@@ -35,33 +38,66 @@ fn told(time: Duration) -> Duration {
     Duration::from_secs((time.as_secs_f64().ceil() as u64).max(1))
 }
 
-/// Comes without a cookie, and then with its cookie whenever it is told, as the gate does with a browser's requests ([`crate::proxy`]). Tells what it was
-/// promised on the first page with a place, and how long it took from then on.
-async fn get_in(queue: &Arc<Admission>, network: u64) -> Option<(Duration, Duration)> {
-    let begun = Instant::now();
-    let stranger = Ask { standing: Standing::Stranger, patience: PAGE_AFTER, ..ask(network, network) };
-    if page(queue, stranger).await {
-        return None;
-    }
-    let session = COOKIES.fetch_add(1, Ordering::Relaxed);
-    let mut visit = Visit { session: SessionKey(session), subnet: SubnetKey(network), waited: Duration::ZERO };
-    let (first, at) = (give_page(queue, &visit), Instant::now());
-    let mut promise = first;
-    loop {
-        tokio::time::sleep(told(promise.again())).await;
-        if begun.elapsed() > PATIENCE {
+/// Somebody who comes without a cookie, and then with the cookie of the page that it was shown, as the gate does with a browser's requests
+/// ([`crate::proxy`]).
+#[derive(Clone)]
+struct Caller {
+    queue: Arc<Admission>,
+    begun: Instant,
+    visit: Visit,
+    /// What the last page said.
+    promise: Promise,
+}
+
+impl Caller {
+    /// Asks for the first time. None if it is given a page of the site at once.
+    async fn first(queue: &Arc<Admission>, network: u64) -> Option<Caller> {
+        let begun = Instant::now();
+        let stranger = Ask { standing: Standing::Stranger, patience: PAGE_AFTER, ..ask(network, network) };
+        if page(queue, stranger).await {
             return None;
         }
+        let session = COOKIES.fetch_add(1, Ordering::Relaxed);
+        let visit = Visit { session: SessionKey(session), subnet: SubnetKey(network), waited: Duration::ZERO };
+        Some(Caller { queue: Arc::clone(queue), begun, visit, promise: give_page(queue, &visit) })
+    }
+
+    /// Asks with its cookie. Says whether it got in, and then whether there was a slot.
+    async fn again(&mut self) -> Option<bool> {
         // A cookie shows whole seconds.
-        visit.waited = Duration::from_secs(begun.elapsed().as_secs());
-        match queue.room().enter(visit, PAGE_AFTER).await {
-            Entered::Later(again) => promise = again,
+        self.visit.waited = Duration::from_secs(self.begun.elapsed().as_secs());
+        match self.queue.room().enter(self.visit, PAGE_AFTER).await {
+            Entered::Later(again) => {
+                self.promise = again;
+                None
+            }
             Entered::Inside(_inside) => {
-                let newcomer = Ask { standing: Standing::New, ..ask(session, network) };
-                return page(queue, newcomer).await.then(|| (told(first.wait), at.elapsed()));
+                let (session, subnet) = (self.visit.session.0, self.visit.subnet.0);
+                let newcomer = Ask { standing: Standing::New, ..ask(session, subnet) };
+                Some(page(&self.queue, newcomer).await)
             }
         }
     }
+
+    /// Comes whenever it is told, until its patience is at an end. Whether it was served.
+    async fn obey(&mut self) -> bool {
+        loop {
+            tokio::time::sleep(told(self.promise.again())).await;
+            if self.begun.elapsed() > PATIENCE {
+                return false;
+            }
+            if let Some(served) = self.again().await {
+                return served;
+            }
+        }
+    }
+}
+
+/// Comes when it is told. Tells what it was promised on the first page with a place, and how long it took from then on.
+async fn get_in(queue: &Arc<Admission>, network: u64) -> Option<(Duration, Duration)> {
+    let mut caller = Caller::first(queue, network).await?;
+    let (first, at) = (caller.promise, Instant::now());
+    caller.obey().await.then(|| (told(first.wait), at.elapsed()))
 }
 
 /// A stranger is shown the page, with a cookie.
@@ -174,7 +210,7 @@ async fn quiet_hours_before_do_not_shorten_a_promise() {
 fn flood_of_networks(queue: &Arc<Admission>) {
     let flood = Arc::clone(queue);
     tokio::spawn(async move {
-        for network in 2_000_000.. {
+        for network in IN_THE_FLOOD.. {
             let queue = Arc::clone(&flood);
             tokio::spawn(async move {
                 let stranger = Ask { standing: Standing::Stranger, patience: PAGE_AFTER, ..ask(network, network) };
@@ -224,4 +260,66 @@ async fn newcomers_get_in_while_it_is_not_known_yet_who_comes_back() {
     took.sort();
     // The page after three seconds, five seconds until it looks in, and no second time.
     assert!(took[54] < Duration::from_secs(10), "{took:.1?}");
+}
+
+/// From now on 800 requests a second from addresses of which each asks sixteen times, a thousand of them in turn: with the cookie of the first
+/// page, but without waiting for their time.
+fn flood_with_cookies(queue: &Arc<Admission>) {
+    const AT_A_TIME: u64 = 1_000;
+    const TIMES: u64 = 16;
+    let flood = Arc::clone(queue);
+    tokio::spawn(async move {
+        let nobody = || Arc::new(Mutex::new(None::<Caller>));
+        // They are not all new at the same moment.
+        let mut bots: Vec<_> = (0..AT_A_TIME).map(|number| (number, number % TIMES, nobody())).collect();
+        let mut any = 1_u64;
+        for new in AT_A_TIME.. {
+            any = any.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let bot = &mut bots[((any >> 33) % AT_A_TIME) as usize];
+            if bot.1 == TIMES {
+                *bot = (new, 0, nobody());
+            }
+            bot.1 += 1;
+            let (queue, network, place) = (Arc::clone(&flood), IN_THE_FLOOD + bot.0, Arc::clone(&bot.2));
+            tokio::spawn(async move {
+                let known = place.lock().unwrap().clone();
+                match known {
+                    Some(mut caller) => {
+                        caller.again().await;
+                    }
+                    None => {
+                        let caller = Caller::first(&queue, network).await;
+                        *place.lock().unwrap() = caller;
+                    }
+                }
+            });
+            tokio::time::sleep(Duration::from_micros(1_250)).await;
+        }
+    });
+}
+
+/// They fill the line, and are rarely there when it is their turn.
+#[tokio::test(start_paused = true)]
+async fn newcomers_get_in_beside_those_who_ask_again_without_waiting() {
+    let queue = site();
+    flood_with_cookies(&queue);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut coming = Vec::new();
+    for number in 0..60 {
+        let queue = Arc::clone(&queue);
+        // Half of them have neighbours in the flood.
+        let network = if number % 2 == 0 { 5_000 + number } else { IN_THE_FLOOD + number };
+        coming.push(tokio::spawn(async move {
+            match Caller::first(&queue, network).await {
+                Some(mut caller) => caller.obey().await,
+                None => true,
+            }
+        }));
+        tokio::time::sleep(Duration::from_millis(120)).await;
+    }
+    let mut served = 0;
+    for one in coming {
+        served += u32::from(one.await.unwrap());
+    }
+    assert!(served >= 54, "{served} of 60 got in within {PATIENCE:?}");
 }

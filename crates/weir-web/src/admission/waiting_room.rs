@@ -7,7 +7,8 @@
 //!
 //! The time that a visitor is told ([`Promise`]) is the number of visitors before it, divided by how fast the line moved lately while as many
 //! were in the queue as may be. Before it are also those who were shown a page and have not come back yet, each for the part of them that
-//! does ([`WaitingRoom::expect`]).
+//! does ([`WaitingRoom::expect`]). Some of those who are away never come back. So a visitor in the line whose turn would come soon if none of
+//! them did is held, although it was told a longer time, and gets in as soon as nobody who goes before it is there.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -72,6 +73,8 @@ pub struct Promise {
     pub ahead: u64,
     /// When it will be this one's turn.
     pub wait: Duration,
+    /// For a visitor in the line: when its turn would come if nobody who is away came back, as long as that is not later than five seconds.
+    pub soonest: Option<Duration>,
 }
 
 /// The room as people look at it.
@@ -107,14 +110,22 @@ const AGAIN_MIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(30);
 /// Who has to wait for longer than this looks in before its time: there may be room, if those who were to go before do not come.
 const LOOK_IN: Duration = Duration::from_secs(5);
+/// Those who are held before a visitor are counted up to here.
+const COUNTED_HERE: usize = 4_096;
 /// The longest wait that is promised.
 const PROMISE_MAX: Duration = Duration::from_secs(3_600);
 
 impl Promise {
-    /// When a page asks again: at that time, and before it whenever a quarter of what is left has gone by. So all pages together ask no more than
-    /// four times for each visitor who is let in.
+    /// When a page asks again. Who has long to wait looks in before its time, after a quarter of what is left; whose turn could come sooner than
+    /// that looks in then. A long line is asked for no more than a few times for each visitor who is let in.
     pub fn again(&self) -> Duration {
-        self.wait.min(LOOK_IN.max(self.wait / 4)).clamp(AGAIN_MIN, AGAIN_MAX)
+        let look_in = self.soonest.unwrap_or(LOOK_IN.max(self.wait / 4));
+        self.wait.min(look_in).clamp(AGAIN_MIN, AGAIN_MAX)
+    }
+
+    /// When it may be this one's turn at the earliest.
+    fn earliest(&self) -> Duration {
+        self.soonest.map_or(self.wait, |soonest| self.wait.min(soonest))
     }
 }
 
@@ -251,11 +262,27 @@ impl Inner {
         let ahead = self.line.ahead(visit.session, visit.subnet);
         // Those inside are not in the line any more, and have no slot yet.
         let turns = ahead + u64::from(self.inside) + 1;
-        let wait = match self.rate.per_second().or(self.guess) {
+        let rate = self.rate.per_second().or(self.guess);
+        let wait = match rate {
             Some(rate) => Duration::try_from_secs_f64(turns as f64 / rate).unwrap_or(PROMISE_MAX),
             None => FIRST_GUESS,
         };
-        Promise { ahead, wait: wait.clamp(AGAIN_MIN, PROMISE_MAX) }
+        Promise {
+            ahead,
+            wait: wait.clamp(AGAIN_MIN, PROMISE_MAX),
+            soonest: rate.and_then(|rate| self.soonest(visit, rate)),
+        }
+    }
+
+    fn soonest(&self, visit: &Visit, rate: f64) -> Option<Duration> {
+        if !self.line.holds(visit.session) {
+            return None;
+        }
+        let within = ((rate * LOOK_IN.as_secs_f64()) as usize).min(COUNTED_HERE);
+        let most = within.checked_sub(self.inside as usize)?;
+        let ahead = self.line.ahead_here(visit.session, visit.subnet, most);
+        let turns = ahead + self.inside as usize + 1;
+        (ahead < most).then(|| Duration::from_secs_f64(turns as f64 / rate))
     }
 }
 
@@ -291,12 +318,12 @@ impl Entering {
             return Some(Entered::Later(promise));
         };
         inner.let_in(now_ns, &mut wakers);
-        let expected = inner.promise(&self.visit).wait;
+        let promise = inner.promise(&self.visit);
         drop(inner);
         wakers.into_iter().for_each(Waker::wake);
         self.number = Some(number);
-        // Who only looks in and finds no room is not held: it would take the turn of somebody who comes when told.
-        self.look(None).or_else(|| (expected > self.patience).then(|| self.leave()))
+        // Who looks in and finds many before it who are there is not held: it would only take room.
+        self.look(None).or_else(|| (promise.earliest() > self.patience).then(|| self.leave(promise)))
     }
 
     fn look(&mut self, waker: Option<&Waker>) -> Option<Entered> {
@@ -313,11 +340,16 @@ impl Entering {
         Some(Entered::Inside(Inside(Arc::clone(&self.room))))
     }
 
+    /// It has been held for as long as it wanted to wait.
+    fn give_up(&mut self) -> Entered {
+        let promise = self.room.lock().promise(&self.visit);
+        self.leave(promise)
+    }
+
     /// It goes away, and is told when to come back.
-    fn leave(&mut self) -> Entered {
+    fn leave(&mut self, promise: Promise) -> Entered {
         let now_ns = self.room.now_ns();
         let mut inner = self.room.lock();
-        let promise = inner.promise(&self.visit);
         if let Some(number) = self.number.take() {
             if inner.held.remove(&number).is_some_and(|held| held.let_in) {
                 // Another thread has let it in meanwhile. It must take the place, because a place that nobody gives back would be lost for
@@ -346,7 +378,7 @@ impl Future for Entering {
             return Poll::Ready(entered);
         }
         let waits = self.timeout.as_mut().is_some_and(|timeout| timeout.as_mut().poll(cx).is_pending());
-        if waits { Poll::Pending } else { Poll::Ready(self.leave()) }
+        if waits { Poll::Pending } else { Poll::Ready(self.give_up()) }
     }
 }
 
@@ -506,7 +538,7 @@ mod tests {
         let first = inside(poll(&mut room.enter(visit(1, 1), PATIENCE)));
         let mut second = waits(&room, visit(2, 2));
         drop(first);
-        assert!(matches!(second.leave(), Entered::Inside(_)));
+        assert!(matches!(second.give_up(), Entered::Inside(_)));
         assert!(room.is_empty(), "its place is given back");
     }
 

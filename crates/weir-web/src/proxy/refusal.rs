@@ -62,7 +62,7 @@ impl Refusal {
 
     /// It is not this one's turn; a browser is told where it stands.
     pub(super) fn later(promise: Promise, browser: bool) -> Refusal {
-        let Promise { ahead, wait } = promise;
+        let Promise { ahead, wait, .. } = promise;
         let notice = browser.then(|| Notice { ahead: Some(ahead), wait, again: promise.again() });
         let retry_after = Some(notice.map_or(wait, |notice| notice.again));
         Refusal {
