@@ -1,9 +1,12 @@
 //! Client connections, counted in all, per address and per subnet.
 //!
 //! An IPv6 address counts by its /64. No subnet has more connections than are left for others: however many addresses one subnet has, the
-//! next subnet can still connect. Where there is no room, a connection makes room on which there is nothing to do but to wait for its client: one of the
-//! largest subnet, and there the one that has been quiet for longest, or if none is, the one whose body or reading is waited for. A newcomer may push out only somebody of its own subnet, or of one that has more connections than
-//! its own, so a subnet with few connections cannot be driven out by one with many. One lock, taken when a connection comes and goes.
+//! next subnet can still connect. Where there is no room, a connection makes room on which there is nothing to do but to wait for its client:
+//! one of the largest subnet, and there the one that has been quiet for longest, or if none is, the one whose body or reading is waited for.
+//! A newcomer may push out only somebody of its own subnet, or of one that has more connections than its own, so a subnet with few
+//! connections cannot be driven out by one with many. A connection with a request under way goes only if its subnet still has as many as the
+//! newcomer's afterwards: a slow upload is not cut off for somebody who has no less than it. One lock, taken when a connection comes and
+//! goes.
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::net::IpAddr;
@@ -153,9 +156,10 @@ impl Count {
         }
         loop {
             let Some(number) = self.next_idle() else { return self.push_out_neighbour(newcomer.subnet) };
-            let idle = self.known.get(&number).filter(|known| known.presence.standstill().is_some());
-            let Some(OpenConnection { holder, .. }) = idle else { continue };
-            let larger = self.clients.of_subnet(holder.subnet) > self.clients.of_subnet(newcomer.subnet);
+            let Some(OpenConnection { holder, presence }) = self.known.get(&number) else { continue };
+            let Some(standstill) = presence.standstill() else { continue };
+            let newcomers = self.clients.of_subnet(newcomer.subnet) + u32::from(standstill.asks);
+            let larger = self.clients.of_subnet(holder.subnet) > newcomers;
             if holder.subnet != newcomer.subnet && !larger {
                 self.idle.push(number);
                 return self.push_out_neighbour(newcomer.subnet);
@@ -448,6 +452,23 @@ mod tests {
         assert!(room.open(1, None).is_none(), "a subnet that has many drives out nobody who has fewer");
         let _more: Vec<_> = (7..10).map(|subnet| room.open(subnet, None).unwrap()).collect();
         assert_eq!(gone(&all), [4, 5, 7, 8], "then, of subnets of the same size, by how long they were quiet");
+    }
+
+    /// Two subnets with a connection more each than a third one, on which a body is waited for.
+    #[test]
+    fn a_slow_upload_is_not_cut_off_by_those_who_have_no_more_than_it() {
+        let room = Counting::of(6);
+        let uploads: Vec<_> = (0..2).map(|_| room.open(1, None).unwrap()).collect();
+        uploads.iter().for_each(|(presence, _)| presence.waits_for_client(1));
+        let _busy: Vec<_> = [2, 3, 4, 5].map(|subnet| room.open(subnet, None).unwrap()).into();
+        assert!(room.open(2, None).is_none(), "both would have one less, and the one who came last two");
+        assert!(gone(&uploads).is_empty());
+        let _new = room.open(6, None).expect("who has none is let in");
+        assert_eq!(gone(&uploads), [0], "and the larger subnet still has as many");
+        assert!(room.open(7, None).is_none(), "a subnet's only upload is not cut off");
+        uploads[1].0.has_client();
+        uploads[1].0.over(5);
+        assert!(room.open(7, None).is_some(), "once it has ended, its connection makes room");
     }
 
     #[test]
