@@ -300,7 +300,7 @@ fn sample_name(sample: i64) -> String {
 }
 
 /// Whether an earlier verdict still counts: malware stays malware, but what was harmless may have become known as bad since.
-pub(super) fn still_counts(opinion: &Opinion, settings: &LabSettings, now: Instant) -> bool {
+fn still_counts(opinion: &Opinion, settings: &LabSettings, now: Instant) -> bool {
     let young = opinion.at.saturating_add_unsigned(settings.known_for.as_nanos() as u64) >= now.0 as i64;
     match opinion.verdict {
         LabVerdict::Malicious => true,

@@ -6,7 +6,6 @@
 use super::asked_file::{FileAnswer, MailAnswer, WaitingFile};
 use super::decision::{self, Decision};
 use super::laboratory::{KnownContent, LabVerdict};
-use super::pending::still_counts;
 use super::settings::OnLab;
 use super::state::Begun;
 use super::worker::Ended;
@@ -119,12 +118,9 @@ impl ScanShared {
             Ok(Err(problem)) => return FileAnswer::Failed(format!("the lab cannot be asked what it knows: {problem}")),
             Err(_) => return FileAnswer::Failed("the lab has not said what it knows".to_owned()),
         };
-        let now = self.now();
+        // However old it is: nobody hands the file in here, so that there is no younger opinion to wait for.
         let is = |wanted: LabVerdict| {
-            known.iter().any(|known| {
-                matches!(known, KnownContent::Ended(opinion)
-                    if opinion.verdict == wanted && still_counts(opinion, &lab.settings, now))
-            })
+            known.iter().any(|known| matches!(known, KnownContent::Ended(opinion) if opinion.verdict == wanted))
         };
         let told = if is(LabVerdict::Malicious) {
             "Weir.Lab.Malicious"

@@ -18,7 +18,12 @@ impl PlannedLab {
 
     /// The laboratory comes to an end with a content.
     fn ends(&self, body: &str, verdict: LabVerdict) {
-        let opinion = Opinion { sample: 7, verdict, reasons: vec!["because".to_owned()], at: wall_clock().0 as i64 };
+        self.ended(body, verdict, wall_clock().0 as i64);
+    }
+
+    /// The laboratory came to an end with a content at this time.
+    fn ended(&self, body: &str, verdict: LabVerdict, at: i64) {
+        let opinion = Opinion { sample: 7, verdict, reasons: vec!["because".to_owned()], at };
         self.known.lock().unwrap().insert(sha256(body.as_bytes()), KnownContent::Ended(opinion));
     }
 
@@ -225,4 +230,23 @@ async fn what_is_too_much_does_not_wait() {
     lab.ends("script three", LabVerdict::Clean);
     life.send(submitted(), "script three").await;
     life.until(|life| life.sink.came().len() == 1).await;
+}
+
+#[tokio::test]
+async fn what_the_lab_once_said_is_told_to_who_asks_however_long_ago_it_was() {
+    let (folder, lab) = (home(), Arc::<PlannedLab>::default());
+    let settings = LabSettings { on_suspicious: OnLab::Quarantine, ..LabSettings::default() };
+    let life = joined(&folder, &lab, settings).await;
+    let cases = [
+        (LabVerdict::Malicious, FileAnswer::Found("Weir.Lab.Malicious".to_owned())),
+        (LabVerdict::Suspicious, FileAnswer::Found("Weir.Lab.Suspicious".to_owned())),
+        (LabVerdict::Clean, FileAnswer::Clean),
+    ];
+    for (verdict, expected) in cases {
+        let body = format!("script {verdict:?}");
+        lab.ended(&body, verdict, 0);
+        let content = Content::of(body.as_bytes()).unwrap();
+        assert_eq!(life.stage.look_at(content, "postfix").await, expected);
+    }
+    assert!(lab.taken().is_empty(), "nothing is handed in for those who ask");
 }
