@@ -290,10 +290,10 @@ async fn queue(call: Call<LabGates>, asked: Next) -> Result<QueuePage, Problem> 
 
 async fn submit(call: Call<LabGates>, given: Given) -> Result<HandedIn, Problem> {
     let wishes = given.wishes()?;
-    let taken = call.state.node.hand_in(call.content.to_vec(), &given.name, wishes, call.actor.as_str()).await?;
-    let subject = format!("sample-{}", taken.sample);
+    // Before it is done, as everywhere: it has no number yet, so that it is named by its hash.
+    let subject = weir_scan::samples::sha256(&call.content);
     call.state.audit().note(&call.actor, "lab.submit", &subject, &given.name).await?;
-    Ok(taken)
+    Ok(call.state.node.hand_in(call.content.to_vec(), &given.name, wishes, call.actor.as_str()).await?)
 }
 
 async fn cancel(call: Call<LabGates>, which: Which) -> Result<SampleLine, Problem> {
