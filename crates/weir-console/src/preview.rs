@@ -1,20 +1,17 @@
 //! A look into hostile mail: text only.
 //!
-//! The message is taken apart under a small budget by the scanner's own reader; texts are decoded, HTML loses its markup, and
-//! everything else is only named. What comes out is plain text that the page escapes: nothing of it can run, load or link. No
-//! archive is opened. Reading is off the async threads and bounded: [`BYTES_MAX`] of the file, [`TEXT_MAX`] of each text.
+//! The scanner's own reader takes the beginning of the message apart ([`weir_scan::sight`]); texts are decoded, HTML loses its markup, and
+//! everything else is only named. What comes out is plain text that the page escapes: nothing of it can run, load or link. Reading is
+//! off the async threads, and of each text [`TEXT_MAX`] characters are shown.
 
 use crate::html;
 use crate::html::Html;
 use crate::words::size;
-use std::io::Read;
 use std::path::PathBuf;
-use std::time::Duration;
-use weir_scan::budget::{Budget, Limits};
+use weir_scan::budget::Exceeded;
+use weir_scan::sight::{BYTES_MAX, Sight};
 use weir_scan::walk::part::Part;
-use weir_scan::walk::structure::parts;
 
-const BYTES_MAX: u64 = 2 << 20;
 const TEXT_MAX: usize = 20_000;
 const PARTS_MAX: usize = 40;
 
@@ -41,11 +38,7 @@ pub(crate) async fn of(file: Option<PathBuf>) -> Preview {
     let Some(file) = file else {
         return Preview { short: Some("Another relay keeps this message.".into()), ..Preview::default() };
     };
-    let read = tokio::task::spawn_blocking(move || {
-        let mut bytes = Vec::new();
-        std::fs::File::open(file)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        Ok::<_, std::io::Error>(Preview::new(&bytes))
-    });
+    let read = tokio::task::spawn_blocking(move || Sight::of_file(&file).map(Preview::new));
     match read.await {
         Ok(Ok(preview)) => preview,
         Ok(Err(error)) => Preview { short: Some(format!("The file cannot be read: {error}.")), ..Preview::default() },
@@ -54,24 +47,21 @@ pub(crate) async fn of(file: Option<PathBuf>) -> Preview {
 }
 
 impl Preview {
-    fn new(message: &[u8]) -> Preview {
-        let cut = message.len() as u64 > BYTES_MAX;
-        let message = &message[..message.len().min(BYTES_MAX as usize)];
-        let limits = Limits { levels: 16, parts: 200, time: Duration::from_secs(2), ..Limits::default() };
-        let found = match parts(message, 0, &mut Budget::new(&limits)) {
-            Ok(found) => found,
+    fn new(sight: Result<Sight, Exceeded>) -> Preview {
+        let sight = match sight {
+            Ok(sight) => sight,
             Err(exceeded) => {
                 return Preview { short: Some(format!("It cannot be shown: {exceeded}.")), ..Preview::default() };
             }
         };
         let leaves: Vec<&Part> =
-            found.iter().filter(|part| !part.header.media_type.starts_with("multipart/")).collect();
-        let short = match (cut, leaves.len() > PARTS_MAX) {
-            (true, _) => Some(format!("Only the first {} of the message are shown.", size(BYTES_MAX))),
+            sight.parts().iter().filter(|part| !part.header.media_type.starts_with("multipart/")).collect();
+        let short = match (sight.is_cut(), leaves.len() > PARTS_MAX) {
+            (true, _) => Some(format!("Only the first {} of the message are shown.", size(BYTES_MAX as u64))),
             (false, true) => Some(format!("It has {} parts; the first {PARTS_MAX} are shown.", leaves.len())),
             (false, false) => None,
         };
-        let shown = leaves.into_iter().take(PARTS_MAX).map(|part| shown(part, message)).collect();
+        let shown = leaves.into_iter().take(PARTS_MAX).map(|part| shown(part, &sight)).collect();
         Preview { parts: shown, short }
     }
 
@@ -104,11 +94,9 @@ impl Preview {
     }
 }
 
-fn shown(part: &Part, message: &[u8]) -> Shown {
+fn shown(part: &Part, sight: &Sight) -> Shown {
     let header = &part.header;
-    let body = message.get(part.body.clone()).unwrap_or_default();
-    let decoded = header.encodings.first().and_then(|encoding| encoding.decode(body));
-    let content = decoded.as_deref().unwrap_or(body);
+    let content = sight.content(part);
     let media_type = match header.media_type.as_str() {
         "" => "text/plain",
         named => named,
@@ -117,7 +105,7 @@ fn shown(part: &Part, message: &[u8]) -> Shown {
     let name = header.names.first().cloned().unwrap_or_default();
     // A text that comes as a file is a file.
     let text = (is_text && name.is_empty()).then(|| {
-        let text = text_of(content);
+        let text = text_of(&content);
         cut(if is_html { without_markup(&text) } else { text })
     });
     Shown {
@@ -198,7 +186,7 @@ mod tests {
 
     #[test]
     fn texts_are_decoded_files_are_named_and_nothing_is_markup() {
-        let preview = Preview::new(MAIL);
+        let preview = Preview::new(Sight::of(MAIL.to_vec()));
         assert_eq!(preview.parts.len(), 3, "{preview:?}");
         assert_eq!(preview.parts[0].text.as_deref(), Some("<script>alert(1)</script>"));
         let text = preview.parts[1].text.as_deref().unwrap();
@@ -219,16 +207,16 @@ mod tests {
         }
         assert_eq!(without_markup("a<SCRIPT>x</ScRiPt >b"), "ab");
         assert_eq!(text_of(&[b'a', 0xe9]), "aé");
-        Preview::new(&vec![b'a'; 3 << 20]);
-        Preview::new(b"");
+        Preview::new(Sight::of(vec![b'a'; 3 << 20]));
+        Preview::new(Sight::of(Vec::new()));
     }
 
     #[test]
     fn a_large_message_full_of_tags_is_read_once() {
         // Were the rest read again at every tag, this would take hours.
-        let many = "<script>x</script>".repeat(BYTES_MAX as usize / 18);
+        let many = "<script>x</script>".repeat(BYTES_MAX / 18);
         assert_eq!(without_markup(&many), "");
-        let open = "<style></style><p>".repeat(BYTES_MAX as usize / 18);
+        let open = "<style></style><p>".repeat(BYTES_MAX / 18);
         assert_eq!(without_markup(&open), "");
         let mixed = format!("{}<TITLE>y</title>end", "<b>".repeat(500_000));
         assert_eq!(without_markup(&mixed), "end");

@@ -1,20 +1,16 @@
 //! What a held message brings along: names, types and sizes, for whoever decides about it.
 //!
-//! The message is taken apart by the scanner's own reader, under a small budget and from its first [`BYTES_MAX`] octets. Nothing is opened,
-//! and types are what the sender says. If not everything was seen, that is said.
+//! The scanner's own reader looks at the beginning of the message ([`weir_scan::sight`]). If not everything was seen, that is said.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
-use std::time::Duration;
-use weir_scan::budget::{Budget, Limits};
+use weir_scan::budget::Exceeded;
 use weir_scan::plain::shown;
+use weir_scan::sight::{BYTES_MAX, Sight};
 use weir_scan::walk::part::Part;
-use weir_scan::walk::structure::parts;
 
-const BYTES_MAX: usize = 2 << 20;
 const ATTACHMENTS_MAX: usize = 50;
 /// Characters of a name or a type.
 const NAME_MAX: usize = 200;
@@ -40,9 +36,7 @@ pub(crate) struct Brought {
 
 impl Brought {
     pub(crate) fn by_file(file: &Path) -> io::Result<Brought> {
-        let mut message = Vec::new();
-        File::open(file)?.take(BYTES_MAX as u64 + 1).read_to_end(&mut message)?;
-        Ok(Brought::by_message(&message))
+        Ok(Brought::seen(Sight::of_file(file)?))
     }
 
     /// Of a message that cannot be taken apart.
@@ -50,37 +44,32 @@ impl Brought {
         Brought { unseen: Some("the message cannot be taken apart here".to_owned()), ..Brought::default() }
     }
 
-    fn by_message(message: &[u8]) -> Brought {
-        let beginning = message.get(..BYTES_MAX).unwrap_or(message);
-        let limits = Limits { levels: 16, parts: 200, time: Duration::from_secs(2), ..Limits::default() };
-        let found = match parts(beginning, 0, &mut Budget::new(&limits)) {
-            Ok(found) => found,
+    fn seen(sight: Result<Sight, Exceeded>) -> Brought {
+        let sight = match sight {
+            Ok(sight) => sight,
             Err(exceeded) => {
                 let unseen = format!("the message cannot be taken apart here: {exceeded}");
                 return Brought { unseen: Some(unseen), ..Brought::default() };
             }
         };
-        let brought: Vec<&Part> = found.iter().filter(|part| is_attachment(part)).collect();
-        let unseen = match (message.len() > BYTES_MAX, brought.len() > ATTACHMENTS_MAX) {
+        let brought: Vec<&Part> = sight.parts().iter().filter(|part| is_attachment(part)).collect();
+        let unseen = match (sight.is_cut(), brought.len() > ATTACHMENTS_MAX) {
             (true, _) => Some(format!("only the first {} MiB of the message were looked at", BYTES_MAX >> 20)),
             (false, true) => Some(format!("there are {}; these are the first", brought.len())),
             (false, false) => None,
         };
-        let attachments =
-            brought.into_iter().take(ATTACHMENTS_MAX).map(|part| Attachment::new(part, beginning)).collect();
+        let attachments = brought.into_iter().take(ATTACHMENTS_MAX).map(|part| Attachment::new(part, &sight)).collect();
         Brought { attachments, unseen }
     }
 }
 
 impl Attachment {
-    fn new(part: &Part, message: &[u8]) -> Attachment {
-        let body = message.get(part.body.clone()).unwrap_or_default();
-        let decoded = part.header.encodings.first().and_then(|encoding| encoding.decode(body));
+    fn new(part: &Part, sight: &Sight) -> Attachment {
         let name = part.header.names.first().map_or("", String::as_str);
         Attachment {
             name: shown(name, NAME_MAX),
             media_type: shown(&part.header.media_type, NAME_MAX),
-            size_bytes: decoded.as_deref().unwrap_or(body).len() as u64,
+            size_bytes: sight.content(part).len() as u64,
         }
     }
 }
@@ -98,7 +87,7 @@ mod tests {
 
     fn brought(parts: &str) -> Brought {
         let head = "Subject: x\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n";
-        Brought::by_message(format!("{head}{parts}--b--\r\n").as_bytes())
+        Brought::seen(Sight::of(format!("{head}{parts}--b--\r\n").into_bytes()))
     }
 
     const TEXT: &str = "--b\r\nContent-Type: text/plain\r\n\r\nhello\r\n";
@@ -116,7 +105,7 @@ mod tests {
         let names: Vec<_> = found.attachments.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["invoice.pdf.exe", "notes.txt"]);
         assert_eq!(brought(TEXT), Brought::default());
-        assert_eq!(Brought::by_message(b"Subject: x\r\n\r\nhello\r\n"), Brought::default());
+        assert_eq!(Brought::seen(Sight::of(b"Subject: x\r\n\r\nhello\r\n".to_vec())), Brought::default());
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub mod registry;
 pub mod rspamd;
 pub mod samples;
 pub mod scanner;
+pub mod sight;
 pub mod spam;
 pub mod spamd;
 pub mod suspicion;
