@@ -89,6 +89,14 @@ mod tests {
     }
 
     #[test]
+    fn what_opens_a_place_or_a_terminal_is_forbidden_by_its_name() {
+        for name in ["share.afploc", "share.ftploc", "share.vncloc", "find.osdx", "run.term", "editor.vsix"] {
+            let (_, ending) = name.split_once('.').unwrap();
+            assert_eq!(judged(name, b"<plist/>"), forbidden(&format!("the extension .{ending}: {name}")));
+        }
+    }
+
+    #[test]
     fn oddities_follow_the_choices() {
         let policy = Policy { encrypted: Choice::Allow, ..Policy::default() };
         assert_eq!(policy.judge_oddity(&Oddity::Encrypted), None);

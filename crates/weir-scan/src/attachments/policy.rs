@@ -54,14 +54,14 @@ fn suspicious() -> Choice {
 }
 
 /// What runs when it is opened, on some system that people use, and what carries such things past a warning.
-pub const FORBIDDEN: &str = "a3x accda accdb accde accdr accdu ade adp ahk air apk app appcontent-ms appimage appinstaller applescript application appref-ms \
-     appx appxbundle asp aspx au3 bat cdxml cer chm cmd cnt com command contact cpl crx csh deb deskthemepack desktop diagcab diagcfg diagpkg dll dmg \
-     dqy drv exe fileloc flatpak flatpakref fxp gadget grp hlp hpj hta htc img inetloc inf ins ipa iqy iso isp its jar jnlp job js jse ksh \
+pub const FORBIDDEN: &str = "a3x accda accdb accde accdr accdu ade adp afploc ahk air apk app appcontent-ms appimage appinstaller applescript application appref-ms appx appxbundle \
+     asp aspx au3 bat cdxml cer chm cmd cnt com command contact cpl crx csh deb deskthemepack desktop diagcab diagcfg diagpkg dll dmg dqy drv \
+     exe fileloc flatpak flatpakref ftploc fxp gadget grp hlp hpj hta htc img inetloc inf ins ipa iqy iso isp its jar jnlp job js jse ksh \
      library-ms lnk mad maf mag mam maq mar mas mau mav maw mcf mda mdb mde mdt mdw mdz mobileconfig mpkg msc msh msh1 msh1xml msh2 msh2xml \
-     mshxml msi msix msixbundle msp mst msu ocx odc ops oqy osd ova oxt pcd pif pkg plg ppa ppam ppkg prefpane prf prg printerexport ps1 ps1xml ps2 \
-     ps2xml psc1 psc2 psd1 psdm1 psm1 pssc py pyc pyo pyw pyz pyzw rdg rdp reg rpm rqy run saver scf scpt scptd scr sct search-ms searchconnector-ms \
-     settingcontent-ms shb shs slk swf sys terminal theme themepack tool udl url vb vbe vbp vbs vdi vhd vhdx vmdk vsmacros vsto vsw vxd webloc webpnp \
-     website wdgt wim wll workflow ws wsb wsc wsf wsh xbap xla xlam xll xnk xpi";
+     mshxml msi msix msixbundle msp mst msu ocx odc ops oqy osd osdx ova oxt pcd pif pkg plg ppa ppam ppkg prefpane prf prg printerexport ps1 \
+     ps1xml ps2 ps2xml psc1 psc2 psd1 psdm1 psm1 pssc py pyc pyo pyw pyz pyzw rdg rdp reg rpm rqy run saver scf scpt scptd scr sct search-ms \
+     searchconnector-ms settingcontent-ms shb shs slk swf sys term terminal theme themepack tool udl url vb vbe vbp vbs vdi vhd vhdx vmdk vncloc \
+     vsix vsmacros vsto vsw vxd wdgt webloc webpnp website wim wll workflow ws wsb wsc wsf wsh xbap xla xlam xll xnk xpi";
 
 /// Pages that run scripts: usual by themselves, a disguise behind `.pdf`.
 pub const FORBIDDEN_SECOND: &str = "htm html mht mhtml shtml svg xhtml xht";
