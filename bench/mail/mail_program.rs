@@ -56,8 +56,8 @@ impl UsersMail {
     }
 
     fn text(&self) -> String {
-        const LINE: &str = "XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX\r\n";
-        LINE.repeat(self.length.div_ceil(LINE.len()))
+        let line = format!("{}\r\n", "X".repeat(78));
+        line.repeat(self.length.div_ceil(line.len()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The fair queue against the naive scheduler of the thesis, fluid sharing and water-filling.
 
 mod backlog;
+mod floods;
 mod history;
 mod line;
 mod naive;
