@@ -6,20 +6,37 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 
-/// Half more than four workers of 40 ms can do, for three seconds, at fixed times, from twenty networks.
-async fn play(site: &Arc<Site>) -> Value {
-    let asked: Vec<_> = (0..450_u32)
-        .map(|number| {
-            let site = Arc::clone(site);
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_micros(6_667) * number).await;
-                let mut stream = site.connect([127, 1, (number % 20) as u8, 1]).await;
-                let ask = "GET /page?40 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-                let _ = stream.write_all(ask.as_bytes()).await;
-                rest_of(&mut stream).await;
-            })
+/// Requests for pages of 40 ms, at fixed times, before four workers.
+struct Traffic {
+    requests: u32,
+    every: Duration,
+    /// From which address each of them comes.
+    from: fn(u32) -> [u8; 4],
+}
+
+/// Half more than the workers can do, for three seconds, from twenty networks.
+const BUSY: Traffic =
+    Traffic { requests: 450, every: Duration::from_micros(6_667), from: |number| [127, 1, (number % 20) as u8, 1] };
+
+/// Two and a half times what they can do, for four seconds, each request from a new network. Who is not served in time goes away, as people do.
+const FLOOD: Traffic = Traffic {
+    requests: 1_000,
+    every: Duration::from_millis(4),
+    from: |number| [127, 20 + (number / 250) as u8, (number % 250) as u8, 1],
+};
+
+/// The queue of the site after this traffic.
+async fn play(site: &Arc<Site>, traffic: &Traffic) -> Value {
+    let ask = |number: u32| {
+        let (site, after, from) = (Arc::clone(site), traffic.every * number, (traffic.from)(number));
+        tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let mut stream = site.connect(from).await;
+            let _ = stream.write_all(b"GET /page?40 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+            rest_of(&mut stream).await;
         })
-        .collect();
+    };
+    let asked: Vec<_> = (0..traffic.requests).map(ask).collect();
     for one in asked {
         one.await.unwrap();
     }
@@ -27,33 +44,13 @@ async fn play(site: &Arc<Site>) -> Value {
     let begun = Instant::now();
     loop {
         let queue = super::json(site.up.weir(&["web", "status", "--json"]))["backends"][0]["queue"].clone();
-        let counters = &queue["counters"];
-        if counters["finished"].as_u64() == counters["asked"].as_u64() || begun.elapsed() > Duration::from_secs(60) {
+        let count = |name: &str| queue["counters"][name].as_u64().unwrap();
+        let ended = count("finished") + count("left") + refused(&queue);
+        if ended >= count("asked") || begun.elapsed() > Duration::from_secs(60) {
             return queue;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-}
-
-/// Two and a half times what four workers of 40 ms can do, for four seconds, each request from a new network. Who is not served in time goes away, as people do.
-async fn flood(site: &Arc<Site>) -> Value {
-    let asked: Vec<_> = (0..1_000_u32)
-        .map(|number| {
-            let site = Arc::clone(site);
-            tokio::spawn(async move {
-                tokio::time::sleep(Duration::from_micros(4_000) * number).await;
-                let mut stream = site.connect([127, 20 + (number / 250) as u8, (number % 250) as u8, 1]).await;
-                let ask = "GET /page?40 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-                let _ = stream.write_all(ask.as_bytes()).await;
-                rest_of(&mut stream).await;
-            })
-        })
-        .collect();
-    for one in asked {
-        one.await.unwrap();
-    }
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    super::json(site.up.weir(&["web", "status", "--json"]))["backends"][0]["queue"].clone()
 }
 
 fn refused(queue: &Value) -> u64 {
@@ -66,7 +63,7 @@ fn observing_says_what_enforcing_does() {
         // Both at once, so that a busy machine is busy for both.
         let (enforcing, observing) =
             (Arc::new(Site::new("strangers = 0.0\n")), Arc::new(Site::new("strangers = 0.0\nobserve = true\n")));
-        let (enforced, observed) = tokio::join!(play(&enforcing), play(&observing));
+        let (enforced, observed) = tokio::join!(play(&enforcing, &BUSY), play(&observing, &BUSY));
         let mean = |queue: &Value| {
             queue["counters"]["service_s"].as_f64().unwrap() / queue["counters"]["finished"].as_f64().unwrap()
         };
@@ -88,8 +85,7 @@ fn observing_a_flood_tells_how_many_enforcing_would_refuse() {
     run(async {
         let site = |more: &str| Arc::new(Site::new(&format!("queue = 60\nwaiting_page_after = \"1s\"\n{more}")));
         let (enforcing, observing) = (site(""), site("observe = true\n"));
-        let (enforced, observed) = tokio::join!(flood(&enforcing), flood(&observing));
-        eprintln!("{enforced}\n{observed}");
+        let (enforced, observed) = tokio::join!(play(&enforcing, &FLOOD), play(&observing, &FLOOD));
         let (real, said) = (refused(&enforced), refused(&observed));
         assert!(real > 200, "it is a flood: {enforced}");
         // What a request costs is known only when the server has ended it, and in a flood that is late.

@@ -2,7 +2,7 @@
 
 use super::oracles::arrive;
 use std::collections::{BTreeMap, VecDeque};
-use weir_core::fair::{Fair, Profile, SessionKey, Settings, SubnetKey, Ticket, Weight, Work};
+use weir_core::fair::{Fair, Profile, Settings, SubnetKey, Ticket, Weight, Work};
 use weir_core::mutant::{Mutant, plant};
 
 #[test]

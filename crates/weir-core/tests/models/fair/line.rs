@@ -178,6 +178,27 @@ proptest! {
         prop_assert!(before <= told && told - before < 6, "told {told}, and {before} went before");
     }
 
+    /// Of whom some are away, those who are here are let in as if the others were not in the line.
+    #[test]
+    fn those_before_whom_hardly_anybody_is_here_are_soon_let_in(
+        all in prop::collection::vec((0u64..6, 0u64..1_000, any::<bool>()), 1..60), pick: prop::sample::Index
+    ) {
+        let mut world = World::new();
+        let at = pick.index(all.len());
+        for (session, (network, since, away)) in all.iter().enumerate() {
+            let number = world.come(session as u64, *network, *since);
+            if *away && session != at {
+                world.line.leave(SessionKey(session as u64), number, Some(1_000));
+            }
+        }
+        let here = world.line.ahead_here(SessionKey(at as u64), SubnetKey(all[at].0), 1_000);
+        let mut before = 0;
+        while world.step().1 != at as u64 {
+            before += 1;
+        }
+        prop_assert!(before <= here && here - before < 6, "{here} were here before, and {before} went before");
+    }
+
     /// Whatever comes, leaves and is let in, nobody is lost and nothing is left behind.
     #[test]
     fn nobody_is_lost(ops in prop::collection::vec((0u8..5, 0u64..12, 0u64..4), 0..200)) {
