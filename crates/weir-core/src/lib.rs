@@ -1,9 +1,8 @@
-//! The five disciplines of Weir: who is served next under hostile load.
+//! The five algorithms of Weir (we call them disciplines). Each decides who is served next under hostile load.
 //!
-//! Each module is one published idea as a pure state machine or data structure. Nothing here opens a
-//! file, reads a clock, starts a thread or draws a random number: time is passed in as [`time::Instant`],
-//! random numbers as arguments, and what the caller has to do is returned as a value. `no_std` lets the compiler
-//! prove it. The same code runs in the gates and under the virtual clock of `weir-sim`.
+//! Each module implements one published idea as a pure state machine or data structure. Nothing here opens a file, reads a clock, starts a
+//! thread or draws a random number: time is passed in as [`time::Instant`], random numbers as arguments, and what the caller has to do is
+//! returned as a value. `no_std` makes the compiler check this. The same code runs in the gates and under the virtual clock of `weir-sim`.
 
 #![no_std]
 

@@ -1,8 +1,8 @@
-//! A hint to the processor that an element will be wanted soon.
+//! Tells the processor that an element will be needed soon, so that it can fetch it from memory early.
 //!
-//! With a hundred thousand sessions or a million samples the cost of a decision is the time that memory takes,
-//! and the next decision is known well before it is asked for. Unsafe code is allowed in this file for one instruction, which only warms
-//! the cache, whatever the address. Other processors than x86-64 do without.
+//! With a hundred thousand sessions or a million samples, most of the cost of a decision is waiting for memory, and it is known early which
+//! element the next decision will need. Unsafe code is allowed in this file for one instruction, which only warms the cache, whatever the
+//! address. On processors other than x86-64 it does nothing.
 #![allow(unsafe_code)]
 
 /// `items[index]`, if there is one, will be read soon.

@@ -1,4 +1,4 @@
-//! Who asks for something, as the audit trail names them.
+//! The actor of a request: who is asking for something, as the audit trail names them.
 
 /// Who asks: `cli:root`, `console:ann`, `token:backup`, or `weir` itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

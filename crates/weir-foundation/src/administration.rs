@@ -1,4 +1,5 @@
-//! What a person in charge can do whichever gates run: the values of this crate, gathered for the console and the binary.
+//! Everything that an administrator can do whichever gates run (accounts, tokens, audit, backup and so on), gathered in one value for the
+//! console and the binary.
 
 use crate::Foundation;
 use crate::api_tokens::ApiTokens;

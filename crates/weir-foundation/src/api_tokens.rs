@@ -1,4 +1,4 @@
-//! API tokens: what a program shows instead of a password, with a scope.
+//! API tokens, which programs use instead of a password. Each has a scope.
 //!
 //! A token is 256 random bits; the records keep a digest, so whoever reads them learns no token. There are few, so all of them are in one
 //! document, which every request reads: a revoked token stops working at once.

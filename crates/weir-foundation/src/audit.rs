@@ -1,4 +1,4 @@
-//! The audit trail: who did what, when. Every change of an operation is written here.
+//! The audit trail: who did what, when. Every change that somebody makes is written here.
 //!
 //! A change that is asked for over the API, a page or the command line is noted before it begins ([`AuditTrail::begin`]), and
 //! refused if that cannot be written. If Weir ends in the middle of it, the next start adds a line that says so: a change may

@@ -1,4 +1,4 @@
-//! A copy of the data folder while the gates run, and the way back.
+//! Backup and restore: copies the data folder while the gates run, and makes a data folder from such a copy.
 //!
 //! A backup contains everything that was acknowledged before it began and is not settled when it ends. What was under way may be sent twice
 //! after a restore, but is never lost. The order of the steps ensures this: the files of held mail are linked before and after the records

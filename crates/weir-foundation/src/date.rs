@@ -1,4 +1,4 @@
-//! Dates for headers and for people, in UTC: civil arithmetic after Howard Hinnant's days algorithm.
+//! Formats dates for headers and for people, in UTC. The calendar arithmetic is Howard Hinnant's days algorithm.
 
 use crate::OperationError;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The data folder, the records, and what all relays on them must know.
+//! [`Foundation`]: the data folder, the records, and what all relays that share these records have in common.
 
 use crate::clock::{Clock, wall_clock};
 use crate::random::random;

@@ -1,8 +1,8 @@
 //! What all gates share.
 //!
-//! The gates (mail, web, lab) know this crate; this crate knows none of them. It holds the data folder with its records
-//! ([`Foundation`]), the console's accounts and API tokens, the audit trail, backups, password hashing, the transport of
-//! webhooks, listening sockets, the supervision of tasks, the clock and random numbers. Nothing here depends on which gates are switched on.
+//! The gates (mail, web, lab) use this crate; this crate depends on none of them. It holds the data folder with its records
+//! ([`Foundation`]), the console's accounts and API tokens, the audit trail, backups, password hashing, the transport of webhooks,
+//! listening sockets, the supervision of tasks, the clock and random numbers. Nothing here depends on which gates are switched on.
 
 mod actor;
 pub mod administration;

@@ -1,9 +1,9 @@
-//! Whose login is checked next: a flood of wrong logins must not keep the right ones out.
+//! Decides whose login is checked next, so that a flood of wrong logins does not keep the right ones out.
 //!
 //! There are two lines. A login from a source without recent failures goes into the first, which may use all places. The others, and
-//! sources that already have a login under way, go into the second, which may use half of the places. So however many wrong logins come, a
-//! right one from elsewhere waits for none of them. Both lines are bounded: beyond that the answer is "try again". An IPv6 site counts as
-//! one source.
+//! sources that already have a login under way, go into the second, which may use half of the places. So however many wrong logins arrive,
+//! a correct one from another source does not wait for them. Both lines are bounded: beyond that the answer is "try again". An IPv6 site
+//! counts as one source.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! Why something that a person or a program asked for was not done: whose fault it is, and what to do next.
+//! Why an operation that a person or a program asked for was not carried out: whose fault it is, and what to do next.
 
 use crate::foundation::FoundationError;
 use crate::passwords::PasswordError;

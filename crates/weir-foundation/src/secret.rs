@@ -1,4 +1,4 @@
-//! Secrets that are told once and kept as digests: session ids, tokens, recovery codes, generated passwords.
+//! Secrets that are shown once and stored only as digests: session ids, tokens, recovery codes, generated passwords.
 
 use crate::random::random;
 use sha2::{Digest, Sha256};

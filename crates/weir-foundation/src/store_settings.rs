@@ -1,4 +1,4 @@
-//! `[store]`: where everything is kept.
+//! The section `[store]` of the configuration: where data is kept.
 
 use std::path::PathBuf;
 use std::time::Duration;

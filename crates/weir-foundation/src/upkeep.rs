@@ -1,4 +1,5 @@
-//! What a site needs whichever gates run: free space under the data folder, and a backup that is not too old.
+//! Checks that every site needs, whichever gates run: is there enough free space under the data folder, and is the last backup recent
+//! enough?
 
 use crate::Foundation;
 use crate::backup::LAST_BACKUP;

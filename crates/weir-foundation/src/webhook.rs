@@ -1,4 +1,4 @@
-//! A webhook: one POST of JSON, HTTP/1.1, over TCP or TLS, with a short patience.
+//! A webhook: each call is one HTTP/1.1 POST with JSON, over TCP or TLS, with a short time limit.
 //!
 //! With a secret, every call carries `X-Weir-Signature: sha256=…`, the HMAC-SHA-256 of its body, so that the other end knows who
 //! calls. [`Calls`] are made one after another and tried again with longer and longer waits; their queue is bounded.

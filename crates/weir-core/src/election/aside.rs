@@ -1,4 +1,5 @@
-//! Standing aside: an eligible node that for now neither votes nor leads, but follows.
+//! Standing aside: a node that could lead but for now neither votes nor stands for election, and only follows a leader. [`Aside`] lists the
+//! reasons and when each one ends.
 
 use super::{Election, LeaseOrder, Message, State, Then};
 use crate::time::Instant;

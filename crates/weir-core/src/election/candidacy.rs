@@ -1,4 +1,4 @@
-//! Standing for election: the three phases, and whom a node follows when it does not win.
+//! Standing for election: the three phases through which a candidate goes, and which node it follows if it does not win.
 
 use super::leadership::Leadership;
 use super::{Election, Epoch, Following, Message, Output, Peer, Phase, Role, Round, State};

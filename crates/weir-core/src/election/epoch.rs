@@ -1,4 +1,5 @@
-//! The epoch that the database gives with the lease, and the fence that a dispatcher keeps.
+//! The epoch, which numbers the terms of office of leaders, and the fence with which a dispatcher refuses work of a leader whose term is
+//! over. The database gives out a new epoch with each lease.
 
 use crate::mutant::{Mutant, planted};
 

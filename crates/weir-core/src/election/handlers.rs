@@ -1,4 +1,4 @@
-//! What each message does: the paper's handlers, with the corrections of `docs/algorithms/election.md`.
+//! What a node does with each kind of message. These are the handlers of the paper, with the corrections of `docs/algorithms/election.md`.
 
 use super::{Aborter, Aside, Channel, Election, Epoch, Following, Frame, Message, NodeId, Peer, Phase, Refusal, Role};
 use super::{Round, State};

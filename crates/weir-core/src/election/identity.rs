@@ -1,4 +1,4 @@
-//! Who a node is: its id and its key. The address identifies nobody: it is only the last tie-break.
+//! Who a node is: its id and its key. Its address does not identify it; the address is only used as a tie-break between equal ranks.
 //!
 //! The shell authenticates: an [`Origin`] is what a verified certificate and connection say, never what
 //! a message says of itself. If an id was taken from one machine and given to another, the shell lets in only streams with the key that the

@@ -1,4 +1,5 @@
-//! What an elected node does: it gets and renews the lease, beats, and lets go.
+//! What a node does after it has won the election: it gets the lease, renews it, sends regular signs of life (beats), and gives the
+//! leadership up.
 
 use super::lease::{Held, Lease};
 use super::{Aside, Election, Epoch, LeaseAnswer, LeaseOrder, Message, Peer, Role, Round, State, Then};

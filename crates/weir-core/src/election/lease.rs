@@ -1,7 +1,8 @@
-//! The lease as the election sees it: orders to the shell, answers from it, and what is held meanwhile.
+//! The lease as the election sees it: the orders that it gives the shell (the code around this state machine), the answers that come back,
+//! and which lease this node holds meanwhile.
 //!
 //! The database decides: there is one row, its epoch only grows, and a live lease is released or expires but is never stolen. If an order
-//! fails or gets no answer, the shell does not answer it either; the election asks again.
+//! fails or the database does not answer, the shell gives no answer either, and the election asks again.
 
 use super::{Epoch, Settings};
 use crate::mutant::{Mutant, planted};

@@ -1,8 +1,8 @@
-//! The nodes that this one has heard of, and which of them are its local nodes: those that answer it. A local node
-//! that misses n replies in a row is local no more.
+//! The nodes that this one has heard of, and which of them are its local nodes: those that answer it. A local node that misses n replies in
+//! a row stops being one.
 //!
-//! At most `members_max` entries; a node that was silent for long makes room, otherwise a new one is
-//! refused. Every operation costs O(log n) or one walk of the table.
+//! The table has at most `members_max` entries. When it is full, a node that has been silent for long is removed to make room; if there is
+//! none, the new node is refused. Every operation costs O(log n) or one walk of the table.
 
 use super::window::Window;
 use super::{Boot, Channel, Frame, KeyId, NodeId, Rank, Refusal, Role, Settings};

@@ -1,4 +1,4 @@
-//! What nodes say to each other: the paper's messages, with the round, the epoch and the sender.
+//! The messages that nodes send each other: those of the paper, with the round, the epoch and the sender added.
 
 use super::{Boot, Claim, Epoch, NodeId, Origin, Rank};
 

@@ -1,4 +1,4 @@
-//! Who is the better leader: the higher priority, then the weaker machine, then the lower address.
+//! Ranks nodes by how suitable they are as leader: the higher priority first, then the weaker machine, then the lower address.
 //!
 //! The order is total (the node id breaks the last tie), so of any set of nodes exactly one is best.
 //! Source: section 3 of the paper. The paper's index is a single measurement. Ours is the median of several, in steps of 25 %, so that

@@ -1,4 +1,4 @@
-//! Which datagrams of one life of a sender were already seen: its last 64 sequence numbers.
+//! Recognises repeated datagrams: remembers which of the last 64 sequence numbers of a sender (since its last start) were already seen.
 //!
 //! A number is taken once. Numbers older than the window are refused.
 

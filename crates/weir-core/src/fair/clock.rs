@@ -1,7 +1,7 @@
 //! Virtual time of one front-end: how much work each unit of backlogged weight has been given.
 //!
-//! An integer that never runs backwards and may roll over at 2^64. One unit is about a microsecond of
-//! slot time at the average weight. The remainder of a division is carried over, so small advances at a large total weight lose nothing.
+//! It is an integer that never runs backwards and may roll over at 2^64. One unit is about a microsecond of slot time at the average
+//! weight. The remainder of a division is carried over, so small advances at a large total weight lose nothing.
 
 /// Virtual time V.
 #[derive(Clone, Copy, Debug)]

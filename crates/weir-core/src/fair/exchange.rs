@@ -1,4 +1,4 @@
-//! What front-ends tell each other: the service of each session so far, and whether it has a request.
+//! Reports between front-ends: how much service each session has had so far, and whether it has a request at the moment.
 //!
 //! Reports carry totals, not differences. For each peer and session, the charge is the highest total heard less the lowest, so repeated,
 //! late and reordered reports make no difference. Counting starts at the first report heard. Whether the session is active there is taken

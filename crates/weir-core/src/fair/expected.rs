@@ -1,8 +1,9 @@
 //! Visitors who were shown a page with a place in the [line](super::Line), and have not been in it yet.
 //!
-//! They have no part in the order, so pages that nobody comes back for delay nobody. But who is told a place after them has to be told that they go before.
-//! Not all of them come: each counts for the part of its network's visitors who came in time lately, and a network of which little is known is taken to be
-//! like the others. So a flood that takes pages and throws them away makes no place worse, once the first of them are overdue.
+//! They take no part in the order, so a page delays nobody if its visitor does not come back. But a visitor who is shown a later place has
+//! to be told that these go first. Not all of them come back, so each counts as a fraction: the share of its network's visitors who came
+//! back in time lately. A network of which little is known is assumed to be like the others. So a flood that takes pages and throws them
+//! away makes nobody's place worse, once its first visitors are overdue.
 //!
 //! Each call is O(log N), except [`Expected::before`], which counts up to [`COUNTED`] neighbours. Memory: about 200 bytes for each visitor, of whom there
 //! are at most `max`; when there are more, the one that is due first is forgotten.

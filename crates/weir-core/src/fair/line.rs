@@ -1,13 +1,14 @@
 //! The line in which newcomers wait, and who of them is let in next.
 //!
-//! Everybody in it has come back with a cookie of ours. Networks take turns, however many visitors each has; within a network the visitors
-//! take turns, however many requests each has; of two that have had equally many turns, the one that asked first goes first. These are
-//! start-time fair queues, one above the other, in which every turn counts alike. So a network with a thousand obedient programs makes its
-//! own visitors wait, and nobody else's.
+//! Everybody in it has come back with a cookie that we gave out. Networks take turns, however many visitors each has; within a network the
+//! visitors take turns, however many requests each has; of two that have had equally many turns, the one that asked first goes first. These
+//! are start-time fair queues, one above the other, in which every turn counts alike. So a network with a thousand programs that wait as
+//! they are told delays only its own visitors.
 //!
 //! A *visitor* is somebody who waits: *present* with a request that is held, or away until the time at which it was told to come back. Only
-//! a visitor who is present can be let in. One who is away keeps its place, and is forgotten when it does not come back in time. Who was shown a place
-//! and has never been here is *expected*: it counts for the places that others are told, and for nothing else ([`Expected`]).
+//! a visitor who is present can be let in. One who is away keeps its place, and is forgotten when it does not come back in time. A visitor
+//! who was shown a place but has not come back yet is *expected*: it counts for the places that others are told, and for nothing else
+//! ([`Expected`]).
 //!
 //! Each call is O(log N), except [`Line::ahead`], which counts up to [`COUNTED`] neighbours. Memory: about 250 bytes for each visitor, and
 //! as much for each network; there are at most `visitors_max` of both.

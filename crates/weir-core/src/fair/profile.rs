@@ -1,4 +1,4 @@
-//! The history profile and the thesis's RATE (Figure 3-10): what a subnet may claim.
+//! The history profile, and the function RATE of the thesis (Figure 3-10), which computes how much a subnet may claim.
 //!
 //! Histories are in multiples of the average over all subnets, so the average G is one and only ratios
 //! are kept. A session of a subnet with history H of which n sessions are active weighs min(G, H / n).

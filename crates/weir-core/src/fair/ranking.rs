@@ -1,4 +1,4 @@
-//! A ranking of subnets by a moment of virtual time: a tournament of fours.
+//! A ranking of subnets by a moment of virtual time, kept as a tournament tree with blocks of four.
 //!
 //! Each subnet has a fixed place at the lowest level, by its slot. A block of four places has one winner, which
 //! stands in a block of the level above, and so on up to the first of all. A heap would be as deep, but the path of a node in it is known

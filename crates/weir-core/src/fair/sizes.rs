@@ -1,4 +1,5 @@
-//! How many visitors networks have, for the places in the [line](super::Line): of so many networks, how many have more than `n`?
+//! How many visitors each network has. It answers how many networks have more than `n` visitors, which the places in the
+//! [line](super::Line) are computed from.
 //!
 //! Visitors who are only expected count in part, so sizes are in units of which [`ONE`] is a visitor. Setting a size costs as much as it changes; memory
 //! is one number for each network, and one for each visitor of the largest.

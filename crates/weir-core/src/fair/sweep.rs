@@ -1,4 +1,4 @@
-//! Collecting sessions that are not worth remembering.
+//! Removes sessions that need not be remembered any more.
 //!
 //! A hand walks round the table of sessions. It forgets a session that has no request at any front-end,
 //! no debt and nothing to report: a new record of it would be the same. The hand takes a few steps for each

@@ -1,4 +1,4 @@
-//! Tags and seats: what the calls of [`Fair`] do to the order of sessions.
+//! Updates of the order of sessions: what each call of [`Fair`] changes in the tags of a session and in its seat.
 
 use super::Fair;
 use super::clock::ahead;

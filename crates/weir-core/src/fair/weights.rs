@@ -1,4 +1,5 @@
-//! Subnets and their weights: which subnets count, the thesis's RATE, and how a changed weight affects virtual time.
+//! Subnets and their weights: which subnets take part, how much each may claim (RATE of the thesis), and how a changed weight affects
+//! virtual time.
 
 use super::heap::Heap;
 use super::profile::{Weight, rate};

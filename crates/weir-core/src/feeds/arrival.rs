@@ -1,4 +1,4 @@
-//! A message of a trace: as it comes in, and as its scan starts.
+//! One message of a trace of arrivals: when it arrives and how large it is, and when and where its scan starts.
 
 use crate::time::Instant;
 

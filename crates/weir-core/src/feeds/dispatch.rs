@@ -1,4 +1,4 @@
-//! The live decision: a message arrives, a worker becomes free; who scans what?
+//! The decision in the running gate: when a message arrives or a worker becomes free, which worker scans which message?
 //!
 //! The shell tells arrivals and ended scans with the time, and carries out what comes back. Each feed has one worker
 //! or more. With the strategies *size* and *size and load* a message gets its feed on arrival and waits there in order; *shortest first*

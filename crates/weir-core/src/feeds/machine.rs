@@ -1,4 +1,4 @@
-//! Who scans: workers, and the processors that they share.
+//! The machine that scans: how many workers each feed has, and how many processors they share.
 
 use super::{Dispatch, DispatchError, Plan};
 use alloc::vec::Vec;

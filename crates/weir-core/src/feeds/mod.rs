@@ -1,11 +1,10 @@
 //! Mail scanning feeds: which worker scans which message next, and which size limits make the mean wait least.
 //!
-//! N feeds stand side by side. Feed k takes messages of at most s_k bytes; the last has no limit and is kept for
-//! what is larger than s_{N−1}. Three strategies ([`Strategy`]) share one [`Plan`]: by size, by size and load (both
-//! the paper's), and shortest first within limits (ours). [`Dispatch`] is the live decision, [`evaluate`] the same
-//! rules on a recorded or drawn trace, [`Mg1`] the paper's formulas, and [`best_limits`], [`Evolution`] and
-//! [`nelder_mead`] search for limits. [`Opening`] says when limits give way, so that no mail waits longer than in one
-//! line; [`Outage`] and [`Patience`] say what is tried again when scanners fail.
+//! N feeds stand side by side. Feed k takes messages of at most s_k bytes; the last has no limit and is kept for what is larger than
+//! s_{N−1}. Three strategies ([`Strategy`]) share one [`Plan`]: by size, by size and load (both the paper's), and shortest first within
+//! limits (ours). [`Dispatch`] is the live decision, [`evaluate`] the same rules on a recorded or drawn trace, [`Mg1`] the paper's
+//! formulas, and [`best_limits`], [`Evolution`] and [`nelder_mead`] search for limits. [`Opening`] says when limits are not applied, so
+//! that no mail waits longer than in a single queue; [`Outage`] and [`Patience`] say what is tried again when scanners fail.
 //!
 //! Source: Perry and Thomas, *Optimal Queueing Strategies for Email Virus Scanning*; equation numbers are theirs.
 //! Feeds and classes are counted from 0 here, so the paper's q_1 is feed 0. Nothing here draws random numbers or

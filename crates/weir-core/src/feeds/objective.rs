@@ -1,4 +1,5 @@
-//! What a search makes small: eq. 7, with optional weights and an optionally free last limit.
+//! The objective that a search for limits minimises: eq. 7, with optional weights, and with the last limit either fixed or part of the
+//! search.
 
 use super::SizeTable;
 use alloc::vec::Vec;

@@ -1,10 +1,10 @@
-//! Limits that give way: how much of them, on the mail of now, saves waiting.
+//! Decides which of the size limits are in force: only those that save waiting with the mail that is arriving now.
 //!
-//! A worker that is kept for small mail stands idle while larger mail waits. That pays as long as mail is as it was when
-//! the limits were chosen; when it is not, the limits cost more than they save. So three shadows see the same arrivals as
-//! the feeds: one keeps all limits, one keeps some feeds for what is small, and one lets every worker take every size.
-//! How long mail was held up lately in each of them is an account that forgets, and the feeds do as the shadow where that was
-//! least. Whatever keeps more workers back must have earned it: [`Opening::EARNED`] of the time.
+//! A worker that is reserved for small mail is idle while larger mail waits. That pays as long as mail is as it was when the limits were
+//! chosen; when it is not, the limits cost more than they save. So three simulations (*shadows*) see the same arrivals as the feeds: one
+//! keeps all limits, one keeps some feeds for what is small, and one lets every worker take every size. Each keeps a moving sum of how long
+//! mail was held up in it lately, and the feeds follow the shadow with the smallest sum. A shadow that reserves more workers must be better
+//! by a margin, the fraction [`Opening::EARNED`].
 //!
 //! The shadow in the middle keeps all workers for small mail but as many as there are processors
 //! ([`Machine::spare_feeds`]). Where there are more workers than processors that costs large mail nothing, since two scans on

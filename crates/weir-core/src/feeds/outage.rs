@@ -1,8 +1,8 @@
-//! Scanners that fail for everybody, told apart from a message that makes them fail.
+//! Tells scanners that fail for every message apart from a single message that makes them fail.
 //!
-//! Working → Out when three different messages have failed and none was scanned in between, or when a harmless test message fails too. Out
-//! → Working with the first verdict, or, if fewer than three messages failed, when a harmless test message is scanned. While out, one
-//! message at a time is tried, less and less often; the others wait and use up no attempts.
+//! The state goes from Working to Out when three different messages have failed and none was scanned in between, or when a harmless test
+//! message fails too. It goes back to Working with the first verdict, or, if fewer than three messages failed, when a harmless test message
+//! is scanned. While out, one message at a time is tried, less and less often; the others wait and use up no attempts.
 
 use crate::time::Instant;
 use alloc::borrow::ToOwned;

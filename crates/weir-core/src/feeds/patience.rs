@@ -1,4 +1,4 @@
-//! How often and for how long a message is tried whose scan fails.
+//! What happens to a message whose scan fails: how often and for how long it is tried again before it is given up.
 
 use crate::time::Instant;
 use core::time::Duration;

@@ -1,8 +1,8 @@
 //! A trace of arrivals through the feeds: the same rules as [`super::Dispatch`], with service times known.
 //!
 //! One worker per feed, nothing random. With *size* and *size and load* the start of a message follows from when its feed will be empty,
-//! O(N) per message; *shortest first* replays the waiting line, O(N + log n). Every message is reported once, when its scan starts. Limits
-//! that give way cost about thirty times as much.
+//! O(N) per message; *shortest first* replays the waiting line, O(N + log n). Every message is reported once, when its scan starts. With
+//! limits that are switched on and off ([`super::Opening`]) it costs about thirty times as much.
 
 use super::plan::TieRule;
 use super::{Arrival, Load, Machine, Mg1, Objective, Plan, Served, Service, SizeTable, Strategy, WaitingLine, replay};

@@ -1,9 +1,9 @@
-//! How an attempt ends: results, failure, THRESHOLD; and what becomes of its sample.
+//! How an attempt at a sample ends (results, failure, or the time limit THRESHOLD), and what happens to the sample then.
 //!
-//! Results are keyed by attempt. The first valid one for a (sample, plugin) is accepted, whichever attempt it is
-//! of; later ones are duplicates. An attempt that brought nothing is charged to its sample; at the cap the
-//! sample is quarantined. So a sample starts at most cap + plugins attempts, and one more each time that it is put off. Being put off is
-//! not the sample's fault, and whoever puts it off decides when it goes on.
+//! Results are keyed by attempt. The first valid result for a pair of sample and plugin is accepted, whichever attempt it comes from; later
+//! ones are duplicates. An attempt without a result counts against its sample, and a sample with too many of them (the cap) is quarantined.
+//! So a sample starts at most cap + plugins attempts, and one more each time that it is put off. Being put off is not the sample's fault,
+//! and whoever puts it off decides when it goes on.
 
 use super::group::{GroupId, VmId};
 use super::needs::{Needs, PluginId, Plugins};

@@ -1,4 +1,4 @@
-//! A set of needs classes, one bit each.
+//! A set of needs classes, stored as one bit for each class.
 
 use super::needs_class::ClassId;
 use alloc::vec::Vec;

@@ -1,4 +1,5 @@
-//! Attempts that fail by no fault of their sample: how long the sample waits, and when a machine that refuses again and again rests.
+//! Attempts that fail through no fault of their sample: how long the sample waits before the next attempt, and when a machine that refuses
+//! again and again gets no work for a while.
 //!
 //! A sample that is put off is charged nothing, so without this rule it would be tried over and over. It waits a second, and twice as long
 //! each further time. Refusals may be the machine's own fault: the first time the sample goes on at once, perhaps elsewhere, and a machine

@@ -1,8 +1,9 @@
 //! The lanes of the run queues: one FIFO for each (run queue, needs class, submitter).
 //!
-//! A lane knows its turn. When one lane of a submitter is served, all its lanes in that run queue move behind those of the others, so a
-//! submitter gains nothing by spreading over classes. A lane that has become empty is kept, because the same submitter is likely to come
-//! again. Beyond a few thousand lanes those unused for longest are removed, one or two at a time, so memory follows what is queued.
+//! Each lane remembers when its next turn is. When one lane of a submitter is served, all its lanes in that run queue move behind those of
+//! the others, so a submitter gains nothing by spreading over classes. A lane that has become empty is kept, because the same submitter is
+//! likely to come again. Beyond a few thousand lanes those unused for longest are removed, one or two at a time, so memory follows what is
+//! queued.
 
 use super::list::{Linked, Links, List};
 use super::needs_class::ClassId;

@@ -1,4 +1,4 @@
-//! What the scheduler tells its shell to do.
+//! What the scheduler tells the code around it (the shell) to do.
 
 use super::group::VmId;
 use super::needs::Plugins;

@@ -1,4 +1,4 @@
-//! Values in slots that are used again, for values whose owner knows which slots are live.
+//! Values in slots that are used again. Unlike a slab it does not detect stale keys: its owner has to know which slots are live.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};

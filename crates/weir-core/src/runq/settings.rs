@@ -1,4 +1,4 @@
-//! What an operator may set, and what is refused.
+//! The settings of the scheduler, and which values are refused.
 
 use super::priority::PriorityRules;
 use core::time::Duration;

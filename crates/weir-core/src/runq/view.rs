@@ -1,4 +1,4 @@
-//! What can be seen of the scheduler from outside, and whether it is in order.
+//! Read access to the scheduler for status and tests, and a check that its state is consistent.
 
 use super::group::{Group, GroupId, VmId};
 use super::needs::{Offer, Plugins};

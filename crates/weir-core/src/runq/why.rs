@@ -1,4 +1,4 @@
-//! "Why is it not running?": an answer that names the unmet need.
+//! Answers the question "Why is this sample not running?" by naming the need that no machine meets.
 
 use super::group::{Group, VmId};
 use super::needs::{Needs, Plugins, Tags};

@@ -1,4 +1,4 @@
-//! Entries whose relay is absent: the queue moves on as if they were not in it.
+//! Entries of a relay that is down: the queue skips them as if they were not in it.
 //!
 //! If several relays share one throttle, each keeps the held mail that it accepted. While one of them is down, nobody can send that mail;
 //! without this rule such an entry at the head of the queue would block everybody behind it.

@@ -1,9 +1,9 @@
-//! A clock that was set, or that nobody looked at for a while.
+//! Handles a clock that was set forwards or backwards, and long times in which nothing ran.
 //!
-//! The shell looks at every line within moments of its time. So what fell due long ago fell due while nobody was there, or never: the
-//! clock was set ahead. Nobody can tell which from inside, and the mild reading of both is the same: waiting goes on from now, with one
-//! entry a period as always, instead of everything at once. A clock that was set back takes all times with it: otherwise nothing would
-//! move until it has caught up.
+//! The shell normally handles every queue within moments of its time. So if an entry was due long ago, either nothing was running at that
+//! time, or the clock was set ahead. The throttle cannot tell these apart, and the careful answer is the same for both: it goes on from now
+//! with one entry a period, instead of releasing everything at once. If the clock was set back, all stored times are moved back with it;
+//! otherwise nothing would be released until the clock has caught up.
 
 use super::{State, Stop, Throttle};
 use crate::time::Instant;

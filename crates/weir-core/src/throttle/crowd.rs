@@ -1,7 +1,7 @@
 //! The throttle's slack for a crowd of unknown senders: one credit for each key, in bounded memory.
 //!
 //! Each key has slack up to a maximum; a message spends some, and a period without messages gives one back. A sender with no slack left is
-//! told how long to wait. Nothing is queued: the sender still has its mail, and brings it again.
+//! told how long to wait. Nothing is queued: the sender keeps its mail and tries again later.
 //!
 //! A key with full slack is not remembered, because every new key has that. So only keys that have spent slack take a place, until they
 //! have got it back, and no key is ever removed to make room: a flood of new keys cannot make the table forget what an old one spent. If

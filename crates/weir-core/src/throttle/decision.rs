@@ -1,4 +1,4 @@
-//! The throttle's answers: what happens to a mail, when an entry goes, why a user is stopped.
+//! The answers of the throttle: what happens to a mail, when a held entry goes, and why a user is stopped.
 
 use super::{EntryId, LaneId, RecipientKey};
 use crate::time::Instant;

@@ -1,4 +1,4 @@
-//! Two daily limits, against a patient worm that sends one mail per period without end.
+//! Two daily limits, against a patient worm that sends one mail per period for ever.
 //!
 //! Not in the paper. A day is 24 hours of the caller's clock: a UTC day where the beginning is the Unix
 //! epoch. A recipient is new if it is not in the working set when the mail comes in.

@@ -1,8 +1,9 @@
-//! A lane: slack, a line that drains, and a threshold, for one class of recipients or for networks.
+//! A lane is the throttle for one class of recipients, or for networks: it has its own slack, its own delay queue that drains, and its own
+//! threshold for stopping the user.
 //!
-//! It is the paper's idea with two changes. Slack comes back at a rate of its own, slower than the line drains: so there
-//! can be much of it, and a worm that goes on for hours still gets it only once. And a recipient who was reached lately costs nothing, not
-//! even in a mail to several, because mail to them reaches nobody new.
+//! It is the paper's idea with two changes. Slack comes back at a rate of its own, slower than the queue drains, so there can be much of
+//! it, and a worm that goes on for hours still gets it only once. And a recipient who was reached lately costs nothing, not even in a mail
+//! to several, because mail to them reaches nobody new.
 //!
 //! The invariant is the paper's: slack comes back only while nothing waits. Cost: a search of at most 64 short keys for each recipient.
 

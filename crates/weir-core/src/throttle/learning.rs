@@ -1,4 +1,4 @@
-//! Learn-only: nothing is held and nobody stopped, but what would have happened is known.
+//! Learn-only mode: nothing is held and nobody is stopped, but the throttle records what would have happened.
 //!
 //! While no mail is really held, the throttle simulates itself: its queue fills and drains as it would, but its entries stand for no held
 //! mail. When a user would have been stopped, we assume that somebody looks at once: the queue is emptied and the daily counts begin again.

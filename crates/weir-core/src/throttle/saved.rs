@@ -1,4 +1,4 @@
-//! A throttle as plain data, so that a restart in the middle changes nothing.
+//! The state of a throttle as plain data, for storing it; a restart changes nothing.
 
 use super::delay_queue::DelayQueue;
 use super::lane::{Lane, SavedLane};

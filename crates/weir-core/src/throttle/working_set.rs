@@ -1,4 +1,4 @@
-//! The addresses that a user mailed recently. It holds at most 128, so it is searched from one end to the other.
+//! The addresses that a user mailed recently. It holds at most 128 addresses, so a linear search is fast enough.
 //!
 //! A set of the default size is stored inside the throttle itself. The cost of a decision is mostly waiting for memory,
 //! and this saves one such wait.

@@ -1,4 +1,4 @@
-//! The files of a backup: linked on the way there, copied on the way back.
+//! The files of a backup: hard links where possible when it is made, copies when it is restored.
 
 use super::sealed::{BackupKey, sealed_length};
 use super::sums;

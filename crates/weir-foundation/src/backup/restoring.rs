@@ -1,4 +1,4 @@
-//! The way back: what a backup is compared with, and how it becomes a data folder again.
+//! Restoring a backup: how it is verified, and how it becomes a data folder again.
 
 use super::files::{blocking, copy_back, total_bytes, write_private};
 use super::sealed::{BackupKey, Passphrase};

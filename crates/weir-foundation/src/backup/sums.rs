@@ -1,4 +1,4 @@
-//! The SHA-256 sums of a backup's files, in the form that `sha256sum --check` reads: an octet that changed on the way shows.
+//! The SHA-256 sums of a backup's files, in the form that `sha256sum --check` reads. They reveal any file that was altered or damaged.
 
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A connection to a server of the directory: TLS first, then one question after the other.
+//! A connection to a server of the directory: TLS is set up first, then requests are made one after the other.
 
 use super::DirectoryError;
 use super::message::{self, Entry, Said, Search};

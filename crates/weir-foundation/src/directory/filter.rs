@@ -1,7 +1,7 @@
 //! A filter of the configuration (RFC 4515), such as `(&(objectClass=person)(uid={login}))`.
 //!
-//! It is read once, and what somebody types as their login becomes the value of a comparison, octet by octet. It is never part of a text that is read as a
-//! filter, so no login can change what is asked.
+//! It is read once, and what somebody types as their login becomes the value of a comparison, octet by octet. It is never part of a text
+//! that is parsed as a filter, so no login can change the query.
 
 use super::ber::{OCTETS, element, nested};
 

@@ -1,4 +1,4 @@
-//! `[sign_in.ldap]`: a directory whose people may sign in.
+//! The section `[sign_in.ldap]`: a directory whose people may sign in.
 
 use super::filter::{Filter, LOGIN};
 use crate::role_rule::RoleRule;

@@ -1,4 +1,4 @@
-//! Tokens that are believed, and all those that are not.
+//! Tests with valid tokens, and with all kinds of tokens that must be refused.
 
 use super::*;
 use ring::rand::SystemRandom;

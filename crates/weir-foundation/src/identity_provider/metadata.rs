@@ -1,4 +1,4 @@
-//! What the provider says of itself (OpenID Connect Discovery 1.0, section 3). Without I/O.
+//! The metadata that a provider publishes about itself (OpenID Connect Discovery 1.0, section 3). Without I/O.
 
 use super::https::is_address;
 use serde::Deserialize;

@@ -1,11 +1,11 @@
 //! Sign-ins by an identity provider (OpenID Connect Core 1.0): the browser is sent there, comes back with a code, and in exchange for the
 //! code the provider tells us who the person is.
 //!
-//! The authorization code flow with PKCE, state and nonce. A sign-in is bound to the browser that began it (`attempt`), its code is exchanged
-//! over TLS, and the token that comes of it must be signed with a key of the provider, for us, now, and for this sign-in (`id_token`).
-//! Claims that the token lacks are asked for at the provider's userinfo endpoint. The provider's metadata and keys are remembered for a
-//! while. If it does not answer, that is remembered for a few seconds, so that not everybody has to wait for a provider that is slow or
-//! away. Local accounts do not need it.
+//! The authorization code flow with PKCE, state and nonce. A sign-in is bound to the browser that began it (`attempt`), its code is
+//! exchanged over TLS, and the token that comes of it must be signed with a key of the provider, for us, now, and for this sign-in
+//! (`id_token`). Claims that the token lacks are asked for at the provider's userinfo endpoint. The provider's metadata and keys are cached
+//! for a while. A failure is cached for a few seconds too, so that not everybody has to wait for a provider that is slow or down. Local
+//! accounts do not need it.
 
 mod attempt;
 mod https;

@@ -1,4 +1,4 @@
-//! A document of the provider that is remembered for a while; that there was none is remembered for a moment.
+//! A cache for one document of the provider. The document is kept for a while; a failed attempt to get it is remembered for a moment.
 
 use super::ProviderError;
 use std::io;

@@ -1,4 +1,4 @@
-//! `[sign_in.oidc]`: an identity provider whose people may sign in at the console.
+//! The section `[sign_in.oidc]`: an identity provider whose people may sign in at the console.
 
 use super::https;
 use crate::role_rule::RoleRule;

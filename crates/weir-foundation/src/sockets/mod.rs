@@ -5,8 +5,8 @@
 //! is started again, and [`hand_over`] passes all of them to the next process. [`inherit`] takes what a former process or systemd passed to
 //! this one ([`inherited`]).
 //!
-//! Only what is asked for under a supervisor is kept, because only then is it known whose it is. Elsewhere, in tests and tools, [`listen`] just
-//! opens a socket.
+//! Only sockets that are asked for under a supervisor are kept, because only then is it known which gate they belong to. Elsewhere, in
+//! tests and tools, [`listen`] just opens a socket.
 
 pub mod inherited;
 mod unix;

@@ -1,6 +1,6 @@
-//! Unix sockets by their path: for streams and for datagrams, in place of a socket that nobody listens on any more.
+//! Unix sockets by their path, for streams and for datagrams. A socket file that nobody listens on any more is replaced.
 //!
-//! Those for streams outlive their gate, as sockets at ports do. What is sent to one for datagrams while nobody reads is lost.
+//! Stream sockets outlive their gate, as TCP sockets do. Datagrams that are sent while nobody reads are lost.
 
 use super::Address;
 use crate::supervision::{self, GateName};

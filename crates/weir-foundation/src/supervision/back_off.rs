@@ -1,7 +1,7 @@
-//! How long a failed gate rests before it is started again.
+//! How long Weir waits before it starts a failed gate again.
 //!
-//! The first rest is short, each further one twice as long, up to a bound. A gate that ran for a good while before it failed begins with the
-//! short rest again. Time is passed in.
+//! The first wait is short, each further one twice as long, up to a bound. For a gate that ran for a good while before it failed, the waits
+//! begin with the short one again. Time is passed in.
 
 use std::time::Duration;
 use weir_core::time::Instant;

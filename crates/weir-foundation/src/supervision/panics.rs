@@ -1,4 +1,4 @@
-//! Remembers where a thread panicked last, for the supervisor that notices that its task is gone.
+//! Remembers where a thread panicked last, so that the supervisor can log it when it notices that a task has ended.
 
 use std::cell::RefCell;
 use std::panic::PanicHookInfo;

@@ -1,4 +1,4 @@
-//! Who watches the tasks of one life of a gate.
+//! The supervisor: watches the tasks of a gate from one start to the next stop.
 //!
 //! The supervisor travels with the tasks (a task-local value), so that code deep in a gate needs only [`spawn`] and a name. Outside of any
 //! supervisor, in tests and tools, [`spawn`] is the runtime's own. A task that is aborted or ends after [`Supervisor::stop`] is no failure.
