@@ -1,7 +1,7 @@
-//! The diary: what happened to each message, line by line, for whoever asks later.
+//! The diary: a log of what happened to each message, for `weir trace` and `weir find`.
 //!
 //! A line is a JSON object in a file: when, which message, what, and what else it is about (another message, a sample, a Message-ID).
-//! Writing a line never waits: lines go through a bounded channel to one thread, which writes them in batches and does not sync. A kill
+//! Writing a line never blocks: lines go through a bounded channel to one thread, which writes them in batches and does not sync. A kill
 //! loses what was in the channel, and a power cut what was not on the disk yet; what must not be lost is in the records and the spool. When
 //! lines come faster than they can be written they are dropped, and the diary says how many. The total size of the files is bounded: the
 //! oldest file is removed first. A query reads all of them, once for each step from one message to the next. [`crate::tracking`] reads them

@@ -1,8 +1,8 @@
 //! The data folder: its layout, its format, and the lock that makes one process its only owner.
 //!
-//! The lock is an `flock` on `lock`, so the kernel releases it when the owner exits, however it exits; the
-//! number inside is only for the message to a second owner. A folder that holds other files, or that a newer
-//! Weir wrote, is refused untouched. The format of its parts (spool, database) is defined by their own modules.
+//! The lock is an `flock` on `lock`, so the kernel releases it when the owner exits, however it exits; the number inside is only for the
+//! message to a second owner. A folder that holds other files, or that a newer Weir wrote, is refused and left as it is. The format of its
+//! parts (spool, database) is defined by their own modules.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};

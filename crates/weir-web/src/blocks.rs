@@ -1,7 +1,7 @@
-//! Networks that a person refuses while the gate runs, each for a while.
+//! Networks that a person has blocked for a while (`weir web block`).
 //!
 //! They are in memory: a restart forgets them, and `web.denied_networks` is for those that should stay. There are at most [`BLOCKS_MAX`],
-//! and none is so large that it would shut out a good part of the internet. Without any, a request costs one look at a flag.
+//! and none is so large that it would shut out a good part of the internet. While there are none, a request only has to check a flag.
 
 use crate::identity::Network;
 use schemars::JsonSchema;

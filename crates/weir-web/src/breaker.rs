@@ -1,8 +1,8 @@
 //! Whether a server answers with errors to nearly everybody, so that others should be preferred to it.
 //!
-//! What counts are clients, not answers: subnets are thrown into 64 buckets, and a bucket is bad if all that was heard in it within ten seconds were errors (5xx). So a page that
-//! always fails, asked for again and again from one network, is one bad bucket. A server that is broken for half of at least eight buckets
-//! is left alone for a while; if there is no other, it is asked all the same.
+//! It counts clients and not answers: subnets are hashed into 64 buckets, and a bucket is bad if all that was heard in it within ten
+//! seconds were errors (5xx). So a page that always fails, asked for again and again from one network, is one bad bucket. A server that is
+//! broken for half of at least eight buckets gets no requests for a while, unless there is no other server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,9 +1,9 @@
 //! The servers of a backend: which of them are up, and which to ask next.
 //!
-//! A server that fails several times in a row (no connection, no response, or a failed check) is not used for a while. Health checks
-//! ask every server in turn, and a success brings it back at once. If all are down, the one that was left alone longest is tried,
-//! which is better than refusing everybody. Among those that are up, the one with the fewest requests for its weight is asked, and of those that are equal each in
-//! its turn, as often as its weight says.
+//! A server that fails several times in a row (no connection, no response, or a failed check) is not used for a while. Health checks ask
+//! every server in turn, and a success brings it back at once. If all are down, the server that has not been tried for longest is tried,
+//! which is better than refusing everybody. Among those that are up, the one with the fewest requests for its weight is asked, and of those
+//! that are equal each in its turn, as often as its weight says.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};

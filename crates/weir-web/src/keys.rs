@@ -4,8 +4,8 @@
 //! backend is saturated. The keys are in a file that only the gate reads, a line `NAME WEIGHT KEY` for each, and are compared by their
 //! hash. A token that counts ([`Tokens`]) names the client in a claim, and the file may give that name a weight (`NAME WEIGHT` without a
 //! key), or else a claim of the token may. Somebody who can choose a name in a token must not pass for the holder of a key with the same
-//! name, so the two are never the same client. A key that nobody knows, or a token with a wrong signature, is worth nothing: its request is
-//! served like any other.
+//! name, so the two are never the same client. An unknown key or a token with a wrong signature gives no advantage: its request is treated
+//! like any other.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

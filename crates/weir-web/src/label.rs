@@ -1,4 +1,4 @@
-//! What backends, groups and hosts may be called.
+//! Which names backends, groups and the parts of host names may have.
 
 /// Whether it can be the name of a backend, of a group, or a part of a host's name.
 pub(crate) fn is_label(text: &str) -> bool {

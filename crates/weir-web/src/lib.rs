@@ -1,6 +1,6 @@
 //! The web gate: a reverse proxy that passes waiting requests to its backends in the order of distributed fair queueing.
 //!
-//! After A. M. Vandiver's thesis (MIT 2007). It knows no other gate; the binary hands it validated settings.
+//! The method is from A. M. Vandiver's thesis (MIT 2007). This crate depends on no other gate; the binary hands it validated settings.
 
 // Only this workspace uses these items, so they have a doc comment only where it says more than the name.
 #![allow(missing_docs)]

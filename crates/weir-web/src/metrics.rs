@@ -1,4 +1,4 @@
-//! Numbers as Prometheus reads them (text format 0.0.4).
+//! Formats metrics as Prometheus reads them (text format 0.0.4).
 
 use std::fmt::{Display, Write as _};
 

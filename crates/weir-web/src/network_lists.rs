@@ -1,4 +1,4 @@
-//! Networks that the owner of the site knows: those that are always served as known visitors, such as the crawlers of search engines, and
+//! Lists of networks from the configuration: those that are always served as known visitors, such as the crawlers of search engines, and
 //! those that are refused.
 //!
 //! They are in the configuration, or in files: one network per line, or the JSON in which operators of crawlers publish theirs

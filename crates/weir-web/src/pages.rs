@@ -1,4 +1,4 @@
-//! What a client sees when the gate itself answers.
+//! The pages with which the gate itself answers, for example when it refuses a request.
 //!
 //! A small page of our own for each status, or `STATUS.html` of a configured folder, read at start. Nothing of the request
 //! is repeated in it.

@@ -1,4 +1,4 @@
-//! How much each client holds of something that all share, counted by client and by subnet.
+//! Counts how much each client and each subnet holds of a shared resource.
 //!
 //! A client is a session or an address, and anybody can have many of them, so a limit for each alone protects nobody. The caller therefore gives a
 //! limit for the subnet too: what is free at that moment. However much one subnet holds, the next one still finds room.

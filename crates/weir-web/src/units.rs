@@ -1,10 +1,10 @@
-//! What a response says that its request has cost, such as the tokens of a language model.
+//! Reads what a response says about the cost of its request, such as the number of tokens of a language model.
 //!
-//! A server that works on many requests at a time is not described by slot time alone: what a request costs it is in its answer, as a
-//! number in the JSON (`usage.total_tokens`), or in a header. Only the server's own figure counts. The JSON is parsed, not searched for
-//! text: a model can be made to *say* anything, but what it says is inside a string, and the number is read only from its own place. If the
-//! place is there twice, the larger number counts. A stream of events is looked at event by event; if no event contains a figure, each
-//! event counts as one unit, so that a client gains nothing by not asking for the figure.
+//! For a server that works on many requests at a time, slot time alone does not describe the cost of a request. Such a server states the
+//! cost in its answer, as a number in the JSON (`usage.total_tokens`), or in a header. Only the server's own figure counts. The JSON is
+//! parsed, not searched for text: a model can be made to *say* anything, but what it says is inside a string, and the number is read only
+//! from its own place. If the place is there twice, the larger number counts. A stream of events is looked at event by event; if no event
+//! contains a figure, each event counts as one unit, so that a client gains nothing by not asking for the figure.
 //!
 //! Constant memory, and a few nanoseconds for an octet.
 

@@ -1,4 +1,4 @@
-//! The gate as people and machines look at it: its state as one document, and as Prometheus text.
+//! The state of the whole gate for people and programs: as one document, and as Prometheus text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

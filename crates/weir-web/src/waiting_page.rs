@@ -1,4 +1,4 @@
-//! The page that a browser gets while it has to wait: its place, how long it will take, and that it asks again by itself.
+//! The page that a browser gets while its request waits. It shows the visitor's place and how long it will take, and reloads by itself.
 //!
 //! It needs no JavaScript and nothing from elsewhere. Name, text and colours of the site come from the configuration; nothing of the request is repeated in it.
 

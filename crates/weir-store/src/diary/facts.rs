@@ -1,4 +1,5 @@
-//! What a line knows of its message, apart from the words for people: what [`crate::tracking`] finds messages by.
+//! Facts about a message in a line of the diary (sender, recipients, subject and so on), apart from the sentence for people.
+//! [`crate::tracking`] finds messages by them.
 
 use serde::{Deserialize, Serialize};
 

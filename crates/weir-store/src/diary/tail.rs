@@ -1,4 +1,4 @@
-//! Reading the diary from where one has been, in the order in which it was written.
+//! Reads the diary on from a remembered position, in the order in which it was written.
 
 use super::{DiaryLine, files};
 use crate::unless_gone;

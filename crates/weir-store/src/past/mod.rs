@@ -1,8 +1,9 @@
-//! The past of a site: figures of all gates, a row for each minute of a week and for each hour of two years.
+//! The past of a site for charts: figures of all gates, with a row for each minute of the last week and for each hour of the last two
+//! years.
 //!
-//! weir-console `past.rs` defines what a figure is and how minutes become an hour; here a row is just a text with a time. Rows that are
-//! older than what is kept go when new ones come, so there are never more than some twenty-eight thousand for a relay. It is in a file of
-//! its own: a power cut may lose the last minutes, and nothing else depends on it. With PostgreSQL each relay has its own rows.
+//! weir-console `past.rs` defines what a figure is and how minutes become an hour; here a row is just a text with a time. Rows that are too
+//! old are removed when new ones are written, so there are never more than about twenty-eight thousand for a relay. It is in a file of its
+//! own: a power cut may lose the last minutes, and nothing else depends on it. With PostgreSQL each relay has its own rows.
 
 use crate::records::{Database, Records, RecordsError, begin_in_postgres, in_time, read};
 use std::path::PathBuf;

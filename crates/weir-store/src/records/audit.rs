@@ -1,9 +1,9 @@
-//! The audit trail: who did what to whom, and when. Only ever added to.
+//! The audit trail in the records: who did what to whom, and when. Lines are only ever added.
 //!
-//! Each line carries a seal: a hash of the line and of the seal before it. The newest seal and the number of lines stand in a
-//! table of their own, written in the same transaction. So a line that somebody removes, changes or puts in between shows, the
-//! last one too ([`AuditRecords::check`]). It does not protect against somebody who can write to the database and knows how seals are made;
-//! against that, compare the newest seal with one that was noted elsewhere.
+//! Each line carries a seal: a hash of the line and of the seal before it. The newest seal and the number of lines stand in a table of
+//! their own, written in the same transaction. So it is noticed if somebody removes, changes or inserts a line, even the last one
+//! ([`AuditRecords::check`]). It does not protect against somebody who can write to the database and knows how seals are made; against
+//! that, compare the newest seal with one that was noted elsewhere.
 //!
 //! A change is noted before anything is done, and the note is removed when its lines are written. A note that is still there when Weir
 //! starts belongs to a change that was interrupted.

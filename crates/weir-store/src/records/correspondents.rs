@@ -1,5 +1,5 @@
-//! Whom each user has written to, and who has written to whom: packed, so that ten thousand users with two thousand
-//! correspondents each take some two hundred megabytes.
+//! The correspondents of each user: whom they have written to, and who has written to them. The rows are packed, so that ten thousand users
+//! with two thousand correspondents each take about two hundred megabytes.
 //!
 //! weir-mail `throttle/correspondents.rs` defines what is in a pack. A pack is changed under the lock of its owner's throttle, so that
 //! several relays on one PostgreSQL never lose each other's changes.

@@ -1,7 +1,7 @@
 //! Held mail: one row for each recipient in a delay queue.
 //!
-//! A row is *held* until the queue reaches it or a person decides; then the relay that keeps the body lets it go or drops it. Only when
-//! that is durable does the relay remove the row.
+//! A row is *held* until the queue reaches it or a person decides; then the relay that has the body sends or drops the mail. The relay
+//! removes the row only when that is durable.
 
 use super::{Database, RecordsError, read, write};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Quarantined mail: one row per recipient, so that one of them may decide without the others; people see one entry per message.
 //!
-//! A row is *kept* until a person decides or its time is over; then the relay that keeps the body sends or forgets it, and removes the row
-//! only when that is durable.
+//! A row is *kept* until a person decides or its time is over. Then the relay that has the body sends or deletes the mail, and removes the
+//! row only when that is durable.
 
 use super::{Database, Fate, RecordsError, read, write};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Relays that share these records, and when each was last alive.
+//! The relays that share these records, and when each was last known to be alive.
 
 use super::{Database, RecordsError, read, write};
 

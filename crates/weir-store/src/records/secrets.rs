@@ -1,4 +1,5 @@
-//! Secrets that all relays on these records share: what recipients are hashed with, what tickets are signed with.
+//! Secrets that all relays on these records share, such as the key with which recipients are hashed and the key with which tickets are
+//! signed.
 
 use super::{Database, RecordsError, read, write};
 

@@ -1,4 +1,4 @@
-//! Senders that people allow or block, by address or domain. All relays on the same records go by them.
+//! Senders that people allow or block, by address or domain. The list holds for all relays on the same records.
 
 use super::{Database, RecordsError, read, write};
 use serde::{Deserialize, Serialize};

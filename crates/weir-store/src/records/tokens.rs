@@ -1,4 +1,4 @@
-//! Single-use tokens, for what a person may do by a mail or a link. Only their digests are stored.
+//! Single-use tokens that let a person do something by a mail or a link. Only their digests are stored.
 
 use super::{Database, RecordsError, read, write};
 

@@ -1,4 +1,4 @@
-//! How much there is of everything, for a look at the whole.
+//! Counts over all records (users, locks, held mail), for the overview and the metrics.
 
 use super::{Records, RecordsError, read};
 use schemars::JsonSchema;

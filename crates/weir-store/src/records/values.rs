@@ -1,4 +1,4 @@
-//! Small values that a relay keeps for itself, or all relays together: limits that were found, bans, when something was done last.
+//! Small values that a relay stores for itself, or that all relays share: computed limits, bans, when something was last done.
 
 use super::{Database, RecordsError, read, write};
 

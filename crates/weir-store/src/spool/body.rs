@@ -1,7 +1,7 @@
-//! A message read back: its body as a stream of pieces, its envelope, itself as a file.
+//! Reads a message back from the spool: its envelope, and its body as a stream of pieces or as a file.
 //!
-//! A body can be read while its message is moved by compaction: when a segment has gone, the message is looked up
-//! anew, and since chunks keep their boundaries the stream goes on where it was.
+//! A body can be read while compaction moves its message. When a segment has been removed, the message is looked up again; chunks keep
+//! their boundaries, so the stream continues where it was.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Compaction: what little is left in an old segment is copied forward, so that the segment can go.
+//! Compaction: copies the few messages that are left in an old segment into the active one, so that the old segment can be removed.
 //!
 //! The order is such that a crash at any point loses nothing: first the marks are durable beside the new place, then the chunks and the
 //! commit are durable in it, then the index changes, then the old sidecar says "finished" (durable before the new segment may ever be

@@ -1,4 +1,4 @@
-//! What can go wrong in the spool, and what a caller does about it.
+//! The errors of the spool, and what a caller should do about each.
 
 use std::fmt;
 use std::io;

@@ -1,4 +1,4 @@
-//! The plain calls by which the spool makes, opens and removes its files.
+//! The basic file operations of the spool: create, open and remove.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

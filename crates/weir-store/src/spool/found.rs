@@ -1,4 +1,4 @@
-//! A message as recovery found it.
+//! A message that recovery found in the spool at start.
 
 use super::id::MessageId;
 

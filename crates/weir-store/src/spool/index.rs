@@ -1,4 +1,4 @@
-//! What the spool remembers of each message: where it stands, and (for a while) its body.
+//! The index of the spool in memory: where each message is, and for a while also its body.
 //!
 //! About a hundred bytes per message: envelope, marks and the places of a long body's chunks stay on the disk. The bodies of small messages
 //! that were just committed are kept within a bound, so that immediate delivery reads nothing.

@@ -1,8 +1,8 @@
-//! The segments as the writer sees them: the active one, which grows, and the sealed ones, of which less and less is needed.
+//! The segments as the writer sees them: the active one, which grows, and the sealed ones, whose messages are finished one after another.
 //!
-//! Life of a segment: active (appended to) → sealed (synced, never changed again) → dead (no message and no draft needs
-//! it) → removed. After a write or a sync has failed, nothing behind the last good byte is trusted: the segment is
-//! cut off there, and after a failed sync also sealed, because the kernel no longer knows what of it is dirty.
+//! Life of a segment: active (appended to) → sealed (synced, never changed again) → dead (no message and no draft needs it) → removed.
+//! After a write or a sync has failed, nothing behind the last good byte is trusted: the segment is cut off there, and after a failed sync
+//! also sealed, because the kernel no longer knows which parts of it were not written.
 //!
 //! Zeros are written ahead of the end of the active segment. A sync of bytes that lie in them is one write of the disk; where a file
 //! grows, the file system has to commit its journal as well, which takes two to three times as long.

@@ -1,8 +1,8 @@
 //! The queue of requests to the spool's writer, in order.
 //!
-//! Bodies and envelopes wait for [`QueueMemory`] before they enter, so they never hold more memory than its size. Marks do not wait: a
-//! delivery that happened must be written down. While the disk hangs they add up only as fast as deliveries are made, and these soon hang
-//! too. If only marks wait, the writer gives others a moment to arrive, so that it is not woken for each one.
+//! Bodies and envelopes wait for [`QueueMemory`] before they enter, so they never hold more memory than its size. Marks do not wait,
+//! because a delivery that has happened must be recorded. While the disk hangs, marks add up only as fast as deliveries are made, and
+//! deliveries soon hang too. If only marks are queued, the writer waits a moment for more, so that it is not woken for each one.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

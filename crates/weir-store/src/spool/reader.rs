@@ -1,7 +1,7 @@
-//! Reads records of segments by their place and checks them.
+//! Reads records from segments at a known position, and checks them.
 //!
-//! A few segments stay open, those read last. A read is first tried without waiting (`RWF_NOWAIT`): what stands in the
-//! page cache costs no trip to another thread.
+//! The few segments that were read last stay open. A read is first tried without blocking (`RWF_NOWAIT`), so data that is in the page cache
+//! needs no switch to another thread.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The writer's confirmation that a message is durable, and what happens if nobody waits for it any more.
+//! The writer's confirmation that a message is durable, and what happens if the receiver of the confirmation has gone away.
 
 use std::sync::Arc;
 

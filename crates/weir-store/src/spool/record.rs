@@ -1,4 +1,4 @@
-//! What stands in a segment and in a sidecar: records, each a header of 40 bytes and a payload.
+//! The format of segments and sidecars: both consist of records, each a header of 40 bytes and a payload.
 //!
 //! ```text
 //! 0 marker 8 | id 16 | kind 1, follows a sync 1, zero 2 | payload length 4 | payload CRC-32 4 | CRC-32 of the 36 bytes before

@@ -1,8 +1,8 @@
-//! What the files say after a start: which messages are there, where, and what was marked on them.
+//! Recovery at start: reads from the files which messages there are, where they are, and which marks they have.
 //!
-//! Each segment is read once, in order, with its sidecar. A torn tail is cut off. Damage is reported and the
-//! file kept in `broken/`; the records around it count. A message that stands in two segments (compaction was cut short)
-//! counts in the newer one. Memory: the index, the envelopes and marks that are handed out, and one window.
+//! Each segment is read once, in order, with its sidecar. An incomplete record at the end is cut off. Damage is reported and the file kept
+//! in `broken/`; the intact records around it are used. If a message is in two segments (because compaction was interrupted), the newer
+//! copy is used. Memory: the index, the envelopes and marks that are handed out, and one window.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};

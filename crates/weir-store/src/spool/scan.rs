@@ -1,8 +1,8 @@
 //! Reads the records of a file from front to back, through damage.
 //!
-//! After a bad record it looks for the next place where the marker opens a record that checks out, so one
-//! broken record costs itself and nothing else. Memory: one window, which grows to the longest record that a
-//! valid header announces and that fits in the file. Time: linear in the file.
+//! After a bad record it searches for the next place where the marker begins a record with a correct checksum, so one broken record does
+//! not affect any other. Memory: one window, which grows to the longest record that a valid header announces and that fits in the file.
+//! Time: linear in the file.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,8 @@
-//! How much of the mail on this disk is whose: messages in the spool, and held ones in files of their own.
+//! Counts how much mail on this disk belongs to each user: messages in the spool, and held ones in files of their own.
 //!
-//! Only in memory. The spool subtracts what it finishes. At each start, whoever opens the spool says again whose the messages are that were
-//! found. Cost: one lock and two map operations per message; about 60 bytes per message, and nothing for users without mail.
+//! The counts are only in memory. The spool subtracts each message that is finished. At each start, the code that opens the spool says
+//! again to whom the messages belong that were found. Cost: one lock and two map operations per message; about 60 bytes per message, and
+//! nothing for users without mail.
 
 use super::MessageId;
 use std::collections::HashMap;

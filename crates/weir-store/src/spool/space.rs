@@ -1,8 +1,8 @@
 //! The free space under the spool, and the floor below which no new mail is taken.
 //!
-//! Marks and compaction may go below the floor: progress must be written down also when the disk is nearly full. Asking the
-//! system costs about a microsecond, so it is asked when what was written since may have reached the floor,
-//! and otherwise ten times a second, since others write to the same disk.
+//! Marks and compaction may go below the floor, because progress must be recorded even when the disk is nearly full. Asking the system
+//! costs about a microsecond. So it is asked only when the amount written since the last time could have reached the floor, and otherwise
+//! ten times a second, because other programs write to the same disk.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};

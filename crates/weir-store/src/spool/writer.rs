@@ -1,8 +1,8 @@
 //! The one thread that changes the spool: gathers requests, writes them in one go, syncs once, answers all.
 //!
-//! No delay is added: while a sync runs, the next batch gathers by itself. Order within a batch: marks to the page cache,
-//! bodies and commits to the segment, one sync, then the index and the answers. Between batches: marks made durable,
-//! dead segments removed, a little compaction.
+//! No delay is added to collect a batch: while one sync runs, the requests for the next batch arrive. Order within a batch: marks to the
+//! page cache, bodies and commits to the segment, one sync, then the index and the answers. Between batches: marks made durable, dead
+//! segments removed, a little compaction.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The tables of tracked messages, in SQLite and in PostgreSQL.
 //!
-//! What is known of a message is one text, and what happened to it is another; the words by which it is found are in a full-text index.
-//! SQLite's index keeps neither a copy of the words nor their positions, so it is a third of the usual size.
+//! Each message is a row with two texts: what is known about it, and what happened to it. The words by which it is found are in a full-text
+//! index. SQLite's index keeps neither a copy of the words nor their positions, so it is a third of the usual size.
 
 use super::message::{Act, TrackedMessage};
 use super::search::{MessageFilter, first_place};

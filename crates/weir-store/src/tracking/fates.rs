@@ -1,9 +1,9 @@
 //! How far the recipients of a message have come.
 //!
-//! They can have different fates, and be under way under different ids: what leaves a delay queue or a quarantine goes on under a new one.
-//! Lines say of how many recipients they tell, so a state is left out when nobody is in it any more. Each recipient is held, or under way
-//! under one of the ids, or it is known how that ended. Whoever is in no part is under way under the first id. There are no more parts than
-//! ids.
+//! Recipients of one message can have different fates, and can be on their way under different ids, because mail that leaves a delay queue
+//! or a quarantine continues under a new id. Each line says how many recipients it is about, so a state is dropped when no recipient is in
+//! it any more. Each recipient is held, or on its way under one of the ids, or it is known how that ended. A recipient that is in none of
+//! these parts is on its way under the first id. There are no more parts than ids.
 
 use crate::diary::DiaryLine;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Which tracked messages are asked for.
+//! A search for tracked messages: the conditions that a message has to meet.
 
 use super::message::TrackedMessage;
 

@@ -1,4 +1,4 @@
-//! What a backend's queue has done so far.
+//! Counters of one backend's queue: requests that asked, were let through, refused and so on.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

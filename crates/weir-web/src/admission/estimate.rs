@@ -1,4 +1,4 @@
-//! What a request will probably cost, and how long the backend takes when it is not pressed.
+//! Estimates what a request will cost, and how long the backend takes when it is not under load.
 //!
 //! There is a cell for each route and method: an EWMA of slot time for the charge at dispatch, and one of the time to the first byte when
 //! at most half of the slots were in use, against which `limit` measures pressure. A cell without samples borrows from the whole backend,

@@ -1,8 +1,8 @@
 //! Where the incarnation numbers of a new queue's records start (the scheduler calls them lives).
 //!
 //! Other front-ends know this one by its process, and a queue by its backend's name. A queue that replaces another, after a change of
-//! `observe` or when a backend comes back, must not report numbers that were used before: they would be taken for old news. So all queues
-//! of the process add what they have used to one count, and a new queue starts above it.
+//! `observe` or when a backend comes back, must not report numbers that were used before, because the others would discard them as old. So
+//! all queues of the process add what they have used to one count, and a new queue starts above it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

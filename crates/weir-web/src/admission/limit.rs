@@ -1,9 +1,9 @@
 //! How many requests the backend should work on at once, found by measuring.
 //!
-//! The sign of too many is time: with more requests than the backend can work on, each takes longer to be answered than
-//! when few run. So the time to the first byte is compared with the same class's time while at most half of the slots were in
-//! use. Longer by half: fewer slots; about the same and all slots in use: more. A backend that is always busy would never
-//! show its unpressed time, so every ten seconds the slots are halved for a moment to look (as BBR does for networks).
+//! Too many requests at once show in the response time: with more requests than the backend can work on, each takes longer than when few
+//! run. So the time to the first byte is compared with the time of the same class while at most half of the slots were in use. If it is
+//! longer by half, there should be fewer slots; if it is about the same and all slots are in use, more. A backend that is always busy would
+//! never show its time without load, so every ten seconds the slots are halved for a moment to measure it (as BBR does for networks).
 //! Differences below two milliseconds mean nothing. Follows a backend that loses half of its capacity within seconds.
 //!
 //! Every subnet has one vote, however much it asks for, and the median of the votes counts: a client that picks cheap requests at one time

@@ -1,4 +1,4 @@
-//! A slot of the backend, as long as it is held.
+//! [`Permit`]: the right of a request to occupy a slot of the backend. Dropping it gives the slot back.
 
 use std::sync::Arc;
 use std::time::Duration;

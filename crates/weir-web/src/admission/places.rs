@@ -1,7 +1,8 @@
-//! The places of those who wait, and who has to leave when there are no more: first by lane, and among strangers by network.
+//! The places in the queue, and which waiting request is dropped when all are taken. That is decided first by lane, and among strangers by
+//! network.
 //!
-//! All strangers are one subnet to the scheduler, and have the longest backlog in a flood. So they make room for known visitors. Among
-//! strangers the network with the most waiting requests makes room, as between any other subnets ([`Backlog`]).
+//! To the scheduler all strangers are one subnet, which has the longest backlog in a flood. So strangers make room for known visitors.
+//! Among strangers the network with the most waiting requests makes room, as between any other subnets ([`Backlog`]).
 
 use weir_core::fair::{Backlog, QueueBounds, Room, Scarce, SubnetKey, Ticket};
 

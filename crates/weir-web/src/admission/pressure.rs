@@ -1,6 +1,7 @@
-//! What weighs on a backend, in words: where most of it comes from, who holds the slots, who has to wait, and what could be set differently.
+//! Describes the load on a backend for people: where most of it comes from, who holds the slots, who has to wait, and which setting could
+//! be changed.
 //!
-//! Computed when somebody looks, from the requests that are there.
+//! It is computed from the present requests whenever somebody asks.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

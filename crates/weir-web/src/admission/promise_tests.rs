@@ -1,5 +1,6 @@
-//! Whether the waiting page's times come true, in virtual time: crowds that obey the page, newcomers among them, and known visitors beside them, before a
-//! server of four slots and pages of 20 ms. The oracle is the clock of this world: when somebody was told, and when it was let in.
+//! Tests in virtual time that the times on the waiting page come true: crowds that obey the page, newcomers among them, and known visitors
+//! beside them, in front of a server with four slots and pages of 20 ms. The test compares the time that a visitor was told with the time
+//! at which it was let in.
 
 use super::tests::{ask, settings};
 use super::*;

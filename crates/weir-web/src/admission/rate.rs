@@ -1,4 +1,4 @@
-//! How fast a line moves: what happened in it while somebody waited, for each second of that time, the last ones counting most.
+//! Measures how fast the queue moves: events per second, counted only while somebody waits. Recent seconds count most.
 
 /// Events over the time in which they could happen. What is this long ago counts half.
 const HALF_LIFE_NS: f64 = 10e9;

@@ -1,10 +1,10 @@
-//! What the server itself does with the requests that observe mode lets through: how long it worked on each.
+//! A model of the server in observe mode: estimates how long the server really worked on each request that was let through.
 //!
-//! Nobody waits in observe mode, so the queue is inside the server, and from outside a page of 20 ms takes seconds. What enforcing would
-//! measure is the work alone. The server is modelled as one worker per slot, first come, first served: a request begins when it is among
-//! the first so many that have not ended. If a request ends that should not even have begun, the server shares its time in another way;
-//! then each request gets its share of the workers' time, which is never more than the time it stayed. Either way the shares of all
-//! requests add up to the time that the workers had.
+//! Nobody waits in observe mode, so the queue is inside the server, and from outside a page of 20 ms takes seconds. With slots enforced,
+//! only the work itself would be measured. The server is modelled as one worker per slot, first come, first served: a request begins when
+//! it is among the first so many that have not ended. If a request ends that should not even have begun, the server shares its time in
+//! another way; then each request gets its share of the workers' time, which is never more than the time it stayed. Either way the shares
+//! of all requests add up to the time that the workers had.
 
 use std::collections::{BTreeMap, BTreeSet};
 

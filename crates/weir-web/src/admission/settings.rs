@@ -1,4 +1,4 @@
-//! How one backend's queue is set up.
+//! The settings of one backend's queue.
 
 use std::fmt;
 use std::str::FromStr;

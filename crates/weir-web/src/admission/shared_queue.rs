@@ -1,4 +1,4 @@
-//! A backend's queue as the exchange between front-ends sees it.
+//! Implements [`SharedQueue`] for [`Admission`]: a backend's queue as the exchange between front-ends uses it.
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
-//! Who is known, and who is a stranger.
+//! Decides whether a visitor is known or a stranger.
 //!
 //! A modern flood comes from a hundred thousand networks and asks a few times from each: to a queue that is fair between subnets, each of
 //! them looks like any visitor. So strangers are one subnet together, with a history of their own (`strangers`): when the backend is
 //! saturated they share that, and in it a whole network is one session. Newcomers who bring back a cookie that is still young have three
 //! quarters of it for themselves, in the order of the waiting room ([`super::waiting_room`]): a client that waits as it was told does not
-//! queue behind clients that never come back. A visitor with standing belongs to its own subnet instead.
+//! have to queue behind clients that never come back. A visitor with standing belongs to its own subnet instead.
 //!
-//! Standing is a cookie of ours that is old enough, or a subnet with a history. Neither can be bought in a minute. Below saturation none of
-//! it matters.
+//! Standing is a cookie of ours that is old enough, or a subnet with a history. An attacker cannot get either within a minute. While the
+//! backend is not saturated, none of this matters.
 
 use weir_core::fair::{Profile, SessionKey, SubnetKey, Weight};
 

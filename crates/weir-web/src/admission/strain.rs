@@ -1,4 +1,5 @@
-//! Whether the server is slower with all slots in use, which tells whether there are too many of them or too few.
+//! Measures how much slower the server is with all slots in use than with at most half of them. That tells whether there are too many slots
+//! or too few.
 
 /// How much longer the server takes while all slots are in use than while at most half are. Two kinds of responses are measured separately.
 /// Those that are charged by time: when they begin, compared with what is usual. Those that tell what they cost: how long they took for

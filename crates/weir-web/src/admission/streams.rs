@@ -1,6 +1,6 @@
 //! Open streams, counted by session, by subnet and in all.
 //!
-//! No subnet has more streams than are left for others: however many one subnet opens, the next still finds room.
+//! A subnet may have at most as many streams as are left for all others. So however many one subnet opens, the next one still finds room.
 
 use weir_core::fair::{SessionKey, SubnetKey};
 

@@ -1,4 +1,4 @@
-//! A backend's queue as people look at it.
+//! The state of a backend's queue for people: for `weir web status`, the console and the API.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! A request that waits for a slot.
+//! [`Waiting`]: a request that waits for a slot, as a future. Dropping it leaves the queue.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! How long to wait before the next try to connect.
+//! How long to wait before the next attempt to connect to a relay or NATS server.
 
 use std::time::Duration;
 

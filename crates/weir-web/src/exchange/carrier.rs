@@ -1,4 +1,4 @@
-//! A carrier of frames: connected when it can be, and saying so.
+//! A carrier of frames: the connection to one relay or NATS server, which is opened again whenever it breaks, and whose state is reported.
 //!
 //! Each relay or NATS server has a task that connects, pumps frames both ways, and after a failure waits ([`Backoff`]) and tries again. While it is
 //! down, frames for it are dropped: they would be old when they arrived, and what is missing is asked for. Queues are bounded both ways.

@@ -1,6 +1,6 @@
-//! News sent lately, to be sent again to whoever missed it.
+//! The frames that were sent lately, kept so that a front-end that missed one can ask for it again.
 //!
-//! A ring of the last [`KEPT`] frames of news. What has fallen out of it can only be told again in full.
+//! A ring of the last [`KEPT`] frames of news. For older news the sender has to send its complete state again.
 
 use bytes::Bytes;
 use std::collections::VecDeque;

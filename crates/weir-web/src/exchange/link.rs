@@ -1,11 +1,12 @@
 //! The exchange of one front-end as a state machine: boards on one side, frames on the other, time passed in.
 //!
 //! [`Link::tick`] drains the boards into frames, asks for what is missing, forgets silent peers and sends signs of life; [`Link::hear`]
-//! takes one frame in; [`Link::next_frame`] gives out what is to be sent. Nothing is assumed of the carriers but that most frames arrive
-//! some day.
+//! takes one frame in; [`Link::next_frame`] gives out what is to be sent. The carriers need not be reliable: it is enough that most frames
+//! arrive at some time.
 //!
-//! How losses heal: news is numbered, and every sign of life tells the last number. A listener asks for numbers that it has not seen; the
-//! sender repeats them from its journal, or tells everything again if they are gone. A newcomer asks everybody for everything.
+//! How losses are repaired: frames with news are numbered, and every sign of life contains the last number. A receiver asks for numbers
+//! that it has not seen; the sender repeats them from its journal, or sends its complete state if they are no longer there. A front-end
+//! that has just started asks all others for their complete state.
 //!
 //! Cost of a tick: what the boards have to tell, at most [`FRAMES_A_TICK`] frames per board. Memory: the outbox, the journal, the peers and
 //! two documents, all bounded.

@@ -1,4 +1,4 @@
-//! What front-ends tell each other: service received and sessions active.
+//! The exchange between front-ends: how much service each session has received, and which sessions are active.
 //!
 //! The thesis (section 3.1) has a *hitserver* that passes every event on to every front-end. Here front-ends send **totals** in
 //! numbered [`frame`]s, through one or two [`relay`]s (our hitserver), through [`nats`], or both at once. Frames may be lost, repeated

@@ -1,4 +1,4 @@
-//! `[web.exchange]` and `[web.history]`: what front-ends of a cluster share.
+//! The sections `[web.exchange]` and `[web.history]`: what the front-ends of a cluster share.
 
 use super::nats::{NatsSettings, NatsUrl, is_subject};
 use super::relay::RelaySettings;

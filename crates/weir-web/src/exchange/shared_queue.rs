@@ -1,4 +1,5 @@
-//! A backend's queue as the exchange sees it: what it reports, and what it is told.
+//! The trait by which the exchange talks to a backend's queue: it takes reports from the queue for other front-ends, and gives it their
+//! reports.
 
 use std::sync::Arc;
 use weir_core::fair::{PeerId, Profile, Report};

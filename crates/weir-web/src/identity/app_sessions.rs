@@ -1,4 +1,4 @@
-//! To which network each of the application's own sessions belongs.
+//! Remembers which network each session of the application (its own sign-in cookie) belongs to.
 //!
 //! When a visitor signs in, the application vouches for them by its cookie. Many applications set their cookie anew with every answer, so a
 //! sold or stolen cookie would vouch for every network in which it is shown: one sign-in would be worth hundreds of known visitors. So a

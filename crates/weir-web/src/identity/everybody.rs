@@ -1,7 +1,7 @@
-//! Finds lists of networks that should name a few, but include everybody.
+//! Finds lists of networks that were meant to name a few networks but include everybody.
 //!
 //! A network on such a list may say who somebody else is, or is served before others. A list that includes the whole world grants that to
-//! everybody, which is never what was meant: a configuration that looks complete leaves the gate open in this way.
+//! everybody, which is never intended: such a configuration looks complete but protects nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,4 @@
-//! The fields of a request's head, however they are kept.
+//! Access to the header fields of a request, independent of how they are stored.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 

@@ -1,4 +1,4 @@
-//! Who asks: client address, subnet, session cookie, and the keys made of them.
+//! Identifies the client of a request: its address, subnet and session cookie, and the keys of the scheduler that follow from them.
 //!
 //! A client is known by the address of its connection, or by what a listed proxy says of it ([`forwarded`],
 //! [`proxy_protocol`]). Its subnet is a prefix of that address, or the configured group that it lies in. Its session is a cookie that this

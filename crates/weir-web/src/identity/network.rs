@@ -1,4 +1,4 @@
-//! Networks, and maps from networks to something.
+//! IP networks (prefixes), and maps with networks as keys.
 //!
 //! IPv4 is kept as IPv4-mapped IPv6, so there is one family of 128 bits. A map looks through the prefix lengths that it has, the
 //! longest first, by binary search: O(lengths × log N).

@@ -1,6 +1,6 @@
 //! A secret that the front-ends of a cluster share, and the keys derived from it.
 //!
-//! Every use has its own key, HMAC-SHA256 of the use's name: what is learned about one says nothing about another.
+//! Every use has its own key, the HMAC-SHA256 of the use's name, so knowing one key reveals nothing about the others.
 
 use super::siphash;
 use ring::hmac;

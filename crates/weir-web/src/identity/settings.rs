@@ -1,4 +1,4 @@
-//! `[web.identity]`: by what clients are told apart; the same at every front-end of a cluster.
+//! The section `[web.identity]`: how clients are told apart. It must be the same at every front-end of a cluster.
 
 use super::everybody::names_everybody;
 use super::forwarded::Trail;

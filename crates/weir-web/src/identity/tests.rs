@@ -1,4 +1,4 @@
-//! Identities as a whole: who is whom, and what an attacker can and cannot become.
+//! Tests of identities as a whole: which requests belong to the same client, and what an attacker can and cannot pretend to be.
 
 use super::*;
 use proptest::prelude::*;

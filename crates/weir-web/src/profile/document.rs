@@ -1,4 +1,4 @@
-//! The history document: its text is read within bounds or refused, and becomes a profile for the scheduler.
+//! The history document: reads its text within bounds, or refuses it, and makes a profile for the scheduler from it.
 
 use crate::identity::{Identities, Network};
 use serde::{Deserialize, Serialize};

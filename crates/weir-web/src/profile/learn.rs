@@ -1,4 +1,4 @@
-//! A history document from access logs.
+//! Makes a history document from access logs (`weir web learn`).
 //!
 //! What counts are visits, as in live traffic ([`weir_core::fair::visits`]): an address counts once an hour, and a subnet adds in a day at most what it had before it, or a
 //! day of one visitor. Logs should be given from the oldest to the newest.

@@ -1,4 +1,4 @@
-//! One line of an access log: who asked, when, and with what result.
+//! Parses one line of an access log: who made the request, when, and with which result.
 //!
 //! Three formats are recognised, line by line: JSON objects (nginx, Apache, HAProxy, Caddy and others write them with their own field
 //! names); Common and Combined of Apache and nginx, with or without a virtual host before the address; and HAProxy's HTTP log, with or

@@ -1,4 +1,5 @@
-//! From a request that is ready to the slot that it is sent in: the waiting room for newcomers, the queue, and what is said to those who have to come again.
+//! Gets a slot for a request that is ready to be sent: the waiting room for newcomers, then the queue. Clients that have to come again
+//! later get their answer here.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Servers that do the same work: how they are talked to, and how the configuration writes them.
+//! A backend: several servers that do the same work, how they are connected to, and how the configuration describes them.
 
 use std::fmt;
 use std::path::PathBuf;

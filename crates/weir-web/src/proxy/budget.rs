@@ -1,4 +1,4 @@
-//! A bound on what all requests together hold of something: memory or disk, for request bodies or for responses.
+//! A limit on how much memory or disk all request bodies, or all responses, may use together.
 //!
 //! Counted from the first octet, over all connections. A subnet may hold as much as is left for all others (dynamic thresholds, as switches
 //! share their memory between ports): alone it gets half, and a subnet that comes later still finds room. One lock, taken for each piece of

@@ -1,4 +1,4 @@
-//! What one side has sent and the other has not taken yet: in memory first, then in a file.
+//! A buffer for data that one side has sent and the other has not read yet, in memory first and then in a file.
 //!
 //! The file has no name, so it is gone with the process, however that ends. It is written and read on other threads, a batch at a time: the thread
 //! that carries the traffic never waits for a disk. Both memory and disk are bounded, for one buffer, for each subnet and in all ([`super::budget`]). A disk

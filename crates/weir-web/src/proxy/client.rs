@@ -1,4 +1,4 @@
-//! A client's connection: who the client is, what it has under way, and its octets.
+//! A client's connection: who the client is, which requests it has under way, and the reading and writing of its octets.
 //!
 //! Times are in milliseconds of the thread's clock, which a sweep moves on; the sweep also finds connections that are
 //! too slow or idle for too long, so that no connection needs a timer of its own.

@@ -1,4 +1,4 @@
-//! A time limit that can be put off: one timer, which is set again only when it has run out.
+//! A time limit that can be postponed: it uses a single timer, which is set again only when it has run out.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! `[web.forward_auth]`: which proxies may ask whose turn it is, and how they say that a request is over.
+//! The section `[web.forward_auth]`: which other proxies may ask whether a request may go, and how they report that a request is over.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

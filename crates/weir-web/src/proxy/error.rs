@@ -1,4 +1,4 @@
-//! Why the gate cannot start, or not take new settings.
+//! Why the gate cannot start, or cannot apply new settings.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,11 +1,12 @@
-//! Which requests will become streams, as far as one can tell before a server is asked.
+//! Predicts which requests will become streams, as far as that can be known before they are sent to a server.
 //!
-//! Where streams hold slots (`streams=slots`), each keeps one of the server's workers busy, and a worker that has begun does not notice at once that
-//! nobody listens. So a stream that is too many must not get to the server. An upgrade says what it is, and so does a request that accepts
-//! nothing but events. All others that accept events are known by their route, method and path, once that has answered with events. A path that
-//! has answered with something else as well says nothing from then on. As nobody would hear another answer while all requests of a path are
-//! refused, one gets through every [`TRIED_EVERY`]. Paths are read as routes read them, so that no other spelling is another path. Segments that
-//! are numbers of things count as the same. The table of paths is small; the path that was used longest ago is forgotten first.
+//! Where streams hold slots (`streams=slots`), each keeps one of the server's workers busy, and a worker that has begun does not notice at
+//! once that nobody listens. So a stream beyond the limit must not reach the server. An upgrade is certainly a stream, and so is a request
+//! that accepts nothing but events. Other requests that accept events are recognised by their route, method and path, once that has
+//! answered with events. A path that has also answered with something else predicts nothing from then on. While all requests for a path are
+//! refused, no other kind of answer could be noticed, so one request gets through every [`TRIED_EVERY`]. Paths are read as routes read
+//! them, so that no other spelling is another path. Segments that are numbers of things count as the same. The table of paths is small; the
+//! path that was used longest ago is forgotten first.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;

@@ -1,6 +1,6 @@
 //! Counts the frames of an HTTP/2 connection that ask for nothing.
 //!
-//! Every SETTINGS and every PING wants an answer, PRIORITY and unknown frames want to be read, and none of them is part of a request: a
+//! Every SETTINGS and every PING has to be answered, PRIORITY and unknown frames have to be read, and none of them is part of a request: a
 //! client can keep a processor busy with them for ever (CVE-2019-9512, -9515). The same goes for WINDOW_UPDATE, of which a client needs
 //! only as many as fit the data that it is sent. The watch follows frames by their lengths and reads nothing else of them. What it cannot
 //! follow, h2 refuses too.

@@ -1,4 +1,4 @@
-//! Every bound of what clients may use, in one place.
+//! All limits on what clients may use, in one place (`[web.limits]`).
 
 use std::time::Duration;
 

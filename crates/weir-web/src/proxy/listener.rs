@@ -1,4 +1,4 @@
-//! One address to listen on.
+//! An address on which the gate listens.
 
 use std::net::SocketAddr;
 

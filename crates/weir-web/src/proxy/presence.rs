@@ -1,4 +1,4 @@
-//! Whether a client asks for something on its connection, and how the connection is to end.
+//! Whether a client has a request under way on its connection, and how the connection is to be closed.
 //!
 //! This is separate from the rest of what is known about a client, because the count of connections ([`super::connection_count`]) reads it
 //! too.

@@ -1,4 +1,4 @@
-//! Answers of our own: errors, refusals and the way to https.
+//! Answers that the gate gives itself: errors, refusals, and redirects to HTTPS.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

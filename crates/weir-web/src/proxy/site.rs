@@ -1,8 +1,8 @@
 //! Where requests go: routes and backends, and everything else that can be changed while the gate runs.
 //!
-//! A site never changes: a reload makes a new one that replaces it ([`Site::after`]). What is under way ends in the site that it began in.
-//! A backend that is in both keeps its queue, so no waiting request loses its turn. A server that is in both keeps its idle connections and
-//! what is known of its health.
+//! A site never changes: a reload makes a new one that replaces it ([`Site::after`]). Requests under way end with the site that they began
+//! with. A backend that is in both keeps its queue, so no waiting request loses its turn. A server that is in both keeps its idle
+//! connections and what is known of its health.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! A client's socket that is read in one place and watched for its end in another.
+//! A client's socket that is read in one place, while another place watches whether the client closes it.
 //!
 //! While a request waits for a slot, hyper reads nothing from its connection if part of an upload, or anything sent ahead, is still unread. So it does
 //! not see that the client closes. The kernel knows, and tells it even if octets are unread.

@@ -1,4 +1,4 @@
-//! What one proxy thread has for itself, and what all of them share.
+//! The state of one proxy thread, and the state that all of them share.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

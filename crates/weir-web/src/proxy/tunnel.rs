@@ -1,4 +1,4 @@
-//! Upgraded connections: octets in both directions until both sides have ended, or nothing happens in either for too long.
+//! Upgraded connections: copies octets in both directions until both sides have closed, or nothing has been sent either way for too long.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

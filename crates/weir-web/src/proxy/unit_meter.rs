@@ -1,4 +1,4 @@
-//! Finds out what a response says that it has cost, so that its slot can be charged accordingly.
+//! Reads from a response how much it has cost, so that the slot can be charged for that.
 
 use std::sync::Arc;
 use std::time::Duration;

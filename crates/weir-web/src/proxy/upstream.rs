@@ -1,4 +1,4 @@
-//! Connections to the backend that are kept, and requests in flight.
+//! Idle connections to the backend that are kept for later, and requests in flight.
 //!
 //! Each thread keeps its own idle connections, so taking and returning one crosses no thread. A request in flight belongs to its
 //! slot, not to its client: if the client goes, the response is still awaited, and only then is the slot free.

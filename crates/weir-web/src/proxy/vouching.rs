@@ -1,4 +1,4 @@
-//! What is known of a client besides its cookie: what the owner of the site says about it, and the history of its network.
+//! What makes a client known besides its cookie: networks and keys that the owner of the site has listed, and the history of its network.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! `[web]`: what holds for the whole gate, and what its backends have in common.
+//! The section `[web]`: settings of the whole gate, and defaults for all backends.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Attempts and results, written by the acting leader only: one fenced statement a batch.
+//! Attempts and results in the records. Only the acting leader writes them, with one fenced statement for each batch.
 
 use super::fenced::{fence_in_postgres, fenced_in_sqlite};
 use super::leader::Fence;

@@ -1,4 +1,4 @@
-//! Samples in the order in which they ended: for whoever is told of each.
+//! Samples in the order in which they ended, for the webhook, which reports each of them once; and how much malware was found lately.
 
 use super::SampleRecords;
 use crate::records::{RecordsError, read};

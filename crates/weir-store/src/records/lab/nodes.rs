@@ -1,4 +1,4 @@
-//! The machines of the lab, as they were registered.
+//! The machines that are registered in the lab.
 
 use crate::records::{Database, RecordsError, read, write};
 use sqlx::Row;

@@ -1,4 +1,4 @@
-//! What is known of contents, by their hashes: for another gate that waits for a verdict.
+//! What the lab knows about contents, by their hashes. The mail gate asks this while mail waits for a verdict.
 
 use super::SampleRecords;
 use crate::records::{RecordsError, read};

@@ -1,4 +1,4 @@
-//! Samples: what was handed in, and what became of it.
+//! The samples that were submitted, and how each ended.
 
 use super::fenced::{fence_in_postgres, fenced_in_sqlite};
 use super::leader::Fence;

@@ -1,4 +1,5 @@
-//! Several links and their schedulers on a network that loses, repeats and reorders, under a clock of our own.
+//! Tests with several links and their schedulers, on a simulated network that loses, repeats and reorders frames, with a clock that the
+//! tests control.
 
 use super::*;
 use crate::identity::{Secret, Settings};

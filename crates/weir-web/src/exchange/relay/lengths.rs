@@ -1,4 +1,4 @@
-//! Frames in the stream of a relay: a length (u32, little-endian) and so many octets.
+//! How frames are separated in the stream of a relay: each is preceded by its length (u32, little-endian).
 
 use crate::exchange::carrier::{CarrierError, Codec, Incoming};
 use crate::exchange::frame::FRAME_BYTES_MAX;

@@ -1,8 +1,8 @@
 //! The relay's own side: who is connected, and frames from each to all others.
 //!
 //! Bounds: `connections_max` front-ends and, beside them, some [connections](super::unproven) that have [`PROVE_WITHIN`] to prove the key;
-//! [`QUEUE`] frames for each listener, past which frames for it are dropped (it will ask for them again). A listener that takes nothing for
-//! [`WRITE_WITHIN`] or says nothing for [`SILENT`] is let go.
+//! [`QUEUE`] frames for each listener, past which frames for it are dropped (it will ask for them again). A listener that reads nothing for
+//! [`WRITE_WITHIN`] or sends nothing for [`SILENT`] is disconnected.
 
 use super::handshake::{RelayKey, prove_as_server, server_config};
 use super::lengths::{Lengths, PREFIX_BYTES};

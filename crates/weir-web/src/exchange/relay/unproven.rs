@@ -1,8 +1,8 @@
 //! Connections that have not proven the key yet, by host; an IPv6 host has a whole /64 of addresses.
 //!
-//! A newcomer always gets in, and the oldest connection of its host gives way, or of the host that has the most: so an idle connection
-//! keeps nobody out. There are [`UNPROVEN_MAX`] of them, [`UNPROVEN_PER_ADDRESS`] of one host; beside them as many of each of
-//! [`PROVEN_MAX`] hosts that have proven the key before.
+//! A new connection is always accepted. If there is no room, the oldest connection of the same host is closed, or of the host that has the
+//! most. So an idle connection keeps nobody out. There are [`UNPROVEN_MAX`] of them, [`UNPROVEN_PER_ADDRESS`] of one host; beside them as
+//! many of each of [`PROVEN_MAX`] hosts that have proven the key before.
 
 use crate::identity::host;
 use std::collections::{BTreeMap, HashMap, HashSet};

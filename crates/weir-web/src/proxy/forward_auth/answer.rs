@@ -1,4 +1,4 @@
-//! The answer to a proxy's question: go, wait, or no.
+//! The answer to another proxy's question: the request may go, has to wait, or is refused.
 //!
 //! `/ask` is answered with what the client should hear: Caddy and Traefik pass everything on that is not a success. `/ask/nginx` knows only success, 401 (come
 //! again) and 403; for 401 nginx then asks `/page` for what the client should hear.

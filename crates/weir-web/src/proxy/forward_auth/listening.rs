@@ -1,4 +1,4 @@
-//! The sockets of the door: questions over HTTP, by TCP or a Unix socket, and log lines by datagrams.
+//! The sockets of the forward-auth door: HTTP requests over TCP or a Unix socket, and log lines as datagrams.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,12 +1,13 @@
-//! A door for other proxies: nginx (`auth_request`), Caddy and Traefik (`forward_auth`) carry the requests, and ask here whose turn it is.
+//! A door for other proxies: nginx (`auth_request`), Caddy and Traefik (`forward_auth`) carry the requests, and ask here whether a request
+//! may go now.
 //!
 //! The question names the request and the client ([`question`]); route, identity, standing, the waiting room and the fair queue are those
 //! of the gate's own requests. The answer is `204`, as soon as there is a slot; or what the gate would have said itself (`503` with a
 //! waiting page, `403`); or, for nginx, which understands nothing else, `401` and `403`, and the page when nginx asks for it. The slot is
 //! held under the name of the request (`held_slots`) until the proxy's access log names it ([`log_line`]), or its time is over.
 //!
-//! Only machines that the settings name are answered and heard. A client can neither end a slot nor use the name of another request: the
-//! proxy writes both, and a name that occurs twice, or was used before, is refused.
+//! Only machines that the settings name get answers, and only their log lines are read. A client can neither end a slot nor use the name of
+//! another request: the proxy writes both, and a name that occurs twice, or was used before, is refused.
 
 mod answer;
 mod held_slots;
