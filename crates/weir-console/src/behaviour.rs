@@ -1,6 +1,6 @@
-//! What a sample did where it was run, and what others can watch for: the same on its page and in its report.
+//! What a sample did when it ran, and the indicators that others can watch for. The sample's page and its report both use this.
 //!
-//! All of it was said by a guest that ran malware, or read out of hostile files: it is text, and bounded.
+//! All of it comes from a guest that ran malware, or from hostile files. So it is shown as text only, and bounded.
 
 use crate::html;
 use crate::html::Html;

@@ -1,7 +1,8 @@
-//! The flow through the four gates as a picture: what goes on, what waits, what is refused, in numbers that are read from across a room.
+//! The flow through the four gates as a picture for the overview: what passes, what waits and what is refused, with numbers large enough to
+//! read from across a room.
 //!
-//! Each colour has one meaning everywhere: green goes on, amber waits, red is refused or kept back. A stream is as thick as it is strong,
-//! on a logarithmic scale; the more waits, the fuller a basin is.
+//! Each colour has one meaning everywhere: green passes, amber waits, red is refused or kept. The thickness of a stream shows its rate, on
+//! a logarithmic scale, and the level of a basin shows how much waits.
 
 use crate::history::History;
 use crate::html;

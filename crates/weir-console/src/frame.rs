@@ -1,4 +1,4 @@
-//! What is around every page: the menu, who is logged in, and what the last action did; and the parts that pages share.
+//! The frame of every page: the menu, who is logged in, and the result of the last action. Also parts that several pages share.
 
 use crate::html;
 use crate::html::Html;

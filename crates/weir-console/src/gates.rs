@@ -1,4 +1,4 @@
-//! The gates behind the console, those that run.
+//! The gates that run, as the console and the API see them.
 
 use crate::session::Sessions;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! Is all well? One verdict over all gates, with its reasons.
+//! Is everything all right? One verdict over all gates, with its reasons.
 //!
-//! `weir status`, the API and the overview are drawn from the same look by the same rules, so they cannot disagree. What could not be read
-//! counts as a problem, never as healthy. A flood that the web gate holds off, or mail that the throttle delays, needs nobody's attention:
-//! it is mentioned, but does not change the verdict. Nothing is probed for this: what was not tried yet is said to be that, and not to be well.
+//! `weir status`, the API and the overview are computed from the same snapshot by the same rules, so they cannot disagree. A value that
+//! could not be read counts as a problem, never as healthy. A flood that the web gate holds off, or mail that the throttle delays, needs
+//! nobody's attention: it is mentioned, but does not change the verdict. Nothing is probed for this: a server that was not used yet is
+//! reported as not tried, and not as working.
 
 mod known_visitors;
 mod next_hops;

@@ -1,4 +1,4 @@
-//! Markup that cannot forget to escape.
+//! Builds HTML in which every value is escaped; forgetting it does not compile.
 //!
 //! [`html!`](crate::html!) takes a literal with a `{}` for every value. Text is always escaped; only another [`Html`] is inserted as
 //! it is, and an `Html` is made only by this macro and by our own charts. The compiler counts the `{}` and refuses one in a tag

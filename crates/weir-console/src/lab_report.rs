@@ -1,6 +1,6 @@
 //! One sample's report as one page that stands alone: no script, nothing fetched, every word of the sample escaped.
 //!
-//! It can be mailed and opened anywhere. Reports come from plugins that looked at hostile files, so only so much is drawn.
+//! It can be mailed and opened anywhere. Reports come from plugins that examined hostile files, so the amount that is shown is bounded.
 
 use crate::behaviour::{self, Bounds};
 use crate::html;

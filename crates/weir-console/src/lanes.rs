@@ -1,4 +1,4 @@
-//! What the machines and VMs of the lab ran lately, as a picture: a lane for each machine or VM, a bar for each attempt, from its start to
+//! A picture of what the machines and VMs of the lab ran lately: a lane for each machine or VM, a bar for each attempt, from its start to
 //! its end.
 //!
 //! A green bar brought a report, an amber one still runs, a red one brought nothing.

@@ -1,4 +1,5 @@
-//! Logins that failed: after a few, the next must wait. Bounded, and forgotten after a while.
+//! Slows down password guessing: after a few failed logins, the next attempt has to wait. Memory is bounded, and failures are forgotten
+//! after a while.
 //!
 //! Counted by address, and by name at an address, so that neither one name nor many can be tried out quickly from one place, and
 //! nobody elsewhere can shut the owner of a name out. The wait doubles up to a minute. An attempt is counted when it begins, in the same

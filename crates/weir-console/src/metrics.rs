@@ -1,4 +1,4 @@
-//! For programs: is it alive, is it ready, and the figures of all gates as Prometheus reads them. No figure names a user.
+//! The pages for programs: `/healthz`, `/readyz`, and the figures of all gates for Prometheus. No figure names a user.
 
 use crate::api::whole::CertificateView;
 use crate::pulse::Pulse;

@@ -1,4 +1,4 @@
-//! A request that changes something: noted in the audit trail before anything is done, and struck out there when it has ended.
+//! Notes a request that changes something in the audit trail before anything is done, and removes the note when the request has ended.
 
 use axum::extract::Request;
 use axum::middleware::Next;

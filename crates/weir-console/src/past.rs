@@ -1,4 +1,4 @@
-//! The past of all gates beyond the last minutes: a row for each minute with what the looks saw, from which charts are drawn.
+//! The past of all gates beyond the last few minutes, for charts: one row for each minute, computed from the looks taken in it.
 //!
 //! The row of a minute says how much each counter grew, and the highest value of each gauge. The row of an hour has the sum of the growth,
 //! and the highest of the values. So a restart of a gate or of Weir makes neither a dent nor a peak in a chart.

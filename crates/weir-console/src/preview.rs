@@ -1,4 +1,4 @@
-//! A look into hostile mail: text only.
+//! The safe preview of a hostile mail, as text only.
 //!
 //! The scanner's own reader takes the beginning of the message apart ([`weir_scan::sight`]); texts are decoded, HTML loses its markup, and
 //! everything else is only named. What comes out is plain text that the page escapes: nothing of it can run, load or link. Reading is

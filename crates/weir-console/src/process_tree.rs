@@ -1,4 +1,4 @@
-//! What ran, drawn as a tree: each process under the one that started it.
+//! The processes of a sample drawn as a tree, each under the process that started it.
 //!
 //! The list comes from a guest that ran malware: lines, texts and indentation are bounded; the time is in proportion to the list.
 

@@ -1,4 +1,4 @@
-//! One look at all gates: what the overview, the charts and the metrics are drawn from.
+//! [`Pulse`]: a snapshot of all gates at one moment, from which the overview, the charts and the metrics are drawn.
 
 use crate::gates::Gates;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The figures of all gates at one look, for charts.
+//! [`Reading`]: the figures of all gates at one look, for charts.
 
 use crate::pulse::Pulse;
 use weir_mail::operations::Vital;

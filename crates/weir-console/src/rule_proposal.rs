@@ -1,7 +1,8 @@
-//! The rules for mail that a sample of the lab suggests: one for its content, and a text of YARA from what it reaches and drops.
+//! Proposes rules for the mail scan from a sample of the lab: one that blocks its content, and a YARA rule made from the addresses that it
+//! contacts and the files that it drops.
 //!
-//! Nothing is saved here: a person looks at them first. Whatever comes from the sample is bounded and written so that YARA reads it
-//! as text.
+//! Nothing is saved here: a person reviews the rules first. Whatever comes from the sample is bounded and written so that YARA reads it as
+//! text.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

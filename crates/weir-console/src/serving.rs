@@ -1,4 +1,4 @@
-//! Connections to both doors, the port and the socket: a bounded number, each with who is at its other end on every request.
+//! Serves connections on both the port and the control socket: a bounded number, each request with the information who is at the other end.
 
 use axum::Router;
 use axum::extract::Request;

@@ -1,4 +1,4 @@
-//! `[console]`: where the pages are served.
+//! The section `[console]` of the configuration: where the pages are served.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use weir_settings::{Section, settings};

@@ -1,4 +1,4 @@
-//! What the console needs: the gates, the settings to show, and who is logged in.
+//! [`Site`]: everything that the console needs, that is the gates, the settings to show, and who is logged in.
 
 use crate::gates::Gates;
 use crate::history::History;

@@ -1,4 +1,4 @@
-//! The control socket: the API for whoever owns the data folder.
+//! The control socket: serves the API to root and to the owner of the data folder.
 //!
 //! A Unix socket of mode 0600 in a folder of mode 0700; in addition, the kernel says who is at the other end, and only root and the owner
 //! of the folder are served. Requests carry their [`Actor`] from there. Connections are bounded in number, and a header that does not come

@@ -1,5 +1,5 @@
-//! Logins that have given the right password and still have to give a code. Bounded in number and in time; a step is good for one right
-//! code.
+//! Logins that have given the right password and still need the code of the second factor. They are bounded in number and time, and each
+//! can be completed once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! One id, one timeline: what the mail gate and the lab know of a message, a held or quarantined mail, or a sample.
+//! Builds the timeline of one id: everything that the mail gate and the lab know of a message, a held or quarantined mail, or a sample.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What went wrong, as a page: what happened, what Weir still does, what to try.
+//! An error as a page: what happened, what Weir still does, and what to try.
 
 use crate::frame::{Here, Sheet};
 use crate::html;

@@ -1,4 +1,4 @@
-//! The webhook hears of incidents, locks, quarantines and verdicts.
+//! Calls the webhook about incidents, locks, quarantines and verdicts.
 //!
 //! What happened is read from the records: lines of the audit trail after the last one that was told, and samples that ended after
 //! the last one. So there is no queue that could overflow or be lost with the process: what the other end did not accept is sent again, in

@@ -1,4 +1,4 @@
-//! Numbers, sizes, times and rates as people read them.
+//! Formats numbers, sizes, times and rates for people.
 
 use crate::html;
 use crate::html::Html;

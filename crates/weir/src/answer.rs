@@ -1,4 +1,4 @@
-//! What the gate answered, for people: as one JSON document, or times and numbers as we write them.
+//! Prints answers of a gate: as one JSON document, or as times and numbers for people.
 
 use serde::Serialize;
 use std::io::Write;

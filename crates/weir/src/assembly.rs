@@ -1,4 +1,4 @@
-//! From the configuration to the settings of the gates.
+//! Builds the settings of the gates from the configuration.
 
 mod certificates;
 mod console;

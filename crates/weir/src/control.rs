@@ -1,8 +1,8 @@
-//! How a verb reaches the gate.
+//! How a command reaches the gates.
 //!
-//! If a process owns the data folder, the verb asks it over `DATA/control.sock`. If nothing runs, the verb takes the folder
-//! under the same lock and calls the very same router here. So there is one set of handlers, and never a second process
-//! that writes the store.
+//! If a process owns the data folder, the command asks it over `DATA/control.sock`. If nothing runs, the command opens the folder under the
+//! same lock and calls the same router in its own process. So there is one set of handlers, and never a second process that writes the
+//! store.
 
 use crate::answer::print_answer;
 use crate::assembly;

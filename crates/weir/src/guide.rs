@@ -1,4 +1,4 @@
-//! Every `weir …` that README and guide show is one that this program takes: verbs and flags exist, and their values are valid.
+//! Tests that this program accepts every `weir …` command in README and guide: verbs and flags exist, and their values are valid.
 //!
 //! Blocks of commands are also run, as far as they can be (tests/guide_commands.rs). A command in the middle of a sentence may leave out
 //! arguments; nothing else may be wrong.

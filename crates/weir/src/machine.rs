@@ -1,4 +1,5 @@
-//! What runs on this machine, as far as `weir quickstart` and `weir doctor` need to know: who listens where, and which programs are there.
+//! Finds out what runs on this machine, for `weir quickstart` and `weir doctor`: who listens on which port, and which programs are
+//! installed.
 //!
 //! Everything is read from /proc. Everybody can see that a port is taken, but only root can see which process of another user has it.
 

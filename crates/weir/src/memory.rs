@@ -1,8 +1,8 @@
-//! Gives memory back to the system after a rush.
+//! Gives memory back to the system after a peak of load.
 //!
-//! The allocator gives free pages back only while somebody allocates: ten thousand clients who leave at once would leave
-//! their memory behind for as long as nobody comes. So every thread gives back what it has freed when it goes to sleep, at
-//! most once a second, and every few seconds the whole process does. Unsafe code is allowed in this file for one call.
+//! The allocator gives free pages back only while somebody allocates: after ten thousand clients have left at once, their memory would stay
+//! allocated for as long as no new client comes. So every thread gives back what it has freed when it goes to sleep, at most once a second,
+//! and every few seconds the whole process does. Unsafe code is allowed in this file for one call.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;

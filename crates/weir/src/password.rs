@@ -1,4 +1,4 @@
-//! A password for an account: typed, piped, or made here and shown once.
+//! Gets the password for an account: typed, piped, or generated and shown once.
 
 use crate::prompt;
 use serde::Serialize;

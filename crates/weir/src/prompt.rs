@@ -1,4 +1,4 @@
-//! What a person types: a password without echo, or a yes.
+//! Reads what a person types at the terminal: a password without echo, or a confirmation.
 
 use anyhow::{Context, bail};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};

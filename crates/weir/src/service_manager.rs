@@ -1,4 +1,5 @@
-//! What is told to systemd, if it started us and listens: that we are ready, that we stop, that we are alive, and which sockets it should keep.
+//! Messages to systemd, if it started Weir: that Weir is ready, that it stops, that it is alive (watchdog), and which sockets systemd
+//! should keep.
 //!
 //! A socket in systemd's store stays open while `systemctl restart` stops one process and starts the next, so that nobody is refused. Without
 //! systemd all of this does nothing.

@@ -1,4 +1,4 @@
-//! A table for people: columns as wide as they must be, numbers to the right, the last column as it comes.
+//! Prints a table: columns as wide as their content, numbers aligned to the right, and the last column without padding.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Accounts of the console.
+//! The API operations on accounts of the console.
 
 use super::call::Call;
 use super::operation::{Operation, administer, look};

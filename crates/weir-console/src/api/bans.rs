@@ -1,4 +1,4 @@
-//! Addresses that the mail servers do not let in for a while.
+//! The API operations on bans: addresses that the mail servers refuse for a while.
 
 use super::call::Call;
 use super::operation::{Operation, look, operate};

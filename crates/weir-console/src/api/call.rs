@@ -1,4 +1,5 @@
-//! A request, read as its operation declares it: who asks, about what, and what goes in. What cannot be read is a [`Problem`].
+//! Reads a request as its operation declares it: who is asking, the parts of the path, and the input. A request that cannot be read is
+//! answered with a [`Problem`].
 
 use super::Rank;
 use super::operation::{Operation, Takes};

@@ -1,4 +1,4 @@
-//! The scan's feeds.
+//! The API operations on the scan's feeds.
 
 use super::call::Call;
 use super::operation::{Operation, administer, look};

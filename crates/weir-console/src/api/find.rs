@@ -1,4 +1,4 @@
-//! Message tracking.
+//! The API operation that finds messages (message tracking).
 
 use super::call::Call;
 use super::operation::{Operation, look};

@@ -1,4 +1,4 @@
-//! Held mail.
+//! The API operations on held mail.
 
 use super::call::Call;
 use super::operation::{Operation, look, operate};

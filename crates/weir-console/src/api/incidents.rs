@@ -1,4 +1,4 @@
-//! Incidents.
+//! The API operations that list incidents and tell the story of one.
 
 use super::call::Call;
 use super::operation::{Operation, look};

@@ -1,4 +1,4 @@
-//! The lab: its state and its machines. Samples have a file of their own.
+//! The API operations on the lab's state and its machines. Samples have a file of their own.
 
 use super::call::Call;
 use super::operation::{Operation, administer, look};

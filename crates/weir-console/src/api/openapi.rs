@@ -1,4 +1,4 @@
-//! The OpenAPI document, written from the operations themselves and the types that go in and come out.
+//! The OpenAPI document, generated from the operations and the types of their input and answer.
 
 use super::call::Call;
 use super::operation::{Operation, Takes, look};

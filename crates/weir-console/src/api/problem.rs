@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 has it, with a hint.
+//! An error of the API as a problem document (RFC 9457), with a hint what to do.
 
 use axum::Json;
 use axum::http::{StatusCode, header};

@@ -1,4 +1,4 @@
-//! Quarantined mail.
+//! The API operations on quarantined mail.
 
 use super::call::Call;
 use super::operation::{Operation, look, operate};

@@ -1,4 +1,4 @@
-//! Outgoing mail that waits for delivery.
+//! The API operations on outgoing mail that waits for delivery.
 
 use super::call::Call;
 use super::operation::{Operation, administer, look, operate};

@@ -1,4 +1,4 @@
-//! Rules that people make for the scan.
+//! The API operations on rules that people add for the scan.
 
 use super::call::Call;
 use super::operation::{Operation, look, operate};

@@ -1,4 +1,4 @@
-//! Samples of the lab: what is handed in, what waits, and what is known of each.
+//! The API operations on samples of the lab: submitting them, what waits, and what is known of each.
 
 use super::call::Call;
 use super::lab::LabGates;

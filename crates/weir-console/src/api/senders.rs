@@ -1,4 +1,4 @@
-//! Senders that people allow or block.
+//! The API operations on senders that people allow or block.
 
 use super::call::Call;
 use super::operation::{Operation, look, operate};

@@ -1,4 +1,4 @@
-//! Who is logged in at the console.
+//! The API operations on sessions of the console: who is logged in, and ending a session.
 
 use super::call::Call;
 use super::operation::{Operation, administer, look};

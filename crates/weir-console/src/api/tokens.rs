@@ -1,4 +1,4 @@
-//! Tokens for programs.
+//! The API operations on API tokens.
 
 use super::call::Call;
 use super::operation::{Operation, administer, look};

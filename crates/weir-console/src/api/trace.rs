@@ -1,4 +1,4 @@
-//! One id, one timeline.
+//! The API operation that tells the whole story of one message or sample, by any of its ids.
 
 use super::call::Call;
 use super::operation::{Operation, look};

@@ -1,4 +1,4 @@
-//! Users.
+//! The API operations on users of the mail gate.
 
 use super::call::Call;
 use super::operation::{Operation, administer, change, look, operate};

@@ -1,4 +1,4 @@
-//! The web gate: its state, the sessions that wait, servers that are drained, networks that are blocked, and metrics.
+//! The API operations on the web gate: its state, the sessions that wait, drained servers, weights, blocked networks, and metrics.
 
 use super::call::Call;
 use super::operation::{Answer, Operation, look, measure, operate};

@@ -1,5 +1,5 @@
-//! The guide that is in docs/, inside the program: it can be read and searched where there is no network, and it is the one of this
-//! version.
+//! The guide from docs/, built into the program. So it can be read and searched without a network, and always matches the version of the
+//! program.
 
 mod search;
 

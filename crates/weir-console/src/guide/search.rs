@@ -1,4 +1,4 @@
-//! Looks for words in the guide.
+//! The search in the guide.
 
 use super::{Page, is_part, place};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};

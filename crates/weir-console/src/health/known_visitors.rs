@@ -1,4 +1,4 @@
-//! Known visitors of a web backend who wait for long while all its slots are held. Fair order cannot help them until a slot is free.
+//! Known visitors of a web backend who wait for long while all its slots are held. The fair queue cannot help them until a slot is free.
 
 use super::Part;
 use crate::words::seconds;

@@ -1,4 +1,4 @@
-//! The servers that mail goes to, as the deliveries have found them.
+//! The state of the servers that mail is delivered to, as the deliveries have found them.
 
 use super::Part;
 use crate::words::{count, cut, now, parsed, seconds};

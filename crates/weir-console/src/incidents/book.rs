@@ -1,12 +1,14 @@
-//! The book of what is open now and what was a moment ago: opens, goes on with, closes and reopens incidents. Pure: looks, changes and the
-//! time are passed in.
+//! The list of incidents that are open or were closed a short while ago. It opens, continues, closes and reopens incidents. It does no I/O:
+//! looks at the gates, changes and the time are passed in.
 //!
-//! - A sign opens an incident when it has been there for the patience of its kind, and closes it when it has been gone for a quiet time. If it comes back
-//!   soon after that, the same incident goes on, and its next quiet time is twice as long: whoever attacks in waves makes one incident, not a hundred.
-//! - At most [`NAMED_MAX`] incidents of a kind are open at once. Whatever else happens of that kind is counted in one more, which is about several.
-//! - Stopped accounts have a story each, up to [`STOPPED_MAX`] at once: people look for them by name afterwards. Beyond [`NAMED_MAX`] there is one about all of
-//!   them as well, and nobody is told of the others one by one: ten thousand stopped accounts are some messages, not ten thousand.
-//! - A look that cannot see something does not end it.
+//! - A sign opens an incident when it has lasted for a time that depends on its kind, and closes it when it has been gone for a quiet time.
+//!   If it comes back soon after that, the same incident goes on, and its next quiet time is twice as long: an attack in waves makes one
+//!   incident, not a hundred.
+//! - At most [`NAMED_MAX`] incidents of a kind are open at once. All others of that kind are counted in one additional incident.
+//! - Stopped accounts have a story each, up to [`STOPPED_MAX`] at once: people look for them by name afterwards. Beyond [`NAMED_MAX`] there
+//!   is one about all of them as well, and no separate messages are sent about the others: ten thousand stopped accounts cause a few
+//!   messages, not ten thousand.
+//! - If a look cannot read something, the incident about it stays open.
 
 use super::kind::Kind;
 use super::rules::{Seen, Sign};

@@ -1,4 +1,4 @@
-//! What can go wrong, in words: a title, what Weir does about it by itself, and what a person can do.
+//! The kinds of incidents, with their texts: a title, what Weir does about it by itself, and what a person can do.
 
 use serde::{Deserialize, Serialize};
 use weir_foundation::audit::AuditView;

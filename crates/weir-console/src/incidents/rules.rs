@@ -1,4 +1,4 @@
-//! The rules: what in a look at the gates is a sign that something is wrong. Pure: the look and the time are passed in.
+//! The rules that find signs of trouble in a look at the gates. They do no I/O: the look and the time are passed in.
 //!
 //! A sign that opens an incident is stronger than one that keeps it open, so that an incident at the limit does not open and close again
 //! and again.

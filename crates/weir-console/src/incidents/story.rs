@@ -1,4 +1,5 @@
-//! The story of an incident: what was seen, how bad it became, what people did, and what it cost others. Bounded, whatever happens.
+//! The story of an incident: what was seen, how bad it became, what people did, and what it cost others. Its length is bounded, whatever
+//! happens.
 
 use super::tally::Tally;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! What everybody got while something was wrong: how much was served and refused, and how long others had to wait.
+//! Counts how visitors and senders were served while something was wrong: how much was served and refused, and how long others had to wait.
 
 use super::kind::Kind;
 use crate::pulse::Pulse;

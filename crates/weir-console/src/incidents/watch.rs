@@ -1,4 +1,4 @@
-//! Reads and writes around the book: looks come in, changes of the audit trail are followed, incidents are stored and told.
+//! The I/O around the list of incidents: takes looks at the gates, follows the audit trail, stores incidents and reports them.
 
 use super::book::{Book, Entry, STOPPED_MAX};
 use super::kind::Kind;

@@ -1,4 +1,4 @@
-//! One's own account of the console: the second factor.
+//! The page of one's own console account, where the second factor is set up.
 
 use super::{Asking, PageResult, Sent, Trouble, ended, refused};
 use crate::frame::{Here, Sheet, back, status, token};

@@ -1,4 +1,4 @@
-//! Quarantined mails that are alike, in one row: a campaign is decided on as a whole.
+//! Groups similar quarantined mails in one row, so that one decision covers a whole campaign.
 
 use super::held::title;
 use crate::frame::{several, status};

@@ -1,4 +1,4 @@
-//! Who did what, and when.
+//! The page with the audit trail: who did what, and when.
 
 use super::{Asking, PageResult, Trouble, query};
 use crate::frame::{Here, Sheet, empty};

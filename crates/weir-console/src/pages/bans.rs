@@ -1,4 +1,4 @@
-//! Addresses that the mail servers do not let in for a while: who, until when, and how to let them in again.
+//! The page of banned addresses, which the mail servers refuse for a while: which they are, until when, and a button to let one in again.
 
 use super::{Asking, PageResult, Sent, ended, refused};
 use crate::frame::{Here, Sheet, back, empty, status, token};

@@ -1,4 +1,4 @@
-//! The scan's feeds: waits, limits, and what better limits would do.
+//! The page of the scan's feeds: how long mail waits, the size limits, and what better limits would bring.
 
 use super::{Asking, PageResult, Sent, Trouble, ended, query};
 use crate::frame::{Here, NARROW, Sheet, WIDE, back, empty, numbers, plot, status, times, token};

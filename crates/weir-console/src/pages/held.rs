@@ -1,4 +1,4 @@
-//! Held mail: one message, and what is decided about some.
+//! The page of one held message, and the decisions about held mail.
 
 use super::{Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, PageResult, Sent, Trouble, ended, refused};
 use crate::form::Form;

@@ -1,4 +1,4 @@
-//! Incidents: what went wrong, each with its story.
+//! The pages of incidents: the list, and the story of one.
 
 use super::{Asking, PageResult};
 use crate::frame::{Here, Sheet, empty, status};

@@ -1,4 +1,4 @@
-//! The lab: who leads, what waits and where, and the samples.
+//! The page of the lab: which machine leads, what waits and where, and the samples.
 
 use super::{Asking, PageResult, Trouble, machines, query};
 use crate::frame::{Here, Sheet, WIDE, empty, numbers, plot, status, times};

@@ -1,4 +1,4 @@
-//! The link of a notice: to a user's own page, without a password.
+//! The link in a notice, which opens a user's own page without a password.
 //!
 //! Programs that look at mail follow links, so following it shows one button, and only that begins a session. It is a session of
 //! its own kind: the link went to the contact address, which a program that sends mail in somebody's name does not read, so what

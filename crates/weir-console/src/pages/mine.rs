@@ -1,4 +1,4 @@
-//! A user's own page: what of their mail is held, and why.
+//! A user's own page: which of their mail is held, and why.
 //!
 //! With the password of a mail account a user can look, and delete what they did not send. Releasing mail needs more than a password,
 //! because malware that sends in somebody's name knows the password too. Mail is released by an operator, by somebody who came through the

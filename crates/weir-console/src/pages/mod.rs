@@ -1,4 +1,4 @@
-//! The pages. Each uses the same operations that serve the API.
+//! The pages of the console. They use the same operations that the API serves.
 
 mod account;
 mod accounts;

@@ -1,4 +1,4 @@
-//! Logging in through an identity provider: the browser is sent there, and comes back.
+//! Logging in through an identity provider: sends the browser there, and handles its return.
 
 use super::login::{begin as begin_session, form, from, not_written, with};
 use super::{local, query};

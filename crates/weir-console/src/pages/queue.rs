@@ -1,4 +1,4 @@
-//! Outgoing mail that waits for delivery: what, why, when it is tried again; try now, or drop.
+//! The page of outgoing mail that waits for delivery: what waits, why, and when it is tried again, with buttons to try now or to delete it.
 
 use super::{Asking, NOT_SAID_WHAT, NOT_SAID_WHICH, PageResult, Sent, ended, query, refused};
 use crate::frame::{Here, Sheet, choice, empty, mails};

@@ -1,4 +1,4 @@
-//! Rules that people made for the scan: what does not pass, by whom and why, and how to take it back.
+//! The page of rules that people made for the scan: what they block, who made them and why, and how to remove them.
 
 use super::{Asking, NOT_SAID_WHAT, PageResult, Sent, Trouble, ended, refused};
 use crate::frame::{Here, Sheet, back, empty, status, token};

@@ -1,4 +1,4 @@
-//! One box for everything: a message by any word about it, a user, a hash; and a field for each thing that mail is looked for by.
+//! The search page: one box that finds a message by any word about it, a user, or a hash; and a field for each property of a mail.
 
 mod messages;
 

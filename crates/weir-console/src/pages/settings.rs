@@ -1,4 +1,4 @@
-//! The configuration in force, each setting with where it comes from.
+//! The page with the configuration in force, and where each setting comes from.
 
 use super::{Asking, PageResult, query};
 use crate::frame::{Here, Sheet, status};

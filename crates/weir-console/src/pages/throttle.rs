@@ -1,4 +1,4 @@
-//! The throttle: who is stopped or waits, what is held, and all users.
+//! The page of the throttle: who is stopped or waits, what is held, and all users.
 
 use super::{Asking, PageResult, held, query};
 use crate::frame::{Here, NARROW, Sheet, back, empty, plot, status, times, token};

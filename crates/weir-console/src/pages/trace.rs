@@ -1,4 +1,4 @@
-//! The way of one message or sample, as a timeline.
+//! The page with the story of one message or sample, as a timeline.
 
 use super::{Asking, PageResult, Trouble};
 use crate::frame::{Here, Sheet};

@@ -1,4 +1,4 @@
-//! One user: why they are stopped, how their delay queue drains, their parameters; lock and unlock.
+//! The page of one user: why they are stopped, how their delay queue drains, and their parameters; with buttons to lock and unlock.
 
 use super::{Asking, PageResult, Sent, ended, held, user_address};
 use crate::evidence::Evidence;

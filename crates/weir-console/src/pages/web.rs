@@ -1,4 +1,4 @@
-//! The web gate: who asks, who waits, and who gets what beside what would be fair.
+//! The page of the web gate: who is asking and who waits, and each client's share beside the fair share.
 
 use super::{Asking, PageResult, Sent, ended, query, refused};
 use crate::api::web::{Drain, NewWeight, blocked, drained, unblocked, weighted};

@@ -1,4 +1,4 @@
-//! From `[certificates]` to certificates that come by themselves.
+//! Sets up the keeper that gets certificates from an authority, from the section `[certificates]`.
 
 use super::machine_name;
 use crate::config::Config;

@@ -1,4 +1,4 @@
-//! From `[console]` to the pages: the listener, the first administrator, and the settings to show.
+//! Sets up the console from the section `[console]`: the listener, the first administrator, and the settings to show.
 
 use crate::config::{Config, Loaded, Setting};
 use anyhow::Context;

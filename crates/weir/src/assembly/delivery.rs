@@ -1,4 +1,4 @@
-//! From `[delivery]` to the settings of delivery.
+//! Builds the settings of delivery from the section `[delivery]`.
 
 use super::hostname;
 use crate::config::Config;

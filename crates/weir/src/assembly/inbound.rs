@@ -1,4 +1,4 @@
-//! From `[inbound]` to the settings of the ports for mail from outside.
+//! Builds the settings of the ports for mail from outside, from the section `[inbound]`.
 
 use super::hostname;
 use crate::config::Config;

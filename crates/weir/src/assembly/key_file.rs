@@ -1,4 +1,4 @@
-//! Files that hold a secret: read, and made at first start.
+//! Reads files that hold a secret, and creates them at the first start.
 
 use anyhow::{Context, bail};
 use std::fs::{self, File, OpenOptions};

@@ -1,4 +1,5 @@
-//! From `[lab]` to a lab: of one machine, which elects itself and analyses beside that, or one machine of several.
+//! Builds the lab from the section `[lab]`: either a lab of this machine alone, which elects itself and also analyses, or one machine of a
+//! lab of several.
 
 use super::{machine_name, plugins, vms};
 use crate::config::Config;

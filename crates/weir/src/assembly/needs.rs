@@ -1,4 +1,4 @@
-//! What the gates of a configuration need of this machine before they can start.
+//! What the gates of a configuration need of this machine before they can start: the addresses they listen on, and their certificate files.
 
 use super::mail_is_wanted;
 use crate::config::Loaded;

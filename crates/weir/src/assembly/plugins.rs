@@ -1,4 +1,4 @@
-//! Which plugins the lab has: our own, with their settings from `[scan]`, and those of the folder.
+//! Collects the plugins of the lab: those that Weir brings, with their settings from `[scan]`, and those in the folder `lab.plugins`.
 
 use crate::config::Config;
 use std::path::{Path, PathBuf};

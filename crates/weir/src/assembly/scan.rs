@@ -1,4 +1,4 @@
-//! From `[scan]` and `[quarantine]` to the scan stage.
+//! Builds the scan stage from the sections `[scan]` and `[quarantine]`.
 
 use super::hostname;
 use super::together::{self, CurrentLab};

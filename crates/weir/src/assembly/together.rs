@@ -1,4 +1,4 @@
-//! The lab as the scan knows it: where two gates that know nothing of each other meet.
+//! Connects the mail scan with the lab. The two gates do not import each other; this file implements the trait of one with the other.
 
 use crate::config::Config;
 use std::sync::{Arc, PoisonError, RwLock};

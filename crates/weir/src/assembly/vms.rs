@@ -1,4 +1,4 @@
-//! From `lab.vms` to VMs: where the guest is, and what to say where something is missing.
+//! Builds the VMs of the lab from `lab.vms`: finds the guest, and says what to do if something is missing.
 
 use std::path::{Path, PathBuf};
 use weir_lab::plugin::{Plugin, Run};

@@ -1,4 +1,4 @@
-//! From `[web]` to a running web gate.
+//! Builds and starts the web gate from the section `[web]`.
 
 use super::key_file::{read_key, secret};
 use super::machine_name;

@@ -1,4 +1,4 @@
-//! From `[web.exchange]` and `[web.history]` to a running exchange.
+//! Starts the exchange between front-ends from the sections `[web.exchange]` and `[web.history]`.
 
 use super::key_file::{read_key, secret};
 use super::machine_name;

@@ -1,4 +1,4 @@
-//! `weir backup` and `weir restore`: a consistent copy while running, and the way back.
+//! `weir backup` and `weir restore`: makes a consistent copy while Weir runs, and restores one.
 
 use crate::answer::{bytes, count, print_answer, time};
 use crate::control::{Asking, refuse_other_owner};

@@ -1,4 +1,4 @@
-//! `weir bans`: addresses that the mail servers do not let in for a while.
+//! `weir bans`: addresses that the mail servers refuse for a while.
 
 use crate::answer::{time, time_or_dash};
 use crate::control::Asking;

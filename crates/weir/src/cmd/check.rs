@@ -1,4 +1,4 @@
-//! `weir check`: is the configuration right, and could it run on this machine?
+//! `weir check`: is the configuration valid, and could it run on this machine?
 //!
 //! What is wrong with the machine is a warning and not an error: a port may be the running Weir's own, or be free by the time that it is
 //! wanted.

@@ -1,4 +1,4 @@
-//! `weir config`: what is in force, and why.
+//! `weir config`: shows the settings in force and where each comes from.
 
 use crate::config::{ConfigArg, Loaded, as_markdown, as_toml};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `weir console`: who may log in to the console, and as what.
+//! `weir console`: the accounts of the console and their roles.
 
 mod token;
 

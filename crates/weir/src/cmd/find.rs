@@ -1,4 +1,4 @@
-//! `weir find`: messages by what is known of them.
+//! `weir find`: finds messages by sender, recipient, subject and the like.
 
 use crate::answer::{bytes, count, time};
 use crate::control::Asking;

@@ -1,4 +1,4 @@
-//! `weir incidents`: what went wrong, each with its story.
+//! `weir incidents`: lists what went wrong, and tells the story of one incident.
 
 use crate::answer::time;
 use crate::control::Asking;

@@ -1,4 +1,4 @@
-//! One file a verb.
+//! The commands of `weir`, one file for each verb.
 
 pub(crate) mod backup;
 pub(crate) mod bans;

@@ -1,4 +1,4 @@
-//! `weir plugin`: what the lab starts to look at a sample.
+//! `weir plugin`: runs one of the lab's own plugins on a sample. The lab starts it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `weir quarantine`: mail that may not pass.
+//! `weir quarantine`: mail that the scan keeps, and decisions about it.
 
 use crate::answer::{bytes, count, print_answer, time};
 use crate::control::{Asking, Control};

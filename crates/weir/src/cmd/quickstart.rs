@@ -1,8 +1,8 @@
 //! `weir quickstart`: from a machine to a protected site in a few questions.
 //!
-//! It looks at what runs here, asks what it cannot see, writes a small configuration that passes `weir check`, says what the DNS and the
-//! neighbours need, starts Weir, tries it, and prints what to do next. It overwrites nothing without saying so, and changes the configuration of a
-//! neighbour only if it is told to; `weir quickstart undo` takes that out again.
+//! It looks at what runs here, asks what it cannot see, writes a small configuration that passes `weir check`, says what has to be changed
+//! in the DNS and in neighbouring programs, starts Weir, tries it, and prints what to do next. It overwrites nothing without saying so, and
+//! changes the configuration of a neighbour only if it is told to; `weir quickstart undo` takes that out again.
 
 mod lab;
 mod mail;

@@ -1,4 +1,4 @@
-//! `weir reload`: the running process reads its configuration again.
+//! `weir reload`: tells the running process to read its configuration again.
 
 use crate::assembly::{RELOAD, ReloadOutcome};
 use crate::control::Asking;

@@ -1,4 +1,4 @@
-//! `weir status`: is all well? And `weir audit`: who did what.
+//! `weir status`: is everything all right? And `weir audit`: who did what.
 
 use crate::answer::{bytes, count, print_answer, time};
 use crate::control::Asking;

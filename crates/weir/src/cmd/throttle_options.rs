@@ -1,4 +1,4 @@
-//! The throttle's parameters as options of the command line: one for each row of the core's table.
+//! The throttle's parameters as command-line options, one for each row of the table `PARAMS` in weir-core.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgGroup, ArgMatches, Args, Command, FromArgMatches};

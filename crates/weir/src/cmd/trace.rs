@@ -1,4 +1,4 @@
-//! `weir trace`: one id, one timeline.
+//! `weir trace`: the story of one message or sample, by any of its ids.
 
 use crate::answer::{count, time};
 use crate::control::Asking;

@@ -1,4 +1,4 @@
-//! `weir user`: who may send, as whom, under which throttle.
+//! `weir user`: the users who may send mail, from which addresses, and under which throttle.
 
 mod print;
 

@@ -1,4 +1,4 @@
-//! `weir version`: what this program is and how it was built, and `weir ready`: whether it serves.
+//! `weir version`: which version this program is and how it was built. Also `weir ready`: whether Weir is running and serves.
 
 use crate::control::Asking;
 use serde::Serialize;

@@ -1,4 +1,4 @@
-//! `weir web`: the fair front-end, who waits and who gets what.
+//! `weir web`: the state of the web gate, who waits and who gets how much.
 
 mod exchange;
 mod learn;

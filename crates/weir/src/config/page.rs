@@ -1,4 +1,4 @@
-//! The configuration as a page: as TOML to start a file from, and as the table in docs/config.md.
+//! Prints the configuration: as TOML to begin a file with, and as the tables in docs/config.md.
 
 use super::{Loaded, Setting};
 use std::fmt::Write;

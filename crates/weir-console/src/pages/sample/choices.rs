@@ -1,4 +1,4 @@
-//! What one can do about a sample: take it elsewhere, analyse it again, take it back, and keep it out of mail.
+//! What a person can do with a sample: download it, analyse it again, cancel it, and block it in mail.
 
 use crate::frame::{back, token};
 use crate::html;

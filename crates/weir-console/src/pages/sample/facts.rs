@@ -1,4 +1,4 @@
-//! What is known of a sample without running it: its hashes, its entropy, its sections, the texts in it.
+//! What is known of a sample without running it: its hashes, its entropy, its sections, and the texts in it.
 
 use super::{LINES_MAX, cut, name};
 use crate::html;

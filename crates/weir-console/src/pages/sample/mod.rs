@@ -1,4 +1,5 @@
-//! One sample of the lab: the verdict and why, what one can do, what it did, what it is, and at the end what plugins wrote.
+//! The page of one sample: the verdict and its reasons, what one can do, what the sample did, what it is, and at the end the raw reports of
+//! the plugins.
 //!
 //! All of it comes from hostile files. Whatever a plugin says is text, cut to what a person reads; the raw reports are folded
 //! away at the end, as text too.

@@ -1,4 +1,4 @@
-//! Message tracking on the page of the search: the fields, the messages that fit, and the way to older ones.
+//! Message tracking on the search page: the fields, the messages that were found, and links to older ones.
 
 use super::super::held::title;
 use crate::form::Form;

@@ -1,4 +1,4 @@
-//! Whether all keys that sign outgoing mail can be read and used. With one that cannot, the mail gate does not start.
+//! Whether all keys that sign outgoing mail can be read and used. If one cannot, the mail gate does not start.
 
 use serde::Serialize;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! Whether everything that the configuration lets listen could listen on this machine now, or does already.
+//! Checks whether each address that the configuration listens on is free on this machine, or already used by the running Weir.
 //!
-//! That somebody has a port is seen by everybody. Who it is can be seen by root, and by the user whose process it is.
+//! Every user can see that a port is taken. Which process has it can be seen only by root and by the user to whom the process belongs.
 
 use crate::assembly::needs::{Listener, listeners};
 use crate::config::Loaded;

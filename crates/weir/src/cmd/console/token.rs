@@ -1,4 +1,4 @@
-//! `weir console token`: what programs show instead of a password.
+//! `weir console token`: API tokens, which programs use instead of a password.
 
 use crate::answer::{print_answer, time, time_or_dash};
 use crate::control::Asking;

@@ -1,4 +1,5 @@
-//! Third act: a botnet asks the web gate for all it can get, while polite clients ask one thing after the other.
+//! The third part of the demonstration: a botnet asks the web gate for as much as it can, while polite clients make one request after the
+//! other.
 
 use super::percentile;
 use super::stage::Stage;

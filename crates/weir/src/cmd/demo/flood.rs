@@ -1,4 +1,4 @@
-//! Second act: large mail with viruses in it from eight sides, while small mail comes in as always.
+//! The second part of the demonstration: eight clients send large mail, some of it infected, while small mail arrives as usual.
 
 use super::mail_client::MailSession;
 use super::percentile;

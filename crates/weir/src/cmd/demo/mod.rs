@@ -1,7 +1,7 @@
 //! `weir demo`: attacks on a running Weir, to be watched. Loopback only.
 //!
-//! Without a verb it plays all acts, then plays those again to a second Weir of its own whose gates only observe, and prints both
-//! side by side: measured, not computed.
+//! Without a subcommand it runs all four parts, then runs them again against a second Weir of its own whose gates only observe, and prints
+//! both results side by side.
 
 mod botnet;
 mod flood;

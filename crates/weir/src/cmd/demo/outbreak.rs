@@ -1,4 +1,4 @@
-//! `weir demo outbreak`: a taken-over account, mail by mail.
+//! `weir demo outbreak`: a stolen account that sends many mails, shown mail by mail.
 
 use super::mail_client::MailSession;
 use anyhow::ensure;

@@ -1,4 +1,4 @@
-//! Fourth act: samples for the lab, some of them bad.
+//! The fourth part of the demonstration: samples for the lab, some of which count as malware (they contain the EICAR test string).
 
 use super::stage::Stage;
 use serde::Serialize;

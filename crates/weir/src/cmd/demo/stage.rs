@@ -1,4 +1,4 @@
-//! Where the demonstration plays: the addresses of a running Weir, and its data folder.
+//! Finds the Weir that the demonstration attacks: its addresses and its data folder. It must have been started with `--demo`.
 
 use crate::control::Control;
 use crate::folder_args::FolderArgs;

@@ -1,4 +1,4 @@
-//! A second Weir of the demonstration's own, on free ports and an own data folder, whose gates only observe.
+//! Starts a second Weir for the demonstration, on free ports and with a data folder of its own. Its gates only observe.
 
 use super::stage::Stage;
 use crate::control::Control;

@@ -1,4 +1,4 @@
-//! First act: a worm in one account, while fifty users write to the people whom they always write to.
+//! The first part of the demonstration: a worm in one account, while fifty users write to the people whom they always write to.
 
 use super::mail_client::MailSession;
 use super::stage::Stage;

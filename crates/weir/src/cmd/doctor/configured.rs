@@ -1,4 +1,4 @@
-//! What the configuration needs of this machine and of others.
+//! Checks of `weir doctor` on what the configuration needs of this machine and of other servers.
 
 use super::{Finding, Grade};
 use crate::assembly;

@@ -1,4 +1,4 @@
-//! What the running process says of itself.
+//! Checks of `weir doctor` on what the running process reports about itself.
 
 use super::{Finding, Grade};
 use crate::control::Control;

@@ -1,4 +1,4 @@
-//! Held mail as people read it.
+//! Prints held mail for people.
 
 use crate::answer::{bytes, count, time};
 use crate::table::{Table, shown};

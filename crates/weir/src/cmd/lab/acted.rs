@@ -1,6 +1,6 @@
-//! What a sample did where it was run, for a terminal: processes under who started them, files, the network, and the rest.
+//! Prints what a sample did when it ran: processes under the process that started them, files, the network, and the rest.
 //!
-//! A guest that ran malware says it: it is shown as text, and no more of it than a person reads.
+//! The data comes from a guest that ran malware, so it is printed as plain text, and only as much as a person would read.
 
 use super::plain;
 use crate::answer::{bytes, count};

@@ -1,4 +1,4 @@
-//! `weir lab report`, `download` and `pcap`: what is known of a sample, in several forms, the sample itself, and what it said on its network.
+//! `weir lab report`, `download` and `pcap`: what is known of a sample in several formats, the sample itself, and its network traffic.
 
 use super::{plain, reach};
 use crate::answer::{bytes, print_answer};

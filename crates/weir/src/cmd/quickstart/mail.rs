@@ -1,4 +1,4 @@
-//! `weir quickstart relay` and `weir quickstart mx`: Weir before a mail server.
+//! `weir quickstart relay` and `weir quickstart mx`: sets Weir up in front of a mail server.
 
 use super::neighbour::{Edit, nginx_questions, postfix_leaves};
 use super::plan::{Neighbour, Plan, Trial, everywhere, list};

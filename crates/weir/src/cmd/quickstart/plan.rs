@@ -1,4 +1,4 @@
-//! What `weir quickstart` will do: a configuration, and what it cannot do itself.
+//! The plan of `weir quickstart`: the configuration that it will write, and the steps that a person has to take.
 
 use super::neighbour::Edit;
 use std::net::SocketAddr;

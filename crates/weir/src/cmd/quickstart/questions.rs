@@ -1,4 +1,4 @@
-//! Questions to whoever sets Weir up. What was given as a flag is not asked; without a terminal nothing is.
+//! The questions of `weir quickstart`. A question whose answer was given as a flag is not asked, and without a terminal none is.
 
 use anyhow::bail;
 use std::io::{self, BufRead, IsTerminal, Write};

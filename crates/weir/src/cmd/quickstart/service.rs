@@ -1,4 +1,4 @@
-//! Starts Weir: by systemd where that is in charge, otherwise in the foreground.
+//! Starts Weir: with systemd if it runs this machine, otherwise in the foreground.
 
 use super::{Place, SYSTEM_CONFIG};
 use crate::folder_args::SYSTEM_DATA;

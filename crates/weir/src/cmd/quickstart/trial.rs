@@ -1,4 +1,4 @@
-//! Tries what was set up, from this machine, and says what came of it.
+//! Tries what was set up, from this machine, and prints the result.
 
 use super::Place;
 use super::plan::Trial;

@@ -1,4 +1,4 @@
-//! `weir quickstart web`: Weir before a site.
+//! `weir quickstart web`: sets Weir up in front of a web site.
 
 use super::neighbour::nginx_behind;
 use super::plan::{Neighbour, Plan, Trial, everywhere};

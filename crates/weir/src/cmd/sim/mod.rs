@@ -1,4 +1,4 @@
-//! `weir sim`: the papers' experiments and the user's what-ifs.
+//! `weir sim`: the experiments of the papers, and simulations with your own parameters.
 
 mod election;
 mod fair;

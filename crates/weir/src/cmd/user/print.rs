@@ -1,4 +1,4 @@
-//! Users as people read them.
+//! Prints users for people.
 
 use crate::answer::{count, or_dash, rate, time, time_or_dash};
 use crate::password::Password;

@@ -1,4 +1,4 @@
-//! What `weir web status` says of the exchange.
+//! The part of `weir web status` about the exchange between front-ends.
 
 use crate::table::{Table, shown};
 use std::io::Write;

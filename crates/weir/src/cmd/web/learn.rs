@@ -1,4 +1,4 @@
-//! `weir web learn`: the history profile from access logs.
+//! `weir web learn`: makes the history document from access logs.
 
 use crate::answer::print_json;
 use crate::assembly::{read_history, write_history};

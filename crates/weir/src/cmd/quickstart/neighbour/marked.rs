@@ -1,4 +1,4 @@
-//! Changes in a text that can be found and taken out again: every line that changes stays as a comment, between two marks.
+//! Changes to a text that can be found and undone later: every line that changes stays as a comment, between two marks.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! What nginx must change: it listens behind Weir instead of at ports 80 and 443, or it passes on the requests of the certificate
 //! authority.
 //!
-//! Reads as much of nginx's language as this needs: directives, blocks, comments and quotes. What it does not understand, nginx itself judges: the
-//! result has to pass `nginx -t`.
+//! It parses as much of nginx's language as this needs: directives, blocks, comments and quotes. Whatever it does not understand is checked
+//! by nginx itself, because the result has to pass `nginx -t`.
 
 use super::marked::Change;
 use super::{Edit, FileChange, Program};

@@ -1,4 +1,4 @@
-//! What Postfix must change: it leaves a port to Weir.
+//! What Postfix must change: it gives up a port, which Weir takes over.
 
 use super::marked::Change;
 use super::{Edit, FileChange, Program};

@@ -1,4 +1,4 @@
-//! The experiments as tables for people.
+//! Prints the experiments as tables.
 
 use std::io::Write;
 use weir_core::throttle::{Params, Recipients};
