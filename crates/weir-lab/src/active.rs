@@ -1,7 +1,7 @@
-//! Files that do something when somebody opens them: only running one shows whether it is harmless.
+//! Recognises files that do something when they are opened. Only running such a file shows whether it is harmless.
 //!
-//! A scanner that finds nothing in such a file has not seen what it does. So a file of this kind that no guest of the lab can run stays
-//! unknown. Its kind is known by its type, or by the name under which a person would open it.
+//! A scanner that finds nothing in such a file does not know what it does. So if no guest of the lab can run it, its verdict stays
+//! *unknown*. Its kind is known by its type, or by the name under which a person would open it.
 
 /// Types by content.
 const TYPES: [(&str, &str); 10] = [

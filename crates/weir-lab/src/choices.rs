@@ -1,8 +1,8 @@
-//! What a submitter may choose for a sample: who may be told, which plugins examine it, which guest runs it, for how long and with what
-//! network.
+//! What a submitter may choose for a sample: with whom results may be shared (TLP), which plugins examine it, which guest runs it, for how
+//! long and with which network.
 //!
-//! What is found in a sample is analysed under the same choices. Results that depend on a choice count only for samples with the same
-//! choice: they are stored under a plugin version that includes it (`3+20s+offline`), which no manifest can have.
+//! Files found in a sample are analysed with the same choices. Results that depend on a choice count only for samples with the same choice:
+//! they are stored under a plugin version that includes it (`3+20s+offline`), which no manifest can have.
 
 mod tlp;
 

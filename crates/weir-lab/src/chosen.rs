@@ -1,4 +1,4 @@
-//! What choices mean in a lab: whether its plugins can fulfil them, and which of them a sample needs then.
+//! Applies a submitter's choices: checks whether the lab's plugins can fulfil them, and which plugins a sample then needs.
 
 use crate::choices::{BadChoice, Choices, GuestProfile, PASSWORD_LENGTH_MAX, PASSWORDS_MAX, is_password, quoted};
 use crate::plugin::{Plugin, Run};

@@ -1,4 +1,4 @@
-//! Names that strangers chose, as people may see them.
+//! Makes file names that strangers chose safe to show to people.
 
 /// The name that a sample came with, fit for people: no control characters, none that turn the text around, not too long.
 pub(crate) fn display_name(name: &str) -> String {

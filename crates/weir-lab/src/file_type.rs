@@ -1,5 +1,5 @@
-//! What a sample is, by its first bytes: a type such as `application/zip`. A name says something only where Windows opens a file by it and
-//! its bytes say nothing: scripts, batch files, installers.
+//! The type of a sample, such as `application/zip`, from its first bytes. The name only counts for files that Windows opens by their name
+//! and whose bytes do not tell the type: scripts, batch files, installers.
 
 use std::io::{self, Read, Seek, SeekFrom};
 

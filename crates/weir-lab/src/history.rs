@@ -1,5 +1,5 @@
-//! What the lab knows of a content, and what happened to a sample: for another gate that waits for a verdict, and for whoever asks
-//! later how it came about.
+//! What the lab knows about a content, and what happened to a sample. The mail gate uses it while mail waits for a verdict, and `weir
+//! trace` to tell how the verdict came about.
 
 use crate::node::Node;
 use crate::operations::{LabError, SampleLine, line, reasons};

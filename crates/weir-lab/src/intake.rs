@@ -5,10 +5,10 @@
 //! after writing or moved in, and much longer if it was written to and no notice says that it was closed. Names that begin with a dot or
 //! end like half a file (`.part`, `.tmp`) are left alone.
 //!
-//! The directories are hostile. No link is followed, and nothing but a regular file is opened. What can never become a sample is moved to
-//! `ROOT/refused`, so that later looks do not meet it again; what can be neither taken nor moved is reported once and left alone for a
-//! while. A look ends after a bounded number of entries. The next one starts again from the beginning, and gets further because the files
-//! that were taken are gone.
+//! Whatever is in these directories may be hostile. No link is followed, and nothing but a regular file is opened. What can never become a
+//! sample is moved to `ROOT/refused`, so that later looks do not find it again; what can be neither taken nor moved is reported once and
+//! left alone for a while. A look ends after a bounded number of entries. The next one starts again from the beginning, and gets further
+//! because the files that were taken are gone.
 
 mod ignored;
 pub(crate) mod notices;

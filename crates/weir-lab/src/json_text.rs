@@ -1,4 +1,4 @@
-//! JSON that strangers wrote, made readable: hostile text is data, and never a reason to lose a report.
+//! Repairs JSON that plugins wrote, so that hostile text inside of it never makes a whole report unreadable.
 //!
 //! A plugin copies what it finds in a file: zero characters, bytes that are no text, halves of characters. Some writers of JSON pass such
 //! things on in ways that readers refuse, and a sample could hide behind its own unreadable report. So what is wrong inside a

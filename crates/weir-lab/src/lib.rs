@@ -1,6 +1,6 @@
 //! The lab gate: machines that elect their scheduler, take in samples and analyse them.
 //!
-//! After R. R. Branco and G. N. Barbosa, *Distributed Malware Analysis Scheduling*. The disciplines are in `weir-core`
+//! The method is from R. R. Branco and G. N. Barbosa, *Distributed Malware Analysis Scheduling*. The algorithms are in `weir-core`
 //! (`election`, `runq`); this crate connects them to the network, the records, plugins and VMs.
 
 // Only this workspace uses these items, so they have a doc comment only where it says more than the name.

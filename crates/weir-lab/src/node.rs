@@ -1,4 +1,4 @@
-//! One machine of the lab: its election, and what it does in office.
+//! One machine of the lab: its election, and what it does while it leads.
 //!
 //! While this node acts as the leader, it takes in samples from the numbered directories and schedules them; if it is the only machine, or
 //! the settings say so, it also analyses. When its leadership ends, all of this ends at once; what was acknowledged is in the database and

@@ -1,4 +1,4 @@
-//! What people ask of the lab.
+//! The operations of the lab that people use: submit, list, cancel and so on. The API and the console call them.
 
 mod machines;
 mod relatives;

@@ -1,4 +1,4 @@
-//! A sample as people see it: in a list, and with everything that is known of it.
+//! A sample as people see it: as a row in a list, and with everything that is known of it.
 
 use crate::choices::Choices;
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! `[lab]`: the lab of this machine, and the timers of the leader election (Branco and Barbosa, section 3).
+//! The section `[lab]`: the lab of this machine, and the timers of the leader election (Branco and Barbosa, section 3).
 
 use crate::dispatcher::DispatcherSettings;
 use crate::intake::IntakeSettings;

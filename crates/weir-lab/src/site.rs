@@ -1,4 +1,4 @@
-//! One machine of a lab with several machines: its election over the network, its server, and the calls of its dispatcher.
+//! One machine in a lab of several: its election over the network, its server, and the calls of its dispatcher.
 
 use crate::cluster::connection::{Caller, SILENCE};
 use crate::cluster::credential_store::CredentialStore;

@@ -1,7 +1,7 @@
 //! The long-lived tasks of the lab, each with a name for the supervisor.
 //!
-//! Whoever starts the lab gets them as futures that have not begun. None of them ends by itself: one that does has panicked, or
-//! something that it needs is gone. What they spawn themselves ends with them.
+//! The code that starts the lab gets them as futures that are not running yet. None of them ends in normal operation; if one ends, it has
+//! panicked, or something that it needs is gone. What they spawn themselves ends with them.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,9 +1,10 @@
 //! The verdict that follows from all findings on a sample: malicious, suspicious, clean or unknown, with the reasons.
 //!
-//! The gravest finding decides: malicious, suspicious, a reason to doubt, safe. A sample is clean only if some plugin calls it safe, no
-//! plugin says anything else, and its analysis ended well. A failed plugin never makes a sample clean, and a plugin that did not see
-//! everything a sample does reports a doubt, which outweighs a scanner that found nothing. Unknown always has its reasons in words. The
-//! verdict on a file found in a sample counts for the sample too: the records take care of that when the analysis of the file ends.
+//! The most serious finding decides. In order of seriousness: malicious, suspicious, a reason to doubt, safe. A sample is clean only if
+//! some plugin calls it safe, no plugin says anything else, and its analysis ended well. A failed plugin never makes a sample clean, and a
+//! plugin that did not see everything a sample does reports a doubt, which outweighs a scanner that found nothing. Unknown always has its
+//! reasons in words. The verdict on a file found in a sample counts for the sample too: the records take care of that when the analysis of
+//! the file ends.
 
 use crate::display_name::display_name;
 use crate::job::{Level, Report};

@@ -1,4 +1,4 @@
-//! The traffic light protocol, version 2.0: who may be told.
+//! The traffic light protocol, version 2.0: with whom a sample and its results may be shared.
 
 use super::{BadChoice, quoted};
 use schemars::JsonSchema;

@@ -2,9 +2,9 @@
 //!
 //! Only eligible machines have the key to the seal, in their credentials. With the database alone nobody can admit a machine.
 //!
-//! Authorities follow each other. One lives as long as four certificates of machines; the next is made when five eighths
-//! of that are left, and signs when a quarter of its own life is over. By then every machine has renewed its certificate, and so knows the
-//! new authority. Every certificate expires before the authority that signed it.
+//! Authorities replace each other over time. One lives as long as four certificates of machines; the next is made when five eighths of that
+//! are left, and signs when a quarter of its own life is over. By then every machine has renewed its certificate, and so knows the new
+//! authority. Every certificate expires before the authority that signed it.
 
 use super::identity::{Identity, hex, unhex};
 use super::validity::{BACKDATED, Issued, Validity};

@@ -1,4 +1,4 @@
-//! What time it is, as certificates count it. Tests have clocks of their own.
+//! The time as certificates count it. Tests pass in clocks of their own.
 
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;

@@ -1,4 +1,5 @@
-//! What a machine has of its lab, in files that only it may read: its key, its certificate, the authority's, and two secrets.
+//! The credentials of a machine in its lab, in files that only it may read: its key, its certificate, the authority's certificate, and two
+//! secrets.
 
 use super::authority::SERVER_NAME;
 use super::clock::Clock;

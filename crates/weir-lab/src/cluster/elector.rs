@@ -1,9 +1,9 @@
-//! The shell of one node's election: time, messages and answers about the lease go in; messages, lease orders and this node's post come
-//! out.
+//! Runs the election of one node around the state machine of weir-core: time, messages and answers about the lease go in; messages, orders
+//! about the lease and this node's role (its *post*) come out.
 //!
-//! The core decides (`weir_core::election`); here is a loop that waits for whatever comes first, tells the core, and does what the core
-//! asks for. Orders to the database run in tasks of their own, each with a time limit, because a database that hangs must not keep the node
-//! from hearing others. Code that needs to know whether this node may act watches its [`Post`].
+//! The core (`weir_core::election`) decides. This loop waits for the next input, passes it to the core, and does what the core asks for.
+//! Orders to the database run in tasks of their own, each with a time limit, because a database that hangs must not keep the node from
+//! hearing others. Code that needs to know whether this node may act watches its [`Post`].
 
 use super::epoch_file::EpochFile;
 use super::reports::{MachineReport, Reports};

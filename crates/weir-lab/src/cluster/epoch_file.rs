@@ -1,5 +1,5 @@
-//! The highest epoch that a machine has seen, on its disk beside the count of its starts: a restart must not let in a leader whose
-//! term is over.
+//! Stores the highest epoch that a machine has seen on its disk, beside the count of its starts. So after a restart it still refuses a
+//! leader whose term is over.
 
 use super::private_file::write_private;
 use std::fs;

@@ -1,7 +1,7 @@
 //! The processing index: how long this machine takes for a fixed piece of work (paper, section 3).
 //!
-//! It is the paper's procedure: Fibonacci by recursion, several times. The core takes the median in steps of a quarter, so that noise does
-//! not change who leads.
+//! It follows the paper: computes Fibonacci numbers by recursion, several times. The core takes the median in steps of a quarter, so that
+//! noise does not change who leads.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

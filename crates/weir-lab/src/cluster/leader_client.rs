@@ -1,4 +1,4 @@
-//! Questions that only the leader can answer, asked on any machine of the lab: `weir-lab 1 ask`, one line, one answer.
+//! Asks the leader, from any machine of the lab, questions that only it can answer: `weir-lab 1 ask`, one line, one answer.
 
 use super::connection::{Caller, Lines};
 use super::elector::Post;

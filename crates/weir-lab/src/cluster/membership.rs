@@ -1,4 +1,4 @@
-//! That a machine belongs to a lab of several: its credentials, its name and its role.
+//! The membership of a machine in a lab of several: its credentials, its name and its role.
 
 use super::clock::Clock;
 use super::credential_store::CredentialStore;

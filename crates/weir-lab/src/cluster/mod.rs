@@ -1,4 +1,4 @@
-//! The machines of a lab among themselves: who belongs, who leads, and how they reach each other.
+//! How the machines of a lab work together: which of them belong to it, which one leads, and how they reach each other.
 
 pub mod alone;
 pub mod authority;

@@ -1,4 +1,5 @@
-//! Log messages about machines that are not what they claim to be, but not one for each of their attempts.
+//! Log messages about machines that are not what they claim to be. The same message about a machine is not repeated for each of its
+//! attempts.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

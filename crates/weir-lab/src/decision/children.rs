@@ -1,4 +1,4 @@
-//! Samples found in samples, and how many of them a sample may have.
+//! Files found in a sample, which become samples of their own (its children), and how many of them a sample may have.
 
 use super::tracked_sample::TrackedSample;
 use super::{Decision, Now};

@@ -1,5 +1,5 @@
-//! What machines report about themselves besides their VMs, and what that decides: of machines that fit a sample equally well, the least
-//! strained one gets it; one whose memory is used up gets none.
+//! What machines report about themselves besides their VMs (load and free memory), and how that affects scheduling: of machines that fit a
+//! sample equally well, the least strained one gets it; one whose memory is used up gets none.
 
 use super::{Decision, MachineId, Now};
 use crate::wire::{Ask, Message};

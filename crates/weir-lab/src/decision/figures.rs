@@ -1,4 +1,4 @@
-//! Figures of the scheduler decision, for those who watch it.
+//! Figures about the scheduling, for status pages and metrics.
 
 use super::{Decision, Now};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! A machine as the leader knows it: a group of VMs with names.
+//! A machine as the leader knows it: its group of VMs with their names.
 
 use super::{Equipment, PluginName};
 use weir_core::runq::{GroupId, Rest, Strain, VmId};

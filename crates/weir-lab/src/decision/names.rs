@@ -1,4 +1,4 @@
-//! Numbers for names: the core counts plugins and tags, people name them.
+//! Maps names to numbers: people name plugins and tags, weir-core counts them.
 
 use std::collections::HashMap;
 use std::hash::Hash;

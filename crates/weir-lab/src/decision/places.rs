@@ -1,4 +1,4 @@
-//! What every place of every machine does, as the leader sees it.
+//! What each place (a VM or a slot for a plugin process) on each machine is doing, as the leader sees it.
 
 use super::Decision;
 use schemars::JsonSchema;

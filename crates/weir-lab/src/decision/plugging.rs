@@ -1,4 +1,4 @@
-//! Machines come, are drained and go.
+//! Machines that connect (are plugged in), are drained, and leave.
 
 use super::machine::Machine;
 use super::{Decision, MachineId, Now, VmOffer};

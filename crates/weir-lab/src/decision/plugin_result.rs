@@ -1,4 +1,4 @@
-//! What a machine brings of an attempt.
+//! The result of a plugin that a machine reports for an attempt.
 
 use super::PluginName;
 use crate::verdict::Brief;

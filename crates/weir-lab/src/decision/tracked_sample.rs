@@ -1,4 +1,4 @@
-//! A sample that the leader is scheduling: where it belongs, and what is known of it so far.
+//! A sample that the leader is scheduling: its row in the records, and what is known of it so far.
 
 use super::PluginName;
 use crate::choices::Choices;

@@ -1,4 +1,4 @@
-//! "Why is it not running?", in words that name what is missing.
+//! Answers "Why is this sample not running?" in words that name what is missing.
 
 use super::{Decision, Now};
 use std::time::Duration;

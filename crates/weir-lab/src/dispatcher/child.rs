@@ -1,5 +1,5 @@
-//! A plugin as a family of child processes behind the fence: its time, memory, processes and output are
-//! bounded, and no process of it survives its end.
+//! Runs a plugin as child processes inside the sandbox (the fence). Their time, memory, number and output are bounded, and none of them
+//! survives the end of the plugin.
 
 use super::fence::watch::{Excess, Watch, family};
 use super::fence::{self, FenceSpec, Maker, NoFence};

@@ -1,4 +1,4 @@
-//! Files that a plugin found in a sample: stored under their hash before the report says that they are there.
+//! Files that a plugin found in a sample. Each is stored under its hash before the report names it.
 //!
 //! The leader makes samples of them when it stores the report. A file that cannot be taken (too many, too large, no file)
 //! is named in the report with the reason. Hashes that a plugin claims itself are removed: only files that were stored have one.

@@ -1,5 +1,5 @@
-//! How often an attempt may fail because this machine was too busy before it counts against the sample. Usually such an attempt counts
-//! against nobody; but then a sample that knows how to make its machine busy would be run for ever. Memory is bounded: when too many
+//! How often an attempt may fail because this machine was too busy before it counts against the sample. Usually such an attempt does not
+//! count. But without a limit, a sample that manages to keep its machine busy would be run again for ever. Memory is bounded: when too many
 //! samples are known, all are forgotten.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! A place where one sample at a time is analysed: by child processes, or in a VM. To the main scheduler both are VMs.
+//! A place that analyses one sample at a time, either with child processes or in a VM. The main scheduler sees both as VMs.
 
 use super::child::PluginFailure;
 use super::sample::Sample;

@@ -1,4 +1,4 @@
-//! What lies in the analysis directory and is no sample: each is told once, so that nobody waits for a result that never comes.
+//! Files in the analysis directory that are not taken as samples. Each is logged once, so that nobody waits for a result that never comes.
 
 use super::{REFUSED_HERE, SIGHTS_MAX};
 use std::collections::HashSet;

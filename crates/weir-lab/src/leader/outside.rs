@@ -1,5 +1,5 @@
-//! Files that a machine outside the lab found in samples. Nobody in the lab can call it for them, so the leader asks for them on the
-//! connection on which the machine works, and keeps them in its own store before the report counts.
+//! Files that a machine outside the lab found in samples. No machine of the lab can connect to it to get them, so the leader asks for them
+//! on the connection on which the machine works, and keeps them in its own store before the report counts.
 //!
 //! Such a machine is trusted only about its sample: it was given that sample, and may say what is in it, within the same limits as any
 //! other machine. A file that it names but does not bring, or brings with another hash or length, does not become a sample.

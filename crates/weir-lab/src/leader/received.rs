@@ -1,4 +1,4 @@
-//! What a dispatcher said, as its session hears it.
+//! A message from a dispatcher, as its session received it.
 
 use crate::dispatcher::Envelope;
 use tokio::sync::OwnedSemaphorePermit;

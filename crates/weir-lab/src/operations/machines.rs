@@ -1,4 +1,4 @@
-//! The machines of the lab: who belongs to it, who gets samples, who may come.
+//! The operations on the machines of the lab: which belong to it, which get samples, and inviting new ones.
 
 use super::LabError;
 use crate::cluster::enrolment::Invited;

@@ -1,4 +1,4 @@
-//! Samples that are like another one, by the TLSH that the plugin `identify` makes of each.
+//! Finds samples that are similar to another one, by the TLSH that the plugin `identify` makes of each.
 //!
 //! Two hashes have a distance: 0 for nearly identical content, below 30 for content with a few changes, above 100 for content that has
 //! nothing in common. The latest samples are compared one by one.

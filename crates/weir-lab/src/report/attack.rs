@@ -1,4 +1,4 @@
-//! What rules mean in the words of MITRE ATT&CK (enterprise matrix), for those who compare reports.
+//! Maps the rules of behaviour to techniques of MITRE ATT&CK (enterprise matrix).
 //!
 //! Every rule of behaviour has a technique, and so do the findings of our other plugins that name a trick. The ids and names are MITRE's.
 

@@ -1,4 +1,4 @@
-//! What a sample did where it was run, as a plugin in a VM reports it (docs/lab.md).
+//! What a sample did when it ran, as a plugin in a VM reports it (docs/lab.md).
 //!
 //! It comes from a guest that ran malware, so unknown fields are left out and lists are cut, and a report of any other form counts as one
 //! without behaviour.

@@ -1,6 +1,6 @@
 //! The report as a MISP event (MISP core format): one attribute for each file and indicator, and tags for the verdict.
 //!
-//! It is not marked as published, and is for one's own organisation only: whoever shares it decides otherwise.
+//! It is not marked as published and its distribution is limited to one's own organisation; whoever wants to share it can change that.
 
 use super::ioc::IocKind;
 use super::{Merged, Technique, rfc3339, uuid};

@@ -1,5 +1,5 @@
-//! The report as a STIX 2.1 bundle: the files, what each plugin's analysis came to, the malware if it is one, indicators, and a
-//! report that holds them together.
+//! The report as a STIX 2.1 bundle: the files, the result of each plugin's analysis, the malware if it is one, indicators, and a report
+//! object that refers to all of them.
 //!
 //! Ids follow from content. Files, addresses and names have the ids that the standard gives them (section 2.9), so that they
 //! are the same objects in whatever bundle.

@@ -1,4 +1,4 @@
-//! Names that follow from content: UUIDs of version 5 (RFC 9562, section 5.5).
+//! Identifiers that are computed from content: UUIDs of version 5 (RFC 9562, section 5.5).
 
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 

@@ -1,4 +1,4 @@
-//! What the leader answers to the questions of other machines.
+//! The leader's answers to questions of other machines.
 
 use crate::node::Node;
 

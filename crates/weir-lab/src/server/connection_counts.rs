@@ -1,4 +1,5 @@
-//! Who has how many connections, and from where: one machine must not use up what all need, and two must not be one.
+//! Counts the connections of each machine and where they come from, so that one machine cannot use up all connections, and two machines
+//! cannot use one identity.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! What a machine does for the others: it hears their election, gives dispatchers work while it leads, gives samples, answers
-//! questions, renews certificates and admits new machines.
+//! The server through which a machine serves the others of its lab: it receives their election messages, gives dispatchers work while it
+//! leads, gives samples, answers questions, renews certificates and admits new machines.
 //!
 //! One connection is one context, named in its first line: `weir-lab 1 election|dispatcher|fetch|ask|leader|renew|join`. Without
 //! a certificate of the lab only `join` is possible. A machine outside the lab may work, fetch what it works on, hear who

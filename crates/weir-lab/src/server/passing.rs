@@ -1,4 +1,4 @@
-//! Content that only passes through this machine: a file without a name for as long as it is open.
+//! Content that only passes through this machine. It is kept in a file without a name, which is gone when it is closed.
 
 use crate::cluster::connection::{Lines, SILENCE};
 use std::fs::File;

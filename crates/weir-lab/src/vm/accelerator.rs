@@ -1,4 +1,4 @@
-//! KVM or TCG: we find out by booting a guest which one works, because KVM may hang even if `/dev/kvm` exists.
+//! Chooses between KVM and TCG by booting a guest, because KVM may hang even if `/dev/kvm` exists.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! The host's side of the agent's port. The guest may have been taken over: every length, count and time has a bound, and nothing is
-//! believed of a guest that breaks one. A failure on our side is not the guest's fault.
+//! The host's side of the agent's port. The guest may have been taken over: every length, count and time has a bound, and a guest that
+//! exceeds one is not trusted any further. A failure on our side is not the guest's fault.
 
 use super::VmFailure;
 use std::fs::File;

@@ -1,4 +1,5 @@
-//! The cell around a QEMU: a sample that has broken out of its guest finds the programs of the system, the folder of its VM, and nothing else.
+//! The sandbox (*cell*) around a QEMU process. A sample that has broken out of its guest finds only the programs of the system and the
+//! folder of its VM.
 //!
 //! bubblewrap makes it: namespaces of its own for files, processes, network, messages and the host's name, so that there is no data folder, no
 //! control socket, no other VM and no network. If Weir is root, QEMU runs in it as a user of its own without any capability; otherwise the

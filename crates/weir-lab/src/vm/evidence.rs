@@ -1,6 +1,7 @@
-//! What is missing before a sample may be called clean. Seeing nothing is no evidence: each thing that was not seen is a reason, in words.
+//! Lists what is missing before a sample may be called clean, as reasons in words. That nothing bad was seen is not enough; for example, a
+//! sample that did not run at all is not clean.
 //!
-//! A sample is clean only if it ran, found everything that it looked for, did not check what machine it is on, came to its own end, did
+//! A sample is clean only if it ran, found everything that it looked for, did not check what machine it is on, ended by itself, did
 //! something that can be seen, and did only things that are harmless: printing, reading, writing files that do not run, starting programs
 //! of the guest. Cost: linear in what is listed, which is bounded.
 

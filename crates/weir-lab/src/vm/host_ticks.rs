@@ -1,10 +1,11 @@
 //! How fast this machine's processor counts its cycles: without KVM, QEMU hands that counter to its guest as it is.
 //!
-//! A guest finds out the speed by itself when it boots, by comparing with another timer. On a busy machine QEMU is put aside in the midst of
-//! that: the guest's clock then runs ten times too fast, and its ticks leave hardly any time to boot in. So it is told.
+//! A guest normally measures the speed when it boots, by comparing it with another timer. On a busy machine QEMU may be suspended in the
+//! middle of the measurement. Then the guest's clock runs ten times too fast, and its timer interrupts leave hardly any time for booting.
+//! So the guest is told the speed.
 //!
-//! Our kernel has found it out already, and shows it as `bogomips`: its delay loops count cycles of this counter, twice as many "instructions" as
-//! cycles, unless somebody has set `lpj=` on its command line. What it shows is rounded to 5 kHz.
+//! The kernel of this machine has measured it already, and shows it as `bogomips`: its delay loops count cycles of this counter, twice as
+//! many "instructions" as cycles, unless somebody has set `lpj=` on its command line. What it shows is rounded to 5 kHz.
 
 /// The first entry, of a processor like all others, is well within this.
 const ENTRY_MAX: u64 = 16 * 1024;

@@ -1,9 +1,9 @@
 //! VMs in which samples run: QEMU, driven over QMP, with our agent inside.
 //!
-//! Every VM has a worker, which restores it from its snapshot ahead of need, asks its agent whether that worked, and
-//! only then calls it free. A sample makes it dirty, however it ends: it is restored again before anybody hears that it is
-//! free. What the guest says is hostile and bounded. Nothing leaves the guest: it has no network device. The agent and
-//! its protocol are in `weir-guest` (`docs/guest-protocol.md`).
+//! Every VM has a worker, which restores it from its snapshot ahead of need, asks its agent whether that worked, and only then calls it
+//! free. A sample makes it dirty, however it ends: it is restored again before anybody hears that it is free. What the guest says may be
+//! hostile, and is bounded. Nothing leaves the guest: it has no network device. The agent and its protocol are in `weir-guest`
+//! (`docs/guest-protocol.md`).
 
 mod accelerator;
 mod agent_connection;

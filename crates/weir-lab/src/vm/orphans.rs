@@ -1,4 +1,4 @@
-//! QEMUs of an earlier life that outlived it.
+//! Kills QEMU processes that an earlier process of Weir left behind.
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::path::Path;

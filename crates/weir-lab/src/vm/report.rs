@@ -1,4 +1,4 @@
-//! From what the agent tells to a report. Whatever text the guest says is data, and is cut where it is too long.
+//! Makes a report from what the agent in the guest reports. Text from the guest is treated as data only, and cut if it is too long.
 
 use super::agent_connection::Findings;
 use super::{evidence, rules};

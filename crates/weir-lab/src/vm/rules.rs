@@ -1,8 +1,8 @@
-//! What behaviour says about a sample: a table of rules, each with its points (docs/lab.md has the same table with the reasons).
+//! Judges a sample by its behaviour: a table of rules, each with its points (docs/lab.md has the same table with the reasons).
 //!
 //! Points are added up: from [`SUSPICIOUS`] on a sample is suspicious, from [`MALICIOUS`] on malicious. What honest installers do adds up
-//! to less than the second threshold. Only two rules reach it alone: ransom and mining. Each rule counts once, however often it applies.
-//! Cost: linear in what is listed, which is bounded.
+//! to less than the second threshold. Only two rules reach it alone: ransomware and mining. Each rule counts once, however often it
+//! applies. Cost: linear in what is listed, which is bounded.
 
 use crate::job::Level;
 use crate::report::is_foreign;

@@ -1,4 +1,4 @@
-//! Why a machine cannot have the VMs that it is told to have.
+//! Why the VMs of the configuration cannot be started on this machine.
 
 use std::io;
 use std::path::{Path, PathBuf};

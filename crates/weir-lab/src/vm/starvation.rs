@@ -1,5 +1,5 @@
-//! Whether a VM got the processor that it wanted. A guest that is late because others had the processor has done nothing wrong, and neither
-//! has its sample.
+//! Measures whether a VM got enough processor time. A guest that is late because other programs had the processor is not at fault, and
+//! neither is its sample.
 //!
 //! The kernel counts for every thread how long it was ready and had to wait. A sample cannot make its own VM wait: it has one processor, and
 //! QEMU's other threads do little. If the kernel does not count this, no VM counts as starved.

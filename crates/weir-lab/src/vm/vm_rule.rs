@@ -1,4 +1,4 @@
-//! A VM as the configuration writes it: a name, and what differs from the usual.
+//! A VM as it is written in the configuration: a name, and options that differ from the defaults.
 
 use super::{Boot, Revert, VmSettings, VmStartError};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a dispatcher is to do.
+//! An assignment: what a dispatcher is told to analyse, where, and how.
 
 use crate::choices::Choices;
 use serde::{Deserialize, Serialize};

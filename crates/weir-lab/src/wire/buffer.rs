@@ -1,4 +1,4 @@
-//! Bytes from a connection, as lines and payloads. Holds at most one line and one read.
+//! Splits the bytes of a connection into lines and payloads. It buffers at most one line and one read.
 
 use super::LINE_MAX;
 

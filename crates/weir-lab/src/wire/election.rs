@@ -1,6 +1,7 @@
 //! What machines say to each other about who leads, one line each (paper, section 3).
 //!
-//! `BOOT PRIORITY INDEX stands|aside WORDS…`: what the sender says of itself, then the message. The connection says who the sender is.
+//! `BOOT PRIORITY INDEX stands|aside WORDS…`: first what the sender says about itself, then the message. Who the sender is follows from the
+//! connection.
 
 use super::words::{Malformed, Words};
 use weir_core::election::{Aborter, Boot, Claim, Epoch, Message, NodeId, Phase, Priority, ProcessingIndex, Round};

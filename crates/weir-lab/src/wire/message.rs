@@ -1,4 +1,5 @@
-//! The messages between the main scheduler and the dispatchers: those of the paper, and those that the paper takes for granted.
+//! The messages between the main scheduler and the dispatchers: those in the paper, and further ones that the paper assumes but does not
+//! describe.
 
 use super::REPORT_MAX;
 use super::assignment::Assignment;

@@ -1,4 +1,4 @@
-//! A line as words.
+//! Splits a line into words, and writes words as a line.
 
 use std::str::FromStr;
 

@@ -1,4 +1,4 @@
-//! How samples end: verdicts, the files that they bring, twins, and guests that they bring down.
+//! Tests of how samples end: verdicts, child samples, several samples with the same content, and samples that crash their guest.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! Rules about what is done quietly: secrets in names, the cloud's own address, wires that are listened to, pages for a web server, files
-//! that are made to look old, services elsewhere that are made to run something.
+//! Rules about covert behaviour: secrets sent in DNS names, requests to a cloud's metadata address, listening to network traffic, pages
+//! planted for a web server, files made to look old, and commands run through services on other machines.
 
 use super::{Happenings, name_of, names};
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! The rules for what is run by Wine. Those about the network and about files of the user are the same as for Linux; the others are about what only
-//! Windows has (docs/lab-windows.md has the table with the reasons).
+//! The rules for samples that are run by Wine. Those about the network and about files of the user are the same as for Linux; the others
+//! are about what only Windows has (docs/lab-windows.md has the table with the reasons).
 
 use super::{
     Happenings, Look, changes_many, chats, encrypts, forks_without_end, listens, mines, raw_address, scans, waits,

@@ -1,4 +1,4 @@
-//! A case for each rule, and what honest programs do.
+//! A test case for each rule, and tests with the behaviour of harmless programs.
 
 use super::super::{MALICIOUS, SUSPICIOUS, hits};
 use weir_guest::behaviour::{Act, Behaviour, FileChange, Network, Persistence, Process, RegistryChange};
