@@ -1,4 +1,4 @@
-//! The fourth part of the demonstration: samples for the lab, some of which count as malware (they contain the EICAR test string).
+//! The fourth part of the demonstration: samples for the lab, among them a dropper and the EICAR test file.
 
 use super::stage::Stage;
 use serde::Serialize;
