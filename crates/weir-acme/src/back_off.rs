@@ -1,7 +1,7 @@
 //! How long to wait before asking again for a certificate that could not be got.
 //!
-//! Authorities count failed proofs and lock out clients that fail too often, so after a failed proof we wait long. Any other trouble may be
-//! over in a moment.
+//! Authorities count failed proofs and lock out clients that fail too often, so after a failed proof we wait for a long time. Any other
+//! problem may be over in a moment, so the first wait is short.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! DNS-01: a program of the operator's sets a TXT record and takes it away again.
+//! The challenge DNS-01: runs the operator's program (the *hook*), which sets a TXT record and removes it again.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What is kept on the disk: the account, and a file for each name with certificate, chain and key. Only we may read it.
+//! The files on the disk: the account, and for each name a file with certificate, chain and key. Only Weir's user may read them.
 
 use std::fs::{self, DirBuilder};
 use std::io;

@@ -1,4 +1,4 @@
-//! How the authority is called: HTTPS, a connection for each request, with a bound on time and size.
+//! The HTTPS client for the authority: a connection for each request, with limits on time and size.
 //!
 //! An authority is called a few times in a month, so there is nothing to gain from keeping connections.
 

@@ -1,8 +1,8 @@
-//! Certificates that come by themselves: got from an authority (ACME, RFC 8555), renewed early, kept in the data folder.
+//! Gets certificates from an authority (ACME, RFC 8555), renews them early, and keeps them in the data folder.
 //!
-//! [`CertificateKeeper`] is a task. It asks only for names that are configured, one at a time, and hands what it gets to
-//! [`weir_tls::NamedCertificates`], from which the gates serve. If the authority fails, whatever works goes on working: the keeper tries again,
-//! after longer and longer waits, and raises an alarm when a certificate is about to run out.
+//! [`CertificateKeeper`] is a task. It requests certificates only for names that are configured, one at a time, and hands them to
+//! [`weir_tls::NamedCertificates`], from which the gates serve. If the authority fails, the present certificates stay in use: the keeper
+//! tries again, after longer and longer waits, and raises an alarm when a certificate is about to run out.
 //!
 //! Where several machines share their records, they also share the account, the certificates and open challenges, and only the one with the lease
 //! asks the authority ([`shared`]).

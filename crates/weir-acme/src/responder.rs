@@ -1,4 +1,4 @@
-//! A small server that answers HTTP-01 and nothing else, for machines on which nobody has port 80.
+//! A small server that answers HTTP-01 challenges and nothing else, for machines on which nothing else listens on port 80.
 //!
 //! Bounded: so many connections at a time, a few seconds and a few kilobytes for each, one request a connection.
 

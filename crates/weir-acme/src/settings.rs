@@ -1,4 +1,4 @@
-//! `[certificates]`: which names, from whom, proved how.
+//! The section `[certificates]`: for which names to get certificates, from which authority, and how it checks the names.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

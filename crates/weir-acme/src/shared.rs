@@ -1,9 +1,9 @@
-//! What machines with the same records share: the account, the certificates, open challenges, and the lease of the machine that asks the
-//! authority.
+//! What machines that use the same database share: the account, the certificates, open challenges, and the lease of the machine that asks
+//! the authority.
 //!
-//! An authority may ask any of them about a challenge. So it is written down before the authority is told that we are ready, and each machine
-//! looks every few seconds (`LOOK`). A stranger's request never makes a machine ask the records, so a flood of wrong tokens costs the
-//! database nothing.
+//! An authority may ask any of them about a challenge. So a challenge is stored in the database before the authority is told that we are
+//! ready, and each machine reads the challenges every few seconds (`LOOK`). A stranger's request never causes a database query, so a flood
+//! of wrong tokens costs the database nothing.
 
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

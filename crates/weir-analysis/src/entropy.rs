@@ -1,4 +1,4 @@
-//! How random bytes look: Shannon's entropy, in bits a byte. Eight is as random as can be; packed code has more than seven.
+//! Shannon's entropy in bits per byte, which tells how random bytes look. The maximum is eight; packed code has more than seven.
 
 /// A count of bytes.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! What a plugin has found so far: lines, observables and files, each bounded and fit to show.
+//! Collects what a plugin finds: findings, observables and files, each bounded and safe to show.
 
 use ring::digest::{SHA256, digest};
 use serde_json::Value;

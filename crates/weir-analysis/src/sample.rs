@@ -1,4 +1,4 @@
-//! What a plugin looks at: the content, the name it came with, and the plugin's settings.
+//! The input of a plugin: the content of the sample, the name that it came with, and the plugin's settings.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The drawing itself: a chart to SVG elements.
+//! Draws a chart as SVG elements.
 
 use crate::axis::{Scale, number};
 use crate::label::spread;

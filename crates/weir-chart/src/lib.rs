@@ -1,8 +1,8 @@
 //! Charts as SVG text.
 //!
-//! Pure: numbers in, one string out, no dependencies. Axes carry units, gridlines are few, each line is
-//! labelled at its end rather than in a legend, limits and ideals are thin dashed lines, and light and
-//! dark come from the same variables. A chart without data says so.
+//! Numbers go in and one string comes out; there are no dependencies. Axes carry units, gridlines are few, each line is labelled at its end
+//! rather than in a legend, limits and ideals are thin dashed lines, and light and dark come from the same variables. A chart without data
+//! says so.
 
 mod axis;
 mod draw;

@@ -1,4 +1,4 @@
-//! How far the body of a server's response goes, and its pieces (RFC 9112 sections 6 and 7).
+//! Finds where the body of a server's response ends, and splits it into pieces (RFC 9112 sections 6 and 7).
 //!
 //! By length, in chunks, or until the connection ends. Chunks are read strictly: any error in them ends the response.
 //! Constant time a piece; nothing is copied. The lines of chunks and the trailers are bounded.

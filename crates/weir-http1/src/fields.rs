@@ -1,4 +1,4 @@
-//! What the fields of a response say of its body and its connection, and fields put into a map.
+//! What the fields of a response say about its body and its connection; and a function that puts fields into a map.
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};

@@ -1,8 +1,8 @@
 //! Follows the octets of an HTTP/1 connection from message to message, and finds heads with two lengths.
 //!
-//! A request with both `Content-Length` and `Transfer-Encoding` is what request smuggling is made of (RFC 9112 section 6.3). hyper follows
-//! the latter and hides the former, so only the raw octets show it. The watch follows the framing: head, body by length or by chunks, next
-//! head. It checks nothing else; what it cannot follow hyper refuses as well.
+//! A request with both `Content-Length` and `Transfer-Encoding` is the usual way to smuggle a request past a proxy (RFC 9112 section 6.3).
+//! hyper follows the latter and hides the former, so only the raw octets show it. The watch follows the framing: head, body by length or by
+//! chunks, next head. It checks nothing else; what it cannot follow hyper refuses as well.
 //!
 //! It also knows whether a head has begun, which tells an idle client from a slow one, and whether one was longer than it may be: hyper
 //! looks at the size of its buffer, which may hold nearly twice as much. And it finds the characters in queries that hyper takes for a

@@ -1,4 +1,5 @@
-//! What the gate refuses: every request that it does not pass on and every response that it does not accept, in one list.
+//! The list of everything that the gate refuses: each kind of request that it does not pass on and each kind of response that it does not
+//! accept.
 //!
 //! A refusal has a reason, the section of the standard that it rests on, and a status. A refused request closes its connection, unless the rule
 //! says otherwise, because what follows on it cannot be trusted. A refused response is a `502` for the client, and the connection to the server is

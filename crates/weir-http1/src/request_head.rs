@@ -1,4 +1,4 @@
-//! The head of a plain request: one that has nothing but a head.
+//! Reads the head of a plain request, that is, of a request without a body.
 //!
 //! Plain is GET or HEAD of HTTP/1.1 with one host, a path of ordinary characters, and no field that concerns a body, the connection or another
 //! protocol. Everything else is *other*: hyper reads it from its first octet and refuses what has to be refused. So this reader lets nothing

@@ -1,4 +1,4 @@
-//! The head of a server's response, and how far its body goes (RFC 9112 section 6.3).
+//! Reads the head of a server's response, and finds out how the end of its body is marked (RFC 9112 section 6.3).
 //!
 //! Strict where two readers could disagree: two lengths, a length beside chunks and a length that is no number are refused.
 //! Linear in the octets of the head, which the caller bounds. In a map, values share the head's octets. As lines ([`FieldLines`]) they are copied

@@ -1,4 +1,5 @@
-//! The line to the operator for parts that start before anybody listens to it.
+//! A channel for alarms to the operator. Parts of the gate that start before the notices are ready can already hold on to it; an alarm that
+//! is raised while nobody listens is dropped.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! The network that a client is in: whose turn it is among senders from outside, and where a user's mail comes from.
+//! The network that a client is in. It identifies senders from outside when they take turns, and shows where a user's mail comes from.
 //!
 //! A received message belongs to the network of its client: the /24 of an IPv4 address, the /48 of an IPv6 one, which is
 //! about what one site has. A sender's domain would be the more natural choice, but it is a claim: a sender that writes a new domain into

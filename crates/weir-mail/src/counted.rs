@@ -1,4 +1,4 @@
-//! Numbers with their nouns, as people write them: `1 recipient`, `25 recipients`.
+//! Formats numbers with their nouns: `1 recipient`, `25 recipients`.
 
 /// So many of something.
 pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {

@@ -1,4 +1,4 @@
-//! What the throttle decided about a letter, as a mark in the spool: the places of the recipients that go.
+//! The decision of the throttle about a letter, as a mark in the spool: the positions of the recipients that may go.
 //!
 //! It is written as `decided 0-14,17`, which a person can read too. Places are written as ranges, so that even the longest list fits into a
 //! mark: a user trusts a bounded number of recipients, and the others are let go from the front of the list.

@@ -1,4 +1,4 @@
-//! Domains of ours: those that we take mail for, those that are the site's own.
+//! Lists of domains: those that we accept mail for, and those that are the site's own.
 //!
 //! `example.org` is the domain itself, `.example.org` everything below it. A domain is compared in the same form in which
 //! delivery finds its route (lower case, ASCII, no last dot): what is taken for ours here is ours there.

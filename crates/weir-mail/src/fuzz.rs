@@ -1,4 +1,4 @@
-//! Entries for fuzzers: what the gate itself reads of bytes that came from outside. Those of the protocol are in `weir_smtp::fuzz`.
+//! Entries for fuzzers: the code of the gate itself that reads bytes from outside. Those of the SMTP protocol are in `weir_smtp::fuzz`.
 //!
 //! Each takes arbitrary bytes and panics if a promise of what it calls is broken. tests/hostile/fuzz.rs runs them on stable with
 //! fixed seeds, `fuzz/` with coverage.

@@ -1,8 +1,8 @@
 //! The mail gate put together: store, throttle, held mail, submission, delivery, and the operations over them.
 //!
-//! [`Gate::open`] recovers what the spool holds before the first port opens. [`Gate::shutdown`] lets messages that are
-//! coming in finish, says 421 to everybody, and leaves with everything durable. [`operations_at_rest`] are the same operations for when no
-//! gate runs. What happens to a letter once it may go is a [`crate::pipeline`] of stages.
+//! [`Gate::open`] recovers what the spool holds before the first port opens. [`Gate::shutdown`] lets messages that are coming in finish,
+//! answers all other clients with 421, and ends when everything is durable. [`operations_at_rest`] are the same operations for when no gate
+//! runs. What happens to a letter once it may go is a [`crate::pipeline`] of stages.
 
 mod absent;
 mod at_rest;

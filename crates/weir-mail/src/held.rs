@@ -1,4 +1,4 @@
-//! Held mail: bodies in files of their own, and what becomes of them.
+//! Held mail: stores its bodies in files of their own, and releases or deletes them when that is decided.
 //!
 //! Held mail is in a store of its own, durable before the sender hears `250`. When the throttle lets an entry go, or a person
 //! decides, the row in the records says so; this relay then puts the message back into the spool for those recipients

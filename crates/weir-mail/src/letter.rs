@@ -1,4 +1,4 @@
-//! A letter: what the spool remembers of a message beside its body.
+//! A letter: what the spool stores about a message besides its body.
 //!
 //! It holds the envelope with the sender's wishes, the owner, and where the message came from, as JSON that a person can read in a segment
 //! of the spool. Written once, at acceptance; what happens later goes into marks.

@@ -1,4 +1,5 @@
-//! Orders by mail: what a crafted address asks for is carried out instead of delivered.
+//! Orders by mail: mail to a crafted address of a notice is not delivered; instead, what the address stands for (release or delete) is
+//! carried out.
 //!
 //! Orders usually come from outside, so every port that accepts mail accepts orders. An address is used up only when its mail has been
 //! accepted: a sender who hears `451` may try again, and a repeated order finds nothing to do.

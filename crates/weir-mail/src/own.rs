@@ -1,4 +1,4 @@
-//! What a user has of their own: throttle parameters that differ from the profile's, and recipients they trust.
+//! The settings of a single user: throttle parameters that differ from the profile's, and recipients that the user trusts.
 //!
 //! Stored with the user as JSON that a person can read. Mail to a trusted recipient goes at once, uses no slack and
 //! counts against no cap; the throttle decides about the other recipients of the message as if they were the only ones. That is stronger

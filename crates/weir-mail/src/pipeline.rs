@@ -1,5 +1,5 @@
-//! The way of a letter from acceptance to delivery: its stages in order, the mark that each leaves in the spool, and how a letter that is
-//! found at start is taken up again.
+//! The pipeline: the way of a letter from acceptance to delivery, with its stages in order, the mark that each leaves in the spool, and how
+//! a letter that is found at start is taken up again.
 //!
 //! # The stages
 //!

@@ -1,4 +1,5 @@
-//! What a door or the port for mail from outside refuses is written down where people look for a message: nobody else here knows of it.
+//! Records mail that a door or the port for mail from outside has refused, so that message tracking finds it. There is no other record of
+//! such mail.
 //!
 //! A refused client tries again, and a worm tries a hundred times a second, so the notes are bounded for each client and in total.
 

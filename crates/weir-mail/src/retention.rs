@@ -1,4 +1,4 @@
-//! Mail of a stopped user that nobody decides about does not wait for ever.
+//! Deletes mail of a stopped user if nobody has decided about it for a long time.
 //!
 //! After `submission.keep_stopped` it is deleted, and its sender is told what was not sent. A stop ends when its last entry is gone, and
 //! whatever caused it could then go on; so the account is locked first ([`stop_lock`]). Everything is reported and noted before anything is

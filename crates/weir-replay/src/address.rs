@@ -1,4 +1,4 @@
-//! Addresses as past mail writes them, brought to the one form of [`address::canonical`].
+//! Converts addresses from past mail to the form of [`address::canonical`].
 //!
 //! Old and local mail knows two spellings that a trace file does not: an address with a route before it, and a bare
 //! name for a user of the same machine.

@@ -1,4 +1,4 @@
-//! What the readers found so far, over all sources.
+//! What the readers have found so far in all sources.
 //!
 //! Bounded: at most [`MAILS_MAX`] mails with [`RECIPIENTS_TOTAL_MAX`] recipients together, about two gigabytes.
 

@@ -1,4 +1,4 @@
-//! Past mail: what people really sent, from an mbox, a Maildir or a Postfix log, as a trace for the throttle.
+//! Reads past mail, that is, what people really sent, from an mbox, a Maildir or a Postfix log, and makes a trace for the throttle from it.
 //!
 //! Each source is read once, line by line; bodies are never kept. What cannot be used is counted with its reason.
 //! Times become seconds since the earliest mail of all sources; the wall clock of that mail is kept, so that results

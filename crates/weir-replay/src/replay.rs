@@ -1,4 +1,4 @@
-//! Past mail through the throttle: who would have been delayed, by how much, who would have been stopped, and when.
+//! Runs past mail through the throttle: who would have been delayed, by how much, who would have been stopped, and when.
 //!
 //! Each user is run alone, as the experiments do; the figures are those of [`weir_sim::throttle`], with what only real
 //! mail has beside them: dates, and the mail that would have stopped the user.

@@ -1,4 +1,4 @@
-//! What could not be used, counted by reason, each with a few examples.
+//! Counts what could not be used by reason, with a few examples for each.
 //!
 //! Bounded: one entry per reason, three examples each, each example short and printable.
 

@@ -1,4 +1,4 @@
-//! [`settings!`]: a struct whose fields are settings.
+//! The macro [`settings!`], which declares a struct whose fields are settings.
 
 /// Declares settings. There are two forms.
 ///

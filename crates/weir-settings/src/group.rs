@@ -1,4 +1,4 @@
-//! What a declaration makes: a group of keys, or a whole section.
+//! What a declaration with `settings!` produces: a group of keys, or a whole section.
 
 use crate::section::Section;
 

@@ -2,7 +2,7 @@
 //!
 //! A gate declares its settings in its own crate with [`settings!`]: one line gives the TOML key, the default, the bounds and the typed
 //! field, and the doc comment above it is the text that `weir config show` and `docs/config.md` print. The binary lists the sections and
-//! hands each to a [`Reader`], which reports all problems of a file at once, each with its key path and line. This crate knows no gate
+//! hands each to a [`Reader`], which reports all problems of a file at once, each with its key path and line. This crate depends on no gate
 //! and opens no file.
 
 mod declare;

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: where, what, and what would be right.
+//! A problem in a configuration: where it is, what is wrong, and what would be right.
 
 use std::fmt;
 use std::ops::Range;

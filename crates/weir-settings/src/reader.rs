@@ -1,4 +1,4 @@
-//! From TOML with places to typed values with bounds, collecting every problem on the way.
+//! Reads TOML into typed values within their bounds. All problems are collected on the way, each with its line.
 
 use crate::group::Settings;
 use crate::problem::{Problem, line_of};

@@ -1,4 +1,4 @@
-//! One table of the document: which keys it has, what they say, and what is wrong with them.
+//! One table of the document: which keys it may have, their values, and what is wrong with them.
 
 use crate::problem::{Problem, line_of};
 use crate::setting::{Setting, one_line};

@@ -1,4 +1,4 @@
-//! One setting as it was found: what it is, what it may be, what it is now and why.
+//! One setting as it was read: its name, which values are allowed, its present value, and where that comes from.
 
 /// A key that some section asked for.
 #[derive(Debug, Clone, serde::Serialize)]

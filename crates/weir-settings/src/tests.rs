@@ -1,4 +1,4 @@
-//! A section as a gate would declare it, read from files with and without faults.
+//! Tests with a section as a gate would declare it, read from files with and without faults.
 
 use crate::{Reader, Section, settings};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! How a TOML value becomes a typed one, and back.
+//! Converts TOML values to typed ones, and back.
 
 use crate::units::{Rate, Size, Span};
 use std::fmt;

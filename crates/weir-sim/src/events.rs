@@ -1,4 +1,4 @@
-//! The virtual clock: a queue of events in order of time, and of scheduling where times are equal.
+//! The virtual clock: a queue of events in order of time. Events with the same time come in the order in which they were scheduled.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! What was wrong with something the user gave us: where, what, and what to do about it.
+//! An error in something that the user provided: where it is, what is wrong, and what to do about it.
 
 /// A problem in a file or an argument.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! A virtual world for Weir's disciplines, and the papers' experiments in it.
+//! A simulated world for Weir's algorithms, and the experiments of the papers in it.
 //!
 //! Everything here is a function of its arguments and a seed: the same command prints the same numbers
 //! on every machine, and a failure is replayed by its seed. Results are plain serialisable values; the

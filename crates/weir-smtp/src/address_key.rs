@@ -1,4 +1,4 @@
-//! What counts as one client address.
+//! Decides what counts as one client address.
 //!
 //! An IPv6 site has 2⁶⁴ addresses and more, so it counts by its prefix; an IPv4 address counts as it is, also
 //! where it comes mapped into IPv6.

@@ -1,4 +1,4 @@
-//! Bans of addresses after failed logins: they grow, they end, and the table is bounded.
+//! Bans of addresses after failed logins. Each further ban of an address lasts longer, every ban ends, and the table is bounded.
 //!
 //! `failures` different failed logins within `window` ban the address for `first`; the next ban is twice as long, up to `longest`. Trying
 //! the same name and password again is not guessing, so a telephone with an old password does not lock out everybody behind its router. An

@@ -1,11 +1,11 @@
-//! Reads a message from the wire: the DATA form with its dots, and the octets of BDAT chunks.
+//! Reads a message from the connection: in the form of DATA, with dots escaped, or as BDAT chunks.
 //!
-//! Only CR LF `.` CR LF ends DATA (RFC 5321 section 4.1.1.4). A bare CR, a bare LF or a NUL is a fault of the
-//! message: it is read to its true end, and refused there. So no two servers can disagree about where a message
-//! ends (SMTP smuggling, CVE-2023-51764). Text is handed on in place: one slice of the input for each run between
-//! stuffed dots. What a split holds back is at most `.` and CR. Cost: one vectorised search per line.
+//! Only CR LF `.` CR LF ends DATA (RFC 5321 section 4.1.1.4). A bare CR, a bare LF or a NUL is a fault of the message: it is read to its
+//! true end, and refused there. So no two servers can disagree about where a message ends (SMTP smuggling, CVE-2023-51764). Text is handed
+//! on in place: one slice of the input for each run between stuffed dots. If the input is split, at most `.` and CR are held back. Cost:
+//! one vectorised search per line.
 //!
-//! Users' own programs (printers, scanners, scripts) do send bare CR and LF and lines without end. A reader that mends
+//! Users' own programs (printers, scanners, scripts) do send bare CR and LF and lines without end. A reader that repairs them
 //! ([`BodyReader::mending`]) hands on CR LF for each of them and only notes long lines. A message ends in the same way, and the text that
 //! is handed on has no bare CR or LF. So a false end becomes a line of text with a dot, which is escaped on its way out.
 

@@ -1,4 +1,4 @@
-//! One command line, read.
+//! Parses one command line.
 //!
 //! smtp-proto reads the simple commands. We parse the others ourselves: MAIL and RCPT for the reasons given in [`super::envelope`], XCLIENT
 //! and XFORWARD because smtp-proto does not know them, and BDAT because its size wraps there on overflow, which would make us take message

@@ -1,4 +1,4 @@
-//! One connection: carries out what its session says.
+//! One client connection: does the I/O that the session (a state machine) asks for.
 //!
 //! It reads only when all replies are sent, so a client that does not read its replies only holds up itself. While it waits, it holds a
 //! socket, a timer and the session, but no buffer. The timer is moved only when the deadline comes nearer; when it fires early it is set

@@ -1,4 +1,4 @@
-//! What the server has done so far, for metrics.
+//! Counters of what the server has done so far, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,4 +1,4 @@
-//! Fields of a header as it stands in a message.
+//! Finds the fields of a message's header.
 
 /// Where the first field ends: after a line end that no space or tab follows.
 pub fn end(text: &[u8]) -> usize {

@@ -1,4 +1,4 @@
-//! The leash on a session: through it a session is told to end, and shows whether it is idle.
+//! The *leash* of a session: a handle through which other tasks tell the session to end, and see whether it is idle.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! SMTP and what belongs to it, without policy: the gate that uses it decides who may send what, and what is stored where.
+//! SMTP and related protocols, without policy: the gate that uses this crate decides who may send what, and what is stored where.
 //!
 //! The receiving side (submission, inbound mail and LMTP): [`session::Session`] is the protocol as a state machine without
 //! I/O; [`server::SmtpServer`] gives it sockets, TLS and time; a gate plugs in with [`reception::Reception`]. A message is streamed

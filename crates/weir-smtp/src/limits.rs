@@ -1,7 +1,7 @@
-//! Every bound of the SMTP server in one place.
+//! All limits of the SMTP server in one place.
 //!
-//! [`SmtpLimits::bounded`] corrects senseless numbers, so that no setting turns a limit off by accident. Sources of the defaults: RFC 5321
-//! section 4.5.3, Postfix's postconf(5), and what we measured.
+//! [`SmtpLimits::bounded`] corrects values that make no sense, so that no setting turns a limit off by accident. Sources of the defaults:
+//! RFC 5321 section 4.5.3, Postfix's postconf(5), and what we measured.
 
 use std::time::Duration;
 

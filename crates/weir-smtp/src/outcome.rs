@@ -1,4 +1,4 @@
-//! What became of one recipient in one attempt, in the peer's own words.
+//! The outcome of one delivery attempt for one recipient, with the other server's own words.
 //!
 //! Text that came from outside is cut at [`TEXT_MAX`] octets and holds no control characters, so it can stand in a
 //! log line, in a mark and in a header of a bounce.

@@ -1,4 +1,4 @@
-//! Who is at the other end, as far as we know.
+//! The client at the other end of a connection, as far as it is known.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

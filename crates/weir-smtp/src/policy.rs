@@ -1,7 +1,7 @@
 //! Postfix's policy protocol as the service speaks it, without I/O: octets go in, requests come out.
 //!
-//! A request is lines `name=value` up to an empty one; the reply is `action=…` and an empty line. Only the attributes that somebody
-//! here goes by are kept. What waits is at most one request and what the last read brought.
+//! A request is lines `name=value` up to an empty one; the reply is `action=…` and an empty line. Only the attributes that Weir uses are
+//! kept. At most one request and the data of the last read are buffered.
 
 /// The longest request. Postfix sends about forty attributes; the longest are addresses and the names in a certificate.
 const REQUEST_MAX: usize = 64 << 10;

@@ -1,7 +1,7 @@
-//! What the shell plugs into the server: who may send, and where a message goes.
+//! The trait that a gate implements to use the server: it decides who may send, and where a message goes.
 //!
 //! The methods are called one after the other for a session, but sessions run in parallel. A [`BodySink`] that is dropped before
-//! [`Reception::finish`] belongs to a message that was broken off or refused, and must be forgotten.
+//! [`Reception::finish`] belongs to a message that was interrupted or refused, and its content must be discarded.
 
 use std::future::Future;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Who is connected: counts in all, by address and by user; bans; and the leash on every session.
+//! All connected clients: counts in total, by address and by user; bans; and the leash of every session.
 //!
 //! A connection is let in by [`Registry::admit`] and counted until its [`Admission`] is dropped. When all places are taken, the oldest
 //! session that has neither logged in nor handed in mail makes room, so idle clients cannot keep others out, from however many addresses.

@@ -1,7 +1,7 @@
 //! AUTH PLAIN (RFC 4616) and AUTH LOGIN, one line at a time.
 //!
-//! What comes out is a user and a password in UTF-8 without control characters, each of bounded length. Whether they
-//! are right is for the shell to say.
+//! The result is a user and a password in UTF-8 without control characters, each of bounded length. The caller checks whether they are
+//! right.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
 //! The SMTP server: listeners, connections, limits, shutdown.
 //!
-//! Each connection has a task. A connection above a limit, or from a banned address, is told why and closed without a session. Connections,
-//! addresses, users and bans are counted over all listeners of a server; the other limits are those of the listener's settings.
+//! Each connection has a task. A connection above a limit, or from a banned address, gets a reply with the reason and is closed without a
+//! session. Connections, addresses, users and bans are counted over all listeners of a server; the other limits are those of the listener's
+//! settings.
 
 use std::future::poll_fn;
 use std::io;

@@ -1,4 +1,4 @@
-//! What all connections of a server share: whom it serves, who is connected, its counters and its time.
+//! The state that all connections of a server share: the gate behind it, who is connected, its counters and its clock.
 
 use super::counters::Counters;
 use super::registry::Registry;

@@ -1,4 +1,4 @@
-//! How the sessions of one listener behave.
+//! The settings of the sessions of one listener.
 
 use std::net::IpAddr;
 

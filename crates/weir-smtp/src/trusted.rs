@@ -1,4 +1,5 @@
-//! XCLIENT and XFORWARD, the words of a proxy that we trust (Postfix's XCLIENT_README and XFORWARD_README).
+//! The commands XCLIENT and XFORWARD, with which a trusted proxy says who the real client is (Postfix's XCLIENT_README and
+//! XFORWARD_README).
 //!
 //! Attributes are `NAME=value` with the value in xtext; `[UNAVAILABLE]` and `[TEMPUNAVAIL]` stand for "not known".
 

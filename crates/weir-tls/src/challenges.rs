@@ -1,4 +1,4 @@
-//! What an authority for certificates asks us, and what we answer: HTTP-01 (RFC 8555, 8.3) and TLS-ALPN-01 (RFC 8737).
+//! Answers the challenges of a certificate authority: HTTP-01 (RFC 8555, 8.3) and TLS-ALPN-01 (RFC 8737).
 //!
 //! There is something to answer only while one of our own orders is under way, and only for the host name of that order and the token
 //! that the authority gave for it. Everything else is not ours and is passed on. At most one challenge per name is open.

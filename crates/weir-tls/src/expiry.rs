@@ -1,4 +1,4 @@
-//! When the certificate in a file ends.
+//! Reads when the certificate in a file expires.
 
 use crate::{TlsError, Validity};
 use rustls::pki_types::CertificateDer;

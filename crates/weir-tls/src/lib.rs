@@ -1,11 +1,10 @@
 //! TLS: certificates from files, read again when they change, or self-signed at first start, or got from an authority by host name.
 //!
-//! rustls with ring, TLS 1.2 and 1.3. Which certificate a client is shown depends on the host name that it asks for: one that was got for that
-//! name ([`NamedCertificates`]), else the first of the files that is for that name, else the first of the files.
-//! New handshakes use the newest certificate that could be read; a file pair that does
-//! not fit together (half of a renewal) leaves the old one in use and is tried again at the next look. Sessions that
-//! are under way are not touched. A crate of its own, because the mail gate and the web gate both need it and do not
-//! know each other.
+//! rustls with ring, TLS 1.2 and 1.3. Which certificate a client is shown depends on the host name that it asks for: one that was got for
+//! that name ([`NamedCertificates`]), else the first of the files that is for that name, else the first of the files. New handshakes use
+//! the newest certificate that could be read; a file pair that does not fit together (half of a renewal) leaves the old one in use and is
+//! tried again at the next look. Sessions that are under way are not touched. It is a crate of its own because the mail gate and the web
+//! gate both need it and do not import each other.
 
 mod challenges;
 mod expiry;

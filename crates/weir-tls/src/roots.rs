@@ -1,4 +1,4 @@
-//! Whom a client trusts: the certificates of a file, or the system's.
+//! The root certificates that a client trusts: those in a file, or the system's.
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;

@@ -1,8 +1,9 @@
 //! The plugin `elf-pe`: programs for Linux and Windows, as their headers describe them.
 //!
-//! Sections with their entropy, imports, what stands behind the end, and signs of a packer. A packed program is `suspicious`: few honest ones
-//! are. So is one whose imports together serve to run code in other processes, or to fetch a program and start it. Everything else is `info`. Lists
-//! are bounded, entropy is computed of at most a few times the file however often its sections overlap.
+//! It reports sections with their entropy, imports, data behind the end of the program, and signs of a packer. A packed program is
+//! `suspicious`: few honest ones are. So is one whose imports together serve to run code in other processes, or to fetch a program and
+//! start it. Everything else is `info`. Lists are bounded, entropy is computed of at most a few times the file however often its sections
+//! overlap.
 
 mod elf;
 mod pe;

@@ -1,4 +1,4 @@
-//! The plugin `office-pdf`: what documents do by themselves, and what they carry.
+//! The plugin `office-pdf`: finds what documents do when they are opened, and the files that they contain.
 //!
 //! Macros are unpacked to their source; names that make one run by itself and calls that do something outside the document are looked for.
 //! Content that is fetched from elsewhere, embedded files, and scripts and actions of PDF files are reported. A macro that runs by itself

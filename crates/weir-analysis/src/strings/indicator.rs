@@ -1,4 +1,4 @@
-//! One word of text: a link, an address, a name of a machine or of a mailbox, or none of them.
+//! Classifies one word of text: a link, an IP address, a host name, a mail address, or none of them.
 //!
 //! Words are also read as people write them who do not want them clicked: `hxxp://evil[.]example`. Bare names of machines count only
 //! under top-level domains that are not also endings of files; in links and mail addresses any will do.

@@ -1,8 +1,8 @@
 //! Logins checked by Dovecot, over its authentication socket (protocol 1.x, mechanism PLAIN).
 //!
-//! Each login has a connection of its own: such sites have few logins per second, and a connection that is not kept cannot be in a wrong
-//! state. Everything Dovecot says is bounded in length and time, and so is how much we ask at once: Dovecot keeps wrong logins waiting, and
-//! a flood of them must not use up its connections (see [`LoginQueue`]).
+//! Each login has a connection of its own: such sites have few logins per second, and a fresh connection is never in a wrong state.
+//! Everything Dovecot says is bounded in length and time, and so is how much we ask at once: Dovecot keeps wrong logins waiting, and a
+//! flood of them must not use up its connections (see [`LoginQueue`]).
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,5 @@
-//! Slow guessing: wrong passwords for one account from ever new addresses, each of which fails too rarely to be banned.
+//! Defends against slow password guessing: wrong passwords for one account from many addresses, each of which fails too rarely to be
+//! banned.
 //!
 //! Each account may fail [`FREE`] times a day with different passwords. Beyond that its logins from networks that it is not known to use
 //! are checked one after the other, each after a pause that grows to half a minute, and few may wait. Whoever logs in from a network

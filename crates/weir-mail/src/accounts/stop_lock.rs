@@ -1,4 +1,4 @@
-//! The lock that takes over from a stop.
+//! The lock that replaces a stop when the waiting mail of a stopped account is deleted.
 //!
 //! A stop ends when its last entry is gone. If the waiting mail was deleted, by a person or because nobody decided, whatever sent it could
 //! then go on. So the account is locked first, until it gets a new password or an administrator unlocks it. A lock of this kind is

@@ -1,4 +1,4 @@
-//! Names that had no account a moment ago.
+//! A short-lived cache of names that have no account.
 //!
 //! Where users are identified by client address, every mail looks up its address, and few addresses have an account. So "no account" is
 //! remembered for a moment. An existing account is always read again, so that changes take effect at once.

@@ -1,4 +1,4 @@
-//! One client of the clamd door, from its first question to its last.
+//! One client connection of the clamd door, from its first command to its last.
 
 use super::ClamdDoor;
 use crate::door::{Closing, Incoming, NotTaken, Socket, Taken};

@@ -1,5 +1,5 @@
-//! Clamd's protocol for other programs: a program that asks clamd today can ask the scan by changing one address. Then it has the feeds,
-//! YARA, the policy for attachments and what the lab knows.
+//! The clamd door: serves clamd's protocol to other programs. A program that asks clamd today can ask Weir's scan instead by changing one
+//! address. Then it also gets the feeds, YARA, the attachment policy and the verdicts that the lab already has.
 //!
 //! [`weir_scan::clamd::server`] is the protocol without I/O, `door` holds its sockets, and this module hands files to the feeds
 //! ([`crate::scan::Scanning::look_at`]). Files are not kept: all but small ones are in a nameless file in the data folder until they are

@@ -1,4 +1,4 @@
-//! `[scan.clamd_door]`: who may ask about files, and where.
+//! The section `[scan.clamd_door]`: which programs may ask about files, and on which addresses.
 
 use crate::door::is_public;
 use std::net::SocketAddr;

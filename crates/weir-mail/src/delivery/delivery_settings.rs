@@ -1,4 +1,4 @@
-//! `[delivery]`: how mail goes out.
+//! The section `[delivery]`: how outgoing mail is delivered.
 
 use super::queue::QueueSettings;
 use super::route::{Endpoint, HostOrder};

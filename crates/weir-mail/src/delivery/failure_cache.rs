@@ -1,5 +1,5 @@
-//! Names that could not be resolved, remembered for a while, so that a queue full of mail for a dead domain does not
-//! become a flood of questions. At most [`ENTRIES_MAX`]; the oldest go first.
+//! Names that could not be resolved, remembered for a while, so that a queue full of mail for a dead domain does not cause a flood of DNS
+//! queries. At most [`ENTRIES_MAX`] are kept; the oldest are removed first.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

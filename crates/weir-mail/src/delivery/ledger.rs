@@ -1,4 +1,4 @@
-//! What delivery needs from the store: it reads bodies, records progress, and stores mail of our own.
+//! The trait for the store that delivery needs: it reads bodies, records progress, and stores mail that Weir writes itself.
 //!
 //! The spool implements it ([`super::spool_ledger`]); a gate may wrap that. [`Ledger::record`] and [`Ledger::finish`] do
 //! not wait for the disk. Progress that was not yet written when the process was killed is lost, and after the restart these

@@ -1,11 +1,10 @@
 //! Delivery: mail on its way out.
 //!
-//! [`queue::Queue`] knows what is to be delivered, [`scheduler::Scheduler`] whose turn it is, both without I/O;
-//! [`transport::Transport`] carries one delivery out over SMTP, LMTP or into a Maildir. [`Delivery`] is the shell: a worker for
-//! each delivery under way, which goes on with the next one for its destination without giving its connection up,
-//! and one timer, which wakes for deadlines and writes reports. What must survive is in the [`ledger::Ledger`], written
-//! before the next delivery begins; the queue itself is in memory and rebuilt from the ledger at start. docs/delivery.md explains the
-//! rules.
+//! [`queue::Queue`] knows what has to be delivered, and [`scheduler::Scheduler`] decides what is next; both do no I/O.
+//! [`transport::Transport`] carries one delivery out over SMTP, LMTP or into a Maildir. [`Delivery`] is the shell: a worker for each
+//! delivery under way, which goes on with the next one for its destination without giving its connection up, and one timer, which wakes for
+//! deadlines and writes reports. What must survive is in the [`ledger::Ledger`], written before the next delivery begins; the queue itself
+//! is in memory and rebuilt from the ledger at start. docs/delivery.md explains the rules.
 
 mod conversion;
 mod delivery_settings;

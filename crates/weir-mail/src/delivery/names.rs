@@ -1,4 +1,4 @@
-//! Numbers for names that are in use. No number is given twice, so it never stands for another name later.
+//! Gives numbers to names that are in use. No number is used twice, so a number never refers to another name later.
 
 use std::collections::HashMap;
 use std::hash::Hash;

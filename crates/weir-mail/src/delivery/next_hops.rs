@@ -1,8 +1,8 @@
-//! What is known of the next hops that the configuration names: smarthosts, LMTP servers, the servers of single domains.
+//! The state of the next hops that the configuration names: smarthosts, LMTP servers, the servers of single domains.
 //!
-//! Nobody is asked for this: it is what deliveries and questions about recipients have shown since the start. There is one entry for each
-//! route, so its size is bounded by the configuration. Servers that the DNS names (MX) are left out: that one of the world's servers is away
-//! is no trouble of this site.
+//! Nothing is probed for this: it is what deliveries and callouts about recipients have shown since the start. There is one entry for each
+//! route, so its size is bounded by the configuration. Servers that the DNS names (MX) are left out: if some server on the internet is
+//! down, that is not a problem of this site.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -1,4 +1,5 @@
-//! The pool of workers, with the queue that they work off: one lock, held for a few microseconds at a time and never across a wait.
+//! The pool of delivery workers, and the queue that they work through: one lock, held for a few microseconds at a time and never across a
+//! wait.
 //!
 //! Whoever changes the queue also hands out what has become due, so no task has to be woken for that. A worker that finds no work goes to
 //! sleep under the same lock under which work is handed out, so no work is missed.

@@ -1,4 +1,4 @@
-//! The text of a message as one server gets it: converted where the server needs that, then signed.
+//! Prepares the text of a message for one server: converts it if the server needs that, then signs it.
 
 use super::conversion::{self, Converted, Needs, Survey};
 use super::ledger::{Ledger, LedgerError};

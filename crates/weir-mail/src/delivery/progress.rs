@@ -1,4 +1,4 @@
-//! Progress as marks in the spool, and what they add up to after a restart.
+//! Records the progress of a delivery as marks in the spool, and restores it from them after a restart.
 //!
 //! A mark is one tag and numbers in little endian. A mark that is not ours (another part of the gate wrote it) is passed
 //! over. A list of recipients that does not fit into one mark becomes several.

@@ -1,9 +1,9 @@
-//! What is to be delivered: messages, their recipients and how far each has come.
+//! The delivery queue: messages, their recipients, and how far each has come.
 //!
-//! Pure: time is passed in, nothing is sent or stored here. [`Queue::next`] hands out an [`Assignment`], [`Queue::settle`]
-//! takes back what came of it and says what must be written down; [`Queue::due_task`] hands out what falls due by itself
-//! (reports to senders, messages whose time is over). Every message that comes in leaves through a [`Settlement`]
-//! that finishes it, exactly once. The list is in memory only; it is rebuilt from the spool at start.
+//! It does no I/O: time is passed in, and nothing is sent or stored here. [`Queue::next`] hands out an [`Assignment`], [`Queue::settle`]
+//! takes back what came of it and says what must be written down; [`Queue::due_task`] hands out what falls due by itself (reports to
+//! senders, messages whose time is over). Every message that comes in leaves through a [`Settlement`] that finishes it, exactly once. The
+//! list is in memory only; it is rebuilt from the spool at start.
 //!
 //! States of a recipient: `Waiting → Delivered | Failed → Done`, where `Delivered` and `Failed` mean that the sender is
 //! still to be told. Nothing counts as finally failed before the report about it is stored.

@@ -1,4 +1,5 @@
-//! A subject that the scan has replaced: the new one is among the added lines, and the old one is left out.
+//! Replaces the subject of a message, if the scan asked for it: the new subject is among the added header lines, and the old one is left
+//! out.
 
 use weir_store::spool::Piece;
 

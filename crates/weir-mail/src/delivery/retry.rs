@@ -1,4 +1,4 @@
-//! When the next attempt is due, when the sender is told, when we give up.
+//! When the next attempt at delivery is due, when the sender is notified of a delay, and when the message is given up.
 //!
 //! The waits grow by a list; past its end the last one repeats. Everything counts from the moment the message was
 //! accepted, so a restart changes nothing.

@@ -1,4 +1,4 @@
-//! Servers, routes and domains as the configuration writes them.
+//! The notation of servers, routes and domains in the configuration.
 
 use super::route::Endpoint;
 use std::fmt;

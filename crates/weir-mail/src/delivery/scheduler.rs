@@ -1,4 +1,4 @@
-//! Whose parcel goes next: round robin between senders, a window for each destination, and a bound on all deliveries.
+//! Decides which parcel is delivered next: round robin between senders, a window for each destination, and a bound on all deliveries.
 //!
 //! A parcel is what one delivery takes: some recipients of one message, one destination. Parcels of one sender for one
 //! destination wait in a lane, first come first served. A lane whose destination has room holds a *ticket*; senders

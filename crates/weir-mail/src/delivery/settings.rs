@@ -1,4 +1,4 @@
-//! How delivery behaves.
+//! The settings of delivery in the form that the code uses.
 
 use std::path::PathBuf;
 use std::sync::Arc;

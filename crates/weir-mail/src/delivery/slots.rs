@@ -1,4 +1,4 @@
-//! A table whose places are used again, with keys that are not: a key of something gone finds nothing.
+//! A table whose places are used again, but whose keys are not: the key of a removed entry finds nothing.
 //!
 //! One allocation for all, no hashing. A key is the place and how often it had been used.
 

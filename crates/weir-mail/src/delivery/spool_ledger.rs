@@ -1,4 +1,4 @@
-//! The spool as the ledger of delivery.
+//! Implements the ledger of delivery with the spool.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -1,4 +1,4 @@
-//! The timer: wakes for deadlines, hands out what has become due, and writes reports, a few at a time.
+//! The timer task of delivery: wakes at deadlines, hands out what has become due, and writes a few reports at a time.
 
 use std::sync::Arc;
 use std::time::Duration;

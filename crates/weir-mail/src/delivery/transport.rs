@@ -1,4 +1,4 @@
-//! Carries one assignment to its destination and comes back with what was said.
+//! Delivers one assignment to its destination and returns what the server answered.
 //!
 //! A failure before any host has said anything about the message counts against the destination ([`Feedback::Unreachable`]), and the parcel
 //! keeps its place in the queue. Hosts are tried in order until one opens a session; a host whose TLS does not work is tried once more

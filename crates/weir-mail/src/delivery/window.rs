@@ -1,9 +1,9 @@
-//! How many deliveries to one destination may run at once.
+//! Limits how many deliveries to one destination may run at once.
 //!
-//! Grows by one for every window of successes up to the maximum; a destination that cannot be reached halves it, and
-//! when nothing else gets through (nobody else under way, or three failures in a row) closes the destination
-//! for a time that doubles. When that time is over one delivery is let through to see. After a failure the window does
-//! not grow for half a minute, because otherwise we would run into a peer's limit on connections again and again.
+//! The window grows by one for every window of successes up to the maximum; a destination that cannot be reached halves it, and when
+//! nothing else gets through (nobody else under way, or three failures in a row) closes the destination for a time that doubles. When that
+//! time is over one delivery is let through to see. After a failure the window does not grow for half a minute, because otherwise we would
+//! run into a peer's limit on connections again and again.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A worker: one delivery after the other to one destination, in one session as long as it lasts.
+//! A delivery worker: makes one delivery after another to one destination, in the same session for as long as it lasts.
 //!
 //! When there is nothing to do, the worker keeps its session open and waits for a while. However a worker ends, even by a panic, [`InHand`]
 //! settles its delivery.

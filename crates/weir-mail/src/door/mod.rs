@@ -1,4 +1,4 @@
-//! What all doors have in common: a door lets other programs ask one of the gates in a protocol that they speak already.
+//! What all doors share. A door lets other programs ask one of the gates for a decision, in a protocol that they already speak.
 //!
 //! Here are the sockets, who may connect, how many at once, and how a door closes; each door brings its protocol ([`Door`]). Nothing
 //! listens unless it is configured. On an address that other machines reach, only those that are named may connect.

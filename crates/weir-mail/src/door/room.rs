@@ -1,4 +1,5 @@
-//! A file on its way in. Small ones are in memory, others in a nameless file on the disk; all of them share one bound.
+//! A file that a client is sending to a door. Small files are kept in memory, others in a nameless file on the disk; all of them share one
+//! limit.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! A client's connection, by TCP or by a Unix socket, over which descriptors of files may come.
+//! A client's connection to a door, over TCP or a Unix socket. Over a Unix socket the client can also pass file descriptors.
 
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};

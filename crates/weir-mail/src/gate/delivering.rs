@@ -1,4 +1,4 @@
-//! The last stage: delivery as the rest of the gate sees it. Letters come in, and people see a queue.
+//! The last stage of the pipeline: connects delivery to the rest of the gate. Letters come in, and people see a queue.
 
 use super::GateError;
 use crate::delivery::Delivery;

@@ -1,4 +1,4 @@
-//! The ports for mail from outside.
+//! Starts the ports for mail from outside.
 
 use super::bans::KeptBans;
 use super::{GateError, Works, open};

@@ -1,4 +1,4 @@
-//! The running gate, as the operations see it.
+//! The running gate, as the operations use it.
 
 use super::receiving::Receiving;
 use super::stages::Stages;

@@ -1,4 +1,4 @@
-//! The sections of the configuration that the mail gate uses.
+//! The settings of the mail gate: the sections of the configuration that it uses.
 
 use crate::clamd_door::DoorSettings;
 use crate::domains::Domains;

@@ -1,4 +1,4 @@
-//! Lists of addresses in the DNS (RFC 5782), each with a weight: who reaches the threshold is refused.
+//! DNS blocklists (RFC 5782), each with a weight: a client that reaches the threshold is refused.
 //!
 //! Only an answer in 127.0.0.0/8 is a listing, and not 127.0.0.1, which no list uses, nor 127.255.255.0/24, by which lists say that they
 //! do not answer us. Everything else is silence: a list that has died and answers with its seller's address, a failure, no answer

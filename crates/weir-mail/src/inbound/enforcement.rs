@@ -1,4 +1,4 @@
-//! What follows from SPF, DKIM and DMARC: whether a message is taken, kept for a person to look at, refused, or put off.
+//! Decides from the results of SPF, DKIM and DMARC whether a message is accepted, kept for a person to look at, refused, or deferred.
 //!
 //! Only *pass* counts in a sender's favour. The policy of a domain for mail that fails is followed as far as the settings say; our own
 //! domains are refused from strangers unless SPF or a signature of ours confirms them, whether or not they publish a policy. A stranger is

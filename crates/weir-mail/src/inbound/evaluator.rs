@@ -1,8 +1,8 @@
-//! Evaluates received messages, a bounded number at a time, and says what follows.
+//! Evaluates received messages (SPF, DKIM, DMARC), a bounded number at a time, and decides what to do with each.
 //!
 //! A stranger's message is evaluated while its client waits for the answer; that of a listed peer afterwards, as a stage
-//! ([`super::Authenticating`]). A stranger who gets no place in time is not waved through, but asked to try again later. One network gets
-//! at most an eighth of the places, because a sender can make the DNS of its own domain as slow as it likes.
+//! ([`super::Authenticating`]). A stranger's message that gets no place in time is not accepted unchecked; the client is asked to try again
+//! later. One network gets at most an eighth of the places, because a sender can make the DNS of its own domain as slow as it likes.
 
 use super::authenticity::{Authenticity, AuthenticitySettings, Evaluation, Evidence};
 use super::enforcement::{Case, EnforcementSettings, Judgement};

@@ -1,4 +1,4 @@
-//! `[inbound]`: mail from other servers, for which domains, and where it goes.
+//! The section `[inbound]`: mail from other servers, for which domains it is accepted, and where it goes.
 
 use super::authenticity::AuthenticitySettings;
 use super::dnsbl::DnsblSettings;

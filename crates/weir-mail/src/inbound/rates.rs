@@ -1,4 +1,4 @@
-//! How much mail strangers may bring: slack for each network and for each sender's domain (`weir_core::throttle::Crowd`).
+//! Limits how much mail strangers may send: slack for each network and for each sender's domain (`weir_core::throttle::Crowd`).
 //!
 //! A client cannot forge its network, so the network (/24 of IPv4, /56 of IPv6) is charged for every message that it begins, before the
 //! text is sent. The owner of a whole IPv6 allocation could use a new /56 for each message, so the /32 has a limit too: the slack of

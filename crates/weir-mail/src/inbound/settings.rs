@@ -1,4 +1,4 @@
-//! How inbound mail is taken.
+//! The settings of inbound mail in the form that the code uses.
 
 use super::dnsbl::DnsblSettings;
 use super::evaluator::EvaluatorSettings;

@@ -1,4 +1,4 @@
-//! The header of a message as it streams by: what must be known of it before the rest is taken.
+//! Reads the header of a message as it streams in, for what must be known before the rest is accepted.
 //!
 //! Bytes are gathered until the empty line, up to a bound; then the fields that matter are read from the block
 //! alone. The body is never looked at.

@@ -1,4 +1,4 @@
-//! A message on its way into the spool: the header is read, and changed where necessary; the rest streams through.
+//! A message on its way into the spool: the header is read, and changed if necessary; the body streams through.
 
 use super::forged::{without_copies, without_forged};
 use super::header::{HEADER_MAX, Header, end_of_header};

@@ -1,4 +1,4 @@
-//! Whose address is it? An address belongs to a login if it is listed, or if its whole domain is.
+//! Decides whether an address belongs to a login: it does if the address or its whole domain is listed for it.
 
 use weir_core::address::canonical;
 

@@ -1,4 +1,4 @@
-//! A mail store: a folder in which mail stays, each message in files of its own.
+//! A mail store: a folder in which mail is kept, each message in files of its own.
 //!
 //! `ID.eml` is the message as any tool reads it, `ID.json` its letter, `ID.verdict` what scanners said, if any did. Held mail is in one
 //! store, quarantined mail in another. A message leaves a store by going back into the spool for some of its recipients. The store's

@@ -1,4 +1,4 @@
-//! One connection of a mail server: the session of one of its clients, or of several in turn.
+//! One connection of a mail server to the milter door: the session of one of the server's clients, or of several in turn.
 
 use super::MilterDoor;
 use super::deciding::Transaction;

@@ -1,4 +1,4 @@
-//! What becomes of a message of another server.
+//! Decides what happens to a message that another mail server asks about.
 
 use super::message::{Complete, Message};
 use super::{MilterDoor, OnFound};

@@ -1,4 +1,4 @@
-//! A message as a server tells it: field by field and piece by piece.
+//! A message as a mail server describes it over the milter protocol: field by field and piece by piece.
 
 use crate::door::{Incoming, NotTaken, Room, Taken};
 use crate::intake::broken_header;

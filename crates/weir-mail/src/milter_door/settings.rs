@@ -1,4 +1,4 @@
-//! `[milter]`: which mail servers may ask about their mail, and what for.
+//! The section `[milter]`: which mail servers may ask about their mail, and for what.
 
 use crate::door::is_public;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Alarms: an attack, told to the administrator and the webhook.
+//! Alarms: reports an attack to the administrator and the webhook.
 //!
 //! Somebody who guesses passwords from a thousand addresses must not make us send a thousand mails. So at most one alarm of a kind goes out
 //! in [`QUIET`], and says how many it stands for; the log has all of them.

@@ -1,10 +1,10 @@
-//! The paper's specially crafted mail: an address that decides about held mail, good once.
+//! The specially crafted address of the paper: mail to it decides about held mail, once.
 //!
 //! `weir+release-TOKEN@host` or `weir+delete-TOKEN@host`. The token is 128 random bits, of which the
 //! records keep a digest with what it is for; whoever has the address may use it once, from anywhere, whatever the mail says.
 //! Link scanners click links; they do not write mail.
 //!
-//! An address is about the mail that its notice was about, and about the situation at that time. Mail that was held later is
+//! An address only affects the mail that its notice was about, and only as long as the situation is the same. Mail that was held later is
 //! not touched by it, and when the user is stopped or unlocked, the address becomes void: somebody who allowed a harmless delay has not
 //! allowed the worm that came afterwards.
 

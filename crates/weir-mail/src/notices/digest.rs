@@ -1,4 +1,4 @@
-//! The daily digest: what waits in the throttle, told to the administrator once a day, and nothing on a quiet day.
+//! The daily digest: a mail to the administrator once a day about what waits in the throttle. On a quiet day none is sent.
 //!
 //! A notice is sent once for each stop or delay; the digest is for what was not noticed then: accounts that are still stopped, delay queues
 //! that still drain, and, where the throttle only learns, what it would have done yesterday. Relays that share their records write one

@@ -1,4 +1,4 @@
-//! What waits, in a few lines that let a person decide: how much of it is alike, and where it came from.
+//! Summarises waiting mail in a few lines that let a person decide: how much of it is alike, and where it came from.
 //!
 //! A worm sends one subject to many people from one place; an invitation does, too, but its owner knows the subject. So a notice
 //! names what repeats before it lists single mails.

@@ -1,12 +1,12 @@
 //! Notices: telling the user and the administrator what happened, why, and what they can do.
 //!
-//! A stop is told at once, to the contact address (outside the mailbox, which a worm may own), to the administrator and to the
-//! webhook. A delay is told to the contact, and only if it is long: mail that goes a minute later is nobody's concern, and whoever
-//! gets a notice for it stops reading them. The administrator finds delays in the daily digest (`digest`). The mail says what the
-//! waiting mail has in common and what it brings along (`evidence`), and carries two addresses that are good once: mail to one releases
-//! what the notice was about, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The records know which notices are due
-//! and which are in the spool, so a kill in between does not lose one, and a full disk delays them. The administrator and the webhook
-//! also hear of attacks (`alarm`).
+//! A stop is reported at once, to the contact address (outside the mailbox, which a worm may own), to the administrator and to the webhook.
+//! A delay is reported to the contact only, and only if it is long: mail that goes a minute later needs no notice, and people who get too
+//! many notices stop reading them. The administrator finds delays in the daily digest (`digest`). The mail says what the waiting mail has
+//! in common and what it brings along (`evidence`), and carries two addresses that are good once: mail to one releases what the notice was
+//! about, mail to the other deletes it ([`crafted`]). Nothing acts on a click. The records know which notices are due and which are in the
+//! spool, so a kill in between does not lose one, and a full disk delays them. The administrator and the webhook are also notified of
+//! attacks (`alarm`).
 
 mod alarm;
 pub mod crafted;

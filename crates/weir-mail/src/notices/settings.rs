@@ -1,4 +1,4 @@
-//! `[notices]`: who is told when mail is held or a user is stopped.
+//! The section `[notices]`: who is notified when mail is held or a user is stopped.
 
 use std::time::Duration;
 use weir_core::address::canonical;

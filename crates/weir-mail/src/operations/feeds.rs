@@ -1,4 +1,4 @@
-//! The scan's feeds, as a person in charge sees them.
+//! The operations on the scan's feeds: their state, and finding better limits.
 
 use super::backend::scanning;
 use super::{Actor, Backend, OperationError, OperationsParts};

@@ -1,4 +1,4 @@
-//! Message tracking: mail by its sender, recipient, subject, client, user, verdict or time.
+//! The operation that finds messages by sender, recipient, subject, client, user, verdict or time (message tracking).
 
 use super::{OperationError, OperationsParts, when};
 use schemars::JsonSchema;

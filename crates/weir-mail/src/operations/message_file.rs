@@ -1,4 +1,4 @@
-//! A message that is kept, by its id, and the start of its file as it may be shown.
+//! Finds a stored message by its id, and reads the start of its file for display.
 
 use super::{OperationError, names};
 use std::io::Read;

@@ -1,9 +1,8 @@
-//! Everything that a person in charge may do to the mail gate, by noun: users, held mail, the quarantine, …
+//! Everything that administrators and operators can do to the mail gate, by noun: users, held mail, the quarantine, …
 //!
-//! Plain async functions over the records, the throttle and what is behind them, with answers that serialise. The
-//! command line and the console are both served from here, so they cannot disagree. Every change names its actor and is
-//! written to the audit trail. Names, addresses and counts from outside are checked here, once. What is refused says
-//! why and what would be right.
+//! Plain async functions over the records, the throttle and what is behind them, with answers that serialise. The command line and the
+//! console are both served from here, so they cannot disagree. Every change names its actor and is written to the audit trail. Names,
+//! addresses and counts from outside are checked here, once. A refusal says why, and what would be right.
 
 mod backend;
 mod bans;

@@ -1,4 +1,4 @@
-//! What a user of the mail gate may have: addresses, a contact, a reason for a lock. Everything bounded and printable.
+//! Checks the values that a user of the mail gate may have: addresses, a contact, a reason for a lock. All are bounded and printable.
 
 use super::OperationError;
 use weir_core::address::canonical;

@@ -1,6 +1,6 @@
-//! The one safe answer to a stolen account: it is locked, its password is replaced, and its mail that waits is deleted, in the delay
-//! queue as well as in the queue for delivery. A mail that a server is just being given is not called back: it may arrive, and is
-//! counted with what was deleted, because it is not tried again.
+//! Secures a stolen account in one step: it is locked, its password is replaced, and its mail that waits is deleted, in the delay queue as
+//! well as in the queue for delivery. A mail that is being delivered at this moment cannot be stopped: it may arrive, and is counted as
+//! deleted, because it is not tried again.
 
 use super::{Actor, Decision, HeldSelection, MailOperations, OperationError};
 use schemars::JsonSchema;

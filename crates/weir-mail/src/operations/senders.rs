@@ -1,4 +1,4 @@
-//! Senders that people allow or block, as a person in charge sees and changes them.
+//! The operations on senders that people allow or block.
 
 use super::{Actor, Backend, OperationError, OperationsParts, names, when};
 use crate::inbound::senders;

@@ -1,4 +1,4 @@
-//! Somebody's throttle in numbers and in words.
+//! The state of a user's throttle in numbers and in words.
 
 use super::{plural, when};
 use crate::counted::{count, wait};

@@ -1,4 +1,4 @@
-//! Throttles of everybody: who waits or is stopped, and what learn-only mode saw.
+//! The throttles of all users: who waits or is stopped, and what learn-only mode has found.
 
 use super::throttle_view::{Snapshot, ThrottleView};
 use super::{OperationError, OperationsParts, when};

@@ -1,4 +1,4 @@
-//! The way of one message, put together from the diary, the audit trail, and where the message is now.
+//! The history of one message, put together from the diary, the audit trail, and where the message is now.
 //!
 //! A message gets a new id when it leaves a delay queue or a quarantine; the diary links both, so any of them leads to the whole way. A
 //! Message-ID leads to every message that carried it; a sample's hash to the mail that it came with.

@@ -1,4 +1,4 @@
-//! The answers about the messages of the last moments, so that a second question about the same message does not count as a second mail.
+//! A short-lived cache of answers, so that a second question about the same message does not count as a second mail.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! `[policy_service]`: which Postfix may ask about recipients, and what it does with mail that has to wait.
+//! The section `[policy_service]`: which Postfix may ask about recipients, and what it does with mail that has to wait.
 
 use crate::door::is_public;
 use std::net::SocketAddr;

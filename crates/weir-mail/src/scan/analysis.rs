@@ -1,4 +1,4 @@
-//! Attachments of stored mail become samples: somebody in charge wants to know what an account has tried to send.
+//! Submits attachments of stored mail to the lab, when an operator wants to know what an account has tried to send.
 
 use super::laboratory::{KnownContent, LabWay, Sample, Taken};
 use super::{Inspector, ScanShared};

@@ -1,4 +1,4 @@
-//! A file or a message that another program asks about, and what it is told.
+//! A file or message that another program asks about, and the answer that the program gets.
 
 use std::sync::Arc;
 use tokio::sync::oneshot;

@@ -1,5 +1,5 @@
-//! Limits that follow the traffic by themselves, with hysteresis: a better set must be found twice in a row, on new mail, before it is
-//! used. If it is better beyond doubt, it is used at once: then the traffic has changed, and mail piles up.
+//! Adjusts the size limits to the traffic automatically, with hysteresis: a better set must be found twice in a row, on new mail, before it
+//! is used. If it is better beyond doubt, it is used at once: then the traffic has changed, and mail piles up.
 
 use super::ScanShared;
 use super::stored_limits::store_limits;

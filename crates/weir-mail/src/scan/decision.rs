@@ -1,4 +1,4 @@
-//! From a verdict to what becomes of the letter.
+//! Decides from the verdict what happens to a letter.
 
 use super::settings::{OnLimit, OnSpam};
 use crate::letter::Allowed;

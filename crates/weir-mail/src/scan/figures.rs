@@ -1,4 +1,4 @@
-//! What the scan measures of itself: recent arrivals, the time of scans, waits.
+//! What the scan measures about itself: recent arrivals, how long scans take, how long mail waits.
 //!
 //! All of it is bounded: the last [`TRACE_MAX`] arrivals, a few sums for the regression, histograms of fixed length for what is
 //! recent. Predictions are based on it, so it follows the traffic: older values lose their weight in the fit, and the histograms are

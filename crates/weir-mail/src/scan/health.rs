@@ -1,4 +1,4 @@
-//! How the scanners are: for status pages, and an alarm for what the operator should mend.
+//! The health of the scanners: for status pages, and for an alarm if the operator should repair something.
 //!
 //! Mail still flows while one of several scanners is down or signatures grow old, so without an alarm nobody would notice.
 

@@ -1,5 +1,5 @@
-//! Mail that a person is to look at whatever the scan says, because nobody answers for its sender ([`Letter::hold`]). It is scanned
-//! like all other mail, so that malware is still treated as malware; mail that would pass is kept as spam.
+//! Mail that a person is to look at whatever the scan says, because its sender is not confirmed ([`Letter::hold`]). It is scanned like all
+//! other mail, so that malware is still treated as malware; mail that would pass is kept as spam.
 
 use super::Scanning;
 use super::decision::{Decision, QuarantineQueue};

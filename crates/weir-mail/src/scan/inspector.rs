@@ -1,4 +1,4 @@
-//! An inspector behind a pointer: feeds may have inspectors of different kinds.
+//! An inspector behind a pointer, so that feeds can have inspectors of different kinds.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! A laboratory, as the scan sees it: it is asked what it knows of a content, and takes samples.
+//! The trait for a laboratory, as the scan needs it: it says what it knows about a content, and accepts samples.
 //!
-//! The scan knows no laboratory of its own; whoever puts the gates together brings one. Answers come later or not at all, and the scan
-//! has its own deadline.
+//! The scan does not depend on weir-lab; the binary, which connects the gates, provides the implementation. Answers come later or not at
+//! all, and the scan has its own deadline.
 
 use super::settings::LabSettings;
 use std::pin::Pin;

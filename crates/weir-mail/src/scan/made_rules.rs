@@ -1,4 +1,4 @@
-//! Rules that people made: from the records to the scanners.
+//! Loads the rules that people made from the records into the scanners.
 //!
 //! After a start they are in use before the first message is scanned. A change by this process takes effect at once, and one by
 //! another relay on the same records within seconds.

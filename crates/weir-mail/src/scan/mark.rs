@@ -1,4 +1,4 @@
-//! What the spool remembers of a scan, as marks that a person can read in a sidecar.
+//! The marks in the spool about a scan, which a person can read in a sidecar.
 //!
 //! `scan tried 3` after an attempt that failed, `scan interrupted 2` after a kill, `scan pending` with what a letter waits for in
 //! the laboratory, `scan passed` with the header lines to add. None is waited for: a scan that is repeated after a kill is harmless. What a kill interrupts is noticed elsewhere

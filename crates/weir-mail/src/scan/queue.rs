@@ -1,4 +1,4 @@
-//! Letters that wait for the scan, in the list of what waits.
+//! The part of the queue listing about letters that wait for the scan.
 
 use super::pending::PendingLetter;
 use super::state::WaitingLetter;

@@ -1,4 +1,4 @@
-//! `[scan]`, `[scan.lab]` and `[quarantine]`: how the scan behaves.
+//! The sections `[scan]`, `[scan.lab]` and `[quarantine]` of the configuration.
 
 use super::size_weight::SizeWeight;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How much a second of waiting counts for messages up to a size, as the configuration has it: `10kB:5`.
+//! The weight of waiting for messages up to a size, in the notation of the configuration: `10kB:5`.
 
 use std::fmt;
 use std::str::FromStr;

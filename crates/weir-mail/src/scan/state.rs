@@ -1,4 +1,4 @@
-//! The letters of the scan: which wait, which are under way, which are tried again later.
+//! The letters that the scan has: those that wait, those being scanned, and those to be tried again later.
 
 use super::ScanError;
 use super::asked_file::WaitingFile;

@@ -1,4 +1,4 @@
-//! Files and messages that other programs ask about: they wait in the same feeds as mail, and their answer goes to who asked.
+//! Files and messages that other programs ask about: they wait in the same feeds as mail, and the answer goes to the program that asked.
 //!
 //! Nothing of them is kept. The other program waits for the answer; if Weir ends before there is one, the connection breaks and the other
 //! program asks again.

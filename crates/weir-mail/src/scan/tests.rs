@@ -1,4 +1,4 @@
-//! The stage with inspectors whose verdicts and times are planned, on a real spool and real records.
+//! Tests of the scan stage with inspectors whose verdicts and times are planned, on a real spool and real records.
 
 mod kept;
 mod kills;

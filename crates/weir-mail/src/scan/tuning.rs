@@ -1,4 +1,4 @@
-//! Better limits for the traffic that there is: the last arrivals are replayed through the feeds with other limits.
+//! Finds better limits for the present traffic, by replaying the last arrivals through the feeds with other limits.
 //!
 //! Nothing is assumed of arrivals or sizes; t0 and ts come from the regression. The search looks for how many workers to keep for small
 //! mail, at most half of them, and up to which sizes; one line without limits is among the candidates. A candidate is rated on
@@ -6,7 +6,7 @@
 //! are right at one point only are wrong tomorrow. If mail waits longer than in one line, that counts many times. The search is
 //! differential evolution, restarted until a restart finds nothing better. Early candidates are tried on a part of the trace, the survivors
 //! on all of it: a few seconds of one processor at most. A set is better only if it saves a fifth of the mean wait, and a millisecond:
-//! limits must not wander with the noise.
+//! otherwise the limits would keep changing because of noise.
 
 use super::figures::{TRACE_MAX, null_is_nan};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! The scan as people see it: how the feeds are doing, and what other limits would do.
+//! The state of the scan for people: how the feeds are doing, and what other limits would bring.
 
 use super::analysis::{Analysed, StoredMail};
 use super::auto_tune::{Proposal, propose, shown};

@@ -1,4 +1,4 @@
-//! One worker: has its letter inspected, does what the verdict says, and takes the next.
+//! A worker of the scan: has a letter inspected, acts on the verdict, and takes the next letter.
 
 use super::ScanShared;
 use super::decision::{self, Decision, Passed, QuarantineQueue};

@@ -1,4 +1,5 @@
-//! Another server asks about one recipient and keeps the mail: there is nothing to hold here, so the client has to come again.
+//! Decides about one recipient for another server that keeps the mail (policy service). Weir has no message to hold, so the client has to
+//! try again.
 //!
 //! A recipient that would be held has its entry in the delay queue all the same, with a row that no relay keeps a message for. When its
 //! turn comes, or a person releases it, the row says so, and the next time that server asks about it, it goes. Until then all questions

@@ -1,7 +1,7 @@
-//! Submission: a user hands in mail, and the throttle decides.
+//! Submission: accepts mail from users, and asks the throttle about it.
 //!
-//! The order of the steps makes it safe. The body streams into the spool. Then the letter is committed and the throttle decides, both at
-//! the same time, because each waits for a disk. Held mail gets a file of its own. Only when all of this is durable does the client hear
+//! The order of the steps makes it crash-safe. The body streams into the spool. Then the letter is committed and the throttle decides, both
+//! at the same time, because each waits for a disk. Held mail gets a file of its own. Only when all of this is durable does the client hear
 //! `250`. A failure on the way is a temporary refusal and leaves nothing behind, except that the throttle may have counted the mail. A
 //! message found in the spool at start without a decision is decided then; it may have been acknowledged, so it is never refused. Entries
 //! found without a message are dropped (`HeldMail::drop_orphans`).

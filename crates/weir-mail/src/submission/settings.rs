@@ -1,4 +1,4 @@
-//! How submission behaves.
+//! The settings of submission in the form that the code uses.
 
 use crate::client_network::network_of;
 use crate::domains::Domains;

@@ -1,4 +1,4 @@
-//! Who a client is, and whether they may send now.
+//! Finds out who a client is, and whether they may send now.
 //!
 //! A login is checked when it happens; locks and stops are checked again with each mail, because a session may have begun at another relay,
 //! or while they were being set.

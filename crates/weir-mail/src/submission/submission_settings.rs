@@ -1,4 +1,4 @@
-//! `[submission]`: where users hand in mail, how they log in, whom we believe.
+//! The section `[submission]`: where users submit mail, how they log in, and which servers are trusted about their users.
 
 use super::settings::Identity;
 use std::net::{Ipv4Addr, SocketAddr};

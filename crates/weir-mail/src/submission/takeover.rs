@@ -1,10 +1,10 @@
-//! Another server has the mail and asks: what would be held is taken over, the rest stays with that server.
+//! Decides about mail that another server has (milter): Weir takes over the mail that would be held, and the rest stays with that server.
 //!
-//! The order makes it safe. The throttle decides first, and its decision is durable; then the message is committed to the spool and gets
-//! its file among the held mail; only then does the server hear that these recipients are no longer its own. Killed before the commit, we
-//! have entries without a message, and the next start drops them ([`crate::held::HeldMail::drop_orphans`]); killed after it, the message
-//! is held. In both cases the server heard no answer, so it defers the mail: nothing is lost, and a client that sends again may have what
-//! was taken over held a second time.
+//! The order of the steps makes it crash-safe. The throttle decides first, and its decision is durable; then the message is committed to
+//! the spool and gets its file among the held mail; only then does the server hear that these recipients are no longer its own. Killed
+//! before the commit, we have entries without a message, and the next start drops them ([`crate::held::HeldMail::drop_orphans`]); killed
+//! after it, the message is held. In both cases the server heard no answer, so it defers the mail: nothing is lost, and a client that sends
+//! again may have what was taken over held a second time.
 
 use super::{Case, Ruling, Submission, SubmissionRefusal, not_kept, plural};
 use crate::decided::Decided;

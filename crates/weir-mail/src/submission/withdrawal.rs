@@ -1,8 +1,8 @@
-//! A refusal in doubt: the sender heard "try again later", but the records may hold entries of the letter.
+//! Handles a refusal whose state is unclear: the sender was told "try again later", but the records may hold entries of the letter.
 //!
-//! A database that fails in the middle of a commit does not say whether it was one. The letter stays in the spool until the
-//! records have answered and hold nothing of it. So an entry never stands without its message: if the process is killed
-//! meanwhile, the next start finds the letter and carries on; its sender, who tries again, then sends it twice.
+//! A database that fails in the middle of a commit does not say whether the commit took effect. The letter stays in the spool until the
+//! records have answered and hold nothing of it. So there is never an entry without its message: if the process is killed meanwhile, the
+//! next start finds the letter and carries on; its sender, who tries again, then sends it twice.
 
 use super::Submission;
 use crate::throttle::{ThrottleCommand, ThrottlingError};

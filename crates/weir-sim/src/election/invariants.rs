@@ -1,5 +1,4 @@
-//! What must hold at every step, whatever goes wrong. The checker has a memory of its own and trusts
-//! neither the nodes nor the database.
+//! Checks the invariants of the election at every step. The checker keeps its own record and trusts neither the nodes nor the database.
 
 use std::collections::BTreeMap;
 use weir_core::election::{Epoch, Round};

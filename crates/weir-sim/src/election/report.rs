@@ -1,4 +1,4 @@
-//! What many runs show together.
+//! Summarises many runs.
 
 use super::invariants::Invariant;
 use super::{Options, RunOutcome};

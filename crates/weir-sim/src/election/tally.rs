@@ -1,4 +1,4 @@
-//! What is counted in one run: messages, elections, terms, gaps, faults.
+//! Counters of one run: messages, elections, terms, gaps without a leader, faults.
 
 use crate::world::FaultKind;
 use std::collections::BTreeMap;

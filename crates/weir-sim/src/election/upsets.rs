@@ -1,4 +1,4 @@
-//! What goes wrong in the lab: the world's faults, and those that only the lab can have.
+//! The faults of a run: those of the simulated world, and those that only a lab can have.
 
 use super::Payload;
 use super::intruder::Forgery;

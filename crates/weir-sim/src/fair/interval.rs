@@ -1,4 +1,4 @@
-//! Results: what each client was served in each interval, and what it ought to have been.
+//! The results of a run: what each client was served in each interval, and what its ideal share would have been.
 
 use super::front_end::Scheduler;
 use super::ideal::{Share, water_fill};

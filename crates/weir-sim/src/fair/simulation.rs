@@ -1,4 +1,4 @@
-//! Playing a scenario on the virtual clock.
+//! Runs a scenario on the virtual clock.
 
 use super::front_end::{Census, FrontEnd, News, Request, Scheduler};
 use super::interval::{Interval, SchedulerOutcome};

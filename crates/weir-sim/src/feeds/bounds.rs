@@ -1,4 +1,4 @@
-//! What other disciplines would do with the same mail: yardsticks, not strategies of the gate.
+//! Other queueing disciplines on the same mail, for comparison. The gate does not use them.
 //!
 //! First come, first served over N − 1 workers without limits, and preemptive shortest remaining time first, which no
 //! scanner can do: it is the bound that every strategy falls short of.

@@ -1,4 +1,4 @@
-//! One run: so many messages through the feeds under one plan.
+//! One run: sends a number of messages through the feeds under one plan.
 
 use super::waits::Waits;
 use super::{Exponential, Sizes, Stream, bounds, strategy_name};

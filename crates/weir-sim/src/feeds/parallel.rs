@@ -1,4 +1,4 @@
-//! The same question for many items, on as many threads as there are processors; the answers keep their order.
+//! Maps a function over many items on as many threads as there are processors; the results keep their order.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};

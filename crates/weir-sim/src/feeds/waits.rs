@@ -1,4 +1,4 @@
-//! A tally of waits: number, mean and quantiles within 1 %, in memory that does not grow.
+//! Statistics of waiting times: number, mean, and quantiles with an error of 1 % at most, in constant memory.
 
 /// The tally. Waits are counted in buckets of 1/128 of a power of two.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! What may go wrong in the virtual lab.
+//! The faults that can happen in the simulated lab.
 
 use crate::input::InputError;
 

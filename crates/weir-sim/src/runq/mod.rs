@@ -1,4 +1,4 @@
-//! A virtual lab around the scheduler: machines, VMs, samples, faults; every step watched.
+//! A simulated lab around the scheduler: machines, VMs, samples and faults. Every step is checked.
 //!
 //! Each run draws a lab and its samples from a seed, lets things go wrong until the last sample has arrived, then
 //! heals everything and demands that every sample ends. The invariants are checked from outside at every step,

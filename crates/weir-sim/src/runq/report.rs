@@ -1,4 +1,4 @@
-//! What one run amounted to, and what all runs together did.
+//! The results of one run, and of all runs together.
 
 use super::Experiment;
 use super::workload::Arrival;

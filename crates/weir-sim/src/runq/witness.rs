@@ -1,4 +1,4 @@
-//! The witness: what must hold, checked from outside after every step.
+//! The witness: checks the invariants from outside after every step.
 //!
 //! It keeps its own record of VMs, attempts and results, and believes nothing else, except where a queue stands,
 //! which it asks. Steps marked deep also look at every sample.

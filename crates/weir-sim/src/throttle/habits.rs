@@ -1,4 +1,4 @@
-//! How people mail: the paper's Figures 1 and 2, on any mail.
+//! How people send mail: computes Figures 1 and 2 of the paper from any mail.
 //!
 //! Figure 1 has a line for each user, and shows how many mails follow the previous one within so many minutes. Figure 2 shows how many
 //! recipients are among the last n addresses, as the mean over users and one standard deviation around it.

@@ -1,4 +1,4 @@
-//! The mail that one user sent, addresses as keys: what a run needs, and no more.
+//! The mail that one user sent, reduced to what a run needs, with addresses as keys.
 
 use crate::trace::Mail;
 use std::collections::{BTreeMap, HashMap};

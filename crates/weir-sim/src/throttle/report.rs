@@ -1,4 +1,4 @@
-//! What the throttle did to each user.
+//! The report of a run: what the throttle did to each user.
 
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What the paper says of its users' mail (section 2), measured on any mail.
+//! Computes, for any mail, the statistics that the paper gives about its users' mail (section 2).
 
 use super::habits::{locality, percent};
 use super::outbox::{Outbox, Sending};

@@ -1,4 +1,4 @@
-//! One user's throttle under a virtual clock, with the books kept.
+//! Runs one user's throttle under a virtual clock, and keeps statistics.
 
 use super::outbox::{COLLEAGUE, WROTE_FIRST};
 use super::report::UserReport;

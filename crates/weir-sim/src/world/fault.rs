@@ -1,4 +1,4 @@
-//! What goes wrong, when, and to whom: a random plan from a seed and a set of kinds.
+//! A random plan of faults from a seed: what goes wrong, when, and on which host.
 
 use super::{Disturbance, Power, Trouble, World};
 use crate::rng::Rng;

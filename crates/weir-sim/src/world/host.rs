@@ -1,4 +1,4 @@
-//! A host: its power, its clock, its lives, and what waits for it while it is paused.
+//! A simulated host: whether it is on, its clock, its restarts, and the messages that wait for it while it is paused.
 
 use super::{DriftingClock, WorldAddress};
 use weir_core::time::Instant;

@@ -1,4 +1,4 @@
-//! One virtual world: hosts with clocks of their own, a network that misbehaves, a database, and time.
+//! A simulated world: hosts with clocks of their own, an unreliable network, a database, and time.
 //!
 //! An experiment puts payloads of its own type `M` into the world and takes what happens out of it with
 //! [`World::advance`]. The world decides when and whether a payload arrives; it holds back what comes to a

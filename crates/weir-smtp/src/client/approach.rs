@@ -1,4 +1,4 @@
-//! How we contact a server: which protocol, how much TLS, with which login, how patiently.
+//! How to contact a server: with which protocol, how much TLS, which login, and which time limits.
 
 use std::fmt;
 use std::net::SocketAddr;

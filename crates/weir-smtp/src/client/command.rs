@@ -1,4 +1,4 @@
-//! MAIL and RCPT as they are written, with the parameters that the server offered.
+//! Writes the commands MAIL and RCPT with the parameters that the server supports.
 //!
 //! Envelopes are stored in the spool in the same form, with all parameters whatever a server offers; the parsers of the
 //! receiving side read them back.

@@ -1,6 +1,6 @@
 //! The text of a message on its way to one server: headers that we add, then the body.
 //!
-//! A short message is here whole and goes out in one write; a long one is a stream of which one piece is held.
+//! A short message is in memory as a whole and is sent in one write; a long one is a stream of which only one piece is in memory.
 
 use std::fmt::Debug;
 use std::future::Future;

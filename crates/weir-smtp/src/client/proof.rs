@@ -1,4 +1,4 @@
-//! What a server has to prove beyond what the approach asks: by DANE (RFC 7672) or MTA-STS (RFC 8461).
+//! What a server has to prove in addition to the TLS settings, because of DANE (RFC 7672) or MTA-STS (RFC 8461).
 
 use rustls::pki_types::{CertificateDer, TrustAnchor};
 use rustls::{CertificateError, ClientConfig};

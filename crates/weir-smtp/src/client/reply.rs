@@ -1,4 +1,4 @@
-//! Replies of a server, read as the hostile bytes that they are (RFC 5321 section 4.2).
+//! Parses the replies of a server, which may be hostile (RFC 5321 section 4.2).
 //!
 //! The parser takes whole lines out of a buffer and remembers what it has parsed, so each line is looked at once, however slowly the peer
 //! sends. A line has at most [`LINE_MAX`] octets and a reply [`LINES_MAX`] lines; of the text [`TEXT_KEPT`] octets are kept. Every line

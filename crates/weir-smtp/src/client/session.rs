@@ -1,4 +1,4 @@
-//! A session with a server: connected, greeted, encrypted and logged in as far as asked; then message after message.
+//! A session with a server: connects, greets, starts TLS and logs in as required; then sends one message after another.
 //!
 //! Whatever goes wrong before a message is mentioned is an [`OpenError`], and not the fault of any message. A session that broke is not
 //! used again; one that was reused and turned out to be dead before it said anything is [`Delivered::stale`], and the message can go on a

@@ -1,4 +1,4 @@
-//! The line to a server: bytes out, replies in, each within its time.
+//! The connection to a server: sends bytes and reads replies, each within a time limit.
 //!
 //! A reply has its deadline as a whole, so a server that sends one octet a minute gains nothing. The read buffer holds
 //! what came after the last reply, at most two lines.

@@ -1,4 +1,4 @@
-//! Keys: made, kept as PEM, read back, and the DNS record that publishes them.
+//! DKIM keys: creates them, stores them as PEM, reads them, and makes the DNS record that publishes them.
 //!
 //! RSA with 2048 bits is what every receiver can check; Ed25519 is shorter and faster, but large receivers do not
 //! know it yet. ring cannot make RSA keys, so the rsa crate does; it is used for nothing else, and never signs.

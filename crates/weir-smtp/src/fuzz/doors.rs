@@ -1,4 +1,4 @@
-//! The protocols in which other mail servers ask: the first octet says how the rest is cut.
+//! Fuzzing of the protocols in which other mail servers ask Weir. The first octet of the input decides how the rest is split.
 
 use crate::milter::{Actions, Answer, Command, Conversation, Garbled, PACKET_MAX};
 use crate::policy::{self, Requests};

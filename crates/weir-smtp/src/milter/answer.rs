@@ -1,4 +1,4 @@
-//! What a filter answers.
+//! The answers of a milter filter.
 
 use crate::reply::{Reply, Status};
 

@@ -1,4 +1,4 @@
-//! What a server tells or asks.
+//! The commands that a mail server sends to a milter filter.
 
 use super::Garbled;
 use super::negotiation::Offer;

@@ -1,9 +1,9 @@
 //! The milter protocol (versions 2 to 6) as the filter's side speaks it, without I/O: octets go in, commands come out, and answers are
 //! written as octets.
 //!
-//! A packet is its length in four octets, a letter, and data. [`Conversation`] reads packets, checks that they come in an order that
-//! makes sense, and knows which of them are answered. Nothing here decides anything. A peer that sends what is no milter protocol is
-//! hung up on with a reason ([`Garbled`]); what waits here is at most one packet and what the last read brought.
+//! A packet is its length in four octets, a letter, and data. [`Conversation`] reads packets, checks that they come in an order that makes
+//! sense, and knows which of them are answered. Nothing here decides anything. If a peer does not follow the protocol, the connection is
+//! closed with a reason ([`Garbled`]). At most one packet and the data of the last read are buffered.
 
 mod answer;
 mod command;

@@ -1,4 +1,4 @@
-//! What server and filter agree on before the first client.
+//! The options that mail server and filter agree on at the beginning of a milter connection.
 
 use super::Garbled;
 

@@ -1,4 +1,4 @@
-//! Packets out of octets.
+//! Splits the octets of a milter connection into packets.
 
 use super::Garbled;
 

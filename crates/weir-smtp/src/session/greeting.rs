@@ -1,4 +1,4 @@
-//! Greeting, HELO and its kin, STARTTLS, HELP, XCLIENT and XFORWARD.
+//! The commands HELO, EHLO and LHLO, STARTTLS, HELP, XCLIENT and XFORWARD.
 
 use weir_core::time::Instant;
 

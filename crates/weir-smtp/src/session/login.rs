@@ -1,4 +1,4 @@
-//! AUTH: where it is allowed, the exchange, the verdict.
+//! The command AUTH: when it is allowed, the exchange with the client, and the result.
 
 use weir_core::time::Instant;
 

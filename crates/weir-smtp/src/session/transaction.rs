@@ -1,4 +1,4 @@
-//! The commands MAIL and RCPT: what a session answers, and when it asks whether a sender or recipient is welcome.
+//! The commands MAIL and RCPT: what a session answers, and when it asks the gate whether to accept a sender or recipient.
 
 use weir_core::time::Instant;
 

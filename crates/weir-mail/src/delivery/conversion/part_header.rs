@@ -1,4 +1,4 @@
-//! The header of a part: what it says about the part, and how it reads once the part has been converted.
+//! The header of a part: what it says about the part, and how it is rewritten when the part is converted.
 
 use super::encoded_word::in_seven_bits;
 use crate::intake::long_lines::fold_long;

@@ -1,4 +1,4 @@
-//! Which parts of a message must be converted.
+//! Finds out which parts of a message must be converted.
 
 use super::part_header::{Becoming, Coding, PartHeader, PartKind};
 use super::walker::Visitor;

@@ -1,4 +1,4 @@
-//! Whatever is converted decodes to what it was: mail-parser reads both.
+//! Tests that a converted message decodes to the original, read by mail-parser.
 
 use super::*;
 use mail_parser::{MessageParser, MimeHeaders};

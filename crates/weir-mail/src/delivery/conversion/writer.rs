@@ -1,4 +1,4 @@
-//! Writes the message as it goes out.
+//! Writes the converted message.
 
 use super::encoder::{Base64, QuotedPrintable};
 use super::part_header::{Becoming, PartHeader};

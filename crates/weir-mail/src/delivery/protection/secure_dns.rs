@@ -1,4 +1,4 @@
-//! Questions to a resolver that checks signatures (DNSSEC), and whether it says that it did.
+//! Queries a resolver that checks signatures (DNSSEC), and reads whether it says that it did.
 //!
 //! The answer's AD bit is only as good as the resolver and the path to it: anybody who can change the answer can set the bit. So it counts
 //! only from a resolver on this machine, or from one that the operator trusts. A question is sent by UDP, and again by TCP if the answer is

@@ -1,4 +1,4 @@
-//! What falls due by itself: reports to senders, warnings of a delay, messages whose time is over.
+//! Tasks that become due at a certain time: reports to senders, warnings of a delay, and giving up messages whose time is over.
 //!
 //! A report is handed out, and counts as made only when [`Queue::reported`] is told that it is stored; otherwise it is handed out again
 //! later. Failures of one message are gathered into one report while others of its recipients are being tried.

@@ -1,4 +1,4 @@
-//! The figures of the queue, as people and metrics see them.
+//! The figures of the delivery queue, for status pages and metrics.
 
 use serde::Serialize;
 

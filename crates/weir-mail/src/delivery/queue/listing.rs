@@ -1,4 +1,4 @@
-//! The queue as people see and steer it: list, retry, delete, figures.
+//! The delivery queue for people: list, retry, delete, figures.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

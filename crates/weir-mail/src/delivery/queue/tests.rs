@@ -1,4 +1,5 @@
-//! The queue in a small virtual world: whatever fails, every message ends once and every sender hears what it must.
+//! Tests of the queue in a small simulated world: whatever fails, every message ends exactly once, and every sender gets the reports that
+//! are due.
 
 use std::collections::BTreeMap;
 

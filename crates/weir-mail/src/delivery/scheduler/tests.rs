@@ -1,4 +1,4 @@
-//! The scheduler beside a naive model, and the check turned on schedulers that are broken on purpose.
+//! Compares the scheduler with a naive model, and applies the same check to schedulers that are broken on purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

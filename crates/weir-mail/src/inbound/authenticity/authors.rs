@@ -1,4 +1,4 @@
-//! Whom a message claims to be from, in the eyes of the people who read it.
+//! Finds out whom a message claims to be from, as readers of the mail would see it.
 //!
 //! Programs differ over a From that is not well-formed, and over a second From. So every domain counts that some mail program may show as
 //! the author's: all addresses of all From fields and, if no address of a field can be read, everything in it that looks like an address.

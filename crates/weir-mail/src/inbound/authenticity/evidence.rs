@@ -1,4 +1,4 @@
-//! What is evaluated of a message: its header, and hashes of its body.
+//! The parts of a message that are evaluated: its header, and hashes of its body.
 //!
 //! A [`Witness`] gathers both while a message comes in, so that a client can be refused before it is told that its message was taken. For a
 //! message in the spool both are computed by reading it again. Memory: the header; the body streams through the hashes.

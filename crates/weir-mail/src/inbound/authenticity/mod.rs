@@ -1,5 +1,5 @@
-//! Authenticity: what SPF, DKIM and DMARC say of a received message, as an `Authentication-Results` field (RFC 8601) and as values on which
-//! other code decides.
+//! Authenticity: the results of SPF, DKIM and DMARC for a received message, as an `Authentication-Results` field (RFC 8601) and as values
+//! on which other code decides.
 //!
 //! Bounded: a time for everything together, ten look-ups for an SPF record (RFC 7208 section 4.6.4), [`SIGNATURES_MAX`]
 //! signatures. What the DNS did not answer in that time is `temperror`: a dead name server delays mail

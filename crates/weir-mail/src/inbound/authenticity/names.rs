@@ -1,4 +1,5 @@
-//! The DNS as authentication asks it. There are three answers: the records of a name, that it has none, or that this cannot be found out.
+//! DNS queries for authentication. There are three possible answers: the records of a name, that it has none, or that this cannot be found
+//! out.
 //!
 //! The three are kept apart everywhere: RFC 7208 counts empty answers, and a name server that fails is never "no record".
 

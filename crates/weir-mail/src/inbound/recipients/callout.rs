@@ -1,4 +1,4 @@
-//! Recipients that the next server knows: we ask it (MAIL FROM:<>, RCPT TO:<…>, and no more), and remember the answer.
+//! Asks the next server whether a recipient exists: we send it MAIL FROM:<> and RCPT TO:<…> and nothing more, and cache the answer.
 //!
 //! A refusal of the recipient for good is a no, in the server's own words. Everything else that is not a yes (it cannot be
 //! reached, it is slow, it refuses us rather than the recipient, it says 4xx) means that nobody could be asked: `451`, and

@@ -1,5 +1,5 @@
-//! What is known of addresses, for a while: yes or no, each in a table of its own, so that a flood of names that do not exist
-//! does not push out those that do. At most so many of each; the oldest go first.
+//! A cache of which addresses exist and which do not, each in a table of its own, so that a flood of names that do not exist does not push
+//! out those that do. At most so many of each; the oldest go first.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Does this recipient exist? By a file, by the users in the records, by asking the next server, or anybody does.
+//! Decides whether a recipient exists: by a file, by the users in the records, by asking the next server, or by accepting everybody.
 //!
 //! If it cannot be found out, the answer is "not now" (451), never yes: mail is accepted only for recipients that are known to exist.
 

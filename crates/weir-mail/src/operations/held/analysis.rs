@@ -1,4 +1,4 @@
-//! Held mail whose attachments go to the lab in bulk: what a locked account has tried to send.
+//! Submits the attachments of held mail to the lab in bulk, to find out what a stopped account has tried to send.
 
 use super::{HeldOperations, HeldSelection, nothing_held};
 use crate::counted::count;

@@ -1,4 +1,4 @@
-//! Held mail, as a person in charge sees it, grouped by message. Lists are bounded, and say when there is more.
+//! The operations on held mail, which is listed by message. Lists are bounded, and say when there is more.
 
 mod analysis;
 mod decision;

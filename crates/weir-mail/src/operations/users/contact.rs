@@ -1,4 +1,4 @@
-//! Where notices to a user go must not be a mailbox of the same account.
+//! Checks that the contact address of a user, where notices go, is not a mailbox of the same account.
 
 use super::OperationError;
 use crate::own::Own;

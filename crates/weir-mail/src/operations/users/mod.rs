@@ -1,4 +1,4 @@
-//! Users, as a person in charge sees and changes them.
+//! The operations on users.
 
 mod contact;
 mod locks;

@@ -1,5 +1,5 @@
-//! Asks the laboratory for all letters together, and decides those that have a verdict or no more time. One task does it, so that a letter
-//! is decided once.
+//! Asks the laboratory about all waiting letters together, and decides those that have a verdict or whose time is over. One task does it,
+//! so that a letter is decided once.
 
 use super::verdict::{LabDecision, decided};
 use super::{Detention, FileProgress, PendingEntry, in_time, note_opinion};

@@ -1,4 +1,4 @@
-//! From what the laboratory says of the files of a letter to what becomes of it.
+//! Decides from the laboratory's verdicts on its files what happens to a letter.
 
 use crate::scan::decision::QuarantineQueue;
 use crate::scan::laboratory::{LabVerdict, Opinion};

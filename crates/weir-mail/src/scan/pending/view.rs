@@ -1,4 +1,4 @@
-//! Mail that waits for the laboratory, as people see it.
+//! Mail that waits for the laboratory, for lists and pages.
 
 use super::{Detention, PendingEntry};
 use crate::scan::ScanShared;

@@ -1,4 +1,4 @@
-//! What becomes of quarantined mail: what people decided is carried out, what is old is forgotten, digests are written.
+//! Carries out decisions about quarantined mail, deletes what is too old, and writes digests.
 
 use super::{Quarantine, QuarantineShared};
 use crate::letter::{Letter, LetterOrigin, LetterPart, LetterTo};

@@ -1,4 +1,4 @@
-//! Quarantined mail: taken in, released, forgotten, and found again after a kill.
+//! Tests of quarantined mail: taken in, released, deleted, and found again after a kill.
 
 use super::*;
 use crate::letter::{Client, LetterPart};

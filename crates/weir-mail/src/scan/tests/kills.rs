@@ -1,4 +1,5 @@
-//! Kills at random moments: nothing is lost, nothing goes out unscanned, no message can end the process for ever.
+//! Tests with kills at random moments: nothing is lost, nothing is delivered unscanned, and no message can crash the process again and
+//! again.
 
 use super::*;
 use proptest::prelude::*;

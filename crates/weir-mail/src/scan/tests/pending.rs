@@ -1,4 +1,4 @@
-//! Mail that waits for a laboratory whose verdicts are planned.
+//! Tests of mail that waits for a laboratory whose verdicts are planned.
 
 use super::*;
 use crate::queue::QueueEntry;

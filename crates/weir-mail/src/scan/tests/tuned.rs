@@ -1,4 +1,4 @@
-//! Predictions against what is measured, under a virtual clock.
+//! Compares the predictions of the tuning with what is measured, under a virtual clock.
 
 use super::*;
 use weir_chart::{Axis, Chart, sheet};
