@@ -1,4 +1,4 @@
-//! The house itself: the command line, the configuration, the generated pages.
+//! The program itself: the command line, the configuration, the generated pages.
 
 use crate::control::gate::Site;
 use crate::harness::weir;
