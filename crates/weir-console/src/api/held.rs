@@ -82,10 +82,15 @@ fn month() -> i64 {
     30
 }
 
+/// The selection, with its user under the name that is known here.
+async fn meant(call: &Call<Gates>, selection: HeldSelection) -> Result<HeldSelection, Problem> {
+    Ok(HeldSelection { user: call.state.mail.users.called(&selection.user).await?, ..selection })
+}
+
 async fn list(call: Call<Gates>, filter: Filter) -> Result<HeldList, Problem> {
     let messages = if filter.message.is_empty() { Vec::new() } else { vec![filter.message] };
     let selection = HeldSelection { messages, user: filter.user, recipient: filter.recipient, all: true };
-    Ok(call.state.mail.held.list(&selection).await?)
+    Ok(call.state.mail.held.list(&meant(&call, selection).await?).await?)
 }
 
 async fn show(call: Call<Gates>, (): ()) -> Result<HeldPage, Problem> {
@@ -94,15 +99,15 @@ async fn show(call: Call<Gates>, (): ()) -> Result<HeldPage, Problem> {
 
 async fn release(call: Call<Gates>, release: Release) -> Result<HeldDone, Problem> {
     let decision = if release.trust { Decision::Trust } else { Decision::Release };
-    Ok(call.state.mail.held.decide(&release.selection, decision, &call.actor).await?)
+    Ok(call.state.mail.held.decide(&meant(&call, release.selection).await?, decision, &call.actor).await?)
 }
 
 async fn delete(call: Call<Gates>, which: Which) -> Result<HeldDone, Problem> {
-    Ok(call.state.mail.held.decide(&which.selection, Decision::Delete, &call.actor).await?)
+    Ok(call.state.mail.held.decide(&meant(&call, which.selection).await?, Decision::Delete, &call.actor).await?)
 }
 
 async fn analyse(call: Call<Gates>, which: Which) -> Result<Analysed, Problem> {
-    Ok(call.state.mail.held.analyse(&which.selection, &call.actor).await?)
+    Ok(call.state.mail.held.analyse(&meant(&call, which.selection).await?, &call.actor).await?)
 }
 
 async fn learned(call: Call<Gates>, back: Days) -> Result<Vec<LearnedView>, Problem> {

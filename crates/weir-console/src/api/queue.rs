@@ -33,16 +33,21 @@ pub struct Filter {
     pub domain: String,
 }
 
+/// The selection, with its user under the name that is known here.
+async fn meant(call: &Call<Gates>, selection: QueueSelection) -> Result<QueueSelection, Problem> {
+    Ok(QueueSelection { user: call.state.mail.users.called(&selection.user).await?, ..selection })
+}
+
 async fn list(call: Call<Gates>, filter: Filter) -> Result<QueueList, Problem> {
     let messages = if filter.message.is_empty() { Vec::new() } else { vec![filter.message] };
     let selection = QueueSelection { messages, user: filter.user, domain: filter.domain, all: true };
-    Ok(call.state.mail.queue.list(&selection).await?)
+    Ok(call.state.mail.queue.list(&meant(&call, selection).await?).await?)
 }
 
 async fn retry(call: Call<Gates>, selection: QueueSelection) -> Result<QueueDone, Problem> {
-    Ok(call.state.mail.queue.retry(&selection, &call.actor).await?)
+    Ok(call.state.mail.queue.retry(&meant(&call, selection).await?, &call.actor).await?)
 }
 
 async fn delete(call: Call<Gates>, selection: QueueSelection) -> Result<QueueDone, Problem> {
-    Ok(call.state.mail.queue.delete(&selection, &call.actor).await?)
+    Ok(call.state.mail.queue.delete(&meant(&call, selection).await?, &call.actor).await?)
 }

@@ -98,30 +98,36 @@ async fn add(call: Call<Gates>, new: NewUser) -> Result<UserPage, Problem> {
     Ok(call.state.mail.users.add(new, &call.actor).await?)
 }
 
+/// Who is meant by the name in the path.
+async fn named(call: &Call<Gates>) -> Result<String, Problem> {
+    Ok(call.state.mail.users.called(&call.name).await?)
+}
+
 async fn show(call: Call<Gates>, (): ()) -> Result<UserPage, Problem> {
-    Ok(call.state.mail.users.show(&call.name).await?)
+    Ok(call.state.mail.users.show(&named(&call).await?).await?)
 }
 
 async fn stops(call: Call<Gates>, (): ()) -> Result<Vec<PastStop>, Problem> {
-    let name = call.state.mail.users.show(&call.name).await?.user.name;
+    let name = call.state.mail.users.show(&named(&call).await?).await?.user.name;
     Ok(Incidents::new(&call.state.administration.foundation).stops_of(&name).await?)
 }
 
 async fn set(call: Call<Gates>, change: Change) -> Result<UserPage, Problem> {
-    Ok(call.state.mail.users.set(&call.name, &change, &call.actor).await?)
+    Ok(call.state.mail.users.set(&named(&call).await?, &change, &call.actor).await?)
 }
 
 async fn password(call: Call<Gates>, new: NewPassword) -> Result<UserPage, Problem> {
-    call.state.mail.users.set_password(&call.name, &new.password, &call.actor).await?;
-    Ok(call.state.mail.users.show(&call.name).await?)
+    let name = named(&call).await?;
+    call.state.mail.users.set_password(&name, &new.password, &call.actor).await?;
+    Ok(call.state.mail.users.show(&name).await?)
 }
 
 async fn remove(call: Call<Gates>, (): ()) -> Result<RemoveDone, Problem> {
-    Ok(call.state.mail.users.remove(&call.name, &call.actor).await?)
+    Ok(call.state.mail.users.remove(&named(&call).await?, &call.actor).await?)
 }
 
 async fn lock(call: Call<Gates>, why: Reason) -> Result<LockDone, Problem> {
-    Ok(call.state.mail.users.lock(&call.name, &why.reason, &call.actor).await?)
+    Ok(call.state.mail.users.lock(&named(&call).await?, &why.reason, &call.actor).await?)
 }
 
 /// Who may lock an account may secure it, as on its page; a password is an administrator's to give.
@@ -130,9 +136,9 @@ async fn secure(call: Call<Gates>, with: Secure) -> Result<Secured, Problem> {
         let hint = "leave the password out: the old one is void then, and an administrator gives the next one";
         return Err(Problem::refused("a new password is given by administrators", hint));
     }
-    Ok(call.state.mail.secure(&call.name, with.password.as_deref(), &call.actor).await?)
+    Ok(call.state.mail.secure(&named(&call).await?, with.password.as_deref(), &call.actor).await?)
 }
 
 async fn unlock(call: Call<Gates>, (): ()) -> Result<UnlockDone, Problem> {
-    Ok(call.state.mail.users.unlock(&call.name, &call.actor).await?)
+    Ok(call.state.mail.users.unlock(&named(&call).await?, &call.actor).await?)
 }

@@ -7,6 +7,7 @@
 
 mod dovecot;
 mod guessing;
+pub(crate) mod spelling;
 pub(crate) mod stop_lock;
 mod strangers;
 
@@ -113,11 +114,11 @@ impl Accounts {
         }
     }
 
-    /// The login that a peer means who vouches for `name`. It hands on what the client typed, and `ANN` must not have another throttle
-    /// than `ann`: a name that is not in the records exactly as it was typed is taken in small letters.
+    /// The login that a peer means who vouches for `name`, which is what the client typed: whoever is known under this name, in whatever
+    /// capitals ([`spelling`]), or else the name in small letters.
     pub async fn spelled(&self, name: &str) -> Result<String, RecordsError> {
-        let known = self.users.find(name).await?;
-        Ok(if known.is_some() { name.to_owned() } else { name.to_lowercase() })
+        let known = spelling::known_as(&self.users, &self.throttles, name).await?;
+        Ok(known.unwrap_or_else(|| name.to_lowercase()))
     }
 
     /// A user by name. Where Dovecot or a directory has the users, a name that is not in the records is a guest's.
@@ -146,8 +147,8 @@ impl Accounts {
             let Some(name) = dovecot.login(name, password, from).await? else {
                 return Ok(None);
             };
-            // As Dovecot writes it: `Ann` and `ann` may be one user there, with one lock and one throttle here.
-            return Ok(self.user(&name).await?);
+            // Dovecot writes a name as it was typed, if it is told to: `Ann` and `ann` are one user, with one lock and one throttle.
+            return Ok(self.user(&self.spelled(&name).await?).await?);
         }
         let user = self.users.find(name).await?.filter(|user| !user.password.is_empty());
         if user.is_none()
@@ -169,7 +170,8 @@ impl Accounts {
         if self.users.has_own_password(&person.name).await? {
             return Ok(None);
         }
-        Ok(self.user(&person.name).await?)
+        let known = spelling::known_as(&self.users, &self.throttles, &person.name).await?;
+        Ok(self.user(known.as_deref().unwrap_or(&person.name)).await?)
     }
 
     async fn unless_locked(&self, user: UserRow) -> Login {

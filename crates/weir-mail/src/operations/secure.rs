@@ -46,6 +46,7 @@ impl MailOperations {
             // An operator who may not set a password can still make the stolen one useless.
             None if self.users.has_password(name).await? => {
                 self.users.set_password(name, &fresh_password(), actor).await?;
+        let name = &self.users.called(name).await?;
             }
             None => {}
         }

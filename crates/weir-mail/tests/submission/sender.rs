@@ -3,7 +3,7 @@
 use crate::gate::{Gate, TEXT, letter_to};
 use std::time::Duration;
 use weir_mail::submission::{Identity, Settings};
-use weir_store::records::HeldFilter;
+use weir_store::records::{Changes, HeldFilter};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_must_belong_to_the_login_and_headers_are_completed() {
@@ -151,6 +151,17 @@ async fn behind_postfix_each_user_has_a_throttle_and_settings_of_their_own() {
     let reply = postfix.mail("ann@example.org", &many, &by("Ann")).await;
     assert!(reply.contains("accepted, on its way to 100 recipients"), "ann's own profile counts: {reply}");
 }
+    // An account with capitals, and a throttle that has them without one.
+    user.name = "Cora".into();
+    assert!(gate.records.users().add(&user).await.unwrap());
+    for spelled in ["cora", "Cora", "CORA"] {
+        let reply = postfix.mail("cora@example.org", &many, &by(spelled)).await;
+        assert!(reply.contains("accepted, on its way to 100 recipients"), "Cora's profile counts: {reply}");
+    }
+    gate.records.throttles().decide(&["Dora".to_owned()], |_| (Changes::default(), ())).await.unwrap();
+    assert!(postfix.mail("dora@example.org", &many, &by("dora")).await.contains("85 of 100 recipients wait"));
+    let reply = postfix.mail("dora@example.org", &letter_to(0), &by("DORA")).await;
+    assert!(reply.starts_with("550 5.7.1 Dora is stopped"), "{reply}");
 
 /// Whom the header names is known only when the mail is here.
 #[tokio::test(flavor = "multi_thread")]

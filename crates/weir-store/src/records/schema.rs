@@ -10,7 +10,7 @@ use sqlx::{Connection, PgPool, SqliteConnection};
 const SQLITE: &str = include_str!("sql/sqlite.sql");
 const POSTGRES: &str = include_str!("sql/postgres.sql");
 /// 2 and on: what both understand.
-const LATER: [&str; 14] = [
+const LATER: [&str; 15] = [
     SECRETS,
     TOLD,
     QUARANTINE,
@@ -25,6 +25,7 @@ const LATER: [&str; 14] = [
     INCIDENTS,
     CHOICES,
     SENDERS,
+    ALIKE,
 ];
 /// 2: secrets that all relays share and nobody else may know.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
@@ -64,6 +65,10 @@ alter table lab_samples add column partial bigint not null default 0;";
 const SENDERS: &str = "create table sender_rules (
   who text primary key, rule text not null, about text not null, made_by text not null, made_at bigint not null);
 alter table quarantine add column release_to text not null default '';";
+
+/// 16: users and throttles by their names in small letters.
+const ALIKE: &str = "create index users_alike on users (lower(name));
+create index throttles_alike on throttles (lower(identity));";
 
 /// A migration in the words of one database: what it calls a number that it makes, octets, and a table that is its own index.
 fn worded(statements: &str, words: [&str; 3]) -> sqlx::AssertSqlSafe<String> {

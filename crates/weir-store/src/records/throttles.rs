@@ -151,6 +151,14 @@ impl ThrottleRecords {
             .bind(most).fetch_all(pool).await?.iter().map(throttle_row!()).collect::<Result<_, _>>()?))
     }
 
+    /// Identities that are `lower` but for capitals: stopped ones first, then those of whom something is held.
+    pub async fn alike(&self, lower: &str) -> Result<Vec<String>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar(
+            "select identity from throttles where lower(identity) = $1
+             order by case when stopped_at is not null then 0 when held > 0 then 1 else 2 end, identity desc limit 100")
+            .bind(lower).fetch_all(pool).await?))
+    }
+
     /// How many entries each of these identities holds, and since when it is stopped; identities without a throttle are left out.
     pub async fn of(&self, identities: &[String]) -> Result<Vec<(String, i64, Option<i64>)>, RecordsError> {
         let json = serde_json::json!(identities).to_string();

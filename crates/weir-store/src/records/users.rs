@@ -101,6 +101,14 @@ impl UserRecords {
     /// Whether this address, which must be in lower case, stands with a user. Letters of ASCII count in either case; a whole
     /// domain that stands with a user does not count. Reads all users: ask, and remember.
     pub async fn has_address(&self, address: &str) -> Result<bool, RecordsError> {
+    /// The names of accounts that are `lower` but for capitals, in order.
+    pub async fn alike(&self, lower: &str) -> Result<Vec<String>, RecordsError> {
+        Ok(
+            read!(self, pool => sqlx::query_scalar("select name from users where lower(name) = $1 order by name limit 100")
+            .bind(lower).fetch_all(pool).await?),
+        )
+    }
+
         let quoted = serde_json::json!(address).to_string();
         let literal: String = quoted.chars().fold(String::new(), |mut text, c| {
             if matches!(c, '%' | '_' | '!') {

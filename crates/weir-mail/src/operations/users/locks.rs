@@ -34,6 +34,7 @@ pub struct UnlockDone {
 impl UserOperations {
     /// Locks an account: logins fail with the reason, sessions end, what waits stands still.
     pub async fn lock(&self, name: &str, reason: &str, actor: &Actor) -> Result<LockDone, OperationError> {
+        let name = &self.called(name).await?;
         names::reason(reason)?;
         let _changing = self.changing.lock().await;
         let mut user = self.known(name).await?;
@@ -64,6 +65,7 @@ impl UserOperations {
     }
 
     /// Ends a person's lock and the throttle's stop; what still waits drains again.
+        let name = &self.called(name).await?;
     pub async fn unlock(&self, name: &str, actor: &Actor) -> Result<UnlockDone, OperationError> {
         let _changing = self.changing.lock().await;
         let user = self.users.find(name).await?;

@@ -10,7 +10,7 @@ use self::contact::elsewhere;
 use super::own_throttle::{OwnThrottle, in_force};
 use super::throttle_view::{Snapshot, ThrottleView};
 use super::{Actor, Backend, OperationError, OperationsParts, names, when};
-use crate::accounts::{WrongLogins, guest, stop_lock};
+use crate::accounts::{WrongLogins, guest, spelling, stop_lock};
 use crate::counted::count;
 use crate::own::Own;
 use crate::own_link::{self, Owner};
@@ -260,9 +260,11 @@ impl UserOperations {
             created_at: (self.clock)().0 as i64,
         };
         self.forget_removed().await?;
-        if !self.users.add(&user).await? {
-            let hint = format!("change it with `weir user set {0}` or `weir user passwd {0}`", new.name);
-            return Err(OperationError::conflict(format!("there is already a user {}", new.name), hint));
+        let alike = self.users.alike(&new.name.to_lowercase()).await?.into_iter().next();
+        if alike.is_some() || !self.users.add(&user).await? {
+            let there = alike.unwrap_or(new.name);
+            let hint = format!("change it with `weir user set {there}` or `weir user passwd {there}`");
+            return Err(OperationError::conflict(format!("there is already a user {there}"), hint));
         }
         self.audit.write(actor, "user.add", &new.name, detail).await?;
         // From now on they may answer anybody who writes to them, even before they have sent anything themselves.
@@ -469,6 +471,15 @@ impl UserOperations {
     /// Whether an account is stopped or locked. Then its password may be in somebody else's hands, who must not decide with it.
     pub async fn is_frozen(&self, name: &str) -> Result<bool, OperationError> {
         Ok(self.user(name).await?.locked_at.is_some() || self.situation(name).await?.1)
+    }
+
+    /// Under which name somebody is known whom a person in charge calls so: capitals do not matter, unless there are two of them.
+    pub async fn called(&self, name: &str) -> Result<String, OperationError> {
+        // A selection without a user names nobody.
+        if names::login(name).is_err() || self.throttles.find(name).await?.is_some() {
+            return Ok(name.to_owned());
+        }
+        Ok(spelling::known_as(&self.users, &self.throttles, name).await?.unwrap_or_else(|| name.to_owned()))
     }
 
     /// The situation of somebody's throttle, and whether they are stopped.
