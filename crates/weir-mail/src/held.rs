@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use weir_core::time::Instant;
 use weir_store::diary::{DiaryLine, Facts};
 use weir_store::records::{
-    Fate, HeldFilter, HeldRecords, HeldRow, Records, RecordsError, RelayRecords, ThrottleRecords,
+    ASKED_BY_SERVER, Fate, HeldFilter, HeldRecords, HeldRow, Records, RecordsError, RelayRecords, ThrottleRecords,
 };
 use weir_store::spool::{MessageId, Place, Spool, SpoolError};
 
@@ -198,14 +198,18 @@ impl HeldMail {
         }
     }
 
-    /// Lets queues drain that were last looked at when the clock showed a later time: their times are those of before.
+    /// After the clock was set back, lets queues drain that were last looked at when it showed a later time, and takes what was held
+    /// at such a time for held now: otherwise nobody would look at it until then.
     async fn turn_back(&self, throttling: &Throttling, now: Instant) -> Result<(), RecordsError> {
-        if !self.shared.alone {
+        let HeldShared { held, throttles, relay, alone, .. } = &*self.shared;
+        let later = (now + LOOKED_AT_WITHIN).0 as i64;
+        held.turn_back(relay, later, now.0 as i64).await?;
+        if !alone {
             // Another relay's clock may be ahead of this one.
             return Ok(());
         }
-        let later = now + LOOKED_AT_WITHIN;
-        let ahead = self.shared.throttles.ahead(later.0 as i64, AT_ONCE_MAX).await?;
+        held.turn_back(ASKED_BY_SERVER, later, now.0 as i64).await?;
+        let ahead = throttles.ahead(later, AT_ONCE_MAX).await?;
         self.drain_all(throttling, &ahead).await;
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The mail gate: submission with the throttle, inbound mail, the scan, delivery, notices. [`pipeline`] shows the way of a message.
 
+mod absences;
 pub mod accounts;
 pub mod alarms;
 mod brought;

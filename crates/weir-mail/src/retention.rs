@@ -2,8 +2,10 @@
 //!
 //! After `submission.keep_stopped` it is deleted, and its sender is told what was not sent. A stop ends when its last entry is gone, and
 //! whatever caused it could then go on; so the account is locked first ([`stop_lock`]). Everything is reported and noted before anything is
-//! deleted, so a kill in between may repeat a report but loses none. Each relay looks after the mail that it keeps.
+//! deleted, so a kill in between may repeat a report but loses none. Each relay looks after the mail that it keeps. What the clock shows
+//! is not enough to say how long mail has waited: see [`Absences`].
 
+use crate::absences::Absences;
 use crate::accounts::stop_lock;
 use crate::counted::count;
 use crate::held::HeldMail;
@@ -23,6 +25,8 @@ use weir_store::spool::{Spool, SpoolError};
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Stopped users that are looked at in one go.
 const AT_ONCE_MAX: i64 = 1_000;
+/// Under this name it is kept when somebody looked last, and when nobody did.
+const LOOKED: &str = "retention.looked";
 /// Recipients that a report names.
 const NAMED_MAX: usize = 50;
 
@@ -49,29 +53,47 @@ pub(crate) struct Retention {
 impl Retention {
     /// Looks from time to time, until the task is dropped.
     pub(crate) async fn run(self) {
+        // By the time that passes and not by the clock, which may be set.
+        let mut looked: Option<(Absences, std::time::Instant)> = None;
         loop {
-            if let Err(error) = self.look().await {
+            if let Err(error) = self.look(&mut looked).await {
                 tracing::error!(%error, "mail that has waited too long is left where it is; this is tried again");
             }
             tokio::time::sleep(LOOK_EVERY.min(self.keep / 4)).await;
         }
     }
 
-    async fn look(&self) -> Result<(), RetentionError> {
+    async fn look(&self, looked: &mut Option<(Absences, std::time::Instant)>) -> Result<(), RetentionError> {
         let now = (self.clock)();
-        let too_old = now.0.saturating_sub(u64::try_from(self.keep.as_nanos()).unwrap_or(u64::MAX)) as i64;
-        for throttle in self.records.throttles().busy(AT_ONCE_MAX).await? {
-            if throttle.stopped_at.is_none_or(|at| at > too_old) || self.is_exempt(&throttle.identity).await? {
+        let throttles = self.records.throttles().busy(AT_ONCE_MAX).await?;
+        let is_watched = throttles.iter().any(|throttle| throttle.stopped_at.is_some());
+        let (mut absences, passed) = match looked.take() {
+            Some((absences, at)) => (absences, at.elapsed()),
+            None => (self.absences().await?, Duration::ZERO),
+        };
+        absences.look(now, passed);
+        let (absences, _) = looked.insert((absences, std::time::Instant::now()));
+        if is_watched {
+            self.records.values().set(&self.relay, LOOKED, &absences.write()).await?;
+        }
+        let is_due = |since: i64| absences.waited(Instant(since.max(0) as u64), now) >= self.keep;
+        for throttle in throttles {
+            if !throttle.stopped_at.is_some_and(is_due) || self.is_exempt(&throttle.identity).await? {
                 continue;
             }
             let filter = HeldFilter { identity: throttle.identity.clone(), ..HeldFilter::default() };
             let mut rows = self.records.held().list(&filter, i64::MAX).await?;
-            rows.retain(|row| (row.relay == self.relay || row.relay == ASKED_BY_SERVER) && row.held_at <= too_old);
+            rows.retain(|row| (row.relay == self.relay || row.relay == ASKED_BY_SERVER) && is_due(row.held_at));
             if !rows.is_empty() {
                 self.expire(&throttle.identity, &rows, now).await?;
             }
         }
         Ok(())
+    }
+
+    /// When nobody looked, as the last life has left it.
+    async fn absences(&self) -> Result<Absences, RecordsError> {
+        Ok(Absences::read(&self.records.values().get(&self.relay, LOOKED).await?.unwrap_or_default()))
     }
 
     /// A stop of before does not count for somebody whom nothing stops any more.

@@ -274,6 +274,35 @@ async fn many_recipients_are_split_and_time_lets_them_go() {
     assert_eq!(gate.gone.recipients().iter().filter(|to| to.starts_with("to")).count(), 18);
 }
 
+/// Otherwise it would be thought to have come at a time that is still to come, and nobody would look after it until then.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_held_while_the_clock_was_ahead_is_held_since_it_was_set_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let right = gate.now.fetch_add(30 * 86_400 * 1_000_000_000, Ordering::SeqCst);
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    gate.ann().await.mail("ann@example.org", &to, TEXT).await;
+    gate.now.store(right, Ordering::SeqCst);
+    let now = Arc::clone(&gate.now);
+    let clock = Arc::new(move || weir_core::time::Instant(now.load(Ordering::SeqCst)));
+    let task = tokio::spawn(gate.held.clone().run(gate.throttling.clone(), clock));
+    tokio::time::timeout(Duration::from_secs(60), async {
+        let stopped = async || gate.records.throttles().find("ann").await.unwrap().unwrap().stopped_at;
+        let right = Some(right as i64);
+        while gate.records.held().newest().await.unwrap() != right || stopped().await != right {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("held and stopped since now");
+    task.abort();
+    assert_eq!(
+        gate.records.held().list(&HeldFilter::default(), 999).await.unwrap().len(),
+        85,
+        "and nothing was let go"
+    );
+}
+
 /// Whoever releases everything keeps no queue from draining.
 #[tokio::test(flavor = "multi_thread")]
 async fn decisions_are_carried_out_a_few_at_a_time() {

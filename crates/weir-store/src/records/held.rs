@@ -131,6 +131,17 @@ impl HeldRecords {
             .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
     }
 
+    /// When the newest row was held, by the clock of its relay, which may have been ahead then; nothing if there is none.
+    pub async fn newest(&self) -> Result<Option<i64>, RecordsError> {
+        Ok(read!(self, pool => sqlx::query_scalar("select max(held_at) from held").fetch_one(pool).await?))
+    }
+
+    /// What `relay` has held since a time after `later`, when its clock was ahead, is held since `now`. How many rows that were.
+    pub async fn turn_back(&self, relay: &str, later: i64, now: i64) -> Result<u64, RecordsError> {
+        Ok(write!(self, pool => sqlx::query("update held set held_at = $3 where relay = $1 and held_at > $2")
+            .bind(relay).bind(later).bind(now).execute(pool).await?.rows_affected()))
+    }
+
     /// The entries of `identity` that are kept by one of `relays`.
     pub async fn entries_of_relays(&self, identity: &str, relays: &[String]) -> Result<Vec<i64>, RecordsError> {
         let json = serde_json::json!(relays).to_string();

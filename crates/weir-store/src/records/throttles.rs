@@ -124,10 +124,11 @@ impl ThrottleRecords {
             .bind(now).bind(most).fetch_all(pool).await?))
     }
 
-    /// Identities with an entry that will be due, which were last written after `time`.
+    /// Identities with an entry that will be due, or that are stopped, which were last written after `time`.
     pub async fn ahead(&self, time: i64, most: i64) -> Result<Vec<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar(
-            "select identity from throttles where next_deadline is not null and updated_at > $1 order by identity limit $2")
+            "select identity from throttles where next_deadline is not null and updated_at > $1
+             union select identity from throttles where stopped_at is not null and updated_at > $1 order by 1 limit $2")
             .bind(time).bind(most).fetch_all(pool).await?))
     }
 

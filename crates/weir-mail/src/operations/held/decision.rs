@@ -60,7 +60,8 @@ impl HeldOperations {
             let hint = "name messages, a user or a recipient, or say that you mean all";
             return Err(OperationError::invalid("which held mail is meant?", hint));
         }
-        let asked_at = (self.clock)().0 as i64;
+        // What is held meanwhile is not meant; what was held while a clock was ahead is.
+        let asked_at = self.held.newest().await?.unwrap_or(0).max((self.clock)().0 as i64);
         let mut sum = Sum::default();
         loop {
             let mut rows = self.rows(selection, ROWS_MAX).await?;
