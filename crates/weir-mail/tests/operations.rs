@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use submitted::Recipients;
-use weir_core::throttle::Params;
+use weir_core::throttle::{Params, RecipientKey};
 use weir_core::time::Instant;
 use weir_foundation::audit::AuditTrail;
 use weir_foundation::clock::Clock;
@@ -52,11 +52,16 @@ on_both! {
     what_is_not_valid_is_refused_with_a_hint,
     a_lock_ends_sessions_and_stands_still_and_unlock_ends_it,
     who_is_known_elsewhere_only_can_be_locked,
+    a_lock_of_somebody_known_elsewhere_forgets_nothing,
+    who_is_spelled_in_other_capitals_is_the_same,
+    no_password_is_given_where_dovecot_checks_it,
+    where_others_check_passwords_too_that_is_said,
     a_secured_account_has_another_password,
     what_goes_from_the_queue_is_in_the_trail_before_it_goes,
     a_lock_after_a_stop_ends_with_a_new_password_and_a_persons_does_not,
     held_mail_is_listed_by_message_and_decided_in_every_way,
     a_missing_file_is_shown_and_can_be_given_up,
+    what_was_held_while_the_clock_was_ahead_can_be_decided_on,
     trust_is_remembered_with_the_user,
     own_parameters_count_for_what_waits_already,
     everything_is_in_the_trail,
@@ -156,6 +161,7 @@ struct Fixture {
     now: Arc<AtomicU64>,
     behind: Arc<Behind>,
     folder: tempfile::TempDir,
+    foundation: Foundation,
 }
 
 struct Behind {
@@ -251,29 +257,6 @@ impl Fixture {
         let behind =
             Behind { ended: AtomicUsize::default(), woken: AtomicUsize::default(), outgoing: Mutex::default(), spool };
         let behind = Arc::new(behind);
-        let settings = Settings {
-            hostname: "mail.example".into(),
-            relay: "here".into(),
-            identity: Identity::Login,
-            clients: Vec::new(),
-            ipv6_prefix_bits: 64,
-            learn_only: false,
-            users_release: false,
-            received_names_client: false,
-            share: weir_store::spool::ShareLimits::default(),
-            sender_must_match: true,
-            received_from: Vec::new(),
-            asked_by_servers: false,
-            profiles: BTreeMap::from([("list".to_owned(), Params { stop_at: 500, ..Params::default() })]),
-            params: Params::default(),
-            own_domains: Domains::default(),
-            partner_domains: Domains::default(),
-            recipient_secret: [7; 32],
-            link: String::new(),
-            tell_delays_over: Duration::ZERO,
-            notify: Box::new(|_, _, _| {}),
-            alarm: Box::new(|_| {}),
-        };
         let foundation = Foundation {
             folder: Arc::new(DataFolder::open(folder.path().join("data")).unwrap()),
             records: records.clone(),
@@ -282,15 +265,16 @@ impl Fixture {
             clock,
         };
         let audit = AuditTrail::new(&foundation);
-        let operations = MailOperations::new(&OperationsParts {
-            foundation,
-            throttling: throttling.clone(),
-            passwords: Passwords::new(2, [7; 32]).unwrap(),
-            settings: Arc::new(settings),
-            backend: Arc::clone(&behind) as Arc<_>,
-            tracking: weir_store::tracking::Tracking::default(),
-        });
-        Fixture { operations, audit, throttling, records, now, behind, folder }
+        let operations = operations(&foundation, &throttling, &behind, settings());
+        Fixture { operations, audit, throttling, records, now, behind, folder, foundation }
+    }
+
+    /// The same with other settings.
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Fixture {
+        let mut settings = settings();
+        change(&mut settings);
+        let operations = operations(&self.foundation, &self.throttling, &self.behind, settings);
+        Fixture { operations, ..self }
     }
 
     async fn ann(&self) -> UserPage {
@@ -321,6 +305,49 @@ impl Fixture {
     async fn held(&self) -> usize {
         self.operations.held.list(&HeldSelection::default()).await.unwrap().recipients
     }
+}
+
+fn settings() -> Settings {
+    Settings {
+        hostname: "mail.example".into(),
+        relay: "here".into(),
+        identity: Identity::Login,
+        clients: Vec::new(),
+        ipv6_prefix_bits: 64,
+        learn_only: false,
+        users_release: false,
+        received_names_client: false,
+        share: weir_store::spool::ShareLimits::default(),
+        sender_must_match: true,
+        received_from: Vec::new(),
+        asked_by_servers: false,
+        dovecot: false,
+        profiles: BTreeMap::from([("list".to_owned(), Params { stop_at: 500, ..Params::default() })]),
+        params: Params::default(),
+        own_domains: Domains::default(),
+        partner_domains: Domains::default(),
+        recipient_secret: [7; 32],
+        link: String::new(),
+        tell_delays_over: Duration::ZERO,
+        notify: Box::new(|_, _, _| {}),
+        alarm: Box::new(|_| {}),
+    }
+}
+
+fn operations(
+    foundation: &Foundation,
+    throttling: &Throttling,
+    behind: &Arc<Behind>,
+    settings: Settings,
+) -> MailOperations {
+    MailOperations::new(&OperationsParts {
+        foundation: foundation.clone(),
+        throttling: throttling.clone(),
+        passwords: Passwords::new(2, [7; 32]).unwrap(),
+        settings: Arc::new(settings),
+        backend: Arc::clone(behind) as Arc<_>,
+        tracking: weir_store::tracking::Tracking::default(),
+    })
 }
 
 fn me() -> Actor {
@@ -491,6 +518,84 @@ async fn who_is_known_elsewhere_only_can_be_locked(fixture: Fixture) {
     );
 }
 
+async fn a_lock_of_somebody_known_elsewhere_forgets_nothing(fixture: Fixture) {
+    let (users, lara) = (&fixture.operations.users, "lara@example.org");
+    let correspondents = async || users.show(lara).await.unwrap().correspondents;
+    let account = async || fixture.records.users().find(lara).await.unwrap();
+    fixture.mail(MESSAGES[0], lara, 40).await;
+    let sent = [(lara.to_owned(), (1..=5).map(RecipientKey).collect())];
+    weir_mail::throttle::remember(&fixture.records.correspondents(), sent, 20_000).await.unwrap();
+    // A stop that ends with a lock, because what waited was deleted.
+    let done = fixture.operations.held.decide(&by_user(lara), Decision::Delete, &me()).await.unwrap();
+    assert_eq!((done.locked.as_slice(), correspondents().await), ([lara.to_owned()].as_slice(), 5));
+    let refused = users.set_password(lara, "another horse", &me()).await.unwrap_err();
+    assert!(refused.to_string().contains("has no password here"), "{refused}");
+    assert!(users.unlock(lara, &me()).await.unwrap().lock_ended);
+    assert!(account().await.is_none(), "no account that says how they log in");
+    // And a person's, with a new password that would open nothing.
+    let done = fixture.operations.secure(lara, Some("another horse"), &me()).await.unwrap();
+    assert!(!done.new_password && done.password_elsewhere.is_some(), "{done:?}");
+    assert!(account().await.unwrap().password.is_empty());
+    assert!(users.unlock(lara, &me()).await.unwrap().lock_ended);
+    assert!(account().await.is_none());
+    assert_eq!(correspondents().await, 5);
+    assert!(fixture.records.throttles().find(lara).await.unwrap().is_some());
+    // What a person has set for them is not forgotten either.
+    users.lock(lara, "a leak", &me()).await.unwrap();
+    let contact = Change { contact: Some("lara@home.example".into()), ..Change::default() };
+    users.set(lara, &contact, &me()).await.unwrap();
+    users.unlock(lara, &me()).await.unwrap();
+    assert_eq!(account().await.unwrap().contact, "lara@home.example");
+    // Once there was an account here; now the directory has them, and they go on sending.
+    users.remove(lara, &me()).await.unwrap();
+    fixture.mail(MESSAGES[1], lara, 1).await;
+    fixture.now.fetch_add(9 * 86_400 * SECOND, Ordering::SeqCst);
+    fixture.ann().await;
+    assert!(fixture.records.throttles().find(lara).await.unwrap().is_some(), "who sends is not forgotten");
+}
+
+async fn who_is_spelled_in_other_capitals_is_the_same(fixture: Fixture) {
+    let users = &fixture.operations.users;
+    let anna =
+        |name: &str| NewUser { name: name.into(), addresses: vec!["anna@example.org".into()], ..NewUser::default() };
+    users.add(anna("Anna"), &me()).await.unwrap();
+    let refused = users.add(anna("anna"), &me()).await.unwrap_err();
+    assert!(refused.to_string().contains("there is already a user Anna"), "{refused}");
+    assert_eq!(users.lock("ANNA", "a leak", &me()).await.unwrap().name, "Anna");
+    assert_eq!(users.show("Anna").await.unwrap().user.state, "locked");
+    assert!(users.unlock("anna", &me()).await.unwrap().lock_ended);
+    // Without an account.
+    fixture.mail(MESSAGES[0], "lara@example.org", 40).await;
+    let done = users.unlock("Lara@Example.org", &me()).await.unwrap();
+    assert_eq!((done.name.as_str(), done.stop_ended), ("lara@example.org", true));
+    assert_eq!(users.called("LARA@example.org").await.unwrap(), "lara@example.org");
+    assert_eq!(users.called("nobody").await.unwrap(), "nobody");
+    assert_eq!(fixture.operations.secure("LARA@example.org", None, &me()).await.unwrap().recipients_deleted, 25);
+}
+
+async fn no_password_is_given_where_dovecot_checks_it(fixture: Fixture) {
+    let fixture = fixture.with(|settings| settings.dovecot = true);
+    fixture.ann().await;
+    let users = &fixture.operations.users;
+    let password = async || fixture.records.users().find("ann").await.unwrap().unwrap().password;
+    let before = password().await;
+    let done = fixture.operations.secure("ann", Some("another horse"), &me()).await.unwrap();
+    assert_eq!((done.new_password, done.password_elsewhere.as_deref()), (false, Some("Dovecot checks it")));
+    assert_ne!(password().await, before, "the one for the console is void all the same");
+    users.unlock("ann", &me()).await.unwrap();
+    fixture.mail(MESSAGES[0], "ann", 40).await;
+    fixture.operations.held.decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap();
+    users.set_password("ann", "a third horse", &me()).await.unwrap();
+    assert_eq!(users.show("ann").await.unwrap().user.state, "locked", "whoever sent has Dovecot's password");
+}
+
+async fn where_others_check_passwords_too_that_is_said(fixture: Fixture) {
+    let fixture = fixture.with(|settings| settings.asked_by_servers = true);
+    fixture.ann().await;
+    let done = fixture.operations.secure("ann", Some("another horse"), &me()).await.unwrap();
+    assert!(done.new_password && done.password_elsewhere.is_some_and(|who| who.contains("mail servers")));
+}
+
 async fn a_secured_account_has_another_password(fixture: Fixture) {
     fixture.ann().await;
     let before = fixture.records.users().find("ann").await.unwrap().unwrap().password;
@@ -606,6 +711,16 @@ async fn a_missing_file_is_shown_and_can_be_given_up(fixture: Fixture) {
     assert_eq!(fixture.operations.held.decide(&by_user("ann"), Decision::Delete, &me()).await.unwrap().recipients, 2);
     assert!(shown().await.is_empty() && fixture.records.held().decided("here", "", 9).await.unwrap().is_empty());
     assert!(!letter.exists(), "nothing is left of it");
+}
+
+async fn what_was_held_while_the_clock_was_ahead_can_be_decided_on(fixture: Fixture) {
+    fixture.ann().await;
+    let month = 30 * 86_400 * SECOND;
+    fixture.now.fetch_add(month, Ordering::SeqCst);
+    fixture.mail(MESSAGES[0], "ann", 17).await;
+    fixture.now.fetch_sub(month, Ordering::SeqCst);
+    let done = fixture.operations.held.decide(&by_user("ann"), Decision::Release, &me()).await.unwrap();
+    assert_eq!(done.recipients, 2);
 }
 
 async fn trust_is_remembered_with_the_user(fixture: Fixture) {

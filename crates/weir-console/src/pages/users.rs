@@ -108,19 +108,24 @@ fn choices(visit: &Visit, page: &UserPage, here: &str) -> Html {
 
 /// The safe answer to a stolen account. A new password is an administrator's to give.
 fn securing(visit: &Visit, page: &UserPage, here: &str) -> Html {
-    let password = if visit.may(Role::Admin) { ", give it a new password" } else { "" };
+    let gives = visit.may(Role::Admin) && page.password_elsewhere.is_none();
+    let password = if gives { ", gives it a new password" } else { "" };
+    let elsewhere = page.password_elsewhere.as_ref().map_or_else(String::new, |who| {
+        format!("The password is not changed by it: {who}. Change it there before you unlock the account. ")
+    });
     html!(
         "<details class=\"ask\"><summary class=\"button main\">This was not {}: secure the account…</summary><p>This locks the account{}, and deletes {} that {}. \
-         What is deleted cannot be brought back; nobody is told. Unlock the account when its owner has been reached.</p>\
+         {}What is deleted cannot be brought back; nobody is told. Unlock the account when its owner has been reached.</p>\
          <form method=\"post\" action=\"/throttle/users/{}/secure\">{}{}<button class=\"main\">Lock{}, delete what is held</button></form></details>",
         page.user.name,
         password,
         count(page.throttle.held as u64, "recipient"),
         if page.throttle.held == 1 { "waits" } else { "wait" },
+        elsewhere,
         Piece(&page.user.name),
         token(visit),
         back(here),
-        if visit.may(Role::Admin) { ", new password" } else { "" }
+        if gives { ", new password" } else { "" }
     )
 }
 
@@ -335,9 +340,17 @@ pub(super) async fn secure(
         let problem = done.queue_problem.map_or_else(String::new, |problem| {
             format!(" Mail that waits for delivery could not be deleted, and may still go: {problem}.")
         });
-        let password = match password {
-            Some(password) => format!("The new password is {password} and is shown only this once."),
-            None => "A password that Weir knows is void now: an administrator gives the next one.".to_owned(),
+        let password = match (&done.password_elsewhere, password.filter(|_| done.new_password)) {
+            (None, Some(password)) => format!("The new password is {password} and is shown only this once."),
+            (None, None) => "A password that Weir knows is void now: an administrator gives the next one.".to_owned(),
+            (Some(who), Some(password)) => format!(
+                "The new password here is {password} and is shown only this once. It has to be changed elsewhere as well: {who}."
+            ),
+            (Some(who), None) => {
+                format!(
+                    "There is NO new password, and one that Weir knows is void: {who}. Change it there before you unlock the account."
+                )
+            }
         };
         format!("{name} is locked; deleted: {held}, and {queued} that waited for delivery.{problem} {password}")
     });

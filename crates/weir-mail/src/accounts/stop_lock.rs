@@ -3,6 +3,10 @@
 //! A stop ends when its last entry is gone. If the waiting mail was deleted, by a person or because nobody decided, whatever sent it could
 //! then go on. So the account is locked first, until it gets a new password or an administrator unlocks it. A lock of this kind is
 //! recognised by its reason; a new password does not end a lock that a person made.
+//!
+//! Somebody whom only a directory, Dovecot, another mail server or their address identifies has no account here that could be locked. They
+//! get one for as long as they are locked ([`to_lock`]). It has no password, so that whoever checked the password before checks it on, and
+//! it goes with the lock ([`is_only_a_lock`]).
 
 use super::guest;
 use weir_core::time::Instant;
@@ -21,8 +25,8 @@ pub(crate) async fn lock(
 ) -> Result<UserRow, RecordsError> {
     let known = users.find(identity).await?;
     let is_new = known.is_none();
-    let mut user = known.unwrap_or_else(|| guest(identity));
-    if user.locked_at.is_none() {
+    let mut user = known.unwrap_or_else(|| to_lock(identity, now));
+    if is_new || user.locked_at.is_none() {
         user.locked_at = Some(now.0 as i64);
         user.locked_reason = format!("{BEGINNING}{why}");
         match is_new {
@@ -31,6 +35,23 @@ pub(crate) async fn lock(
         }
     }
     Ok(user)
+}
+
+/// An account of somebody who has none here, so that there is something to lock.
+pub(crate) fn to_lock(name: &str, now: Instant) -> UserRow {
+    let now = now.0 as i64;
+    UserRow { locked_at: Some(now), created_at: now, ..guest(name) }
+}
+
+/// Whether an account is there only because somebody was locked who has none here. Whatever a person has set for it since makes it an
+/// account of its own. (In records of before, such an account has no time at which it was made, or no addresses.)
+pub(crate) fn is_only_a_lock(user: &UserRow) -> bool {
+    let made_for_it = user.created_at == 0 || user.locked_at == Some(user.created_at);
+    let bare = guest(&user.name);
+    made_for_it
+        && (user.addresses.is_empty() || user.addresses == bare.addresses)
+        && (&user.password, &user.contact, &user.profile, &user.params)
+            == (&bare.password, &bare.contact, &bare.profile, &bare.params)
 }
 
 /// Ends such a lock in `user`; whether it was one.

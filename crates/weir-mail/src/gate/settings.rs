@@ -78,6 +78,7 @@ impl Settings {
             relay: relay.to_owned(),
             identity,
             clients,
+            dovecot: self.submission.dovecot_socket.is_some(),
             learn_only: self.throttle.learn_only,
             ipv6_prefix_bits: self.limits.ipv6_prefix_bits,
             sender_must_match: sender_must_match && identity == Identity::Login,

@@ -2,6 +2,7 @@
 //! well as in the queue for delivery. A mail that is being delivered at this moment cannot be stopped: it may arrive, and is counted as
 //! deleted, because it is not tried again.
 
+use super::users::PasswordPlace;
 use super::{Actor, Decision, HeldSelection, MailOperations, OperationError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,8 +18,12 @@ pub struct Secured {
     pub name: String,
     /// Sessions that were ended.
     pub sessions_ended: usize,
-    /// Whether the password is another now.
+    /// Whether the password that was given is the account's now.
     pub new_password: bool,
+    /// Who checks the password that the account sends mail with, if Weir does not or others do as well: the stolen one is good there until
+    /// it is changed there.
+    #[serde(default)]
+    pub password_elsewhere: Option<String>,
     /// Held mails that were deleted.
     pub messages_deleted: usize,
     /// Recipients of these.
@@ -33,21 +38,22 @@ pub struct Secured {
 
 impl MailOperations {
     /// Locks an account, gives it the new password if there is one, and deletes what is held of it or waits for delivery, in this order:
-    /// what cannot be undone comes last. Each step has its own line in the audit trail.
+    /// what cannot be undone comes last. Each step has its own line in the audit trail. Where another system checks the password, none is
+    /// given here: it would open nothing.
     pub async fn secure(
         &self,
         name: &str,
         new_password: Option<&str>,
         actor: &Actor,
     ) -> Result<Secured, OperationError> {
+        let name = &self.users.called(name).await?;
         let locked = self.users.lock(name, REASON, actor).await?;
-        match new_password {
+        let PasswordPlace { is_here, opens_mail, elsewhere } = self.users.password_of(name).await?;
+        let given = new_password.filter(|_| opens_mail);
+        match given {
             Some(password) => self.users.set_password(name, password, actor).await?,
             // An operator who may not set a password can still make the stolen one useless.
-            None if self.users.has_password(name).await? => {
-                self.users.set_password(name, &fresh_password(), actor).await?;
-        let name = &self.users.called(name).await?;
-            }
+            None if is_here => self.users.set_password(name, &fresh_password(), actor).await?,
             None => {}
         }
         let selection = HeldSelection { user: name.to_owned(), ..HeldSelection::default() };
@@ -64,7 +70,8 @@ impl MailOperations {
         Ok(Secured {
             name: name.to_owned(),
             sessions_ended: locked.sessions_ended,
-            new_password: new_password.is_some(),
+            new_password: given.is_some(),
+            password_elsewhere: elsewhere.map(str::to_owned),
             messages_deleted,
             recipients_deleted,
             queued_deleted,

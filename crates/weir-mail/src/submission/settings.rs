@@ -31,6 +31,8 @@ pub struct Settings {
     pub clients: Vec<IpNetwork>,
     /// How much of an IPv6 address says who a client is.
     pub ipv6_prefix_bits: u8,
+    /// Whether Dovecot checks the logins, and not our own passwords.
+    pub dovecot: bool,
     /// Only learn what the throttle would do.
     pub learn_only: bool,
     /// Whether MAIL FROM and From must belong to the login.

@@ -123,6 +123,7 @@ pub(crate) fn rules() -> submission::Settings {
         sender_must_match: true,
         received_from: Vec::new(),
         asked_by_servers: false,
+        dovecot: false,
         profiles: std::collections::BTreeMap::new(),
         params: weir_mail::throttle::usual_person(),
         own_domains: Domains::new(["example.org"]),

@@ -119,6 +119,7 @@ impl Gate {
             sender_must_match: true,
             received_from: Vec::new(),
             asked_by_servers: false,
+            dovecot: false,
             profiles: BTreeMap::new(),
             params: Params::default(),
             own_domains: Domains::new(["example.org"]),

@@ -60,18 +60,26 @@ impl UserRecords {
     /// Removes a user and whom they have written to; false if there is none of that name. Their throttle stays for a while:
     /// [`UserRecords::forget_removed`] forgets it.
     pub async fn remove(&self, name: &str) -> Result<bool, RecordsError> {
-        let removed = write!(self, pool => sqlx::query("delete from users where name = $1")
-            .bind(name).execute(pool).await?.rows_affected());
+        let removed = self.remove_account(name).await?;
         write!(self, pool => sqlx::query("delete from correspondents where owner = $1")
+            .bind(name).execute(pool).await?.rows_affected());
+        Ok(removed)
+    }
+
+    /// Removes the account alone: whom they have written to stays. For somebody who goes on sending without an account here. False if there
+    /// is none of that name.
+    pub async fn remove_account(&self, name: &str) -> Result<bool, RecordsError> {
+        let removed = write!(self, pool => sqlx::query("delete from users where name = $1")
             .bind(name).execute(pool).await?.rows_affected());
         Ok(removed == 1)
     }
 
-    /// Forgets the throttles of removed users that hold nothing and were last used before `time`.
+    /// Forgets the throttles of removed users that hold nothing and were last used before `time`. Who has sent since the removal is
+    /// somebody whom another system knows, and is not forgotten.
     pub async fn forget_removed(&self, time: i64) -> Result<u64, RecordsError> {
         Ok(write!(self, pool => sqlx::query(
             "delete from throttles where held = 0 and updated_at < $1 and identity not in (select name from users)
-             and identity in (select subject from audit where action = 'user.remove')")
+             and updated_at <= (select max(at) from audit where subject = throttles.identity and action = 'user.remove')")
             .bind(time).execute(pool).await?.rows_affected()))
     }
 
@@ -93,14 +101,6 @@ impl UserRecords {
         Ok(alike.iter().any(|user| !user.password.is_empty()))
     }
 
-    /// All users in order of name, from the first after `after`.
-    pub async fn after(&self, after: &str) -> Result<Vec<UserRow>, RecordsError> {
-        self.users_where("where name > $1 order by name limit 1000", after).await
-    }
-
-    /// Whether this address, which must be in lower case, stands with a user. Letters of ASCII count in either case; a whole
-    /// domain that stands with a user does not count. Reads all users: ask, and remember.
-    pub async fn has_address(&self, address: &str) -> Result<bool, RecordsError> {
     /// The names of accounts that are `lower` but for capitals, in order.
     pub async fn alike(&self, lower: &str) -> Result<Vec<String>, RecordsError> {
         Ok(
@@ -109,6 +109,14 @@ impl UserRecords {
         )
     }
 
+    /// All users in order of name, from the first after `after`.
+    pub async fn after(&self, after: &str) -> Result<Vec<UserRow>, RecordsError> {
+        self.users_where("where name > $1 order by name limit 1000", after).await
+    }
+
+    /// Whether this address, which must be in lower case, stands with a user. Letters of ASCII count in either case; a whole
+    /// domain that stands with a user does not count. Reads all users: ask, and remember.
+    pub async fn has_address(&self, address: &str) -> Result<bool, RecordsError> {
         let quoted = serde_json::json!(address).to_string();
         let literal: String = quoted.chars().fold(String::new(), |mut text, c| {
             if matches!(c, '%' | '_' | '!') {

@@ -267,16 +267,22 @@ impl SecureArgs {
             writeln!(out, "Nothing was done.")?;
             return Ok(());
         }
-        let password = self.password.read(&self.name)?;
-        let with = Secure { password: Some(password.text.clone()) };
+        // Where another system checks the password, none is asked for that would open nothing.
+        let password = match &page.password_elsewhere {
+            Some(_) => None,
+            None => Some(self.password.read(&self.name)?),
+        };
+        let with = Secure { password: password.as_ref().map(|password| password.text.clone()) };
         let done = control.ask_of(&users::SECURE, &self.name, &with)?;
+        let password = password.filter(|_| done.new_password);
         if self.asking.json {
-            return print_answer(out, &WithPassword::new(&done, Some(&password)));
+            return print_answer(out, &WithPassword::new(&done, password.as_ref()));
         }
         writeln!(
             out,
-            "{} is locked and has a new password; deleted: {} of {}, and {} that waited for delivery.",
+            "{} is locked{}; deleted: {} of {}, and {} that waited for delivery.",
             done.name,
+            if done.new_password { " and has a new password" } else { "" },
             count(done.recipients_deleted, "held recipient"),
             count(done.messages_deleted, "message"),
             count(done.queued_deleted, "message")
@@ -284,8 +290,16 @@ impl SecureArgs {
         if let Some(problem) = &done.queue_problem {
             writeln!(out, "NOT DONE: mail that waits for delivery could not be deleted, and may still go: {problem}")?;
         }
+        match &done.password_elsewhere {
+            Some(who) if done.new_password => writeln!(out, "NOT DONE: change the password elsewhere as well: {who}.")?,
+            Some(who) => writeln!(out, "NOT DONE: the password is the old one: {who}. Change it there first.")?,
+            None => {}
+        }
         writeln!(out, "`weir user unlock {}` lets them send again.", done.name)?;
-        Ok(password.print(out)?)
+        if let Some(password) = password {
+            password.print(out)?;
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,6 @@ use crate::operations::{Actor, OperationError, names, plural};
 use crate::throttle::ThrottleCommand;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weir_store::records::UserRow;
 
 /// What a lock did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,8 +33,8 @@ pub struct UnlockDone {
 impl UserOperations {
     /// Locks an account: logins fail with the reason, sessions end, what waits stands still.
     pub async fn lock(&self, name: &str, reason: &str, actor: &Actor) -> Result<LockDone, OperationError> {
-        let name = &self.called(name).await?;
         names::reason(reason)?;
+        let name = &self.called(name).await?;
         let _changing = self.changing.lock().await;
         let mut user = self.known(name).await?;
         user.locked_at = Some(user.locked_at.unwrap_or((self.clock)().0 as i64));
@@ -65,8 +64,8 @@ impl UserOperations {
     }
 
     /// Ends a person's lock and the throttle's stop; what still waits drains again.
-        let name = &self.called(name).await?;
     pub async fn unlock(&self, name: &str, actor: &Actor) -> Result<UnlockDone, OperationError> {
+        let name = &self.called(name).await?;
         let _changing = self.changing.lock().await;
         let user = self.users.find(name).await?;
         let throttle = self.throttles.find(name).await?;
@@ -74,7 +73,9 @@ impl UserOperations {
             return Err(no_user(name));
         }
         let lock_ended = match user {
-            Some(user) if was_made_to_be_locked(&user) => self.users.remove(name).await?,
+            Some(user) if stop_lock::is_only_a_lock(&user) => {
+                self.users.remove_account(name).await? && user.locked_at.is_some()
+            }
             Some(mut user) if user.locked_at.is_some() => {
                 (user.locked_at, user.locked_reason) = (None, String::new());
                 self.users.update(&user).await?
@@ -98,9 +99,4 @@ impl UserOperations {
         self.audit.write(actor, "user.unlock", name, detail).await?;
         Ok(UnlockDone { name: name.to_owned(), lock_ended, stop_ended: done.unlocked, held: done.queue })
     }
-}
-
-/// Whether an account is there only because somebody was locked who has none here.
-fn was_made_to_be_locked(user: &UserRow) -> bool {
-    user.locked_at == Some(user.created_at) && user.password.is_empty() && user.addresses.is_empty()
 }

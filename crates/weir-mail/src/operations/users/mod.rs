@@ -2,9 +2,11 @@
 
 mod contact;
 mod locks;
+mod password;
 
 pub use contact::OWN_CONTACT;
 pub use locks::{LockDone, UnlockDone};
+pub(super) use password::PasswordPlace;
 
 use self::contact::elsewhere;
 use super::own_throttle::{OwnThrottle, in_force};
@@ -145,6 +147,9 @@ pub struct UserPage {
     pub user: UserView,
     /// Whether there is a password here; if not, another system checks it.
     pub has_password: bool,
+    /// Who checks the password when this user sends mail, if Weir does not: a new one has to be given there.
+    #[serde(default)]
+    pub password_elsewhere: Option<String>,
     /// SMTP sessions open now.
     pub sessions: usize,
     /// The throttle.
@@ -300,26 +305,6 @@ impl UserOperations {
         Ok(())
     }
 
-    /// Gives a user a new password. That also ends a lock that took over from a stop, for whoever sent then has the old one.
-    pub async fn set_password(&self, name: &str, password: &str, actor: &Actor) -> Result<(), OperationError> {
-        names::password(password)?;
-        let _changing = self.changing.lock().await;
-        let mut user = self.user(name).await?;
-        user.password = self.passwords.hash(password).await?;
-        let unlocked = if stop_lock::end(&mut user) { ", and the lock after a stop ended" } else { "" };
-        self.users.update(&user).await?;
-        // Somebody logged in with the old password may be the reason for the new one.
-        let ended = self.backend.end_sessions(name, "the password was changed; log in with the new one");
-        self.audit
-            .write(actor, "user.passwd", name, format!("a new password ({} ended){unlocked}", count(ended, "session")))
-            .await
-    }
-
-    /// Whether the password of a user is one of ours, and not a directory's.
-    pub async fn has_password(&self, name: &str) -> Result<bool, OperationError> {
-        Ok(self.users.find(name).await?.is_some_and(|user| !user.password.is_empty()))
-    }
-
     /// Changes a user. New parameters are in force at once, also for what waits.
     pub async fn set(&self, name: &str, change: &Change, actor: &Actor) -> Result<UserPage, OperationError> {
         if *change == Change::default() {
@@ -417,6 +402,7 @@ impl UserOperations {
         let own = Own::read(&user.params);
         Ok(UserPage {
             has_password: !user.password.is_empty(),
+            password_elsewhere: self.password_elsewhere(&user).map(str::to_owned),
             sessions: self.backend.sessions_of(name),
             own_parameters: own.parameters().map(str::to_owned).collect(),
             trusted: own.trusted().to_vec(),
@@ -473,15 +459,6 @@ impl UserOperations {
         Ok(self.user(name).await?.locked_at.is_some() || self.situation(name).await?.1)
     }
 
-    /// Under which name somebody is known whom a person in charge calls so: capitals do not matter, unless there are two of them.
-    pub async fn called(&self, name: &str) -> Result<String, OperationError> {
-        // A selection without a user names nobody.
-        if names::login(name).is_err() || self.throttles.find(name).await?.is_some() {
-            return Ok(name.to_owned());
-        }
-        Ok(spelling::known_as(&self.users, &self.throttles, name).await?.unwrap_or_else(|| name.to_owned()))
-    }
-
     /// The situation of somebody's throttle, and whether they are stopped.
     async fn situation(&self, name: &str) -> Result<(u32, bool), OperationError> {
         let Some(row) = self.throttles.find(name).await? else { return Ok((0, false)) };
@@ -496,13 +473,22 @@ impl UserOperations {
         Ok(removed_at.is_none_or(|removed_at| row.updated_at > removed_at))
     }
 
+    /// Under which name somebody is known whom a person in charge calls so: capitals do not matter, unless there are two of them.
+    pub async fn called(&self, name: &str) -> Result<String, OperationError> {
+        // A selection without a user names nobody.
+        if names::login(name).is_err() || self.throttles.find(name).await?.is_some() {
+            return Ok(name.to_owned());
+        }
+        Ok(spelling::known_as(&self.users, &self.throttles, name).await?.unwrap_or_else(|| name.to_owned()))
+    }
+
     async fn user(&self, name: &str) -> Result<UserRow, OperationError> {
         names::login(name)?;
         self.users.find(name).await?.ok_or_else(|| no_user(name))
     }
 
     /// A user of ours, or somebody who has sent mail and whom only a directory, Dovecot or their address identifies. The latter get
-    /// an account without a password and without addresses of its own, so that there is something to lock.
+    /// an account without a password, so that there is something to lock.
     async fn known(&self, name: &str) -> Result<UserRow, OperationError> {
         names::login(name)?;
         if let Some(user) = self.users.find(name).await? {
@@ -512,18 +498,7 @@ impl UserOperations {
         if !self.is_guest(name, row.as_ref()).await? {
             return Err(no_user(name));
         }
-        let now = (self.clock)().0 as i64;
-        let user = UserRow {
-            name: name.to_owned(),
-            password: String::new(),
-            addresses: Vec::new(),
-            contact: String::new(),
-            profile: Profile::Person.as_str().to_owned(),
-            params: "{}".to_owned(),
-            locked_at: Some(now),
-            locked_reason: String::new(),
-            created_at: now,
-        };
+        let user = stop_lock::to_lock(name, (self.clock)());
         self.users.add(&user).await?;
         Ok(user)
     }

@@ -90,7 +90,7 @@ pub(super) fn page(out: &mut dyn Write, page: &UserPage) -> anyhow::Result<()> {
         ("contact", or_none(user.contact.clone())),
         ("", own_contact(user)),
         ("profile", user.profile.clone()),
-        ("password", password(page).to_owned()),
+        ("password", password(page)),
         ("made", made(user)),
         ("sessions", format!("{} open", page.sessions)),
         ("throttle", page.throttle.in_words.clone()),
@@ -141,8 +141,13 @@ pub(super) fn stops(out: &mut dyn Write, stops: &[PastStop]) -> anyhow::Result<(
     Ok(())
 }
 
-fn password(page: &UserPage) -> &'static str {
-    if page.has_password { "set" } else { "none here; logs in through Dovecot" }
+fn password(page: &UserPage) -> String {
+    match (page.has_password, &page.password_elsewhere) {
+        (true, None) => "set".to_owned(),
+        (true, Some(who)) => format!("set, for the console; for mail, {who}"),
+        (false, Some(who)) => format!("none here: {who}"),
+        (false, None) => "none".to_owned(),
+    }
 }
 
 fn own(page: &UserPage) -> String {
