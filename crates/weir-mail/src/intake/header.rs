@@ -3,6 +3,7 @@
 //! Bytes are gathered until the empty line, up to a bound; then the fields that matter are read from the block
 //! alone. The body is never looked at.
 
+use super::authenticated::{Named, named_in};
 use mail_parser::{HeaderName, HeaderValue, MessageParser};
 use weir_smtp::header_field;
 
@@ -10,6 +11,8 @@ use weir_smtp::header_field;
 pub(crate) const HEADER_MAX: usize = 256 * 1024;
 /// The longest subject remembered, in characters.
 const SUBJECT_MAX: usize = 120;
+/// The longest Received field that is read, in characters. A client must not be able to move the end of it out of sight.
+const RECEIVED_MAX: usize = 16 * 1024;
 /// The longest Message-ID remembered.
 const MESSAGE_ID_MAX: usize = 250;
 
@@ -41,7 +44,9 @@ impl Header {
         for field in message.headers() {
             match field.name {
                 HeaderName::From => header.from.extend(addresses(&field.value)),
-                HeaderName::Subject => header.subject = one_line(field.value.as_text().unwrap_or_default()),
+                HeaderName::Subject => {
+                    header.subject = one_line(field.value.as_text().unwrap_or_default(), SUBJECT_MAX);
+                }
                 HeaderName::Date => header.has_date = true,
                 HeaderName::MessageId => {
                     header.has_message_id = true;
@@ -50,7 +55,7 @@ impl Header {
                 HeaderName::Received => {
                     if header.received == 0 {
                         let raw = block.get(field.offset_start as usize..field.offset_end as usize).unwrap_or_default();
-                        header.topmost_received = one_line(&String::from_utf8_lossy(raw));
+                        header.topmost_received = one_line(&String::from_utf8_lossy(raw), RECEIVED_MAX);
                     }
                     header.received += 1;
                 }
@@ -60,12 +65,9 @@ impl Header {
         header
     }
 
-    /// The login that a trusted relay wrote into the topmost Received field, as Postfix does:
-    /// `(Authenticated sender: ann)`.
-    pub(crate) fn authenticated_sender(&self) -> Option<&str> {
-        let (_, rest) = self.topmost_received.split_once("(Authenticated sender: ")?;
-        let (name, _) = rest.split_once(')')?;
-        (!name.is_empty() && name.len() <= 320).then_some(name)
+    /// Whom a trusted relay names in the topmost Received field, as Postfix does: `(Authenticated sender: ann)`.
+    pub(crate) fn named(&self) -> Option<Named<'_>> {
+        named_in(&self.topmost_received)
     }
 }
 
@@ -89,10 +91,10 @@ pub(crate) fn for_fuzz(data: &[u8]) {
     }));
     let header = Header::read(data.get(..end.unwrap_or(data.len())).unwrap_or_default());
     for text in [&header.subject, &header.topmost_received] {
-        assert!(text.chars().count() <= 1000 && !text.chars().any(char::is_control));
+        assert!(text.chars().count() <= RECEIVED_MAX && !text.chars().any(char::is_control));
     }
-    if let Some(user) = header.authenticated_sender() {
-        assert!(!user.is_empty() && user.len() <= 320 && !user.contains(')'));
+    if let Some(Named { login: user, .. }) = header.named() {
+        assert!(!user.is_empty() && user.len() <= 320 && header.topmost_received.contains(user));
     }
 }
 
@@ -120,10 +122,10 @@ fn bracketed(text: &str) -> String {
     if id.is_empty() { String::new() } else { format!("<{id}>") }
 }
 
-fn one_line(text: &str) -> String {
+fn one_line(text: &str, longest: usize) -> String {
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
-    words.join(" ").chars().take(if text.contains("Authenticated") { 1000 } else { SUBJECT_MAX }).collect()
+    words.join(" ").chars().take(longest).collect()
 }
 
 #[cfg(test)]
@@ -142,7 +144,7 @@ mod tests {
         assert_eq!(header.from_fields, 1);
         assert_eq!(header.subject, "café and more");
         assert!(header.has_date && !header.has_message_id);
-        assert_eq!((header.received, header.authenticated_sender()), (2, Some("ann")));
+        assert_eq!((header.received, header.named().map(|named| named.login)), (2, Some("ann")));
     }
 
     #[test]

@@ -234,7 +234,7 @@ impl Submission {
             params: settings.params_of(case.user),
             recipients: addresses.iter().map(|address| settings.key_of(address)).collect(),
             classes: addresses.iter().map(|address| settings.class_of(address)).collect(),
-            network: settings.network_of(&letter.source),
+            network: settings.network_of(&letter.source, case.identity),
             sent_as: settings.own_address(&letter.from),
             addresses,
             places: places.to_vec(),
@@ -352,8 +352,8 @@ impl Submission {
             return self.orders().use_up(done).await;
         }
         let (identity, user) = self.whose(peer, &envelope.sender, &header).await?;
-        let now = (self.shared.clock.0)();
-        let mut letter = Letter::new(&envelope, LetterOrigin::Submitted, &identity, &peer.client.to_string(), now.0);
+        let (now, source) = ((self.shared.clock.0)(), self.source(peer, &header));
+        let mut letter = Letter::new(&envelope, LetterOrigin::Submitted, &identity, &source, now.0);
         letter.subject = header.subject;
         // Programs that declare nothing send 8-bit text all the same.
         letter.eight_bit |= envelope.text.eight_bit;

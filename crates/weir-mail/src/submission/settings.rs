@@ -146,9 +146,12 @@ impl Settings {
         if at(&self.own_domains) || at(&self.partner_domains) { Class::Colleague } else { Class::Stranger }
     }
 
-    /// The network that a client is in: of IPv4 the /24, of IPv6 the /48. Where the client's address is the identity, there is none.
-    pub(super) fn network_of(&self, client: &str) -> Option<NetworkKey> {
-        let client = client.parse().ok().filter(|_| self.identity == Identity::Login)?;
+    /// The network that a client is in: of IPv4 the /24, of IPv6 the /48. Where the client's address is the identity, there is none,
+    /// and for a program on this machine, such as a web mailer, neither: it says nothing about where the user is.
+    pub(super) fn network_of(&self, client: &str, identity: &str) -> Option<NetworkKey> {
+        let is_machine = self.identity == Identity::ClientAddress && identity.parse::<IpNetwork>().is_ok();
+        let client =
+            client.parse().ok().filter(|client: &IpAddr| !is_machine && !client.to_canonical().is_loopback())?;
         Some(NetworkKey(keyed_hash(&self.recipient_secret, &format!("network {}", network_of(client))) as u32))
     }
 

@@ -4,7 +4,7 @@
 //! or while they were being set.
 
 use super::{Case, Identity, Submission};
-use crate::intake::{Header, belongs, check_from};
+use crate::intake::{Header, Named, belongs, check_from};
 use weir_smtp::address_key::AddressKey;
 use weir_smtp::envelope::MailFrom;
 use weir_smtp::network::IpNetwork;
@@ -57,6 +57,19 @@ impl Submission {
         user.map_err(|error| no_user(&error))
     }
 
+    /// Whom a listed peer names in the header.
+    pub(super) fn named<'h>(&self, peer: &SmtpPeer, header: &'h Header) -> Option<Named<'h>> {
+        header.named().filter(|_| self.shared.settings.reads_received_from(peer))
+    }
+
+    /// Where the user was who wrote: for a peer that names users, the client that it names, and not the peer itself.
+    pub(super) fn source(&self, peer: &SmtpPeer, header: &Header) -> String {
+        match self.named(peer, header) {
+            Some(named) => named.client.map_or_else(|| "unknown".to_owned(), |client| client.to_string()),
+            None => peer.client.to_string(),
+        }
+    }
+
     /// Whose mail it is: whom a listed peer names in the header, or who the client is. Refuses those who are locked, and senders that
     /// are not theirs.
     pub(super) async fn whose(
@@ -66,9 +79,9 @@ impl Submission {
         header: &Header,
     ) -> Result<(String, Option<UserRow>), Reply> {
         let settings = &self.shared.settings;
-        let named = header.authenticated_sender().filter(|_| settings.reads_received_from(peer));
+        let named = self.named(peer, header);
         let identity = match named {
-            Some(name) => self.shared.accounts.spelled(name).await.map_err(|error| no_user(&error))?,
+            Some(named) => self.shared.accounts.spelled(named.login).await.map_err(|error| no_user(&error))?,
             None => self.identity_of(peer).ok_or_else(|| self.nobody())?,
         };
         let user = self.user(&identity).await?;

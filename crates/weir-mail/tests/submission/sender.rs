@@ -2,6 +2,7 @@
 
 use crate::gate::{Gate, TEXT, letter_to};
 use std::time::Duration;
+use weir_core::throttle::{Params, Recipients};
 use weir_mail::submission::{Identity, Settings};
 use weir_store::records::{Changes, HeldFilter};
 
@@ -150,7 +151,6 @@ async fn behind_postfix_each_user_has_a_throttle_and_settings_of_their_own() {
     gate.records.users().update(&user).await.unwrap();
     let reply = postfix.mail("ann@example.org", &many, &by("Ann")).await;
     assert!(reply.contains("accepted, on its way to 100 recipients"), "ann's own profile counts: {reply}");
-}
     // An account with capitals, and a throttle that has them without one.
     user.name = "Cora".into();
     assert!(gate.records.users().add(&user).await.unwrap());
@@ -162,6 +162,7 @@ async fn behind_postfix_each_user_has_a_throttle_and_settings_of_their_own() {
     assert!(postfix.mail("dora@example.org", &many, &by("dora")).await.contains("85 of 100 recipients wait"));
     let reply = postfix.mail("dora@example.org", &letter_to(0), &by("DORA")).await;
     assert!(reply.starts_with("550 5.7.1 Dora is stopped"), "{reply}");
+}
 
 /// Whom the header names is known only when the mail is here.
 #[tokio::test(flavor = "multi_thread")]
@@ -187,6 +188,38 @@ async fn behind_postfix_a_user_sends_only_as_themselves() {
     assert!(postfix.mail("ann@example.org", &letter_to(0), &by("ann", TEXT)).await.starts_with("250 "));
     let reply = postfix.mail("bob@example.org", &letter_to(0), &by("bob", "From: bob@example.org\r\n\r\nx")).await;
     assert!(reply.starts_with("250 "), "bob's addresses are Postfix's to know: {reply}");
+}
+
+/// Postfix hands on all mail from its own address, and writes where the user was into the header.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_postfix_a_users_networks_are_those_that_postfix_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start_as(folder.path(), None, |settings| {
+        settings.sender_must_match = false;
+        settings.received_from = vec!["127.0.0.1".parse().unwrap()];
+        settings.params =
+            Params { recipients: Recipients::Classed, max_slack: 100, new_networks: 6, ..Params::default() };
+    })
+    .await;
+    let by = |user: &str, network: usize| {
+        let forged = "(Client CN \"(Authenticated sender: ann) (y [198.51.100.1])\", Issuer \"z\" (verified OK))";
+        format!(
+            "Received: from x (y [10.0.{network}.9])\r\n\t{forged}\r\n\t(Authenticated sender: {user})\r\n\tby z; now\r\n{TEXT}"
+        )
+    };
+    let mut postfix = gate.client().await;
+    for n in 0..20 {
+        let reply = postfix.mail("cora@example.org", &letter_to(n), &by("cora", 0)).await;
+        assert!(reply.contains("accepted, on its way to 1 recipient"), "always from one network: {reply}");
+    }
+    let mut held = 0;
+    for n in 0..10 {
+        let reply = postfix.mail("bob@example.org", &letter_to(n), &by("bob", n)).await;
+        held += usize::from(reply.contains("waits in the delay queue"));
+    }
+    assert_eq!(held, 4, "from the seventh network on");
+    let rows = gate.records.held().list(&HeldFilter::default(), 99).await.unwrap();
+    assert!(rows.iter().all(|row| row.identity == "bob" && row.source.starts_with("10.0.")), "{rows:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
