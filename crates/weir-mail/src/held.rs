@@ -6,6 +6,7 @@
 //! never not at all. The files go with the last row. A message whose file is missing is tried again at longer and longer intervals, and
 //! stays visible in the list.
 
+use crate::accounts::stop_lock;
 use crate::letter::{Letter, LetterOrigin, LetterPart};
 use crate::mail_store::{MailStore, MailStoreError};
 use crate::pipeline::{Pipeline, Transit};
@@ -44,6 +45,7 @@ struct HeldShared {
     store: MailStore,
     relay: String,
     spool: Spool,
+    records: Records,
     held: HeldRecords,
     throttles: ThrottleRecords,
     relays: RelayRecords,
@@ -60,7 +62,8 @@ impl HeldMail {
         let store = MailStore::new("held", folder, spool.clone());
         let (held, throttles, relays) = (records.held(), records.throttles(), records.relays());
         let alone = !records.is_shared();
-        let shared = HeldShared { store, relay, spool, held, throttles, relays, pipeline, decided, alone };
+        let records = records.clone();
+        let shared = HeldShared { store, relay, spool, records, held, throttles, relays, pipeline, decided, alone };
         HeldMail { shared: Arc::new(shared) }
     }
 
@@ -144,7 +147,7 @@ impl HeldMail {
     /// lost a folder and may find it again. To be called at start, when the letters in the spool have been resumed. Returns how many were
     /// dropped.
     pub async fn drop_orphans(&self, throttling: &Throttling) -> Result<usize, RecordsError> {
-        let HeldShared { held, relays, relay, spool, .. } = &*self.shared;
+        let HeldShared { held, relays, relay, spool, records, .. } = &*self.shared;
         let Some(seen) = relays.seen(relay).await? else { return Ok(0) };
         let mut dropped = 0;
         for message in held.messages_since(relay, seen.saturating_sub(RELAY_SILENCE_NS)).await? {
@@ -152,12 +155,17 @@ impl HeldMail {
             if spooled || self.shared.store.eml(&message).exists() {
                 continue;
             }
+            let filter = HeldFilter { message: message.clone(), ..HeldFilter::default() };
+            let rows = held.list(&filter, i64::MAX).await?;
             tracing::warn!(
                 message,
                 "entries of a mail that was never acknowledged are dropped; its sender still has it"
             );
-            let filter = HeldFilter { message: message.clone(), ..HeldFilter::default() };
-            for row in held.list(&filter, i64::MAX).await? {
+            for of_one in rows.chunk_by(|a, b| a.identity == b.identity) {
+                let now = weir_foundation::clock::wall_clock();
+                stop_lock::before_taking_back(records, &of_one[0].identity, of_one.len(), now).await?;
+            }
+            for row in rows {
                 match throttling.command(&row.identity, ThrottleCommand::Delete(vec![row.entry])).await {
                     Ok(_) => dropped += 1,
                     Err(error) => tracing::error!(message, %error, "an entry without a message stays"),

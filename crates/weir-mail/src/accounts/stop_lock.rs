@@ -10,7 +10,7 @@
 
 use super::guest;
 use weir_core::time::Instant;
-use weir_store::records::{RecordsError, UserRecords, UserRow};
+use weir_store::records::{AuditLine, Records, RecordsError, UserRecords, UserRow};
 
 /// How the reason of such a lock begins.
 const BEGINNING: &str = "stopped after unusual mail, and ";
@@ -61,4 +61,27 @@ pub(crate) fn end(user: &mut UserRow) -> bool {
         (user.locked_at, user.locked_reason) = (None, String::new());
     }
     ours
+}
+
+/// Locks an account whose stop would end because these of its entries are taken back: their mail was refused after all, or never
+/// acknowledged, and that must not end a stop either.
+pub(crate) async fn before_taking_back(
+    records: &Records,
+    identity: &str,
+    entries: usize,
+    now: Instant,
+) -> Result<(), RecordsError> {
+    let throttle = records.throttles().find(identity).await?;
+    if throttle.is_none_or(|row| row.stopped_at.is_none() || row.held > entries as i64) {
+        return Ok(());
+    }
+    let user = records.users().find(identity).await?;
+    if user.is_some_and(|user| user.locked_at.is_some() || user.profile == "exempt") {
+        return Ok(());
+    }
+    let why = "the mail that stopped it could not be taken";
+    lock(&records.users(), identity, why, now).await?;
+    let detail = format!("stopped, and {why}");
+    let (at, actor, action) = (now.0 as i64, "weir".to_owned(), "user.lock".to_owned());
+    records.audit().write(&AuditLine { at, actor, action, subject: identity.to_owned(), detail }).await
 }

@@ -2,9 +2,11 @@
 //!
 //! A database that fails in the middle of a commit does not say whether the commit took effect. The letter stays in the spool until the
 //! records have answered and hold nothing of it. So there is never an entry without its message: if the process is killed meanwhile, the
-//! next start finds the letter and carries on; its sender, who tries again, then sends it twice.
+//! next start finds the letter and carries on; its sender, who tries again, then sends it twice. If the letter stopped its
+//! user and nothing else waits, the account is locked: a stop does not end because a disk is full.
 
 use super::Submission;
+use crate::accounts::stop_lock;
 use crate::throttle::{ThrottleCommand, ThrottlingError};
 use std::time::Duration;
 use weir_store::records::{HeldFilter, RecordsError};
@@ -40,6 +42,8 @@ impl Submission {
         let filter = HeldFilter { message: id.to_string(), ..HeldFilter::default() };
         let entries: Vec<i64> = records.held().list(&filter, i64::MAX).await?.iter().map(|row| row.entry).collect();
         if !entries.is_empty() {
+            let now = (self.shared.clock.0)();
+            stop_lock::before_taking_back(records, identity, entries.len(), now).await?;
             throttling.command(identity, ThrottleCommand::Delete(entries)).await?;
         }
         records.held().strike(&filter.message).await?;

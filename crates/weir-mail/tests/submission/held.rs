@@ -342,3 +342,23 @@ async fn a_disk_that_fails_leaves_nothing_behind() {
     assert_eq!(gate.spool.stats().messages, gate.gone.letters.lock().unwrap().len(), "only the notice");
     assert!(client.mail("ann@example.org", &letter_to(0), TEXT).await.starts_with("250 "), "the next one is taken");
 }
+
+/// Neither does it end a stop: whoever makes the disk fail, by sending much for example, must not go on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_end_because_a_disk_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = Arc::new(Faults::default());
+    let gate = Gate::start_on(folder.path(), Some(faults.clone())).await;
+    let mut client = gate.ann().await;
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    faults.fail(Call::Sync, 0, 5);
+    let reply = client.mail("ann@example.org", &to, TEXT).await;
+    assert!(reply.starts_with("452 4.3.1 the message could not be made safe"), "{reply}");
+    while !gate.records.held().messages_since("r1", 0).await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let row = gate.records.throttles().find("ann").await.unwrap().unwrap();
+    assert_eq!((row.held, row.stopped_at), (0, None));
+    let reply = client.mail("ann@example.org", &letter_to(0), TEXT).await;
+    assert!(reply.starts_with("550 5.7.1 the account ann is locked: stopped after unusual mail, and"), "{reply}");
+}

@@ -31,6 +31,22 @@ async fn entries_without_a_message_are_dropped_at_start() {
     assert_eq!(gate.records.held().messages_since("r1", 0).await.unwrap(), Vec::<String>::new());
 }
 
+/// The mail that stopped somebody was never acknowledged, so it is dropped. Whatever sent it must not go on for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stop_does_not_end_with_what_is_dropped_at_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start(folder.path()).await;
+    let to: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
+    gate.ann().await.mail("ann@example.org", &to, TEXT).await;
+    gate.gone.letters.lock().unwrap().iter().for_each(|(id, _)| gate.spool.finish(*id).unwrap());
+    std::fs::rename(folder.path().join("held"), folder.path().join("elsewhere")).unwrap();
+    std::fs::create_dir(folder.path().join("held")).unwrap();
+    gate.records.relays().alive("r1", gate.now.load(Ordering::SeqCst) as i64).await.unwrap();
+    assert_eq!(gate.held.drop_orphans(&gate.throttling).await.unwrap(), 85);
+    let locked = gate.client().await.login("ann", "secret").await;
+    assert!(locked.starts_with("535 5.7.1 the account is locked: stopped after unusual mail, and"), "{locked}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_finds_what_waits_and_who_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
