@@ -399,3 +399,25 @@ async fn who_wrote_may_be_answered_by_the_address_written_to_alone() {
     }
     assert_eq!(counts(&throttling.submit(answer("bob@example.org", 8)).await.unwrap()), (0, 1));
 }
+
+/// It would be due all the time, and be looked at hundreds of times a second, with a line in the log each time.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_cannot_be_read_is_left_alone_for_a_while() {
+    let (_folder, records) = sqlite().await;
+    let (throttles, watch) = (records.throttles(), Watch::default());
+    let now = watch.pass(1_000);
+    let broken = |rows: &mut [weir_store::records::ThrottleRow]| {
+        (rows[0].state, rows[0].next_deadline, rows[0].held) = ("nonsense".to_owned(), Some(1), 1);
+        rows[0].updated_at = i64::MAX;
+        (weir_store::records::Changes::default(), ())
+    };
+    throttles.decide(&["ann".to_owned()], broken).await.unwrap();
+    assert_eq!(throttles.due(now, 9).await.unwrap(), ["ann"]);
+    let throttling = Throttling::start(records.clone(), watch.clock());
+    let error = throttling.command("ann", ThrottleCommand::Drain).await.unwrap_err();
+    assert!(error.to_string().contains("the throttle of \"ann\" cannot be read"), "{error}");
+    assert!(throttles.due(now, 9).await.unwrap().is_empty() && throttles.ahead(now, 9).await.unwrap().is_empty());
+    let row = throttles.find("ann").await.unwrap().unwrap();
+    assert_eq!((row.state.as_str(), row.held), ("nonsense", 1), "whoever can mend it finds it as it was");
+    assert_eq!(throttles.due(watch.pass(601), 9).await.unwrap(), ["ann"], "and it is tried again");
+}

@@ -10,6 +10,9 @@ use weir_core::throttle::{
 use weir_core::time::Instant;
 use weir_store::records::{Changes, Fate, HeldRow, Learned, ThrottleRow};
 
+/// So long a queue that cannot be read is left alone.
+const UNREADABLE_RESTS: Duration = Duration::from_secs(600);
+
 /// A mail that asks to go.
 #[derive(Debug, Clone)]
 pub struct Submission {
@@ -275,10 +278,18 @@ impl Operation<'_, '_> {
         Ok(throttle)
     }
 
-    /// The throttle of the row, with its times moved to where the clock is if that was set or stood still.
-    fn read(&self, params: Option<Params>) -> Result<Throttle, ThrottlingError> {
-        let read = super::state::read(&self.of.row.state, params, self.now);
-        let mut throttle = read.map_err(|error| self.unreadable(&error))?;
+    /// The throttle of the row, with its times moved to where the clock is if that was set or stood still. One that cannot be read is not
+    /// due again for a while: it must not be looked at all the time, nor keep others from being looked at.
+    fn read(&mut self, params: Option<Params>) -> Result<Throttle, ThrottlingError> {
+        let mut throttle = match super::state::read(&self.of.row.state, params, self.now) {
+            Ok(throttle) => throttle,
+            Err(error) => {
+                let again = (self.now + UNREADABLE_RESTS).0 as i64;
+                self.of.row.next_deadline = self.of.row.next_deadline.map(|_| again);
+                self.of.row.updated_at = self.now.0 as i64;
+                return Err(self.unreadable(&error));
+            }
+        };
         if self.alone {
             throttle.turn_back(self.now, LOOKED_AT_WITHIN);
         }
