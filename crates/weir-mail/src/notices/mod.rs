@@ -13,6 +13,7 @@ pub mod crafted;
 pub(crate) mod digest;
 pub(crate) mod evidence;
 mod settings;
+mod unwritten;
 
 pub use settings::Settings;
 
@@ -27,8 +28,8 @@ use crafted::{Action, Order};
 use evidence::{Evidence, LOOKED_INTO_MAX, NAMED_MAX, brought_text, quoted};
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 use tokio::sync::mpsc;
+use unwritten::{Notice, Unwritten};
 use weir_core::throttle::{LaneId, StopReason};
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
@@ -45,10 +46,6 @@ use weir_store::spool::{Spool, SpoolError};
 const WAITING_MAX: usize = 65_536;
 /// Mails that a notice has an address of their own for.
 const SINGLES_MAX: usize = 5;
-/// Between two attempts; it doubles.
-const WAIT_FIRST: Duration = Duration::from_secs(1);
-const WAIT_LONGEST: Duration = Duration::from_secs(30);
-
 /// What happened to whom.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoticeEvent {
@@ -95,15 +92,16 @@ impl Notices {
             let calls = settings.webhook.clone().map(Calls::start);
             let NoticeParts { spool, records, held, pipeline, clock } = parts;
             let writer = NoticeWriter { settings, calls, spool, records, held, pipeline, clock };
-            let mut bells = Bells::default();
+            let (mut bells, mut unwritten) = (Bells::default(), Unwritten::default());
             let mut look = tokio::time::interval(digest::LOOK_EVERY);
             loop {
                 tokio::select! {
                     told = incoming.recv() => match told {
-                        Some(Told::Event(event)) => writer.tell(&event).await,
+                        Some(Told::Event(event)) => writer.tell(event, &mut unwritten).await,
                         Some(Told::Alarm(alarm)) => writer.raise(&alarm, &mut bells).await,
                         None => return,
                     },
+                    () = unwritten.is_due() => writer.write_again(&mut unwritten).await,
                     _ = look.tick() => writer.digest().await,
                 }
             }
@@ -137,30 +135,66 @@ struct NoticeWriter {
 }
 
 impl NoticeWriter {
-    /// Returns when the mails are in the spool.
-    async fn tell(&self, event: &NoticeEvent) {
+    /// The webhook hears of it at once; mails that cannot be written now are written later, behind those of before.
+    async fn tell(&self, event: NoticeEvent, unwritten: &mut Unwritten) {
         let seen = self.situation_of(&event.identity).await;
-        // One mail to many can pile up and stop in one step. Then the notice of the stop, which follows, is the true one.
-        if event.kind == NoticeKind::Stopped || seen.as_ref().is_none_or(|seen| seen.stopped.is_none()) {
-            self.write_all(event, seen).await;
+        if is_outdated(&event, seen.as_ref()) {
+            return self.told(&event).await;
         }
+        let (readers, why) = (self.readers(&event), seen.as_ref().and_then(|seen| seen.stopped));
+        let mut notice = Notice { readers, event, why, at: (self.clock)(), written: 0 };
+        let done = self.write(&mut notice, seen, Way { calls: self.calls.as_ref(), mails: unwritten.is_empty() }).await;
+        match done {
+            Ok(true) => self.told(&notice.event).await,
+            Ok(false) => unwritten.add(notice),
+            Err(error) => {
+                tracing::error!(to = ?notice.readers, %error, "a notice cannot be written yet; it is tried again");
+                unwritten.add(notice);
+            }
+        }
+    }
+
+    /// Writes what could not be written before, in order.
+    async fn write_again(&self, unwritten: &mut Unwritten) {
+        while let Some(notice) = unwritten.first() {
+            let mut seen = self.situation_of(&notice.event.identity).await;
+            if !is_outdated(&notice.event, seen.as_ref()) {
+                if let Some(seen) = &mut seen {
+                    // The stop may be over by now; what it was about is still to be told.
+                    seen.stopped = seen.stopped.or(notice.why);
+                }
+                if self.write(notice, seen, Way { calls: None, mails: true }).await.is_err() {
+                    return unwritten.put_off();
+                }
+            }
+            self.told(&notice.event).await;
+            unwritten.first_is_written();
+        }
+    }
+
+    /// It is in the spool.
+    async fn told(&self, event: &NoticeEvent) {
         if let Err(error) = self.records.throttles().told(&event.identity, event.kind as i64).await {
             tracing::warn!(%error, "a notice may be sent again after a restart");
         }
     }
 
-    async fn write_all(&self, event: &NoticeEvent, seen: Option<ThrottleThen>) {
+    /// Whether all mails of a notice are in the spool. Those that are, are not written again.
+    async fn write(&self, notice: &mut Notice, seen: Option<ThrottleThen>, way: Way<'_>) -> Result<bool, SpoolError> {
+        let Notice { event, at, readers, written, .. } = notice;
         let up_to = seen.as_ref().map_or(i64::MAX, |seen| seen.up_to);
         let held = evidence::waiting(&self.records.held(), &event.identity, up_to).await.unwrap_or_default();
         let count = seen.as_ref().map_or(held.len(), |seen| seen.waiting);
         let brought = self.brought(&held).await;
-        let words = Words { event, seen, held: &held, brought: &brought, count, now: Date::new((self.clock)()) };
-        if let Some(calls) = &self.calls {
+        let words = Words { event, seen, held: &held, brought: &brought, count, now: Date::new(*at) };
+        if let Some(calls) = way.calls {
             calls.add(words.json());
         }
-        for to in self.readers(event) {
-            self.write_at_last(&words, to).await;
+        while let Some(to) = readers.get(*written).filter(|_| way.mails) {
+            self.write_to(&words, to).await?;
+            *written += 1;
         }
+        Ok(*written == readers.len())
     }
 
     /// What the oldest of these mails bring along, of those whose files are here.
@@ -174,12 +208,10 @@ impl NoticeWriter {
     }
 
     /// Who gets a mail about this.
-    fn readers<'a>(&'a self, event: &'a NoticeEvent) -> impl Iterator<Item = &'a String> {
+    fn readers(&self, event: &NoticeEvent) -> Vec<String> {
         let admin = event.kind == NoticeKind::Stopped || self.settings.admin_delays;
-        [Some(&event.contact), Some(&self.settings.admin).filter(|_| admin)]
-            .into_iter()
-            .flatten()
-            .filter(|to| !to.is_empty())
+        let readers = [Some(&event.contact), Some(&self.settings.admin).filter(|_| admin)];
+        readers.into_iter().flatten().filter(|to| !to.is_empty()).cloned().collect()
     }
 
     /// How somebody's throttle stands now; none if the records cannot say, and then a notice offers no addresses.
@@ -193,19 +225,7 @@ impl NoticeWriter {
         Some(ThrottleThen { situation: throttle.situation(), up_to, waiting: throttle.held_count(), stopped, abroad })
     }
 
-    /// Tries again until one mail is in the spool.
-    async fn write_at_last(&self, words: &Words<'_>, to: &str) {
-        let mut wait = WAIT_FIRST;
-        while let Err(error) = self.write(words, to).await {
-            if wait == WAIT_FIRST {
-                tracing::error!(to, %error, "a notice cannot be written yet; it is tried again");
-            }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(WAIT_LONGEST);
-        }
-    }
-
-    async fn write(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {
+    async fn write_to(&self, words: &Words<'_>, to: &str) -> Result<(), SpoolError> {
         let release = self.address(Action::Release, words, to, None).await;
         let delete = self.address(Action::Delete, words, to, None).await;
         let addresses = release.zip(delete).map(|(release, delete)| Addresses { release, delete });
@@ -259,6 +279,19 @@ impl NoticeWriter {
         }
         singles
     }
+}
+
+/// One mail to many can pile up and stop in one step. Then the notice of the stop, which follows, is the true one.
+fn is_outdated(event: &NoticeEvent, seen: Option<&ThrottleThen>) -> bool {
+    event.kind != NoticeKind::Stopped && seen.is_some_and(|seen| seen.stopped.is_some())
+}
+
+/// How a notice goes out.
+struct Way<'a> {
+    /// By the webhook.
+    calls: Option<&'a Calls>,
+    /// By mail.
+    mails: bool,
 }
 
 /// Somebody's throttle at the moment that a notice is about.

@@ -4,6 +4,7 @@ use crate::gate::{DAY, Gate, Gone, START_NS, TEXT, letter_to, notice_settings, o
 use crate::held::mail_to;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weir_core::throttle::{Params, Recipients};
 use weir_core::time::Instant;
 use weir_foundation::clock::Clock;
@@ -40,6 +41,52 @@ async fn notices_wait_for_no_webhook_and_are_written_once() {
         }
     };
     tokio::time::timeout(Duration::from_secs(8), written).await.expect("the webhook is patient for ten seconds");
+    let expected = ["ann@elsewhere.example", "admin@example.org", "bob@elsewhere.example", "admin@example.org"];
+    assert_eq!(gone.recipients(), expected);
+}
+
+/// The first notice that a full disk does not take must not keep the webhook from hearing of the next stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_webhook_hears_of_stops_while_the_disk_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = Arc::new(Faults::default());
+    let (spool, _) = open_spool(&folder.path().join("spool"), Some(faults.clone())).await;
+    let records = Records::sqlite(&folder.path().join("records.db")).await.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let webhook =
+        weir_foundation::webhook::Webhook::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+    let settings = notices::Settings { webhook: Some(webhook), ..notice_settings() };
+    let (gone, clock): (Gone, Clock) = (Gone::default(), Arc::new(|| Instant(START_NS)));
+    let (held, pipeline) = (folder.path().join("held"), Pipeline::ending_in(gone.clone()));
+    (0..200).for_each(|_| faults.fail(Call::Sync, 0, 28));
+    let notices = Notices::start(settings, NoticeParts { spool, records, held, pipeline, clock });
+    for user in ["ann", "bob"] {
+        let contact = format!("{user}@elsewhere.example");
+        notices.tell(NoticeEvent { kind: NoticeKind::Stopped, identity: user.into(), contact });
+    }
+    let heard = async {
+        let mut heard = String::new();
+        while !heard.contains("bob") {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut piece = vec![0; 64 << 10];
+            while !heard.ends_with('}') {
+                let length = stream.read(&mut piece).await.unwrap();
+                heard.push_str(&String::from_utf8_lossy(&piece[..length]));
+            }
+            heard.push('\n');
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
+        }
+        heard
+    };
+    let heard = tokio::time::timeout(Duration::from_secs(20), heard).await.expect("both stops");
+    assert!(heard.contains("ann") && gone.recipients().is_empty(), "{heard}");
+    faults.heal();
+    let written = async {
+        while gone.recipients().len() < 4 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), written).await.expect("four mails when there is room again");
     let expected = ["ann@elsewhere.example", "admin@example.org", "bob@elsewhere.example", "admin@example.org"];
     assert_eq!(gone.recipients(), expected);
 }
