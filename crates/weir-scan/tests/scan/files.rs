@@ -312,6 +312,7 @@ fn the_program_in_the_test_files_of_clamav_is_found_without_clamav() {
         "clam.exe.rtf",
         "clam.ole.doc",
         "clam.pdf",
+        "clam.ppt",
         "clam.tar.gz",
         "clam.tnef",
         "clam.zip",

@@ -22,6 +22,7 @@ mod pgp;
 mod rar;
 mod sevenz;
 mod shar;
+mod slides;
 mod stream;
 mod tar;
 mod tnef;

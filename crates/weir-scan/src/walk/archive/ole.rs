@@ -1,10 +1,10 @@
 //! Compound files, through `cfb`: old Office documents, Outlook's MSG, installers.
 //!
-//! Every stream is shown. Macros are unpacked to their source ([`super::vba`]); objects embedded by "Packager" and attachments of MSG files get their
-//! own names.
+//! Every stream is shown. A document with a password says so in a stream of its own, or in its main one. Macros are unpacked to their source
+//! ([`super::vba`]); objects embedded by "Packager" and attachments of MSG files get their own names.
 
 use super::super::{Oddity, Walk, bounded_name};
-use super::vba;
+use super::{slides, vba};
 use crate::budget::Exceeded;
 use crate::little_endian::u32_at;
 use cfb::CompoundFile;
@@ -25,6 +25,8 @@ const ATTACHED_NAMES: [&str; 8] = [
     "__substg1.0_3703001F",
     "__substg1.0_3703001E",
 ];
+/// Streams of what only some can open: a document of today's formats with a password, and the summary of an old one.
+const ENCRYPTED: [&str; 2] = ["EncryptedPackage", "EncryptedSummary"];
 /// Folders inside each other; a message in a message in a message takes six.
 const FOLDERS_MAX: usize = 16;
 /// As long as a name may be that somebody made long to hide its end.
@@ -48,7 +50,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     if has("_VBA_PROJECT") || has("PROJECTwm") {
         walk.odd_here(Oddity::Macros);
     }
-    if has("EncryptedPackage") {
+    if ENCRYPTED.iter().any(|name| has(name)) {
         walk.odd_here(Oddity::Encrypted);
     }
     streams.iter().try_for_each(|path| stream(walk, &mut compound, path, level))?;
@@ -102,6 +104,7 @@ fn stream(walk: &mut Walk<'_>, compound: &mut Compound<'_>, path: &Path, level: 
 fn look(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> Result<(), Exceeded> {
     walk.file(names, "", data, level)?;
     let name = names.first().map_or("", String::as_str);
+    document(walk, names, data, level)?;
     if let Some(source) = vba::source(data) {
         walk.holding(&source, |walk, source| walk.file(&[format!("{name}.macro")], "", source, level))?;
     }
@@ -111,6 +114,23 @@ fn look(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> Resul
             walk.stored(&names, content, level)
         }
         None => Ok(()),
+    }
+}
+
+/// The main stream of an old document.
+fn document(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> Result<(), Exceeded> {
+    let name = names.first().map_or("", String::as_str).to_ascii_lowercase();
+    let is_locked = match name.as_str() {
+        "current user" => slides::is_locked(data),
+        "powerpoint document" => slides::has_encryption(data),
+        _ => false,
+    };
+    if is_locked {
+        walk.odd_here(Oddity::Encrypted);
+    }
+    match name.as_str() {
+        "powerpoint document" => slides::open(walk, data, level),
+        _ => Ok(()),
     }
 }
 
