@@ -9,9 +9,8 @@ mod office;
 mod page;
 mod place;
 
-use crate::little_endian::u16_at;
 use crate::walk::kind::Kind;
-use crate::walk::{File, pdf, pdf_text};
+use crate::walk::{File, pdf, pdf_text, workbook};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -159,22 +158,12 @@ fn pdf_javascript(file: &File<'_>) -> bool {
 }
 
 fn xlm(file: &File<'_>) -> bool {
-    let old = file.names.iter().any(|name| name == "Workbook" || name == "Book") && has_macro_sheet(file.data);
-    old || name_has(file, "xl/macrosheets/") || office::declares_macro_sheet(file) || office::symbolic_macros(file)
-}
-
-/// Records of BIFF: a sheet whose kind is that of macros.
-fn has_macro_sheet(data: &[u8]) -> bool {
-    const SHEET: u16 = 0x85;
-    let mut at = 0;
-    for _ in 0..4096 {
-        let (Some(kind), Some(length)) = (u16_at(data, at), u16_at(data, at + 2)) else { return false };
-        if kind == SHEET && data.get(at + 4 + 5) == Some(&1) {
-            return true;
-        }
-        at += 4 + usize::from(length);
-    }
-    false
+    let named = |name: &String| ["Workbook", "Book"].iter().any(|own| name.eq_ignore_ascii_case(own));
+    let old = file.names.iter().any(named) || workbook::is_bare(file.data);
+    (old && workbook::has_macro_sheet(file.data))
+        || name_has(file, "xl/macrosheets/")
+        || office::declares_macro_sheet(file)
+        || office::symbolic_macros(file)
 }
 
 #[cfg(test)]
@@ -333,6 +322,12 @@ mod tests {
             ),
             ("dde", ("a.csv", text("1,2\n=cmd|'/c calc'!A0,3\n")), ("a.csv", text("a|b!c,=1+2\n-5,x|y\n"))),
             ("xlm", ("Workbook", workbook(1)), ("Workbook", workbook(0))),
+            ("xlm", ("WORKBOOK", workbook(1)), ("WorkbookNotes", workbook(1))),
+            (
+                "xlm",
+                ("a.xls", b"\x09\x04\x06\0\0\0\x40\0\0\0".to_vec()),
+                ("a.xls", b"\x09\x04\x06\0\0\0\x10\0\0\0".to_vec()),
+            ),
             (
                 "xlm",
                 (

@@ -25,7 +25,7 @@ mod tar_header;
 pub mod transfer;
 pub mod unfold;
 
-pub(crate) use archive::{page, pdf, pdf_text};
+pub(crate) use archive::{page, pdf, pdf_text, workbook};
 pub use archive::{vba, zip_cipher};
 
 use crate::budget::{Budget, End, Exceeded, Unpacked};

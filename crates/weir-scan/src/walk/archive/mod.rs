@@ -20,6 +20,7 @@ mod pdf_lock;
 pub(crate) mod pdf_text;
 mod pgp;
 mod rar;
+mod rc4;
 mod sevenz;
 mod shar;
 mod slides;
@@ -29,6 +30,7 @@ mod tnef;
 mod udf;
 pub mod vba;
 mod warc;
+pub(crate) mod workbook;
 mod zip;
 pub mod zip_cipher;
 mod zip_crypt;
@@ -136,6 +138,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
             guarded(walk, |walk| macintosh::open(walk, file, level))?;
             guarded(walk, |walk| shar::open(walk, file, level))?;
             guarded(walk, |walk| warc::open(walk, file, level))?;
+            guarded(walk, |walk| workbook::bare(walk, file, level))?;
             guarded(walk, |walk| carriers::named_calendar(walk, file, level))?;
             guarded(walk, |walk| page::open(walk, file, level))?;
         }

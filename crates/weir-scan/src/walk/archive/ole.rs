@@ -4,9 +4,9 @@
 //! ([`super::vba`]); objects embedded by "Packager" and attachments of MSG files get their own names.
 
 use super::super::{Oddity, Walk, bounded_name};
-use super::{slides, vba};
+use super::{slides, vba, workbook};
 use crate::budget::Exceeded;
-use crate::little_endian::u32_at;
+use crate::little_endian::{u16_at, u32_at};
 use cfb::CompoundFile;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,9 @@ const ATTACHED_NAMES: [&str; 8] = [
     "__substg1.0_3703001F",
     "__substg1.0_3703001E",
 ];
-/// Streams of what only some can open: a document of today's formats with a password, and the summary of an old one.
-const ENCRYPTED: [&str; 2] = ["EncryptedPackage", "EncryptedSummary"];
+/// Streams of what only some can open: a document of today's formats with a password, the summary of an old one, and a document that a server
+/// keeps the rights to.
+const ENCRYPTED: [&str; 3] = ["EncryptedPackage", "EncryptedSummary", "\tDRMContent"];
 /// Folders inside each other; a message in a message in a message takes six.
 const FOLDERS_MAX: usize = 16;
 /// As long as a name may be that somebody made long to hide its end.
@@ -121,6 +122,7 @@ fn look(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> Resul
 fn document(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> Result<(), Exceeded> {
     let name = names.first().map_or("", String::as_str).to_ascii_lowercase();
     let is_locked = match name.as_str() {
+        "worddocument" => is_locked_text(data),
         "current user" => slides::is_locked(data),
         "powerpoint document" => slides::has_encryption(data),
         _ => false,
@@ -129,9 +131,16 @@ fn document(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> R
         walk.odd_here(Oddity::Encrypted);
     }
     match name.as_str() {
+        "workbook" | "book" => workbook::of_compound(walk, names, data, level),
         "powerpoint document" => slides::open(walk, data, level),
         _ => Ok(()),
     }
+}
+
+/// Whether a document of Word up to 2003 has a password: a flag in its first header (Microsoft, *[MS-DOC]*, section 2.5.2). Version 2 had it in the
+/// same place.
+fn is_locked_text(data: &[u8]) -> bool {
+    u16_at(data, 10).is_some_and(|flags| flags & 0x100 != 0)
 }
 
 /// What Packager wrote: size, flags, label, path, flags, path of a copy, and then the file. Some programs go by the label, some by a path.
