@@ -1,10 +1,9 @@
-//! Documents that carry whole files without being archives: calendars, notes, signed mail, RTF.
+//! Documents that carry whole files without being archives: calendars, notes, signed mail.
 
 use super::super::kind::Kind;
 use super::super::pkcs7::Pkcs7;
-use super::super::transfer::{Padding, base64, nibble};
+use super::super::transfer::{Padding, base64};
 use super::super::{File, Oddity, Walk, bounded_name};
-use super::ole::packaged;
 use super::{entity, is_of_apple};
 use crate::budget::Exceeded;
 use crate::file_name;
@@ -195,79 +194,6 @@ pub(super) fn pkcs7_text(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Re
     Ok(())
 }
 
-/// Objects in RTF, written as hexadecimal digits.
-pub(super) fn rtf(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
-    for at in memchr::memmem::find_iter(data, b"\\objdata") {
-        walk.budget.entry()?;
-        let object = digits(&data[at + 8..]);
-        walk.odd_here(Oddity::EmbeddedObject);
-        walk.holding(&object, |walk, object| {
-            if let Some((names, content)) = native(object).and_then(packaged) {
-                walk.file(&names, "", content, level)?;
-            }
-            // A compound file behind a header of OLE 1.
-            let inside = memchr::memmem::find(&object[..object.len().min(512)], b"\xd0\xcf\x11\xe0").unwrap_or(0);
-            if inside > 0 {
-                walk.file(&["object".into()], "", &object[inside..], level)?;
-            }
-            walk.file(&["object".into()], "", object, level)
-        })?;
-    }
-    Ok(())
-}
-
-/// The data of an object of OLE 1, from its length on: behind two numbers and three texts with their lengths.
-fn native(object: &[u8]) -> Option<&[u8]> {
-    let mut at = 8;
-    for _ in 0..3 {
-        at = (at + 4usize).checked_add(u32_at(object, at)? as usize)?;
-    }
-    object.get(at..)
-}
-
-/// Digits up to the end of the group; white space, control words with their numbers, and groups of their own do not count. Behind `\\bin` and a
-/// number stand so many octets as they are.
-fn digits(text: &[u8]) -> Vec<u8> {
-    let (mut out, mut high, mut depth, mut rest) = (Vec::new(), None, 0i32, text);
-    while let [byte, behind @ ..] = rest {
-        rest = behind;
-        match byte {
-            b'{' => depth += 1,
-            b'}' if depth == 0 => break,
-            b'}' => depth -= 1,
-            b'\\' => rest = control(behind, &mut out),
-            byte if byte.is_ascii_hexdigit() => match high.take() {
-                None => high = Some(nibble(*byte)),
-                Some(first) => out.push(first << 4 | nibble(*byte)),
-            },
-            _ => {}
-        }
-    }
-    out
-}
-
-/// Behind a control word: letters, a number, one blank.
-fn control<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
-    let letters = text.iter().take_while(|byte| byte.is_ascii_alphabetic()).count();
-    if letters == 0 {
-        // A sign, or `\\'` and two digits, which are a letter.
-        let sign = if text.first() == Some(&b'\'') { 3 } else { 1 };
-        return &text[sign.min(text.len())..];
-    }
-    let (word, behind) = text.split_at(letters);
-    let sign = usize::from(behind.first() == Some(&b'-'));
-    let number = sign + behind[sign..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (number, behind) = behind.split_at(number);
-    let behind = behind.strip_prefix(b" ").unwrap_or(behind);
-    if word != b"bin" {
-        return behind;
-    }
-    let length: usize = std::str::from_utf8(number).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let (octets, behind) = behind.split_at(length.min(behind.len()));
-    out.extend_from_slice(octets);
-    behind
-}
-
 /// How Office begins a file with a macro project outside of a compound file, and the same in base64.
 const ACTIVE_MIME: &[u8] = b"ActiveMime";
 const ACTIVE_MIME_ENCODED: &[u8] = b"QWN0aXZlTWltZ";
@@ -363,12 +289,5 @@ mod tests {
         let data = [b"x".to_vec(), text("run.1.js", 18), text("a.vbs", 13), text("see a.com", 20), text("b.hta", 12)];
         assert_eq!(note_names(&data.concat(), 10), ["b.hta", "run.1.js"]);
         assert!(note_names(&b".\0".repeat(1 << 18), 10).is_empty());
-    }
-
-    #[test]
-    fn digits_of_an_object() {
-        assert_eq!(digits(b" 4d\r\n5a \\par 90{\\*\\x 00} }ff"), b"MZ\x90\0");
-        assert_eq!(digits(b"4\\par d5\r\n{\\x}a\\par-12 9\\'410}"), b"MZ\x90");
-        assert_eq!(digits(b" \\bin4 MZ}\0 41}"), b"MZ}\0A");
     }
 }

@@ -21,6 +21,7 @@ pub(crate) mod pdf_text;
 mod pgp;
 mod rar;
 mod rc4;
+mod rtf;
 mod sevenz;
 mod shar;
 mod slides;
@@ -129,7 +130,7 @@ pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(
         Kind::OneNote => guarded(walk, |walk| carriers::notes(walk, file.data, level))?,
         Kind::Pkcs7 => guarded(walk, |walk| carriers::pkcs7(walk, file, file.data, level))?,
         Kind::Calendar => guarded(walk, |walk| carriers::calendar(walk, file.data, level))?,
-        Kind::Rtf => guarded(walk, |walk| carriers::rtf(walk, file.data, level))?,
+        Kind::Rtf => guarded(walk, |walk| rtf::open(walk, file.data, level))?,
         Kind::Html | Kind::Xml | Kind::Script | Kind::Unknown => {
             guarded(walk, |walk| pgp::open(walk, file, level))?;
             guarded(walk, |walk| carriers::pkcs7_text(walk, file, level))?;
