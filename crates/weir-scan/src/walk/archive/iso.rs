@@ -1,25 +1,51 @@
 //! Images of discs after ISO 9660, with Joliet's second set of names and the long names of Rock Ridge.
 //!
-//! Both directories are walked: programs differ in which they show. [`super::udf`] reads the third that a disc can have.
+//! All directories are walked: programs differ in which they show. A file may be in several pieces, each with a record of its own, and its first
+//! blocks may be about it. [`super::udf`] reads the other file system that a disc can have. Source: ECMA-119.
 
 use super::super::{Oddity, Walk, bounded_name};
 use crate::budget::Exceeded;
-use crate::little_endian::u32_at;
+use crate::little_endian::{u16_at, u32_at};
 
 const SECTOR: usize = 2048;
+/// Blocks may be shorter than sectors; none is shorter than this.
+const BLOCK_LEAST: usize = 512;
 /// Where descriptors begin.
 const DESCRIPTORS: usize = 16;
+/// Linux reads a hundred.
+const DESCRIPTORS_MAX: usize = 128;
 const FOLDERS_MAX: usize = 10_000;
 /// Places besides the directory in which pieces of one name stand.
 const AREAS_MAX: usize = 8;
+const FOLDER: u8 = 2;
+const GOES_ON: u8 = 0x80;
+
+/// How the names of a directory are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Octets,
+    Joliet,
+    /// A second directory that does not say which of both: that of a later version of the standard is written in octets.
+    Either,
+}
+
+/// A directory: the image, how long a block is, and how names are written.
+#[derive(Clone, Copy)]
+struct Tree<'d> {
+    data: &'d [u8],
+    block: usize,
+    names: Names,
+}
 
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
-    for descriptor in data.chunks(SECTOR).skip(DESCRIPTORS).take(32) {
+    for descriptor in data.chunks(SECTOR).skip(DESCRIPTORS).take(DESCRIPTORS_MAX) {
         match (descriptor.first(), descriptor.get(1..6)) {
             (Some(kind @ (1 | 2)), Some(b"CD001")) => {
-                let joliet = *kind == 2;
-                if let Some((from, length)) = extent(descriptor.get(156..).unwrap_or_default()) {
-                    directory(walk, data, (from, length), joliet, level)?;
+                for block in blocks(descriptor) {
+                    let tree = Tree { data, block, names: Names::of(*kind, descriptor) };
+                    if let Some(root) = tree.extent(descriptor.get(156..).unwrap_or_default()) {
+                        tree.walk(walk, root, level)?;
+                    }
                 }
             }
             (Some(255), Some(b"CD001")) | (None, _) => break,
@@ -31,103 +57,326 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
 
 /// Whether there is a directory to walk.
 pub(super) fn has_directory(data: &[u8]) -> bool {
-    let descriptors = data.chunks(SECTOR).skip(DESCRIPTORS).take(32);
+    let descriptors = data.chunks(SECTOR).skip(DESCRIPTORS).take(DESCRIPTORS_MAX);
     let is_volume =
         |descriptor: &&[u8]| matches!(descriptor.first(), Some(1 | 2)) && descriptor.get(1..6) == Some(b"CD001");
-    let root = |descriptor: &[u8]| extent(descriptor.get(156..).unwrap_or_default());
+    let root = |descriptor: &[u8]| {
+        let tree = Tree { data, block: *blocks(descriptor).first()?, names: Names::Octets };
+        tree.extent(descriptor.get(156..)?)
+    };
     descriptors
         .filter(is_volume)
         .filter_map(root)
         .any(|(from, length)| length > 0 && data.get(from..).is_some_and(|rest| rest.len() >= length))
 }
 
-/// Where a directory record says that its file is.
-fn extent(record: &[u8]) -> Option<(usize, usize)> {
-    Some(((u32_at(record, 2)? as usize).checked_mul(SECTOR)?, u32_at(record, 10)? as usize))
+/// How long a block is. The number stands there in both orders of octets, and readers go by one of them.
+fn blocks(descriptor: &[u8]) -> Vec<usize> {
+    let numbers = [u16_at(descriptor, 128), u16_at(descriptor, 130).map(u16::swap_bytes)];
+    let mut blocks: Vec<usize> = numbers.into_iter().flatten().map(usize::from).collect();
+    blocks.retain(|block| block.is_power_of_two() && *block >= BLOCK_LEAST);
+    blocks.dedup();
+    if blocks.is_empty() { vec![SECTOR] } else { blocks }
 }
 
-/// Walks a directory and those below it, without recursion.
-fn directory(walk: &mut Walk<'_>, data: &[u8], root: (usize, usize), joliet: bool, level: u32) -> Result<(), Exceeded> {
-    let (mut todo, mut seen) = (vec![root], vec![root.0]);
-    while let Some((from, length)) = todo.pop() {
-        let Some(records) = data.get(from..from.saturating_add(length).min(data.len())) else {
-            walk.odd_here(Oddity::Unreadable("a disc image that breaks off".into()));
-            continue;
+impl Names {
+    fn of(kind: u8, descriptor: &[u8]) -> Names {
+        let says = descriptor.get(88..120).unwrap_or_default();
+        let is_joliet = [b"%/@", b"%/C", b"%/E"].iter().any(|mark| memchr::memmem::find(says, *mark).is_some());
+        match (kind, is_joliet) {
+            (1, _) => Names::Octets,
+            (_, true) => Names::Joliet,
+            _ => Names::Either,
+        }
+    }
+
+    /// The name in a record, without its version.
+    fn read(self, name: &[u8]) -> Vec<String> {
+        let plain = |text: String| {
+            text.rsplit_once(';').map_or(text.as_str(), |(name, _)| name).trim_end_matches('.').to_owned()
         };
-        for sector in records.chunks(SECTOR) {
-            let mut rest = sector;
-            while let Some((record, next)) = rest.first().and_then(|size| rest.split_at_checked(usize::from(*size))) {
-                let (Some((from, length)), Some(flags)) = (extent(record), record.get(25)) else { break };
-                rest = next;
+        let octets = || plain(bounded_name(name));
+        let wide = || {
+            let units: Vec<u16> = name.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
+            plain(String::from_utf16_lossy(&units))
+        };
+        match self {
+            Names::Octets => vec![octets()],
+            Names::Joliet => vec![wide()],
+            Names::Either => vec![octets(), wide()],
+        }
+    }
+}
+
+/// A file whose records are being read.
+#[derive(Default)]
+struct Pieces {
+    names: Vec<String>,
+    extents: Vec<(usize, usize)>,
+}
+
+impl<'d> Tree<'d> {
+    /// Where a directory record says that its file is.
+    fn extent(self, record: &[u8]) -> Option<(usize, usize)> {
+        Some(((u32_at(record, 2)? as usize).checked_mul(self.block)?, u32_at(record, 10)? as usize))
+    }
+
+    /// Walks a directory and those below it, without recursion.
+    fn walk(self, walk: &mut Walk<'_>, root: (usize, usize), level: u32) -> Result<(), Exceeded> {
+        let (mut todo, mut seen) = (vec![root], vec![root.0]);
+        while let Some((from, length)) = todo.pop() {
+            let Some(records) = self.data.get(from..from.saturating_add(length).min(self.data.len())) else {
+                walk.odd_here(Oddity::Unreadable("a disc image that breaks off".into()));
+                continue;
+            };
+            let (mut at, mut pieces) = (0, Pieces::default());
+            while let Some(size) = records.get(at) {
+                let record = records.get(at..at + usize::from(*size)).unwrap_or_default();
+                let (Some((from, length)), Some(flags)) = (self.extent(record), record.get(25)) else {
+                    // The rest of the block is empty.
+                    at = (at + 1).next_multiple_of(BLOCK_LEAST);
+                    continue;
+                };
+                at += record.len();
                 let name = record.get(33..33 + usize::from(*record.get(32).unwrap_or(&0))).unwrap_or_default();
-                if flags & 2 != 0 {
-                    // The first two are the directory itself and the one above it.
-                    if name.len() > 1 && !seen.contains(&from) && seen.len() < FOLDERS_MAX {
-                        seen.push(from);
-                        todo.push((from, length));
+                // What a system keeps about a file may stand before it, and not every reader passes over that.
+                let behind = from.saturating_add(usize::from(record[1]).saturating_mul(self.block));
+                let places = [from, behind];
+                let places = &places[..if behind == from { 1 } else { 2 }];
+                if flags & FOLDER != 0 {
+                    for from in places {
+                        // The first two are the directory itself and the one above it.
+                        if name.len() > 1 && !seen.contains(from) && seen.len() < FOLDERS_MAX {
+                            seen.push(*from);
+                            todo.push((*from, length));
+                        }
                     }
                     continue;
                 }
-                let names = [vec![named(name, joliet)], long_name(data, record).into_iter().collect()].concat();
-                member(walk, data, (from, length), &names, level)?;
+                let names = [self.names.read(name), self.long_name(record).into_iter().collect()].concat();
+                if matches!(record.get(26..28), Some([unit, gap]) if unit | gap != 0) {
+                    walk.odd(&names, Oddity::Unreadable("a file in pieces that stand between others".into()));
+                }
+                if pieces.names != names && !pieces.extents.is_empty() {
+                    // To some these are two files.
+                    self.member(walk, &names, &[(from, length)], level)?;
+                }
+                for place in &places[1..] {
+                    self.member(walk, &names, &[(*place, length)], level)?;
+                }
+                pieces.take(names, (from, length));
+                if flags & GOES_ON == 0 {
+                    let Pieces { names, extents } = std::mem::take(&mut pieces);
+                    self.member(walk, &names, &extents, level)?;
+                }
+            }
+            if !pieces.extents.is_empty() {
+                self.member(walk, &pieces.names, &pieces.extents, level)?;
             }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-fn member(
-    walk: &mut Walk<'_>,
-    data: &[u8],
-    (from, length): (usize, usize),
-    names: &[String],
-    level: u32,
-) -> Result<(), Exceeded> {
-    let end = from.saturating_add(length).min(data.len());
-    walk.stored(names, data.get(from..end).unwrap_or_default(), level)?;
-    if end - from.min(end) < length {
-        walk.odd(names, Oddity::Unreadable("a disc image that breaks off".into()));
-    }
-    Ok(())
-}
-
-/// The name that Unix programs show (Rock Ridge, section 4.1.4): in pieces behind the usual one, some of them in another place of the image.
-fn long_name(data: &[u8], record: &[u8]) -> Option<String> {
-    let own = 33 + usize::from(*record.get(32)?);
-    let (mut rest, mut name, mut moves) = (record.get(own.next_multiple_of(2)..)?, Vec::new(), 0);
-    let mut next = None;
-    loop {
-        let length = rest.get(2).map_or(0, |length| usize::from(*length));
-        let Some((entry, behind)) = rest.split_at_checked(length).filter(|(entry, _)| entry.len() >= 4) else {
-            // As many moves as no program writes.
-            let Some(place) = next.take().filter(|_| moves < AREAS_MAX) else { break };
-            (rest, moves) = (place, moves + 1);
-            continue;
+    fn member(
+        self,
+        walk: &mut Walk<'_>,
+        names: &[String],
+        extents: &[(usize, usize)],
+        level: u32,
+    ) -> Result<(), Exceeded> {
+        let piece = |(from, length): &(usize, usize)| {
+            let end = from.saturating_add(*length).min(self.data.len());
+            self.data.get(*from..end).unwrap_or_default()
         };
-        rest = behind;
-        match &entry[..2] {
-            b"NM" => name.extend_from_slice(entry.get(5..).unwrap_or_default()),
-            b"CE" => {
-                let number = |at: usize| u32_at(entry, at).map(|number| number as usize);
-                let place =
-                    number(4).zip(number(12)).and_then(|(block, from)| block.checked_mul(SECTOR)?.checked_add(from));
-                next = place
-                    .zip(number(20))
-                    .and_then(|(from, length)| data.get(from..from.checked_add(length.min(SECTOR))?));
+        let breaks_off = extents.iter().any(|extent| piece(extent).len() < extent.1);
+        match extents {
+            [extent] => walk.stored(names, piece(extent), level)?,
+            _ => {
+                let length = extents.iter().fold(0usize, |sum, extent| sum.saturating_add(piece(extent).len()));
+                walk.budget.entry()?;
+                walk.budget.room(length)?;
+                let whole = extents.iter().map(piece).collect::<Vec<_>>().concat();
+                walk.holding(&whole, |walk, whole| walk.file(names, "", whole, level))?;
             }
-            _ => {}
         }
+        if breaks_off {
+            walk.odd(names, Oddity::Unreadable("a disc image that breaks off".into()));
+        }
+        Ok(())
     }
-    (!name.is_empty()).then(|| bounded_name(&name))
+
+    /// The name that Unix programs show (Rock Ridge, section 4.1.4): in pieces behind the usual one, some of them in another place of the image.
+    fn long_name(self, record: &[u8]) -> Option<String> {
+        let own = 33 + usize::from(*record.get(32)?);
+        let (mut rest, mut name, mut moves) = (record.get(own.next_multiple_of(2)..)?, Vec::new(), 0);
+        let mut next = None;
+        loop {
+            let length = rest.get(2).map_or(0, |length| usize::from(*length));
+            let Some((entry, behind)) = rest.split_at_checked(length).filter(|(entry, _)| entry.len() >= 4) else {
+                // As many moves as no program writes.
+                let Some(place) = next.take().filter(|_| moves < AREAS_MAX) else { break };
+                (rest, moves) = (place, moves + 1);
+                continue;
+            };
+            rest = behind;
+            match &entry[..2] {
+                b"NM" => name.extend_from_slice(entry.get(5..).unwrap_or_default()),
+                b"CE" => next = self.area(entry),
+                _ => {}
+            }
+        }
+        (!name.is_empty()).then(|| bounded_name(&name))
+    }
+
+    /// Where a name goes on.
+    fn area(self, entry: &[u8]) -> Option<&'d [u8]> {
+        let number = |at: usize| u32_at(entry, at).map(|number| number as usize);
+        let from = number(4)?.checked_mul(self.block)?.checked_add(number(12)?)?;
+        self.data.get(from..from.checked_add(number(20)?.min(SECTOR))?)
+    }
 }
 
-/// A name without its version.
-fn named(name: &[u8], joliet: bool) -> String {
-    let text = if joliet {
-        let units: Vec<u16> = name.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
-        String::from_utf16_lossy(&units)
-    } else {
-        bounded_name(name)
-    };
-    text.rsplit_once(';').map_or(text.as_str(), |(name, _)| name).trim_end_matches('.').to_owned()
+impl Pieces {
+    fn take(&mut self, names: Vec<String>, extent: (usize, usize)) {
+        for name in names {
+            if !self.names.contains(&name) {
+                self.names.push(name);
+            }
+        }
+        self.extents.push(extent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, Limits};
+    use crate::test_files;
+    use crate::walk::{File, Place, Visit, walk_file};
+
+    /// The last name and the content of every file, and what is odd.
+    #[derive(Default)]
+    struct Seen(Vec<String>, Vec<Oddity>);
+
+    impl Visit for Seen {
+        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+            if file.in_archive {
+                self.0.push(format!("{}={}", file.names.join("|"), String::from_utf8_lossy(file.data)));
+            }
+            Ok(())
+        }
+
+        fn odd(&mut self, _: &Place, oddity: Oddity) {
+            self.1.push(oddity);
+        }
+    }
+
+    fn seen(image: &[u8]) -> Seen {
+        let mut seen = Seen::default();
+        walk_file(&["a.dat".to_owned()], image, &mut Budget::new(&Limits::default()), &mut seen).unwrap();
+        seen
+    }
+
+    fn shown(image: &[u8]) -> Vec<String> {
+        let Seen(files, odd) = seen(image);
+        assert_eq!(odd, []);
+        files
+    }
+
+    const VOLUME: usize = 16 * SECTOR;
+    const ROOT: usize = 20 * SECTOR;
+
+    /// Where the record of the file stands.
+    fn record(image: &[u8]) -> usize {
+        let mut at = ROOT;
+        for _ in 0..2 {
+            at += usize::from(image[at]);
+        }
+        at
+    }
+
+    fn put(image: &mut [u8], at: usize, octets: &[u8]) {
+        image[at..at + octets.len()].copy_from_slice(octets);
+    }
+
+    #[test]
+    fn blocks_may_be_shorter_than_sectors() {
+        let plain = test_files::iso("RUN.JS", b"hello");
+        assert_eq!(shown(&plain), ["RUN.JS=hello"]);
+        for block in [512u16, 1024] {
+            let mut image = plain.clone();
+            put(&mut image, VOLUME + 128, &[block.to_le_bytes(), block.to_be_bytes()].concat());
+            let file = record(&image);
+            for (at, sector) in [(VOLUME + 156, 20), (file, 21)] {
+                put(&mut image, at + 2, &(sector * 2048 / u32::from(block)).to_le_bytes());
+            }
+            assert_eq!(shown(&image), ["RUN.JS=hello"], "{block}");
+            // Readers that go by the number in the other order.
+            put(&mut image, VOLUME + 128, &512u16.swap_bytes().to_le_bytes());
+            assert!(seen(&image).0.contains(&"RUN.JS=hello".to_owned()), "{block}");
+        }
+    }
+
+    #[test]
+    fn a_directory_goes_on_in_the_next_block() {
+        let mut image = test_files::iso("RUN.JS", b"hello");
+        let file = record(&image);
+        let own: Vec<u8> = image[file..file + usize::from(image[file])].to_vec();
+        image[file..file + own.len()].fill(0);
+        put(&mut image, ROOT + 512, &own);
+        assert_eq!(shown(&image), ["RUN.JS=hello"]);
+    }
+
+    #[test]
+    fn hidden_files_and_files_in_pieces_are_whole() {
+        let mut image = test_files::iso("RUN.JS", b"hello world");
+        let file = record(&image);
+        for flags in [1, 4, 0x11] {
+            image[file + 25] = flags;
+            assert_eq!(shown(&image), ["RUN.JS=hello world"]);
+        }
+        // Two pieces, the second of which stands elsewhere.
+        let own: Vec<u8> = image[file..file + usize::from(image[file])].to_vec();
+        image[file + 25] = GOES_ON;
+        put(&mut image, file + 10, &5u32.to_le_bytes());
+        put(&mut image, file + own.len(), &own);
+        let second = file + own.len();
+        image[second + 25] = 0;
+        put(&mut image, second + 10, &4u32.to_le_bytes());
+        put(&mut image, second + 2, &22u32.to_le_bytes());
+        image.extend(b" bye");
+        image.resize(image.len().next_multiple_of(SECTOR), 0);
+        assert_eq!(shown(&image), ["RUN.JS=hello bye"]);
+        // One of another name.
+        put(&mut image, second + 33, b"NOT");
+        assert_eq!(shown(&image), ["NOT.JS= bye", "RUN.JS|NOT.JS=hello bye"]);
+        // The second never comes.
+        image[second] = 0;
+        assert_eq!(shown(&image), ["RUN.JS=hello"]);
+    }
+
+    #[test]
+    fn what_stands_before_a_file_is_passed_over_as_well() {
+        let mut image = test_files::iso("RUN.JS", b"about it");
+        let file = record(&image);
+        image[file + 1] = 1;
+        image.extend(b"the file");
+        image.resize(image.len().next_multiple_of(SECTOR), 0);
+        assert_eq!(shown(&image), ["RUN.JS=the file", "RUN.JS=about it"]);
+        image[file + 1] = 0;
+        image[file + 26] = 1;
+        assert!(matches!(seen(&image).1[..], [Oddity::Unreadable(_)]));
+    }
+
+    #[test]
+    fn a_second_directory_is_read_in_its_own_letters() {
+        let mut image = test_files::iso("RUN.JS", b"hello");
+        image[VOLUME] = 2;
+        assert!(shown(&image)[0].starts_with("RUN.JS|"));
+        put(&mut image, VOLUME + 88, b"%/E");
+        let file = record(&image);
+        let wide: Vec<u8> = "a.js".encode_utf16().flat_map(u16::to_be_bytes).collect();
+        put(&mut image, file + 32, &[&[8][..], &wide].concat());
+        assert_eq!(shown(&image), ["a.js=hello"]);
+    }
 }
