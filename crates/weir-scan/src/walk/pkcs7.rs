@@ -46,6 +46,8 @@ pub(super) enum Pkcs7<'d> {
     Signed(Cow<'d, [u8]>),
     /// Packed with zlib.
     Packed(Cow<'d, [u8]>),
+    /// Its content is in pieces that are inside each other, deeper than any program writes them.
+    TooDeep,
 }
 
 impl Pkcs7<'_> {
@@ -56,8 +58,12 @@ impl Pkcs7<'_> {
         if kind == Type::Sealed {
             return Some(Pkcs7::Sealed);
         }
-        let content = content(inside)?.octets;
-        Some(if kind == Type::Packed { Pkcs7::Packed(content) } else { Pkcs7::Signed(content) })
+        let Content { octets, is_whole, .. } = content(inside)?;
+        Some(match kind {
+            _ if !is_whole => Pkcs7::TooDeep,
+            Type::Packed => Pkcs7::Packed(octets),
+            _ => Pkcs7::Signed(octets),
+        })
     }
 }
 
@@ -66,7 +72,7 @@ impl Pkcs7<'_> {
 pub(super) fn loose(data: &[u8]) -> [&[u8]; 2] {
     let content = tagged(data).and_then(|(_, _, inside)| content(inside));
     match content {
-        Some(Content { octets: Cow::Owned(_), written }) => {
+        Some(Content { octets: Cow::Owned(_), written, .. }) => {
             let Range { start, end } = place(data, written);
             [&data[..start], &data[end..]]
         }
@@ -84,14 +90,45 @@ fn place(whole: &[u8], piece: &[u8]) -> Range<usize> {
 struct Content<'d> {
     octets: Cow<'d, [u8]>,
     written: &'d [u8],
+    /// Whether that is all of it.
+    is_whole: bool,
 }
 
 impl<'d> Content<'d> {
     /// The string at the start.
     fn of(data: &'d [u8]) -> Content<'d> {
-        let mut octets = Cow::Borrowed(&[][..]);
-        let length = gather(data, 0, &mut octets);
-        Content { octets, written: &data[..length.min(data.len())] }
+        let mut content = Content { octets: Cow::Borrowed(&[][..]), written: data, is_whole: true };
+        let length = content.gather(data, 0);
+        content.written = &data[..length.min(data.len())];
+        content
+    }
+
+    /// Joins the pieces of a string, which may have pieces of their own; how long it is as it is written.
+    fn gather(&mut self, data: &'d [u8], depth: u32) -> usize {
+        let mut at = 0;
+        while let Some((tag, told, inside)) = data.get(at..).and_then(tagged) {
+            let length = match tag {
+                0x04 => {
+                    match self.octets.is_empty() {
+                        true => self.octets = Cow::Borrowed(inside),
+                        false => self.octets.to_mut().extend_from_slice(inside),
+                    }
+                    inside.len()
+                }
+                0x24 if depth < PIECES_MAX => {
+                    let length = self.gather(inside, depth + 1);
+                    let has_end = !told && inside.get(length..).is_some_and(|rest| rest.starts_with(&[0, 0]));
+                    if told { inside.len() } else { length + 2 * usize::from(has_end) }
+                }
+                0x24 => {
+                    self.is_whole = false;
+                    break;
+                }
+                _ => break,
+            };
+            at += head_length(&data[at..]) + length;
+        }
+        at
     }
 }
 
@@ -115,8 +152,9 @@ fn by_structure(inside: &[u8]) -> Option<Content<'_>> {
                     && let Some((0xa0, octets, _)) = element(typed, 0)
                 {
                     let whole = Content::of(octets);
-                    let plain = || Content { octets: Cow::Borrowed(octets), written: octets };
-                    return Some(if whole.octets.is_empty() { plain() } else { whole });
+                    let plain = || Content { octets: Cow::Borrowed(octets), written: octets, is_whole: true };
+                    let is_none = whole.octets.is_empty() && whole.is_whole;
+                    return Some(if is_none { plain() } else { whole });
                 }
             }
             0x04 | 0x24 => return Some(Content::of(rest)),
@@ -137,7 +175,9 @@ fn by_type(rest: &[u8]) -> Option<Content<'_>> {
 }
 
 /// Deeper than any message is.
-const DEPTH_MAX: u32 = 12;
+const DEPTH_MAX: u32 = 32;
+/// Pieces inside pieces; programs write one level, and OpenSSL reads five.
+const PIECES_MAX: u32 = 12;
 
 /// The element at the start: its tag, what is inside, and what is behind. One that does not tell its length ends with two zeros.
 fn element(data: &[u8], depth: u32) -> Option<(u8, &[u8], &[u8])> {
@@ -176,30 +216,6 @@ fn tagged(data: &[u8]) -> Option<(u8, bool, &[u8])> {
 /// How many octets the tag and the length at the start take.
 fn head_length(data: &[u8]) -> usize {
     2 + data.get(1).filter(|first| **first > 0x80).map_or(0, |first| usize::from(first & 0x7f))
-}
-
-/// Joins the pieces of a string, which may have pieces of their own; how long it is as it is written.
-fn gather<'d>(data: &'d [u8], depth: u32, octets: &mut Cow<'d, [u8]>) -> usize {
-    let mut at = 0;
-    while let Some((tag, told, inside)) = data.get(at..).and_then(tagged) {
-        let length = match tag {
-            0x04 => {
-                match octets.is_empty() {
-                    true => *octets = Cow::Borrowed(inside),
-                    false => octets.to_mut().extend_from_slice(inside),
-                }
-                inside.len()
-            }
-            0x24 if depth < 4 => {
-                let length = gather(inside, depth + 1, octets);
-                let has_end = !told && inside.get(length..).is_some_and(|rest| rest.starts_with(&[0, 0]));
-                if told { inside.len() } else { length + 2 * usize::from(has_end) }
-            }
-            _ => break,
-        };
-        at += head_length(&data[at..]) + length;
-    }
-    at
 }
 
 #[cfg(test)]
@@ -271,6 +287,28 @@ mod tests {
         assert_eq!(before.len() + behind.len() + 13, pieces.len());
         let sealed = message(&[PKCS7, &[3]].concat(), b"hello", false);
         assert_eq!(loose(&sealed), [&sealed[..], b""]);
+    }
+
+    #[test]
+    fn pieces_inside_pieces_are_joined_or_said_to_be_too_deep() {
+        for indefinite in [false, true] {
+            let wrap = |tag: u8, inside: &[u8]| match indefinite {
+                true => [&[tag, 0x80][..], inside, &[0, 0]].concat(),
+                false => [&[tag, 0x82][..], &(inside.len() as u16).to_be_bytes(), inside].concat(),
+            };
+            for (depth, expected) in [(1, "abc"), (5, "abc"), (12, "abc"), (13, "too deep"), (40, "too deep")] {
+                let string = (0..depth).fold(b"\x04\x02ab\x04\x01c".to_vec(), |inside, _| wrap(0x24, &inside));
+                let typed = wrap(0x30, &[DATA, &wrap(0xa0, &string)].concat());
+                let fields = wrap(0x30, &[b"\x02\x01\x01\x31\0".as_slice(), &typed].concat());
+                let message = wrap(0x30, &[SIGNED, &wrap(0xa0, &fields)].concat());
+                let said = match Pkcs7::read(&message) {
+                    Some(Pkcs7::Signed(octets)) => String::from_utf8(octets.into_owned()).unwrap(),
+                    Some(Pkcs7::TooDeep) => "too deep".into(),
+                    other => format!("{other:?}"),
+                };
+                assert_eq!(said, expected, "{depth} {indefinite}");
+            }
+        }
     }
 
     #[test]

@@ -162,6 +162,9 @@ pub(super) fn pkcs7(walk: &mut Walk<'_>, file: &File<'_>, data: &[u8], level: u3
             let unpacked = walk.budget.unpack(octets.len() as u64, &mut ZlibDecoder::new(&*octets));
             walk.unpacked(&names, &unpacked, |walk, data| entity(walk, &names, "packed.eml", data, level))?;
         }
+        Some(Pkcs7::TooDeep) => {
+            walk.odd_here(Oddity::Unreadable("a signed message in pieces that are too deep inside each other".into()));
+        }
         // The signature is apart from what it signs.
         None => {}
     }
