@@ -106,6 +106,8 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::DiskImage, b"<<< Oracle VM VirtualBox Disk Image"),
     (Kind::OtherArchive("a mailbox of Outlook"), b"!BDN"),
     (Kind::OneNote, b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3"),
+    // The table of contents of a notebook.
+    (Kind::OneNote, b"\xa1\x2f\xff\x43\xd9\xef\x76\x4c\x9e\xe2\x10\xea\x57\x22\x76\x5f"),
     (Kind::Zip, b"PK\x03\x04"),
     (Kind::Zip, b"PK\x05\x06"),
     (Kind::Zip, b"PK00PK\x03\x04"),

@@ -90,12 +90,20 @@ fn value_begins(line: &[u8]) -> Option<usize> {
 /// What stands before each file in a section of OneNote (Microsoft, *[MS-ONESTORE]*, section 2.6.13).
 const NOTE_FILE: &[u8] = b"\xe7\x16\xe3\xbd\x65\x26\x11\x45\xa4\xc4\x8d\x4d\x0b\x7a\x9e\xac";
 
+/// The form in which OneDrive and SharePoint hand out a section: where its header says so, and how (section 2.8.1).
+const NOTE_FORM: std::ops::Range<usize> = 48..64;
+const OF_SERVER: &[u8] = b"\x2f\xe9\x8d\x63\xd4\xa6\xc1\x4b\x9a\x36\xb3\xfc\x25\x11\xa5\xb7";
+
 /// As long as a name may be, in units of two octets.
 const NOTE_NAME_LONGEST: usize = 260;
 
 /// Files in a section of OneNote, and their names. Which of them is that of which file is told by tables that are not read here, so each name is
 /// judged by itself: under that of another one, an honest file would be in disguise.
 pub(super) fn notes(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
+    if data.get(NOTE_FORM) == Some(OF_SERVER) {
+        let why = "a OneNote section as OneDrive and SharePoint write it, whose files are not opened here";
+        walk.odd_here(Oddity::Unreadable(why.into()));
+    }
     let mut has_files = false;
     for at in memchr::memmem::find_iter(data, NOTE_FILE) {
         has_files = true;
@@ -292,5 +300,36 @@ mod tests {
         let data = [b"x".to_vec(), text("run.1.js", 18), text("a.vbs", 13), text("see a.com", 20), text("b.hta", 12)];
         assert_eq!(note_names(&data.concat(), 10), ["b.hta", "run.1.js"]);
         assert!(note_names(&b".\0".repeat(1 << 18), 10).is_empty());
+    }
+
+    #[derive(Default)]
+    struct Seen(Vec<Oddity>);
+
+    impl crate::walk::Visit for Seen {
+        fn file(&mut self, _: &crate::walk::Place, _: &File<'_>, _: &crate::budget::Budget) -> Result<(), Exceeded> {
+            Ok(())
+        }
+
+        fn odd(&mut self, _: &crate::walk::Place, oddity: Oddity) {
+            self.0.push(oddity);
+        }
+    }
+
+    #[test]
+    fn a_section_in_the_form_of_a_server_is_not_clean() {
+        let odd = |data: &[u8]| {
+            let mut budget = crate::budget::Budget::new(&crate::budget::Limits::default());
+            let mut seen = Seen::default();
+            crate::walk::walk_file(&["a.one".to_owned()], data, &mut budget, &mut seen).unwrap();
+            seen.0
+        };
+        let section = b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3".as_slice();
+        let contents = b"\xa1\x2f\xff\x43\xd9\xef\x76\x4c\x9e\xe2\x10\xea\x57\x22\x76\x5f".as_slice();
+        let usual = b"\x3f\xdd\x9a\x10\x1b\x91\xf5\x49\xa5\xd0\x17\x91\xed\xc8\xae\xd8".as_slice();
+        for kind in [section, contents] {
+            assert_eq!(odd(&[kind, &[7; 32], usual, &[0; 1000]].concat()), []);
+            let said = odd(&[kind, &[7; 32], OF_SERVER, &[0; 1000]].concat());
+            assert!(matches!(&said[..], [Oddity::Unreadable(_)]), "{said:?}");
+        }
     }
 }
