@@ -191,6 +191,34 @@ fn a_program_that_lzop_packed_is_found() {
 }
 
 #[test]
+fn a_file_with_holes_in_a_tar_archive_is_shown_as_it_is_unpacked() {
+    let folder = tempfile::tempdir().unwrap();
+    let (content, file) =
+        ([program(), vec![0; 1 << 20], b"the end".to_vec()].concat(), folder.path().join("report.dat"));
+    {
+        use std::io::{Seek, SeekFrom, Write};
+        let mut out = std::fs::File::create(&file).unwrap();
+        out.seek(SeekFrom::Start(4096)).unwrap();
+        out.write_all(&content).unwrap();
+        out.set_len(4 << 20).unwrap();
+    }
+    let whole = std::fs::read(&file).unwrap();
+    for arguments in [
+        vec!["--format=gnu"],
+        vec!["--format=posix", "--sparse-version=0.0"],
+        vec!["--format=posix", "--sparse-version=0.1"],
+        vec!["--format=posix", "--sparse-version=1.0"],
+    ] {
+        let packed = folder.path().join("report.tar");
+        let mut pack = Command::new("tar");
+        run(pack.arg("-S").args(&arguments).arg("-cf").arg(&packed).arg("-C").arg(folder.path()).arg("report.dat"));
+        let shown = walked(&packed);
+        assert!(shown.odd.is_empty(), "{arguments:?}: {:?}", shown.odd);
+        assert!(shown.files.iter().any(|(_, data)| *data == whole), "{arguments:?}");
+    }
+}
+
+#[test]
 fn a_disc_with_udf_is_opened_with_or_without_its_other_file_system() {
     let folder = folder();
     let image = folder.path().join("disc.dat");

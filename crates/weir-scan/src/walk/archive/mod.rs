@@ -27,6 +27,7 @@ mod shar;
 mod slides;
 mod stream;
 mod tar;
+mod tar_sparse;
 mod tnef;
 mod udf;
 pub mod vba;

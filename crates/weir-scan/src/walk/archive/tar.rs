@@ -1,10 +1,12 @@
-//! Tar: ustar and what was before it, with GNU's and POSIX's long names. Members are not packed, so nothing is copied.
+//! Tar: ustar and what was before it, with GNU's and POSIX's long names. Members are not packed, so nothing is copied,
+//! but of sparse files both what is kept and what is unpacked is shown.
 //!
 //! Readers of tar differ in what they do about damage, about members that are no files and about what stands behind the end;
 //! where two readers would see different archives, that is reported. Sources: POSIX.1 (pax), the manual of GNU tar.
 
 use super::super::tar_header::{BLOCK, is_header, number};
 use super::super::{Oddity, Walk, bounded_name};
+use super::tar_sparse::SparseMap;
 use crate::budget::Exceeded;
 
 /// The field of a header that has the name.
@@ -25,6 +27,7 @@ struct HeaderFacts {
     long: Option<String>,
     paths: Vec<String>,
     size: Option<usize>,
+    sparse: SparseMap,
 }
 
 struct TarReader<'d> {
@@ -51,7 +54,13 @@ impl<'d> TarReader<'d> {
             walk.odd_here(Oddity::Unreadable("a damaged tar archive".into()));
             return Ok(false);
         };
-        let behind = if flag == b'S' { behind_map(header, behind) } else { behind };
+        let behind = if flag == b'S' {
+            let (map, behind) = SparseMap::old(header, behind);
+            self.next.sparse = map;
+            behind
+        } else {
+            behind
+        };
         let body = &behind[..size.min(behind.len())];
         self.take(walk, header, body, level)?;
         if size > behind.len() {
@@ -95,7 +104,7 @@ impl<'d> TarReader<'d> {
             b'x' | b'X' | b'g' => {}
             flag => {
                 let names = self.names(header);
-                self.next = HeaderFacts::default();
+                let sparse = std::mem::take(&mut self.next).sparse;
                 let folder = names.first().is_some_and(|name| name.ends_with('/'));
                 // Folders, devices and labels have names only, and so have links, but a link is a file under another name. What nobody knows is a
                 // file: so says the standard.
@@ -103,6 +112,9 @@ impl<'d> TarReader<'d> {
                     return walk.budget.entry();
                 }
                 walk.stored(&names, body, level)?;
+                if sparse.is_map() {
+                    return unpacked(walk, &names, sparse, body, level);
+                }
             }
         }
         Ok(())
@@ -149,7 +161,7 @@ impl HeaderFacts {
                     self.paths.push(bounded_name(value));
                 }
                 b"size" => self.size = Some(std::str::from_utf8(value).ok()?.parse().ok()?),
-                _ => {}
+                _ => self.sparse.record(key, value)?,
             }
             records = &records[length..];
         }
@@ -157,13 +169,15 @@ impl HeaderFacts {
     }
 }
 
-/// A sparse file of GNU's old kind: the map of its holes goes on in blocks that its size does not count.
-fn behind_map<'d>(header: &[u8], mut behind: &'d [u8]) -> &'d [u8] {
-    let mut more = header[482] != 0;
-    while let (true, Some((map, rest))) = (more, behind.split_at_checked(BLOCK)) {
-        (more, behind) = (map[504] != 0, rest);
+/// A file with holes as it is once it is unpacked.
+fn unpacked(walk: &mut Walk<'_>, names: &[String], sparse: SparseMap, body: &[u8], level: u32) -> Result<(), Exceeded> {
+    match sparse.whole(body) {
+        Some(mut whole) => walk.member(names, body.len() as u64, &mut whole, level).map(drop),
+        None => {
+            walk.odd(names, Oddity::Unreadable("a sparse file in a tar archive whose map is damaged".into()));
+            Ok(())
+        }
     }
-    behind
 }
 
 /// Long names and extended headers have a size of their own.
@@ -300,9 +314,35 @@ mod tests {
         let sum: u32 = header[..BLOCK].iter().map(|byte| u32::from(*byte)).sum();
         header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
         let body = header.split_off(BLOCK);
-        let mut map = vec![b'1'; 2 * BLOCK];
-        map[BLOCK + 504] = 0;
+        let mut map = vec![0; 2 * BLOCK];
+        map[504] = 1;
         assert_eq!(seen(&[header, map, body, member("b", b'0', b"b"), end()]), ["holes=12345", "b=b"]);
+    }
+
+    #[test]
+    fn a_sparse_file_is_shown_as_it_is_unpacked() {
+        let record = |key: &str, value: &str| {
+            let rest = format!(" {key}={value}\n");
+            let length = rest.len() + if rest.len() < 98 { 2 } else { 3 };
+            format!("{length}{rest}")
+        };
+        let told = [
+            record("GNU.sparse.major", "1"),
+            record("GNU.sparse.minor", "0"),
+            record("GNU.sparse.name", "run.js"),
+            record("GNU.sparse.realsize", "8"),
+        ];
+        let mut body = b"2\n0\n3\n5\n2\n".to_vec();
+        body.resize(BLOCK, 0);
+        body.extend(b"abcde");
+        let all = [member("x", b'x', told.concat().as_bytes()), member("GNUSparseFile.0/run.js", b'0', &body), end()];
+        let names = "run.js|GNUSparseFile.0/run.js";
+        let kept = String::from_utf8(body).unwrap();
+        assert_eq!(seen(&all), [format!("{names}={kept}"), format!("{names}=abc\0\0de\0")]);
+        let all =
+            [member("x", b'x', told.concat().as_bytes()), member("a", b'0', b"no map"), member("b", b'0', b"b"), end()];
+        let damaged = "Unreadable(\"a sparse file in a tar archive whose map is damaged\")";
+        assert_eq!(seen(&all), ["run.js|a=no map", damaged, "b=b"]);
     }
 
     #[test]
