@@ -19,6 +19,8 @@ const END: &[u8] = b"PK\x05\x06";
 const END_LENGTH: usize = 22;
 /// The record at the end, and the longest comment behind it.
 const END_AREA: usize = END_LENGTH + 0xffff;
+/// Names in Unicode that one member may have.
+const NAMES_MAX: usize = 8;
 /// A name inside a sentence.
 const NAME_SHOWN: usize = 100;
 
@@ -220,8 +222,8 @@ impl Wide {
 /// A member, as the directory or its own header describes it.
 struct ZipEntry {
     name: Vec<u8>,
-    /// The same name in Unicode, or another one that some programs believe.
-    unicode: Option<Vec<u8>>,
+    /// The same name in Unicode, or others that some programs believe.
+    unicode: Vec<Vec<u8>>,
     flags: u16,
     method: u16,
     packed: u64,
@@ -252,7 +254,7 @@ impl ZipEntry {
         let [name, extra, comment] = [lengths[0]?, lengths[1]?, lengths[2]?];
         let mut entry = ZipEntry {
             name: head.get(46..46 + name)?.to_vec(),
-            unicode: None,
+            unicode: Vec::new(),
             flags: u16_at(head, 8)?,
             method: u16_at(head, 10)?,
             packed: u64::from(u32_at(head, 20)?),
@@ -274,7 +276,7 @@ impl ZipEntry {
         let (name, extra) = (usize::from(u16_at(head, 26)?), usize::from(u16_at(head, 28)?));
         let mut entry = ZipEntry {
             name: head.get(30..30 + name)?.to_vec(),
-            unicode: None,
+            unicode: Vec::new(),
             flags: u16_at(head, 6)?,
             method: u16_at(head, 8)?,
             packed: u64::from(u32_at(head, 18)?),
@@ -292,7 +294,9 @@ impl ZipEntry {
         while let (Some(id), Some(length)) = (u16_at(extra, 0), u16_at(extra, 2)) {
             let Some(mut field) = extra.get(4..4 + usize::from(length)) else { return };
             if id == UNICODE_PATH {
-                self.unicode = field.get(5..).map(<[u8]>::to_vec);
+                // The last one counts to most.
+                self.unicode.truncate(NAMES_MAX - 1);
+                self.unicode.extend(field.get(5..).map(<[u8]>::to_vec));
             }
             if id == AES_FIELD {
                 self.aes = AesField::read(field);
@@ -320,6 +324,9 @@ impl ZipEntry {
         if let Some(what) = self.disagrees(&local) {
             walk.odd(&self.names(), Oddity::Inconsistent(what));
             // The other reader sees the other name.
+            walk.stored(&local.names(), &[], level)?;
+        } else if local.unicode.iter().any(|name| *name != self.name && !self.unicode.contains(name)) {
+            // A name in Unicode that only the member itself has: who reads from the beginning goes by that.
             walk.stored(&local.names(), &[], level)?;
         }
         let end = usize::try_from(self.packed).ok().and_then(|packed| body.checked_add(packed));
@@ -416,7 +423,71 @@ impl ZipEntry {
     /// Every name that some reader would give it.
     fn names(&self) -> Vec<String> {
         let mut names = vec![bounded_name(&self.name)];
-        names.extend(self.unicode.as_deref().filter(|name| *name != self.name).map(bounded_name));
+        for name in self.unicode.iter().map(|name| bounded_name(name)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, Limits};
+    use crate::walk::{File, Place, Visit, walk_file};
+
+    #[derive(Default)]
+    struct Seen(Vec<String>);
+
+    impl Visit for Seen {
+        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+            self.0.extend(file.in_archive.then(|| file.names.join("|")));
+            Ok(())
+        }
+
+        fn odd(&mut self, _: &Place, oddity: Oddity) {
+            self.0.push(format!("{oddity:?}"));
+        }
+    }
+
+    /// An archive with one member that has these extra fields.
+    fn archive(local: &[u8], central: &[u8]) -> Vec<u8> {
+        let plain = crate::test_files::zip("a.txt", b"x");
+        let directory = memchr::memmem::find(&plain, CENTRAL).unwrap();
+        let end = memchr::memmem::find(&plain, END).unwrap();
+        let length = |extra: &[u8]| (extra.len() as u16).to_le_bytes();
+        let mut first = plain[..directory].to_vec();
+        first[28..30].copy_from_slice(&length(local));
+        first.splice(35..35, local.iter().copied());
+        let mut entry = plain[directory..end].to_vec();
+        entry[30..32].copy_from_slice(&length(central));
+        entry.extend(central);
+        let sizes = [entry.len() as u32, first.len() as u32].map(u32::to_le_bytes).concat();
+        [&first, &entry, &plain[end..end + 12], &sizes, &[0, 0]].concat()
+    }
+
+    fn named(name: &str) -> Vec<u8> {
+        let head = [UNICODE_PATH.to_le_bytes(), (5 + name.len() as u16).to_le_bytes()].concat();
+        [&head, &[1, 0, 0, 0, 0][..], name.as_bytes()].concat()
+    }
+
+    #[test]
+    fn every_name_in_unicode_is_a_name() {
+        let seen = |local: &[u8], central: &[u8]| {
+            let mut seen = Seen::default();
+            walk_file(&["a.zip".to_owned()], &archive(local, central), &mut Budget::new(&Limits::default()), &mut seen)
+                .unwrap();
+            seen.0
+        };
+        let (run, same, notes) = (named("run.js"), named("a.txt"), named("b.txt"));
+        assert_eq!(seen(&same, &same), ["a.txt"]);
+        assert_eq!(seen(&run, &run), ["a.txt|run.js"]);
+        assert_eq!(seen(b"", &run), ["a.txt|run.js"]);
+        assert_eq!(seen(&run, b""), ["a.txt|run.js", "a.txt"]);
+        assert_eq!(seen(b"", &[run.clone(), notes.clone()].concat()), ["a.txt|run.js|b.txt"]);
+        let many: Vec<u8> = (0..20).flat_map(|number| named(&format!("{number}.txt"))).chain(run).collect();
+        assert!(seen(b"", &many)[0].ends_with("|6.txt|run.js"));
     }
 }
