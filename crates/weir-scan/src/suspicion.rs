@@ -157,10 +157,18 @@ fn pdf_javascript(file: &File<'_>) -> bool {
     form || has_pdf_name(file, "/JavaScript") || has_pdf_name(file, "/JS")
 }
 
+/// Whether it has the name of a stream, which Windows finds whatever its case.
+fn is_stream(file: &File<'_>, own: &str) -> bool {
+    file.names.iter().any(|name| name.eq_ignore_ascii_case(own))
+}
+
+/// The records of an old workbook.
+fn is_workbook(file: &File<'_>) -> bool {
+    is_stream(file, "Workbook") || is_stream(file, "Book") || workbook::is_bare(file.data)
+}
+
 fn xlm(file: &File<'_>) -> bool {
-    let named = |name: &String| ["Workbook", "Book"].iter().any(|own| name.eq_ignore_ascii_case(own));
-    let old = file.names.iter().any(named) || workbook::is_bare(file.data);
-    (old && workbook::has_macro_sheet(file.data))
+    (is_workbook(file) && workbook::has_macro_sheet(file.data))
         || name_has(file, "xl/macrosheets/")
         || office::declares_macro_sheet(file)
         || office::symbolic_macros(file)

@@ -1,7 +1,7 @@
 //! Documents that have another program run a command (DDE): by the fields of Word and its like, and by formulas of tables.
 
 use super::document::{group_end, is_flat, rtf_text, text};
-use super::{has, name_ends, name_has};
+use super::{has, is_stream, is_workbook, name_ends, name_has};
 use crate::little_endian::u16_at;
 use crate::markup::{self, Tag};
 use crate::walk::File;
@@ -140,7 +140,7 @@ fn has_dde(fields: &[u8]) -> bool {
 
 /// Old Word marks the start of a field with one control character, in octets or in UTF-16.
 fn old_document(file: &File<'_>) -> bool {
-    if !file.names.iter().any(|name| name == "WordDocument") {
+    if !is_stream(file, "WordDocument") {
         return false;
     }
     let mut values = Vec::new();
@@ -261,14 +261,22 @@ fn binary_link(data: &[u8]) -> bool {
 /// class, and the link is to a document.
 fn old_workbook(file: &File<'_>) -> bool {
     const LINK: u16 = 0x01ae;
-    if !file.names.iter().any(|name| name == "Workbook" || name == "Book") {
+    // Before Excel 97 the names of sheets stood in the same record.
+    const OLD_LINK: u16 = 0x17;
+    if !is_workbook(file) {
         return false;
     }
+    let is_old = u16_at(file.data, 4) != Some(0x600);
     let mut at = 0;
     while let (Some(kind), Some(length)) = (u16_at(file.data, at), u16_at(file.data, at + 2)) {
         let end = at + 4 + usize::from(length);
         let record = file.data.get(at + 4..end.min(file.data.len())).unwrap_or_default();
-        if kind == LINK && names_program(record) {
+        let path = match kind {
+            LINK => record.get(5..),
+            OLD_LINK if is_old => record.get(1..),
+            _ => None,
+        };
+        if path.is_some_and(names_program) {
             return true;
         }
         at = end;
@@ -276,10 +284,11 @@ fn old_workbook(file: &File<'_>) -> bool {
     false
 }
 
-fn names_program(link: &[u8]) -> bool {
-    let path: Vec<u8> = link.iter().skip(5).filter(|byte| **byte != 0).copied().collect();
+fn names_program(path: &[u8]) -> bool {
+    let path: Vec<u8> = path.iter().filter(|byte| **byte != 0).copied().collect();
     let name = memchr::memchr(3, &path).map_or(&[][..], |sign| &path[..sign]);
-    !name.is_empty() && !name.contains(&b'.')
+    // The path of another workbook begins with a sign, and has the same between its folders.
+    name.first().is_some_and(|first| *first >= b' ') && !name.contains(&b'.')
 }
 
 /// The formulas of a symbolic link file (SYLK), which Excel opens under many names.
@@ -373,12 +382,17 @@ mod tests {
     fn links_to_another_program() {
         assert!(is_bare_command(b"cmd|'/c calc'!A0") && !is_bare_command(b"IF(A1=\"a|b\",Sheet1!B2,0)"));
         assert!(binary_link(b"\xe8\x02\x10\x01\0") && !binary_link(b"\xe8\x02\x10\0\0"));
-        let names = ["Workbook".to_owned()];
-        let link = |path: &[u8]| {
-            let record = [&[1, 0, path.len() as u8, 0, 0][..], path].concat();
-            let data = [&[0xae, 1, record.len() as u8, 0], record.as_slice()].concat();
+        let names = ["WORKBOOK".to_owned()];
+        let told = |version: u8, kind: u16, record: &[u8]| {
+            let begin = [9, 8, 4, 0, 0, version, 5, 0];
+            let data = [&begin[..], &kind.to_le_bytes(), &[record.len() as u8, 0], record].concat();
             old_workbook(&File { names: &names, declared: "", kind: Kind::Unknown, data: &data, in_archive: true })
         };
+        let link = |path: &[u8]| told(6, 0x1ae, &[&[1, 0, path.len() as u8, 0, 0][..], path].concat());
         assert!(link(b"cmd\x03/c calc") && !link(b"Word.Document.8\x03C:\\a.doc") && !link(b"\x01a.xls"));
+        assert!(!link(b"\x01\x01Cfolder\x03b.xls") && !link(b"\x01folder\x03b.xls"));
+        let old = |version: u8, path: &[u8]| told(version, 0x17, &[&[path.len() as u8][..], path].concat());
+        assert!(old(5, b"cmd\x03/c calc") && !old(5, b"\x03Sheet1") && !old(5, b"\x01[a.xls]Sheet1"));
+        assert!(!old(6, b"\x01\0\0\x03\0\x03\0"));
     }
 }

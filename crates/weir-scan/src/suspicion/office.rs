@@ -4,7 +4,7 @@ use super::dde::{fields, symbolic};
 use super::document::{field_arguments, is_flat, rtf_links, rtf_templates, text};
 use super::link::{dense, is_search};
 use super::place::{Distance, distance, is_foreign_server};
-use super::{has, name_ends, name_has};
+use super::{has, is_stream, name_ends, name_has};
 use crate::little_endian::u32_at;
 use crate::markup::{self, Tag};
 use crate::walk::File;
@@ -62,8 +62,7 @@ fn fetches(word: &str, target: &[u8]) -> bool {
 /// An object of OLE 1 that is only a link (MS-OLEDS, section 2.2.6), or one of OLE 2 behind a moniker, to something far away.
 fn linked_object(file: &File<'_>) -> bool {
     const URL_MONIKER: &[u8] = b"\xe0\xc9\xea\x79\xf9\xba\xce\x11\x8c\x82\x00\xaa\x00\x4b\xa9\x0b";
-    let named = |own: &str| file.names.iter().any(|name| name == own);
-    if !named("object") && !named("Ole") {
+    if !is_stream(file, "object") && !is_stream(file, "Ole") {
         return false;
     }
     let narrow: Vec<u8> = file.data.iter().take(64 << 10).filter(|byte| **byte != 0).copied().collect();
