@@ -245,6 +245,11 @@ mod tests {
                 ("ppt/slides/slide1.xml", text("<a:hlinkClick action=\"ppaction://hlinksldjump\"/>")),
             ),
             (
+                "document-action",
+                ("PowerPoint Document", b"\0\0\xf3\x0f\x10\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0".to_vec()),
+                ("PowerPoint Document", b"\0\0\xf3\x0f\x10\0\0\0\0\0\0\0\x01\0\0\0\x04\0\0\0".to_vec()),
+            ),
+            (
                 "activex",
                 ("word/activeX/activeX1.xml", text("<ax:ocx ax:classid=\"{D7053240-CE69-11CD-A777-00DD01143C57}\"/>")),
                 ("word/document.xml", text("<w:p/>")),

@@ -110,6 +110,7 @@ pub(super) fn declares_macro_sheet(file: &File<'_>) -> bool {
 /// What runs something when a document is opened or pointed at: a slide's action, a ribbon from elsewhere, controls that are whole browsers, a
 /// script of LibreOffice.
 pub(super) fn document_action(file: &File<'_>) -> bool {
+    let old_slide = || is_stream(file, "PowerPoint Document") && starts_program(file.data);
     let slide = || name_has(file, "ppt/") && has(&text(file).to_ascii_lowercase(), "ppaction://program");
     let ribbon = || {
         name_has(file, "customui/")
@@ -118,10 +119,18 @@ pub(super) fn document_action(file: &File<'_>) -> bool {
     };
     let linked = || targets(file, |_| true).iter().any(|target| is_script(target) || is_search(&dense(target)));
     slide()
+        || old_slide()
         || ribbon()
         || linked()
         || runs_script(file)
         || controls(file).any(|class| BROWSERS.contains(&class.as_str()))
+}
+
+/// A slide of PowerPoint 97 to 2003 that starts a program when something on it is pressed or pointed at (Microsoft, *[MS-PPT]*, section 2.8.7).
+fn starts_program(document: &[u8]) -> bool {
+    const INTERACTION: &[u8] = b"\0\0\xf3\x0f\x10\0\0\0";
+    const RUNS: u8 = 2;
+    memchr::memmem::find_iter(document, INTERACTION).any(|at| document.get(at + 16) == Some(&RUNS))
 }
 
 /// An address that LibreOffice runs.
