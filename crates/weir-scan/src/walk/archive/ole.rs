@@ -130,6 +130,9 @@ fn document(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> R
     if is_locked {
         walk.odd_here(Oddity::Encrypted);
     }
+    if name == "worddocument" && has_word_basic(data) {
+        walk.odd_here(Oddity::Macros);
+    }
     match name.as_str() {
         "workbook" | "book" => workbook::of_compound(walk, names, data, level),
         "powerpoint document" => slides::open(walk, data, level),
@@ -141,6 +144,17 @@ fn document(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> R
 /// same place.
 fn is_locked_text(data: &[u8]) -> bool {
     u16_at(data, 10).is_some_and(|flags| flags & 0x100 != 0)
+}
+
+/// Whether a document of Word 6 or 95 has macros, which were not yet a project of their own: its header tells where the table of commands is that
+/// somebody made, and one with anything in it does not end behind its mark. Word 97 and later translate such macros.
+fn has_word_basic(data: &[u8]) -> bool {
+    let is_old = matches!(u16_at(data, 2), Some(0x65..=0x69));
+    let table = || {
+        let (from, length) = (u32_at(data, 0x118)? as usize, u32_at(data, 0x11c)? as usize);
+        data.get(from..from.checked_add(length)?)
+    };
+    is_old && matches!(table(), Some([0xff, first, _, ..]) if *first != 0x40)
 }
 
 /// What Packager wrote: size, flags, label, path, flags, path of a copy, and then the file. Some programs go by the label, some by a path.
@@ -212,6 +226,25 @@ mod tests {
         for cut in 0..data.len() {
             let _ = packaged(&data[..cut]);
         }
+    }
+
+    #[test]
+    fn documents_of_word_with_a_password_or_old_macros_say_so() {
+        let header = |version: u8, flags: u8, table: &[u8]| {
+            let mut header = vec![0; 0x300];
+            header[..12].copy_from_slice(&[0xdc, 0xa5, version, 0, 0, 0, 0, 0, 0, 0, 0, flags]);
+            header[0x118..0x120].copy_from_slice(&[0, 3, 0, 0, table.len() as u8, 0, 0, 0]);
+            [&header, table].concat()
+        };
+        assert!(is_locked_text(&header(0xc1, 1, b"")) && is_locked_text(&header(0x68, 0x81, b"")));
+        assert!(!is_locked_text(&header(0xc1, 0xfe, b"")) && !is_locked_text(b"short"));
+        assert!(
+            has_word_basic(&header(0x68, 0, b"\xff\x01\x01\0")) && has_word_basic(&header(0x65, 0, b"\xff\x03\x40"))
+        );
+        assert!(
+            !has_word_basic(&header(0xc1, 0, b"\xff\x01\x01\0")) && !has_word_basic(&header(0x68, 0, b"\xff\x40\0"))
+        );
+        assert!(!has_word_basic(&header(0x68, 0, b"")) && !has_word_basic(&header(0x68, 0, b"\xff\x01")[..0x200]));
     }
 
     #[test]
