@@ -22,6 +22,7 @@ mod pgp;
 mod rar;
 mod rc4;
 mod rtf;
+mod sealed;
 mod sevenz;
 mod shar;
 mod slides;
@@ -194,6 +195,7 @@ fn hidden(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceed
     if !matches!(file.kind, Kind::Xml | Kind::Html | Kind::Unknown) {
         return Ok(());
     }
+    sealed::told(walk, file);
     let in_folder = |name: &String| {
         SCRIPTS.iter().any(|folder| name.get(..folder.len()).is_some_and(|start| start.eq_ignore_ascii_case(folder)))
     };
