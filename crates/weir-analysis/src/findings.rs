@@ -77,6 +77,8 @@ pub struct Findings<'k> {
     children: Vec<Artifact>,
     child_bytes: u64,
     child_hashes: BTreeSet<Vec<u8>>,
+    /// Files that found no room: nobody will look at them.
+    left: u64,
     shelf: &'k mut dyn Shelf,
 }
 
@@ -102,6 +104,7 @@ impl<'k> Findings<'k> {
             children: Vec::new(),
             child_bytes: 0,
             child_hashes: BTreeSet::new(),
+            left: 0,
             shelf,
         }
     }
@@ -166,6 +169,7 @@ impl<'k> Findings<'k> {
     pub fn child(&mut self, name: &str, data: &[u8]) -> io::Result<Kept> {
         let bytes = self.child_bytes + data.len() as u64;
         if data.is_empty() || self.children.len() >= CHILDREN_MAX || bytes > CHILDREN_BYTES_MAX {
+            self.left += u64::from(!data.is_empty());
             return Ok(Kept::No);
         }
         if !self.child_hashes.insert(digest(&SHA256, data).as_ref().to_vec()) {
@@ -193,6 +197,9 @@ impl<'k> Findings<'k> {
 
     /// The report: the gravest first.
     pub fn report(mut self, full: &Value) -> io::Result<Report> {
+        if self.left > 0 {
+            self.unknown("left", format!("{} more files than go back to the queue, which nobody looks at", self.left));
+        }
         self.taxonomies.sort_by_key(|line| std::cmp::Reverse(line.level));
         let mut artifacts = self.children;
         artifacts.append(&mut self.observables);

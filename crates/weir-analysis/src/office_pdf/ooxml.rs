@@ -33,7 +33,7 @@ pub(super) fn look(data: &[u8], findings: &mut Findings<'_>) -> Value {
         }
     }
     if let Err(exceeded) = walked {
-        findings.info("limit", exceeded.to_string());
+        findings.unknown("limit", exceeded.to_string());
     }
     if controls > 0 {
         findings.info("activex", controls.to_string());

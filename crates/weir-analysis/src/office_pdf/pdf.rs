@@ -62,24 +62,30 @@ const FILTERS_MAX: usize = 4;
 pub(super) fn look(data: &[u8], findings: &mut Findings<'_>) -> Result<Value, String> {
     let (mut pdf, mut budget) = (Pdf::default(), Budget::new(&limits()));
     let streams = pdf.read(data);
-    let mut limit: Option<Exceeded> = None;
+    let mut limit = (pdf.left > 0).then(|| format!("more than {STREAMS_MAX} streams"));
     for stream in &streams {
         match pdf.stream(stream, &mut budget, findings) {
             Ok(Ok(())) => {}
             Ok(Err(exceeded)) => {
-                limit = Some(exceeded);
+                limit = Some(exceeded.to_string());
                 break;
             }
             Err(error) => return Err(format!("a file cannot be written: {error}")),
         }
     }
     // Scripts in streams of their own are known only when all references are.
-    for stream in streams.iter().filter(|_| limit.is_none()) {
-        if pdf.script_objects.contains(&stream.object)
-            && let Ok(Some(text)) = stream.decoded(&mut budget)
-        {
-            pdf.script(&text);
-            budget.release(text.len());
+    let scripts = std::mem::take(&mut pdf.script_objects);
+    for stream in streams.iter().filter(|stream| scripts.contains(&stream.object)) {
+        match stream.decoded(&mut budget) {
+            Ok(Some(text)) => {
+                pdf.script(&text);
+                budget.release(text.len());
+            }
+            Ok(None) => {}
+            Err(exceeded) => {
+                limit.get_or_insert_with(|| exceeded.to_string());
+                break;
+            }
         }
     }
     Ok(pdf.told(limit, findings))
@@ -93,6 +99,8 @@ struct Pdf {
     script_objects: BTreeSet<u64>,
     links: BTreeSet<String>,
     files: u64,
+    /// Streams that found no room.
+    left: u64,
     /// Names that were written so that they would not be found.
     disguised: u64,
 }
@@ -118,6 +126,8 @@ impl Pdf {
             let end = memchr::memmem::find(&data[body..], b"endstream").map_or(data.len(), |end| body + end);
             if streams.len() < STREAMS_MAX {
                 streams.push(PdfStream::new(outside, &data[body..end]));
+            } else {
+                self.left += 1;
             }
             from = (end + 9).min(data.len());
             at = from;
@@ -187,7 +197,7 @@ impl Pdf {
         Ok(Ok(()))
     }
 
-    fn told(&self, limit: Option<Exceeded>, findings: &mut Findings<'_>) -> Value {
+    fn told(&self, limit: Option<String>, findings: &mut Findings<'_>) -> Value {
         let has = |name: &str| self.counts.contains_key(name);
         let scripted = has("JS") || has("JavaScript");
         let calls: Vec<&str> =
@@ -223,13 +233,13 @@ impl Pdf {
         for link in &self.links {
             findings.observable("url", link);
         }
-        if let Some(exceeded) = limit {
-            findings.info("limit", exceeded.to_string());
+        if let Some(exceeded) = &limit {
+            findings.unknown("limit", exceeded.as_str());
         }
         let scripts: Vec<String> = self.scripts.iter().take(10).map(|script| shown(script, 2000)).collect();
         json!({
             "format": "PDF", "names": self.counts, "scripts": scripts, "script_calls": calls, "embedded_files": self.files,
-            "links": self.links, "disguised_names": self.disguised, "limit": limit.map(|exceeded| exceeded.to_string()),
+            "links": self.links, "disguised_names": self.disguised, "limit": limit,
         })
     }
 }
@@ -464,6 +474,24 @@ mod tests {
             suspicions(data),
             ["launch starts a program", "disguised 2 names written so that they are not found"]
         );
+    }
+
+    #[test]
+    fn what_is_behind_more_than_is_read_is_a_doubt() {
+        let stream = b"7 0 obj << /Length 1 >> stream\nx\nendstream endobj\n";
+        let doubts = |streams: usize| {
+            let data = [&b"%PDF-1.4\n"[..], &stream.repeat(streams)].concat();
+            said(&data).0.into_iter().filter(|(level, _)| *level == Level::Unknown).map(|(_, text)| text).collect()
+        };
+        let none: Vec<String> = doubts(STREAMS_MAX);
+        assert_eq!(none, [] as [&str; 0]);
+        assert_eq!(doubts(STREAMS_MAX + 1), ["limit more than 20000 streams"]);
+        let files: Vec<u8> = (0..=crate::findings::CHILDREN_MAX)
+            .flat_map(|n| format!("{n} 0 obj << /Type /EmbeddedFile >> stream\n{n}\nendstream endobj\n").into_bytes())
+            .collect();
+        let (lines, names, _) = said(&[&b"%PDF-1.4\n"[..], &files].concat());
+        assert_eq!(names.len(), crate::findings::CHILDREN_MAX);
+        assert!(lines.iter().any(|(level, text)| *level == Level::Unknown && text.starts_with("left 1 ")), "{lines:?}");
     }
 
     #[test]

@@ -11,12 +11,20 @@ const OLE: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
 pub(super) fn look(data: &[u8], findings: &mut Findings<'_>) -> Result<Value, String> {
     let has = |word: &str| memchr::memmem::find(data, word.as_bytes()).is_some();
     let (updates, mut objects, mut used) = (has("\\objupdate"), 0, 0);
-    let starts: Vec<usize> = memchr::memmem::find_iter(data, b"\\objdata").take(OBJECTS_MAX).map(|at| at + 8).collect();
+    let mut starts: Vec<usize> =
+        memchr::memmem::find_iter(data, b"\\objdata").take(OBJECTS_MAX + 1).map(|at| at + 8).collect();
+    if starts.len() > OBJECTS_MAX {
+        starts.truncate(OBJECTS_MAX);
+        findings.unknown("limit", format!("more than {OBJECTS_MAX} objects"));
+    }
     let ends = starts.iter().skip(1).copied().chain([data.len()]);
     for (start, end) in starts.iter().zip(ends) {
         let object = digits(&data[*start..end], OBJECT_MAX.saturating_sub(used));
         used += object.len();
         objects += 1;
+        if used >= OBJECT_MAX {
+            findings.unknown("limit", format!("objects of more than {} MiB", OBJECT_MAX >> 20));
+        }
         // Before the compound file stand a class and a length, which others than Office do not need.
         let start = memchr::memmem::find(&object, OLE).unwrap_or(0);
         let kept = findings.child(&format!("object-{objects}.bin"), &object[start..]);
