@@ -219,12 +219,13 @@ pub struct Persistence {
 /// | `setuid` | a file that it made run as its owner |
 /// | `loads` | nothing: a module for the kernel |
 /// | `reboots` | nothing |
+/// | `remounts` | the call by which names come to mean other files, users or processes: `mount`, `chroot`, `unshare` … |
 /// | `sniffs` | which packets it wants to hear that are not its own |
 /// | `fails-to-write` | a file of the system that it wanted to change or delete and may not: where names lead to, logs |
 /// | `fails-to-run` | a file that is there and is no program of this guest |
 /// | `not-run` | why the sample itself did not run |
 /// | `becomes` | the program that a process became which had been another one before |
-/// | `missing` | a command or interpreter that was looked for and is not in this guest |
+/// | `missing` | a command or interpreter that was looked for and is not in this guest, or a file beside the sample that is not there |
 /// | `sleeps` | how long it wanted to wait, such as `3600 s`; the agent has made it short |
 /// | `second-stage` | the link of a program that the agent gave out and that ran |
 /// | `writes-memory` | in Windows: the process whose memory it writes |

@@ -5,6 +5,7 @@ use crate::peek;
 use crate::sleep::TimeForm;
 use libc::user_regs_struct;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Component, Path, PathBuf};
 use weir_guest::secret::{self, Secret};
 
 /// What becomes of a call.
@@ -20,6 +21,8 @@ pub(crate) enum Stop {
     Never(i32),
     /// The same if any of these bits of this argument is set.
     NeverIfAny(u32, u32, i32),
+    /// The same; otherwise it stops if any of those other bits of the argument is set.
+    NeverOrIfAny(u32, u32, i32, u32),
 }
 
 /// One call: its number in both worlds (0 where it is not), what becomes of it and what it is.
@@ -42,7 +45,11 @@ enum Call {
     /// With the argument that points to the flags.
     OpenHow(PathAt, usize),
     Create(PathAt),
-    Write(PathAt),
+    Truncate(PathAt),
+    /// Another name for a file; with the argument that has the flags.
+    Link(PathAt, PathAt, Option<usize>),
+    /// With the path of the link; what it leads to is seen when it is gone through.
+    Symlink(PathAt),
     Delete(PathAt),
     Rename(PathAt, PathAt),
     /// Looks whether a file is there.
@@ -62,6 +69,7 @@ enum Call {
     Listen,
     SendTo,
     SendMessage,
+    SendMessages,
     /// All calls of sockets, of old 32-bit programs.
     OldSocket,
     /// The arguments with the process and with the signal.
@@ -73,6 +81,8 @@ enum Call {
     Process,
     Load,
     Reboot,
+    /// Names of files mean something else afterwards; by which call.
+    Remount(&'static str),
     /// Asks what machine this is; with the argument in which the answer is wanted.
     Ask(Question, usize),
     /// Never stops.
@@ -91,11 +101,17 @@ const CLONE_UNTRACED: u32 = 0x0080_0000;
 /// A filter that answers in place of ours (`SECCOMP_FILTER_FLAG_NEW_LISTENER`).
 const NEW_LISTENER: u32 = 8;
 
+/// The kernel takes no more messages at once.
+const MESSAGES_MAX: u64 = 1024;
+
+/// Another tree of files, another set of users, processes or networks.
+const NEW_SPACES: u32 = 0x0002_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
+
 /// The call is about an open file and not about a path.
 const EMPTY_PATH: u32 = 0x1000;
 
 /// All of them.
-pub(crate) static CALLS: [KnownCall; 60] = [
+pub(crate) static CALLS: [KnownCall; 68] = [
     // What is answered is not the whole truth; 32-bit programs have other forms of the answers.
     entry(137, 0, Stop::Always, Call::Ask(Question::Disk, 1)),
     entry(138, 0, Stop::Always, Call::Ask(Question::Disk, 1)),
@@ -118,13 +134,12 @@ pub(crate) static CALLS: [KnownCall; 60] = [
     entry(437, 437, Stop::Always, Call::OpenHow((Some(0), 1), 2)),
     entry(85, 8, Stop::Always, Call::Create((None, 0))),
     // Truncating a file that is open for writing says nothing new; the second is the 64-bit form for 32-bit programs.
-    entry(76, 92, Stop::Always, Call::Write((None, 0))),
-    entry(0, 193, Stop::Always, Call::Write((None, 0))),
-    // Links.
-    entry(86, 9, Stop::Always, Call::Write((None, 1))),
-    entry(265, 303, Stop::Always, Call::Write((Some(2), 3))),
-    entry(88, 83, Stop::Always, Call::Write((None, 1))),
-    entry(266, 304, Stop::Always, Call::Write((Some(1), 2))),
+    entry(76, 92, Stop::Always, Call::Truncate((None, 0))),
+    entry(0, 193, Stop::Always, Call::Truncate((None, 0))),
+    entry(86, 9, Stop::Always, Call::Link((None, 0), (None, 1), None)),
+    entry(265, 303, Stop::Always, Call::Link((Some(0), 1), (Some(2), 3), Some(4))),
+    entry(88, 83, Stop::Always, Call::Symlink((None, 1))),
+    entry(266, 304, Stop::Always, Call::Symlink((Some(1), 2))),
     entry(87, 10, Stop::Always, Call::Delete((None, 0))),
     entry(263, 301, Stop::Always, Call::Delete((Some(0), 1))),
     entry(82, 38, Stop::Always, Call::Rename((None, 0), (None, 1))),
@@ -141,7 +156,7 @@ pub(crate) static CALLS: [KnownCall; 60] = [
     // By the length of the address, not by where it is: half of a pointer may be zero.
     entry(44, 369, Stop::IfAny(5, u32::MAX), Call::SendTo),
     entry(46, 370, Stop::Always, Call::SendMessage),
-    entry(307, 345, Stop::Always, Call::SendMessage),
+    entry(307, 345, Stop::Always, Call::SendMessages),
     entry(0, 102, Stop::Always, Call::OldSocket),
     // kill, tkill, tgkill, and the two that bring something along.
     entry(62, 37, Stop::Always, Call::Kill(0, 1)),
@@ -160,7 +175,15 @@ pub(crate) static CALLS: [KnownCall; 60] = [
     entry(425, 425, Stop::Never(libc::ENOSYS), Call::Refused),
     // Its flags are in memory, where no filter sees them; everybody falls back to the old one.
     entry(435, 435, Stop::Never(libc::ENOSYS), Call::Refused),
-    entry(56, 120, Stop::NeverIfAny(0, CLONE_UNTRACED, libc::EINVAL), Call::Refused),
+    entry(56, 120, Stop::NeverOrIfAny(0, CLONE_UNTRACED, libc::EINVAL, NEW_SPACES), Call::Remount("clone")),
+    entry(272, 310, Stop::IfAny(0, NEW_SPACES), Call::Remount("unshare")),
+    entry(308, 346, Stop::Always, Call::Remount("setns")),
+    entry(165, 21, Stop::Always, Call::Remount("mount")),
+    entry(429, 429, Stop::Always, Call::Remount("mount")),
+    entry(166, 52, Stop::Always, Call::Remount("umount")),
+    entry(0, 22, Stop::Always, Call::Remount("umount")),
+    entry(161, 61, Stop::Always, Call::Remount("chroot")),
+    entry(155, 217, Stop::Always, Call::Remount("pivot_root")),
     entry(317, 354, Stop::NeverIfAny(1, NEW_LISTENER, libc::EINVAL), Call::Refused),
     // The same file, opened by its handle instead of its name: for root alone.
     entry(304, 342, Stop::Never(libc::EPERM), Call::Refused),
@@ -168,20 +191,25 @@ pub(crate) static CALLS: [KnownCall; 60] = [
     entry(424, 424, Stop::Never(libc::ENOSYS), Call::Refused),
 ];
 
-/// What a process is about to do.
+/// What a process is about to do. Paths of files that it changes are real ones, without links.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Deed {
-    Execute(String),
+    /// As it was said, and the real file.
+    Execute(String, String),
     /// Only of files that tell something.
     Read(String),
+    /// The same of a file whose name tells nothing; its real name may. And whether it must be a folder.
+    See(PathBuf, bool),
     /// In a way that can change it: what comes back is an open file.
     Open(String),
     Write(String),
+    /// A file gets this other name.
+    Link(Option<String>, String),
     Delete(String),
     Rename(String, String),
     Setuid(String),
     Connect(SocketAddr),
-    Send(SocketAddr),
+    Send(Vec<SocketAddr>),
     Bind(u64, SocketAddr),
     Listen(u64),
     Kill {
@@ -204,6 +232,7 @@ pub(crate) enum Deed {
     Name(String),
     Load,
     Reboot,
+    Remount(&'static str),
     /// Which packets it wants to hear.
     Sniff(&'static str),
 }
@@ -223,14 +252,25 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
         let folder = folder.map(|at| arguments[at] as i32);
         peek::path(pid, folder, arguments[path])
     };
+    let said = |(folder, path): PathAt| peek::said(pid, folder.map(|at| arguments[at] as i32), arguments[path]);
+    let real = |at: PathAt, follows: bool| said(at).map(|path| peek::real(pid, &path, follows));
+    let open = |at: PathAt, flags: u64| match flags & OPEN_CHANGES != 0 {
+        true => real(at, true).map(Deed::Open),
+        false => said(at).map(|said| reads(peek::plain(&said), said, flags)),
+    };
     match entry.call {
-        Call::Execute(at) => path(at).map(Deed::Execute),
-        Call::Open(at, flags) => opens(path(at)?, arguments[flags]),
-        Call::OpenHow(at, how) => opens(path(at)?, peek::word(pid, arguments[how])?),
-        Call::Create(at) => path(at).map(Deed::Open),
-        Call::Write(at) => path(at).map(Deed::Write),
-        Call::Delete(at) => path(at).map(Deed::Delete),
-        Call::Rename(from, to) => Some(Deed::Rename(path(from)?, path(to)?)),
+        Call::Execute(at) => Some(Deed::Execute(path(at)?, real(at, true)?)),
+        Call::Open(at, flags) => open(at, arguments[flags]),
+        Call::OpenHow(at, how) => open(at, peek::word(pid, arguments[how])?),
+        Call::Create(at) => real(at, true).map(Deed::Open),
+        Call::Truncate(at) => real(at, true).map(Deed::Write),
+        Call::Link(from, to, flags) => {
+            let follows = flags.is_some_and(|flags| arguments[flags] & libc::AT_SYMLINK_FOLLOW as u64 != 0);
+            Some(Deed::Link(real(from, follows), real(to, false)?))
+        }
+        Call::Symlink(at) => real(at, false).map(Deed::Write),
+        Call::Delete(at) => real(at, false).map(Deed::Delete),
+        Call::Rename(from, to) => Some(Deed::Rename(real(from, false)?, real(to, false)?)),
         Call::Look(at) => path(at).filter(|path| command(path).is_some()).map(Deed::Look),
         Call::Ask(question, at) => Some(Deed::Ask(question, arguments[at])),
         Call::Sleep(at) => Some(Deed::Sleep { at: arguments[at], until: None, form: TimeForm::of(short) }),
@@ -239,7 +279,7 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
             let form = TimeForm::of(short && matches!(entry.call, Call::SleepByClock));
             Some(Deed::Sleep { at: arguments[2], until, form })
         }
-        Call::Mode(at) => path(at).map(Deed::Setuid),
+        Call::Mode(at) => real(at, true).map(Deed::Setuid),
         Call::ModeOfOpen(at) => peek::open_path(pid, arguments[at] as i32).map(Deed::Setuid),
         Call::OldSocket => {
             let more = peek::words_32(pid, arguments[1])?;
@@ -251,6 +291,7 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
         Call::Listen => socket(pid, 4, arguments, short),
         Call::SendTo => socket(pid, 11, arguments, short),
         Call::SendMessage => socket(pid, 16, arguments, short),
+        Call::SendMessages => socket(pid, 20, arguments, short),
         Call::Kill(to, signal) => Some(Deed::Kill { to: arguments[to] as i32, signal: arguments[signal] as i32 }),
         Call::Trace => trace(arguments[0], arguments[1] as i32),
         Call::Invade => Some(Deed::Trace(Some(arguments[0] as i32))),
@@ -263,6 +304,7 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
         },
         Call::Load => Some(Deed::Load),
         Call::Reboot => Some(Deed::Reboot),
+        Call::Remount(how) => Some(Deed::Remount(how)),
         Call::Refused => None,
     }
 }
@@ -275,14 +317,22 @@ pub(crate) fn command(path: &str) -> Option<&str> {
     (!name.is_empty() && !name.contains(['/', '.'])).then_some(name)
 }
 
-fn opens(path: String, flags: u64) -> Option<Deed> {
-    // Whoever goes through all folders, as `find` does, opens those of secrets too, and by this flag only folders: no file was read.
+/// Opening a file only to read it.
+fn reads(path: String, said: PathBuf, flags: u64) -> Deed {
     let is_folder = flags & libc::O_DIRECTORY as u64 != 0;
-    let is_read = |kept: &Secret| !(is_folder && matches!(kept, Secret::Passwords | Secret::Keys));
-    match flags & OPEN_CHANGES != 0 {
-        true => Some(Deed::Open(path)),
-        false => secret::of(&path).filter(is_read).map(|_| Deed::Read(path)),
-    }
+    if tells(&path, is_folder) { Deed::Read(path) } else { Deed::See(said, is_folder) }
+}
+
+/// Whether it tells something that a file is opened. Whoever goes through all folders, as `find` does, opens those of secrets too, and in a way
+/// that opens only folders: no file was read.
+pub(crate) fn tells(path: &str, is_folder: bool) -> bool {
+    secret::of(path).is_some_and(|kept| !(is_folder && matches!(kept, Secret::Passwords | Secret::Keys)))
+}
+
+/// Whether only root can have put something at this path, so that it is no way to anything else.
+pub(crate) fn is_of_the_system(path: &Path) -> bool {
+    let is_up = |part: Component<'_>| part == Component::ParentDir;
+    ["/usr", "/lib", "/lib64", "/bin", "/sbin"].iter().any(|top| path.starts_with(top)) && !path.components().any(is_up)
 }
 
 fn trace(request: u64, pid: i32) -> Option<Deed> {
@@ -302,14 +352,22 @@ fn socket(pid: i32, call: u64, arguments: [u64; 6], short: bool) -> Option<Deed>
         2 => address(pid, arguments[1], arguments[2]).map(|to| Deed::Bind(arguments[0], to)),
         3 => address(pid, arguments[1], arguments[2]).map(Deed::Connect),
         4 => Some(Deed::Listen(arguments[0])),
-        11 => address(pid, arguments[4], arguments[5]).map(Deed::Send),
-        // The first message begins with its address and the address's length.
-        16 | 20 => {
-            let (name, length) = peek::message_name(pid, arguments[1], short)?;
-            address(pid, name, length).map(Deed::Send)
-        }
+        11 => address(pid, arguments[4], arguments[5]).map(|to| Deed::Send(vec![to])),
+        16 => messages(pid, arguments[1], 1, short),
+        20 => messages(pid, arguments[1], arguments[2].min(MESSAGES_MAX), short),
         _ => None,
     }
+}
+
+/// To whom messages go that are described in a row. Each begins with its address and the address's length.
+fn messages(pid: i32, at: u64, count: u64, short: bool) -> Option<Deed> {
+    let step = if short { 32 } else { 64 };
+    let to = |number: u64| {
+        let (name, length) = peek::message_name(pid, at.checked_add(number * step)?, short)?;
+        address(pid, name, length)
+    };
+    let all: Vec<SocketAddr> = (0..count).filter_map(to).collect();
+    (!all.is_empty()).then_some(Deed::Send(all))
 }
 
 /// A socket that hears more than what is meant for its process; `ping` has one for its answers only.
@@ -365,18 +423,17 @@ mod tests {
 
     #[test]
     fn opening_for_reading_tells_only_of_secrets() {
-        let of = |path: &str, flags| opens(path.to_owned(), flags);
-        assert_eq!(of("/tmp/x", 0o101), Some(Deed::Open("/tmp/x".into())));
-        assert_eq!(of("/etc/shadow", 0), Some(Deed::Read("/etc/shadow".into())));
-        assert_eq!(of("/etc/passwd", 0o2_000_000), None);
+        let told = |path: &str, flags| reads(path.to_owned(), path.into(), flags) == Deed::Read(path.into());
+        assert!(told("/etc/shadow", 0));
+        assert!(!told("/etc/passwd", 0o2_000_000));
         let folder = 0o200_000;
-        assert_eq!(of("/etc/sudoers.d", folder), None, "its files may be read, and are told then");
-        assert_eq!(of("/home/user/.mozilla/firefox/k3v9x1ab.default", folder), None);
-        assert_eq!(
-            of("/sys/class/dmi/id", folder),
-            Some(Deed::Read("/sys/class/dmi/id".into())),
-            "its names tell enough"
-        );
+        assert!(!told("/etc/sudoers.d", folder), "its files may be read, and are told then");
+        assert!(!told("/home/user/.mozilla/firefox/k3v9x1ab.default", folder));
+        assert!(told("/sys/class/dmi/id", folder), "its names tell enough");
+        assert_eq!(reads("/tmp/x".into(), "/home/../tmp/x".into(), folder), Deed::See("/home/../tmp/x".into(), true));
+        let of_system = |path: &str| is_of_the_system(Path::new(path));
+        assert!(of_system("/usr/lib/python3/x.py") && of_system("/lib/x.so"));
+        assert!(!of_system("/usr/../home/user/x") && !of_system("/library/x") && !of_system("/etc/x"));
         assert_eq!((trace(0, 9), trace(1, 9)), (Some(Deed::Trace(None)), None));
         assert_eq!(trace(16, 9), Some(Deed::Trace(Some(9))));
     }
@@ -387,6 +444,21 @@ mod tests {
         assert_eq!(wire(2, 3, 6), Some("all packets of a protocol"));
         assert_eq!((wire(2, 0x0008_0003, 1), wire(10, 3, 58)), (None, None), "ping");
         assert_eq!((wire(2, 1, 0), wire(2, 2, 1), wire(1, 1, 0), wire(16, 3, 0)), (None, None, None, None));
+    }
+
+    #[test]
+    fn every_message_of_a_row_is_read() {
+        let me = std::process::id() as i32;
+        let address = |port: u8| [2, 0, 0, port, 10, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0_u8];
+        let (first, last) = (address(53), address(80));
+        // Name, its length, and what else a message has; the one in the middle has no name.
+        let mut row = [0_u64; 24];
+        (row[0], row[1], row[16], row[17]) = (first.as_ptr() as u64, 16, last.as_ptr() as u64, 16);
+        let sent = |count| messages(me, row.as_ptr() as u64, count, false);
+        let (first, last) = ("10.1.2.3:53".parse().unwrap(), "10.1.2.3:80".parse().unwrap());
+        assert_eq!(sent(3), Some(Deed::Send(vec![first, last])));
+        assert_eq!(sent(1), Some(Deed::Send(vec![first])));
+        assert_eq!(messages(me, 8, 3, false), None);
     }
 
     #[test]

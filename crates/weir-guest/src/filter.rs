@@ -42,16 +42,29 @@ fn table(number: impl Fn(&crate::calls::KnownCall) -> u32, trace: u32) -> BpfPro
     for entry in CALLS.iter().filter(|entry| number(entry) != 0) {
         let number = number(entry);
         match entry.stop {
-            Stop::Always => program.extend([equal(number, 0, 1), end(trace)]),
+            Stop::Always => {}
             Stop::IfAny(argument, bits) => if_any(&mut program, number, (argument, bits), (trace, ALLOW)),
             Stop::UnlessAny(argument, bits) => if_any(&mut program, number, (argument, bits), (ALLOW, trace)),
             Stop::Never(errno) => program.extend([equal(number, 0, 1), end(error(errno))]),
             Stop::NeverIfAny(argument, bits, errno) => {
                 if_any(&mut program, number, (argument, bits), (error(errno), ALLOW));
             }
+            Stop::NeverOrIfAny(argument, bits, errno, more) => {
+                program.extend([equal(number, 0, 6), load(ARGUMENTS + 8 * argument), any(bits, 0, 1)]);
+                program.extend([end(error(errno)), any(more, 0, 1), end(trace), end(ALLOW)]);
+            }
         }
     }
-    program.push(end(ALLOW));
+    // Those that always stop share one end: there are many of them, and no jump goes further than 255 steps.
+    let always: Vec<u32> = CALLS
+        .iter()
+        .filter(|entry| matches!(entry.stop, Stop::Always))
+        .map(number)
+        .filter(|number| *number != 0)
+        .collect();
+    let steps = (1..=always.len() as u8).rev();
+    program.extend(always.iter().zip(steps).map(|(number, ahead)| equal(*number, ahead, 0)));
+    program.extend([end(ALLOW), end(trace)]);
     program
 }
 
@@ -123,6 +136,20 @@ mod tests {
         assert_eq!(verdict(&program, 11, ARCH_I386, none), TRACE | SHORT, "execve of the 32-bit world");
         assert_eq!(verdict(&program, 59, ARCH_I386, none), ALLOW, "oldolduname");
         assert_eq!(verdict(&program, 59, 1, none), ALLOW);
+        assert_eq!(verdict(&program, 313, ARCH_X86_64, none), TRACE, "finit_module");
+        assert_eq!(verdict(&program, 161, ARCH_X86_64, none), TRACE, "chroot");
+        assert_eq!(
+            verdict(&program, 272, ARCH_X86_64, [0x1002_0000, 0, 0, 0, 0, 0]),
+            TRACE,
+            "unshare of files and users"
+        );
+        assert_eq!(verdict(&program, 272, ARCH_X86_64, [0x400, 0, 0, 0, 0, 0]), ALLOW, "unshare of open files");
+        assert_eq!(
+            verdict(&program, 56, ARCH_X86_64, [0x1000_0011, 0, 0, 0, 0, 0]),
+            TRACE,
+            "fork with users of its own"
+        );
+        assert_eq!(verdict(&program, 120, ARCH_I386, [0x0002_0011, 0, 0, 0, 0, 0]), TRACE | SHORT);
     }
 
     #[test]

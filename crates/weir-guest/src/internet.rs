@@ -5,7 +5,7 @@
 
 use crate::capture::Recorder;
 use crate::conversation::{self, Conversation, LINE_MAX, WORDS_MAX};
-use crate::record::Record;
+use crate::record::{RESOLVER, Record};
 use crate::stage::{self, STAGES_MAX};
 use crate::tls::Tls;
 use std::collections::BTreeSet;
@@ -47,14 +47,22 @@ pub(crate) struct Internet {
 impl Internet {
     /// With what nearly every sample calls.
     pub(crate) fn start() -> Internet {
-        let server = InnerServer { record: Arc::default(), tls: Arc::new(Tls::start()), stages: Arc::default() };
-        let recorder = Recorder::start();
-        let internet = Internet { server, recorder, served: Mutex::default(), connections: Arc::default() };
-        internet.expect(SocketAddr::from(([192, 0, 2, 53], 53)));
+        let internet = Internet { recorder: Recorder::start(), ..Internet::of(Tls::start()) };
+        internet.expect(RESOLVER);
         for port in [80, 443, 8080] {
             internet.expect(SocketAddr::from(([192, 0, 2, 1], port)));
         }
         internet
+    }
+
+    /// Nothing is served before somebody calls it, and nothing is recorded.
+    pub(crate) fn unplugged() -> Internet {
+        Internet::of(None)
+    }
+
+    fn of(tls: Option<Tls>) -> Internet {
+        let server = InnerServer { record: Arc::default(), tls: Arc::new(tls), stages: Arc::default() };
+        Internet { server, recorder: Recorder::none(), served: Mutex::default(), connections: Arc::default() }
     }
 
     pub(crate) fn record(&self) -> &Record {

@@ -67,6 +67,11 @@ pub(crate) fn message_name(pid: i32, at: u64, short: bool) -> Option<(u64, u64)>
 
 /// A path as the process means it: absolute, without dots.
 pub(crate) fn path(pid: i32, folder: Option<i32>, at: u64) -> Option<String> {
+    said(pid, folder, at).map(|path| plain(&path))
+}
+
+/// A path as the process says it, made absolute.
+pub(crate) fn said(pid: i32, folder: Option<i32>, at: u64) -> Option<PathBuf> {
     let path = PathBuf::from(text(pid, at)?);
     if path.as_os_str().is_empty() {
         return None;
@@ -76,7 +81,62 @@ pub(crate) fn path(pid: i32, folder: Option<i32>, at: u64) -> Option<String> {
         None | Some(libc::AT_FDCWD) => std::fs::read_link(format!("/proc/{pid}/cwd")).ok()?,
         Some(folder) => std::fs::read_link(format!("/proc/{pid}/fd/{folder}")).ok()?,
     };
-    Some(plain(&base.join(path)))
+    Some(base.join(path))
+}
+
+/// Links that are followed on the way to one file, as many as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// A path without the links on the way to it, as the process means it, whether or not there is anything at its end. A link at the end is
+/// followed if the call follows it.
+///
+/// This is what a name means at this moment: where a call has opened something, [`open_path`] is surer.
+pub(crate) fn real(pid: i32, path: &Path, follows: bool) -> String {
+    let mut ahead: Vec<String> = parts(path);
+    let (mut real, mut links) = (PathBuf::from("/"), 0);
+    while let Some(part) = ahead.pop() {
+        if part == ".." {
+            real.pop();
+            continue;
+        }
+        // Of all processes these two are the reader's own, which is not us.
+        real.push(match (real.to_str(), part.as_str()) {
+            (Some("/proc"), "self") => pid.to_string(),
+            (Some("/proc"), "thread-self") => format!("{pid}/task/{pid}"),
+            _ => part,
+        });
+        if ahead.is_empty() && !follows {
+            break;
+        }
+        let Ok(target) = std::fs::read_link(seen_by(pid, &real)) else { continue };
+        links += 1;
+        // Open files without a name, such as pipes, have a text in place of a path.
+        let of_process = real.starts_with("/proc") && !target.is_absolute() && target.to_string_lossy().contains(":[");
+        if links > LINKS_MAX || of_process {
+            continue;
+        }
+        real.pop();
+        if target.is_absolute() {
+            real = PathBuf::from("/");
+        }
+        ahead.extend(parts(&target));
+    }
+    real.to_string_lossy().chars().take(TEXT_MAX).collect()
+}
+
+/// The parts of a path, the last one first; `..` is one, because behind a link it leads elsewhere than it seems to.
+fn parts(path: &Path) -> Vec<String> {
+    let part = |part: Component<'_>| match part {
+        Component::ParentDir => Some("..".to_owned()),
+        Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+        _ => None,
+    };
+    path.components().rev().filter_map(part).collect()
+}
+
+/// Where we find what a process finds at this path, which has no links in it: its root may be another than ours.
+pub(crate) fn seen_by(pid: i32, path: &Path) -> PathBuf {
+    Path::new(&format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Where an open file really is: links on the way to it are no more; none if it has no name.
@@ -86,7 +146,8 @@ pub(crate) fn open_path(pid: i32, file: i32) -> Option<String> {
     (path.is_absolute() && !gone).then(|| plain(&path))
 }
 
-fn plain(path: &Path) -> String {
+/// Without dots; what is behind links is not looked at.
+pub(crate) fn plain(path: &Path) -> String {
     let mut plain = PathBuf::from("/");
     for part in path.components() {
         match part {
@@ -107,6 +168,30 @@ mod tests {
         for (path, plainly) in [("/tmp/../etc/./cron.d//x", "/etc/cron.d/x"), ("/../..", "/"), ("/a/b/..", "/a")] {
             assert_eq!(plain(Path::new(path)), plainly);
         }
+    }
+
+    #[test]
+    fn links_are_followed_as_the_process_would() {
+        let home = std::env::temp_dir().join(format!("weir-guest-links-{}", std::process::id()));
+        let (folder, me) = (home.join("kept/deep"), std::process::id() as i32);
+        std::fs::create_dir_all(&folder).unwrap();
+        let home = home.canonicalize().unwrap();
+        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, home.join(name)).unwrap();
+        link("kept/deep", "to-folder");
+        link("to-folder/key", "to-file");
+        link("/etc/cron.d", "cron");
+        link("round", "round");
+        let real = |path: &str, follows| real(me, &home.join(path), follows);
+        let here = |path: &str| home.join(path).to_string_lossy().into_owned();
+        assert_eq!(real("to-file", true), here("kept/deep/key"), "a file that is not there");
+        assert_eq!(real("to-file", false), here("to-file"), "the link itself");
+        assert_eq!(real("to-folder/key", false), here("kept/deep/key"));
+        assert_eq!(real("to-folder/../x", true), here("kept/x"), "the folder above is that of the target");
+        assert_eq!(real("cron/new", true), "/etc/cron.d/new");
+        assert!(real("round", true).ends_with("round"), "a link to itself has an end");
+        assert_eq!(super::real(me, Path::new("/proc/self/root/etc/shadow"), true), "/etc/shadow");
+        assert_eq!(super::real(me, Path::new("/proc/self/mem"), true), format!("/proc/{me}/mem"));
+        std::fs::remove_dir_all(&home).unwrap();
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! What the agent writes down about a sample. It is bounded; what does not fit is only counted.
 
 use crate::persistence;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::net::{IpAddr, SocketAddr};
+use crate::room;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use weir_guest::behaviour::{
     ARGUMENTS_MAX, Act, Behaviour, FileChange, LISTED_MAX, Network, Persistence, Process, TEXT_MAX,
 };
+use weir_guest::secret;
 
 /// Names of addresses that are remembered.
 const NAMES_MAX: usize = 512;
+/// Events that are remembered, so that each is listed once.
+const SEEN_MAX: usize = 4096;
 /// Commands that were missing and are told.
 const MISSED_TOLD: usize = 32;
 /// Files that are remembered as written, so that each is listed once.
-const WRITTEN_MAX: usize = 4096;
+const WRITTEN_MAX: usize = 16_384;
+/// The guest's own resolver: what is asked there is told by its answers.
+pub(crate) const RESOLVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 53)), 53);
 
 /// Everything of one sample; shared by the tracer and the internet.
 #[derive(Debug, Default)]
@@ -28,7 +34,10 @@ struct Notes {
     seen: HashSet<Network>,
     ways: HashSet<Persistence>,
     acts: HashSet<Act>,
-    written: HashSet<String>,
+    /// By whom.
+    written: HashMap<String, u32>,
+    /// Other names of files that tell something, and the names that they had before.
+    linked: BTreeMap<String, String>,
     /// Who called an address last, and who sent something last.
     callers: BTreeMap<SocketAddr, u32>,
     asker: u32,
@@ -37,11 +46,12 @@ struct Notes {
     /// Commands that were looked for: those that are somewhere, and those that are not in one place at least.
     found: HashSet<String>,
     missed: BTreeSet<String>,
+    /// Files beside the sample that it wanted and that were not there.
+    absent: BTreeSet<String>,
     /// Processes that have become a program already.
     executed: HashSet<u32>,
-    /// How long it wanted to sleep, all sleeps together, and what of that is listed.
+    /// How long it wanted to sleep, all sleeps together.
     slept_s: u64,
-    slept_told_s: u64,
 }
 
 impl Record {
@@ -53,27 +63,21 @@ impl Record {
     pub(crate) fn take(&self) -> Behaviour {
         let next = Notes { begun: Some(Instant::now()), ..Notes::default() };
         let mut notes = std::mem::replace(&mut *self.notes(), next);
-        let missed = std::mem::take(&mut notes.missed);
-        for name in missed.iter().filter(|name| !notes.found.contains(*name)).take(MISSED_TOLD) {
-            notes.behaviour.acts.push(Act { what: "missing".into(), detail: name.clone(), ..Act::default() });
+        let nowhere = notes.missed.iter().filter(|name| !notes.found.contains(*name)).take(MISSED_TOLD);
+        let absent = notes.absent.iter().filter(|path| !notes.has_been(path)).take(MISSED_TOLD);
+        let missing: Vec<String> = nowhere.chain(absent).cloned().collect();
+        for name in missing {
+            notes.act(Act { what: "missing".into(), detail: name, ..Act::default() });
         }
-        // Many short sleeps are one long one.
-        let more = notes.slept_s.saturating_sub(notes.slept_told_s);
-        if more > 0 {
-            notes.behaviour.acts.push(Act { what: "sleeps".into(), detail: format!("{more} s"), ..Act::default() });
-        }
+        notes.tell_all_sleeps();
         notes.behaviour
     }
 
     /// A sleep of so many seconds was made short.
     pub(crate) fn sleeps(&self, pid: u32, seconds: u64) {
         let mut notes = self.notes();
-        let listed = notes.behaviour.acts.len();
         notes.acts(pid, "sleeps", &format!("{seconds} s"));
         notes.slept_s = notes.slept_s.saturating_add(seconds);
-        if notes.behaviour.acts.len() > listed {
-            notes.slept_told_s = notes.slept_told_s.saturating_add(seconds);
-        }
     }
 
     /// It would have changed this file, and may not.
@@ -96,6 +100,14 @@ impl Record {
         let mut notes = self.notes();
         if notes.missed.len() < NAMES_MAX {
             notes.missed.insert(name.chars().take(TEXT_MAX).collect());
+        }
+    }
+
+    /// A file beside the sample was wanted and is not there.
+    pub(crate) fn lacks(&self, path: &str) {
+        let mut notes = self.notes();
+        if notes.absent.len() < NAMES_MAX {
+            notes.absent.insert(path.to_owned());
         }
     }
 
@@ -132,6 +144,7 @@ impl Record {
         }
         {
             let mut notes = self.notes();
+            notes.ran(path);
             let name = path.rsplit('/').next().unwrap_or_default().to_owned();
             if notes.found.len() < NAMES_MAX {
                 notes.found.insert(name);
@@ -149,8 +162,10 @@ impl Record {
     /// An attempt to change a file, which may have been there with something in it, and whether it worked.
     pub(crate) fn writes(&self, pid: u32, path: &str, existed: bool, worked: bool) {
         let mut notes = self.notes();
-        if let Some(what) = persistence::way(path) {
-            notes.stays(path, what);
+        let linked = notes.linked.get(path).cloned();
+        let former = linked.as_deref().unwrap_or(path);
+        if let Some(what) = persistence::way(former) {
+            notes.stays(former, what);
         }
         if is_of_the_kernel(path) {
             notes.acts(pid, "device", path);
@@ -158,11 +173,11 @@ impl Record {
         if !worked && is_guarded(path) {
             notes.acts(pid, "fails-to-write", path);
         }
-        if !worked || is_device(path) || notes.written.contains(path) {
+        if !worked || is_device(path) || notes.written.contains_key(path) {
             return;
         }
         if notes.written.len() < WRITTEN_MAX {
-            notes.written.insert(path.to_owned());
+            notes.written.insert(path.to_owned(), pid);
         }
         let (path, what) = (path.to_owned(), "written".into());
         notes.file(FileChange { pid, path, what, existed, ..FileChange::default() });
@@ -179,14 +194,44 @@ impl Record {
 
     pub(crate) fn renames(&self, (pid, path): (u32, &str), to: &str, existed: bool, worked: bool) {
         let mut notes = self.notes();
-        if let Some(what) = persistence::way(to) {
+        if let Some(what) = persistence::way(to).or_else(|| persistence::way(&format!("{to}/"))) {
             notes.stays(to, what);
         }
+        // Elsewhere it can be read without anybody seeing what it is.
+        if secret::moved(path).is_some() && secret::moved(to).is_none() {
+            notes.acts(pid, "reads", path);
+        }
         if worked {
+            if let Some(former) = notes.linked.remove(path) {
+                notes.linked.insert(to.to_owned(), former);
+            }
             let existed = existed && !notes.made(path);
             let (path, to, what) = (path.to_owned(), Some(to.to_owned()), "renamed".into());
             notes.file(FileChange { pid, path, what, to, existed, ..FileChange::default() });
         }
+    }
+
+    /// A file is given a second name, under which it could be read or changed unseen.
+    pub(crate) fn links(&self, pid: u32, from: Option<&str>, to: &str, worked: bool) {
+        self.writes(pid, to, false, worked);
+        let Some(from) = from else { return };
+        let mut notes = self.notes();
+        let former = notes.linked.get(from).cloned().unwrap_or_else(|| from.to_owned());
+        if secret::moved(&former).is_some() && secret::moved(to).is_none() {
+            notes.acts(pid, "reads", &former);
+        }
+        match persistence::way(&former) {
+            Some(_) if worked && notes.linked.len() < NAMES_MAX => {
+                notes.linked.insert(to.to_owned(), former);
+            }
+            Some(what) if worked => notes.stays(&former, what),
+            _ => {}
+        }
+    }
+
+    /// Whether the sample wrote this file.
+    pub(crate) fn has_written(&self, path: &str) -> bool {
+        self.notes().written.contains_key(path)
     }
 
     /// Something else that tells what it is up to.
@@ -204,8 +249,7 @@ impl Record {
         if notes.callers.len() < NAMES_MAX {
             notes.callers.insert(to, pid);
         }
-        if to.port() == 53 {
-            notes.asker = pid;
+        if notes.asks_resolver(pid, to) {
             return;
         }
         let host = notes.names.get(&to.ip()).cloned().unwrap_or_default();
@@ -215,8 +259,7 @@ impl Record {
 
     pub(crate) fn sends(&self, pid: u32, to: SocketAddr) {
         let mut notes = self.notes();
-        if to.port() == 53 {
-            notes.asker = pid;
+        if notes.asks_resolver(pid, to) {
             return;
         }
         notes.network(Network { pid, what: "send".into(), to: to.to_string(), ..Network::default() });
@@ -267,13 +310,43 @@ impl Notes {
         self.begun.and_then(|begun| u64::try_from(begun.elapsed().as_millis()).ok())
     }
 
+    /// Whoever calls a resolver asks for the names that come next. What another than the guest's own is told is no mere question.
+    fn asks_resolver(&mut self, pid: u32, to: SocketAddr) -> bool {
+        if to.port() == RESOLVER.port() {
+            self.asker = pid;
+        }
+        to == RESOLVER
+    }
+
     fn file(&mut self, mut change: FileChange) {
         change.at_ms = self.now();
-        if self.behaviour.files.len() < LISTED_MAX {
-            self.behaviour.files.push(change);
-        } else {
+        let kinds: &[fn(&FileChange) -> &str] = &[|change| if change.existed { "existed" } else { &change.what }];
+        let is_whole = room::add(&mut self.behaviour.files, change, kinds);
+        self.behaviour.left_out += u64::from(!is_whole);
+    }
+
+    /// A file runs: if the sample wrote it, that is listed, however much it wrote before. What gives way to others is at the end of a list.
+    fn ran(&mut self, path: &str) {
+        let Some(pid) = self.written.get(path).copied().filter(|_| self.behaviour.files.len() >= LISTED_MAX) else {
+            return;
+        };
+        let files = &mut self.behaviour.files;
+        let is_it = |file: &FileChange| file.path == path || file.to.as_deref() == Some(path);
+        let is_dull = |file: &FileChange| file.what == "written" && !file.existed;
+        let known = files.iter().position(is_it).map(|at| files.remove(at));
+        if known.is_none() {
+            let last = files.iter().rposition(is_dull).unwrap_or(files.len() - 1);
+            files.remove(last);
             self.behaviour.left_out += 1;
         }
+        let written = || FileChange { pid, path: path.to_owned(), what: "written".into(), ..FileChange::default() };
+        self.behaviour.files.insert(0, known.unwrap_or_else(written));
+    }
+
+    /// Whether a file was there at some time because the sample made it, or is there now.
+    fn has_been(&self, path: &str) -> bool {
+        let of = |file: &FileChange| file.path == path || file.to.as_deref() == Some(path);
+        self.behaviour.files.iter().any(of) || std::fs::symlink_metadata(path).is_ok()
     }
 
     fn network(&mut self, mut network: Network) {
@@ -282,12 +355,12 @@ impl Notes {
         if self.seen.contains(&network) {
             return;
         }
-        if self.behaviour.network.len() < LISTED_MAX {
+        if self.seen.len() < SEEN_MAX {
             self.seen.insert(network.clone());
-            self.behaviour.network.push(Network { at_ms, ..network });
-        } else {
-            self.behaviour.left_out += 1;
         }
+        let kinds: &[fn(&Network) -> &str] = &[|call| &call.what, |call| &call.to];
+        let is_whole = room::add(&mut self.behaviour.network, Network { at_ms, ..network }, kinds);
+        self.behaviour.left_out += u64::from(!is_whole);
     }
 
     /// Whether the sample made this file: the first that is known of it is that it was written and had not been there.
@@ -302,13 +375,30 @@ impl Notes {
         if self.acts.contains(&act) {
             return;
         }
-        if self.behaviour.acts.len() < LISTED_MAX {
+        if self.acts.len() < SEEN_MAX {
             self.acts.insert(act.clone());
-            let at_ms = self.now();
-            self.behaviour.acts.push(Act { at_ms, ..act });
-        } else {
-            self.behaviour.left_out += 1;
         }
+        let at_ms = self.now();
+        self.act(Act { at_ms, ..act });
+    }
+
+    /// Many short sleeps are one long one, whether each of them is listed or not.
+    fn tell_all_sleeps(&mut self) {
+        let seconds = |act: &Act| act.detail.strip_suffix(" s").and_then(|number| number.parse::<u64>().ok());
+        let is_sleep = |act: &&mut Act| act.what == "sleeps";
+        let told = self.behaviour.acts.iter().filter(|act| act.what == "sleeps").filter_map(seconds);
+        let more = self.slept_s.saturating_sub(told.fold(0, u64::saturating_add));
+        let is_full = self.behaviour.acts.len() >= LISTED_MAX;
+        match self.behaviour.acts.iter_mut().rev().find(is_sleep).filter(|_| is_full) {
+            _ if more == 0 => {}
+            Some(last) => last.detail = format!("{} s", more.saturating_add(seconds(last).unwrap_or(0))),
+            None => self.act(Act { what: "sleeps".into(), detail: format!("{more} s"), ..Act::default() }),
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        let is_whole = room::add(&mut self.behaviour.acts, act, &[|act| &act.what]);
+        self.behaviour.left_out += u64::from(!is_whole);
     }
 
     fn stays(&mut self, path: &str, what: &str) {
@@ -341,83 +431,4 @@ fn is_of_the_kernel(path: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_twice_is_once_and_the_rest_is_counted() {
-        let record = Record::default();
-        let to = "10.1.2.3:80".parse().unwrap();
-        record.connects(7, to);
-        record.connects(7, to);
-        record.requests(to, "GET /x".into(), String::new());
-        for number in 0..LISTED_MAX + 10 {
-            record.writes(7, &format!("/tmp/{number}"), false, true);
-        }
-        record.writes(7, "/dev/null", true, true);
-        record.writes(7, "/etc/cron.d/x", false, false);
-        let behaviour = record.take();
-        let whats: Vec<_> = behaviour.network.iter().map(|network| (network.pid, network.what.as_str())).collect();
-        assert_eq!(whats, [(7, "connect"), (7, "http")]);
-        assert_eq!((behaviour.files.len(), behaviour.left_out), (LISTED_MAX, 10));
-        assert_eq!(behaviour.persistence[0].what, "cron");
-        assert_eq!(record.take(), Behaviour::default());
-    }
-
-    #[test]
-    fn what_was_there_before_is_told_from_what_was_made() {
-        let record = Record::default();
-        record.writes(7, "/home/user/a.txt", true, true);
-        record.deletes(7, "/home/user/b.txt", true);
-        record.writes(7, "/tmp/new", false, true);
-        record.deletes(7, "/tmp/new", true);
-        record.writes(7, "/tmp/x", false, true);
-        record.renames((7, "/tmp/x"), "/tmp/y", true, true);
-        record.deletes(7, "/tmp/y", true);
-        let existed: Vec<bool> = record.take().files.iter().map(|file| file.existed).collect();
-        assert_eq!(existed, [true, true, false, false, false, false, false]);
-    }
-
-    #[test]
-    fn short_sleeps_add_up_and_what_may_not_be_written_is_told() {
-        let record = Record::default();
-        for _ in 0..20 {
-            record.sleeps(7, 15);
-        }
-        record.writes(7, "/etc/hosts", true, false);
-        record.writes(7, "/home/user/x", true, false);
-        record.may_not_write(7, "/var/log/wtmp");
-        record.may_not_write(7, "/var/log/own.log");
-        let acts: Vec<String> =
-            record.take().acts.into_iter().map(|act| format!("{} {}", act.what, act.detail)).collect();
-        assert_eq!(acts, ["sleeps 15 s", "fails-to-write /etc/hosts", "fails-to-write /var/log/wtmp", "sleeps 285 s"]);
-    }
-
-    #[test]
-    fn a_command_is_missing_only_if_it_is_nowhere() {
-        let record = Record::default();
-        record.misses("curl");
-        record.misses("wget");
-        record.finds("wget");
-        record.misses("python3");
-        record.process(Process { pid: 7, ..Process::default() });
-        record.executes(7, "/usr/bin/python3", vec!["python3".into()]);
-        record.executes(7, "/memfd:x (deleted)", vec!["x".into()]);
-        let acts: Vec<(String, String)> = record.take().acts.into_iter().map(|act| (act.what, act.detail)).collect();
-        assert_eq!(acts, [("becomes".into(), "/memfd:x (deleted)".into()), ("missing".into(), "curl".into())]);
-    }
-
-    #[test]
-    fn endless_files_and_acts_need_bounded_memory() {
-        let record = Record::default();
-        for number in 0..WRITTEN_MAX + 100 {
-            record.writes(7, &format!("/tmp/{number}"), false, true);
-            record.acts(7, "kills", &number.to_string());
-            record.acts(7, "kills", "9 1");
-        }
-        record.writes(7, "/proc/sysrq-trigger", true, false);
-        assert_eq!(record.notes().written.len(), WRITTEN_MAX);
-        assert_eq!(record.notes().acts.len(), LISTED_MAX);
-        assert_eq!(record.take().acts[1].detail, "9 1");
-    }
-}
+mod tests;

@@ -4,6 +4,7 @@
 //! last of them has.
 
 use crate::calls::{self, Deed};
+use crate::companion;
 use crate::disguise;
 use crate::filter::SHORT;
 use crate::internet::Internet;
@@ -39,7 +40,7 @@ pub(crate) struct Tracer<'a> {
     /// Threads of others: they are no processes of their own.
     threads: HashSet<i32>,
     /// What an exec would run.
-    programs: HashMap<i32, String>,
+    programs: HashMap<i32, (String, String)>,
     bound: HashMap<(i32, u64), SocketAddr>,
     ended: String,
     /// The sample's own file.
@@ -151,8 +152,10 @@ impl<'a> Tracer<'a> {
         self.tasks.insert(pid, None);
         // busybox starts its other selves by way of /proc; what is run from memory has no other name.
         let exe = || std::fs::read_link(format!("/proc/{pid}/exe")).map(|exe| exe.to_string_lossy().into_owned());
-        let path = match said.filter(|path| !path.starts_with("/proc/")) {
-            Some(path) => path,
+        let path = match said.filter(|(said, _)| !said.starts_with("/proc/")) {
+            // What the sample wrote is known by its real name; a program with many names by the one that it was called by.
+            Some((_, real)) if self.record.has_written(&real) => real,
+            Some((said, _)) => said,
             None => exe().unwrap_or_default(),
         };
         let line = start_of(&format!("/proc/{pid}/cmdline"));
@@ -188,15 +191,21 @@ impl<'a> Tracer<'a> {
 
     /// Notes what a process is about to do; whether it matters how that ends.
     fn begins(&mut self, pid: i32, deed: Deed) -> bool {
+        // The system's own files are read all the time, and nobody but root can have put a link there.
+        if matches!(&deed, Deed::See(path, _) if self.user != 0 && calls::is_of_the_system(path)) {
+            return false;
+        }
         let who = group(pid).unwrap_or(pid) as u32;
         match deed {
             Deed::Connect(to) => {
                 self.internet.expect(to);
                 self.record.connects(who, to);
             }
-            Deed::Send(to) => {
-                self.internet.expect(to);
-                self.record.sends(who, to);
+            Deed::Send(all) => {
+                for to in all {
+                    self.internet.expect(to);
+                    self.record.sends(who, to);
+                }
             }
             Deed::Bind(socket, at) => {
                 if self.bound.len() < BOUND_MAX {
@@ -222,6 +231,7 @@ impl<'a> Tracer<'a> {
             }
             Deed::Load => self.record.acts(who, "loads", ""),
             Deed::Reboot => self.record.acts(who, "reboots", ""),
+            Deed::Remount(how) => self.record.acts(who, "remounts", how),
             Deed::Sniff(what) => self.record.acts(who, "sniffs", what),
             Deed::Read(path) => self.record.acts(who, "reads", &path),
             Deed::Setuid(path) => self.record.acts(who, "setuid", &path),
@@ -266,17 +276,43 @@ impl<'a> Tracer<'a> {
     }
 
     fn await_end(&mut self, pid: i32, who: u32, deed: Deed) -> bool {
-        let had_content =
-            |path: &str| std::fs::symlink_metadata(path).is_ok_and(|about| about.is_file() && about.len() > 0);
+        let had_content = |path: &str| {
+            let about = std::fs::symlink_metadata(peek::seen_by(pid, Path::new(path)));
+            about.is_ok_and(|about| about.is_file() && about.len() > 0)
+        };
         let existed = match &deed {
             Deed::Open(path) | Deed::Write(path) | Deed::Delete(path) | Deed::Rename(path, _) => had_content(path),
             _ => false,
         };
-        if let Deed::Execute(path) = &deed {
-            self.programs.insert(pid, path.clone());
+        if let Deed::Execute(said, real) = &deed {
+            self.programs.insert(pid, (said.clone(), real.clone()));
         }
         self.tasks.insert(pid, Some(Begun { deed, who, existed, sleep: None }));
         true
+    }
+
+    /// A file was wanted that is not there.
+    fn lacks(&self, path: &str) {
+        if companion::is_companion(path, &self.sample) && !Path::new(path).exists() {
+            self.record.lacks(path);
+        }
+    }
+
+    /// A file was opened to be read, by a name that tells nothing: behind a link it may be a secret.
+    fn saw(&self, pid: i32, who: u32, (path, is_folder): (&Path, bool), opened: Option<i32>) {
+        // What was opened has a name without links; what could not be opened was wanted all the same.
+        let real = match opened {
+            Some(file) => peek::open_path(pid, file),
+            None => Some(peek::real(pid, path, true)),
+        };
+        let Some(real) = real.filter(|real| Path::new(real) != path) else { return };
+        let own = |begin: String, name: &str| real.strip_prefix(&begin).map(|rest| format!("/proc/{name}/{rest}"));
+        let own =
+            own(format!("/proc/{who}/task/{pid}/"), "thread-self").or_else(|| own(format!("/proc/{who}/"), "self"));
+        let real = own.unwrap_or(real);
+        if Path::new(&real) != path && calls::tells(&real, is_folder) {
+            self.record.acts(who, "reads", &real);
+        }
     }
 
     /// Whether a signal to this process or group goes to somebody who is not the sample.
@@ -305,11 +341,22 @@ impl<'a> Tracer<'a> {
                 self.record.writes(who, &real.unwrap_or(path), existed, true);
             }
             Deed::Open(path) | Deed::Write(path) => self.record.writes(who, &path, existed, worked),
+            Deed::See(path, is_folder) => {
+                if ended == -i64::from(libc::ENOENT) {
+                    self.lacks(&peek::real(pid, &path, true));
+                }
+                let opened = i32::try_from(ended).ok().filter(|_| worked);
+                self.saw(pid, who, (&path, is_folder), opened);
+            }
+            Deed::Link(from, to) => self.record.links(who, from.as_deref(), &to, worked),
             Deed::Delete(path) if worked => self.record.deletes(who, &path, existed),
             Deed::Delete(path) if ended == -i64::from(libc::EACCES) => self.record.may_not_write(who, &path),
             Deed::Rename(path, to) => self.record.renames((who, path.as_str()), &to, existed, worked),
-            Deed::Execute(path) => {
+            Deed::Execute(path, real) => {
                 self.programs.remove(&pid);
+                if ended == -i64::from(libc::ENOENT) {
+                    self.lacks(&real);
+                }
                 if !worked {
                     self.not_run(who, &path, ended.unsigned_abs() as i32);
                 }

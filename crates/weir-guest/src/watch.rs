@@ -62,6 +62,18 @@ pub(crate) fn run(port: &File, order: &Run, sample: &Path, internet: &Internet) 
     Ok(behaviour)
 }
 
+/// Runs a program here, in no sandbox, and prints the report.
+pub(crate) fn follow(program: &str) {
+    let internet = Internet::unplugged();
+    let own = std::env::current_exe().unwrap_or_else(|_| "/agent".into());
+    let child = Command::new(own).args(["launch", "0", program]).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    let Ok(child) = child else { return };
+    internet.record().take();
+    let ended = Tracer::new(&internet, Path::new(program), child.id() as i32, USER).follow();
+    let behaviour = Behaviour { ended, sample: program.to_owned(), ..internet.record().take() };
+    let _ = serde_json::to_writer(io::stdout(), &behaviour);
+}
+
 /// Says that the agent lives, and ends everything when time is over.
 fn keep_time(port: &File, watch: Duration, over: &AtomicBool, expired: &AtomicBool) {
     let (begun, mut alive_at) = (Instant::now(), Instant::now() + ALIVE_EVERY);

@@ -24,6 +24,11 @@ pub(super) fn doubts(seen: &Behaviour, programs: &[String]) -> Vec<String> {
     doubts.extend(several(&looks(seen), |paths| {
         format!("it looked what machine it is on ({paths}), and may do more elsewhere")
     }));
+    doubts.extend(several(&acts(seen, "remounts"), |how| {
+        format!(
+            "it changed what names of files mean ({how}), and what it did there may be something else than it seems"
+        )
+    }));
     doubts.extend(not_ended(seen));
     doubts.extend(several(&calls(seen), |whom| {
         format!("it called {whom}, and what would really be answered there is not known")
@@ -136,6 +141,10 @@ mod tests {
             (
                 act("reads", "/proc/cpuinfo"),
                 "it looked what machine it is on (/proc/cpuinfo), and may do more elsewhere",
+            ),
+            (
+                act("remounts", "unshare"),
+                "it changed what names of files mean (unshare), and what it did there may be something else than it seems",
             ),
             (act("not-run", "a program for ARM"), "it did not run: a program for ARM"),
             (ended("exit 127"), "it ended with the code 127"),

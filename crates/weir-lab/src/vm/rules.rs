@@ -198,7 +198,8 @@ impl<'a> Happenings<'a> {
     }
 
     fn reads(&self, kept: Secret) -> Option<String> {
-        self.acts("reads").find(|act| secret::of(&act.detail) == Some(kept)).map(|act| act.detail.clone())
+        let is_kept = |act: &&Act| secret::of(&act.detail).or_else(|| secret::moved(&act.detail)) == Some(kept);
+        self.acts("reads").find(is_kept).map(|act| act.detail.clone())
     }
 
     /// What the sample ran or tried to run besides itself.

@@ -170,6 +170,7 @@ fn each_rule_sees_what_it_is_for_and_nothing_else() {
         ("its own log is gone", deletes("/var/log/own.log", false), &[]),
         ("passwords", acts("reads", "/etc/shadow"), &[("reads-passwords", 5)]),
         ("keys", acts("reads", "/home/user/.ssh/id_rsa"), &[("reads-keys", 5)]),
+        ("all keys, elsewhere", acts("reads", "/home/user/.ssh"), &[("reads-keys", 5)]),
         ("the kernel", acts("reads", "/proc/kcore"), &[("reads-memory", 6)]),
         ("who watches", acts("reads", "/proc/self/status"), &[("lies-low", 1)]),
         ("everybody", acts("kills", "9 -1"), &[("kills-others", 4)]),

@@ -1,0 +1,124 @@
+//! What the agent says of small scripts, by a real trace of them: real links, real files, the kernel's own answers.
+//!
+//! Where processes may not be traced, nothing is tested, and each test says so.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use weir_guest::behaviour::Behaviour;
+
+/// A sample that was followed.
+struct Followed {
+    home: PathBuf,
+    seen: Behaviour,
+}
+
+impl Followed {
+    /// Runs a shell script in a folder of its own.
+    fn script(script: &str) -> Option<Followed> {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().canonicalize().unwrap();
+        let sample = path.join("sample.sh");
+        std::fs::write(&sample, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&sample, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let agent = Path::new(env!("CARGO_BIN_EXE_weir-guest"));
+        let output = Command::new(agent).arg("follow").arg(&sample).current_dir(&path).output().unwrap();
+        let seen: Behaviour = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        if seen.processes.first().is_none_or(|first| first.path.is_empty()) {
+            eprintln!("skipped: nothing can be traced here: {}", String::from_utf8_lossy(&output.stderr));
+            return None;
+        }
+        Some(Followed { home: path, seen })
+    }
+
+    /// A path as the script would write it.
+    fn here<'a>(&self, path: &'a str) -> &'a str {
+        self.home.to_str().and_then(|home| path.strip_prefix(home)).map_or(path, |rest| rest.trim_start_matches('/'))
+    }
+
+    fn acts(&self, what: &str) -> Vec<&str> {
+        self.seen.acts.iter().filter(|act| act.what == what).map(|act| self.here(&act.detail)).collect()
+    }
+
+    fn ways(&self) -> Vec<(&str, &str)> {
+        self.seen.persistence.iter().map(|way| (&*way.what, self.here(&way.path))).collect()
+    }
+}
+
+#[test]
+fn secrets_behind_links_are_told_by_their_real_names() {
+    let script = "mkdir -p .ssh more; echo k > .ssh/id_rsa; echo l > .ssh/id_ed25519; echo m > .ssh/id_ecdsa
+        ln -s .ssh/id_rsa a; cat a
+        ln -s ../.ssh more/b; cat more/b/id_ed25519
+        ln .ssh/id_ecdsa c; cat c
+        ln -s .ssh/id_dsa d; cat d
+        cat /proc/self/root/etc/gshadow
+        ln -s /proc/self/status e; cat e
+        cat /proc/self/maps; cat /proc/$$/stat; ls -l .ssh";
+    let Some(followed) = Followed::script(script) else { return };
+    let expected =
+        [".ssh/id_rsa", ".ssh/id_ed25519", ".ssh/id_ecdsa", ".ssh/id_dsa", "/etc/gshadow", "/proc/self/status"];
+    assert_eq!(followed.acts("reads"), expected, "{:#?}", followed.seen);
+}
+
+#[test]
+fn whoever_reads_only_what_is_its_own_reads_no_secret() {
+    let script =
+        "echo x > notes; ln -s notes a; cat a; mkdir sub; ln -s ../notes sub/b; cat sub/../a sub/b; cat < /dev/null";
+    let Some(followed) = Followed::script(script) else { return };
+    assert_eq!(followed.acts("reads"), [] as [&str; 0], "{:#?}", followed.seen);
+}
+
+#[test]
+fn what_stays_by_way_of_a_link_is_told_by_its_real_name() {
+    let script = "mkdir -p .config/autostart; echo > .bashrc
+        ln -s .config/autostart a; echo x > a/b.desktop
+        ln -s /etc/cron.d/no-such-folder c; echo x > c/d
+        ln .bashrc e; echo x >> e
+        ln -s nowhere/.ssh f; echo x > f/authorized_keys";
+    let Some(followed) = Followed::script(script) else { return };
+    let expected = [
+        ("autostart", ".config/autostart/b.desktop"),
+        ("cron", "/etc/cron.d/no-such-folder/d"),
+        ("shell", ".bashrc"),
+        ("ssh", "nowhere/.ssh/authorized_keys"),
+    ];
+    let ways: Vec<(&str, &str)> = followed.ways().into_iter().skip(1).collect();
+    assert_eq!(ways, expected[..2].iter().chain(&expected[3..]).copied().collect::<Vec<_>>(), "{:#?}", followed.seen);
+}
+
+#[test]
+fn a_log_that_is_emptied_by_way_of_a_link_was_there_before() {
+    let Some(followed) = Followed::script("echo x > log; ln -s log a; ln -s . b; : > a; rm b/log") else { return };
+    let deleted = followed.seen.files.iter().find(|file| file.what == "deleted");
+    assert_eq!(deleted.map(|file| followed.here(&file.path)), Some("log"), "{:#?}", followed.seen);
+}
+
+#[test]
+fn what_should_have_come_along_is_missing() {
+    let script = ". /dev/null; cat ./config.json; cat state; echo 1 > state; ./helper; cat .settings; cat lib/common.sh
+        cat /etc/no-such-file; sh payload.sh; mkdir out; cat out/old; cat sample.sh; exit 0";
+    let Some(followed) = Followed::script(script) else { return };
+    let expected = ["config.json", "helper", "lib/common.sh", "payload.sh"];
+    assert_eq!(followed.acts("missing"), expected, "{:#?}", followed.seen);
+}
+
+#[test]
+fn a_change_of_what_names_mean_is_told() {
+    let Some(followed) =
+        Followed::script("unshare -r true; mount -t tmpfs none ./no-such-folder; chroot ./no-such-folder true")
+    else {
+        return;
+    };
+    assert_eq!(followed.acts("remounts"), ["unshare", "mount", "chroot"], "{:#?}", followed.seen);
+}
+
+#[test]
+fn what_tells_is_told_behind_a_flood_of_files() {
+    let script = "i=0; while [ $i -lt 2000 ]; do : > f$i; read x < f$i; i=$((i+1)); done
+        mkdir -p .ssh; echo k > .ssh/id_rsa; cat .ssh/id_rsa; echo x >> .bashrc; printf '#!/bin/sh\\necho hi\\n' > late; chmod +x late; ./late";
+    let Some(followed) = Followed::script(script) else { return };
+    assert_eq!(followed.acts("reads"), [".ssh/id_rsa"]);
+    assert!(followed.ways().contains(&("shell", ".bashrc")));
+    assert!(followed.seen.files.iter().any(|file| followed.here(&file.path) == "late"), "it runs");
+    assert!(followed.seen.left_out > 0);
+}
