@@ -196,7 +196,7 @@ pub struct Capture {
 pub struct Persistence {
     /// The file.
     pub path: String,
-    /// The way: `cron`, `rc`, `systemd`, `shell`, `preload`, `ssh`, `autostart`, `account` or `module`; in Windows `run-key`, `startup`,
+    /// The way: `cron`, `rc`, `systemd`, `shell`, `preload`, `ssh`, `autostart`, `account`, `module` or `python`; in Windows `run-key`, `startup`,
     /// `service`, `task`, `winlogon`, `debugger` or `appinit`.
     pub what: String,
     /// When, in milliseconds since the sample began; none where that is not known.

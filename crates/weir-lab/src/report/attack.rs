@@ -32,7 +32,7 @@ const FINDINGS_MAX: usize = 8;
 const FINDING_CHARS: usize = 200;
 
 /// Rules and findings by their names, each with what it is a case of.
-const TABLE: [(&str, &[(&str, &str)]); 77] = [
+const TABLE: [(&str, &[(&str, &str)]); 78] = [
     (
         "says-in-names",
         &[("T1071.004", "Application Layer Protocol: DNS"), ("T1048", "Exfiltration Over Alternative Protocol")],
@@ -98,6 +98,7 @@ const TABLE: [(&str, &[(&str, &str)]); 77] = [
     ("autostart", &[("T1547.013", "Boot or Logon Autostart Execution: XDG Autostart Entries")]),
     ("account", &[("T1136.001", "Create Account: Local Account")]),
     ("module", &[("T1547.006", "Boot or Logon Autostart Execution: Kernel Modules and Extensions")]),
+    ("python", &[("T1546", "Event Triggered Execution")]),
     ("packer", &[("T1027.002", "Obfuscated Files or Information: Software Packing")]),
     ("packed", &[("T1027.002", "Obfuscated Files or Information: Software Packing")]),
     ("imports", &[("T1055", "Process Injection")]),

@@ -303,6 +303,8 @@ fn stays(seen: &Happenings<'_>) -> Option<(u32, String)> {
             ("ssh", "known_hosts" | "known_hosts.old") => continue,
             ("module" | "account", _) => 6,
             ("cron" | "rc", _) => 5,
+            // Short words for long commands: what people put there themselves.
+            ("shell", ".bash_aliases" | ".bash_completion") => 2,
             _ => 4,
         };
         let known = ways.entry(way.what.as_str()).or_default();

@@ -122,6 +122,13 @@ fn each_rule_sees_what_it_is_for_and_nothing_else() {
         ("cron", stays(&[("cron", "/etc/cron.d/x")]), &[("stays", 5)]),
         ("a unit", stays(&[("systemd", "/etc/systemd/system/x.service")]), &[("stays", 4)]),
         ("a shell's file", stays(&[("shell", "/home/user/.bashrc")]), &[("stays", 4)]),
+        ("aliases", stays(&[("shell", "/home/user/.bash_aliases")]), &[("stays", 2)]),
+        (
+            "aliases and more",
+            stays(&[("shell", "/home/user/.bash_aliases"), ("shell", "/home/user/.zshenv")]),
+            &[("stays", 4)],
+        ),
+        ("in every Python", stays(&[("python", "/usr/lib/python3/dist-packages/x.pth")]), &[("stays", 4)]),
         ("a key for others", stays(&[("ssh", "/home/user/.ssh/authorized_keys")]), &[("stays", 7)]),
         ("ssh was used", stays(&[("ssh", "/home/user/.ssh/known_hosts")]), &[]),
         ("in every program", stays(&[("preload", "/etc/ld.so.preload")]), &[("stays", 8)]),
