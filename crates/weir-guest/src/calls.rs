@@ -51,7 +51,8 @@ enum Call {
     /// With the path of the link; what it leads to is seen when it is gone through.
     Symlink(PathAt),
     Delete(PathAt),
-    Rename(PathAt, PathAt),
+    /// With the argument that has the flags.
+    Rename(PathAt, PathAt, Option<usize>),
     /// Looks whether a file is there.
     Look(PathAt),
     /// The argument with the time.
@@ -75,7 +76,7 @@ enum Call {
     /// The arguments with the process and with the signal.
     Kill(usize, usize),
     Trace,
-    /// Writes into the memory of another.
+    /// Reads or writes the memory of another.
     Invade,
     Session,
     Process,
@@ -111,7 +112,7 @@ const NEW_SPACES: u32 = 0x0002_0000 | 0x1000_0000 | 0x2000_0000 | 0x4000_0000;
 const EMPTY_PATH: u32 = 0x1000;
 
 /// All of them.
-pub(crate) static CALLS: [KnownCall; 68] = [
+pub(crate) static CALLS: [KnownCall; 69] = [
     // What is answered is not the whole truth; 32-bit programs have other forms of the answers.
     entry(137, 0, Stop::Always, Call::Ask(Question::Disk, 1)),
     entry(138, 0, Stop::Always, Call::Ask(Question::Disk, 1)),
@@ -142,9 +143,9 @@ pub(crate) static CALLS: [KnownCall; 68] = [
     entry(266, 304, Stop::Always, Call::Symlink((Some(1), 2))),
     entry(87, 10, Stop::Always, Call::Delete((None, 0))),
     entry(263, 301, Stop::Always, Call::Delete((Some(0), 1))),
-    entry(82, 38, Stop::Always, Call::Rename((None, 0), (None, 1))),
-    entry(264, 302, Stop::Always, Call::Rename((Some(0), 1), (Some(2), 3))),
-    entry(316, 353, Stop::Always, Call::Rename((Some(0), 1), (Some(2), 3))),
+    entry(82, 38, Stop::Always, Call::Rename((None, 0), (None, 1), None)),
+    entry(264, 302, Stop::Always, Call::Rename((Some(0), 1), (Some(2), 3), None)),
+    entry(316, 353, Stop::Always, Call::Rename((Some(0), 1), (Some(2), 3), Some(4))),
     entry(90, 15, Stop::IfAny(1, SETUID), Call::Mode((None, 0))),
     entry(91, 94, Stop::IfAny(1, SETUID), Call::ModeOfOpen(0)),
     entry(268, 306, Stop::IfAny(2, SETUID), Call::Mode((Some(0), 1))),
@@ -165,6 +166,7 @@ pub(crate) static CALLS: [KnownCall; 68] = [
     entry(129, 178, Stop::Always, Call::Kill(0, 1)),
     entry(297, 335, Stop::Always, Call::Kill(0, 2)),
     entry(101, 26, Stop::Always, Call::Trace),
+    entry(310, 347, Stop::Always, Call::Invade),
     entry(311, 348, Stop::Always, Call::Invade),
     entry(112, 66, Stop::Always, Call::Session),
     entry(157, 172, Stop::Always, Call::Process),
@@ -200,13 +202,15 @@ pub(crate) enum Deed {
     Read(String),
     /// The same of a file whose name tells nothing; its real name may. And whether it must be a folder.
     See(PathBuf, bool),
-    /// In a way that can change it: what comes back is an open file.
-    Open(String),
+    /// In a way that can change it, and whether it can be read as well: what comes back is an open file.
+    Open(String, bool),
     Write(String),
     /// A file gets this other name.
     Link(Option<String>, String),
     Delete(String),
     Rename(String, String),
+    /// Each gets the other's name.
+    Swap(String, String),
     Setuid(String),
     Connect(SocketAddr),
     Send(Vec<SocketAddr>),
@@ -255,14 +259,14 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
     let said = |(folder, path): PathAt| peek::said(pid, folder.map(|at| arguments[at] as i32), arguments[path]);
     let real = |at: PathAt, follows: bool| said(at).map(|path| peek::real(pid, &path, follows));
     let open = |at: PathAt, flags: u64| match flags & OPEN_CHANGES != 0 {
-        true => real(at, true).map(Deed::Open),
+        true => real(at, true).map(|path| Deed::Open(path, flags & libc::O_ACCMODE as u64 == libc::O_RDWR as u64)),
         false => said(at).map(|said| reads(peek::plain(&said), said, flags)),
     };
     match entry.call {
         Call::Execute(at) => Some(Deed::Execute(path(at)?, real(at, true)?)),
         Call::Open(at, flags) => open(at, arguments[flags]),
         Call::OpenHow(at, how) => open(at, peek::word(pid, arguments[how])?),
-        Call::Create(at) => real(at, true).map(Deed::Open),
+        Call::Create(at) => real(at, true).map(|path| Deed::Open(path, false)),
         Call::Truncate(at) => real(at, true).map(Deed::Write),
         Call::Link(from, to, flags) => {
             let follows = flags.is_some_and(|flags| arguments[flags] & libc::AT_SYMLINK_FOLLOW as u64 != 0);
@@ -270,7 +274,11 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
         }
         Call::Symlink(at) => real(at, false).map(Deed::Write),
         Call::Delete(at) => real(at, false).map(Deed::Delete),
-        Call::Rename(from, to) => Some(Deed::Rename(real(from, false)?, real(to, false)?)),
+        Call::Rename(from, to, flags) => {
+            let swaps = flags.is_some_and(|flags| arguments[flags] & u64::from(libc::RENAME_EXCHANGE) != 0);
+            let deed = if swaps { Deed::Swap } else { Deed::Rename };
+            Some(deed(real(from, false)?, real(to, false)?))
+        }
         Call::Look(at) => path(at).filter(|path| command(path).is_some()).map(Deed::Look),
         Call::Ask(question, at) => Some(Deed::Ask(question, arguments[at])),
         Call::Sleep(at) => Some(Deed::Sleep { at: arguments[at], until: None, form: TimeForm::of(short) }),

@@ -164,7 +164,8 @@ impl Record {
         let mut notes = self.notes();
         let linked = notes.linked.get(path).cloned();
         let former = linked.as_deref().unwrap_or(path);
-        if let Some(what) = persistence::way(former) {
+        // A link may stand in the place of a whole folder.
+        if let Some(what) = persistence::way(former).or_else(|| persistence::way(&format!("{former}/"))) {
             notes.stays(former, what);
         }
         if is_of_the_kernel(path) {

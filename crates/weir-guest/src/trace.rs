@@ -235,7 +235,7 @@ impl<'a> Tracer<'a> {
             Deed::Sniff(what) => self.record.acts(who, "sniffs", what),
             Deed::Read(path) => self.record.acts(who, "reads", &path),
             Deed::Setuid(path) => self.record.acts(who, "setuid", &path),
-            Deed::Open(path) if stage::number(&path).is_some() => {
+            Deed::Open(path, _) if stage::number(&path).is_some() => {
                 self.internet.stage_ran(who, &path);
             }
             Deed::Sleep { at, until, form } => return self.begins_to_sleep(pid, who, at, (until, form)),
@@ -281,7 +281,8 @@ impl<'a> Tracer<'a> {
             about.is_ok_and(|about| about.is_file() && about.len() > 0)
         };
         let existed = match &deed {
-            Deed::Open(path) | Deed::Write(path) | Deed::Delete(path) | Deed::Rename(path, _) => had_content(path),
+            Deed::Open(path, _) | Deed::Write(path) | Deed::Delete(path) => had_content(path),
+            Deed::Rename(path, _) | Deed::Swap(path, _) => had_content(path),
             _ => false,
         };
         if let Deed::Execute(said, real) = &deed {
@@ -335,12 +336,16 @@ impl<'a> Tracer<'a> {
         };
         let worked = ended >= 0;
         match deed {
-            Deed::Open(path) if worked => {
-                // Behind a link it may be another file.
-                let real = i32::try_from(ended).ok().and_then(|file| peek::open_path(pid, file));
-                self.record.writes(who, &real.unwrap_or(path), existed, true);
+            Deed::Open(path, reads) => {
+                // Behind a link it may be another file by now.
+                let opened = i32::try_from(ended).ok().filter(|_| worked).and_then(|file| peek::open_path(pid, file));
+                let path = opened.unwrap_or(path);
+                if reads && existed && calls::tells(&path, false) {
+                    self.record.acts(who, "reads", &path);
+                }
+                self.record.writes(who, &path, existed, worked);
             }
-            Deed::Open(path) | Deed::Write(path) => self.record.writes(who, &path, existed, worked),
+            Deed::Write(path) => self.record.writes(who, &path, existed, worked),
             Deed::See(path, is_folder) => {
                 if ended == -i64::from(libc::ENOENT) {
                     self.lacks(&peek::real(pid, &path, true));
@@ -351,6 +356,10 @@ impl<'a> Tracer<'a> {
             Deed::Link(from, to) => self.record.links(who, from.as_deref(), &to, worked),
             Deed::Delete(path) if worked => self.record.deletes(who, &path, existed),
             Deed::Delete(path) if ended == -i64::from(libc::EACCES) => self.record.may_not_write(who, &path),
+            Deed::Swap(path, other) => {
+                self.record.renames((who, path.as_str()), &other, existed, worked);
+                self.record.renames((who, other.as_str()), &path, true, worked);
+            }
             Deed::Rename(path, to) => self.record.renames((who, path.as_str()), &to, existed, worked),
             Deed::Execute(path, real) => {
                 self.programs.remove(&pid);

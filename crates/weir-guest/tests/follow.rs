@@ -18,6 +18,7 @@ impl Followed {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().canonicalize().unwrap();
         let sample = path.join("sample.sh");
+        std::fs::write(path.join(".bashrc"), "# what was there before\n").unwrap();
         std::fs::write(&sample, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&sample, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let agent = Path::new(env!("CARGO_BIN_EXE_weir-guest"));
@@ -61,6 +62,13 @@ fn secrets_behind_links_are_told_by_their_real_names() {
 }
 
 #[test]
+fn a_secret_that_is_opened_for_writing_as_well_is_read() {
+    let script = "mkdir .aws; echo k > .aws/credentials; exec 3<> .aws/credentials; read x <&3; exec 4<> .netrc";
+    let Some(followed) = Followed::script(script) else { return };
+    assert_eq!(followed.acts("reads"), [".aws/credentials"], "{:#?}", followed.seen);
+}
+
+#[test]
 fn whoever_reads_only_what_is_its_own_reads_no_secret() {
     let script =
         "echo x > notes; ln -s notes a; cat a; mkdir sub; ln -s ../notes sub/b; cat sub/../a sub/b; cat < /dev/null";
@@ -70,20 +78,34 @@ fn whoever_reads_only_what_is_its_own_reads_no_secret() {
 
 #[test]
 fn what_stays_by_way_of_a_link_is_told_by_its_real_name() {
-    let script = "mkdir -p .config/autostart; echo > .bashrc
+    let script = "mkdir -p .config/autostart
         ln -s .config/autostart a; echo x > a/b.desktop
         ln -s /etc/cron.d/no-such-folder c; echo x > c/d
         ln .bashrc e; echo x >> e
-        ln -s nowhere/.ssh f; echo x > f/authorized_keys";
+        ln -s nowhere/.ssh f; echo x > f/authorized_keys
+        mkdir -p units .config/systemd; ln -s ../../units .config/systemd/user; mkdir g; ln -s ../g .config/plasma-workspace";
     let Some(followed) = Followed::script(script) else { return };
     let expected = [
         ("autostart", ".config/autostart/b.desktop"),
         ("cron", "/etc/cron.d/no-such-folder/d"),
         ("shell", ".bashrc"),
         ("ssh", "nowhere/.ssh/authorized_keys"),
+        ("systemd", ".config/systemd/user"),
+        ("autostart", ".config/plasma-workspace"),
     ];
-    let ways: Vec<(&str, &str)> = followed.ways().into_iter().skip(1).collect();
-    assert_eq!(ways, expected[..2].iter().chain(&expected[3..]).copied().collect::<Vec<_>>(), "{:#?}", followed.seen);
+    assert_eq!(followed.ways(), expected, "{:#?}", followed.seen);
+}
+
+#[test]
+fn a_file_that_changes_places_with_another_is_changed() {
+    let swap = "ctypes.CDLL(None).renameat2(-100, b'.bashrc', -100, b'x', 2)";
+    let Some(followed) = Followed::script(&format!("echo evil > x; python3 -c \"import ctypes; {swap}\"")) else {
+        return;
+    };
+    if followed.acts("missing").contains(&"python3") {
+        return eprintln!("skipped: there is no Python");
+    }
+    assert_eq!(followed.ways(), [("shell", ".bashrc")], "{:#?}", followed.seen);
 }
 
 #[test]
