@@ -7,6 +7,9 @@ use super::super::tar_header::{BLOCK, number};
 use std::collections::VecDeque;
 use std::io::{self, Read};
 
+/// No file that somebody sends has more pieces.
+const PIECES_MAX: usize = 1 << 16;
+
 /// Which pieces of a file are there, each with its place and length, and how long the whole is.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct SparseMap {
@@ -16,6 +19,8 @@ pub(super) struct SparseMap {
     place: Option<u64>,
     /// The map stands before the data.
     is_inside: bool,
+    /// There is more than can be read, or other than there may be.
+    is_damaged: bool,
 }
 
 impl SparseMap {
@@ -32,8 +37,19 @@ impl SparseMap {
     }
 
     fn entries(&mut self, entries: &[u8]) {
-        let used = entries.chunks_exact(24).take_while(|entry| entry[0] != 0);
-        self.pieces.extend(used.filter_map(|entry| Some((wide(&entry[..12])?, wide(&entry[12..])?))));
+        for entry in entries.chunks_exact(24).take_while(|entry| entry[0] != 0) {
+            match (wide(&entry[..12]), wide(&entry[12..])) {
+                (Some(place), Some(length)) => self.piece(place, length),
+                _ => self.is_damaged = true,
+            }
+        }
+    }
+
+    fn piece(&mut self, place: u64, length: u64) {
+        match self.pieces.len() {
+            PIECES_MAX.. => self.is_damaged = true,
+            _ => self.pieces.push((place, length)),
+        }
     }
 
     /// A record of an extended header; none if it cannot be read.
@@ -42,10 +58,16 @@ impl SparseMap {
             b"GNU.sparse.major" => self.is_inside = decimal(value)? >= 1,
             b"GNU.sparse.size" | b"GNU.sparse.realsize" | b"SCHILY.realsize" => self.size = Some(decimal(value)?),
             b"GNU.sparse.offset" => self.place = Some(decimal(value)?),
-            b"GNU.sparse.numbytes" => self.pieces.push((self.place.take()?, decimal(value)?)),
+            b"GNU.sparse.numbytes" => {
+                let place = self.place.take()?;
+                self.piece(place, decimal(value)?);
+            }
             b"GNU.sparse.map" => {
-                let numbers: Vec<u64> = value.split(|byte| *byte == b',').map(decimal).collect::<Option<_>>()?;
-                self.pieces = numbers.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+                self.pieces.clear();
+                let mut numbers = value.split(|byte| *byte == b',').map(decimal);
+                while let Some(place) = numbers.next() {
+                    self.piece(place?, numbers.next()??);
+                }
             }
             _ => {}
         }
@@ -54,12 +76,15 @@ impl SparseMap {
 
     /// Whether it says anything.
     pub(super) fn is_map(&self) -> bool {
-        self.is_inside || !self.pieces.is_empty()
+        self.is_inside || self.is_damaged || !self.pieces.is_empty()
     }
 
     /// The file as it is unpacked; none if the map and the data do not fit together.
     pub(super) fn whole(mut self, body: &[u8]) -> Option<Whole<'_>> {
         let mut rest = if self.is_inside { self.leading(body)? } else { body };
+        if self.is_damaged {
+            return None;
+        }
         let (mut steps, mut end) = (VecDeque::new(), 0u64);
         for (place, length) in self.pieces {
             let hole = place.checked_sub(end)?;
@@ -83,7 +108,10 @@ impl SparseMap {
         let count = line()?;
         self.pieces.clear();
         for _ in 0..count {
-            self.pieces.push((line()?, line()?));
+            self.piece(line()?, line()?);
+            if self.is_damaged {
+                return None;
+            }
         }
         body.get(at.next_multiple_of(BLOCK)..)
     }
@@ -181,6 +209,16 @@ mod tests {
         }
         assert_eq!(SparseMap::default().record(b"GNU.sparse.map", b"1,x"), None);
         assert_eq!(SparseMap::default().record(b"GNU.sparse.numbytes", b"1"), None);
+        let many = (0..=PIECES_MAX).map(|at| format!("{at}\n0\n")).collect::<String>();
+        let many = format!("{}\n{many}{}", PIECES_MAX + 1, " ".repeat(BLOCK));
+        let inside = told(&[("GNU.sparse.major", "1")]);
+        assert!(inside.clone().whole(many.as_bytes()).is_none());
+        let few = many.replacen(&(PIECES_MAX + 1).to_string(), &PIECES_MAX.to_string(), 1);
+        assert!(inside.whole(few.as_bytes()).is_some());
+        let mut header = vec![b'x'; BLOCK];
+        header[482] = 0;
+        let (map, _) = SparseMap::old(&header, b"");
+        assert!(map.is_map() && map.whole(b"").is_none());
         for body in [b"".as_slice(), b"2\n1\n", b"99999999999999999999999\n", b"18446744073709551615\n0\n0\n"] {
             assert!(told(&[("GNU.sparse.major", "1")]).whole(body).is_none());
         }
