@@ -4,6 +4,7 @@
 //! its version, so an object in which they matter is read in each way that it may be. Sources: Microsoft, *Rich Text Format Specification 1.9.1*;
 //! *[MS-OLEDS]*, section 2.2.
 
+use super::super::kind::Kind;
 use super::super::transfer::nibble;
 use super::super::{Oddity, Walk};
 use super::ole::packaged;
@@ -106,12 +107,17 @@ fn look(walk: &mut Walk<'_>, object: &[u8], level: u32) -> Result<(), Exceeded> 
     let names = ["object".to_owned()];
     let place = native(object);
     if let Some(at) = place {
-        if let Some((names, content)) = packaged(&object[at..]) {
-            walk.file(&names, "", content, level)?;
+        let file = packaged(&object[at..]);
+        if let Some((names, content)) = &file {
+            walk.file(names, "", content, level)?;
         }
         let content = &object[(at + 4).min(object.len())..];
         let length = u32_at(object, at).map_or(0, |length| length as usize);
-        walk.file(&names, "", &content[..length.min(content.len())], level)?;
+        let content = &content[..length.min(content.len())];
+        // What is in a package was shown with its name.
+        if file.is_none() || Kind::of(content) != Kind::Unknown {
+            walk.file(&names, "", content, level)?;
+        }
     }
     // A compound file behind a header that we do not understand.
     let inside = memchr::memmem::find(object, COMPOUND).filter(|at| *at > 0 && place.map(|at| at + 4) != Some(*at));
