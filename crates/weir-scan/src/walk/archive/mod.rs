@@ -6,6 +6,7 @@ mod cab;
 mod carriers;
 mod dense;
 mod encoded;
+mod hangul;
 mod intel_hex;
 mod iso;
 mod lh;

@@ -4,6 +4,7 @@
 //! ([`super::vba`]); objects embedded by "Packager" and attachments of MSG files get their own names.
 
 use super::super::{Oddity, Walk, bounded_name};
+use super::hangul::{self, Hangul};
 use super::{slides, vba, workbook};
 use crate::budget::Exceeded;
 use crate::little_endian::{u16_at, u32_at};
@@ -51,10 +52,11 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
     if has("_VBA_PROJECT") || has("PROJECTwm") {
         walk.odd_here(Oddity::Macros);
     }
-    if ENCRYPTED.iter().any(|name| has(name)) {
+    let hangul = Hangul::read(&beginning(&mut compound, Path::new(hangul::HEADER), 256));
+    if ENCRYPTED.iter().any(|name| has(name)) || hangul.is_locked {
         walk.odd_here(Oddity::Encrypted);
     }
-    streams.iter().try_for_each(|path| stream(walk, &mut compound, path, level))?;
+    streams.iter().try_for_each(|path| stream(walk, &mut compound, path, hangul.packs(path), level))?;
     walk.budget.release(streams.iter().map(|path| weight(path)).sum());
     Ok(())
 }
@@ -83,7 +85,21 @@ fn weight(path: &Path) -> usize {
     size_of::<PathBuf>() + path.as_os_str().len()
 }
 
-fn stream(walk: &mut Walk<'_>, compound: &mut Compound<'_>, path: &Path, level: u32) -> Result<(), Exceeded> {
+/// So much of a stream; nothing if there is none.
+fn beginning(compound: &mut Compound<'_>, path: &Path, most: usize) -> Vec<u8> {
+    use std::io::Read;
+    let mut data = Vec::new();
+    let read = compound.open_stream(path).map(|stream| stream.take(most as u64).read_to_end(&mut data));
+    if matches!(read, Ok(Ok(_))) { data } else { Vec::new() }
+}
+
+fn stream(
+    walk: &mut Walk<'_>,
+    compound: &mut Compound<'_>,
+    path: &Path,
+    is_packed: bool,
+    level: u32,
+) -> Result<(), Exceeded> {
     let mut names = attached_names(compound, path);
     if names.is_empty() {
         // Some names begin with a control character, which says nothing.
@@ -97,8 +113,11 @@ fn stream(walk: &mut Walk<'_>, compound: &mut Compound<'_>, path: &Path, level: 
     };
     walk.budget.entry()?;
     let unpacked = walk.budget.unpack(packed, &mut reader);
-    walk.unpacked(&names, &unpacked, |walk, data| look(walk, &names, data, level))?;
-    Ok(())
+    walk.unpacked(&names, &unpacked, |walk, data| {
+        look(walk, &names, data, level)?;
+        if is_packed { hangul::open(walk, &names, data, level) } else { Ok(()) }
+    })
+    .map(drop)
 }
 
 /// A stream, and what is packed inside it in ways of its own.
@@ -184,18 +203,12 @@ pub(super) fn packaged(data: &[u8]) -> Option<(Vec<String>, &[u8])> {
 
 /// The names that an attachment of a MSG file has in streams beside it; none for other streams.
 fn attached_names(compound: &mut Compound<'_>, path: &Path) -> Vec<String> {
-    use std::io::Read;
     let Some(folder) = path.parent().filter(|_| last(path).eq_ignore_ascii_case(ATTACHED_DATA)) else {
         return Vec::new();
     };
     let mut names: Vec<String> = Vec::new();
     for stream in ATTACHED_NAMES {
-        let mut text = Vec::new();
-        let read =
-            compound.open_stream(folder.join(stream)).map(|from| from.take(NAME_MAX as u64).read_to_end(&mut text));
-        if !matches!(read, Ok(Ok(_))) {
-            continue;
-        }
+        let text = beginning(compound, &folder.join(stream), NAME_MAX);
         let name = if stream.ends_with('F') {
             let units: Vec<u16> = text.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
             bounded_name(String::from_utf16_lossy(&units).trim_end_matches('\0').as_bytes())
