@@ -23,6 +23,7 @@ mod pgp;
 mod rar;
 mod rc4;
 mod rtf;
+mod rtf_packed;
 mod sealed;
 mod sevenz;
 mod shar;

@@ -5,7 +5,7 @@
 
 use super::super::{Oddity, Walk, bounded_name};
 use super::hangul::{self, Hangul};
-use super::{slides, vba, workbook};
+use super::{rtf_packed, slides, vba, workbook};
 use crate::budget::Exceeded;
 use crate::little_endian::{u16_at, u32_at};
 use cfb::CompoundFile;
@@ -29,6 +29,8 @@ const ATTACHED_NAMES: [&str; 8] = [
 /// Streams of what only some can open: a document of today's formats with a password, the summary of an old one, and a document that a server
 /// keeps the rights to.
 const ENCRYPTED: [&str; 3] = ["EncryptedPackage", "EncryptedSummary", "\tDRMContent"];
+/// MSG: the text of a message, packed, in small letters.
+const MESSAGE_TEXT: &str = "__substg1.0_10090102";
 /// Folders inside each other; a message in a message in a message takes six.
 const FOLDERS_MAX: usize = 16;
 /// As long as a name may be that somebody made long to hide its end.
@@ -155,6 +157,7 @@ fn document(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> R
     match name.as_str() {
         "workbook" | "book" => workbook::of_compound(walk, names, data, level),
         "powerpoint document" => slides::open(walk, data, level),
+        MESSAGE_TEXT => rtf_packed::open(walk, data, level),
         _ => Ok(()),
     }
 }

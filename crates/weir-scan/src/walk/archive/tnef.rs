@@ -3,6 +3,7 @@
 //! Source: Microsoft, *[MS-OXTNEF]*. Members are not packed.
 
 use super::super::{Oddity, Walk, bounded_name};
+use super::rtf_packed;
 use crate::budget::Exceeded;
 use crate::little_endian::{u16_at, u32_at};
 
@@ -11,6 +12,8 @@ const TITLE: u32 = 0x0001_8010;
 const TRANSPORT_NAME: u32 = 0x0006_9001;
 const DATA: u32 = 0x0006_800f;
 const PROPERTIES: u32 = 0x0006_9005;
+/// Those of the message itself, among them its text.
+const OF_MESSAGE: u32 = 0x0006_9003;
 const BODY: u32 = 0x0002_800c;
 
 /// Names of an attachment among its properties: long, short, shown, paths, that of the transport, and the extension alone. And its content where
@@ -42,6 +45,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
             PROPERTIES if attachment.properties(value).is_none() => {
                 walk.odd_here(Oddity::Unreadable("a damaged TNEF file".into()));
             }
+            OF_MESSAGE => rtf_packed::open(walk, value, level)?,
             BODY => walk.stored(&["body.txt".into()], value, level)?,
             _ => {}
         }
