@@ -137,9 +137,8 @@ impl<'d> Lock<'d> {
                 let rest = &told[14 + header.len()..];
                 let bits = u32_at(header, 16).filter(|bits| *bits > 0).unwrap_or(40);
                 let length = usize::try_from(bits / 8).ok().filter(|length| (5..=16).contains(length))?;
-                let verifier = (rest.get(20..36)?, rest.get(40..60)?);
-                (u32_at(rest, 0) == Some(16) && verifier.0.len() == 16).then_some(())?;
-                Some(Lock::New { salt: &rest[4..20], check: &rest[20..60], length })
+                let check = rest.get(20..60)?;
+                (u32_at(rest, 0) == Some(16)).then_some(Lock::New { salt: &rest[4..20], check, length })
             }
             _ => None,
         }
