@@ -11,9 +11,14 @@ pub(crate) fn add<T>(list: &mut Vec<T>, entry: T, kinds: &[fn(&T) -> &str]) -> b
         return true;
     }
     for kind in kinds {
+        // In a flood this is the usual case, and it should cost little.
+        let own = kind(&entry);
+        if list.iter().filter(|listed| kind(listed) == own).count() > list.len() / 2 {
+            continue;
+        }
         let mut counts: HashMap<&str, usize> = HashMap::new();
         list.iter().for_each(|listed| *counts.entry(kind(listed)).or_default() += 1);
-        let rare = counts.get(kind(&entry)).copied().unwrap_or(0);
+        let rare = counts.get(own).copied().unwrap_or(0);
         let Some((frequent, count)) = counts.into_iter().max_by_key(|(_, count)| *count) else { continue };
         // Each exchange makes the list more even, so there is an end to them.
         if rare + 1 < count

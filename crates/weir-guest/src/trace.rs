@@ -39,6 +39,8 @@ pub(crate) struct Tracer<'a> {
     tasks: HashMap<i32, Option<Begun>>,
     /// Threads of others: they are no processes of their own.
     threads: HashSet<i32>,
+    /// The processes that tasks belong to, as far as somebody asked.
+    groups: HashMap<i32, i32>,
     /// What an exec would run.
     programs: HashMap<i32, (String, String)>,
     bound: HashMap<(i32, u64), SocketAddr>,
@@ -60,9 +62,9 @@ struct Begun {
 impl<'a> Tracer<'a> {
     /// For a process that has stopped itself to be traced.
     pub(crate) fn new(internet: &'a Internet, sample: &Path, first: i32, user: u32) -> Tracer<'a> {
-        let (tasks, threads, programs, bound) = Default::default();
+        let (tasks, threads, groups, programs, bound) = Default::default();
         let (record, ended, sample) = (internet.record(), String::new(), sample.to_string_lossy().into_owned());
-        Tracer { record, internet, first, user, tasks, threads, programs, bound, ended, sample }
+        Tracer { record, internet, first, user, tasks, threads, groups, programs, bound, ended, sample }
     }
 
     /// Follows it until no process is left. Returns how the first process ended.
@@ -146,6 +148,7 @@ impl<'a> Tracer<'a> {
         let former = ptrace::getevent(Pid::from_raw(pid)).map_or(pid, |former| former as i32);
         let said = self.programs.remove(&former).or_else(|| self.programs.remove(&pid));
         if former != pid {
+            self.groups.remove(&former);
             self.tasks.remove(&former);
             self.threads.remove(&former);
         }
@@ -195,7 +198,7 @@ impl<'a> Tracer<'a> {
         if matches!(&deed, Deed::See(path, _) if self.user != 0 && calls::is_of_the_system(path)) {
             return false;
         }
-        let who = group(pid).unwrap_or(pid) as u32;
+        let who = *self.groups.entry(pid).or_insert_with(|| group(pid).unwrap_or(pid)) as u32;
         match deed {
             Deed::Connect(to) => {
                 self.internet.expect(to);
@@ -382,6 +385,7 @@ impl<'a> Tracer<'a> {
 
     fn gone(&mut self, pid: i32, how: String) {
         self.tasks.remove(&pid);
+        self.groups.remove(&pid);
         self.programs.remove(&pid);
         if self.threads.remove(&pid) {
             return;

@@ -136,7 +136,7 @@ fn a_change_of_what_names_mean_is_told() {
 
 #[test]
 fn what_tells_is_told_behind_a_flood_of_files() {
-    let script = "i=0; while [ $i -lt 2000 ]; do : > f$i; read x < f$i; i=$((i+1)); done
+    let script = "i=0; while [ $i -lt 1000 ]; do : > f$i; read x < f$i; i=$((i+1)); done
         mkdir -p .ssh; echo k > .ssh/id_rsa; cat .ssh/id_rsa; echo x >> .bashrc; printf '#!/bin/sh\\necho hi\\n' > late; chmod +x late; ./late";
     let Some(followed) = Followed::script(script) else { return };
     assert_eq!(followed.acts("reads"), [".ssh/id_rsa"]);
