@@ -19,7 +19,7 @@ pub fn canonical(address: &str) -> Result<String, &'static str> {
     })
 }
 
-/// Whether an address names a way to a mailbox at another server, as old mail servers read it and some still do: `bob%far.example@here`,
+/// Whether a local part contains a route to a mailbox at another server, as old mail servers read it and some still do: `bob%far.example@here`,
 /// `far!bob@here`, `"bob@far.example"@here`.
 pub fn names_a_way(address: &str) -> bool {
     address.rsplit_once('@').is_some_and(|(local, _)| is_way(local.trim_start().trim_start_matches('<')))
@@ -35,7 +35,7 @@ pub fn canonical_with_tag(address: &str) -> Result<String, &'static str> {
     written(address, |mailbox| mailbox)
 }
 
-/// The canonical form, with what `mailbox` leaves of a local part that is not quoted.
+/// The canonical form; `mailbox` says which part of an unquoted local part is kept.
 fn written(address: &str, mailbox: impl Fn(&str) -> &str) -> Result<String, &'static str> {
     let bare = address.trim();
     let bare = bare.strip_prefix('<').and_then(|b| b.strip_suffix('>')).unwrap_or(bare);

@@ -9,33 +9,33 @@
 pub enum Mutant {
     /// The throttle stops at the threshold instead of above it.
     ThrottleStopsAtThreshold,
-    /// What is put into the delay queue whatever the slack never stops the user.
+    /// An entry that is put into the delay queue whatever the slack never stops the user.
     ThrottleEnqueueNeverStops,
     /// Entries of an absent relay block those behind them.
     ThrottleWaitsForTheAbsent,
-    /// What is only learned from joins the mail that really waits.
+    /// Recipients that are only learned from are added to the mail that really waits.
     ThrottleLearningJoinsTheQueue,
     /// Multi-slack above a lowered maximum stays.
     ThrottleKeepsOldMultiSlack,
-    /// A stop leaves the number of the situation as it was, so that permissions from before it stay good.
+    /// A stop leaves the number of the situation as it was, so that permissions from before it stay valid.
     ThrottleStopKeepsTheSituation,
     /// However many wait in the line of a wider class, the user is not stopped.
     ThrottleLanesNeverStop,
     /// A network that is new to the account is taken for one that is known.
     ThrottleNewNetworksPass,
-    /// A period gives slack to single mail and to mail to several, also where they share it.
+    /// Where single mail and mail to several share a period's slack, each of them gets it.
     ThrottlePeriodGivesBothSlacks,
-    /// A full table of slack puts out whoever would be forgotten next.
+    /// A full table of slack removes the key that would be forgotten next.
     CrowdForgetsTheOldest,
-    /// A candidate that was aborted goes on with its phases.
+    /// A candidate that was aborted continues with its phases.
     ElectionElectsAfterAbort,
     /// The true leader steps down for the victory of a lower-ranked node.
     ElectionTrueLeaderYields,
-    /// A leader acts on after its lease has run out by its own clock.
+    /// A leader continues to act after its lease has run out by its own clock.
     ElectionActsOnExpiredLease,
-    /// A dispatcher takes work of an epoch that is over.
+    /// A dispatcher accepts work of an epoch that is over.
     ElectionFenceForgets,
-    /// A leader whose priority was made worse goes on as if nothing had happened.
+    /// A leader whose priority was made worse continues as if nothing had happened.
     ElectionKeepsOffice,
     /// Feeds: of two feeds that will be empty at the same time, the higher gets the message.
     FeedsTiesToHighest,
@@ -43,25 +43,25 @@ pub enum Mutant {
     FeedsStayShut,
     /// A machine runs what waits in *next* before what waits in *current*.
     RunqNextBeforeCurrent,
-    /// A machine's refusals count for ever, whatever good results it brings in between.
+    /// A machine's refusals are never cleared, whatever good results it brings in between.
     RunqForgivesNoRefusal,
-    /// What machines say of their strain decides nothing.
+    /// The strain that machines report is ignored.
     RunqIgnoresStrain,
-    /// `fair`: a subnet's weight changes, but its clock is not anchored anew.
+    /// `fair`: a subnet's weight changes, but the anchor of its clock does not.
     FairSkipsReanchor,
-    /// `fair`: a session counts only while it waits, and not for what it was served ahead of its time.
+    /// `fair`: a session counts only while it waits, and not for the work that it was given ahead of its time.
     FairForgetsServed,
     /// `fair`: a subnet's history is divided only among sessions that have a request, and not among those that were served ahead of their time.
     FairForgetsLingering,
-    /// `fair`: what is believed to be cheap goes first.
+    /// `fair`: requests that are estimated to be cheap go first.
     FairBelievesPrices,
     /// `fair`: a full queue drops a request of a subnet that holds no more than the newcomer's would.
     FairDropsOfAnEqual,
-    /// History: every request counts, however many come in a minute, and however few there were.
+    /// History: every request counts, not only visits.
     HistoryCountsRequests,
-    /// The line of newcomers: a network that has had its turn stands where it stood.
+    /// The line of newcomers: a network that has had its turn keeps its place.
     LineForgetsTurns,
-    /// The line of newcomers: who was told a place and has not been there yet goes before nobody.
+    /// The line of newcomers: visitors who were told a place and have not come back yet are not counted.
     LineForgetsExpected,
 }
 

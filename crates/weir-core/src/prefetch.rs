@@ -5,7 +5,7 @@
 //! address. On processors other than x86-64 it does nothing.
 #![allow(unsafe_code)]
 
-/// `items[index]`, if there is one, will be read soon.
+/// Prefetches `items[index]`, if there is one, because it will be read soon.
 #[inline(always)]
 pub(crate) fn soon<T>(items: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -26,16 +26,16 @@ pub struct Dispatch {
     workers: Vec<Worker>,
     /// The workers of each feed.
     of_feed: Vec<Range<usize>>,
-    /// Shortest first: one line with a class a limit. Otherwise: a "class" is the feed that was chosen.
+    /// Shortest first: one line, with a class for each limit. Otherwise a "class" is the feed that was chosen.
     line: WaitingLine<Waiting>,
     spots: BTreeMap<MessageId, (Spot, usize)>,
     /// Expected scan time of what waits at each feed, in nanoseconds (not for shortest first).
     queued_ns: Vec<u128>,
     waiting_max: usize,
-    /// How far each sender is at each feed, while something of theirs waits there.
+    /// The round that each sender has reached at each feed, while a message of theirs waits there.
     senders: BTreeMap<(usize, SenderId), Turn>,
     in_force: InForce,
-    /// While fewer workers than this are busy, one that has nothing else to do takes what is above its limit.
+    /// While fewer workers than this are busy, a worker with nothing else to do takes messages above its limit.
     busy_least: usize,
 }
 
@@ -152,14 +152,14 @@ impl Dispatch {
         })
     }
 
-    /// These workers share so few processors that small mail finds a worker also when all processors scan what is large: so
-    /// limits keep no processor idle (shortest first only; the paper's own strategies keep to them).
+    /// Declares that these workers share so few processors that small mail finds a worker even when all processors scan large mail. Then
+    /// limits leave no processor idle (shortest first only; the paper's own strategies follow the paper).
     pub fn sharing(self, processors: usize) -> Dispatch {
         let shared = self.plan.strategy == Strategy::Shortest && self.workers.len() > processors;
         Dispatch { busy_least: if shared { processors } else { 0 }, ..self }
     }
 
-    /// So many workers a feed at most.
+    /// The largest number of workers of one feed.
     pub const WORKERS_MAX: usize = 1024;
 
     /// Messages of one sender in one round.
@@ -170,7 +170,7 @@ impl Dispatch {
         self.arrive_as(message, None, now)
     }
 
-    /// A message of a sender arrives, who takes turns with others.
+    /// A message of a sender arrives; senders take turns.
     pub fn arrive_from(&mut self, sender: SenderId, message: Message, now: Instant) -> Placed {
         self.arrive_as(message, Some(sender), now)
     }
@@ -205,7 +205,7 @@ impl Dispatch {
         Some(started)
     }
 
-    /// A waiting message leaves unscanned; false if no message of this name waits.
+    /// Removes a waiting message unscanned; false if no message of this name waits.
     pub fn withdraw(&mut self, id: MessageId) -> bool {
         let removed = self.spots.get(&id).copied().and_then(|(spot, _)| self.line.remove(spot));
         let removed = removed.map(|waiting| self.forget(waiting)).is_some();
@@ -223,7 +223,7 @@ impl Dispatch {
         Ok(self.place_anew(now))
     }
 
-    /// Puts so much of the limits in force. Waiting messages choose anew; some may start at once.
+    /// Puts this part of the limits in force. Waiting messages choose anew; some may start at once.
     pub fn put_in_force(&mut self, in_force: InForce, now: Instant) -> Vec<Started> {
         if self.in_force == in_force {
             return Vec::new();
@@ -237,7 +237,7 @@ impl Dispatch {
         self.in_force
     }
 
-    /// What is in force for the next scan: nothing while a processor would be idle.
+    /// What is in force for the next scan: no limits while a processor would be idle.
     fn in_force_now(&self) -> InForce {
         let busy = self.workers.iter().filter(|worker| **worker != Worker::Idle).count();
         if busy < self.busy_least { InForce::Nothing } else { self.in_force }
@@ -263,7 +263,7 @@ impl Dispatch {
         self.line.len()
     }
 
-    /// What waits at each feed; for shortest first, in each class of the line. Costs O(n): for people who look.
+    /// What waits at each feed; for shortest first, in each class of the line. Costs O(n), so it is meant for display only.
     pub fn backlog(&self) -> Vec<Backlog> {
         let of = |feed| Backlog { waiting: self.line.len_of(feed), oldest: self.line.oldest_of(feed) };
         (0..self.of_feed.len()).map(of).collect()
@@ -294,7 +294,7 @@ impl Dispatch {
         let class = self.plan.limits.class_of(waiting.message.size);
         let feeds = self.plan.feeds_now(class, self.in_force_now());
         let (feed, idle) = match self.plan.strategy {
-            // The workers whose limit it is above come last, so that they are free when all limits are in force again.
+            // The workers whose limit is too small for it come last, so that they are free when all limits are in force again.
             Strategy::Shortest => {
                 let mut order = (class.max(feeds.start)..feeds.end).chain((feeds.start..class).rev());
                 (class, order.find_map(|feed| self.idle_worker(feed)))
@@ -359,9 +359,9 @@ impl Dispatch {
         }
     }
 
-    /// Whether some worker scans what went before all smaller ones. One at a time does: near saturation all large mail is
+    /// Whether some worker scans a message that went before all smaller ones. Only one worker at a time does: near saturation all large mail is
     /// overdue, and if every worker took it first, small mail would wait longer than in order of arrival. A scan that takes
-    /// longer than expected no longer counts: a worker that is stuck must not keep large mail waiting.
+    /// longer than expected no longer counts, because a stuck worker must not keep other large mail waiting.
     fn one_scans_overdue(&self, now: Instant) -> bool {
         self.workers.iter().any(|worker| matches!(worker, Worker::Busy { overdue: true, until } if *until >= now))
     }
@@ -386,7 +386,7 @@ impl Dispatch {
 }
 
 impl Worker {
-    /// An overdue scan is expected to take as long again as it is overdue, so that a stuck worker draws no mail.
+    /// A scan that is late is expected to take as long again as it is late, so that a stuck worker attracts no mail.
     fn remaining_ns(self, now: Instant) -> u64 {
         match self {
             Worker::Idle => 0,
@@ -404,7 +404,7 @@ fn empty_line(plan: &Plan) -> WaitingLine<Waiting> {
     WaitingLine::new(plan.limits.feeds(), age_bound)
 }
 
-/// Why feeds cannot be set up or retuned so.
+/// Why feeds cannot be set up or changed in this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DispatchError {
     /// The plan has `feeds` feeds, but so many were given.
@@ -438,7 +438,7 @@ impl core::error::Error for DispatchError {}
 mod tests {
     use super::*;
 
-    /// The order in which one worker scans what came while it was busy, by the ids.
+    /// The order in which one worker scans the messages that came while it was busy, by their ids.
     fn order(strategy: Strategy, arrivals: &[(u64, u64, u64)]) -> Vec<u64> {
         let plan = Plan::new(Limits::new(vec![1000]).unwrap(), strategy);
         let mut dispatch = Dispatch::new(plan, &[1, 1], usize::MAX).unwrap();

@@ -13,7 +13,7 @@ use super::{LastLimit, Limits, Mg1, Objective};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A table with so many points is fine: its own points serve as candidates.
+/// A table with this many points is fine enough: its own points serve as candidates.
 const FINE_TABLE: usize = 1000;
 const GRID: usize = 1200;
 const AROUND: usize = 120;
@@ -116,7 +116,7 @@ fn around(found: &[f64], step: f64, low: f64, last: f64) -> Vec<f64> {
     let mut fine: Vec<f64> = found.iter().flat_map(|s| geometric(s / step, s * step, AROUND)).collect();
     fine.extend(found);
     fine.push(last);
-    // Below the smallest size a table has nothing but interpolation.
+    // Below the smallest size a table only interpolates.
     fine.retain(|s| *s == 0.0 || (low..=last).contains(s));
     fine.sort_by(f64::total_cmp);
     fine.dedup();
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_size_that_many_share_is_not_cut() {
-        // Between two sizes the table only interpolates: no limit may profit from half of a size.
+        // Between two sizes the table only interpolates: no limit may gain by dividing the messages of one size.
         let sizes = [vec![1000; 60], vec![4000; 40]].concat();
         let table = SizeTable::with_points(&sizes, 1001).unwrap();
         let mg1 = Mg1::new(&table, Load { lambda_per_s: 0.4, service: Service::new(0.0, 0.001).unwrap() });

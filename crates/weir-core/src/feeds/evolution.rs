@@ -41,7 +41,7 @@ impl Evolution {
         Evolution { population: points.into_iter().map(member).collect(), asked: Awaiting::Nothing }
     }
 
-    /// The whole population, to be evaluated for the first time or anew.
+    /// The whole population, to be evaluated for the first time or again.
     pub fn ask_again(&mut self) -> Vec<Vec<f64>> {
         self.asked = Awaiting::Population;
         self.population.iter().map(|m| m.point.clone()).collect()
@@ -71,7 +71,7 @@ impl Evolution {
         }
     }
 
-    /// Takes the members of another search over, with their costs.
+    /// Adds the members of another search, with their costs.
     pub fn join(&mut self, other: Evolution) {
         self.population.extend(other.population);
         self.asked = Awaiting::Nothing;
@@ -96,7 +96,7 @@ impl Evolution {
         let mut pick = || &self.population[((unit() * count as f64) as usize).min(count - 1)].point;
         let (base, one, other) = (pick(), pick(), pick());
         let (best, own) = (self.best().0, &self.population[i].point);
-        // Factors of its own for each trial keep a small population from freezing.
+        // Random factors for each trial keep a small population from converging too early.
         let (factor, pull, explore) = (0.4 + 0.6 * unit(), unit(), unit() < 0.5);
         let surely = (unit() * own.len() as f64) as usize;
         let mut moved = |j: usize| {
@@ -125,11 +125,11 @@ enum Searched {
     AllButTheLast,
     /// All.
     All,
-    /// The first so many; the feeds behind them take every size.
+    /// The first N; the feeds behind them take every size.
     First(usize),
 }
 
-/// Points from here on stand for no limit, where feeds may do without.
+/// Points above this stand for no limit, if feeds may do without.
 const UNLIMITED_FROM: f64 = 0.9;
 
 impl SearchSpace {
@@ -192,7 +192,7 @@ impl SearchSpace {
         }
         let width = libm::log(self.high / self.low);
         let place = if width > 0.0 { libm::log((bytes as f64).max(self.low) / self.low) / width } else { 0.0 };
-        // The largest limit, and not none.
+        // This is the largest limit, and not "no limit".
         if kept { place.clamp(0.0, 0.999) * UNLIMITED_FROM } else { place.clamp(0.0, 1.0) }
     }
 }

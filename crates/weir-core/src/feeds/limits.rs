@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// So many feeds at most.
+/// The largest number of feeds.
 pub const FEEDS_MAX: usize = 64;
 
 /// The limits of N feeds.
@@ -16,7 +16,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// A limit that no message reaches: a feed with it takes every size. A configuration can say it, too.
+    /// A limit that no message reaches: a feed with it takes every size. It may also be set in a configuration.
     pub const UNLIMITED: u64 = 1 << 40;
 
     /// N feeds without limits: one line.
@@ -58,7 +58,7 @@ impl Limits {
         self.bytes.iter().map(|limit| usize::from(*limit < size)).sum()
     }
 
-    /// The class of what is above every limit that some message could reach; 0 if there is none.
+    /// The class of messages above every limit that a message could reach; 0 if there is no such limit.
     pub fn largest_class(&self) -> usize {
         self.bytes.iter().filter(|limit| **limit < Limits::UNLIMITED).count()
     }
@@ -74,7 +74,7 @@ impl Limits {
     }
 }
 
-/// As people read them: `2000 / 10000 / none`.
+/// For people: `2000 / 10000 / none`.
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, limit) in self.bytes.iter().enumerate() {

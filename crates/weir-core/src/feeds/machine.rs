@@ -23,8 +23,8 @@ impl Machine {
         self.workers.iter().sum::<usize>() > self.cpus
     }
 
-    /// How many feeds, from the first on, can be kept for small mail while those that are left still have a worker for every
-    /// processor: large mail loses nothing by that. At least one feed is kept, and one is left.
+    /// How many feeds, from the first on, can be reserved for small mail so that the others still have a worker for every
+    /// processor: then large mail loses nothing. At least one feed is reserved, and at least one is not.
     pub fn spare_feeds(&self) -> usize {
         let enough = |kept: &usize| self.workers.iter().skip(*kept).sum::<usize>() >= self.cpus;
         (1..self.workers.len()).rev().find(enough).unwrap_or(1)

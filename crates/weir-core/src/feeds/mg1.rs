@@ -53,10 +53,10 @@ impl<'a> Mg1<'a> {
         total
     }
 
-    /// The largest λ that these feeds can bear, those of W (the last feed stands outside, see [`Plan`]).
+    /// The largest λ that the feeds counted in W can handle (the last feed is left out, see [`Plan`]).
     ///
-    /// By size this is eq. 6. Limits that give way bear what all feeds bear without any. Where feeds k … N−1 share the work of classes k … N−1, it is the least over k of
-    /// their number divided by that work: no strategy within these limits can bear more.
+    /// By size this is eq. 6. For limits that give way it is what all feeds can handle without any limits. Where feeds k … N−1 share the work of classes k … N−1, it is the minimum over k of
+    /// their number divided by that work: no strategy within these limits can handle more.
     pub fn lambda_max_per_s(&self, plan: &Plan) -> f64 {
         let works: Vec<f64> = self.classes(&plan.limits).map(|sums| self.load.service.work(sums).0).collect();
         if plan.opens {
@@ -71,7 +71,7 @@ impl<'a> Mg1<'a> {
         (0..end).map(rate).fold(f64::INFINITY, f64::min)
     }
 
-    /// Whether the feeds that count can bear the load for long (eq. 5).
+    /// Whether the feeds that count can handle the load permanently (eq. 5).
     pub fn bears(&self, plan: &Plan, objective: &Objective) -> bool {
         let last_work = self
             .load

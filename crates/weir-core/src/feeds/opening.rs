@@ -30,36 +30,36 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Opening {
     shadows: [Shadow; 3],
-    /// The mean scan of lately, in nanoseconds; none before the first message.
+    /// The mean time of recent scans, in nanoseconds; none before the first message.
     scan_ns: Option<f64>,
     at: Instant,
-    /// What is in force before any limit has earned its place.
+    /// What is in force before any limit has shown that it saves time.
     at_first: InForce,
     in_force: InForce,
 }
 
-/// The feeds as they would be with so much of the limits in force.
+/// A simulation of the feeds with this part of the limits in force.
 #[derive(Clone, Debug)]
 struct Shadow {
     in_force: InForce,
     feeds: Running,
-    /// How long mail was held up here lately, in nanoseconds. It forgets.
+    /// How long mail was held up here recently, in nanoseconds. Old times are gradually forgotten.
     held_up_ns: f64,
 }
 
 impl Opening {
-    /// So many messages wait in a shadow at most; beyond that it is as bad as it gets.
+    /// At most this many messages wait in a shadow; beyond that it only counts that mail is held up.
     pub const SHADOW_MAX: usize = 1_000;
-    /// The account reaches back about so many mean scans.
+    /// The account covers about this many mean scans.
     pub const MEMORY_SCANS: f64 = 300.0;
     /// Bounds on that, in nanoseconds.
     pub const MEMORY_NS: (f64, f64) = (5e9, 1.2e12);
-    /// More of the limits comes into force when it would have saved this part of the time that mail is held up.
+    /// A larger part of the limits comes into force when it would have saved this part of the time that mail is held up.
     pub const EARNED: f64 = 0.05;
-    /// The mean scan is that of about so many messages.
+    /// The mean scan time is that of about this many messages.
     const MEAN_OVER: f64 = 200.0;
 
-    /// An account without credit, from now on.
+    /// An account that starts now, in which no limit has saved any time.
     pub fn new(plan: &Plan, machine: &Machine, now: Instant) -> Result<Opening, DispatchError> {
         let shadow = |in_force| {
             let mut dispatch = machine.dispatch(plan.clone(), Opening::SHADOW_MAX)?;
@@ -83,7 +83,7 @@ impl Opening {
         *mean += (scan_ns - *mean) / Opening::MEAN_OVER;
     }
 
-    /// Brings the account up to now; how much of the limits is to be in force.
+    /// Brings the account up to `now` and returns how much of the limits should be in force.
     pub fn look(&mut self, now: Instant) -> InForce {
         let passed = now.since(self.at).as_nanos() as f64;
         if passed > 0.0 {
@@ -114,8 +114,8 @@ impl Opening {
         self.in_force
     }
 
-    /// What is in force saved lately, as a part of how long mail would have been held up without limits; where nothing is in
-    /// force, what all limits would have saved. None if nothing would have been held up.
+    /// How much time the limits in force saved recently, as a part of how long mail would have been held up without limits. If none are in force, what all
+    /// limits would have saved. None if nothing would have been held up.
     pub fn saved(&self) -> Option<f64> {
         let without = self.held_up_ns(InForce::Nothing);
         let with = self.held_up_ns(if self.in_force == InForce::Nothing { InForce::All } else { self.in_force });
@@ -128,7 +128,7 @@ impl Opening {
 
     fn decide(&mut self) {
         let now = self.held_up_ns(self.in_force);
-        // What keeps more back must earn it, and so must what keeps less back than the start does, which costs nothing.
+        // A shadow that reserves more must first show that it saves time. So must one that reserves less than the start does, because the start costs nothing.
         let must_earn = |in_force: InForce| in_force > self.in_force || in_force < self.at_first;
         let is_better = |shadow: &&Shadow| match must_earn(shadow.in_force) {
             true => shadow.held_up_ns < (1.0 - Opening::EARNED) * now,
@@ -152,7 +152,7 @@ mod tests {
 
     const COUNT: u64 = 20_000;
 
-    /// How long each message is held up on average, in ms: 99 % are of 4 KiB and 1 % of 10 MB, which take 1.2 s. By the
+    /// How long each message is held up on average, in ms: 99 % have 4 KiB and 1 % have 10 MB, which take 1.2 s. Follows the
     /// account if nothing is fixed.
     fn held_up_ms(machine: &Machine, load: f64, fixed: Option<InForce>) -> f64 {
         let service = Service::new(0.002, 1.2e-7).unwrap();
@@ -187,7 +187,7 @@ mod tests {
         let plan = Plan::live(Limits::default_for(5, 250_000).unwrap(), Strategy::Shortest);
         let at_first = |cpus| Opening::new(&plan, &machine(cpus), Instant(0)).unwrap().in_force();
         assert_eq!([at_first(2), at_first(5)], [InForce::Kept(3), InForce::Nothing]);
-        // As long as none of several large scans has ended, all orders hold mail up alike: that changes nothing.
+        // As long as none of several large scans has ended, mail is held up alike in all orders, so nothing changes.
         let mut opening = Opening::new(&plan, &machine(2), Instant(0)).unwrap();
         for number in 0..600 {
             let expected = core::time::Duration::from_secs(9);

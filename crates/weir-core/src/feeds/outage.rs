@@ -10,13 +10,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Different messages that must fail in a row.
+/// How many different messages must fail in a row.
 const MESSAGES: usize = 3;
-/// Between two tries while out; it doubles.
+/// The wait between two tries during an outage; it doubles.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
 
-/// How the scanners are.
+/// Whether the scanners work.
 #[derive(Debug, Default)]
 pub struct Outage {
     /// Different messages that failed in a row.
@@ -35,7 +35,7 @@ struct Out {
 }
 
 impl Outage {
-    /// A message failed; whether that is the beginning of an outage.
+    /// A message failed; returns whether an outage begins with it.
     pub fn failed(&mut self, message: u64, problem: &str, now: Instant) -> bool {
         if self.failing.len() < MESSAGES && !self.failing.contains(&message) {
             self.failing.push(message);
@@ -43,7 +43,7 @@ impl Outage {
         (self.out.is_some() || self.failing.len() >= MESSAGES) && self.silent(message, problem, now)
     }
 
-    /// The scanners fail, whatever this message is; whether that is the beginning of an outage.
+    /// The scanners fail on every message, whatever it is; returns whether an outage begins with this.
     pub fn silent(&mut self, message: u64, problem: &str, now: Instant) -> bool {
         let Some(out) = &mut self.out else {
             let (problem, wait) = (problem.to_owned(), WAIT_FIRST);
@@ -51,7 +51,7 @@ impl Outage {
             return true;
         };
         out.problem = problem.to_owned();
-        // Others were under way when it began: they say nothing new.
+        // Other messages were being scanned when the outage began: their failure is nothing new.
         if out.trying == Some(message) {
             out.trying = None;
             out.wait = (out.wait * 2).min(WAIT_LONGEST);
@@ -60,27 +60,27 @@ impl Outage {
         false
     }
 
-    /// The scanners answered on what means no harm; how long the outage was that this ends. What three messages say
-    /// outweighs it.
+    /// The scanners have scanned the harmless test message; returns how long the outage was that ends with this, if any. What three messages have
+    /// shown counts more than the test.
     pub fn answered(&mut self, now: Instant) -> Option<Duration> {
         let out = self.out.take_if(|_| self.failing.len() < MESSAGES)?;
         Some(now.since(out.since))
     }
 
-    /// A message was scanned; how long the outage was that this ends.
+    /// A message was scanned; returns how long the outage was that ends with this, if any.
     pub fn worked(&mut self, now: Instant) -> Option<Duration> {
         self.failing.clear();
         self.out.take().map(|out| now.since(out.since))
     }
 
-    /// A message is gone without having been scanned: if it was the one that is tried, another one may be, at once.
+    /// A message is gone without having been scanned. If it was the one that was being tried, another one may be tried at once.
     pub fn gone(&mut self, message: u64) {
         if let Some(out) = self.out.as_mut().filter(|out| out.trying == Some(message)) {
             out.trying = None;
         }
     }
 
-    /// Whether the scan of a message may begin now; if it is a try, it is the only one.
+    /// Whether the scan of a message may begin now. During an outage only one message is tried at a time.
     pub fn may_begin(&mut self, message: u64, now: Instant) -> bool {
         match &mut self.out {
             None => true,
@@ -97,7 +97,7 @@ impl Outage {
         self.out.as_ref().filter(|out| out.trying.is_none()).map(|out| out.next_try)
     }
 
-    /// Since when, and what the scanners say.
+    /// Since when there is an outage, and what the scanners report.
     pub fn now(&self) -> Option<(Instant, &str)> {
         self.out.as_ref().map(|out| (out.since, out.problem.as_str()))
     }

@@ -6,11 +6,11 @@ use core::time::Duration;
 /// The bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Attempts after which a message is given up, while others can be scanned.
+    /// Attempts after which a message is given up, if other messages can be scanned.
     pub attempts: u32,
-    /// How long a message waits since its acceptance, whatever the scanners do.
+    /// How long a message may wait after its acceptance, whatever the scanners do.
     pub retry_for: Duration,
-    /// When we started: while we were down nobody could scan, so patience begins anew with each start.
+    /// When we started: while we were down nobody could scan, so waiting times count from each start.
     pub begun: Instant,
 }
 
@@ -27,7 +27,7 @@ pub enum AfterFailure {
 const WAITS_S: [u64; 5] = [1, 5, 30, 120, 600];
 
 impl Patience {
-    /// A message that was accepted at `accepted` has failed so many times, the last time now; `out`: no scanner works.
+    /// A message that was accepted at `accepted` has failed this many times, the last time now; `out`: no scanner works.
     pub fn after_failure(&self, failures: u32, accepted: Instant, out: bool, now: Instant) -> AfterFailure {
         let too_late = self.too_late(now).is_some_and(|then| accepted <= then);
         if too_late || (failures >= self.attempts && !out) {
@@ -37,7 +37,7 @@ impl Patience {
         AfterFailure::TryAt(now + Duration::from_secs(wait))
     }
 
-    /// What was accepted by then has waited for too long; none while we have not run for that long.
+    /// Messages accepted before this time have waited for too long; none while we have not run for that long.
     pub fn too_late(&self, now: Instant) -> Option<Instant> {
         let then = Instant(now.0.saturating_sub(u64::try_from(self.retry_for.as_nanos()).unwrap_or(u64::MAX)));
         (self.begun <= then).then_some(then)

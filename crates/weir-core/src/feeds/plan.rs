@@ -12,19 +12,19 @@ use core::time::Duration;
 pub enum Strategy {
     /// By size alone: class k waits for feed k (the paper's section III).
     Size,
-    /// By size and load: the feed among k … N−1 that will be empty first, the lowest of equals (section IV).
+    /// By size and load: the feed among k … N−1 that will be empty first; among equals, the first one (section IV).
     SizeLoad,
     /// One waiting line in order of size; a free worker takes the smallest message within its limit (ours).
     Shortest,
 }
 
-/// How much of the limits is in force: of those below, each keeps more workers for smaller mail than the one before.
+/// How much of the limits is in force: each variant reserves more workers for smaller mail than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InForce {
     /// Every worker takes every size.
     Nothing,
-    /// The workers of so many feeds, from the first on, take nothing above the largest limit, and all others take every
-    /// size: there is always a place for what is small, and large mail has all the rest.
+    /// The workers of this many feeds, from the first on, take nothing above the largest limit, and all others take every
+    /// size: there is always a worker for small mail, and large mail has all the others.
     Kept(usize),
     /// Every feed keeps to its limit.
     All,
@@ -37,10 +37,10 @@ pub struct Plan {
     pub limits: Limits,
     /// How a message finds its worker.
     pub strategy: Strategy,
-    /// Whether feed N, when it has nothing larger to do, also takes smaller mail (`SizeLoad` and `Shortest`). The
-    /// paper keeps it out; letting it in adds a server, so the figures of both cannot be compared.
+    /// Whether feed N, when it has nothing larger to do, also takes smaller mail (`SizeLoad` and `Shortest`). In the
+    /// paper it does not; letting it in adds a server, so the figures of both cannot be compared.
     pub last_feed_helps: bool,
-    /// `Shortest`: a message that has waited so long goes before all smaller ones. `Duration::MAX`: never.
+    /// `Shortest`: a message that has waited this long goes before all smaller ones. `Duration::MAX`: never.
     pub age_bound: Duration,
     /// Whether limits are in force only as far as they save waiting ([`super::Opening`]).
     pub opens: bool,
@@ -50,7 +50,7 @@ impl Plan {
     /// How long a message may be passed over unless the plan says otherwise.
     pub const AGE_BOUND: Duration = Duration::from_secs(60);
 
-    /// A plan by the paper's rules: the last feed is kept for the largest, and limits hold whatever they cost. The
+    /// A plan by the paper's rules: the last feed is reserved for the largest messages, and limits hold whatever they cost. The
     /// usual age bound.
     pub fn new(limits: Limits, strategy: Strategy) -> Plan {
         Plan { limits, strategy, last_feed_helps: false, age_bound: Plan::AGE_BOUND, opens: false }
@@ -108,7 +108,7 @@ impl Plan {
         largest > 0 && class >= largest
     }
 
-    /// The rule of `SizeLoad`: the least expected-empty time, the lowest of equals.
+    /// The rule of `SizeLoad`: the feed that is expected to be empty first; among equals, the first one.
     pub(super) fn least_loaded(rule: TieRule, feeds: Range<usize>, empty_at: impl Fn(usize) -> u64) -> usize {
         let mut best = feeds.start;
         let mut least = empty_at(best);

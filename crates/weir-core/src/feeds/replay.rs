@@ -43,7 +43,7 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// A busy trace, by a small generator.
+    /// A busy trace, from a small random generator.
     fn trace(count: u64) -> Vec<Arrival> {
         let (mut state, mut at) = (9u64, 0);
         let mut next = || {

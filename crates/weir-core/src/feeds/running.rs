@@ -11,14 +11,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The feeds at work.
+/// The feeds while they run.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     dispatch: Dispatch,
     /// What each worker has left to do, in nanoseconds of a processor.
     scans: Vec<Option<f64>>,
     cpus: f64,
-    /// Times are counted from here: what a float can tell apart is nanoseconds then, whatever the clock says.
+    /// Times are counted from here, so that a float can tell nanoseconds apart, whatever the clock says.
     begun: u64,
     now: f64,
     held_up_ns: f64,
@@ -35,7 +35,7 @@ impl Running {
         self.held_up_ns
     }
 
-    /// Lets every scan that ends by then end, in order, and its worker take the next message.
+    /// Ends every scan that is over by `until`, in order, and lets its worker take the next message.
     pub(super) fn run_until(&mut self, until: Instant, served: &mut dyn FnMut(Served)) {
         self.run(until.0.saturating_sub(self.begun) as f64, served);
     }
@@ -90,7 +90,7 @@ impl Running {
         started.into_iter().for_each(|begun| self.start(begun, &mut |_| {}));
     }
 
-    /// So much time passes, at this speed of each scan.
+    /// This much time passes; each scan progresses at this speed.
     fn pass(&mut self, time: f64, speed: f64) {
         for left in self.scans.iter_mut().flatten() {
             *left = (*left - time * speed).max(0.0);
@@ -145,12 +145,12 @@ mod tests {
             (running.now / S as f64, running.held_up_ns() / S as f64)
         };
         let large: Vec<Message> = seconds(0..4, 10, 1 << 20).collect();
-        // Four large scans of ten seconds: two at a time, and three workers are free for what is small.
+        // Four large scans of ten seconds: two at a time, and three workers stay free for small mail.
         assert_eq!(run(5, &large), (20.0, 20.0));
         let mixed: Vec<Message> = large.iter().copied().chain(seconds(4..5, 1, 1000)).collect();
         let (_, held_up) = run(5, &mixed);
         assert!(held_up < 23.0, "the small one waited for a large scan: {held_up}");
-        // Where every worker has a processor, that of the small mail is left to it.
+        // If every worker has a processor, the one for small mail is left to small mail.
         assert_eq!(run(2, &large).0, 40.0);
     }
 

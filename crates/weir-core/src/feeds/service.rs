@@ -55,7 +55,7 @@ impl Service {
     }
 }
 
-/// What comes in: λ messages a second, each with its service time.
+/// The load: λ messages a second, each with its service time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// λ.

@@ -19,7 +19,7 @@ pub fn evaluate(
     mut served: impl FnMut(Served),
 ) {
     match plan.strategy {
-        // Whether limits give way depends on two shadows of the dispatch, so here it is the dispatch itself that runs.
+        // Whether limits give way depends on the shadows of the dispatch, so here the dispatch itself runs.
         _ if plan.opens => {
             let feeds = plan.limits.feeds();
             replay(arrivals, service, plan, &Machine { workers: vec![1; feeds], cpus: feeds }, &mut served);
@@ -30,7 +30,7 @@ pub fn evaluate(
 }
 
 /// W of a trace (eq. 7): the weighted waits of the messages that count, divided by the number of all messages.
-/// Infinite without simulation if the feeds cannot bear the load for long (eq. 5).
+/// Infinite without simulation if the feeds cannot handle the load permanently (eq. 5).
 pub fn mean_wait_s(trace: &[Arrival], table: &SizeTable, load: &Load, plan: &Plan, objective: &Objective) -> f64 {
     let counted = objective.feeds_counted(plan.limits.feeds());
     if !Mg1::new(table, *load).bears(plan, objective) {
@@ -85,7 +85,7 @@ struct Workers<'a> {
     line: WaitingLine<Arrival>,
     /// When each worker ends its scan; a time in the past is an idle worker.
     ends: Vec<u64>,
-    /// Workers that ended and found nothing they may take.
+    /// Workers that have finished a scan and found nothing that they may take.
     looked: Vec<bool>,
     /// Workers whose message went before all smaller ones.
     overdue: Vec<bool>,

@@ -16,7 +16,7 @@ use core::time::Duration;
 pub struct WaitingLine<T> {
     classes: Vec<Class<T>>,
     age_bound: Duration,
-    /// Items that ever came: the order of arrival, also within one instant.
+    /// How many items ever came; it gives the order of arrival, also within one instant.
     came: u64,
     waiting: usize,
 }
@@ -41,7 +41,7 @@ pub struct Spot {
 }
 
 impl<T> WaitingLine<T> {
-    /// An empty line of so many classes.
+    /// An empty line with this many classes.
     pub fn new(classes: usize, age_bound: Duration) -> WaitingLine<T> {
         let empty = || Class { by_size: BTreeMap::new(), by_age: BTreeMap::new(), round: 0 };
         WaitingLine { classes: (0..classes).map(|_| empty()).collect(), age_bound, came: 0, waiting: 0 }
@@ -79,7 +79,7 @@ impl<T> WaitingLine<T> {
         Some(Spot { class, round, size, number: self.came })
     }
 
-    /// The round that a class has come to.
+    /// The round that a class has reached.
     pub fn round(&self, class: usize) -> u64 {
         self.classes.get(class).map_or(0, |line| line.round)
     }
@@ -89,7 +89,7 @@ impl<T> WaitingLine<T> {
         self.classes.get(class).map_or(0, |line| line.by_size.len())
     }
 
-    /// When the oldest of a class came. Costs O(n): for people who look.
+    /// When the oldest of a class came. Costs O(n), so it is meant for display only.
     pub fn oldest_of(&self, class: usize) -> Option<Instant> {
         self.classes.get(class)?.by_age.values().map(|(arrived, _)| *arrived).min()
     }
