@@ -11,13 +11,13 @@ pub enum Aside {
     Resigned,
     /// Its database does not answer; until a probe goes through.
     NoDatabase,
-    /// It led and heard no other machine, though the database knows some; until it hears one.
+    /// It led and heard no other machine, though the database has seen some; until it hears one.
     HearsNobody,
-    /// Another process has its id and key; for twice n·T1 after the last sign of it.
+    /// Another process has its id and key; until twice n·T1 after the last sign of it.
     Clone,
 }
 
-/// The node's own note of it.
+/// The node's own record of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct StandsAside {
     why: Aside,
@@ -53,7 +53,7 @@ impl Election {
     }
 
     /// Nobody else is there, as the database or the configuration says. A node that has heard nobody lately need not wait for
-    /// anybody: it stands again if it stood aside for want of a voice, and wins without the three phases.
+    /// anybody: it stands again if it stood aside because it heard nobody, and wins without the three phases.
     pub fn alone(&mut self, now: Instant) {
         self.others = Some(0);
         let seeks = matches!(self.state, State::Leaderless { .. } | State::Candidate { .. });
@@ -79,7 +79,7 @@ impl Election {
         self.state = State::Leaving { epoch, until, then: Then::StandAside(why) };
     }
 
-    /// The lease is released, or would not be in T.
+    /// The lease is released, or the database did not answer within T.
     pub(super) fn left(&mut self, now: Instant, then: Then) {
         match then {
             Then::Follow { leader, round } => self.follow_and_ack(now, leader, round, None),
@@ -92,7 +92,7 @@ impl Election {
     }
 
     fn stand_aside(&mut self, now: Instant, why: Aside) {
-        // A resignation is the operator's word: no other reason replaces it.
+        // A resignation is the operator's decision: no other reason replaces it.
         if self.aside() != Some(Aside::Resigned) {
             self.aside = Some(StandsAside { why, again_at: self.aside_until(now, why) });
         }
@@ -136,7 +136,7 @@ impl Election {
         }
     }
 
-    /// Stands again; without a leader, at once.
+    /// Stands for election again; without a leader, at once.
     pub(super) fn end_aside(&mut self, now: Instant) {
         self.aside = None;
         if matches!(self.state, State::Leaderless { .. }) {

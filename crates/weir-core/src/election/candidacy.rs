@@ -5,7 +5,7 @@ use super::{Election, Epoch, Following, Message, Output, Peer, Phase, Role, Roun
 use crate::time::Instant;
 
 impl Election {
-    /// Knows no leader: stands if it may, calls for one if it may not. External nodes wait.
+    /// Knows no leader: stands for election if it may, and otherwise asks for a leader. External nodes wait.
     pub(super) fn seek(&mut self, now: Instant) {
         if self.stands() {
             self.round += 1;
@@ -18,14 +18,14 @@ impl Election {
         self.state = State::Leaderless { until: now + self.settings.silence(), bettered: false };
     }
 
-    /// Goes straight to the last phase: the leader that went named this node.
+    /// Goes straight to the last phase, because the leader that resigned has named this node.
     pub(super) fn succeed(&mut self, now: Instant) {
         self.round += 1;
         self.members.clear_local();
         self.enter(now, Phase::Victory);
     }
 
-    /// Is elected at once: there is nobody to ask.
+    /// Is elected at once, because there is nobody to ask.
     pub(super) fn win(&mut self, now: Instant) {
         self.round += 1;
         self.members.clear_local();
@@ -33,12 +33,12 @@ impl Election {
         self.on_timeout(now);
     }
 
-    /// Does not stand for T2: a better node does.
+    /// Does not stand for T2, because a better node does.
     pub(super) fn wait_after_abort(&mut self, now: Instant) {
         self.state = State::Leaderless { until: now + self.settings.abort_wait, bettered: true };
     }
 
-    /// Does not stand for T2: the leader that went has named another, which need not be better.
+    /// Does not stand for T2, because the leader that resigned has named another node, which need not be better.
     pub(super) fn wait_for_successor(&mut self, now: Instant) {
         self.state = State::Leaderless { until: now + self.settings.abort_wait, bettered: false };
     }
@@ -66,7 +66,7 @@ impl Election {
         }
     }
 
-    /// Known members first; the whole range only when none is known.
+    /// To known members; to the whole range only when none is known.
     pub(super) fn send_to_lab(&mut self, now: Instant, message: Message) {
         let known = self.members.in_lab(now, &self.settings);
         if known.is_empty() {
@@ -87,9 +87,9 @@ impl Election {
         self.send(leader.address, Message::Ack { round });
     }
 
-    /// When the leader's silence has lasted n·T1, or it has not shown itself over a stream for twice that, seen at the next of the
+    /// When the leader counts as silent: nothing was heard of it for n·T1, or nothing over a stream for twice that, noticed at the next of the
     /// checks every T3.
-    /// An external machine keeps its leader until it learns of another.
+    /// An external machine keeps its leader until it is told of another.
     pub(super) fn silent_at(&self, following: &Following) -> Instant {
         if self.me.role == Role::External {
             return Instant::NEVER;
@@ -102,7 +102,7 @@ impl Election {
         Instant(following.since.0.saturating_add(checks.max(1).saturating_mul(check)))
     }
 
-    /// Whether a node that aborts another must stand itself: nobody better is known to lead or to stand, so without it
+    /// Whether a node that aborts another must stand itself, because nobody better is known to lead or to stand, and without it
     /// nobody would lead.
     pub(super) fn is_on_its_own(&self, now: Instant) -> bool {
         matches!(self.state, State::Leaderless { bettered: false, .. }) || self.has_quiet_leader(now)

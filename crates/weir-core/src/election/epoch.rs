@@ -9,7 +9,7 @@ pub struct Epoch(pub u64);
 
 /// A dispatcher's memory of the highest epoch: work of a lower one is refused.
 ///
-/// To be kept on disk with the work that it admits; a restart must not lower it.
+/// It must be stored on disk with the work that it admits; a restart must not lower it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Fence {
     highest: Epoch,
@@ -26,7 +26,7 @@ impl Fence {
         self.highest
     }
 
-    /// Whether work or news of `epoch` may come in; a higher epoch raises the fence.
+    /// Whether work or news of `epoch` is accepted; a higher epoch raises the fence.
     pub fn admit(&mut self, epoch: Epoch) -> Result<(), Stale> {
         if epoch < self.highest && !planted(Mutant::ElectionFenceForgets) {
             return Err(Stale { offered: epoch, highest: self.highest });

@@ -6,14 +6,14 @@ use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
 
 impl Election {
-    /// Takes a message in, or says why it is ignored.
+    /// Handles a message, or says why it is ignored.
     pub fn on_message(&mut self, now: Instant, frame: &Frame) -> Result<(), Refusal> {
         if frame.from.id == self.me.id {
             return Err(self.hear_own_id(now, frame));
         }
         screen(frame)?;
         let admitted = self.members.admit(now, frame, &self.settings);
-        // A datagram is a hint of a life that we do not know: it may be the leader's, or that of a machine that waits for us.
+        // A datagram from a life that we do not know is a hint: it may be the leader's, or that of a machine that waits for us.
         if matches!(admitted, Err(Refusal::Revenant | Refusal::LaterLife)) {
             self.knock(frame);
         }
@@ -41,8 +41,8 @@ impl Election {
         Ok(())
     }
 
-    /// Our own id: our broadcast, or a clone. Of two clones the one in its later life goes on, then the
-    /// one with the lower address. A datagram is only a hint: we knock, and the clone sees who we are.
+    /// A message with our own id: our broadcast, or a clone. Of two clones the one in its later life continues, or if they are equal the
+    /// one with the lower address. A datagram is only a hint: we open a stream, and so the clone sees who we are.
     fn hear_own_id(&mut self, now: Instant, frame: &Frame) -> Refusal {
         if frame.from.is_same_process(&self.me) {
             return Refusal::Own;
@@ -60,13 +60,13 @@ impl Election {
         Refusal::Clone
     }
 
-    /// Shows itself over a stream.
+    /// Opens a stream, which shows who this node is.
     fn knock(&mut self, frame: &Frame) {
         self.send(frame.from.address, Message::Present { following: false, epoch: None });
     }
 
     fn on_request(&mut self, now: Instant, peer: Peer, phase: Phase, round: Round) {
-        // A leader that stands again is no leader any more.
+        // A leader that stands for election again leads no more.
         let deserted = self.leader() == Some(peer.id);
         if deserted {
             self.wait_after_abort(now);
@@ -117,7 +117,7 @@ impl Election {
         Ok(())
     }
 
-    /// The true leader hears of a lower-ranked one: it says so and goes on. If the other has an
+    /// The true leader hears of a lower-ranked one: it answers abort and continues. If the other has an
     /// epoch that is higher than ours, the database decides.
     fn defend(&mut self, now: Instant, peer: Peer, round: Round, epoch: Option<Epoch>) {
         if planted(Mutant::ElectionTrueLeaderYields) {
@@ -148,13 +148,13 @@ impl Election {
         }
         match (&self.state, by) {
             (State::Candidate { .. }, _) if planted(Mutant::ElectionElectsAfterAbort) => {}
-            // Another abort may have come first; the leader's is the one to act on.
+            // Another abort may have come first; the leader's abort is the one to act on.
             (State::Candidate { .. } | State::Leaderless { .. }, Aborter::Leader(epoch)) => {
                 self.follow(now, peer, epoch);
             }
             (State::Candidate { .. }, Aborter::Better) => self.wait_after_abort(now),
             (State::Elected(_), Aborter::Leader(_)) => self.yield_to(now, peer, round),
-            // Too late for the phase but before the lease: still in time to make way.
+            // Too late for the phase but before the lease: it can still make way.
             (State::Elected(leadership), Aborter::Better) if leadership.held_epoch().is_none() => {
                 self.wait_after_abort(now);
             }
@@ -185,7 +185,7 @@ impl Election {
         match self.state {
             State::Leaving { .. } => {}
             State::Elected(_) if self.rank().beats(&peer.rank) => self.defend(now, peer, round, epoch),
-            // A beat is a hint: we answer, and the better leader sends its victory over a stream.
+            // A beat is only a hint: we answer, and the better leader then sends its victory over a stream.
             State::Elected(_) => self.answer_beat(peer, None),
             State::Following(following) if following.leader.id == peer.id => {
                 self.on_own_leaders_beat(now, (peer, via), following, epoch);
@@ -197,7 +197,7 @@ impl Election {
         Ok(())
     }
 
-    /// A datagram shows that somebody beats; the answer to our answer, over a stream, that it is the leader.
+    /// A datagram shows that somebody sends beats. The answer to our answer, which comes over a stream, shows that it is the leader.
     fn on_own_leaders_beat(
         &mut self,
         now: Instant,
@@ -225,7 +225,7 @@ impl Election {
         self.send(peer.address, message);
     }
 
-    /// A better node than the leader it hears stands, unless it has just been told to wait.
+    /// If this node is better than the leader that it hears, it stands, unless it has just been told to wait.
     fn challenge(&mut self, now: Instant) {
         if self.has_quiet_leader(now) {
             self.seek(now);
@@ -279,7 +279,7 @@ impl Election {
     }
 }
 
-/// What can be refused without knowing anything but the frame.
+/// What can be refused without knowing anything except the frame.
 fn screen(frame: &Frame) -> Result<(), Refusal> {
     if frame.message.is_of_eligible() && frame.from.role != Role::Eligible {
         return Err(Refusal::Role);

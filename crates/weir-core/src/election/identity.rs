@@ -10,7 +10,7 @@ use core::net::IpAddr;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeId(pub u64);
 
-/// Lower goes first. Registered with the node, not chosen by it.
+/// The lowest goes first. Registered with the node, not chosen by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Priority(pub u8);
 
@@ -18,12 +18,12 @@ pub struct Priority(pub u8);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct KeyId(pub [u8; 32]);
 
-/// A node's life: its starts, counted on its disk so that they only grow, in the upper bits, and a random
-/// number in the lower ones, so that a copy of the disk does not share a life with its original.
+/// A node's life. The upper bits count its starts, on its disk so that they only grow; the lower bits are a random
+/// number, so that a copy of the disk does not share a life with its original.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Boot(pub u64);
 
-/// What the certificate lets a node be.
+/// What the certificate allows a node to be.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// May vote, stand and lead.

@@ -6,7 +6,7 @@ use super::{Aside, Election, Epoch, LeaseAnswer, LeaseOrder, Message, Peer, Role
 use crate::time::Instant;
 use core::time::Duration;
 
-/// After so many unanswered orders to the database in a row the node stands aside.
+/// After this many unanswered orders to the database in a row the node stands aside.
 const UNANSWERED_MAX: u32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +51,7 @@ impl Election {
         lease.min(leadership.beat_at).min(self.lonely_at(leadership))
     }
 
-    /// When a leader that hears nobody lets go. Never, if the database knows of nobody else.
+    /// When a leader that hears nobody gives up its lease. Never, if the database knows of nobody else.
     fn lonely_at(&self, leadership: &Leadership) -> Instant {
         if self.others.unwrap_or(0) == 0 {
             return Instant::NEVER;
@@ -76,7 +76,7 @@ impl Election {
         }
     }
 
-    /// Asks, renews, or notes that acting is over. False: the database does not answer.
+    /// Asks for the lease, renews it, or notes that acting is over. False: the database does not answer.
     fn lease_timeout(&mut self, now: Instant, leadership: &mut Leadership) -> bool {
         if let Lease::Held(held) = &leadership.lease
             && !held.acts(now)
@@ -98,7 +98,7 @@ impl Election {
         if acquire && leadership.unanswered >= UNANSWERED_MAX {
             return false;
         }
-        // A node that hears none of the others would only keep the lease away from one that does.
+        // A node that hears none of the others would only keep the lease away from one that hears them.
         if !acquire || leadership.heard || self.others.unwrap_or(0) == 0 {
             leadership.unanswered += 1;
             self.order(order);
@@ -130,7 +130,7 @@ impl Election {
         }
     }
 
-    /// The shell's answer to `order`. What was granted too late to be used is given back.
+    /// The database's answer to `order`. A lease that was granted too late to be used is given back.
     pub fn on_lease(&mut self, now: Instant, order: LeaseOrder, answer: LeaseAnswer) {
         match (order, answer) {
             (LeaseOrder::Acquire { asked_at }, LeaseAnswer::Granted { epoch, others }) => {
@@ -155,7 +155,7 @@ impl Election {
         self.check_invariants();
     }
 
-    /// Takes note of how many others the database has seen. A leader that was alone gives newcomers time to be heard.
+    /// Notes how many other machines the database has seen. A leader that was alone gives newcomers time to be heard.
     fn note_others(&mut self, now: Instant, others: u32) {
         let first = self.others.unwrap_or(0) == 0 && others > 0;
         self.others = Some(others);
@@ -166,7 +166,7 @@ impl Election {
         }
     }
 
-    /// A fenced statement of `epoch` found no row: the term is over, whatever this node's clock says.
+    /// A fenced statement of `epoch` found no row: the term is over, whatever this node's clock shows.
     pub fn on_fenced_out(&mut self, now: Instant, epoch: Epoch) {
         self.lost(now, epoch);
     }
@@ -239,7 +239,7 @@ impl Election {
         }
     }
 
-    /// Somebody answers this leader, which matters for the lease too. An answer from a machine outside does not show that the lab's network
+    /// Another machine answers this leader, which matters for the lease too. An answer from a machine outside does not show that the lab's network
     /// works.
     pub(super) fn hear_reply(&mut self, now: Instant, id: super::NodeId) {
         if self.members.role(id) == Some(Role::External) {
@@ -252,7 +252,7 @@ impl Election {
         }
     }
 
-    /// Asks for the lease at once, unless an order is under way: the lease's holder may just have let it go.
+    /// Asks for the lease at once, unless an order is under way, because the lease's holder may just have released it.
     pub(super) fn ask_soon(&mut self, now: Instant) {
         if let State::Elected(leadership) = &mut self.state
             && leadership.unanswered == 0

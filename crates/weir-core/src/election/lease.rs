@@ -9,7 +9,7 @@ use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
 use core::time::Duration;
 
-/// What the shell shall do with the lease row. It hands the order back with the answer.
+/// What the shell should do with the lease row. It returns the order with the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeaseOrder {
     /// Take the lease if nobody holds it.
@@ -33,7 +33,7 @@ pub enum LeaseOrder {
     Probe,
 }
 
-/// What came of it.
+/// The database's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeaseAnswer {
     /// Acquired or renewed, for L from now by the database's clock.
@@ -45,7 +45,7 @@ pub enum LeaseAnswer {
     },
     /// Somebody else holds it.
     Refused {
-        /// For so long yet, if it is not renewed.
+        /// For this long, if it is not renewed.
         free_in: Duration,
         /// How many other machines the database has seen at work lately.
         others: u32,
@@ -58,7 +58,7 @@ pub enum LeaseAnswer {
     Reachable,
 }
 
-/// What an elected node has of the lease. Wanted → Held → Wanted (lost, expired).
+/// What an elected node knows of the lease. Wanted → Held → Wanted (lost, expired).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lease {
     /// Not held; the next order goes out at `ask_at`.

@@ -11,7 +11,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-/// So many lives of a machine are remembered beside its present one.
+/// This many lives of a machine are remembered in addition to its present one.
 const OTHER_LIVES: usize = 3;
 
 /// The table.
@@ -29,11 +29,11 @@ pub(crate) struct Member {
     pub(crate) rank: Rank,
     stands: bool,
     window: Window,
-    /// The windows of lives before or beside this one, the last first: clones may alternate with their original.
+    /// The windows of lives before or beside this one, the latest first: clones may alternate with their original.
     other_lives: [Option<Window>; OTHER_LIVES],
     /// The latest life ever heard of.
     latest: Boot,
-    /// A stream has shown its life and its address: datagrams do not change them any more. Many can write a datagram.
+    /// A stream has shown its life and its address, and datagrams do not change them any more, because many machines can write a datagram.
     proved: bool,
     heard_at: Instant,
     /// Beats since its last reply; none if it is not a local node.
@@ -41,7 +41,7 @@ pub(crate) struct Member {
 }
 
 impl Members {
-    /// Lets a frame in and remembers its sender; the frame with the address at which the sender is known. A refusal changes nothing.
+    /// Admits a frame and remembers its sender. Returns the frame with the address at which the sender is known. A refusal changes nothing.
     pub(crate) fn admit(&mut self, now: Instant, frame: &Frame, settings: &Settings) -> Result<Frame, Refusal> {
         if let Some(known) = self.members.get(&frame.from.id) {
             known.check(now, frame, settings)?;
@@ -137,7 +137,7 @@ impl Member {
 
     fn check(&self, now: Instant, frame: &Frame, settings: &Settings) -> Result<(), Refusal> {
         if frame.from.key != self.key {
-            // The shell lets in streams with the registered key only: the name has been given to another machine. A datagram shows no key.
+            // The shell accepts streams with the registered key only, so the name has been given to another machine. A datagram shows no key.
             return if frame.via == Channel::Stream { Ok(()) } else { Err(Refusal::OtherKey) };
         }
         match frame.via {
@@ -145,7 +145,7 @@ impl Member {
             Channel::Datagram { .. } if self.proved && frame.from.boot > self.latest => return Err(Refusal::LaterLife),
             _ => {}
         }
-        // A stream shows that the earlier life still runs: the later one was a clone, and has gone.
+        // A stream shows that the earlier life still runs: the later one was a clone, and is gone.
         let silent = now.since(self.heard_at) >= settings.silence();
         if frame.from.boot < self.window.boot() && !(silent && frame.via == Channel::Stream) {
             return Err(if silent { Refusal::Revenant } else { Refusal::EarlierLife });
@@ -164,7 +164,7 @@ impl Member {
         }
     }
 
-    /// A datagram of a node that a stream has shown comes from where that was, whatever its source says.
+    /// A datagram of a node that a stream has shown counts as sent from the address of the stream, whatever its source says.
     fn known(&self, frame: &Frame) -> Frame {
         let mut frame = *frame;
         if self.proved && frame.via != Channel::Stream {
@@ -176,7 +176,7 @@ impl Member {
     fn hear(&mut self, now: Instant, frame: &Frame) {
         if frame.from.boot != self.window.boot() {
             let is_it = |life: &Option<Window>| life.is_some_and(|window| window.boot() == frame.from.boot);
-            // One that is known takes the place of the one that is left; for one that is not, the life that was left longest ago goes.
+            // If the new life is remembered, it is exchanged with the present one; otherwise it replaces the life that was left longest ago.
             let place = self.other_lives.iter().position(is_it).unwrap_or(OTHER_LIVES - 1);
             self.other_lives[..=place].rotate_right(1);
             let [before, ..] = &mut self.other_lives;
@@ -187,11 +187,11 @@ impl Member {
         }
         let newcomer = frame.from.key != self.key;
         if newcomer {
-            // It has a count of lives of its own, and has answered nobody yet.
+            // It has a count of lives of its own, and has not answered anybody yet.
             (self.key, self.missed) = (frame.from.key, None);
         }
         if frame.via == Channel::Stream && (newcomer || !self.proved) {
-            // What datagrams have said of later lives until now may have been anybody's word; that they were taken stays true.
+            // What datagrams have said of later lives until now may have come from anybody; their sequence numbers stay used.
             (self.proved, self.latest) = (true, frame.from.boot);
         }
         if let Channel::Datagram { sequence } = frame.via {

@@ -9,7 +9,7 @@ pub struct Frame {
     pub from: Origin,
     /// How it came.
     pub via: Channel,
-    /// What the sender says of itself.
+    /// What the sender claims about itself.
     pub claim: Claim,
     /// The message.
     pub message: Message,
@@ -25,7 +25,7 @@ impl Frame {
 /// How a message travels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channel {
-    /// UDP broadcast with a checksum of the sender's key: a hint, which changes no leadership.
+    /// UDP broadcast with a checksum made with the sender's key: a hint, which changes no leadership.
     Datagram {
         /// Counts the sender's datagrams in this life, from 1.
         sequence: u64,
@@ -46,7 +46,7 @@ pub struct Round {
 /// The three questions of a candidate. Request → Confirm → Victory → elected; an abort ends any of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
-    /// Broadcast, to thin out the candidates cheaply.
+    /// Broadcast, to reduce the number of candidates cheaply.
     Request,
     /// To each node over its own connection, so that loss cannot hide a better one.
     Confirm,
@@ -95,14 +95,14 @@ pub enum Message {
         /// The term of office, if the leader acts.
         epoch: Option<Epoch>,
     },
-    /// "I am here": the reply to a beat, and the call of a node that cannot stand and knows no leader.
+    /// "I am here": the reply to a beat, and the call of a node that cannot stand for election and knows no leader.
     Present {
         /// Whether the sender follows the receiver.
         following: bool,
         /// Under which epoch.
         epoch: Option<Epoch>,
     },
-    /// "I lead no more": the hand-over of a leader that goes.
+    /// "I lead no more": the message of a leader that resigns.
     Resigned {
         /// The term that ended, if it ever began.
         epoch: Option<Epoch>,
@@ -111,7 +111,7 @@ pub enum Message {
     },
 }
 
-/// Who aborts: a candidate follows a leader that aborts it, and only waits after a better node that is no leader.
+/// Who aborts: a candidate follows a leader that aborts it, and only waits if a better node that is not a leader does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aborter {
     /// A better node that is not the leader: the candidate waits T2.

@@ -51,7 +51,7 @@ use core::net::IpAddr;
 use leadership::Leadership;
 use members::Members;
 
-/// So many external machines are told of a victory; further ones are left out.
+/// The largest number of external machines that are told of a victory; further ones are left out.
 pub const EXTERNALS_MAX: usize = 4_096;
 
 /// One node's part in the election.
@@ -78,14 +78,14 @@ pub struct Election {
 /// Following → Candidate, Leaderless (leader silent or resigned), Following (another leader).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Knows no leader. At `until` it stands, or calls if it may not stand. `bettered`: it knows of a better
+    /// Knows no leader. At `until` it stands for election, or asks for a leader if it may not stand. `bettered`: it knows of a better
     /// node that stands.
     Leaderless { until: Instant, bettered: bool },
     /// Asks the others; the phase ends at `until`.
     Candidate { phase: Phase, until: Instant },
     /// Won the election.
     Elected(Leadership),
-    /// Acts no more, waits for the release of its lease.
+    /// Acts no more, and waits for the release of its lease.
     Leaving { epoch: Epoch, until: Instant, then: Then },
     /// Has a leader.
     Following(Following),
@@ -99,7 +99,7 @@ enum Then {
         round: Round,
     },
     StandAside(Aside),
-    /// It resigned and was called back meanwhile.
+    /// It resigned, and the resignation was taken back meanwhile.
     StandAgain,
 }
 
@@ -110,7 +110,7 @@ struct Following {
     epoch: Option<Epoch>,
     since: Instant,
     heard_at: Instant,
-    /// When it last spoke over a stream: a beat may be anybody's who knows the lab's secret.
+    /// When it last spoke over a stream. A beat may come from anybody who knows the lab's secret.
     proved_at: Instant,
 }
 
@@ -122,7 +122,7 @@ struct Peer {
     rank: Rank,
 }
 
-/// What the shell shall do.
+/// What the shell should do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
     /// Broadcast in the lab's network, with the next sequence number.
@@ -151,7 +151,7 @@ pub enum Standing {
     Elected,
     /// Leads with this epoch.
     Acting(Epoch),
-    /// Gave up acting, waits for its lease to be released.
+    /// Acts no more, and waits for the release of its lease.
     Leaving,
     /// Follows this node.
     Following(NodeId),
@@ -231,7 +231,7 @@ impl Election {
         }
     }
 
-    /// The node that this one takes for the leader: itself, if it is elected.
+    /// The node that this one takes for the leader; itself, if it is elected.
     pub fn leader(&self) -> Option<NodeId> {
         match &self.state {
             State::Elected(_) => Some(self.me.id),
@@ -240,12 +240,12 @@ impl Election {
         }
     }
 
-    /// Why this node does not stand at present, though it is eligible.
+    /// Why this node does not stand for election at the moment, though it is eligible.
     pub fn aside(&self) -> Option<Aside> {
         self.aside.map(|aside| aside.why())
     }
 
-    /// The paper's `localNodes`: who answers this leader.
+    /// The paper's `localNodes`: the nodes that answer this leader.
     pub fn local_nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.members.local().map(|(id, _)| id)
     }
@@ -328,7 +328,7 @@ pub enum Refusal {
     OtherKey,
     /// From before the sender's last restart.
     EarlierLife,
-    /// The same, as a datagram, while the later life is silent: we ask over a stream whether it lives.
+    /// The same, as a datagram, while the later life is silent: we ask over a stream whether it still runs.
     Revenant,
     /// A datagram of a later life of a node that a stream has shown: only a stream can show that it was restarted, and we open one.
     LaterLife,

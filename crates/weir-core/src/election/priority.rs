@@ -8,10 +8,10 @@ use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
 
 impl Election {
-    /// This node has another priority from now on. Whoever should lead by the new order does so as soon as an election can
-    /// make it: a leader that is now worse than one of those who answer it releases its lease, names the best of them, and
+    /// Gives this node another priority. The node that should lead by the new order does so as soon as an election allows
+    /// it: a leader that is now worse than one of those who answer it releases its lease, names the best of them, and
     /// stands again; a follower that is now better than its leader stands at once; a candidate begins a new round. A leader
-    /// that is still the best goes on, and says its new priority with a beat at once.
+    /// that is still the best continues, and tells its new priority with a beat at once.
     pub fn set_priority(&mut self, now: Instant, priority: Priority) {
         if self.me.priority == priority {
             return;

@@ -9,17 +9,17 @@ use core::net::{IpAddr, Ipv4Addr};
 /// The hosts of one network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AddressRange {
-    /// The first and the last one; none of an IPv6 network.
+    /// The first and the last one; none for an IPv6 network.
     hosts: Option<(u32, u32)>,
 }
 
 impl AddressRange {
-    /// Connection attempts under way at one time during a sweep.
+    /// How many connection attempts run at the same time during a sweep.
     pub const IN_FLIGHT: usize = 64;
-    /// The shortest prefix that is swept without asking.
+    /// The shortest prefix that is swept without being asked to.
     pub const PREFIX_MIN: u8 = 22;
 
-    /// The hosts of `network/prefix`; `wide` allows what is larger than a /22, down to a /16.
+    /// The hosts of `network/prefix`; `wide` allows networks larger than a /22, down to a /16.
     pub fn new(network: IpAddr, prefix: u8, wide: bool) -> Result<AddressRange, RangeRefused> {
         match (network, prefix) {
             (IpAddr::V4(_), 16..Self::PREFIX_MIN) if !wide => Err(RangeRefused::TooWide { prefix }),
@@ -39,19 +39,19 @@ impl AddressRange {
         AddressRange { hosts: Some(hosts) }
     }
 
-    /// Every host address, in order; none of an IPv6 network.
+    /// Every host address, in order; none for an IPv6 network.
     pub fn hosts(&self) -> impl Iterator<Item = IpAddr> + use<> {
         let hosts = self.hosts.map(|(first, last)| first..=last);
         hosts.into_iter().flatten().map(|host| IpAddr::V4(Ipv4Addr::from(host)))
     }
 
-    /// Whether the addresses are too many to be tried one by one.
+    /// Whether there are too many addresses to try one by one.
     pub fn is_boundless(&self) -> bool {
         self.hosts.is_none()
     }
 }
 
-/// Why a range is not swept.
+/// Why a range cannot be swept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RangeRefused {
     /// More hosts than a /22 has, and nobody asked for that.

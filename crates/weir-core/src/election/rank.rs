@@ -9,7 +9,7 @@ use core::cmp::{Ordering, Reverse};
 use core::net::IpAddr;
 use core::time::Duration;
 
-/// How long the measuring procedure takes, in steps of a quarter: higher is a weaker machine.
+/// How long the measuring procedure takes, in steps of a quarter: a higher number is a weaker machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ProcessingIndex(pub u16);
 
@@ -20,7 +20,7 @@ pub struct Claim {
     pub priority: Priority,
     /// The measured index.
     pub index: ProcessingIndex,
-    /// Whether it would lead now, and so may be named as a successor.
+    /// Whether it would lead now, and may therefore be named as a successor.
     pub stands: bool,
 }
 
@@ -39,7 +39,7 @@ impl Rank {
         Rank { priority: claim.priority, index: claim.index, address: origin.address, id: origin.id }
     }
 
-    /// Whether this node fits the leader's place better than `other`.
+    /// Whether this node is a better leader than `other`.
     pub fn beats(&self, other: &Rank) -> bool {
         self < other
     }
@@ -63,7 +63,7 @@ impl ProcessingIndex {
     pub const STEP: f64 = 1.25;
 
     /// The index from several runs of the procedure: their median, in steps. The stored index stays
-    /// unless the median is a whole step away from it. No run at all keeps the stored one.
+    /// unless the median is a whole step away from it. Without any run the stored one stays.
     pub fn measured(runs: &mut [Duration], stored: Option<ProcessingIndex>) -> ProcessingIndex {
         runs.sort_unstable();
         let Some(median) = runs.get(runs.len() / 2) else { return stored.unwrap_or_default() };

@@ -13,15 +13,15 @@ pub struct Settings {
     pub reply_wait: Duration,
     /// T1: time between two beats of "leader alive".
     pub beat: Duration,
-    /// n: so many beats missed, and the leader is taken for dead.
+    /// n: after this many missed beats the leader counts as dead.
     pub missed_beats: u32,
     /// T2: how long an aborted candidate waits.
     pub abort_wait: Duration,
-    /// T3: how often a follower looks whether beats are missing.
+    /// T3: how often a follower checks whether beats are missing.
     pub check: Duration,
-    /// L: how long a lease lives without renewal.
+    /// L: how long a lease is valid without renewal.
     pub lease: Duration,
-    /// So many other nodes are remembered; further ones are refused.
+    /// How many other nodes are remembered; further ones are refused.
     pub members_max: usize,
 }
 
@@ -77,14 +77,14 @@ impl Settings {
         self.lease / 6
     }
 
-    /// After so long without a word a member is forgotten.
+    /// After this long without a message a member is forgotten.
     pub fn forget_after(&self) -> Duration {
         self.silence().saturating_mul(10)
     }
 
     /// n·T1 + 2T: how long a machine that the database saw at work counts as there ([`LeaseAnswer`](super::LeaseAnswer)'s
-    /// `others`). Shorter than the silence and the phases that come before a new leader asks for the lease: a leader that is
-    /// dead must not count, or the last machine left would wait for its voice.
+    /// `others`). This is shorter than the silence and the phases before a new leader asks for the lease, because a leader that is
+    /// dead must not count: otherwise the last machine left would wait for its answer.
     pub fn counts_as_there(&self) -> Duration {
         self.silence().saturating_add(self.reply_wait.saturating_mul(2))
     }

@@ -9,7 +9,7 @@ use crate::time::Instant;
 use alloc::vec::Vec;
 
 impl Throttle {
-    /// As [`Throttle::advance`], with the entries `absent` taken out of the queue meanwhile. They keep their places, and a period in which
+    /// As [`Throttle::advance`], with the entries `absent` taken out of the queue for the moment. They keep their places, and a period in which
     /// only they wait grants slack. While the user is stopped nothing moves, as always. O(queue + absent · log absent).
     pub fn advance_past(&mut self, now: Instant, absent: &[EntryId]) -> Vec<Released> {
         if absent.is_empty() || self.stopped().is_some() || planted(Mutant::ThrottleWaitsForTheAbsent) {

@@ -39,11 +39,11 @@ pub struct NetworkKey(pub u32);
 pub struct Mail<'a> {
     /// To whom, each once.
     pub to: &'a [Recipient],
-    /// The client's network; none if it says nothing about the user.
+    /// The client's network; none if the network says nothing about the user.
     pub from: Option<NetworkKey>,
 }
 
-/// Which line an entry waits in. Each drains at its own rate and has its own threshold.
+/// The line in which an entry waits. Each drains at its own rate and has its own threshold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum LaneId {
     /// The delay queue of the paper.

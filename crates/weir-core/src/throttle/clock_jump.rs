@@ -10,8 +10,8 @@ use crate::time::Instant;
 use core::time::Duration;
 
 impl Throttle {
-    /// The clock shows `now`, and what is due is let go within `tolerance` of its time. Of each line in which something is due for
-    /// longer, one entry goes now and the next one a period later. Does nothing else; [`Throttle::advance`] lets it go.
+    /// The clock shows `now`; normally an entry is released within `tolerance` of its time. In each line in which an entry has been due for
+    /// longer, one entry is released now and the next one a period later. This only sets times; [`Throttle::advance`] releases the entries.
     pub fn mind_gap(&mut self, now: Instant, tolerance: Duration) {
         let late = |due: Instant| due + tolerance < now;
         if self.queue.head().is_some_and(|head| late(self.periods.end(head.kind))) {
@@ -49,7 +49,7 @@ mod tests {
         Instant::ZERO + Duration::from_secs(60 * minutes)
     }
 
-    /// Somebody with ten strangers and ten colleagues waiting.
+    /// A user with mail to ten strangers and ten colleagues waiting.
     fn waiting() -> Throttle {
         let mut params =
             Params { recipients: Recipients::Classed, max_slack: 0, max_multi_slack: 0, ..Params::default() };

@@ -43,7 +43,7 @@ impl Crowd {
         Crowd { params, whole_at: BTreeMap::new(), order: BTreeSet::new(), newcomers: Instant::ZERO }
     }
 
-    /// How long a key has to wait until it can spend so much; zero if it can now. A cost above the maximum counts as the maximum.
+    /// How long a key has to wait until it can spend this much; zero if it can now. A cost above the maximum counts as the maximum.
     pub fn wait(&mut self, key: u64, cost: u32, now: Instant) -> Duration {
         self.forget_whole(now);
         self.after(key, cost, now).since(now + self.whole())
@@ -79,7 +79,7 @@ impl Crowd {
         self.whole_at.is_empty()
     }
 
-    /// When the slack of a key would be whole again if it spent so much now.
+    /// When the slack of a key would be complete again if it spent this much now.
     fn after(&self, key: u64, cost: u32, now: Instant) -> Instant {
         let before = match self.whole_at.get(&key) {
             Some(known) => *known,
@@ -89,7 +89,7 @@ impl Crowd {
         before.max(now) + self.params.period.saturating_mul(cost.min(self.params.max_slack))
     }
 
-    /// How long it takes to get all slack back.
+    /// How long it takes until all slack is back.
     fn whole(&self) -> Duration {
         self.params.period.saturating_mul(self.params.max_slack)
     }

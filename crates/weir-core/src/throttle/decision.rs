@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 /// What became of a mail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// It was taken: answer for it only after the held part is stored.
+    /// It was accepted: answer the client only after the held part is stored.
     Accepted {
-        /// The first so many recipients go now.
+        /// The first recipients, this many, are sent to now.
         at_once: usize,
         /// The recipients after these wait, one entry each, in order.
         held: Vec<Held>,
@@ -23,9 +23,9 @@ pub enum Decision {
 /// What became of a mail whose recipients have classes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MailDecision {
-    /// It was taken: answer for it only after the held part is stored.
+    /// It was accepted: answer the client only after the held part is stored.
     Accepted {
-        /// For each recipient, in order: nothing if it goes now, or the entry as which it waits.
+        /// For each recipient, in order: none if the mail is sent to it now, or the entry as which it waits.
         fates: Vec<Option<Held>>,
         /// This mail stopped the user.
         stopped: Option<StopReason>,

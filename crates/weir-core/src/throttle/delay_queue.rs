@@ -7,7 +7,7 @@ use super::{EntryId, LaneId, NetworkKey, RecipientKey};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Room for so many entries stays with an idle user.
+/// An idle user's queue keeps room for this many entries.
 const ROOM_KEPT: usize = 4;
 
 /// Entries in order of arrival, which is the order of their ids.
@@ -17,7 +17,7 @@ pub(super) struct DelayQueue {
 }
 
 impl DelayQueue {
-    /// A queue of these entries; order and uniqueness of ids are made sure of.
+    /// A queue of these entries. It sorts them and removes entries whose id occurs twice.
     pub(super) fn restore(mut entries: Vec<Entry>) -> DelayQueue {
         entries.sort_by_key(|entry| entry.id);
         entries.dedup_by_key(|entry| entry.id);

@@ -20,7 +20,7 @@ pub(super) struct Lane {
     drain: PeriodClock,
     refill: PeriodClock,
     slack: u32,
-    /// Who or what was let through lately, the next to be forgotten first.
+    /// Keys that were let through lately; the next to be forgotten comes first.
     recent: Vec<u32>,
     pub(super) queue: DelayQueue,
 }
@@ -34,7 +34,7 @@ pub struct SavedLane {
     pub refill_end: Instant,
     /// Slack left.
     pub slack: u32,
-    /// Who or what was let through lately, the next to be forgotten first.
+    /// Keys that were let through lately; the next to be forgotten comes first.
     pub recent: Vec<u32>,
     /// What waits, in order.
     pub queue: Vec<Entry>,
@@ -51,7 +51,7 @@ impl Lane {
         }
     }
 
-    /// Restores a saved lane; what exceeds the present parameters is cut.
+    /// Restores a saved lane; anything beyond the present parameters is cut.
     pub(super) fn restore(params: &LaneParams, now: Instant, saved: SavedLane) -> Lane {
         let mut lane = Lane { queue: DelayQueue::restore(saved.queue), ..Lane::new(params, now) };
         lane.set_params(params, now, (saved.drain_end, saved.refill_end), saved.slack);
@@ -107,12 +107,12 @@ impl Lane {
             return None;
         }
         self.drain.pass(at);
-        // Something waited until now, so those periods bring no slack.
+        // Something has waited until now, so these periods grant no slack.
         self.refill.pass(at);
         Some((self.queue.pop()?, at))
     }
 
-    /// Ends all periods up to `now`, after everything due has left. Slack comes back unless something waits or the user is
+    /// Ends all periods up to `now`, after everything due has left. They grant slack unless something waits or the user is
     /// stopped.
     pub(super) fn pass(&mut self, now: Instant, params: &LaneParams, stopped: bool) {
         self.drain.pass(now);
@@ -127,7 +127,7 @@ impl Lane {
         self.drain.end = now;
     }
 
-    /// Everything is so much earlier.
+    /// Moves all times back by this much.
     pub(super) fn earlier(&mut self, by: Duration) {
         self.drain.earlier(by);
         self.refill.earlier(by);
@@ -157,7 +157,7 @@ impl Lane {
     }
 }
 
-/// A key shortened to 32 bits, because many are kept. The shell has hashed it with a secret, so nobody can choose two that collide.
+/// A key shortened to 32 bits, because many are stored. The shell has hashed it with a secret, so nobody can choose two that collide.
 pub(super) fn short(key: super::RecipientKey) -> u32 {
     key.0 as u32
 }

@@ -9,17 +9,17 @@ use crate::mutant::{Mutant, planted};
 use crate::time::Instant;
 use alloc::vec::Vec;
 
-/// What would have become of a mail.
+/// What would have happened to a mail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Learned {
-    /// So many of its recipients would have waited.
+    /// This many of its recipients would have waited.
     pub held: usize,
     /// It would have stopped the user.
     pub stopped: bool,
 }
 
 impl Throttle {
-    /// A mail to these strangers, each once, that goes whatever the rules say. Says what would have become of it; of a
+    /// A mail to these strangers, each named once, that is sent whatever the rules say. Returns what would have happened to it. From a
     /// mail of a user who is really stopped, nothing is learned.
     pub fn learn(&mut self, now: Instant, to: &[RecipientKey]) -> Learned {
         let to: Vec<Recipient> = to.iter().copied().map(Recipient::stranger).collect();
@@ -55,12 +55,12 @@ impl Throttle {
         Learned { held: held.len(), stopped: stopped.is_some() }
     }
 
-    /// Whether the queue only shows what would wait.
+    /// Whether the queue only shows what would wait, because nothing is held yet.
     pub fn is_learning(&self) -> bool {
         self.state == State::Learning
     }
 
-    /// From here on mail is held: what only would have waited is forgotten.
+    /// From now on mail is really held: entries that only would have waited are forgotten.
     pub(super) fn end_learning(&mut self) {
         if self.is_learning() {
             self.clear_queues();

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 impl Throttle {
-    /// Decides about a mail: which of its recipients go now, and which wait. Each recipient is named once. A mail to nobody is accepted and
+    /// Decides about a mail: to which of its recipients it is sent now, and which wait. Each recipient is named once. A mail to nobody is accepted and
     /// changes nothing.
     pub fn submit_mail(&mut self, now: Instant, mail: &Mail<'_>) -> MailDecision {
         self.catch_up(now);
@@ -68,14 +68,14 @@ impl Throttle {
         self.count_today(mail.to.len(), new)
     }
 
-    /// A cap is passed: everybody waits.
+    /// A cap is passed: all recipients wait.
     fn hold_all(&mut self, to: &[Recipient]) -> Vec<bool> {
         let kind = self.kind_of_strangers(to);
         to.iter().for_each(|to| self.join(self.lane_of(to), to, kind, NetworkKey::default()));
         alloc::vec![true; to.len()]
     }
 
-    /// Splits the recipients: for each of them, in order, whether it has to wait in a line (otherwise it goes now).
+    /// Splits the recipients: for each of them, in order, whether it has to wait in a line (otherwise it is sent to now).
     fn pass_or_join(&mut self, to: &[Recipient], from: Option<NetworkKey>) -> Vec<bool> {
         let kind = self.kind_of_strangers(to);
         let strangers: Vec<&Recipient> = to.iter().filter(|to| self.lane_of(to) == LaneId::Strangers).collect();
@@ -136,7 +136,7 @@ impl Throttle {
         }
     }
 
-    /// A wider lane; made when it is first needed.
+    /// A wider lane; it is created when it is first needed.
     fn lane_mut(&mut self, id: LaneId) -> Option<&mut Lane> {
         let place = id.wider()?;
         let (params, now) = (&self.params, self.now);
@@ -166,7 +166,7 @@ impl Throttle {
         self.over_threshold(before[0]).or_else(|| LaneId::WIDER.into_iter().zip(&before[1..]).find_map(over))
     }
 
-    /// What joined a line with this id or a later one, in order, given how long the lines were before.
+    /// The entries that joined a line with this id or a later one, in order, given how long the lines were before.
     fn held_since(&self, from: EntryId, before: &[usize; 4]) -> Vec<Held> {
         let stopped = self.stopped().is_some();
         let mut held: Vec<Held> = self.held_from(before[0]).collect();
@@ -181,7 +181,7 @@ impl Throttle {
         held
     }
 
-    /// What the wider lanes hold, with the times at which it will go.
+    /// The entries in the wider lanes, with the times at which they will be released.
     pub(super) fn held_in_lanes(&self) -> impl Iterator<Item = Held> {
         let stopped = self.stopped().is_some();
         let lanes = LaneId::WIDER.into_iter().filter_map(|id| self.lane(id));

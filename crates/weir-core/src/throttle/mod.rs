@@ -64,8 +64,8 @@ pub struct RecipientKey(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EntryId(pub u64);
 
-/// One user's throttle. Every method that takes `now` first does what fell due until then; what that released
-/// is handed out by the next [`Throttle::advance`]. A `now` before an earlier one counts as the earlier one.
+/// One user's throttle. Every method that takes `now` first does what was due until then; entries that are released by this
+/// are returned by the next [`Throttle::advance`]. A `now` before an earlier one counts as the earlier one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Throttle {
     params: Arc<Params>,
@@ -86,7 +86,7 @@ pub struct Throttle {
 
 impl Throttle {
     /// The throttle of a user first seen at `now`: full slack, nobody known, periods counted from `now`. Users with
-    /// the same parameters best share one `Arc` of them.
+    /// the same parameters should share one `Arc` of them.
     pub fn new(params: impl Into<Arc<Params>>, now: Instant) -> Result<Throttle, ParamsError> {
         let params = params.into();
         params.check()?;
@@ -120,8 +120,8 @@ impl Throttle {
         decision
     }
 
-    /// Puts these strangers into the delay queue whatever slack there is, also while the user is stopped: mail that was
-    /// taken on must wait somewhere. Too many of them stop the user.
+    /// Puts these strangers into the delay queue whatever slack there is, also while the user is stopped, because mail that has
+    /// been accepted must wait somewhere. Too many of them stop the user.
     pub fn enqueue(&mut self, now: Instant, recipients: &[RecipientKey], kind: Kind) -> Vec<Held> {
         let to: Vec<Recipient> = recipients.iter().copied().map(Recipient::stranger).collect();
         self.enqueue_mail(now, &to, kind)
@@ -146,7 +146,7 @@ impl Throttle {
         Decision::Accepted { at_once, held: self.held_from(waiting).collect(), stopped }
     }
 
-    /// Moves to `now` and hands out all entries released since the last call, in order: send them.
+    /// Moves to `now` and returns all entries released since the last call, in order: they are to be sent.
     pub fn advance(&mut self, now: Instant) -> Vec<Released> {
         self.catch_up(now);
         self.check_invariants();
@@ -165,7 +165,7 @@ impl Throttle {
         head.into_iter().chain(self.lanes().filter_map(Lane::next_deadline)).min()
     }
 
-    /// A person lets an entry go at once: no slack is used, and the address is known from now on if its mail
+    /// A person releases an entry at once: no slack is used, and the address is known from now on if its mail
     /// had one recipient. False if it is not held (any more).
     pub fn release(&mut self, now: Instant, entry: EntryId) -> bool {
         let Some(entry) = self.decide(now, entry) else { return false };
@@ -178,7 +178,7 @@ impl Throttle {
         self.decide(now, entry).is_some()
     }
 
-    /// A person stops the user: what waits stands still. False if nothing waits (then the shell's own lock is enough), or if the user is
+    /// A person stops the user: no waiting entry is released. False if nothing waits (then the shell's own lock is enough), or if the user is
     /// already stopped.
     pub fn stop(&mut self, now: Instant) -> bool {
         self.catch_up(now);
@@ -189,7 +189,7 @@ impl Throttle {
         stops
     }
 
-    /// A person ends the stop: mail is accepted again, the queue drains on, the day's caps count afresh (also where
+    /// A person ends the stop: mail is accepted again, the queue goes on draining, and the day's caps start to count again (also if
     /// the stop has ended with its last entry). The threshold stays: while more than `stop_at` entries wait, the next
     /// one held stops the user again. False if the user was not stopped.
     pub fn unlock(&mut self, now: Instant) -> bool {
@@ -202,7 +202,7 @@ impl Throttle {
         stopped
     }
 
-    /// What is held, in order, with the time at which it will go if nothing else happens.
+    /// The held entries, in order, with the time at which each will be released if nothing else happens.
     pub fn held(&self) -> impl Iterator<Item = Held> {
         let mut held: Vec<Held> = self.held_from(0).chain(self.held_in_lanes()).take(self.held_count()).collect();
         held.sort_unstable_by_key(|held| held.entry);
@@ -250,7 +250,7 @@ impl Throttle {
     }
 
     /// A number that changes whenever a stop begins or ends. A permission to decide that was given in one situation is not valid in the
-    /// next: behind the harmless mail that was shown, a worm's mail may wait by then.
+    /// next, because a worm's mail may wait by then behind the harmless mail that was shown.
     pub fn situation(&self) -> u32 {
         self.situation
     }
@@ -264,7 +264,7 @@ impl Throttle {
         self.now = self.now.max(now);
         while let Some(head) = self.due() {
             let at = self.periods.end(head.kind);
-            // Both kinds' periods that end at this instant are spent on this one entry.
+            // The periods of both kinds that end at this instant are used up by this one entry.
             self.periods.pass(at);
             self.queue.pop();
             self.let_go(head, at);
@@ -282,8 +282,8 @@ impl Throttle {
         }
     }
 
-    /// How much slack for single mail is missing, if what a period gives to it is not given to mail to several as well. In the paper
-    /// a period gives one of each, so that who sends both by turns reaches two strangers a period for ever; `alike` is the paper's.
+    /// How much slack for single mail is missing, if a period that grants it does not grant slack for mail to several as well. In the paper
+    /// a period grants one of each, so a sender who alternates reaches two strangers a period for ever; `alike` is the paper's way.
     fn shared_slack(&self) -> u32 {
         let paper = self.params.recipients == Recipients::Alike || planted(Mutant::ThrottlePeriodGivesBothSlacks);
         if paper { 0 } else { self.params.max_slack.saturating_sub(self.slack) }
@@ -301,7 +301,7 @@ impl Throttle {
         self.released.sort_by_key(|released| (released.at, released.entry));
     }
 
-    /// An entry has left its line by itself.
+    /// An entry has left its line because its time had come.
     fn let_go(&mut self, entry: Entry, at: Instant) {
         if !self.is_learning() {
             self.released.push(Released { entry: entry.id, recipient: entry.recipient, lane: entry.lane, at });
@@ -327,7 +327,7 @@ impl Throttle {
         (self.periods.end(head.kind) <= self.now).then_some(head)
     }
 
-    /// Counts a mail to so many, of whom so many are new; the cap that it passes.
+    /// Counts a mail to this many recipients, of whom this many are new; returns the cap that it passes.
     fn count_today(&mut self, recipients: usize, new: usize) -> Option<StopReason> {
         if !self.params.is_fenced() || recipients == 0 {
             return None;
@@ -382,7 +382,7 @@ impl Throttle {
         Some(entry)
     }
 
-    /// An entry has gone, by itself or because a person said so: whom it went to is known from now on, and where it came from.
+    /// An entry has been sent, by its time or because a person decided so: its recipient and its network are known from now on.
     fn mailed(&mut self, entry: Entry) {
         let stranger = matches!(entry.lane, LaneId::Strangers | LaneId::Networks);
         if stranger && entry.kind == Kind::Single {
@@ -423,7 +423,7 @@ impl Throttle {
         self.queue.last().map(|entry| entry.id).max(wider)
     }
 
-    /// Entries from place `first` on. The first of them goes at the end of a period of its kind that comes
+    /// Entries from place `first` on. The first of them is released at the end of a period of its kind that comes
     /// after the entry before it has gone.
     fn held_from(&self, first: usize) -> impl Iterator<Item = Held> {
         let shortcut = first.checked_sub(1).and_then(|before| self.periods.nth_end(before));
@@ -442,15 +442,15 @@ impl Throttle {
     }
 }
 
-/// Open → Stopped: a mail is held and the queue is over the threshold, a day's cap is passed, or a person says so while
+/// Open → Stopped: a mail is held and the queue is over the threshold, a day's cap is passed, or a person stops the user while
 /// something waits.
 /// Stopped → Open: the last entry is decided, or a person unlocks.
 /// Open → Learning: a mail is only learned from while nothing waits.
-/// Learning → Open: a mail is submitted; what the queue was thought to hold is forgotten.
+/// Learning → Open: a mail is submitted; the entries that only would have waited are forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Open,
-    /// No held mail stands behind the entries of the queue: they would be there if the throttle held mail.
+    /// The entries of the queue stand for no held mail: they would wait if the throttle held mail.
     Learning,
     Stopped(Stop),
 }

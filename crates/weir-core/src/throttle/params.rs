@@ -12,17 +12,17 @@ use core::time::Duration;
 /// The throttle's parameters. [`Params::default`] is the paper's advice (section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
-    /// `rate`: one recipient each such period, for mails with one recipient.
+    /// `rate`: one recipient in each such period, for mails with one recipient.
     pub rate_period: Duration,
-    /// `multi_rate`: one recipient each such period, for mails with several. Mostly the same.
+    /// `multi_rate`: one recipient in each such period, for mails with several. Usually the same.
     pub multi_rate_period: Duration,
     /// How many recently mailed addresses are remembered; mail to them is not limited.
     pub working_set: usize,
     /// Which address leaves a full working set.
     pub replacement: Replacement,
-    /// So many mails to new addresses may go at once after a quiet time.
+    /// This many mails to new addresses may be sent at once after a quiet time.
     pub max_slack: u32,
-    /// So many recipients of mails with several recipients may go at once after a quiet time.
+    /// This many recipients of mails with several recipients may be sent to at once after a quiet time.
     pub max_multi_slack: u32,
     /// More entries than this in the delay queue stop the user.
     pub stop_at: u32,
@@ -30,21 +30,21 @@ pub struct Params {
     pub messages_a_day: Option<u32>,
     /// More recipients outside the working set than this in a day stop the user. If recipients are classed, only strangers count.
     pub new_recipients_a_day: Option<u32>,
-    /// Whether some recipients are more than strangers.
+    /// Whether recipients are divided into classes.
     pub recipients: Recipients,
     /// Those whom the user has written to before.
     pub correspondents: ClassParams,
     /// Those of the user's own site.
     pub colleagues: ClassParams,
-    /// So many networks that are new to the account may be used at once after a quiet time; 0 if networks do not count.
+    /// This many networks that are new to the account may be used at once after a quiet time; 0 if networks do not count.
     pub new_networks: u32,
-    /// `network_rate`: one new network each such period.
+    /// `network_rate`: one new network in each such period.
     pub network_period: Duration,
     /// If more strangers than this wait because their mail came from a new network, the user is stopped.
     pub network_stop_at: u32,
 }
 
-/// Whether some recipients are more than strangers.
+/// Whether recipients are divided into classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Recipients {
     /// As in the paper: a recipient who is not in the working set is new.
@@ -57,17 +57,17 @@ pub enum Recipients {
 /// The numbers of a wider class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClassParams {
-    /// So many of them may be reached at once after a quiet time.
+    /// This many of them may be reached at once after a quiet time.
     pub slack: u32,
-    /// One slack comes back each such period in which nobody waits.
+    /// One slack is granted in each such period in which nobody waits.
     pub rate_period: Duration,
-    /// One recipient who waits goes each such period.
+    /// One recipient who waits is sent to in each such period.
     pub drain_period: Duration,
     /// If more than this wait, the user is stopped.
     pub stop_at: u32,
 }
 
-/// What a lane needs to know.
+/// The parameters of a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LaneParams {
     pub(super) slack: u32,
@@ -78,9 +78,9 @@ pub(super) struct LaneParams {
     pub(super) remembered: usize,
 }
 
-/// So many people of a class who were reached lately may be reached again without slack.
+/// This many people of a class who were reached lately may be reached again without slack.
 const PEOPLE_REMEMBERED: usize = 64;
-/// So many networks are known to be the user's.
+/// This many networks are remembered as the user's.
 const NETWORKS_REMEMBERED: usize = 64;
 
 /// Which address leaves a full working set.
@@ -156,7 +156,7 @@ pub static PARAMS: [Param; 21] = [
         about: "How many recently mailed addresses a user may mail again without delay",
         short: "working set",
         options: &["working-set"],
-        // It is searched in a line, and an idle user must stay small.
+        // It is searched from one end, and an idle user must stay small.
         kind: ParamKind::Count(0..=128),
         get: |p| p.working_set as u64,
         set: |p, value| p.working_set = usize::try_from(value).unwrap_or(usize::MAX),
@@ -368,13 +368,13 @@ pub struct Param {
     pub name: &'static str,
     /// Its field in the API's answers.
     pub field: &'static str,
-    /// Its field in what is stored.
+    /// Its name in what is stored.
     pub stored: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
     /// What it is called in a list of all of them.
     pub short: &'static str,
-    /// Its options on the command line; all mean the same, the first is shown.
+    /// Its options on the command line; all mean the same, and the first is shown.
     pub options: &'static [&'static str],
     /// What its value means, and its bounds.
     pub kind: ParamKind,
@@ -429,7 +429,7 @@ impl Params {
         self.messages_a_day.is_some() || self.new_recipients_a_day.is_some()
     }
 
-    /// The numbers of a lane; the paper's queue has none.
+    /// The parameters of a lane; the paper's queue has none.
     pub(super) fn lane(&self, lane: LaneId) -> LaneParams {
         let class = match lane {
             LaneId::Correspondents => self.correspondents,
@@ -448,13 +448,13 @@ impl Params {
         LaneParams { slack, rate_period, drain_period, stop_at, remembered: PEOPLE_REMEMBERED }
     }
 
-    /// Every number that is out of its bounds.
+    /// Every parameter that is out of its bounds.
     pub fn problems(&self) -> impl Iterator<Item = ParamsError> {
         let outside = PARAMS.iter().filter(|param| !param.is_within_bounds(self));
         outside.map(|param| ParamsError { name: param.name, kind: &param.kind })
     }
 
-    /// Whether every number is within its bounds; the first that is not.
+    /// Whether every parameter is within its bounds; otherwise the first that is not.
     pub fn check(&self) -> Result<(), ParamsError> {
         self.problems().next().map_or(Ok(()), Err)
     }

@@ -21,7 +21,7 @@ impl Periods {
         Self::restore(params, now, (Instant::NEVER, Instant::NEVER))
     }
 
-    /// The clocks at `now` whose current periods end at `ends`, or at the latest one period from now.
+    /// The clocks at `now`; their current periods end at `ends`, but at the latest one period from now.
     pub(super) fn restore(params: &Params, now: Instant, ends: (Instant, Instant)) -> Periods {
         Periods {
             single: PeriodClock::new(params.rate_period, now, ends.0),
@@ -39,7 +39,7 @@ impl Periods {
         self.clock(kind).end
     }
 
-    /// When the period of `kind` ends that is running right after `time`.
+    /// When the period of `kind` ends that runs right after `time`.
     pub(super) fn end_after(&self, kind: Kind, time: Instant) -> Instant {
         self.clock(kind).end_after(time)
     }
@@ -49,7 +49,7 @@ impl Periods {
         (self.single == self.multi).then(|| self.single.nth(n))
     }
 
-    /// Ends all periods up to `now`; how many of each kind.
+    /// Ends all periods up to `now`; returns how many of each kind.
     pub(super) fn pass(&mut self, now: Instant) -> (u64, u64) {
         (self.single.pass(now), self.multi.pass(now))
     }
@@ -59,14 +59,14 @@ impl Periods {
         (self.single.end, self.multi.end) = (now, now);
     }
 
-    /// Everything is so much earlier.
+    /// Moves all times back by this much.
     pub(super) fn earlier(&mut self, by: Duration) {
         self.single.earlier(by);
         self.multi.earlier(by);
     }
 
     /// Of the periods of single mail that end up to `now`, at most the first `count`: how many end together with one of multiple
-    /// mail. With different rates it costs as much as there are of them, which is what was spent before.
+    /// mail. With different rates this takes as many steps as there are such periods, which is the slack that was spent before.
     pub(super) fn ends_together(&self, now: Instant, count: u32) -> u64 {
         let count = self.single.ended(now).min(count.into());
         if self.single == self.multi {
@@ -92,7 +92,7 @@ pub(super) struct PeriodClock {
 }
 
 impl PeriodClock {
-    /// The clock at `now` whose current period ends at `end`, or at the latest one period from now.
+    /// The clock at `now`; its current period ends at `end`, but at the latest one period from now.
     pub(super) fn new(period: Duration, now: Instant, end: Instant) -> PeriodClock {
         PeriodClock { period_ns: nanos(period), end: end.min(now + period) }
     }
@@ -102,7 +102,7 @@ impl PeriodClock {
         self.end + Duration::from_nanos(self.period_ns.saturating_mul(n as u64))
     }
 
-    /// Every end is so much earlier.
+    /// Moves every end back by this much.
     pub(super) fn earlier(&mut self, by: Duration) {
         self.end = Instant(self.end.0.saturating_sub(nanos(by)));
     }
@@ -124,7 +124,7 @@ impl PeriodClock {
         Instant(self.end.0.saturating_add(self.period_ns.saturating_mul(self.ended(now))))
     }
 
-    /// Ends all periods up to `now`; how many.
+    /// Ends all periods up to `now`; returns how many.
     pub(super) fn pass(&mut self, now: Instant) -> u64 {
         let ended = self.ended(now);
         if ended > 0 {

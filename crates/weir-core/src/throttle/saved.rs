@@ -24,7 +24,7 @@ pub struct Saved {
     pub slack: u32,
     /// Multi-slack left.
     pub multi_slack: u32,
-    /// The working set, the next to leave first.
+    /// The working set; the next to leave comes first.
     pub working_set: Vec<RecipientKey>,
     /// The delay queue in order.
     pub queue: Vec<Entry>,
@@ -38,7 +38,7 @@ pub struct Saved {
     pub learning: bool,
     /// Counters of the day's caps.
     pub today: Today,
-    /// Released and not yet handed out.
+    /// Entries that were released and not yet returned.
     pub released: Vec<Released>,
     /// The lanes of [`LaneId::WIDER`]; none where they were never needed.
     pub wider: Option<[SavedLane; 3]>,
@@ -66,7 +66,7 @@ impl Throttle {
         }
     }
 
-    /// The throttle as it was exported. With other parameters: what no longer fits them is cut to size.
+    /// The throttle as it was exported. With other parameters, anything beyond them is cut.
     pub fn restore(params: impl Into<Arc<Params>>, saved: Saved) -> Result<Throttle, ParamsError> {
         let params = params.into();
         params.check()?;
@@ -100,7 +100,7 @@ impl Throttle {
         Ok(throttle)
     }
 
-    /// Uses `params` from now on: what no longer fits them is cut to size, and a period that is running ends after one
+    /// Uses `params` from now on: anything beyond them is cut, and a period that is running ends after one
     /// new period at the latest. A queue that is over a lower threshold stops the user when the next entry joins it.
     /// With parameters out of bounds nothing changes.
     pub fn reparameterise(&mut self, params: impl Into<Arc<Params>>) -> Result<(), ParamsError> {

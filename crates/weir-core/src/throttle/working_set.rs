@@ -7,13 +7,13 @@ use super::RecipientKey;
 use super::params::{Params, Replacement};
 use alloc::vec::Vec;
 
-/// Sets up to this size lie within the throttle.
+/// Sets up to this size are stored inside the throttle.
 const FEW: usize = 5;
 
-/// Recently mailed addresses, the next to leave first.
+/// Recently mailed addresses; the next to leave comes first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum WorkingSet {
-    /// At most so many as the array holds; how many there are.
+    /// At most as many as the array holds, and how many there are.
     Few([RecipientKey; FEW], u8),
     Many(Vec<RecipientKey>),
 }
