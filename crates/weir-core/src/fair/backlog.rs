@@ -16,7 +16,7 @@ use crate::mutant::{Mutant, planted};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// What there is no more room for.
+/// What there is not enough of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scarce {
     /// Places in the queue.
@@ -41,25 +41,25 @@ pub enum Room {
     Enough,
     /// It may when this one has left; ask again then.
     After(Ticket),
-    /// It may not: no other subnet holds more of this than the newcomer's would.
+    /// It may not: no other subnet holds more of this than the subnet of the new request would.
     None(Scarce),
 }
 
 /// Requests and bytes, by [`Scarce`].
 type Load = [u64; 2];
 
-/// All requests of a backend that wait. One that finds a slot at once need not be counted here.
+/// All waiting requests of a backend. One that gets a slot at once need not be counted here.
 #[derive(Clone, Debug, Default)]
 pub struct Backlog {
     /// By the index of their tickets.
     requests: Vec<Option<Waiting>>,
     subnets: KeyMap<SubnetBacklog>,
     all: Load,
-    /// None while there is room.
+    /// The order by each resource; none while there is room.
     orders: [Option<ServiceOrder>; 2],
 }
 
-/// A request that waits, between the older and the newer one of its subnet.
+/// A request that waits, linked to the older and the newer one of its subnet.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     ticket: Ticket,
@@ -76,16 +76,16 @@ struct SubnetBacklog {
     newest: Option<Ticket>,
 }
 
-/// Subnets by what they hold of one thing.
+/// Subnets ordered by how much they hold of one resource.
 #[derive(Clone, Debug)]
 struct ServiceOrder {
     subnets: BTreeSet<(u64, SubnetKey)>,
-    /// Given up when no more than this is held in all.
+    /// The order is dropped when all together hold no more than this.
     until: u64,
 }
 
 impl Backlog {
-    /// Whether one more request of `subnet` may wait, which holds so many bytes; or which one must leave before.
+    /// Whether one more request of `subnet` may wait that holds this many bytes; or which request must leave first.
     pub fn room(&mut self, subnet: SubnetKey, bytes: u32, bounds: QueueBounds) -> Room {
         let bytes = u64::from(bytes);
         let (scarce, added) = if self.bytes().saturating_add(bytes) > bounds.bytes {
@@ -151,7 +151,7 @@ impl Backlog {
         self.subnets.get(&subnet.0).map_or(0, |part| part.load[Scarce::Requests as usize])
     }
 
-    /// The newest request of who holds the most, if that is still more than what `subnet` has with so much added.
+    /// The newest request of the subnet that holds the most, if this is still more than `subnet` would hold with `added`.
     fn victim(&mut self, scarce: Scarce, subnet: SubnetKey, added: u64) -> Option<Ticket> {
         let at = scarce as usize;
         let order = self.orders[at].get_or_insert_with(|| ServiceOrder {

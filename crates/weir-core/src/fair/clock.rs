@@ -37,13 +37,13 @@ impl Clock {
         }
     }
 
-    /// Nobody is eligible before `then`.
+    /// Nobody is eligible before `then`, so the clock jumps there.
     pub(super) fn jump(&mut self, then: u64) {
         *self = Clock::starting_at(then);
     }
 }
 
-/// How far `tag` lies ahead of `other`, both of which may have rolled over.
+/// How far `tag` lies ahead of `other`; both may have rolled over.
 #[inline]
 pub(super) fn ahead(tag: u64, other: u64) -> i64 {
     tag.wrapping_sub(other) as i64

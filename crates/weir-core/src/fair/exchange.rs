@@ -12,7 +12,7 @@ use super::{Fair, PeerId, Refusal, SessionKey, SubnetKey, Work};
 /// News of one session at one front-end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Whose.
+    /// The session.
     pub session: SessionKey,
     /// Its subnet.
     pub subnet: SubnetKey,
@@ -53,7 +53,7 @@ impl Heard {
     fn update(&mut self, number: u64, report: &Report) -> u64 {
         match report.life.wrapping_sub(self.life) as i32 {
             0 => {}
-            // From a record that the peer has long given up.
+            // From a record that the peer has given up long ago.
             ..0 => return 0,
             1.. => {
                 *self = Heard { life: report.life, active: report.active, number, lowest: 0, highest: 0 };
@@ -99,7 +99,7 @@ impl Fair {
         Ok(())
     }
 
-    /// A front-end has been silent for too long: its sessions count no more here, and its totals start
+    /// A front-end has been silent for too long: its sessions no longer count here, and its totals are counted
     /// anew if it comes back.
     pub fn forget_peer(&mut self, peer: PeerId) {
         let Some(place) = self.peers.iter().position(|known| known.id == peer) else { return };
@@ -114,8 +114,8 @@ impl Fair {
         }
     }
 
-    /// The next thing to tell the other front-ends, if they want to know. Draining it lets idle sessions
-    /// be forgotten.
+    /// The next report for the other front-ends, if reports are wanted. Idle sessions are forgotten only when their
+    /// reports have been taken.
     pub fn next_report(&mut self) -> Option<Report> {
         let slot = self.reports.pop_front()?;
         if let Some(later) = self.reports.get(4) {
@@ -132,12 +132,12 @@ impl Fair {
         })
     }
 
-    /// Whether anything is still to be told.
+    /// Whether reports are left to be taken.
     pub fn has_reports(&self) -> bool {
         !self.reports.is_empty()
     }
 
-    /// Everything is to be told again: another front-end has come or come back.
+    /// Everything is to be reported again, because another front-end has come or come back.
     pub fn report_all(&mut self) {
         for slot in 0..self.sessions.slots() {
             if !self.sessions.is_vacant(slot) {

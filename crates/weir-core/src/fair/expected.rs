@@ -17,7 +17,7 @@ use super::sizes::{COUNTED, ONE};
 pub(super) struct Expected {
     visitors: KeyMap<Visitor>,
     networks: KeyMap<Network>,
-    /// When each is overdue.
+    /// When each of them is overdue.
     due: BTreeSet<(u64, u64)>,
     all: Tally,
     max: usize,
@@ -37,17 +37,17 @@ struct Network {
     tally: Tally,
 }
 
-/// How many came in time, and how many did not; the last ones count most.
+/// How many came in time, and how many did not; recent ones count more.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     came: u64,
     missed: u64,
 }
 
-/// Visitors of a network, and of all of them, after whom what was before counts half.
+/// After this many visitors of a network, or of all networks, the earlier ones count half.
 const OF_A_NETWORK: u64 = 64;
 const OF_ALL: u64 = 1_024;
-/// What is expected before anything is known counts like so many visitors, and half of them come.
+/// What is assumed before anything is known counts like this many visitors, half of whom come.
 const PRIOR: u64 = 8;
 
 impl Tally {
@@ -58,7 +58,7 @@ impl Tally {
         if came { self.came += 1 } else { self.missed += 1 }
     }
 
-    /// The part that comes, if this was thought before.
+    /// The fraction that comes, if `thought` was assumed before.
     fn part(self, thought: u64) -> u64 {
         (self.came * ONE + PRIOR * thought) / (self.came + self.missed + PRIOR)
     }
@@ -75,7 +75,8 @@ impl Expected {
         }
     }
 
-    /// A visitor waits since then, or since it was expected before, and is overdue then. Returns the network of another one, if that was forgotten for it.
+    /// A visitor waits since `since` (or since an earlier time, if it was expected already), and is overdue at `due`. Returns the network of
+    /// another one, if that was forgotten to make room.
     pub(super) fn add(&mut self, session: u64, subnet: u64, since: u64, due: u64) -> Option<u64> {
         let since = self.remove(session).map_or(since, |before| before.since.min(since));
         let forgotten = (self.visitors.len() >= self.max).then(|| self.due.first().copied()).flatten();
@@ -86,14 +87,14 @@ impl Expected {
         of
     }
 
-    /// A visitor comes: since when it has waited, if it was expected in this network.
+    /// A visitor comes back. Returns since when it has waited, if it was expected in this network.
     pub(super) fn comes(&mut self, session: u64, subnet: u64) -> Option<u64> {
         self.visitors.get(&session).filter(|visitor| visitor.subnet == subnet)?;
         self.note(subnet, true);
         self.remove(session).map(|visitor| visitor.since)
     }
 
-    /// Forgets somebody who is overdue, and tells its network.
+    /// Forgets a visitor who is overdue, and returns its network.
     pub(super) fn next_overdue(&mut self, now: u64) -> Option<u64> {
         let (_, session) = self.due.first().copied().filter(|(due, _)| *due <= now)?;
         let subnet = self.visitors.get(&session)?.subnet;
@@ -102,15 +103,15 @@ impl Expected {
         Some(subnet)
     }
 
-    /// Those of a network, each for the part that comes.
+    /// The expected visitors of a network, each counted as the fraction that comes.
     pub(super) fn of(&self, subnet: u64) -> u64 {
         self.networks.get(&subnet).map_or(0, |network| network.waiting.len() as u64 * self.part(network))
     }
 
-    /// Those of a network who have waited for longer.
+    /// The same for those of a network who have waited for longer.
     pub(super) fn before(&self, subnet: u64, since: u64) -> u64 {
         let Some(network) = self.networks.get(&subnet) else { return 0 };
-        // Whoever is not in the line yet comes after all of them.
+        // A visitor who is not in the line yet comes after all of them.
         let count = match since {
             u64::MAX => network.waiting.len().min(COUNTED),
             since => network.waiting.range(..(since, 0)).take(COUNTED).count(),

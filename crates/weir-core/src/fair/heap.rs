@@ -8,11 +8,11 @@
 use crate::prefetch;
 use alloc::boxed::Box;
 
-/// What a heap is made of.
+/// An element of a heap.
 pub(super) trait Node: Copy {
-    /// Set in the places of this heap's ids, to tell it from another heap with the same table.
+    /// Set in the places of this heap's ids, to tell it from another heap that uses the same table.
     const MARK: u32;
-    /// Stands where there is no first node.
+    /// Used where there is no first node.
     const NONE: Self;
 
     fn id(&self) -> u32;
@@ -21,7 +21,7 @@ pub(super) trait Node: Copy {
     fn before(&self, other: &Self) -> bool;
 }
 
-/// The place of an id that is in no heap; also the id of no node.
+/// The place of an id that is in no heap; it is also no valid id.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
 const ARITY: usize = 4;
@@ -56,7 +56,7 @@ impl<N: Node> Heap<N> {
         self.len as usize
     }
 
-    /// The first node will be taken out soon, or another put in: both touch the first family and the last.
+    /// Prefetches for taking out the first node or putting in another: both touch the first family and the last.
     #[inline]
     pub(super) fn prefetch(&self) {
         prefetch::soon(&self.families, 0);
@@ -84,7 +84,7 @@ impl<N: Node> Heap<N> {
         self.rise(hole, node, places)
     }
 
-    /// Most heaps stay small, so they grow from one family on, by doubling.
+    /// Most heaps stay small, so they start with one family and double.
     #[cold]
     fn grow(&mut self) {
         let mut families = core::mem::take(&mut self.families).into_vec();
@@ -202,7 +202,7 @@ impl<N: Node> Heap<N> {
     }
 }
 
-/// Two pairs and a final, by arithmetic: a branch here would be mispredicted every other time.
+/// Two pairs and a final, by arithmetic, because a branch here would be mispredicted every other time.
 #[inline]
 fn least_of_four<N: Node>(a: &N, b: &N, c: &N, d: &N) -> usize {
     let (left, right) = (usize::from(b.before(a)), usize::from(d.before(c)));

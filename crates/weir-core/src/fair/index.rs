@@ -65,7 +65,7 @@ impl Index {
         self.len -= 1;
         let mut at = self.after(gap);
         while self.entries[at] != FREE {
-            // An entry may fill the gap unless it belongs after it.
+            // An entry may be moved into the gap, unless it belongs behind it.
             let mask = self.entries.len() - 1;
             let (way, gap_way) = (at.wrapping_sub(self.home(self.entries[at])) & mask, at.wrapping_sub(gap) & mask);
             if way >= gap_way {
@@ -113,7 +113,7 @@ mod tests {
         let mut random = 1u64;
         for slot in 0..30_000u32 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            // Few homes, few upper halves: long runs, and keys that differ only below.
+            // Few home positions and few different upper halves: long runs, and keys that differ only in their lower bits.
             let key = (((random >> 40) % 500) << 32) | ((random >> 20) % 3);
             keys.push(key);
             let found = index.find(key, |slot| keys[slot as usize] == key);

@@ -25,14 +25,14 @@ use crate::mutant::{Mutant, planted};
 pub struct Line {
     visitors: KeyMap<Visitor>,
     networks: KeyMap<NetworkInLine>,
-    /// Networks of which somebody is present: turns they had, when the first of them asked, which.
+    /// Networks of which somebody is present: how many turns they had, when the first of them asked, and their key.
     ready: BTreeSet<(u64, u64, u64)>,
     /// Networks that are remembered only for the turn that they have just had.
     served: BTreeSet<(u64, u64)>,
-    /// When those who are away are forgotten.
+    /// When visitors who are away are forgotten.
     until: BTreeSet<(u64, u64)>,
     expected: Expected,
-    /// How many visitors each network has, with those who are expected.
+    /// How many visitors each network has, including those who are expected.
     sizes: Sizes,
     /// The turn that is being given out.
     turn: u64,
@@ -48,7 +48,7 @@ struct Visitor {
     subnet: u64,
     turn: u64,
     since: u64,
-    /// Its requests that are held, the oldest first.
+    /// Its requests that are held; the oldest comes first.
     requests: VecDeque<u64>,
     /// If it is away: when it is forgotten.
     until: Option<u64>,
@@ -57,7 +57,7 @@ struct Visitor {
 #[derive(Clone, Debug, Default)]
 struct NetworkInLine {
     turn: u64,
-    /// The turn that its visitors are given now.
+    /// The turn that is being given to its visitors now.
     inner_turn: u64,
     all: BTreeSet<Rank>,
     present: BTreeSet<Rank>,
@@ -90,7 +90,7 @@ impl NetworkInLine {
 }
 
 impl Line {
-    /// An empty line with room for so many visitors.
+    /// An empty line with room for this many visitors.
     pub fn new(visitors_max: usize) -> Line {
         Line {
             visitors: KeyMap::default(),
@@ -106,7 +106,7 @@ impl Line {
         }
     }
 
-    /// A visitor is here with a request, which it calls `number`. A visitor who is not in the line yet has waited since `since`. Returns
+    /// A visitor is present with a request; `number` names the request. A visitor who is not in the line yet has waited since `since`. Returns
     /// whether there is room for it.
     pub fn arrive(&mut self, session: SessionKey, subnet: SubnetKey, since: u64, number: u64) -> bool {
         if !self.visitors.contains_key(&session.0) {
@@ -121,7 +121,7 @@ impl Line {
             self.until.remove(&(until, session.0));
         }
         let (key, before, turn) = (visitor.subnet, (visitor.turn, visitor.since, session.0), self.turn);
-        // Turns that went by while nobody was here are not made up for.
+        // Turns that passed while the visitor was away are lost.
         if visitor.requests.is_empty() {
             let inner_turn = self.networks.get(&key).map_or(0, |network| network.inner_turn);
             visitor.turn = visitor.turn.max(inner_turn);
@@ -166,7 +166,7 @@ impl Line {
         }
     }
 
-    /// Lets the next one in: the number of its request.
+    /// Lets the next visitor in; returns the number of its request.
     pub fn let_in(&mut self) -> Option<u64> {
         let (turn, _, key) = *self.ready.first()?;
         let network = self.networks.get_mut(&key)?;
@@ -198,7 +198,7 @@ impl Line {
         Some(number)
     }
 
-    /// Somebody who is not in the line is told its place, as of `since`, and when to come. After `due` it is expected no more; it may still come.
+    /// A visitor who is not in the line is told its place, as of `since`, and when to come back. After `due` it is no longer expected; it may still come.
     pub fn expect(&mut self, session: SessionKey, subnet: SubnetKey, since: u64, due: u64) {
         if self.visitors.contains_key(&session.0) {
             return;
@@ -234,13 +234,13 @@ impl Line {
         (self.sizes.first_of_each(before + ONE).saturating_sub(own) + ONE / 2) / ONE
     }
 
-    /// About how many requests that are held now will be let in before this visitor, if nobody else comes: at most `most`. It looks at as many networks at
-    /// the most.
+    /// About how many of the requests that are held now will be let in before this visitor, if nobody else comes: at most `most`. It looks at
+    /// `most` networks at most.
     pub fn ahead_here(&self, session: SessionKey, subnet: SubnetKey, most: usize) -> usize {
         let rank = self.visitors.get(&session.0).map_or((u64::MAX, 0, 0), |own| (own.turn, own.since, session.0));
         let own = self.networks.get(&subnet.0);
         let neighbours = own.map_or(0, |network| network.present.range(..rank).take(most).count());
-        // The turn that its network gives to it: one for each neighbour that goes before.
+        // The turn that its network will give to it: one later for each neighbour that goes first.
         let turn = own.map_or(self.turn, |network| network.turn.max(self.turn)).saturating_add(neighbours as u64);
         let mut before = neighbours;
         for (theirs, _, key) in self.ready.range(..(turn, rank.1, subnet.0)) {
@@ -255,10 +255,10 @@ impl Line {
         before.min(most)
     }
 
-    /// Of those who are expected, who has waited since before this goes before this visitor.
+    /// A visitor who is expected goes before this visitor if it has waited since before the time that is returned.
     fn behind(&self, session: SessionKey, network: Option<&NetworkInLine>) -> u64 {
         match self.visitors.get(&session.0) {
-            // Who has had a turn stands behind all who have not.
+            // A visitor who has had a turn stands behind all who have not.
             Some(visitor) if network.is_some_and(|network| visitor.turn > network.inner_turn) => u64::MAX,
             Some(visitor) => visitor.since,
             None => self.expected.find(session.0).map_or(u64::MAX, |(since, _)| since),
@@ -275,7 +275,7 @@ impl Line {
         self.networks.get(&subnet.0).map_or(0, |network| network.requests)
     }
 
-    /// Visitors who wait, here or away.
+    /// Visitors who wait, present or away.
     pub fn visitors(&self) -> usize {
         self.visitors.len()
     }
@@ -313,7 +313,7 @@ impl Line {
         true
     }
 
-    /// Forgets the visitor that would be forgotten next; visitors who are present stay.
+    /// Forgets the visitor who would be forgotten next; visitors who are present stay.
     fn make_room(&mut self) -> bool {
         let Some((until, session)) = self.until.pop_first() else { return false };
         debug_assert!(until > 0);
@@ -338,14 +338,14 @@ impl Line {
         self.resize(visitor.subnet);
     }
 
-    /// Counts the visitors of a network anew.
+    /// Counts the visitors of a network again.
     fn resize(&mut self, key: u64) {
         let here = self.networks.get(&key).map_or(0, |network| network.all.len() as u64 * ONE);
         let expected = if planted(Mutant::LineForgetsExpected) { 0 } else { self.expected.of(key) };
         self.sizes.set(key, here + expected);
     }
 
-    /// A network that has had no turn more than others starts anew.
+    /// A network that has had no more turns than others starts again without any.
     fn forget_turns(&mut self) {
         while let Some((turn, key)) = self.served.first().copied() {
             if turn > self.turn && self.served.len() <= self.visitors_max {
@@ -356,7 +356,7 @@ impl Line {
         }
     }
 
-    /// Changes a network and ranks it anew.
+    /// Changes a network, and then updates its rank.
     fn change(&mut self, key: u64, with: impl FnOnce(&mut NetworkInLine)) {
         let Some(network) = self.networks.get_mut(&key) else { return };
         let before = network.rank(key);

@@ -66,7 +66,7 @@ pub struct Fair {
     debt_cap: u64,
     profile: Profile,
     clock: Clock,
-    /// Counts profiles and returns to zero together: a subnet takes up what has changed when it is next
+    /// Counts changes of the profile and returns to zero together: a subnet adopts what has changed when it is next
     /// touched.
     epoch: u32,
     profiles: u32,
@@ -102,8 +102,8 @@ impl Fair {
         }
     }
 
-    /// A request of `session` arrives, at an estimated `cost` (cut down to the debt cap), which it is charged when it is dispatched until the true
-    /// cost is known. A session belongs to the subnet that it was first seen with.
+    /// A request of `session` arrives, at an estimated `cost` (limited to the debt cap). It is charged this when it is dispatched, until the true
+    /// cost is known. A session belongs to the subnet with which it was first seen.
     pub fn arrive(&mut self, session: SessionKey, subnet: SubnetKey, cost: Work) -> Result<Ticket, Refusal> {
         if self.requests.waiting >= self.settings.waiting_max {
             return Err(Refusal::TooManyRequests);
@@ -129,7 +129,7 @@ impl Fair {
         Ok(ticket)
     }
 
-    /// The request to serve next, if a slot is free and one waits. It is charged its estimate, and holds
+    /// The request to serve next, if a slot is free and a request waits. It is charged its estimate, and holds
     /// its slot until [`Fair::finish`].
     pub fn dispatch(&mut self) -> Option<Ticket> {
         if self.requests.running >= self.settings.slots || self.requests.waiting == 0 {
@@ -172,7 +172,7 @@ impl Fair {
         true
     }
 
-    /// A waiting request leaves, at no charge. Returns whether such a request waited; a running one holds
+    /// A waiting request leaves without being charged. Returns whether such a request waited; a running one holds
     /// its slot until it is finished.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let Some(slot) = self.requests.session(ticket, State::Waiting) else { return false };
@@ -187,19 +187,19 @@ impl Fair {
         true
     }
 
-    /// All front-ends switch to a new profile together. Each subnet takes it up when it is next touched.
+    /// All front-ends switch to a new profile together. Each subnet adopts it when it is next touched.
     pub fn set_profile(&mut self, profile: Profile) {
         self.profile = profile;
         self.profiles = self.profiles.wrapping_add(1);
         self.epoch = self.epoch.wrapping_add(1);
     }
 
-    /// Changes the number of slots; requests that run above it run on.
+    /// Changes the number of slots; if there are fewer, running requests continue.
     pub fn set_slots(&mut self, slots: u32) {
         self.settings = Settings { slots, ..self.settings }.bounded();
     }
 
-    /// Changes the settings; requests, tags and debts stay where they are, and debts beyond a lower cap come down when they are next looked at.
+    /// Changes the settings. Requests, tags and debts stay as they are, and debts beyond a lower cap are reduced when they are next looked at.
     /// Where virtual time and lives start, and whether there are reports, does not change.
     pub fn change(&mut self, settings: Settings) {
         let Settings { origin, report, first_life, .. } = self.settings;
@@ -229,7 +229,7 @@ impl Fair {
         (self.sessions.len(), self.subnets.len())
     }
 
-    /// The life of the newest record; wraps round.
+    /// The life of the newest record; it wraps round.
     pub fn lives(&self) -> u32 {
         self.sessions.lives
     }
@@ -239,7 +239,7 @@ impl Fair {
         self.clock.now().wrapping_sub(self.settings.origin)
     }
 
-    /// How `session` stands, if it is remembered.
+    /// The state of `session`, if it is remembered.
     pub fn standing(&self, session: SessionKey) -> Option<Standing> {
         let slot = self.sessions.find(session.0)?;
         let record = self.sessions.at(slot);
@@ -263,8 +263,8 @@ impl Fair {
         self.subnets.find(subnet.0).map_or(0, |slot| self.subnets.at(slot).active)
     }
 
-    /// The session whose request has just left: if it has none here any more, it is no longer active here. `stale` is what
-    /// that has left of its subnet's ranks.
+    /// The session whose request has just left: if it has no other here, it is no longer active here. `stale` says which ranks of its subnet
+    /// are out of date after the request has left.
     fn leave_if_done(&mut self, slot: u32, mut stale: Stale) {
         if !self.sessions.at(slot).is_here() {
             stale = stale | self.deactivate(slot);
@@ -286,7 +286,7 @@ impl Fair {
     /// Nothing waits or runs: virtual time and all tags return to zero (Figure 3-8, lines 14–17).
     fn return_to_zero(&mut self) {
         self.clock = Clock::starting_at(self.settings.origin);
-        // Sessions that still linger no longer count; they are cleared away when their subnet is next touched.
+        // Sessions that still linger no longer count; they are removed when their subnet is next touched.
         self.subnets.weight = 0;
         self.sweeper.restart(self.settings.origin);
         self.resets = self.resets.wrapping_add(1);
@@ -295,14 +295,14 @@ impl Fair {
     }
 }
 
-/// How a session stands at a front-end.
+/// The state of a session at a front-end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Whether a request of it waits here.
     pub waits: bool,
     /// Requests of it that run here.
     pub running: u32,
-    /// How far it is set back against its subnet's clock.
+    /// How far its tag lies ahead of its subnet's clock.
     pub debt: Work,
     /// Service received here, as reported to the other front-ends.
     pub served: Work,

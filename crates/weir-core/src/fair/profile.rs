@@ -6,17 +6,17 @@
 use super::SubnetKey;
 use super::keys::KeyMap;
 
-/// A share in multiples of the average subnet's, with 24 fraction bits.
+/// A share in multiples of the average subnet's share, with 24 fraction bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(u64);
 
 impl Weight {
     /// The average history, G.
     pub const ONE: Weight = Weight(1 << 24);
-    /// A million times the average: more is cut down to this.
+    /// A million times the average; larger weights are reduced to this.
     pub const MAX: Weight = Weight(1_000_000 << 24);
 
-    /// `ratio` times the average; NaN and what is not positive become the least weight there is.
+    /// `ratio` times the average; NaN and numbers that are not positive become the least weight there is.
     pub fn from_ratio(ratio: f64) -> Weight {
         Weight(((ratio * Weight::ONE.0 as f64) as u64).clamp(1, Weight::MAX.0))
     }
@@ -59,7 +59,7 @@ impl Profile {
     }
 }
 
-/// min(G, H / n) in weight units, at least one unit. Rounded down: a crowd gets no more than its share.
+/// min(G, H / n) in weight units, at least one unit. Rounded down, so that a crowd gets no more than its share.
 #[inline]
 pub(super) fn rate(history: Weight, active: u32) -> u32 {
     (history.0 / u64::from(active.max(1))).clamp(1, Weight::ONE.0) as u32

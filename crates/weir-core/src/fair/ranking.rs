@@ -19,14 +19,14 @@ pub(super) struct Ranked {
     pub(super) id: u32,
 }
 
-/// A subnet as it competes: moment and tie, both since the bases of its ranking, then its slot. One number, so that it
-/// is compared at once and stays in registers on its way up.
+/// A subnet as it competes: moment and tie, both relative to the bases of its ranking, then its slot. It is one number, so that a
+/// comparison is a single step and it stays in registers on its way up.
 type Contender = u128;
 
-/// Stands where nobody does, and loses to everybody.
+/// Used where there is no subnet; it loses to every subnet.
 const NOBODY: Contender = Contender::MAX;
 
-/// Four that compete; one cache line.
+/// Four contenders in one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 struct Block([Contender; 4]);
@@ -34,7 +34,7 @@ struct Block([Contender; 4]);
 impl Block {
     const EMPTY: Block = Block([NOBODY; 4]);
 
-    /// Puts `entry` at `place`; returns the winner. The others are compared while `entry` is still being worked out.
+    /// Puts `entry` at `place`; returns the winner. The others are compared while `entry` is still being computed.
     #[inline(always)]
     fn put(&mut self, place: usize, entry: Contender) -> Contender {
         let other = |way| self.0[(place ^ way) & 3];
@@ -44,12 +44,12 @@ impl Block {
     }
 }
 
-/// How many are gathered at once: their misses overlap, and what was asked for is still there when it is used.
+/// How many are gathered at once: their cache misses overlap, and what was prefetched is still in the cache when it is used.
 const DUE: usize = 32;
-/// They are looked for down to this level. Those below it are too large to be at hand, and whoever is not found now is found when
+/// They are searched for down to this level. The levels below are too large to be in the cache, and a subnet that is not found now is found when
 /// those before it have gone.
 const GATHERED_FROM: usize = 2;
-/// Levels of a ranking of a thousand.
+/// A ranking of a thousand has this many levels.
 const SMALL: usize = 5;
 
 /// Some subnets whose moment has come.
@@ -81,10 +81,10 @@ impl Due {
 /// Subnets in order of a moment.
 #[derive(Clone, Debug)]
 pub(super) struct Ranking {
-    /// The lowest level first. The highest has one block.
+    /// The lowest level comes first. The highest has one block.
     levels: Vec<Vec<Block>>,
     first: Contender,
-    /// Moments and ties are kept as what they are ahead of these, so that they do not roll over.
+    /// Moments and ties are stored relative to these bases, so that they do not roll over.
     moment_base: u64,
     tie_base: u32,
 }
@@ -123,13 +123,13 @@ impl Ranking {
         (entry != NOBODY).then_some(Ranked { moment, id: entry as u32 })
     }
 
-    /// Whether all that is ranked is at hand anyway.
+    /// Whether everything that is ranked is in the cache anyway.
     #[inline]
     pub(super) fn is_small(&self) -> bool {
         self.levels.len() <= SMALL
     }
 
-    /// Some of those whose moment has come at `now`; none only if nobody's has.
+    /// Some of those whose moment has come at `now`; none only if nobody's has come.
     #[inline]
     pub(super) fn due(&self, now: u64) -> Due {
         let mut due = Due { ids: [NOWHERE; DUE], len: 0 };
@@ -137,7 +137,7 @@ impl Ranking {
         due
     }
 
-    /// Adds those of one block whose moment has come, and of the blocks that they came from.
+    /// Adds those of one block whose moment has come, and those of the blocks below from which they came.
     fn gather(&self, level: usize, block: usize, now: u64, due: &mut Due) {
         let entries = self.levels[level].get(block).map_or([NOBODY; 4], |block| block.0);
         for (place, entry) in entries.into_iter().enumerate() {
@@ -152,8 +152,8 @@ impl Ranking {
         }
     }
 
-    /// Ranks `id` at this moment, or takes it out. Returns who has come into the highest block by that: the next to be
-    /// first are all there, most of them for a while.
+    /// Ranks `id` at this moment, or removes it. Returns which subnet has come into the highest block by this: those that will be
+    /// first next are all in that block, most of them for a while.
     #[inline]
     pub(super) fn set(&mut self, id: u32, rank: Option<(u64, u32)>) -> u32 {
         let mut entry = rank.map_or(NOBODY, |(moment, tie)| self.entry(id, moment, tie));
@@ -182,8 +182,8 @@ impl Ranking {
         Contender::from(moment_ahead) << 64 | Contender::from(tie_ahead) << 32 | Contender::from(id)
     }
 
-    /// Moves the bases so that these two lie well within reach. Once in 2^62 units of virtual time or 2^30 arrivals: then
-    /// everybody is rewritten, and the order stays.
+    /// Moves the bases so that these two lie well within reach. This happens once in 2^62 units of virtual time or 2^30 arrivals; all entries
+    /// are then rewritten, and their order stays.
     #[cold]
     fn rebase(&mut self, moment: u64, tie: u32) {
         let (moment_base, tie_base) = (moment.wrapping_sub(1 << 62), tie.wrapping_sub(1 << 30));
@@ -199,7 +199,7 @@ impl Ranking {
         (self.moment_base, self.tie_base) = (moment_base, tie_base);
     }
 
-    /// `id` will be ranked anew soon. The higher levels are small and always at hand.
+    /// Prefetches for ranking `id` again soon. The higher levels are small and always in the cache.
     #[inline]
     pub(super) fn prefetch(&self, id: u32) {
         let mut at = id as usize;
@@ -225,7 +225,7 @@ mod tests {
                 ranking.grow(model.len());
             }
             if step % 1_000 == 0 {
-                // Nobody is left behind: in between, both roll over many times.
+                // No subnet stays behind the others: in between, both numbers roll over many times.
                 (base, tie_base) = (base.wrapping_add(1 << 61), tie_base.wrapping_add(1 << 29));
                 for (id, key) in model.iter_mut().enumerate() {
                     *key = None;

@@ -15,7 +15,7 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// A small number, given to another request after this one has ended: a place in the shell's own
+    /// A small number, which is used for another request after this one has ended: an index into the shell's own
     /// table of requests.
     pub fn index(self) -> usize {
         self.index as usize
@@ -43,7 +43,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Of a session that waits for nothing.
+    /// The claim of a session that waits for nothing.
     pub(super) const NONE: Claim = Claim { tags: 0, arrival: 0, index: NIL };
 }
 
@@ -56,7 +56,7 @@ struct Request {
     /// Arrival number of the next request.
     arrival: u32,
     session: u32,
-    /// Stale, and never read, in the first of a FIFO: the request before it went without a look at this one.
+    /// For the first of a FIFO it is out of date and never read, because the request before it left without touching this one.
     prev: u32,
     next: u32,
     generation: u32,
@@ -151,7 +151,7 @@ impl Requests {
         (ticket, next)
     }
 
-    /// Takes a waiting request out of its FIFO, wherever it stands in it, and gives its place back. Returns
+    /// Takes a waiting request out of its FIFO, wherever it stands in it, and frees its slot. Returns
     /// the claim of the request behind it.
     pub(super) fn withdraw(&mut self, fifo: &mut Fifo, ticket: Ticket) -> Option<Claim> {
         let gone = self.slab[ticket.index as usize];
@@ -193,7 +193,7 @@ impl Requests {
         (request.generation == ticket.generation && request.state == state).then_some(request.session)
     }
 
-    /// The request at `index` will be wanted soon.
+    /// Prefetches the request at `index`.
     #[inline]
     pub(super) fn prefetch(&self, index: u32) {
         prefetch::soon(&self.slab, index as usize);

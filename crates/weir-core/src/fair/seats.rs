@@ -42,7 +42,7 @@ impl Seat {
         self.head == NOWHERE
     }
 
-    /// What its first request asks for.
+    /// What is needed of its first request.
     #[inline(always)]
     pub(super) fn claim(self) -> Claim {
         Claim { tags: self.finish.wrapping_sub(self.start), arrival: self.tie, index: self.head }

@@ -15,26 +15,26 @@ use alloc::vec::Vec;
 #[repr(align(64))]
 pub(super) struct Session {
     pub(super) key: u64,
-    /// Start tag x_i against the subnet's clock, while no request waits; then it is in the seat.
+    /// Start tag x_i against the subnet's clock, while no request waits; otherwise it is in the seat.
     pub(super) tag: u64,
     /// Service received here since the record began, for the other front-ends; never falls.
     pub(super) served: u64,
-    /// Service reported but given back: it is used up before `served` rises again.
+    /// Service that was reported but given back: it is used up before `served` rises again.
     pub(super) credit: u64,
     pub(super) fifo: Fifo,
     pub(super) subnet: u32,
     pub(super) running: u32,
-    /// The reset after which `tag` was written; an older one means no debt.
+    /// The reset after which `tag` was written; after an older one there is no debt.
     pub(super) stamp: u32,
     /// Tells this record from an earlier one of the same session.
     pub(super) life: u32,
     /// At how many front-ends, this one included, it has a request.
     pub(super) active_at: u16,
-    /// How many peers have an entry for it.
+    /// How many peers have reported on it.
     pub(super) heard_from: u8,
-    /// Whether it waits in the list of reports.
+    /// Whether it is in the list of reports to be sent.
     pub(super) dirty: bool,
-    /// Whether it ever had a request here, so that its service is ours to report.
+    /// Whether it ever had a request here, so that this front-end reports its service.
     pub(super) local: bool,
 }
 
@@ -45,7 +45,7 @@ impl Session {
         self.running > 0 || !self.fifo.is_empty()
     }
 
-    /// Counts `tags` of service, after what was given back.
+    /// Counts `tags` of service, after using up what was given back.
     #[inline]
     pub(super) fn count_service(&mut self, tags: u64) {
         let used = self.credit.min(tags);
@@ -70,7 +70,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// None yet; lives are counted on from here.
+    /// An empty table; lives are counted on from here.
     pub(super) fn counting_from(lives: u32) -> Sessions {
         Sessions { lives, ..Sessions::default() }
     }
@@ -84,7 +84,7 @@ impl Sessions {
         self.index.len()
     }
 
-    /// Slots in use or free, to walk over.
+    /// The number of slots in use or free, for walking over them.
     pub(super) fn slots(&self) -> u32 {
         self.slab.len() as u32
     }
@@ -136,14 +136,14 @@ impl Sessions {
         self.free.push(slot);
     }
 
-    /// The session at `slot` will be wanted soon.
+    /// Prefetches the session at `slot`.
     #[inline]
     pub(super) fn prefetch(&self, slot: u32) {
         prefetch::soon(&self.slab, slot as usize);
         prefetch::soon(&self.places, slot as usize);
     }
 
-    /// The session at `slot` will move in its heap soon.
+    /// Prefetches the place of the session at `slot`, which will move in its heap soon.
     #[inline]
     pub(super) fn prefetch_place(&self, slot: u32) {
         prefetch::soon(&self.places, slot as usize);

@@ -2,7 +2,7 @@
 
 use super::profile::Weight;
 
-/// An amount of work. The shell measures it in nanoseconds of slot time; only proportions matter here.
+/// An amount of work. The shell measures it in nanoseconds of slot time; only ratios matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Work(pub u64);
 
@@ -46,12 +46,12 @@ pub struct Settings {
     pub sessions_max: u32,
     /// The most front-ends whose reports are kept: 0 … 255.
     pub peers_max: u8,
-    /// Whether reports for other front-ends are kept to be drained; if so, they must be.
+    /// Whether reports for other front-ends are collected; if so, they must be taken.
     pub report: bool,
-    /// Where the lives of records start ([`super::Report::life`]). A scheduler that takes the place of another under the same name starts behind
-    /// that one's [`super::Fair::lives`], or its reports are taken for old ones.
+    /// Where the lives of records start ([`super::Report::life`]). A scheduler that replaces another one under the same name must start behind
+    /// that one's [`super::Fair::lives`], or its reports are mistaken for old ones.
     pub first_life: u32,
-    /// Where virtual time starts and returns to. It rolls over at 2^64; only tests need anything but zero.
+    /// Where virtual time starts and returns to. It rolls over at 2^64; only tests need a value other than zero.
     pub origin: u64,
 }
 

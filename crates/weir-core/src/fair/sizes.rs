@@ -8,21 +8,21 @@ use alloc::vec::Vec;
 
 use super::keys::KeyMap;
 
-/// Neighbours that are counted to tell somebody its place.
+/// How many neighbours are counted at most to tell a visitor its place.
 pub(super) const COUNTED: usize = 4_096;
 
-/// A visitor.
+/// One visitor.
 pub(super) const ONE: u64 = 256;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sizes {
     of: KeyMap<u64>,
-    /// At `n`: the parts of all networks that are beyond `n` visitors, at most one visitor of each.
+    /// At `n`: the sum over all networks of what each has beyond `n` visitors, at most one visitor for each.
     beyond: Vec<u64>,
 }
 
 impl Sizes {
-    /// From now on this network has so many visitors.
+    /// From now on this network has this many visitors.
     pub(super) fn set(&mut self, network: u64, size: u64) {
         let before = self.of.get(&network).copied().unwrap_or(0);
         if before == size {
@@ -60,7 +60,7 @@ impl Sizes {
     }
 }
 
-/// What of this size is beyond `n` visitors, at most one of them.
+/// How much of this size is beyond `n` visitors, at most one of them.
 fn part(size: u64, n: u64) -> u64 {
     size.saturating_sub(n * ONE).min(ONE)
 }

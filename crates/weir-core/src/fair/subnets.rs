@@ -15,14 +15,14 @@ use crate::mutant::{Mutant, planted};
 use crate::prefetch;
 use alloc::vec::Vec;
 
-/// What a dispatch needs of a subnet: its clock and who waits.
+/// What a dispatch needs to know of a subnet: its clock and who waits.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Subnet {
     pub(super) offset: u64,
     /// φ, the weight of each of its sessions.
     pub(super) weight: u32,
-    /// The epoch (of resets and profiles) that it has taken up.
+    /// The epoch (of resets and profiles) that it has adopted.
     pub(super) epoch: u32,
     pub(super) history: Weight,
     /// Distinct sessions with a request at any front-end.
@@ -35,7 +35,7 @@ pub(super) struct Subnet {
     pub(super) eligible: Heap<Eligible>,
 }
 
-/// What else there is to know of it.
+/// Everything else about a subnet.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     pub(super) key: u64,
@@ -61,7 +61,7 @@ impl Subnet {
         self.weight = weight;
     }
 
-    /// n, sessions among which its history is divided: those that linger are still being served in the fluid. If they did not count, a subnet of sessions that
+    /// n, the sessions among which its history is divided. Those that linger count, because in fluid sharing they are still being served. If they did not, a subnet of sessions that
     /// each ask once would weigh as much as it has sessions.
     pub(super) fn claimants(&self) -> u32 {
         if planted(Mutant::FairForgetsLingering) { self.active } else { self.active + self.lingering }
@@ -81,7 +81,7 @@ impl Subnet {
     }
 }
 
-/// Which rankings of a subnet are no longer true. A call changes the subnet first, and then ranks it, once.
+/// Which rankings of a subnet are out of date. A call changes the subnet first, and then updates its ranks once.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub(super) struct Stale {
@@ -114,19 +114,19 @@ pub(super) struct Subnets {
     pub(super) by_start: Ranking,
     /// Subnets by the least finish among their eligible sessions, where every request costs `price`.
     pub(super) by_finish: Ranking,
-    /// What every request is taken to cost, as far as the order is concerned, in tag units.
+    /// The cost that every request is assumed to have for the order, in tag units.
     price: u64,
     /// W, the weight of all sessions together that wait here or linger.
     pub(super) weight: u64,
 }
 
 impl Subnets {
-    /// None yet.
+    /// An empty table.
     pub(super) fn at_price(price: u64) -> Subnets {
         Subnets { price, ..Subnets::default() }
     }
 
-    /// Changes what a request is taken to cost. All subnets are ranked anew.
+    /// Changes the cost that a request is assumed to have. All subnets are ranked again.
     pub(super) fn set_price(&mut self, price: u64, now: u64) {
         if price != self.price {
             self.price = price;
@@ -171,7 +171,7 @@ impl Subnets {
         self.free.push(slot);
     }
 
-    /// The subnet at `slot` will be wanted soon, and ranked anew.
+    /// Prefetches the subnet at `slot`, which will be ranked again soon.
     #[inline]
     pub(super) fn prefetch(&self, slot: u32) {
         if slot as usize >= self.slab.len() {
@@ -182,7 +182,7 @@ impl Subnets {
         self.by_finish.prefetch(slot);
     }
 
-    /// The key of the subnet at `slot` will be wanted soon.
+    /// Prefetches the key of the subnet at `slot`.
     #[inline]
     pub(super) fn prefetch_ledger(&self, slot: u32) {
         prefetch::soon(&self.ledgers, slot as usize);
@@ -206,7 +206,7 @@ impl Subnets {
         &mut self.ledgers[slot as usize]
     }
 
-    /// Keeps the ranking by start true.
+    /// Updates the ranking by start.
     #[inline]
     pub(super) fn rank_start(&mut self, slot: u32, now: u64) {
         let subnet = &self.slab[slot as usize];
@@ -214,7 +214,7 @@ impl Subnets {
         self.by_start.set(slot, start);
     }
 
-    /// Keeps the ranking by finish true.
+    /// Updates the ranking by finish.
     #[inline]
     pub(super) fn rank_finish(&mut self, slot: u32, now: u64) {
         let (subnet, price) = (&self.slab[slot as usize], self.price);

@@ -11,20 +11,20 @@
 use super::Fair;
 use super::seats::Stand;
 
-/// Steps of the hand for each new session.
+/// How many steps the hand makes for each new session.
 const STEPS_FOR_NEW: u32 = 3;
-/// Steps before a full table refuses.
+/// How many steps are made before a full table refuses.
 const STEPS_WHEN_FULL: u32 = 256;
-/// Virtual time between visits on account of the rollover, as a power of two; and how many of them make
+/// How far virtual time may go (as a power of two) between visits that are made because of the rollover; and how many of them make
 /// a whole round.
 const ERA_BITS: u32 = 34;
 const ERAS_A_ROUND: u64 = 8;
 
-/// Where the hand stands.
+/// The position of the hand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sweeper {
     hand: u32,
-    /// Virtual time of the last visit on account of the rollover.
+    /// Virtual time at the last visit that was made because of the rollover.
     visited: u64,
 }
 
@@ -39,7 +39,7 @@ impl Sweeper {
 }
 
 impl Fair {
-    /// Moves the hand `steps` slots on.
+    /// Moves the hand forward by `steps` slots.
     pub(super) fn sweep(&mut self, steps: u32) {
         for _ in 0..steps.min(self.sessions.slots()) {
             let slot = self.step();
@@ -71,7 +71,7 @@ impl Fair {
         }
     }
 
-    /// After virtual time has moved: visits as many as the distance calls for.
+    /// After virtual time has moved: makes as many visits as the distance needs.
     #[inline]
     pub(super) fn sweep_on_rollover(&mut self) {
         let now = self.clock.now();
@@ -86,8 +86,8 @@ impl Fair {
     fn sweep_eras(&mut self, eras: u64) {
         let slots = self.sessions.slots();
         if eras > 2 * ERAS_A_ROUND {
-            // One step this long leaves no honest way to compare. Debts of all but the lightest sessions
-            // have been passed by it.
+            // After a step this long, tags cannot be compared reliably any more. It has passed the debts of all but the lightest sessions
+            // anyway.
             (0..slots).for_each(|slot| self.forgive(slot));
         }
         self.sweep((u64::from(slots) * eras.min(ERAS_A_ROUND) / ERAS_A_ROUND) as u32 + 1);

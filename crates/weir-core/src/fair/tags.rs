@@ -8,8 +8,8 @@ use super::subnets::Stale;
 use crate::mutant::{Mutant, planted};
 
 impl Fair {
-    /// The tag of a session with no waiting request: never behind the clock, so that idleness saves
-    /// nothing up. If the difference is beyond the cap, the clock has long passed the tag.
+    /// The tag of a session with no waiting request. It is never behind the clock, so that idle time earns
+    /// no credit. If the difference is beyond the cap, the clock has passed the tag long ago.
     #[inline]
     fn tag_aside(&self, slot: u32) -> u64 {
         let session = self.sessions.at(slot);
@@ -18,8 +18,8 @@ impl Fair {
         if session.stamp == self.resets && debt <= self.debt_cap { session.tag } else { clock }
     }
 
-    /// Writes down the tag of a session with no waiting request. Old tags do not come round with the
-    /// rollover if this is done now and then.
+    /// Writes down the tag of a session with no waiting request. If this is done now and then, old tags cannot be mistaken for new ones
+    /// after a rollover.
     #[inline]
     pub(super) fn refresh_aside(&mut self, slot: u32) -> u64 {
         let (tag, stamp) = (self.tag_aside(slot), self.resets);
@@ -68,8 +68,8 @@ impl Fair {
         self.sessions.stand(slot) != Stand::Aside
     }
 
-    /// The tag of a session that lingers, or the clock of its subnet if that has passed it. It is in the seat too, but the record is
-    /// at hand.
+    /// The tag of a session that lingers, or the clock of its subnet if that has passed it. It is in the seat too, but reading the record
+    /// is cheaper.
     #[inline]
     fn tag_lingering(&self, slot: u32) -> u64 {
         let session = self.sessions.at(slot);
@@ -77,8 +77,8 @@ impl Fair {
         if ahead(session.tag, clock) > 0 { session.tag } else { clock }
     }
 
-    /// A session has no waiting request, and its next would start at `tag`. It lingers, and its weight counts, until the clock has come there:
-    /// the service that it had ahead of its time took time from the others, and without its weight the clock would run away from everybody
+    /// A session has no waiting request, and its next would start at `tag`. It lingers, and its weight counts, until the clock has reached the tag:
+    /// the service that it got ahead of its time took time from the others, and without its weight the clock would run away from everybody
     /// who waits.
     #[inline]
     fn linger(&mut self, slot: u32, tag: u64) -> Stale {
@@ -135,8 +135,8 @@ impl Fair {
         }
     }
 
-    /// Gives a session another seat. Its parts are passed in registers: a read from memory would have to wait until all earlier writes are
-    /// done, cache misses included.
+    /// Gives a session another seat. Its parts are passed in registers, because a read from memory would have to wait until all earlier writes are
+    /// done, including those that miss the cache.
     fn move_to(&mut self, slot: u32, start: u64, claim: Claim) -> Stale {
         let seat = Seat::new(slot, start, claim);
         let (place, id) = (self.sessions.places[slot as usize], self.sessions.at(slot).subnet);
@@ -177,13 +177,13 @@ impl Fair {
         self.seat(slot).map_or(0, |seat| seat.start)
     }
 
-    /// The seat that is served next. Virtual time jumps if nobody is eligible.
+    /// The seat that is served next. Virtual time jumps if no session is eligible.
     #[inline]
     pub(super) fn select(&mut self) -> Option<Seat> {
         loop {
             self.promote();
             match self.subnets.by_finish.top().map(|first| first.id) {
-                // A new profile may change its weight, and with it who is next.
+                // A new profile may change its weight, and therefore which subnet is next.
                 Some(subnet) if self.touch(subnet) => {}
                 Some(subnet) => return self.subnets.at(subnet).eligible.top().map(|first| first.0),
                 None => {
@@ -195,7 +195,7 @@ impl Fair {
         }
     }
 
-    /// Warms the cache for the next dispatch: what the first subnet by finish leads to. That subnet itself was prefetched when it came near
+    /// Prefetches for the next dispatch what the first subnet by finish leads to. That subnet itself was prefetched when it came near
     /// the top.
     #[inline]
     pub(super) fn look_ahead(&self) {
@@ -210,7 +210,7 @@ impl Fair {
         }
     }
 
-    /// Warms the cache for a promotion in the subnet at `id`.
+    /// Prefetches for a promotion in the subnet at `id`.
     #[inline]
     fn look_ahead_in(&self, id: u32) {
         let subnet = self.subnets.at(id);
@@ -222,7 +222,7 @@ impl Fair {
     }
 
     /// Sessions whose start has come become eligible, or stand aside if they only lingered. With many sessions virtual time
-    /// stands still for many dispatches, and then many starts come at once: they are asked for together, in two steps.
+    /// stands still for many dispatches, and then many starts come at once: they are prefetched together, in two steps.
     #[inline]
     fn promote(&mut self) {
         let now = self.clock.now();
@@ -283,7 +283,7 @@ impl Fair {
         }
     }
 
-    /// What a tag is after a charge of `tags`, which stops at the debt cap, or after they are given back.
+    /// The tag after a charge of `tags`, which stops at the debt cap, or after they are given back.
     #[inline]
     fn charged(&self, slot: u32, tag: u64, tags: i64) -> u64 {
         let clock = self.subnets.at(self.sessions.at(slot).subnet).clock(self.clock.now());
@@ -292,7 +292,7 @@ impl Fair {
     }
 
     /// A running request took more, or less, than was charged: the session, its report and the clock
-    /// learn it.
+    /// are corrected.
     #[inline]
     pub(super) fn true_up(&mut self, slot: u32, tags: i64) -> Stale {
         if tags == 0 {

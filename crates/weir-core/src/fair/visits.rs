@@ -8,12 +8,12 @@ use crate::mutant::{Mutant, planted};
 
 /// Visits that a subnet may add in a day whatever it had before: as many as one visitor who never leaves.
 pub const DAY_FREE: f64 = 24.0;
-/// A history of more averages than this counts as this.
+/// A history of more averages than this counts as this many.
 pub const MOST_AVERAGES: f64 = 100.0;
 /// Fewer visits count as no history: an attacker with a hundred thousand networks soon has asked once from each of them.
 pub const STANDING: f64 = 6.0;
 
-/// Sessions that were there within one hour, told apart by a few bits of their keys: 64 for each word, and what falls together counts once.
+/// Sessions seen within one hour. They are told apart by a few bits of their keys, 64 for each word; two that fall on the same bit count once.
 #[derive(Clone, Copy, Debug)]
 pub struct Hour<const WORDS: usize> {
     hour: i64,
@@ -61,10 +61,10 @@ pub fn allowance(before: f64, days: f64) -> f64 {
 pub struct SubnetHistory {
     visits: f64,
     hour: Hour<4>,
-    /// The day of the last visit, and what there was before it.
+    /// The day of the last visit, and how many visits there were before that day.
     day: i64,
     before: f64,
-    /// What this hour has added.
+    /// How many visits this hour has added.
     added: f64,
 }
 
@@ -89,7 +89,7 @@ impl SubnetHistory {
         }
     }
 
-    /// How often it was there.
+    /// How many visits it made.
     pub fn visits(&self) -> f64 {
         self.visits
     }

@@ -52,7 +52,7 @@ impl Fair {
         }
     }
 
-    /// The offset of a clock that stands at zero at the origin.
+    /// The offset of a clock that shows zero at the origin.
     fn origin_offset(&self, weight: u32) -> u64 {
         u64::from(weight).wrapping_mul(self.settings.origin).wrapping_neg()
     }
@@ -94,7 +94,7 @@ impl Fair {
         }
     }
 
-    /// Gives the sessions of a subnet the weight that RATE says. Only the anchor and the subnet's place in
+    /// Gives the sessions of a subnet the weight that RATE prescribes. Only the anchor and the subnet's place in
     /// the rankings change.
     pub(super) fn reweigh(&mut self, slot: u32) -> Stale {
         let (now, subnet) = (self.clock.now(), self.subnets.at_mut(slot));
@@ -143,7 +143,7 @@ impl Fair {
         self.reweigh(id)
     }
 
-    /// A session lingers from now on, or no longer. As long as it has a request somewhere, it counts for that.
+    /// A session lingers from now on, or no longer does. As long as it has a request somewhere, it is counted for that instead.
     pub(super) fn count_lingering(&mut self, slot: u32, lingers: bool) -> Stale {
         let session = self.sessions.at(slot);
         if session.active_at > 0 {
@@ -155,7 +155,7 @@ impl Fair {
         self.reweigh(id)
     }
 
-    /// The weight of each session of a subnet now. Behind a reset that it has not taken up nobody lingers.
+    /// The weight of each session of a subnet now. After a reset that the subnet has not adopted yet, nobody lingers.
     pub(super) fn weight_of(&self, slot: u32) -> u32 {
         let subnet = self.subnets.at(slot);
         match self.subnets.ledger(slot).stamp == self.resets && subnet.lingering > 0 {

@@ -21,7 +21,7 @@ use core::time::Duration;
 pub enum Verdict {
     /// The first valid one for its sample and plugin.
     Accepted,
-    /// There is an accepted one already: keep it aside.
+    /// There is an accepted one already: it should be kept, but does not count.
     Duplicate,
     /// It was not valid.
     Invalid,
@@ -59,7 +59,7 @@ impl Scheduler {
         verdict
     }
 
-    /// A valid result that no attempt here brought: one of an earlier leader's attempts did, or there is one for the same
+    /// A valid result that no attempt here brought: an attempt under an earlier leader did, or there is one for the same
     /// content.
     pub fn known(&mut self, now: Instant, sample: SampleId, plugin: PluginId) -> Verdict {
         self.advance(now);
@@ -95,7 +95,7 @@ impl Scheduler {
         true
     }
 
-    /// An attempt ended by no fault of its sample: nothing is charged, its VM is on revert, and the sample is in no queue until
+    /// An attempt ended through no fault of its sample: nothing is charged, its VM is on revert, and the sample is in no queue until
     /// [`resume`](Scheduler::resume). False if it does not run.
     pub fn put_off(&mut self, now: Instant, attempt: AttemptId) -> bool {
         self.advance(now);
@@ -138,7 +138,7 @@ impl Scheduler {
         }
     }
 
-    /// Fails whatever attempt a VM carries: the sample goes to the tail of its run queue, or to quarantine.
+    /// Ends the attempt that a VM carries, if any, as failed: the sample goes to the tail of its run queue, or to quarantine.
     pub(super) fn fail(&mut self, group: u32, vm: u8) {
         let Some(run) = self.vacate(group, vm) else { return };
         self.samples[run.sample].charged += u8::from(!run.fruitful);
@@ -157,13 +157,13 @@ impl Scheduler {
         self.fail(group, vm);
     }
 
-    /// Stops the attempt of a VM; its sample is in no list then.
+    /// Stops the attempt of a VM; afterwards its sample is in no list.
     pub(super) fn stop(&mut self, group: u32, vm: u8, reason: StopReason) {
         self.tell_to_stop(group, vm, reason);
         self.vacate(group, vm);
     }
 
-    /// Whether such an attempt was started, for that plugin as far as we still know.
+    /// Whether such an attempt was started, and for that plugin, as far as this is still known.
     fn is_possible(&mut self, attempt: AttemptId, plugin: PluginId) -> bool {
         let Some(sample) = self.samples.get(attempt.sample.0) else { return false };
         let started = (1..=sample.started).contains(&attempt.number);
@@ -177,7 +177,7 @@ impl Scheduler {
         self.groups[group].run(vm).filter(|run| run.number == attempt.number)
     }
 
-    /// A plugin less to run, wherever the sample is.
+    /// One plugin less is to be run, wherever the sample is.
     fn accept(&mut self, index: u32, plugin: PluginId) {
         let before = self.samples[index].class;
         match self.samples[index].place {
@@ -192,7 +192,7 @@ impl Scheduler {
             }
             place @ (Place::Ended(_) | Place::Nowhere) => {
                 if place == Place::Nowhere && !self.has_attempts(index) {
-                    // The attempt that was charged last has brought something after all.
+                    // The attempt that was charged last has brought a result after all.
                     self.samples[index].charged -= 1;
                 }
                 self.narrow(index, plugin);
@@ -222,7 +222,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes a plugin from what a sample still needs.
+    /// Removes a plugin from what a sample still needs.
     fn narrow(&mut self, index: u32, plugin: PluginId) {
         let before = self.samples[index].class;
         let Needs { plugins, tags } = self.classes.at(before).needs;
@@ -237,7 +237,7 @@ impl Scheduler {
         self.classes.release(before);
     }
 
-    /// Ends the attempt of a running sample if nothing that it was started for is still open.
+    /// Ends the attempt of a running sample if nothing for which it was started is still missing.
     fn finish_if_over(&mut self, index: u32) {
         let Place::Running { group, vm } = self.samples[index].place else { return };
         let remaining = self.remaining(index);
@@ -259,7 +259,7 @@ impl Scheduler {
         self.settle(group);
     }
 
-    /// After a run that brought something: done, or on to what is left, here if it can be.
+    /// After a run that brought a result: the sample is done, or goes on with what is left, on this machine if possible.
     fn go_on(&mut self, index: u32, group: u32) {
         let (class, directory) = (self.samples[index].class, self.samples[index].directory);
         let rules = &self.settings.priority;
@@ -277,7 +277,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes the attempt off a VM, which is on revert then.
+    /// Takes the attempt off a VM, which is on revert afterwards.
     fn vacate(&mut self, group: u32, vm: u8) -> Option<Run> {
         let run = *self.groups[group].run(vm)?;
         self.groups[group].set_state(vm, VmState::OnRevert);
@@ -294,7 +294,7 @@ impl Scheduler {
         self.outputs.push_back(Output::Stop { attempt, vm: VmId { group: id, number: vm }, reason });
     }
 
-    /// A mean that forgets: each run weighs an eighth.
+    /// A moving mean: each run counts for an eighth.
     fn note_run_time(&mut self, group: u32, vm: u8) {
         let now = self.now;
         let Some(took) = self.groups[group].run(vm).map(|run| now.since(run.since)) else { return };

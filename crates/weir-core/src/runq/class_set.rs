@@ -10,7 +10,7 @@ pub struct ClassSet {
 }
 
 impl ClassSet {
-    /// Puts `class` in or takes it out.
+    /// Adds `class` to the set or removes it.
     pub fn set(&mut self, class: ClassId, member: bool) {
         let (word, bit) = place(class);
         if word >= self.words.len() {

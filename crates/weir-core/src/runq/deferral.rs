@@ -11,10 +11,10 @@ use crate::time::Instant;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Why an attempt ended by no fault of its sample.
+/// Why an attempt ended through no fault of its sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hindrance {
-    /// The machine will not do it, or cannot.
+    /// The machine refused it, or cannot run it.
     Refused,
     /// The content of the sample is out of the machine's reach.
     OutOfReach,
@@ -25,10 +25,10 @@ pub enum Hindrance {
 pub struct Deferrals(u32);
 
 impl Deferrals {
-    /// A sample waits no longer than this.
+    /// The longest time that a sample waits.
     pub const PAUSE_MAX: Duration = Duration::from_secs(300);
 
-    /// The sample is put off once more: how long it waits.
+    /// The sample is put off once more; returns how long it waits.
     pub fn put_off(&mut self, why: Hindrance) -> Duration {
         self.0 = self.0.saturating_add(1);
         match why {
@@ -38,10 +38,10 @@ impl Deferrals {
     }
 }
 
-/// When a machine rests, and which of its VMs became ready meanwhile.
+/// When a machine rests (gets no samples), and which of its VMs became ready meanwhile.
 #[derive(Clone, Debug, Default)]
 pub struct Rest {
-    /// Attempts that it refused since it last brought a good result.
+    /// Attempts that it has refused since it last brought a good result.
     refusals: u32,
     until: Instant,
     /// VMs that became ready while it rests, each once.
@@ -49,12 +49,12 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// So many refusals in a row may be chance.
+    /// This many refusals in a row may be chance.
     pub const CHANCE: u32 = 2;
-    /// A machine rests no longer than this.
+    /// The longest time that a machine rests.
     pub const REST_MAX: Duration = Duration::from_secs(60);
 
-    /// The machine refuses an attempt: how long it rests from now on.
+    /// The machine refuses an attempt; returns how long it rests from now on.
     pub fn refused(&mut self, now: Instant) -> Duration {
         self.refusals = self.refusals.saturating_add(1);
         let rest = doubled(self.refusals.saturating_sub(Rest::CHANCE), Rest::REST_MAX);
@@ -64,14 +64,14 @@ impl Rest {
         rest
     }
 
-    /// The machine has brought a good result. A rest that has begun goes on.
+    /// The machine has brought a good result. A rest that has begun is not cut short.
     pub fn works(&mut self) {
         if !planted(Mutant::RunqForgivesNoRefusal) {
             self.refusals = 0;
         }
     }
 
-    /// Whether a VM that says that it is ready may be used; while the machine rests it is noted.
+    /// Whether a VM that says that it is ready may be used; while the machine rests it is only noted.
     pub fn is_ready(&mut self, now: Instant, vm: VmId) -> bool {
         let rests = now < self.until;
         if rests && !self.ready.contains(&vm) {
@@ -80,18 +80,18 @@ impl Rest {
         !rests
     }
 
-    /// The VMs that may be used now that the machine has rested.
+    /// The VMs that may be used now that the machine's rest is over.
     pub fn rested(&mut self, now: Instant) -> Vec<VmId> {
         if now < self.until { Vec::new() } else { core::mem::take(&mut self.ready) }
     }
 
-    /// When [`Rest::rested`] has something.
+    /// When [`Rest::rested`] returns something.
     pub fn next_deadline(&self) -> Option<Instant> {
         (!self.ready.is_empty()).then_some(self.until)
     }
 }
 
-/// Nothing for no times, a second for one, and twice as much for each further one, up to `most`.
+/// Zero for no refusal, a second for one, and twice as much for each further one, up to `most`.
 fn doubled(times: u32, most: Duration) -> Duration {
     match times {
         0 => Duration::ZERO,

@@ -22,19 +22,19 @@ impl Demand {
         Demand { servable, takers: Vec::new(), idle_takers: Vec::new() }
     }
 
-    /// Takes note of what a group can take of the first `classes` classes.
+    /// Notes what a group can take of the first `classes` classes.
     pub(super) fn refresh(&mut self, group: &mut Group, classes: usize) {
         (0..classes).for_each(|class| self.refresh_class(group, ClassId(class as u32)));
     }
 
-    /// Takes note of what a group can take of one class: what a free VM could run at once, or what there is
+    /// Notes what a group can take of one class: what a free VM could run at once, or what there is
     /// room for; of the idle class only what a free VM could run while nothing else waits.
     pub(super) fn refresh_class(&mut self, group: &mut Group, class: ClassId) {
         let at_once = group.free_for(class) != 0;
         self.note(group, class, (at_once || group.has_room(class), at_once && group.len() == 0));
     }
 
-    /// Takes note that a group takes nothing any more.
+    /// Notes that a group takes nothing any more.
     pub(super) fn forget(&mut self, group: &mut Group, classes: usize) {
         (0..classes).for_each(|class| self.note(group, ClassId(class as u32), (false, false)));
     }

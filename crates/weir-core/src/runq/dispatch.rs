@@ -16,7 +16,7 @@ use crate::mutant::{Mutant, planted};
 use core::cmp::Reverse;
 
 impl Scheduler {
-    /// Starts all that can start.
+    /// Starts everything that can start.
     pub(super) fn schedule(&mut self) {
         while let Some(key) = self.queues.choose(&mut self.samples, &self.demand.servable) {
             self.classes.at_mut(self.samples[key.index].class).queued -= 1;
@@ -31,7 +31,7 @@ impl Scheduler {
         );
     }
 
-    /// Runs what waits in a group as far as its VMs go, and takes note of what it can take then.
+    /// Runs what waits in a group as far as its VMs allow, and notes what it can take afterwards.
     pub(super) fn settle(&mut self, group: u32) {
         while let Some((list, index)) = self.eligible(group) {
             match list {
@@ -49,8 +49,8 @@ impl Scheduler {
         self.idle_waiting -= usize::from(list == Waiting::Idle);
     }
 
-    /// Puts a sample at the end of a group's queue; in *current* before what is less urgent, or what was fetched
-    /// ahead would go before real-time.
+    /// Puts a sample at the end of a group's queue; in *current* before what is less urgent, because otherwise samples fetched
+    /// ahead would go before real-time ones.
     pub(super) fn enter(&mut self, group: u32, index: u32, list: Waiting) {
         if list == Waiting::Current {
             let urgency = |sample: &Sample| self.demand.servable.urgency(sample.directory.queue(), sample.queued_at);
@@ -63,7 +63,7 @@ impl Scheduler {
         self.idle_waiting += usize::from(list == Waiting::Idle);
     }
 
-    /// Puts a sample that was chosen into a group that takes it: there is at least one.
+    /// Puts a sample that was chosen into a group that can take it; there is at least one.
     fn place(&mut self, index: u32) {
         let idle = self.settings.priority.class(self.samples[index].directory) == PriorityClass::Idle;
         match self.group_for(index, idle) {
@@ -80,7 +80,7 @@ impl Scheduler {
     }
 
     /// The group for a sample: one with a free VM for it rather than one with room; then one whose VM runs most
-    /// of it; then the least strained, by its own word; then the least loaded; then the first.
+    /// of it; then the one with the least strain, as its machine reports it; then the least loaded; then the first.
     fn group_for(&self, index: u32, idle: bool) -> Option<u32> {
         let class = self.samples[index].class;
         let needs = &self.classes.at(class).needs;

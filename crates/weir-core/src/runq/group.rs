@@ -19,17 +19,17 @@ use alloc::vec::Vec;
 /// VMs that one machine may have.
 pub const VMS_MAX: usize = 128;
 
-/// A machine that the scheduler knows. A machine that comes back is a new group.
+/// A machine that the scheduler knows. A machine that comes back gets a new group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(pub Key);
 
-/// How strained a machine says that it is. A sample goes to the least strained of the machines that fit it equally well; one that
-/// is [`Strain::FULL`] gets none until it says something else.
+/// How strained a machine is by its own report. Of the machines that fit a sample equally well, the least strained gets it; one that
+/// reports [`Strain::FULL`] gets none until it reports something else.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Strain(pub u8);
 
 impl Strain {
-    /// It can take nothing more, as when its memory is used up.
+    /// It can take nothing more, for example because its memory is used up.
     pub const FULL: Strain = Strain(u8::MAX);
 }
 
@@ -54,11 +54,11 @@ pub(super) struct Group {
     pub(super) strain: Strain,
     /// Bit i is set if VM i is free.
     free: u128,
-    /// By class: the VMs that can run it, whatever they do now.
+    /// By class: the VMs that can run it, whatever they do at the moment.
     able: Vec<u128>,
     /// By class: its samples in *current* and *next*.
     waiting: Vec<u32>,
-    /// Classes that it has room for, and those that it has time for. Kept by the scheduler's `Demand`.
+    /// Classes for which it has room, and those for which it has time. Maintained by the scheduler's `Demand`.
     pub(super) takes: ClassSet,
     pub(super) takes_idle: ClassSet,
 }
@@ -107,7 +107,7 @@ impl Group {
         if self.is_full() { 0 } else { self.able(class) & self.free }
     }
 
-    /// Whether it gets nothing for now.
+    /// Whether it gets no samples for now.
     pub(super) fn is_full(&self) -> bool {
         self.strain == Strain::FULL && !planted(Mutant::RunqIgnoresStrain)
     }
@@ -120,8 +120,8 @@ impl Group {
         self.free != 0 && !self.is_full()
     }
 
-    /// Whether *current* and *next* have room for one more of the class. Each class also has a bound of its own, by the VMs that can run
-    /// it: otherwise samples for the only VM of its kind would fill the room of all others.
+    /// Whether *current* and *next* have room for one more of the class. Each class also has a limit of its own, by the VMs that can run
+    /// it: otherwise samples for the only VM of its kind would fill the room for all others.
     pub(super) fn has_room(&self, class: ClassId) -> bool {
         let of_class = self.waiting.get(class.index()).copied().unwrap_or(0);
         !self.is_full()
@@ -129,7 +129,7 @@ impl Group {
             && of_class < self.able(class).count_ones().saturating_mul(self.waiting_per_vm)
     }
 
-    /// Nothing more may wait here.
+    /// From now on nothing more may wait here.
     pub(super) fn close(&mut self) {
         (self.room, self.waiting_per_vm) = (0, 0);
     }
@@ -165,7 +165,7 @@ impl Group {
         }
     }
 
-    /// Which of `vms` to run `needs` on: the one that has most of the plugins; among those, the one with the least else to offer; among
+    /// Which of `vms` should run `needs`: the one that has most of the plugins; among those, the one that offers the fewest others; among
     /// those, the first.
     pub(super) fn best(&self, vms: u128, needs: &Needs) -> Option<u8> {
         let among = self.vms.iter().enumerate().filter(|(i, _)| vms >> i & 1 == 1);

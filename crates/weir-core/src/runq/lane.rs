@@ -12,10 +12,10 @@ use super::sample::SubmitterId;
 use super::slab::NONE;
 use hashbrown::HashTable;
 
-/// Up to so many lanes, empty ones are kept.
+/// Empty lanes are kept while there are no more lanes than this.
 const LANES_KEPT: usize = 4096;
 
-/// A cache line of its own.
+/// It has a cache line of its own.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Lane {
@@ -30,7 +30,7 @@ pub(super) struct Lane {
     /// The next lane of the same submitter in the same run queue.
     pub(super) sibling: u32,
     pub(super) queue: u8,
-    /// Whether it was used since it was last looked at for removal.
+    /// Whether it was used since the sweep last examined it.
     used: bool,
     /// Whether its slot is in use at all.
     live: bool,
@@ -39,9 +39,9 @@ pub(super) struct Lane {
 /// When a lane was served, in order of serving; getting a first sample counts as that.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Turn {
-    /// When its submitter was last served from this run queue, or the lane got its first sample after that.
+    /// When its submitter was last served from this run queue, or when the lane got its first sample after that.
     pub(super) submitter: u64,
-    /// When the lane itself was: a submitter's own lanes take turns too.
+    /// When the lane itself was served: the lanes of one submitter take turns too.
     pub(super) lane: u64,
 }
 
@@ -82,12 +82,12 @@ pub(super) struct Lanes {
     by_class: HashTable<u32>,
     members: Pool<LaneMember>,
     by_submitter: HashTable<u32>,
-    /// The slot that is looked at next for removal.
+    /// The slot that the sweep examines next.
     hand: u32,
 }
 
 impl Lanes {
-    /// The lane, which may be empty (and in no ring then).
+    /// The lane; it may be empty (and then it is in no ring).
     pub(super) fn find_or_make(&mut self, queue: u8, class: ClassId, submitter: SubmitterId) -> u32 {
         let lanes = &self.lanes;
         let wanted = |lane: &u32| {
@@ -123,19 +123,19 @@ impl Lanes {
         (active, first)
     }
 
-    /// The turn of the first lane of a ring; never, if it has none.
+    /// The turn of the first lane of a ring; if it has none, one that never comes.
     pub(super) fn front_turn(&self, ring: &List) -> Turn {
         ring.head().map_or(Turn::NEVER, |lane| self.lanes[lane].turn)
     }
 
-    /// Whether every submitter is found, and lanes without samples are not kept beyond all bounds.
+    /// Whether every submitter is found, and the number of lanes without samples is bounded.
     pub(super) fn audit(&self, samples: usize) -> bool {
         self.members.len() == self.by_submitter.len()
             && self.lanes.len() == self.by_class.len()
             && self.lanes.len() <= 2 * (LANES_KEPT + samples) + 2
     }
 
-    /// Looks at one lane: if it is empty and was not used since the last look, it goes.
+    /// Examines one lane: if it is empty and was not used since the last time, it is removed.
     fn sweep(&mut self) {
         self.hand = if self.hand + 1 < self.lanes.slots() { self.hand + 1 } else { 0 };
         let lane = &mut self.lanes[self.hand];
@@ -226,7 +226,7 @@ impl LaneMember {
     }
 }
 
-/// Spreads an id that is already a keyed hash, and what is known to be small, over all bits.
+/// Spreads over all bits an id that is already a keyed hash, and numbers that are known to be small.
 fn hash(queue: u8, class: ClassId, submitter: SubmitterId) -> u64 {
     let small = (u64::from(class.0) << 8 | u64::from(queue)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     let mixed = (submitter.0 ^ small).wrapping_mul(0x9e37_79b9_7f4a_7c15);

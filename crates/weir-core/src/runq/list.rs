@@ -57,7 +57,7 @@ impl List {
         self.len += 1;
     }
 
-    /// Puts a member before those at the end that `goes_before` says it should pass. Costs O(passed).
+    /// Inserts a member before those at the end that it should pass, as `goes_before` says. Costs O(passed).
     pub(super) fn insert<T: Linked>(
         &mut self,
         slab: &mut impl IndexMut<u32, Output = T>,

@@ -49,7 +49,7 @@ impl Plugins {
         Plugins(self.0 | (1 << plugin.0))
     }
 
-    /// These but `plugin`.
+    /// These without `plugin`.
     #[must_use]
     pub fn without(self, plugin: PluginId) -> Plugins {
         Plugins(self.0 & !(1 << plugin.0))
@@ -87,7 +87,7 @@ impl Tags {
     }
 }
 
-/// What a sample needs of a VM. Samples with equal needs are of one needs class.
+/// What a sample needs of a VM. Samples with equal needs belong to one needs class.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Needs {
     /// What is still to run.
@@ -106,7 +106,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// What of `needs` a VM with this offer can run.
+    /// The part of `needs` that a VM with this offer can run.
     pub fn runs(&self, needs: &Needs) -> Plugins {
         if self.tags.include(needs.tags) { self.plugins.and(needs.plugins) } else { Plugins::NONE }
     }

@@ -14,10 +14,10 @@ use alloc::vec::Vec;
 pub struct ClassId(pub(super) u32);
 
 impl ClassId {
-    /// The class of a sample that needs nothing any more.
+    /// The class of a sample that needs nothing more.
     pub(super) const NOTHING: ClassId = ClassId(u32::MAX);
 
-    /// A class by its number, for run queues that stand alone.
+    /// A class by its number, for run queues that are used alone, without a scheduler.
     pub fn numbered(number: u16) -> ClassId {
         ClassId(u32::from(number))
     }
@@ -44,9 +44,9 @@ pub(super) struct NeedsClass {
     uses: u32,
     /// Samples of it in the run queues.
     pub(super) queued: u32,
-    /// Machines that have a VM for it, whatever that VM does now.
+    /// Machines that have a VM for it, whatever that VM does at the moment.
     pub(super) able_groups: u32,
-    /// Since when samples wait that no machine could serve; meaningless unless they do.
+    /// Since when samples wait that no machine could serve; has no meaning if there are none.
     pub(super) unserviceable_since: Instant,
 }
 
@@ -61,7 +61,7 @@ impl NeedsClass {
     }
 }
 
-/// A class with a number, which is new if groups have not seen these needs under it.
+/// The number of a class; it is new if groups have not yet seen these needs under this number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Numbered {
     pub(super) class: ClassId,
@@ -73,14 +73,14 @@ impl NeedsClasses {
         NeedsClasses { classes: Vec::new(), by_needs: BTreeMap::new(), used: 0, used_max }
     }
 
-    /// The number of `needs`, used once more. None if that would be one class more than allowed.
+    /// The number of `needs`, which is used once more. None if that would be one class more than allowed.
     pub(super) fn take(&mut self, needs: Needs) -> Option<Numbered> {
         let known = self.by_needs.get(&needs).map(|class| self.at(*class).uses > 0);
         let allowed = known == Some(true) || self.used < self.used_max;
         if allowed { self.take_anyway(needs) } else { None }
     }
 
-    /// The same beyond what is allowed. None only if there are 2³² classes.
+    /// The same, even beyond the number allowed. None only if there are 2³² classes.
     pub(super) fn take_anyway(&mut self, needs: Needs) -> Option<Numbered> {
         if let Some(class) = self.by_needs.get(&needs).copied() {
             self.take_again(class);
@@ -93,14 +93,14 @@ impl NeedsClasses {
         Some(Numbered { class, is_new: true })
     }
 
-    /// A class is named once more.
+    /// One more sample uses the class.
     pub(super) fn take_again(&mut self, class: ClassId) {
         let entry = &mut self.classes[class.index()];
         self.used += usize::from(entry.uses == 0);
         entry.uses += 1;
     }
 
-    /// One sample less names it.
+    /// One sample less uses it.
     pub(super) fn release(&mut self, class: ClassId) {
         if let Some(entry) = self.classes.get_mut(class.index()) {
             entry.uses -= 1;

@@ -31,7 +31,7 @@ pub enum Output {
 /// A sample that is to run on a VM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Assignment {
-    /// The attempt, by which its results are keyed.
+    /// The attempt, by which its results are identified.
     pub attempt: AttemptId,
     /// Where.
     pub vm: VmId,

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-/// Like a slab, but without keys that can be stale: an index and nothing else.
+/// Like a slab, but its keys are plain indices, which cannot become stale.
 #[derive(Clone, Debug)]
 pub(super) struct Pool<T> {
     slots: Vec<T>,

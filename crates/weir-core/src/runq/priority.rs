@@ -12,7 +12,7 @@ pub const QUEUES: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Directory(u8);
 
-/// What a directory's number promises.
+/// What the number of a directory means for its samples.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PriorityClass {
     /// Before everything else.
@@ -24,7 +24,7 @@ pub enum PriorityClass {
 }
 
 impl Directory {
-    /// Where samples go that name no priority.
+    /// The directory for samples that name no priority.
     pub const DEFAULT: Directory = Directory(32);
     /// The last one.
     pub const LAST: Directory = Directory(127);
@@ -61,7 +61,7 @@ impl Default for PriorityRules {
 
 impl PriorityRules {
     /// Other boundaries: directories up to `real_time_last` are real-time, those from `idle_first` on are the
-    /// idle class (128: none is). Nothing if a boundary cuts a run queue in two, or they cross.
+    /// idle class (128: none is). None if a boundary would divide a run queue, or if they cross.
     pub fn new(real_time_last: u8, idle_first: u8, return_to_current_last: u8) -> Option<PriorityRules> {
         let whole = real_time_last % 4 == 3 && idle_first.is_multiple_of(4);
         let ordered = real_time_last < idle_first && idle_first <= 128 && return_to_current_last < idle_first;

@@ -56,17 +56,17 @@ struct Ring {
 pub struct Servable {
     /// Classes that some machine has room for.
     pub ordinary: ClassSet,
-    /// Classes that some machine has time for while it has nothing else.
+    /// Classes for which some machine has time, because it has nothing else to do.
     pub idle: ClassSet,
     /// The first run queue of the idle class.
     pub idle_from: u8,
-    /// If set, each queue number above another counts as this much waiting less (a flood of
-    /// real-time samples must not starve everybody).
+    /// If set, this much waiting time is subtracted for each queue number that a sample is behind another, so that a flood of
+    /// real-time samples does not starve everybody else.
     pub ageing: Option<Duration>,
 }
 
 impl Servable {
-    /// The lower, the sooner: a sample of `queue` that has been in it since then.
+    /// The urgency of a sample that has been in `queue` since then; the lowest goes first.
     pub(super) fn urgency(&self, queue: u8, since: Instant) -> Instant {
         match self.ageing {
             None => Instant(u64::from(queue)),
@@ -123,7 +123,7 @@ impl RunQueues {
     }
 
     /// Takes the next sample that can be served (`runq_choose`): the first of the lane whose turn it is, in the
-    /// lowest run queue that has one; or with ageing in the queue that has waited longest for its number.
+    /// lowest run queue that has one; with ageing, in the queue whose first sample has waited longest in relation to its number.
     pub fn choose(&mut self, samples: &mut Slab<Sample>, servable: &Servable) -> Option<Key> {
         let bits = self.servable_bits(servable);
         let lane = match servable.ageing {
@@ -182,7 +182,7 @@ impl RunQueues {
         back.take(max + 1).count() - 1
     }
 
-    /// Whether everything is as the invariants say; the first thing that is not.
+    /// Checks all invariants; returns the first that does not hold.
     pub(super) fn audit(&self, samples: &Slab<Sample>) -> Result<(), &'static str> {
         let mut total = 0;
         for queue in 0..QUEUES as u8 {
@@ -220,12 +220,12 @@ impl RunQueues {
         }
         let left = &mut self.queues[usize::from(queue)].len;
         *left -= 1;
-        // Without a branch: whether a queue becomes empty is anybody's guess.
+        // Without a branch, because a processor cannot predict whether a queue becomes empty.
         self.bits = self.bits & !(1 << queue) | u64::from(*left > 0) << queue;
         self.len -= 1;
     }
 
-    /// The queues that have samples somebody can serve.
+    /// The queues that have samples which somebody can serve.
     fn servable_bits(&self, servable: &Servable) -> u64 {
         let any = |classes: &ClassSet| {
             let mut bits = 0;
@@ -242,7 +242,7 @@ impl RunQueues {
         let (mut turn, mut ring) = (Turn::NEVER.number(), None);
         servable.in_queue(queue).for_each(|class| {
             if let Some(other) = rings.get(class.index()) {
-                // Without a branch: whose turn it is is anybody's guess.
+                // Without a branch, because a processor cannot predict whose turn it is.
                 let sooner = other.front.number() < turn;
                 turn = select_unpredictable(sooner, other.front.number(), turn);
                 ring = select_unpredictable(sooner, Some(other), ring);
@@ -266,7 +266,7 @@ impl RunQueues {
         best.1
     }
 
-    /// All lanes of a submitter in a run queue go behind the others', the one that was served behind its own.
+    /// All lanes of a submitter in a run queue go behind those of others, and the one that was served goes behind the others of its submitter.
     fn move_submitter_back(&mut self, served: u32) {
         let (mut active, mut lane) = self.lanes.siblings(served);
         while active > 0 && lane != NONE {

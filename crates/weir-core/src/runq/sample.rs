@@ -20,11 +20,11 @@ use crate::time::Instant;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SampleId(pub Key);
 
-/// Who handed a sample in: a hash of the name made with a secret, so that nobody can choose collisions.
+/// Who submitted a sample: a hash of the name made with a secret, so that nobody can choose collisions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubmitterId(pub u64);
 
-/// One run of a sample on a VM. Results are keyed by it.
+/// One run of a sample on a VM. Its results carry this id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct AttemptId {
     /// The sample.
@@ -42,7 +42,7 @@ pub enum End {
     Quarantined,
     /// No machine could serve it for longer than the patience allows.
     Unserviceable,
-    /// Somebody took it back.
+    /// Somebody cancelled it.
     Cancelled,
 }
 
@@ -60,7 +60,7 @@ pub enum Waiting {
 /// Where a sample is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// In no list: not yet, or put off.
+    /// In no list: it is not queued yet, or was put off.
     Nowhere,
     Queued {
         lane: u32,
@@ -88,11 +88,11 @@ pub struct Sample {
     pub(super) ticket: u64,
     /// What was asked for.
     pub(super) asked: ClassId,
-    /// What of it is still to run.
+    /// The part of it that is still to be run.
     pub(super) class: ClassId,
     /// Attempts started.
     pub(super) started: u32,
-    /// Attempts that brought nothing.
+    /// Attempts that brought no result.
     pub(super) charged: u8,
     pub(super) directory: Directory,
 }

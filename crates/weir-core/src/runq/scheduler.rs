@@ -25,15 +25,15 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Samples that one tick ends at most because no machine could serve them: all of a queue would be one huge batch.
+/// Samples that one tick ends at most because no machine could serve them: a whole queue at once would be a very large batch.
 const UNSERVICEABLE_A_TICK: usize = 1_000;
 
-/// What somebody hands in.
+/// A sample that somebody submits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Submission {
-    /// The directory, that is the priority.
+    /// The directory, which is the priority.
     pub directory: Directory,
-    /// Who hands it in.
+    /// Who submits it.
     pub submitter: SubmitterId,
     /// The plugins to run and the tags that their VMs must have.
     pub needs: Needs,
@@ -49,12 +49,12 @@ pub struct Scheduler {
     pub(super) queues: RunQueues,
     pub(super) groups: Slab<Group>,
     pub(super) demand: Demand,
-    /// Samples that run, in order of their starts: so in order of their deadlines.
+    /// Samples that run, in the order of their starts, which is also that of their deadlines.
     pub(super) running: List,
     /// Samples in the *idle* queues of all groups.
     pub(super) idle_waiting: usize,
     pub(super) outputs: VecDeque<Output>,
-    /// How long attempts have taken of late.
+    /// How long recent attempts have taken.
     pub(super) mean_run: Option<Duration>,
 }
 
@@ -78,13 +78,13 @@ impl Scheduler {
         }
     }
 
-    /// Takes a sample in, or says why not.
+    /// Accepts a sample, or says why not.
     pub fn submit(&mut self, now: Instant, submission: &Submission) -> Result<SampleId, Refused> {
         self.submit_charged(now, submission, 0)
     }
 
-    /// The same with a sample that earlier leaders have tried: `charged` attempts brought nothing. One that has no attempt left
-    /// is put off, because the last one may still bring its result. [`resume`](Scheduler::resume) ends it if it did not.
+    /// The same for a sample that earlier leaders have tried: `charged` attempts brought no result. A sample that has no attempt left
+    /// is put off, because the last attempt may still bring its result. If it does not, [`resume`](Scheduler::resume) ends the sample.
     pub fn submit_charged(&mut self, now: Instant, submission: &Submission, charged: u8) -> Result<SampleId, Refused> {
         self.advance(now);
         let Submission { directory, submitter, needs } = *submission;
@@ -96,7 +96,7 @@ impl Scheduler {
         }
         let class = self.classes.take(needs).ok_or(Refused::TooManyClasses)?;
         let class = self.learn(class, &needs);
-        // Named twice: what was asked, and what is still to run.
+        // It is used twice: for what was asked, and for what is still to be run.
         self.classes.take_again(class);
         let key = self.samples.insert(Sample::new(directory, submitter, class)).ok_or(Refused::Full)?;
         self.samples[key.index].charged = charged.min(self.settings.attempts_max);
@@ -107,7 +107,7 @@ impl Scheduler {
         Ok(SampleId(key))
     }
 
-    /// Takes a sample back, wherever it is. False if it has ended already, or is unknown.
+    /// Cancels a sample, wherever it is. False if it has ended already, or is unknown.
     pub fn cancel(&mut self, now: Instant, sample: SampleId) -> bool {
         self.advance(now);
         let index = sample.0.index;
@@ -129,7 +129,7 @@ impl Scheduler {
         true
     }
 
-    /// Forgets a sample that has ended: its results that still come are unknown from now on. False if it has not.
+    /// Forgets a sample that has ended: results that still come are unknown from now on. False if it has not ended.
     pub fn forget(&mut self, sample: SampleId) -> bool {
         let Some(Sample { place: Place::Ended(_), asked, class, .. }) = self.samples.get(sample.0) else {
             return false;
@@ -157,7 +157,7 @@ impl Scheduler {
         Ok(GroupId(key))
     }
 
-    /// The VMs of a machine offer this beside what they offered before, in the same order. False if it is unknown or has another
+    /// The VMs of a machine offer this in addition to what they offered before, in the same order. False if it is unknown or has another
     /// number of VMs.
     pub fn offer_more(&mut self, now: Instant, group: GroupId, vms: &[Offer]) -> bool {
         self.advance(now);
@@ -195,7 +195,7 @@ impl Scheduler {
         true
     }
 
-    /// A machine gets no new samples: what waits there goes back to the run queues, what runs goes on. Its VMs must not become ready
+    /// A machine gets no new samples: what waits there goes back to the run queues, and running attempts continue. Its VMs must not become ready
     /// any more. False if it is unknown.
     pub fn close(&mut self, now: Instant, group: GroupId) -> bool {
         self.advance(now);
@@ -210,7 +210,7 @@ impl Scheduler {
         true
     }
 
-    /// A machine says how strained it is. Of one that is full, what waits there goes back to the run queues, and what runs goes on.
+    /// A machine reports how strained it is. If it is full, what waits there goes back to the run queues, and running attempts continue.
     /// False if it is unknown.
     pub fn set_strain(&mut self, now: Instant, group: GroupId, strain: Strain) -> bool {
         self.advance(now);
@@ -286,12 +286,12 @@ impl Scheduler {
         [self.first_running_deadline(), unserviceable].into_iter().flatten().min()
     }
 
-    /// What is to be done next, if anything.
+    /// The next thing to be done, if any.
     pub fn poll(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// A clock that steps back does not turn time back here.
+    /// If the clock steps back, the time here stays.
     pub(super) fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
@@ -300,7 +300,7 @@ impl Scheduler {
         Some(self.groups.get(vm.group.0)?.vms.get(usize::from(vm.number))?.state)
     }
 
-    /// Makes a class that has a number known to all groups.
+    /// Tells all groups about a class that has a number.
     pub(super) fn learn(&mut self, numbered: Numbered, needs: &Needs) -> ClassId {
         let Numbered { class, is_new } = numbered;
         if is_new {

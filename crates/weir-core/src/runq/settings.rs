@@ -8,14 +8,14 @@ use core::time::Duration;
 pub struct Settings {
     /// THRESHOLD: how long an attempt may take from its start on a VM. Default 10 minutes.
     pub threshold: Duration,
-    /// Attempts that may bring nothing before a sample is quarantined; at least 1. Default 3.
+    /// Attempts without a result after which a sample is quarantined; at least 1. Default 3.
     pub attempts_max: u8,
-    /// *Current* and *next* of a machine hold at most this many waiting samples a VM. Default 2; with 0 nothing
+    /// *Current* and *next* of a machine hold at most this many waiting samples for each VM. Default 2; with 0 nothing
     /// is fetched ahead.
     pub waiting_per_vm: u32,
     /// Where the priority classes begin and end, and which directories return to *current*.
     pub priority: PriorityRules,
-    /// Ageing: each run queue below another is worth this much waiting. Default off: strict priority.
+    /// Ageing: for each queue number that a sample is behind another, this waiting time is subtracted. Off by default: strict priority.
     pub ageing: Option<Duration>,
     /// How long samples wait for a machine that could serve them at all. Default 1 hour.
     pub unserviceable_after: Duration,
@@ -40,7 +40,7 @@ impl Default for Settings {
     }
 }
 
-/// Why a sample or a machine was not taken. Nothing went wrong; the answer is no.
+/// Why a sample or a machine was refused. This is a normal answer, not an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// As many samples as allowed are held.

@@ -10,12 +10,12 @@ use core::ops::{Index, IndexMut};
 /// "No slot": ends a list.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A place in a slab, in one of its lives.
+/// A slot of a slab in one of its lives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Key {
-    /// Which slot.
+    /// The slot.
     pub index: u32,
-    /// Which life of it.
+    /// How often the slot had been used before.
     pub life: u32,
 }
 
@@ -27,7 +27,7 @@ pub struct Slab<T> {
     len: u32,
 }
 
-/// A cache line or more of its own: a sample fills one exactly, and should not lie across two.
+/// It has a cache line or more of its own: a sample fills one exactly, and should not lie across two.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Slot<T> {
@@ -92,7 +92,7 @@ impl<T> Slab<T> {
         self.slots.get_mut(key.index as usize).filter(|slot| slot.life == key.life)?.value.as_mut()
     }
 
-    /// Has a slot fetched into the cache that will be needed soon.
+    /// Prefetches a slot that will be needed soon.
     pub(super) fn prefetch(&self, index: u32) {
         prefetch::soon(&self.slots, index as usize);
     }
@@ -126,7 +126,7 @@ impl<T> Slab<T> {
     }
 }
 
-/// By bare index, for lists whose members are occupied by construction.
+/// Access by bare index, for lists whose members are occupied by construction.
 impl<T> Index<u32> for Slab<T> {
     type Output = T;
 

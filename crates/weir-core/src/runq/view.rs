@@ -80,7 +80,7 @@ impl Scheduler {
         self.samples.is_empty()
     }
 
-    /// A sample; none of one that is put off.
+    /// A sample; none if it was put off.
     pub fn sample(&self, id: SampleId) -> Option<SampleView> {
         let sample = self.samples.get(id.0)?;
         Some(SampleView {
@@ -116,7 +116,7 @@ impl Scheduler {
         vms.map(move |(i, vm)| (VmId { group, number: i as u8 }, vm.offer, self.status(&vm.state)))
     }
 
-    /// Whether everything is as the invariants say; the first thing that is not. Costs O(everything): for tests.
+    /// Checks all invariants; returns the first that does not hold. Costs O(everything), so it is meant for tests.
     pub fn audit(&self) -> Result<(), &'static str> {
         self.queues.audit(&self.samples)?;
         let mut seen = self.queues.len();

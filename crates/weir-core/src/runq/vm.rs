@@ -32,7 +32,7 @@ pub(super) struct Run {
     pub(super) since: Instant,
     /// What it was started for.
     pub(super) plugins: Plugins,
-    /// What of it has not reported yet.
+    /// Those plugins that have not reported yet.
     pub(super) pending: Plugins,
     /// Whether it brought an accepted result.
     pub(super) fruitful: bool,

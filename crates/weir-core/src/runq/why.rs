@@ -7,17 +7,17 @@ use super::scheduler::Scheduler;
 use super::vm::VmState;
 use crate::time::Instant;
 
-/// How far back a lane is counted.
+/// How many samples of a lane are counted at most.
 const AHEAD_MAX: usize = 10_000;
 
-/// Why a sample is not running, or that it is.
+/// Why a sample is not running; or that it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
     /// There is no such sample.
     Unknown,
     /// It has ended.
     Ended(End),
-    /// It was put off: its last attempt failed by no fault of its own, and it is tried again.
+    /// It was put off: its last attempt failed through no fault of its own, and it will be tried again.
     PutOff,
     /// It runs.
     Running {
@@ -28,7 +28,7 @@ pub enum Why {
         /// When THRESHOLD will have passed.
         until: Instant,
     },
-    /// No machine that is plugged in could ever serve it.
+    /// No machine that is plugged in could ever run it.
     NoMachine {
         /// What is missing.
         unmet: Unmet,
@@ -43,7 +43,7 @@ pub enum Why {
         on_revert: u32,
         /// About when the first of them becomes free.
         until_about: Instant,
-        /// Samples that go first: those in lower run queues, and those before it in its own line (of which at most
+        /// Samples that go first: those in lower run queues, and those before it in its own lane (of which at most
         /// 10 000 are counted); or, if a machine has it already, those before it there.
         behind: usize,
         /// Plugins it needs that no machine has.
@@ -110,12 +110,12 @@ impl Scheduler {
         }
     }
 
-    /// What the VMs do that could run the sample: those of its machine if it has one.
+    /// The states of the VMs that could run the sample: only those of its machine if it has one.
     fn able_states(&self, place: Place, needs: &Needs) -> impl Iterator<Item = VmState> + '_ {
         let needs = *needs;
         let here = move |index: u32| !matches!(place, Place::Waiting { group, .. } if group != index);
         let groups = self.groups.iter().filter(move |(key, _)| here(key.index));
-        // A VM of a full machine helps as little as one that is not clean yet.
+        // A VM of a full machine is of as little use as one that is not clean yet.
         let vms = groups.flat_map(|(_, group)| group.vms.iter().map(move |vm| (vm, group.is_full())));
         let able = vms.filter(move |(vm, _)| !vm.offer.runs(&needs).is_empty());
         able.map(|(vm, full)| if full && vm.state == VmState::Free { VmState::OnRevert } else { vm.state })
