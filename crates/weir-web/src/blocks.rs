@@ -11,16 +11,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// More than this is for a list of networks.
+/// For more networks than this, a list of networks (`denied`) is the right place.
 pub const BLOCKS_MAX: usize = 256;
-/// The shortest prefixes that are blocked.
+/// The shortest prefixes that may be blocked.
 const SHORTEST_V4: u8 = 8;
 const SHORTEST_V6: u8 = 16;
 
 /// The networks.
 #[derive(Debug, Default)]
 pub struct Blocks {
-    /// Whether there may be any.
+    /// Whether any network may be blocked; read without the lock.
     any: AtomicBool,
     list: RwLock<Vec<Block>>,
 }
@@ -53,7 +53,7 @@ pub enum BlockError {
 }
 
 impl Blocks {
-    /// Refuses a network for so long from `now` on. One that is blocked already gets the new time.
+    /// Refuses a network for `length` from `now` on. One that is blocked already gets the new time.
     pub fn add(&self, network: Network, length: Duration, now: SystemTime) -> Result<(), BlockError> {
         let shortest = if network.first().is_ipv4() { SHORTEST_V4 } else { SHORTEST_V6 };
         if network.prefix_bits() < shortest {
@@ -69,7 +69,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Serves a network again; whether it was blocked.
+    /// Serves a network again; returns whether it was blocked.
     pub fn lift(&self, network: Network, now: SystemTime) -> bool {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let known = list.iter().any(|block| block.network == network && block.until > now);
@@ -87,7 +87,7 @@ impl Blocks {
         list.iter().any(|block| block.until > now && block.network.contains(client))
     }
 
-    /// Those that are blocked, the one that ends last first.
+    /// The networks that are blocked; the one whose block ends last comes first.
     pub fn view(&self, now: SystemTime) -> Vec<BlockView> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let mut view: Vec<BlockView> = list.iter().filter_map(|block| block.view(now)).collect();

@@ -10,18 +10,18 @@ use weir_core::fair::SubnetKey;
 
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
-    /// Buckets in which something was heard, and in which something good was.
+    /// Buckets of subnets from which an answer was seen, and those from which a good answer was seen.
     heard: AtomicU64,
     good: AtomicU64,
     since_ms: AtomicU64,
 }
 
 const WINDOW_MS: u64 = 10_000;
-/// Fewer buckets say nothing.
+/// Answers in fewer buckets than this say nothing.
 const BUCKETS_MIN: u32 = 8;
 
 impl Breaker {
-    /// A server has answered; whether it should be left alone now, at this part of bad buckets.
+    /// A server has answered; returns whether it should be left alone now, because this part of the buckets has seen only errors.
     pub(crate) fn heard(&self, subnet: SubnetKey, error: bool, part: f64, now_ms: u64) -> bool {
         let since_ms = self.since_ms.load(Ordering::Relaxed);
         if now_ms.saturating_sub(since_ms) > WINDOW_MS {
@@ -39,7 +39,7 @@ impl Breaker {
         part > 0.0 && all >= BUCKETS_MIN && f64::from(bad.count_ones()) >= f64::from(all) * part
     }
 
-    /// Begins anew.
+    /// Starts again without answers.
     pub(crate) fn clear(&self, now_ms: u64) {
         self.since_ms.store(now_ms, Ordering::Relaxed);
         self.heard.store(0, Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl Breaker {
     }
 }
 
-/// Written only on change: this is on the way of every answer.
+/// Written only on change, because this runs for every answer.
 fn set(bits: &AtomicU64, bucket: u64) {
     if bits.load(Ordering::Relaxed) & bucket == 0 {
         bits.fetch_or(bucket, Ordering::Relaxed);

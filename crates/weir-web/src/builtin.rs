@@ -29,16 +29,16 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::{Interval, interval};
 
-/// Requests to `/work` that are worked on at once.
+/// How many requests to `/work` are processed at once.
 const WORKERS: usize = 8;
 
-/// What the backend has seen.
+/// What the backend has counted.
 #[derive(Debug)]
 pub struct Seen {
     pub requests: AtomicU64,
     /// Requests at work now.
     pub working: AtomicU32,
-    /// The most that were at work at once.
+    /// The most that were in progress at once.
     pub working_most: AtomicU32,
     workers: Semaphore,
 }
@@ -89,7 +89,7 @@ async fn answer(seen: Arc<Seen>, request: Request<Incoming>) -> Result<Response<
     Ok(match request.uri().path() {
         "/" => page(),
         "/slow" => {
-            // Like most servers, it works on if its client goes.
+            // Like most servers, it continues when its client leaves.
             let wait = Duration::from_millis(number("ms", 10_000));
             let work = tokio::spawn(async move {
                 tokio::time::sleep(wait).await;
@@ -136,7 +136,7 @@ fn sum() -> HeaderMap {
 /// What is sent back.
 enum Reply {
     Whole(Option<Bytes>),
-    /// The last one first.
+    /// The last piece comes first.
     Pieces(Vec<Frame<Bytes>>),
     Ticks(Interval, u32),
 }
@@ -242,7 +242,7 @@ fn accept_key(key: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(digest.finish())
 }
 
-/// A frame that is repeated is no longer.
+/// The longest frame that is repeated.
 const FRAME_BYTES_MAX: u64 = 1 << 20;
 const OP_CLOSE: u8 = 8;
 const OP_PING: u8 = 9;

@@ -5,7 +5,7 @@ use weir_http1::Field;
 use crate::proxy::forward_auth::log_line::ended;
 use crate::proxy::forward_auth::question::{Question, RequestId};
 
-/// A question's fields, a line each, and the same octets as a line of a log.
+/// The fields of a question to the forward-auth door, one on each line, and the same octets as a line of a log.
 pub fn forward_auth(data: &[u8]) {
     let fields: Vec<Field<'_>> = data.split(|octet| *octet == b'\n').filter_map(field).collect();
     for with_id in [false, true] {
@@ -17,7 +17,7 @@ pub fn forward_auth(data: &[u8]) {
     }
     if let Some(end) = ended(data) {
         assert_eq!(RequestId::read(end.id.as_str().as_bytes()), Some(end.id.clone()));
-        // What ends a request stands at the front of a line of syslog, or in JSON that is whole.
+        // The number that ends a request is at the beginning of a line of syslog, or in complete JSON.
         let whole = serde_json::from_slice::<serde::de::IgnoredAny>(data.trim_ascii()).is_ok();
         assert!(data.trim_ascii().starts_with(b"<") || whole);
     }

@@ -25,12 +25,12 @@ pub struct Server {
     failing_since_unix_s: AtomicU64,
     /// Whether it was ever asked, by a client or by a check.
     tried: AtomicBool,
-    /// Until when it is left alone, in milliseconds since the start; 0 if it lives.
+    /// Until when it is left alone, in milliseconds since the start; 0 if it is up.
     down_until: AtomicU64,
     in_flight: AtomicU32,
-    /// Whether it gets no new requests, because somebody wants to take it away.
+    /// Whether it gets no new requests, because somebody wants to remove it.
     draining: AtomicBool,
-    /// How much it can do beside the others.
+    /// Its share of the requests compared with the others.
     weight: AtomicU32,
     breaker: Breaker,
     /// Until when others are preferred to it, because it answers with errors.
@@ -39,14 +39,14 @@ pub struct Server {
     trouble: Mutex<String>,
 }
 
-/// The most that a server can weigh.
+/// The largest weight of a server.
 pub const WEIGHT_MAX: u32 = 100;
 
-/// What an address over TLS, and that of a Unix socket, begins with.
+/// How an address with TLS begins, and that of a Unix socket.
 const SECURE: &str = "https://";
 const SOCKET: &str = "unix:";
 
-/// From here time is counted: a server's rest does not begin anew when its backend is set up anew.
+/// Times are counted from here, so a server's rest does not begin again when its backend is set up again.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The servers of one backend.
@@ -65,12 +65,12 @@ pub struct Servers {
 pub struct Busy(Arc<Server>);
 
 impl Servers {
-    /// Servers that are all taken to live.
+    /// Servers that are all assumed to be up.
     pub fn new(list: Vec<Arc<Server>>, failures_max: u32, rest: Duration) -> Servers {
         Servers { list, next: AtomicUsize::new(0), failures_max: failures_max.max(1), rest, breaking: 0.0 }
     }
 
-    /// The same, where a server is left alone that answers with errors to this part of all networks; 0 is never.
+    /// The same, but a server that answers this part of all networks only with errors is left alone; 0 is never.
     #[must_use]
     pub fn breaking_at(self, part: f64) -> Servers {
         Servers { breaking: part, ..self }
@@ -96,7 +96,7 @@ impl Servers {
         })
     }
 
-    /// Whose turn it is: each is first as often as its weight says.
+    /// Which server is next: each is first as often as its weight says.
     fn turn(&self, count: usize) -> usize {
         let all: usize = self.list.iter().map(|server| server.weight() as usize).sum();
         let mut place = count % all.max(1);
@@ -122,7 +122,7 @@ impl Servers {
 
     /// A server has answered, or passed a check.
     pub fn worked(&self, server: &Server) {
-        // Written only on change: this is on the way of every request.
+        // Written only on change, because this runs for every request.
         if !server.tried.load(Ordering::Relaxed) {
             server.tried.store(true, Ordering::Relaxed);
         }
@@ -137,7 +137,7 @@ impl Servers {
 
     /// A server could not be reached, did not answer, or failed a check, and why.
     pub fn failed(&self, server: &Server, why: &str) {
-        // Before it is counted: who sees a failure also sees since when.
+        // This is set before the failure is counted, so whoever sees a failure also sees since when.
         if server.failures.load(Ordering::Relaxed) == 0 {
             server.failing_since_unix_s.store(unix_s(), Ordering::Release);
         }
@@ -152,7 +152,7 @@ impl Servers {
         }
     }
 
-    /// Whether a server is taken to live. One that was down is down until it has answered, not only until it is tried again.
+    /// Whether a server counts as up. One that was down stays down until it has answered, not only until it is tried again.
     pub fn is_up(&self, server: &Server) -> bool {
         server.failures.load(Ordering::Relaxed) < self.failures_max
     }
@@ -199,7 +199,7 @@ impl Server {
         self.address.strip_prefix(SOCKET)
     }
 
-    /// Where to connect, as `host:port`, and what it is called in a request that names no host.
+    /// Where to connect, as `host:port`; also the name of the host in a request that has none.
     pub fn authority(&self) -> &str {
         if self.socket().is_some() {
             return "localhost";
@@ -207,13 +207,13 @@ impl Server {
         self.address.strip_prefix(SECURE).unwrap_or(&self.address)
     }
 
-    /// Its name or address alone.
+    /// Its name or address without the port.
     pub fn host(&self) -> &str {
         let host = self.authority().rsplit_once(':').map_or(self.authority(), |(host, _)| host);
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 
-    /// From now on it gets no new requests while there is another server, or gets them again.
+    /// With `true` it gets no new requests from now on while there is another server; with `false` it gets them again.
     pub fn drain(&self, draining: bool) {
         self.draining.store(draining, Ordering::Relaxed);
         tracing::info!(server = %self.address, draining, "server is drained, or no longer");
@@ -223,7 +223,7 @@ impl Server {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// From now on it gets so many requests for one of a server with the weight 1.
+    /// From now on it gets this many requests for each one of a server with the weight 1.
     pub fn set_weight(&self, weight: u32) {
         self.weight.store(weight.clamp(1, WEIGHT_MAX), Ordering::Relaxed);
         tracing::info!(server = %self.address, weight, "server has another weight");
@@ -233,7 +233,7 @@ impl Server {
         self.weight.load(Ordering::Relaxed)
     }
 
-    /// The requests there, for its weight.
+    /// The number of requests there, divided by its weight.
     fn load(&self) -> u64 {
         u64::from(self.in_flight()) * u64::from(WEIGHT_MAX).pow(2) / u64::from(self.weight())
     }
@@ -249,7 +249,7 @@ impl Server {
         failed.then(|| self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 
-    /// When that began, in seconds since 1970.
+    /// Since when it has been failing, in seconds since 1970.
     pub fn failing_since_unix_s(&self) -> Option<u64> {
         let failed = self.failures.load(Ordering::Acquire) > 0;
         failed.then(|| self.failing_since_unix_s.load(Ordering::Relaxed))

@@ -75,16 +75,16 @@ fn claim(text: &str) -> Result<(), String> {
 #[derive(Debug)]
 pub struct Keys {
     header: HeaderName,
-    /// By the hash of the key: its holder.
+    /// The holder of each key, by the hash of the key.
     by_key: HashMap<[u8; digest::SHA256_OUTPUT_LEN], usize>,
-    /// By the name in a token: those whose line has no key.
+    /// Holders without a key in their line, by the name in their token.
     by_name: HashMap<String, usize>,
     holders: Vec<Holder>,
     tokens: Option<Tokens>,
     turn: AtomicU32,
 }
 
-/// Who has a key.
+/// A client that has a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
     pub name: String,
@@ -96,13 +96,13 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// What stands for it in the queues. Names in the file have no spaces.
+    /// Its name in the queues. Names in the file have no spaces.
     pub fn account(&self) -> Cow<'_, str> {
         if self.token { Cow::Owned(format!("token {}", self.name)) } else { Cow::Borrowed(&self.name) }
     }
 }
 
-/// Keys cannot be used.
+/// Why the keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     #[error("cannot read the keys in {}: {source}", path.display())]
@@ -121,7 +121,7 @@ const KEY_BYTES_MIN: usize = 16;
 const VALUE_BYTES_MAX: usize = 8 << 10;
 
 impl Keys {
-    /// The keys by these settings; None if no header is named.
+    /// The keys according to these settings; None if no header is named.
     pub fn read(settings: &KeySettings) -> Result<Option<Keys>, KeyError> {
         let Ok(header) = HeaderName::from_bytes(settings.header.as_bytes()) else { return Ok(None) };
         let (by_key, by_name, holders) = (HashMap::new(), HashMap::new(), Vec::new());
@@ -157,17 +157,17 @@ impl Keys {
         Ok(())
     }
 
-    /// A number that moves on with each call, to spread a holder's requests over its sessions.
+    /// A number that changes with each call, to spread a holder's requests over its sessions.
     pub fn next_turn(&self) -> u32 {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Those whose weight the file names.
+    /// Those whose weight is in the file.
     pub fn holders(&self) -> &[Holder] {
         &self.holders
     }
 
-    /// Whose key this request brings, if it brings a good one.
+    /// The holder of the key that this request brings, if the key is valid.
     pub fn find(&self, fields: &(impl Fields + ?Sized), now: SystemTime) -> Option<Holder> {
         let value = fields.lines(&self.header).next()?.trim_ascii();
         let value = match value.split_at_checked(7) {

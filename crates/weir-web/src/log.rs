@@ -29,12 +29,12 @@ settings! {
     }
 }
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     /// As nginx and Apache write it.
     Combined,
-    /// One JSON object a line, with the wait and the session.
+    /// One JSON object on each line, with the wait and the session.
     Json,
 }
 
@@ -85,9 +85,9 @@ enum LogMessage {
     Reopen,
 }
 
-/// A buffer is handed over when it is this full, or once a second.
+/// A buffer is passed to the writer when it is this full, or once a second.
 const BUFFER_BYTES: usize = 32 << 10;
-/// Buffers that wait for the disk: 32 MiB.
+/// Buffers that may wait for the disk: 32 MiB.
 const BUFFERS_MAX: usize = 1_024;
 
 impl AccessLog {
@@ -106,17 +106,17 @@ impl AccessLog {
         }))
     }
 
-    /// Opens the file anew: it may have been renamed.
+    /// Opens the file again, because it may have been renamed.
     pub fn reopen(&self) {
         self.send(LogMessage::Reopen);
     }
 
-    /// Lines that the disk was too slow for.
+    /// Lines that were dropped because the disk was too slow.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes what is there and ends the writer.
+    /// Writes what is buffered and ends the writer.
     pub fn close(&self) {
         lock(&self.full).take();
         if let Some(writer) = lock(&self.writer).take() {
@@ -140,7 +140,7 @@ impl LogBuffer {
         LogBuffer { log, lines: Mutex::new(Vec::with_capacity(BUFFER_BYTES + 4_096)) }
     }
 
-    /// Writes a request down.
+    /// Adds a line for this request.
     pub fn add(&self, entry: &Entry) {
         let mut lines = lock(&self.lines);
         match self.log.format {
@@ -152,7 +152,7 @@ impl LogBuffer {
         }
     }
 
-    /// Hands over what is there.
+    /// Passes the buffered lines to the writer.
     pub fn flush(&self) {
         let mut lines = lock(&self.lines);
         if !lines.is_empty() {

@@ -19,7 +19,7 @@ impl Page {
         self.sample(name, "", value);
     }
 
-    /// What the samples that follow are.
+    /// Describes the samples that follow.
     pub(crate) fn head(&mut self, name: &str, kind: &str, help: &str) {
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
@@ -34,7 +34,7 @@ impl Page {
     }
 }
 
-/// A label's value as it stands between quotes.
+/// A label's value as it is written between quotes.
 pub(crate) fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

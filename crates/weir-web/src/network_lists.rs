@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use crate::identity::{Network, NetworkMap, holds_all_ipv4, names_everybody};
 
-/// What the lists say of an address.
+/// What the lists say about an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listed {
-    /// It is served as somebody who is known.
+    /// It is served as a known visitor.
     Known,
     /// It is refused.
     Denied,
@@ -28,7 +28,7 @@ pub struct NetworkLists {
     empty: bool,
 }
 
-/// A list cannot be used.
+/// Why a list cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ListError {
     #[error("cannot read the list of networks {}: {source}", path.display())]
@@ -43,11 +43,11 @@ pub enum ListError {
     AllDenied,
 }
 
-/// A file is no longer.
+/// The largest file that is read.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 impl NetworkLists {
-    /// Both lists, each of networks that were named and of files.
+    /// Both lists, each made of networks that were named and of files.
     pub fn read(known: (&[Network], &[String]), denied: (&[Network], &[String])) -> Result<NetworkLists, ListError> {
         let (known, denied) = (gathered(known)?, gathered(denied)?);
         if names_everybody(&known) {
@@ -62,7 +62,7 @@ impl NetworkLists {
         Ok(NetworkLists { empty: all.is_empty(), map: all.into_iter().collect() })
     }
 
-    /// What they say of this address.
+    /// What they say about this address.
     pub fn find(&self, client: IpAddr) -> Option<Listed> {
         if self.empty { None } else { self.map.find(client).copied() }
     }

@@ -16,7 +16,7 @@ pub struct Pages {
     own: HashMap<u16, Bytes>,
 }
 
-/// A page is no larger.
+/// The largest page.
 const PAGE_BYTES_MAX: u64 = 256 << 10;
 
 impl Pages {

@@ -31,9 +31,9 @@ pub struct Rule {
     pub backend: String,
     /// Whether bodies are passed on as they come, both ways.
     pub unbuffered: bool,
-    /// What a request is taken to cost until one was measured.
+    /// The assumed cost of a request until one has been measured.
     pub cost: Option<Duration>,
-    /// Where responses tell what they have cost.
+    /// Where responses say what they have cost.
     pub units: Option<Arc<Units>>,
 }
 
@@ -44,7 +44,7 @@ impl Rule {
         Rule { host, path, backend: backend.to_owned(), unbuffered: false, cost: None, units: None }
     }
 
-    /// Takes a word behind the backend.
+    /// Parses a word behind the backend.
     fn take(&mut self, word: &str) -> Option<()> {
         match word.split_once('=') {
             None if word == UNBUFFERED => self.unbuffered = true,
@@ -105,11 +105,11 @@ pub struct Route {
     /// The route's number among those of its backend.
     pub number: u16,
     pub unbuffered: bool,
-    /// Where responses tell what they have cost, by its place in the list of all.
+    /// Where responses say what they have cost, as an index into the list of all such places.
     units: Option<usize>,
 }
 
-/// What a rule says of bodies that are passed on as they come.
+/// The word of a rule for bodies that are passed on as they come.
 const UNBUFFERED: &str = "unbuffered";
 
 #[derive(Debug, Default)]
@@ -121,11 +121,11 @@ pub struct Routes {
     units: Vec<Arc<Units>>,
 }
 
-/// A host name is no longer (RFC 1035).
+/// The longest host name (RFC 1035).
 const HOST_MAX: usize = 255;
 
 impl Routes {
-    /// The rules, with backends by their place in `backends`.
+    /// The rules, with backends as indices into `backends`.
     pub fn new(rules: &[Rule], backends: &[&str]) -> Result<Routes, RouteError> {
         let mut routes = Routes { per_backend: vec![0; backends.len()], ..Routes::default() };
         for rule in rules {
@@ -151,7 +151,7 @@ impl Routes {
         list.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
     }
 
-    /// Where responses of a route tell what they have cost.
+    /// Where responses of a route say what they have cost.
     pub fn units(&self, route: Route) -> Option<Arc<Units>> {
         route.units.and_then(|at| self.units.get(at)).cloned()
     }
@@ -179,7 +179,7 @@ impl Routes {
 }
 
 fn longest(list: &[(String, Route)], path: &str) -> Option<Route> {
-    // Where there is nothing to choose, no path is looked at.
+    // If there is only one possibility, the path is not looked at.
     if let [(prefix, route)] = list
         && prefix.is_empty()
         && path.starts_with('/')
@@ -190,7 +190,7 @@ fn longest(list: &[(String, Route)], path: &str) -> Option<Route> {
     list.iter().find(|(prefix, _)| is_under(&path, prefix)).map(|(_, route)| *route)
 }
 
-/// The path without what can be written in several ways.
+/// The path in a form in which equal paths are written in the same way.
 pub(crate) fn meant(path: &str) -> Cow<'_, str> {
     let roundabout = path.contains('%') || path.contains("//") || path.contains("/.");
     if !roundabout {
@@ -208,7 +208,7 @@ pub(crate) fn meant(path: &str) -> Cow<'_, str> {
     Cow::Owned(format!("/{}", segments.join("/")))
 }
 
-/// With the letters that `%` and two digits stand for, as far as they are of ASCII.
+/// Replaces `%` and two digits by the letter for which they stand, if it is ASCII.
 fn decoded(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     let mut rest = path;
@@ -233,7 +233,7 @@ fn is_under(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The host alone; an IPv6 address keeps its brackets.
+/// The host without the port; an IPv6 address keeps its brackets.
 pub fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.ends_with(':') => name,
@@ -241,7 +241,7 @@ pub fn without_port(host: &str) -> &str {
     }
 }
 
-/// In small letters and without the dot of the root.
+/// In lower case and without the final dot.
 fn lowercase<'a>(host: &str, buffer: &'a mut [u8; HOST_MAX]) -> Option<&'a str> {
     let host = host.strip_suffix('.').unwrap_or(host).as_bytes();
     let room = buffer.get_mut(..host.len())?;
@@ -253,7 +253,7 @@ fn lowercase<'a>(host: &str, buffer: &'a mut [u8; HOST_MAX]) -> Option<&'a str> 
 /// Why rules cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RouteError {
-    /// A rule names a backend that is not there.
+    /// A rule names a backend that does not exist.
     #[error("a route leads to the backend {0:?}, which does not exist")]
     Backend(String),
     #[error("more than 65 535 routes lead to one backend")]

@@ -14,7 +14,7 @@ use ring::hmac;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
 use serde_json::Value;
 
-/// The keys and demands that tokens are checked against.
+/// The keys and demands by which tokens are checked.
 #[derive(Debug, Default)]
 pub struct Tokens {
     pub(super) secret: Option<hmac::Key>,
@@ -22,7 +22,7 @@ pub struct Tokens {
     pub(super) demands: Demands,
 }
 
-/// What a token has to say.
+/// What a token must contain.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Demands {
     /// The claim that names the client.
@@ -34,14 +34,14 @@ pub struct Demands {
     pub weight: String,
 }
 
-/// Whom a token speaks of.
+/// The client that a token names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Spoken {
     pub name: String,
     pub weight: Option<u64>,
 }
 
-/// A key that tokens are signed with by somebody else.
+/// A key with which somebody else signs tokens.
 #[derive(Debug)]
 pub(super) struct PublicKey {
     id: Option<String>,
@@ -54,7 +54,7 @@ enum KeyKind {
     P256(Vec<u8>),
 }
 
-/// Keys of tokens cannot be used.
+/// Why the keys for tokens cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenKeyError {
     #[error("cannot read the keys of tokens in {}: {source}", path.display())]
@@ -74,7 +74,7 @@ pub enum TokenKeyError {
 }
 
 const SECRET_BYTES_MIN: usize = 32;
-/// A token may have to be checked with all of them.
+/// The largest number of keys, because a token may have to be checked with all of them.
 const KEYS_MAX: usize = 16;
 const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1_024;
 const COORDINATE_BYTES: usize = 32;
@@ -94,14 +94,14 @@ impl Tokens {
         Ok(Some(Tokens { secret, public, demands }))
     }
 
-    /// Whom a token speaks of, if it is good.
+    /// The client that a token names, if the token is valid.
     pub fn spoken(&self, token: &[u8], now: SystemTime) -> Option<Spoken> {
         let mut parts = token.rsplitn(2, |octet| *octet == b'.');
         let (signature, signed) = (parts.next()?, parts.next()?);
         let (head, content) = signed.split_at(signed.iter().position(|octet| *octet == b'.')?);
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         let head = read(head)?;
-        // The token demands extensions that must be understood, and we understand none.
+        // The token requires extensions that must be understood, and we understand none.
         if head.get("crit").is_some() {
             return None;
         }
@@ -132,7 +132,7 @@ impl Demands {
     }
 }
 
-/// Whether a claim that may be one name or a list has this one.
+/// Whether a claim, which may be one name or a list, contains this one.
 fn names(claim: &Value, name: &str) -> bool {
     let one = claim.as_str() == Some(name);
     one || claim.as_array().is_some_and(|list| list.iter().any(|one| one.as_str() == Some(name)))
@@ -154,7 +154,7 @@ impl PublicKey {
         }
     }
 
-    /// A key of a JWKS that is for signatures that are known here.
+    /// A key of a JWKS, if it is for a kind of signature that is known here.
     fn from_jwk(jwk: &Value) -> Option<PublicKey> {
         let text = |key: &str| jwk.get(key).and_then(Value::as_str);
         let octets = |key: &str| URL_SAFE_NO_PAD.decode(text(key)?.trim_end_matches('=')).ok();

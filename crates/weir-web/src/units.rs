@@ -18,11 +18,11 @@ use http::HeaderName;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Units {
     pub place: Place,
-    /// So many units count as one second of a slot.
+    /// This many units cost as much as one second of a slot.
     pub per_second: u32,
 }
 
-/// Where a response tells what it has cost.
+/// Where a response says what it has cost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
     /// In a field of its head.
@@ -32,16 +32,16 @@ pub enum Place {
 }
 
 const PER_SECOND_MAX: u32 = 1_000_000;
-/// Nobody is charged more for one request, whatever a server says.
+/// The most that one request is charged, whatever a server says.
 const MOST: Duration = Duration::from_secs(3_600);
 
 impl Units {
-    /// What so many units cost, in slot time.
+    /// The cost of this many units, in slot time.
     pub fn cost(&self, units: u64) -> Duration {
         Duration::try_from_secs_f64(units as f64 / f64::from(self.per_second)).map_or(MOST, |cost| cost.min(MOST))
     }
 
-    /// Whether the body tells: then it must come whole, and as it is.
+    /// Whether the body contains it: then the body must come as a whole and unencoded.
     pub fn is_in_body(&self) -> bool {
         matches!(self.place, Place::Json(_))
     }
@@ -65,7 +65,7 @@ impl Units {
     }
 }
 
-/// Whether JSON writes this key as it is.
+/// Whether JSON writes this key without escapes.
 fn is_plain(key: &str) -> bool {
     !key.is_empty() && key.bytes().all(|octet| octet.is_ascii_graphic() && !b"\"\\".contains(&octet))
 }
@@ -84,26 +84,26 @@ impl fmt::Display for Units {
 pub struct Meter {
     reading: Reading,
     found: Option<u64>,
-    /// Events that have come.
+    /// How many events have come.
     events: u64,
 }
 
 #[derive(Debug)]
 enum Reading {
-    /// The head has told.
+    /// It is in the head.
     Nothing,
     Document(Walk),
     Events(Events),
 }
 
 impl Meter {
-    /// For a response whose head has told, or could not tell.
+    /// For a response that says it in its head, or could not.
     pub fn of_header(value: Option<&[u8]>) -> Meter {
         let found = value.and_then(|value| std::str::from_utf8(value).ok()?.trim().parse().ok());
         Meter { reading: Reading::Nothing, found, events: 0 }
     }
 
-    /// For a response that tells in its body: in a stream of events, or in one document.
+    /// For a response that says it in its body: in a stream of events, or in one document.
     pub fn of_body(keys: &[String], events: bool) -> Meter {
         let walk = Walk::new(keys.to_vec());
         let reading = if events { Reading::Events(Events::new(walk)) } else { Reading::Document(walk) };
@@ -125,22 +125,22 @@ impl Meter {
         }
     }
 
-    /// What the response has told, once it is whole.
+    /// What the response has said, once it is complete.
     pub fn told(&self) -> Option<u64> {
         self.found
     }
 
-    /// Events that have come: what counts if nothing was told.
+    /// The number of events that have come. They are counted if nothing was said.
     pub fn events(&self) -> u64 {
         self.events
     }
 }
 
-/// Events (text/event-stream): their data, each a document of its own.
+/// Reads events (text/event-stream). The data of each is a document of its own.
 #[derive(Debug)]
 struct Events {
     walk: Walk,
-    /// How much of `data:` this line begins with; more than all of it where it cannot be a line of data.
+    /// How much of `data:` this line begins with; a larger number if it cannot be a line of data.
     matched: usize,
     /// Whether this event has data, and whether the line has anything.
     data: bool,
@@ -191,7 +191,7 @@ struct Walk {
     depth: usize,
     matched: usize,
     state: State,
-    /// In a string: after a backslash.
+    /// In a string, after a backslash.
     escaped: bool,
     found: Option<u64>,
 }
@@ -200,7 +200,7 @@ struct Walk {
 enum State {
     /// Before a key of the object that matters, or elsewhere.
     Outside,
-    /// In a key that may be the next one, of which so many octets agree; None if it is another.
+    /// In a key that may be the next one, of which this many octets agree; None if it is another.
     Key(Option<usize>),
     /// Behind the key that was looked for, and behind its colon.
     Found,
@@ -211,7 +211,7 @@ enum State {
     Number(u64),
     /// Behind a key or in a value that does not matter.
     Passing,
-    /// It is no object.
+    /// The document is not an object.
     Lost,
 }
 
@@ -237,7 +237,7 @@ impl Walk {
                 self.state = State::Number(number.saturating_mul(10).saturating_add(u64::from(octet - b'0')));
             }
             State::Number(number) => {
-                // 1e9 is not what anybody counts in.
+                // Nobody counts in the notation 1e9.
                 if !b"eE".contains(&octet) {
                     self.found = self.found.max(Some(number));
                 }

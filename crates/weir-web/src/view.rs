@@ -19,7 +19,7 @@ pub struct Status {
     pub connections_accepted: u64,
     /// Connections refused because there were too many.
     pub connections_refused: u64,
-    /// Idle connections closed because somebody else needed their place.
+    /// Idle connections closed because another client needed their place.
     #[serde(default)]
     pub connections_pushed_out: u64,
     /// Idle connections to backends.
@@ -28,7 +28,7 @@ pub struct Status {
     pub responses: [u64; 5],
     /// Requests that their client gave up.
     pub given_up: u64,
-    /// Memory that bodies hold which wait for somebody to take them.
+    /// Memory for bodies that wait to be read.
     #[serde(default)]
     pub buffered_bytes: u64,
     /// The same on the disk.
@@ -37,7 +37,7 @@ pub struct Status {
     /// Clients that were cut off because they took their responses too slowly when the buffers were full.
     #[serde(default)]
     pub readers_cut: u64,
-    /// Lines of the access log that the disk was too slow for.
+    /// Lines of the access log that were dropped because the disk was too slow.
     pub log_lines_dropped: u64,
     /// The backends with their queues.
     pub backends: Vec<BackendView>,
@@ -49,7 +49,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Backends that have no other server for their requests than this one: it gets them even while it is drained.
+    /// Backends that have no other server for their requests than this one, so it gets them even while it is drained.
     pub fn only_servers_of(&self, address: &str) -> Vec<&str> {
         let alone = |backend: &&BackendView| {
             let (this, others): (Vec<_>, Vec<_>) = backend.servers.iter().partition(|server| server.address == address);
@@ -59,7 +59,7 @@ impl Status {
     }
 }
 
-/// Requests that other proxies carry.
+/// The requests that other proxies carry.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ForwardAuth")]
 pub struct DoorView {
@@ -85,7 +85,7 @@ pub struct DoorView {
 #[schemars(rename = "WebListener")]
 pub struct ListenerView {
     pub address: String,
-    /// What is spoken there.
+    /// The protocol that is spoken there.
     pub about: String,
 }
 
@@ -100,7 +100,7 @@ pub struct BackendView {
 #[schemars(rename = "WebServer")]
 pub struct ServerView {
     pub address: String,
-    /// Whether it is taken to live.
+    /// Whether it counts as up.
     pub up: bool,
     /// Whether it was ever asked, by a client or by a check.
     #[serde(default = "yes")]
@@ -116,7 +116,7 @@ pub struct ServerView {
     /// How many requests it gets for one of a server with the weight 1.
     #[serde(default = "one")]
     pub weight: u32,
-    /// Whether it gets no new requests, because somebody wants to take it away.
+    /// Whether it gets no new requests, because somebody wants to remove it.
     #[serde(default)]
     pub draining: bool,
     /// Whether others are preferred to it, because it answers with errors to most networks.
@@ -136,7 +136,7 @@ fn yes() -> bool {
 type Metric = (&'static str, &'static str, fn(&View) -> f64);
 
 impl Status {
-    /// As Prometheus reads it (text format 0.0.4).
+    /// In Prometheus's text format 0.0.4.
     pub fn metrics(&self) -> String {
         let mut page = Page::default();
         page.gauge("weir_web_connections", "Connections of clients now", self.connections);

@@ -49,7 +49,7 @@ fn colour(text: &str) -> Result<(), String> {
     if good || text.is_empty() { Ok(()) } else { Err(format!("{text:?} is not a colour: write #1a5fb4")) }
 }
 
-/// What somebody who has to wait is told.
+/// What a visitor who has to wait is told.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Notice {
     /// How many visitors go before, if there is a line.
@@ -62,7 +62,7 @@ pub(crate) struct Notice {
 
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Whether a browser asks for a page to show: it accepts HTML by name, and if it says what the request is for, it goes to a page.
+/// Whether a browser asks for a page to display: it accepts HTML by name, and if it says what the request is for, that is navigation.
 pub(crate) fn is_for_browser(method: &Method, fields: &(impl Fields + ?Sized)) -> bool {
     *method == Method::GET
         && fields.lines(&ACCEPT).any(|line| line.windows(9).any(|part| part.eq_ignore_ascii_case(b"text/html")))

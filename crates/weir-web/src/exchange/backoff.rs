@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Doubles from 50 ms to 2 s, less a random quarter so that front-ends do not return in step.
+/// Doubles from 50 ms to 2 s, less a random quarter so that front-ends do not all reconnect at the same time.
 #[derive(Debug)]
 pub(super) struct Backoff {
     tries: u32,
@@ -17,7 +17,7 @@ impl Backoff {
         Backoff { tries: 0, seed }
     }
 
-    /// A connection stood: the next wait is short again.
+    /// A connection worked, so the next wait is short again.
     pub(super) fn reset(&mut self) {
         self.tries = 0;
     }

@@ -14,12 +14,12 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-/// How one carrier stands.
+/// The state of one carrier.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CarrierState {
     pub name: String,
     pub connected: bool,
-    /// Connections that stood so far.
+    /// How many connections were established so far.
     pub connections: u64,
     /// Why the last one ended, or why there is none.
     pub problem: Option<String>,
@@ -39,10 +39,10 @@ pub(super) struct Port {
     state: Arc<Mutex<CarrierState>>,
 }
 
-/// What a carrier tells the link.
+/// What a carrier reports to the link.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Frames may flow from now on.
+    /// Frames can be sent from now on.
     Connected,
     /// A frame has come.
     Frame(Bytes),
@@ -52,12 +52,12 @@ pub(super) enum Event {
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// How frames lie in the stream of a carrier.
+/// How frames are written in the stream of a carrier.
 pub(super) trait Codec: Send {
     fn encode(&mut self, frame: &[u8], out: &mut BytesMut);
-    /// Takes the next thing off the front; `None` when more must be read.
+    /// Takes the next item from the front; `None` if more must be read.
     fn decode(&mut self, from: &mut BytesMut) -> Result<Option<Incoming>, CarrierError>;
-    /// What to send now and then so that the other side answers, if it does not speak by itself.
+    /// What to send now and then so that the other side answers, if it does not send anything by itself.
     fn probe(&self) -> Option<&'static [u8]>;
 }
 
@@ -67,7 +67,7 @@ pub(super) enum Incoming {
     Frame(Bytes),
     /// To be answered with this.
     Answer(&'static [u8]),
-    /// A sign of life.
+    /// A sign of life, with no further meaning.
     Nothing,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum Incoming {
 pub(super) struct Connection {
     pub(super) stream: Box<dyn Stream>,
     pub(super) codec: Box<dyn Codec>,
-    /// What was read past the introduction.
+    /// What was read after the introduction.
     pub(super) read: BytesMut,
 }
 
@@ -90,7 +90,7 @@ pub(super) trait Connect: Send + Sync {
 const QUEUE: usize = 1024;
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const WRITE_WITHIN: Duration = Duration::from_secs(2);
-/// So many probes without a word from the other side: the connection is dead. Counting probes rather than time, a stall of our own
+/// After this many probes without an answer the connection is dead. Because probes are counted rather than time, a stall of our own
 /// does not look like silence.
 const QUIET_PROBES_MAX: u32 = 3;
 const PROBE: Duration = Duration::from_millis(1000);
@@ -104,7 +104,7 @@ impl Carrier {
         (Carrier { outgoing: sender, state: Arc::clone(&state) }, Port { outgoing, events, state })
     }
 
-    /// Sends a frame if the carrier is up; whether it took it or is down.
+    /// Sends a frame if the carrier is up. False only if it is up and could not take the frame.
     pub(super) fn send(&self, frame: &Bytes) -> bool {
         !self.is_connected() || self.outgoing.try_send(frame.clone()).is_ok()
     }
@@ -161,7 +161,7 @@ pub(super) async fn keep(connect: impl Connect, mut port: Port, seed: u64) {
     }
 }
 
-/// Frames both ways until something fails.
+/// Passes frames both ways until something fails.
 async fn pump(connection: Connection, port: &mut Port) -> CarrierError {
     let Connection { mut stream, mut codec, read: mut from } = connection;
     let mut out = BytesMut::new();
@@ -227,7 +227,7 @@ async fn flush(stream: &mut dyn Stream, out: &mut BytesMut) -> Result<(), Carrie
     Ok(())
 }
 
-/// Why a carrier does not carry.
+/// Why a carrier does not work.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CarrierError {
     #[error("{0}")]

@@ -11,7 +11,7 @@ use ring::digest;
 use std::time::Duration;
 use weir_core::time::Instant;
 
-/// The longest wait for others before switching.
+/// The longest wait for others before the switch.
 pub(super) const BOUND: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 const PAGES_AT_ONCE: usize = 8;
@@ -23,7 +23,7 @@ pub(super) struct Documents {
     held: Option<HeldDocument>,
     uses: DocumentId,
     fetch: Option<Fetch>,
-    /// Documents that came whole and could not be read; not asked for again.
+    /// Documents that arrived complete but could not be read; they are not requested again.
     refused: Vec<DocumentId>,
 }
 
@@ -62,7 +62,7 @@ impl Documents {
         newer
     }
 
-    /// A document that came whole cannot be read.
+    /// A document that arrived complete cannot be read.
     pub(super) fn refuse(&mut self, id: DocumentId) {
         if self.refused.len() == REFUSED_MAX {
             self.refused.remove(0);
@@ -71,19 +71,19 @@ impl Documents {
         self.fetch = None;
     }
 
-    /// Offsets of pages to ask for now, given the newest document that others hold.
+    /// Offsets of the pages to request now, given the newest document that others hold.
     pub(super) fn wants(&mut self, id: DocumentId, length: usize, now: Instant) -> Vec<u32> {
         if id <= self.holds().0 || length > TEXT_BYTES_MAX || self.refused.contains(&id) {
             return Vec::new();
         }
-        // Who had a newer one may be gone: what nobody holds any more is not waited for.
+        // The front-end that had a newer one may be gone: a document that nobody holds any more is not waited for.
         if self.fetch.as_ref().is_none_or(|fetch| (fetch.id, fetch.length) != (id, length)) {
             self.fetch = Some(Fetch { id, length, pages: vec![None; length.div_ceil(PAGE_BYTES)], asked_at: None });
         }
         self.fetch.as_mut().map_or(Vec::new(), |fetch| fetch.wants(now))
     }
 
-    /// The page that somebody asks for, if it is here.
+    /// The page that another front-end asks for, if it is here.
     pub(super) fn page(&self, id: DocumentId, offset: u32) -> Option<Bytes> {
         let held = self.held.as_ref().filter(|held| held.id == id)?;
         let (start, length) = (offset as usize, held.text.len());
@@ -99,7 +99,7 @@ impl Documents {
         let place =
             fetch.pages.get_mut(start / PAGE_BYTES).filter(|_| right_length && start.is_multiple_of(PAGE_BYTES))?;
         *place = Some(page);
-        // The next pages may be asked for at once.
+        // The next pages may be requested at once.
         fetch.asked_at = fetch.asked_at.filter(|_| fetch.pages.iter().flatten().count() % PAGES_AT_ONCE != 0);
         let text = fetch.whole()?;
         self.fetch = None;

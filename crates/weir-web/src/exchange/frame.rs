@@ -56,11 +56,11 @@ pub enum Body {
     },
     /// A sign of life.
     Heartbeat(Heartbeat),
-    /// News is missing at the sender of this frame.
+    /// The sender of this frame is missing news.
     Want {
-        /// Who should tell.
+        /// Who should send it.
         to: Origin,
-        /// Everything, unless it was told in news above this number.
+        /// Everything is requested, unless it was sent in news above this number.
         all: Option<u64>,
         /// These numbers, at most [`WANTED_MAX`].
         numbers: Vec<u64>,
@@ -84,7 +84,7 @@ pub enum Body {
 /// A sign of life, and what the front-end has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Everything was told in news from this number on.
+    /// Everything was last sent in news from this number on.
     pub snapshot: u64,
     /// The oldest news that can be sent again.
     pub oldest: u64,
@@ -94,7 +94,7 @@ pub struct Heartbeat {
     pub uses: DocumentId,
 }
 
-/// A version of the history document. A higher one is newer; of the same version the higher digest counts.
+/// A version of the history document. A higher version is newer; for the same version the higher digest counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DocumentId {
     /// Counts up; zero is no document.
@@ -109,7 +109,7 @@ const TAG_BYTES: usize = 16;
 const RECORD_BYTES: usize = 29;
 
 impl Frame {
-    /// The bytes of this frame. What is over a bound is left out.
+    /// The bytes of this frame. Records beyond a limit are left out.
     pub fn encode(&self, key: &hmac::Key) -> Bytes {
         let mut out = Vec::with_capacity(256);
         out.extend(MAGIC);
@@ -123,7 +123,7 @@ impl Frame {
         out.into()
     }
 
-    /// Reads a frame and checks its proof.
+    /// Reads a frame and checks its HMAC.
     pub fn decode(key: &hmac::Key, frame: &Bytes) -> Result<Frame, FrameError> {
         let header = Header::peek(frame)?;
         let end = frame.len().checked_sub(TAG_BYTES).ok_or(FrameError::Malformed)?;
@@ -144,7 +144,7 @@ fn proves(key: &hmac::Key, signed: &[u8], tag: &[u8]) -> bool {
 }
 
 impl Header {
-    /// The header, unproven: good enough to tell a repeated frame.
+    /// The header, not verified: good enough to recognise a repeated frame.
     pub fn peek(frame: &[u8]) -> Result<Header, FrameError> {
         if frame.len() > FRAME_BYTES_MAX || frame.len() < HEADER_BYTES + TAG_BYTES {
             return Err(FrameError::Malformed);
@@ -323,7 +323,7 @@ impl FrameReader<'_, Bytes> {
     }
 }
 
-/// Why bytes are no frame.
+/// Why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Not ours, or of another version.
@@ -409,7 +409,7 @@ mod tests {
             prop_assert!(Frame::decode(&key(), &bytes.into()).is_err());
         }
 
-        /// Even who has the key cannot send what panics or allocates past the bounds.
+        /// Even somebody who has the key cannot send anything that panics or allocates beyond the limits.
         #[test]
         fn any_signed_bytes_are_a_frame_or_refused(kind: u8, body: Vec<u8>, cut: prop::sample::Index) {
             let mut bytes = [&MAGIC[..], &[kind % 8], &[7; 32], &body].concat();

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Larger numbers were not written by us.
 const MOST: u64 = 1 << 62;
 
-/// Begins a life. A file that cannot be read or written is told of, and no more: the calendar is mostly right.
+/// Begins a life. If the file cannot be read or written, this is only logged, because the calendar is usually right.
 pub(super) fn begin(file: Option<&Path>, wall_us: u64) -> u64 {
     let Some(file) = file else { return wall_us };
     let complain = |error: io::Error| {
@@ -39,7 +39,7 @@ fn read(file: &Path) -> io::Result<Option<u64>> {
     life.map(Some).ok_or_else(|| io::Error::other("not a number of a life"))
 }
 
-/// A reader never sees half a number.
+/// Written so that a reader never sees half a number.
 fn write(file: &Path, life: u64) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;

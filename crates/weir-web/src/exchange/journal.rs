@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use weir_core::time::Instant;
 
-/// Frames kept: a second and more at full pace; at most 8 MiB.
+/// How many frames are kept: those of more than a second at full rate; at most 8 MiB.
 const KEPT: usize = 4096;
-/// Several listeners that missed the same frame are served by one repetition.
+/// Several front-ends that missed the same frame are served by one repetition.
 const REPEAT_AFTER: Duration = Duration::from_millis(15);
 
 #[derive(Debug, Default)]

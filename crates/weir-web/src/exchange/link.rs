@@ -46,7 +46,7 @@ pub struct Link {
     outbox: VecDeque<Bytes>,
     counters: Counters,
     sent_us: u64,
-    /// Everything was last told from this number on.
+    /// Everything was last sent from this number on.
     snapshot: u64,
     snapshot_at: Option<Instant>,
     heartbeat_at: Instant,
@@ -55,7 +55,7 @@ pub struct Link {
     differs_since: Option<Instant>,
     suspects: Suspects,
     adopted: Option<Arc<Document>>,
-    /// What newcomers among the boards are given.
+    /// The profile that new queues are given.
     profile: Option<Arc<Profile>>,
     reports: Vec<Report>,
 }
@@ -69,7 +69,7 @@ struct Suspects {
     earlier: Option<Earlier>,
 }
 
-/// One that goes on in an earlier life than one that was heard.
+/// A front-end that continues in an earlier life than one that was heard.
 #[derive(Clone, Copy, Debug)]
 struct Earlier {
     origin: Origin,
@@ -79,7 +79,7 @@ struct Earlier {
 }
 
 impl Earlier {
-    /// Longer than frames are on their way, and than a process takes to end.
+    /// True after longer than frames are under way, and than a process takes to end.
     fn goes_on(&self) -> bool {
         self.last.since(self.since) >= LINGERS
     }
@@ -87,19 +87,19 @@ impl Earlier {
 
 /// Time between signs of life.
 const HEARTBEAT: Duration = Duration::from_millis(100);
-/// Everything is told again at most this often: it walks over all sessions.
+/// Everything is sent again at most this often, because that walks over all sessions.
 const SNAPSHOT_AFTER: Duration = Duration::from_secs(1);
-/// Frames of news that one tick may send for a board.
+/// Frames of news that one tick may send for a queue.
 pub const FRAMES_A_TICK: usize = 32;
-/// Frames that wait to be sent; older ones give way, and are asked for again.
+/// Frames that wait to be sent; older ones are dropped, and are requested again.
 const OUTBOX_MAX: usize = 2048;
-/// Ticks so far apart mean that this process did not run.
+/// If ticks are this far apart, this process did not run in between.
 const ASLEEP: Duration = Duration::from_millis(200);
-/// Front-ends may use different documents for as long as it takes to switch.
+/// Front-ends may use different documents for as long as the switch takes.
 const SWITCHING: Duration = Duration::from_secs(12);
-/// An earlier life that speaks for so long is no echo.
+/// If an earlier life sends for this long, these are not just late frames.
 const LINGERS: Duration = Duration::from_secs(5);
-/// How long an alarm stands after its last cause.
+/// How long an alarm stays after its last cause.
 const ALARM: Duration = Duration::from_secs(10);
 
 impl Link {
@@ -128,7 +128,7 @@ impl Link {
         }
     }
 
-    /// The schedulers from now on. A new one makes this front-end ask for everything.
+    /// The schedulers from now on. If there is a new one, this front-end asks the others for everything.
     pub fn set_queues(&mut self, queues: Vec<Arc<dyn SharedQueue>>) {
         let known = |queue: &Arc<dyn SharedQueue>| self.queues.iter().any(|old| Arc::ptr_eq(old, queue));
         let new: Vec<&Arc<dyn SharedQueue>> = queues.iter().filter(|queue| !known(queue)).collect();
@@ -141,7 +141,7 @@ impl Link {
         self.queues = queues;
     }
 
-    /// A history document of our own: from a file, or just learned. Others will come to have it too.
+    /// A history document of our own, from a file or just learned. The others will get it too.
     pub fn put_document(&mut self, text: Bytes, moment: Moment) -> Result<DocumentId, crate::profile::DocumentError> {
         let document = Document::parse(&text)?;
         let id = DocumentId { version: document.version, digest: digest_of(&text) };
@@ -151,12 +151,12 @@ impl Link {
         Ok(id)
     }
 
-    /// The document taken into use since the last call.
+    /// The document that was put into use since the last call.
     pub fn take_adopted(&mut self) -> Option<Arc<Document>> {
         self.adopted.take()
     }
 
-    /// A carrier has come or come back: a sign of life goes out at once.
+    /// A carrier is connected (again): a sign of life is sent at once.
     pub fn connected(&mut self, moment: Moment) {
         self.heartbeat_at = moment.now;
     }
@@ -184,7 +184,7 @@ impl Link {
         }
     }
 
-    /// Takes a frame in.
+    /// Handles a frame.
     pub fn hear(&mut self, bytes: &Bytes, moment: Moment) {
         match self.take_frame(bytes, moment) {
             Ok(()) => {}
@@ -211,7 +211,7 @@ impl Link {
         version % (self.peers.iter().count() as u64 + 1) == before
     }
 
-    /// How the exchange stands; the caller adds what it knows of carriers.
+    /// The state of the exchange; the caller adds what it knows of carriers.
     pub fn status(&self, now: Instant) -> Status {
         let recent = |at: Option<Instant>| at.is_some_and(|at| now.since(at) < ALARM);
         let differs = self.differs_since.is_some_and(|since| now.since(since) > SWITCHING);
@@ -232,7 +232,7 @@ impl Link {
         }
     }
 
-    /// A stall of our own must not look like everybody's silence.
+    /// If this process did not run for a while, the others must not count as silent.
     fn excuse_sleep(&mut self, now: Instant) {
         let asleep = self.ticked_at.replace(now).map_or(Duration::ZERO, |before| now.since(before));
         if asleep > ASLEEP {
@@ -298,7 +298,7 @@ impl Link {
     }
 
     fn adopt(&mut self, text: &Bytes) {
-        // It was read when it came; if it cannot be read now, the old profile stays.
+        // It could be read when it came; if it cannot be read now, the old profile stays.
         let Ok(document) = Document::parse(text) else { return };
         let profile = Arc::new(document.profile(&self.identities));
         self.queues.iter().for_each(|queue| queue.adopt(&profile));
@@ -357,7 +357,7 @@ impl Link {
         }
     }
 
-    /// Only frames that are new tell of a life; one such life at a time is kept in mind.
+    /// Only new frames show that a life goes on; one such life at a time is remembered.
     fn note_earlier(&mut self, header: &Header, now: Instant) {
         let (origin, newest_us) = (header.origin, header.sent_us);
         match &mut self.suspects.earlier {
@@ -386,7 +386,7 @@ impl Link {
 
     fn take_news(&mut self, header: &Header, queue: QueueId, reports: &[Report]) {
         self.counters.reports_heard += reports.len() as u64;
-        // A backend that only others have is not ours to count.
+        // A backend that only other front-ends have is not counted here.
         let Some(queue) = self.queues.iter().find(|known| known.id() == queue) else { return };
         reports.iter().for_each(|report| queue.hear(header.origin.peer(), header.number, report));
     }
@@ -409,7 +409,7 @@ impl Link {
         }
     }
 
-    /// Of all that hold a document the first by name answers.
+    /// Of all that hold a document, the first by name answers.
     fn answer(&mut self, document: DocumentId, offset: u32, moment: Moment) {
         let holder = |peer: &super::peers::Peer| peer.beat.holds == document && peer.origin < self.origin;
         if self.peers.iter().any(holder) {
@@ -436,7 +436,7 @@ impl Link {
     }
 
     fn frame(&mut self, body: Body, number: u64, moment: Moment) -> Frame {
-        // A calendar that is set back must not make a front-end look dead to its listeners.
+        // A calendar that is set back must not make a front-end look dead to the others.
         self.sent_us = moment.wall_us.max(self.sent_us + 1);
         Frame { header: Header { origin: self.origin, number, sent_us: self.sent_us }, body }
     }

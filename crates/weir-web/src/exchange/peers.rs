@@ -30,9 +30,9 @@ pub(super) struct Peer {
     delay_us: u64,
     /// The next number that has not been seen.
     next: u64,
-    /// Numbers that others have overtaken.
+    /// Numbers that were skipped: frames with higher numbers have arrived.
     missing: BTreeMap<u64, Missing>,
-    /// Everything must be told in news above this number.
+    /// Everything must be sent again, in news above this number.
     all_above: Option<u64>,
     asked_all_at: Option<Instant>,
     repaired: u64,
@@ -44,14 +44,14 @@ struct Missing {
     asked_at: Option<Instant>,
 }
 
-/// A numbered frame, seen the first time or again.
+/// A numbered frame, received for the first time or again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reception {
     New,
     Repeated,
 }
 
-/// What is to be asked of a peer.
+/// What should be requested from a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) to: Origin,
@@ -59,7 +59,7 @@ pub(super) struct Wish {
     pub(super) numbers: Vec<u64>,
 }
 
-/// Why a frame's sender is not listened to.
+/// Why frames of a sender are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deaf {
     /// From an earlier life, or from a front-end of the same name.
@@ -68,11 +68,11 @@ pub(super) enum Deaf {
     Crowded,
 }
 
-/// Silent for this long: forgotten.
+/// A peer that is silent for this long is forgotten.
 pub(super) const SILENCE: Duration = Duration::from_secs(2);
 const MISSING_MAX: usize = 512;
 const FORGOTTEN_MAX: usize = 256;
-/// A number that another has overtaken may still be on its way.
+/// A frame that another has overtaken may still be under way for this long.
 const PATIENCE: Duration = Duration::from_millis(10);
 const ASK_AGAIN: Duration = Duration::from_millis(40);
 const ASK_ALL_AGAIN: Duration = Duration::from_millis(200);
@@ -86,12 +86,12 @@ impl Peers {
         self.known.iter()
     }
 
-    /// Whether this frame is news that has been taken already. Needs no proof: dropping it changes nothing.
+    /// Whether this frame is news that has been handled already. It needs no HMAC, because dropping the frame changes nothing.
     pub(super) fn has_seen(&self, header: &Header) -> bool {
         self.known.iter().any(|peer| peer.origin == header.origin && peer.has_seen(header.number))
     }
 
-    /// The sender of a proven frame, made known if need be; and one that it replaces.
+    /// The sender of a verified frame, which is added if it is new; and the one that it replaces.
     pub(super) fn sender(
         &mut self,
         header: &Header,
@@ -144,21 +144,21 @@ impl Peers {
         Some(gone.origin)
     }
 
-    /// We ourselves were asleep for so long: nobody was silent meanwhile.
+    /// This process did not run for so long: nobody counts as silent for this time.
     pub(super) fn excuse(&mut self, asleep: Duration) {
         for peer in &mut self.known {
             peer.heard_at += asleep;
         }
     }
 
-    /// Everybody is to tell everything: there is a new board.
+    /// Everybody should send everything, because there is a new queue.
     pub(super) fn want_all(&mut self) {
         for peer in &mut self.known {
             peer.all_above = Some(peer.next - 1);
         }
     }
 
-    /// What is to be asked now.
+    /// What should be requested now.
     pub(super) fn wishes(&mut self, now: Instant) -> Vec<Wish> {
         self.known.iter_mut().filter_map(|peer| peer.wish(now)).collect()
     }
@@ -166,7 +166,7 @@ impl Peers {
 
 impl Peer {
     fn new(header: &Header, news: bool, now: Instant) -> Peer {
-        // The first frame may itself be news: it is then the next that is noted.
+        // The first frame may itself be news: then it is the next that is noted.
         let next = if news { header.number.max(1) } else { header.number.saturating_add(1) };
         Peer {
             origin: header.origin,
@@ -194,7 +194,7 @@ impl Peer {
         }
     }
 
-    /// Takes in how long a frame was on its way, by both clocks.
+    /// Notes how long a frame was under way, by both clocks.
     pub(super) fn note_delay(&mut self, delay_us: u64) {
         self.delay_us = (7 * self.delay_us.min(u64::MAX / 8) + delay_us.min(u64::MAX / 8)) / 8;
     }
@@ -219,7 +219,7 @@ impl Peer {
         }
     }
 
-    /// A sign of life tells what has been sent so far.
+    /// A sign of life says what has been sent so far.
     pub(super) fn note_beat(&mut self, header: &Header, beat: Heartbeat, now: Instant) {
         if header.sent_us < self.beat_us {
             return;
@@ -232,7 +232,7 @@ impl Peer {
         }
         let kept = self.missing.split_off(&beat.oldest);
         if !std::mem::replace(&mut self.missing, kept).is_empty() {
-            // What is gone there can only be told in full.
+            // What the sender no longer has can only be repaired by sending everything.
             self.all_above = Some(number);
         }
         if self.all_above.is_some_and(|above| beat.snapshot > above) {
@@ -292,7 +292,7 @@ impl Origin {
     }
 }
 
-/// How another front-end stands.
+/// The state of another front-end.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PeerStatus {
     pub front_end: String,
@@ -304,7 +304,7 @@ pub struct PeerStatus {
     pub missing: usize,
     /// Frames that came after they were asked for.
     pub repaired: u64,
-    /// Whether all its sessions have been told.
+    /// Whether the news of all its sessions has been received.
     pub whole: bool,
     /// The history document that it uses.
     pub history_version: u64,

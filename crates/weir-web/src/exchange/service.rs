@@ -27,11 +27,11 @@ use weir_settings::settings;
 /// What the exchange needs to know.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// This front-end's name, its own in the cluster.
+    /// This front-end's name; no other in the cluster may have it.
     pub name: String,
-    /// Where the number of its last life is kept, so that the next is above it; without, the calendar alone tells them apart.
+    /// Where the number of its last life is kept, so that the next one is higher; without it, only the calendar distinguishes them.
     pub incarnation_file: Option<PathBuf>,
-    /// The cluster's secret: frames are proven with it.
+    /// The cluster's secret: the HMAC of frames is made with it.
     pub secret: Secret,
     /// Relays; frames go to all of them.
     pub relays: Vec<RelaySettings>,
@@ -40,12 +40,12 @@ pub struct Settings {
     /// How often news goes out: 2 … 10 ms.
     pub period: Duration,
     pub peers_max: usize,
-    /// How the history document is kept current; without, only by hand.
+    /// How the history document is kept current; if none, only by hand.
     pub learning: Option<Learning>,
 }
 
 impl Settings {
-    /// Alone in the world, with the defaults.
+    /// The settings of a front-end without others, with the defaults.
     pub fn new(name: &str, secret: Secret) -> Settings {
         Settings {
             name: name.to_owned(),
@@ -104,7 +104,7 @@ impl Exchange {
         let (published, document) = watch::channel(None);
         let mut worker = Worker::new(settings, identities, tally, published)?;
         worker.link.set_queues(queues);
-        // A caller that asks before the thread has run finds the carriers all the same.
+        // A caller that asks before the thread has run still finds the carriers.
         worker.look();
         let status = Arc::clone(&worker.status);
         let runtime =
@@ -120,14 +120,14 @@ impl Exchange {
         self.command(Command::Queues(queues));
     }
 
-    /// Brings a history document in: if it is newer than the one in use, all front-ends will adopt it together.
+    /// Offers a history document: if it is newer than the one in use, all front-ends will adopt it together.
     pub fn put_document(&self, text: &[u8]) -> Result<Document, DocumentError> {
         let document = Document::parse(text)?;
         self.command(Command::Document(Bytes::copy_from_slice(text)));
         Ok(document)
     }
 
-    /// How the exchange stands, a fifth of a second ago at most.
+    /// The state of the exchange, at most a fifth of a second old.
     pub fn status(&self) -> Status {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -138,7 +138,7 @@ impl Exchange {
     }
 
     fn command(&self, command: Command) {
-        // The queue is only full if the thread is gone or stuck; there is then nobody to obey.
+        // The queue is full only if the thread is gone or stuck; then nobody would execute the command.
         if self.commands.try_send(command).is_err() {
             tracing::error!("the exchange does not take commands");
         }
@@ -278,7 +278,7 @@ impl Worker {
         }
     }
 
-    /// Brings the status up to date, and says aloud what is new.
+    /// Brings the status up to date, and logs what is new.
     fn look(&mut self) {
         let moment = self.moment();
         let mut status = self.link.status(moment.now);
@@ -326,7 +326,7 @@ struct Lessons {
     learning: Learning,
     tally: Arc<Tally>,
     started_unix_s: u64,
-    /// Counts that no document in use holds yet, and the document that is to hold them.
+    /// Counts that no document in use holds yet, and the document that will hold them.
     pending: Counted,
     offer: Option<DocumentId>,
 }
@@ -350,7 +350,7 @@ impl Lessons {
         self.offer = Some(id);
     }
 
-    /// A document is in use: if it is ours, its counts are told; if another's, they wait for our next turn.
+    /// A document is in use. If it is ours, its counts are in it; if it is another's, ours wait for our next turn.
     fn adopted(&mut self, _: &Document, id: DocumentId) {
         if self.offer.take() == Some(id) {
             self.pending = Counted::default();
@@ -375,10 +375,10 @@ fn wall_us() -> u64 {
 /// Why there is no exchange.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
-    /// The system gives no thread or no runtime.
+    /// The system gave no thread or no runtime.
     #[error("no thread for the exchange: {0}")]
     Thread(std::io::Error),
-    /// rustls does not like its settings.
+    /// rustls refused its settings.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
 }

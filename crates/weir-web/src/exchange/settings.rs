@@ -52,12 +52,12 @@ impl ExchangeSettings {
         }
     }
 
-    /// Whether there are other front-ends to tell.
+    /// Whether there are other front-ends.
     pub fn is_shared(&self) -> bool {
         !self.relays.is_empty() || !self.nats.is_empty()
     }
 
-    /// The exchange of a front-end that is called this, unless it was given a name.
+    /// The exchange of a front-end with this name, unless another name was configured.
     pub fn settings(&self, own_name: &str, secret: Secret, relay_key: &Secret) -> Settings {
         let relay = |address: &String| RelaySettings { address: address.clone(), key: relay_key.clone() };
         let nats = |url: &NatsUrl| NatsSettings {

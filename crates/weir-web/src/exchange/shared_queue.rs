@@ -10,15 +10,15 @@ pub struct QueueId(pub u64);
 
 /// One backend's scheduler, as the exchange sees it.
 pub trait SharedQueue: Send + Sync {
-    /// Same on every front-end of the cluster.
+    /// It is the same on every front-end of the cluster.
     fn id(&self) -> QueueId;
-    /// Takes what is to be told to others, at most `most`, into `out`.
+    /// Takes at most `most` reports for the others into `out`.
     fn drain(&self, most: usize, out: &mut Vec<Report>);
-    /// Heard from another front-end; see [`weir_core::fair::Fair::hear`].
+    /// A report of another front-end; see [`weir_core::fair::Fair::hear`].
     fn hear(&self, peer: PeerId, number: u64, report: &Report);
     /// A front-end has fallen silent; see [`weir_core::fair::Fair::forget_peer`].
     fn forget_peer(&self, peer: PeerId);
-    /// Everything is to be told again (a new or returned listener).
+    /// Everything is to be reported again, because a front-end is new or has returned.
     fn report_all(&self);
     /// A new history profile.
     fn adopt(&self, profile: &Arc<Profile>);

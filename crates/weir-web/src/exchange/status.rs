@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How the exchange stands.
+/// The state of the exchange.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Exchange")]
 pub struct Status {
@@ -25,17 +25,17 @@ pub struct Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Alarm {
-    /// No relay and no NATS server can be reached: every front-end is fair by itself only.
+    /// No relay and no NATS server can be reached: every front-end is fair only by what it knows itself.
     NoCarrier,
     /// A carrier is down while another works.
     CarrierDown,
     /// Another front-end has this one's name.
     Namesake,
-    /// A front-end goes on in an earlier life than one that was heard: it is not listened to.
+    /// A front-end continues in an earlier life than one that was heard: its frames are ignored.
     EarlierLife,
-    /// More front-ends than `peers_max` speak.
+    /// There are more front-ends than `peers_max`.
     Crowded,
-    /// Frames come that this cluster's secret did not make.
+    /// Frames arrive that were not made with this cluster's secret.
     Forged,
     /// Front-ends use different history documents.
     HistoryDiffers,
@@ -65,23 +65,23 @@ pub struct Counters {
     pub frames_sent: u64,
     /// Frames sent again because somebody missed them.
     pub frames_repeated: u64,
-    /// Frames heard that were good and new.
+    /// Valid and new frames that were received.
     pub frames_heard: u64,
-    /// Good frames heard before.
+    /// Valid frames that had been received before.
     pub frames_known: u64,
     /// Frames that were malformed, or of another version.
     pub frames_malformed: u64,
-    /// Frames that the cluster's secret did not make.
+    /// Frames that were not made with the cluster's secret.
     pub frames_forged: u64,
-    /// Frames of senders that are not listened to: earlier lives, namesakes, too many.
+    /// Frames of senders that are ignored: earlier lives, the same name, too many.
     pub frames_unheard: u64,
-    /// Frames given up because a carrier did not keep pace.
+    /// Frames that were dropped because a carrier was too slow.
     pub frames_dropped: u64,
     pub reports_sent: u64,
     pub reports_heard: u64,
-    /// How often everything was told again.
+    /// How often everything was sent again.
     pub snapshots: u64,
-    /// Front-ends forgotten after a silence.
+    /// Front-ends forgotten because they were silent.
     pub peers_forgotten: u64,
 }
 

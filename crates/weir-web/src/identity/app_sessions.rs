@@ -26,11 +26,11 @@ pub struct AppSessions {
 struct Entry {
     print: u64,
     home: SubnetKey,
-    /// When it was last used there, in seconds.
+    /// When it was last used in its network, in seconds.
     used_s: u64,
 }
 
-/// What a request has brought of such sessions.
+/// The sessions of the application that a request has brought.
 #[derive(Clone, Debug, Default)]
 pub struct BroughtSessions {
     prints: Vec<u64>,
@@ -40,9 +40,9 @@ pub struct BroughtSessions {
 
 /// Places in the table; 24 octets each.
 const PLACES: usize = 1 << 16;
-/// Cookies of the name that are looked at in one request.
+/// How many cookies of the name are looked at in one request.
 const CANDIDATES: usize = 4;
-/// A session that has not been used at home for an hour may move.
+/// A session that has not been used in its network for an hour may move to another.
 const HOLD_S: u64 = 3_600;
 
 impl AppSessions {
@@ -72,7 +72,7 @@ impl AppSessions {
         brought
     }
 
-    /// Whether the application vouches for a client of this network, to whose request with these sessions it answers with this one.
+    /// Whether the application vouches for a client of this network: the request brought these sessions, and the answer sets this one.
     pub fn vouches(&self, brought: &BroughtSessions, set: &[u8], subnet: SubnetKey, now: SystemTime) -> bool {
         let now_s = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -84,14 +84,14 @@ impl AppSessions {
             let entry = table[print as usize % PLACES];
             (entry.print == print && now_s.saturating_sub(entry.used_s) < HOLD_S).then_some(entry)
         };
-        // If several are brought, one that belongs elsewhere decides.
+        // If several are brought, one that belongs to another network decides.
         let elsewhere = prints().filter_map(known).find(|entry| entry.home != subnet);
         let (home, used_s) = elsewhere.map_or((subnet, now_s), |entry| (entry.home, entry.used_s));
         prints().for_each(|print| table[print as usize % PLACES] = Entry { print, home, used_s });
         elsewhere.is_none() && !brought.unclear
     }
 
-    /// The same for all ways to write a value: in quotes, or with octets as `%61`.
+    /// The same number for all ways to write a value: in quotes, or with octets as `%61`.
     fn print(&self, value: &[u8]) -> u64 {
         let value = value.trim_ascii();
         let inner = value.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\"")).unwrap_or(value);

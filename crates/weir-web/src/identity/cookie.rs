@@ -20,14 +20,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use weir_core::fair::SubnetKey;
 
-/// A cookie that is good.
+/// A valid cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie {
     /// Names the session within its subnet.
     pub id: u64,
     /// Whether it should be renewed: half its life is over, or the previous key signed it.
     pub stale: bool,
-    /// Since it was issued, or its predecessors were, as far as that is known.
+    /// The time since it, or the first cookie that it renews, was issued, as far as this is known.
     pub age: Duration,
 }
 
@@ -35,7 +35,7 @@ pub struct Cookie {
 #[derive(Debug)]
 pub struct Cookies {
     name: Box<str>,
-    /// What follows the value, without TLS and with it.
+    /// What follows the value: without TLS, and with it.
     attributes: Box<str>,
     attributes_tls: Box<str>,
     lifetime_s: u64,
@@ -51,17 +51,17 @@ const VERSION: u8 = 1;
 const BODY_BYTES: usize = 13;
 const COOKIE_BYTES: usize = BODY_BYTES + 16;
 const TEXT_BYTES: usize = 39;
-/// Cookies of our name looked at in one request.
+/// How many cookies of our name are looked at in one request.
 const CANDIDATES: usize = 4;
 /// How far front-ends' clocks may differ.
 const SKEW_S: u64 = 300;
 /// 65 536 places.
 const SEEN_BITS: u32 = 16;
-/// A year and a bit: browsers cut longer lives off.
+/// A little more than a year: browsers shorten longer lifetimes.
 const LIFETIME_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 
 impl Cookies {
-    /// Cookies by these settings; `secret` gives the key where the settings have none.
+    /// Cookies according to these settings; `secret` gives the key if the settings have none.
     pub fn new(settings: &CookieSettings, secret: &Secret) -> Result<Cookies, SecretError> {
         let purpose = "weir web cookie";
         let lifetime_s = settings.lifetime.min(LIFETIME_MAX).as_secs().max(1);
@@ -80,7 +80,7 @@ impl Cookies {
         })
     }
 
-    /// The first good cookie in these `Cookie` header lines.
+    /// The first valid cookie in these `Cookie` header lines.
     pub fn find<'a>(
         &self,
         lines: impl Iterator<Item = &'a [u8]>,
@@ -100,7 +100,7 @@ impl Cookies {
         self.issue(siphash::hash(self.ids, &[&number.to_le_bytes()]), subnet, now, tls)
     }
 
-    /// A new cookie that counts as so old.
+    /// A new cookie that counts as this old.
     pub fn make_old(&self, subnet: SubnetKey, age: Duration, now: SystemTime, tls: bool) -> HeaderValue {
         let age = age.min(Duration::from_secs(self.lifetime_s / 3));
         self.make(subnet, now.checked_sub(age).unwrap_or(now), tls)
@@ -112,7 +112,7 @@ impl Cookies {
         Some(u64::from_be_bytes(*body[5..].first_chunk()?))
     }
 
-    /// A cookie of the same id. If its predecessor was issued a while ago, so is this one: a known visitor stays known.
+    /// A cookie with the same id. The age of its predecessor is kept, up to an eighth of a lifetime, so that a known visitor stays known.
     pub fn renew(&self, cookie: Cookie, subnet: SubnetKey, now: SystemTime, tls: bool) -> HeaderValue {
         let kept = cookie.age.min(Duration::from_secs(self.lifetime_s / 8));
         self.issue(cookie.id, subnet, now.checked_sub(kept).unwrap_or(now), tls)
@@ -128,7 +128,7 @@ impl Cookies {
         tag.copy_from_slice(&signature(&self.key, body, subnet).to_be_bytes());
         let attributes = if tls { &self.attributes_tls } else { &self.attributes };
         let mut encoded = [0; TEXT_BYTES];
-        // Only a name that is no token could fail here; an empty cookie is then the worst that can happen.
+        // This could fail only for a name that is not a token; the worst result is an empty cookie.
         if URL_SAFE_NO_PAD.encode_slice(bytes, &mut encoded).is_err() {
             return HeaderValue::from_static("");
         }

@@ -7,8 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::network::Network;
 
-/// Whether a list of machines that somebody knows names the world: a network that is larger than anybody's (10.0.0.0/8 is the largest that people
-/// have at home), or many that come to more than a quarter of all IPv4 addresses.
+/// Whether a list of known machines covers the whole world: it has a network that is larger than any private one (10.0.0.0/8 is the largest
+/// of these), or many networks that together are more than a quarter of all IPv4 addresses.
 pub fn names_everybody(networks: &[Network]) -> bool {
     networks.iter().any(is_wide) || ipv4_addresses(networks) > 1 << 30
 }
@@ -22,17 +22,17 @@ fn is_wide(network: &Network) -> bool {
     match network.first() {
         _ if has_ipv4_inside(network) => true,
         IpAddr::V4(_) => network.prefix_bits() < 8,
-        // fc00::/7 is what IPv6 has for networks at home.
+        // fc00::/7 is the range for private networks in IPv6.
         IpAddr::V6(first) => network.prefix_bits() < 16 && !(network.prefix_bits() >= 7 && first.is_unique_local()),
     }
 }
 
-/// Whether all of IPv4 is in it, which an IPv6 network can hold as ::ffff:0:0/96.
+/// Whether it contains all of IPv4, which an IPv6 network can do as ::ffff:0:0/96.
 fn has_ipv4_inside(network: &Network) -> bool {
     [Ipv4Addr::UNSPECIFIED, Ipv4Addr::BROADCAST].into_iter().all(|end| network.contains(end.into()))
 }
 
-/// How many IPv4 addresses are in one of them.
+/// How many IPv4 addresses these networks cover together.
 fn ipv4_addresses(networks: &[Network]) -> u64 {
     let mut ranges: Vec<(u64, u64)> = networks.iter().filter_map(ipv4_range).collect();
     ranges.sort_unstable();

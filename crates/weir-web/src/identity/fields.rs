@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-/// Where a field's lines can be looked up.
+/// Header fields, from which the lines of one name can be looked up.
 pub trait Fields {
     /// The values of all fields of this name, in their order.
     fn lines(&self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &[u8]>;
@@ -14,7 +14,7 @@ impl Fields for HeaderMap {
     }
 }
 
-/// As they were read.
+/// The fields as they were read.
 impl Fields for [weir_http1::Field<'_>] {
     fn lines(&self, name: &HeaderName) -> impl DoubleEndedIterator<Item = &[u8]> {
         let name = name.as_str();

@@ -10,7 +10,7 @@ use super::fields::Fields;
 use http::{HeaderName, header};
 use std::net::{IpAddr, SocketAddr};
 
-/// Which header the listed proxies speak in.
+/// The header in which the listed proxies name the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trail {
     /// `X-Forwarded-For`.
@@ -18,14 +18,14 @@ pub enum Trail {
     XForwardedFor,
     /// `Forwarded`.
     Forwarded,
-    /// Neither: listed proxies speak the PROXY protocol.
+    /// Neither: listed proxies use the PROXY protocol.
     None,
 }
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static FORWARDED: HeaderName = header::FORWARDED;
 
-/// The most addresses that are read.
+/// How many addresses are read at most.
 pub const HOPS: usize = 32;
 
 /// The client behind `peer`, which is a listed proxy.
@@ -55,7 +55,7 @@ fn last_unlisted(peer: IpAddr, hops: impl Iterator<Item = Option<IpAddr>>, liste
     known
 }
 
-/// The elements of a `Forwarded` line from the right; `None` ends them where they cannot be told apart.
+/// The elements of a `Forwarded` line from the right; `None` means that from here on they cannot be told apart.
 struct Elements<'a> {
     rest: Option<&'a [u8]>,
 }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a client wrote before what the listed proxy wrote changes nothing.
+        /// What a client writes before what the listed proxy has written changes nothing.
         #[test]
         fn nobody_writes_his_own_address(prefix in "[ -~]{0,60}", quoted: bool) {
             let own = "203.0.113.7";

@@ -56,18 +56,18 @@ pub struct Identity {
     pub new_cookie: Option<HeaderValue>,
 }
 
-/// Where a peer is: what its address alone says of it.
+/// What the address of a peer alone says about it.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerKeys {
     peer: IpAddr,
-    /// It speaks for others.
+    /// Whether it is listed, so that it may name clients.
     listed: bool,
     subnet: SubnetKey,
-    /// Of requests without a cookie.
+    /// The session of requests without a cookie.
     session: SessionKey,
 }
 
-/// Tells who asks. Cheap to clone.
+/// Finds out which client a request comes from. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Identities {
     rules: Arc<Rules>,
@@ -86,7 +86,7 @@ struct Rules {
 }
 
 impl Identities {
-    /// Identities by these settings; all keys are hashed with the cluster's secret. Prefix lengths out of bounds are moved to the nearest bound.
+    /// Identities according to these settings; all keys are hashed with the cluster's secret. Prefix lengths out of bounds are moved to the nearest bound.
     pub fn new(settings: &Settings, secret: &Secret) -> Result<Identities, SecretError> {
         let keys = secret.hash_key("weir web keys");
         let groups = settings.groups.iter().flat_map(|group| {
@@ -105,25 +105,25 @@ impl Identities {
         Ok(Identities { rules: Arc::new(rules), tls: false })
     }
 
-    /// The same for a listener that speaks TLS: its cookies are `Secure`.
+    /// The same for a listener with TLS: its cookies are `Secure`.
     #[must_use]
     pub fn on_tls(&self) -> Identities {
         Identities { rules: Arc::clone(&self.rules), tls: true }
     }
 
-    /// Who asks. `peer` is the socket's (or the PROXY header's) address; headers as received.
+    /// The client of a request. `peer` is the socket's (or the PROXY header's) address; headers as received.
     pub fn identify(&self, peer: IpAddr, headers: &HeaderMap, now: SystemTime) -> Identity {
         self.identify_at(&self.peer_keys(peer), headers, now, true)
     }
 
-    /// What a peer's address says, once for all of its requests.
+    /// What the address of a peer says, computed once for all of its requests.
     pub fn peer_keys(&self, peer: IpAddr) -> PeerKeys {
         let peer = peer.to_canonical();
         let (subnet, session) = (self.rules.subnet(peer), self.rules.address_session(peer));
         PeerKeys { peer, listed: self.lists(peer), subnet, session }
     }
 
-    /// Who asks from there. A client without a cookie is given one only if `offer` says so.
+    /// The client of a request from this peer. A client without a cookie is given one only if `offer` says so.
     pub fn identify_at(
         &self,
         peer_keys: &PeerKeys,
@@ -153,12 +153,12 @@ impl Identities {
         }
     }
 
-    /// A cookie for a client of this subnet whom the application vouches for: it is old at once.
+    /// A cookie for a client of this subnet for which the application vouches: it counts as old at once.
     pub fn vouched_cookie(&self, subnet: SubnetKey, age: Duration, now: SystemTime) -> Option<HeaderValue> {
         self.rules.cookies.as_ref().map(|cookies| cookies.make_old(subnet, age, now, self.tls))
     }
 
-    /// The session under which somebody comes the next time who is given this cookie now: that of the cookie it has, or else of this one.
+    /// The session of a client when it comes the next time, if it is given this cookie now: that of the cookie that it has already, otherwise of this one.
     pub fn session_from(&self, identity: &Identity, new_cookie: Option<&HeaderValue>) -> Option<SessionKey> {
         if identity.cookie_age.is_some() {
             return Some(identity.session);
@@ -176,12 +176,12 @@ impl Identities {
         forwarded::client(peer, headers, self.rules.trail, |hop| self.lists(hop))
     }
 
-    /// Whether this peer's word is taken: its PROXY header may be read.
+    /// Whether this peer is trusted, so that its PROXY header may be read.
     pub fn lists(&self, peer: IpAddr) -> bool {
         self.rules.listed.find(peer).is_some()
     }
 
-    /// The header in which this peer's word is taken; None if its word is not.
+    /// The header in which this peer names its clients; None if it is not trusted.
     pub fn trail_of(&self, peer: IpAddr) -> Option<Trail> {
         self.lists(peer).then_some(self.rules.trail)
     }
@@ -191,7 +191,7 @@ impl Identities {
         self.rules.subnet(address.to_canonical())
     }
 
-    /// The subnet of an address as it is written: the network, or the prefix that stands for it.
+    /// The subnet of an address in the form in which it is displayed: the network, or the prefix that stands for it.
     pub fn network(&self, address: IpAddr) -> Network {
         let address = address.to_canonical();
         Network::new(address, self.rules.prefix(address))
@@ -202,26 +202,26 @@ impl Identities {
         SubnetKey(siphash::hash(self.rules.keys, &[&[KIND_KEY], name.as_bytes()]))
     }
 
-    /// The subnet that stands for one part of such a client, where its token says how many parts it has.
+    /// The subnet that stands for one part of such a client, if its token says of how many parts it consists.
     pub fn key_share(&self, name: &str, number: u32) -> SubnetKey {
         SubnetKey(siphash::hash(self.rules.keys, &[&[KIND_SHARE], &number.to_le_bytes(), name.as_bytes()]))
     }
 
-    /// One of the sessions of a client with a key. It has as many as it weighs, since no session weighs more than one visitor.
+    /// One of the sessions of a client with a key. It has as many as its weight, because no session weighs more than one visitor.
     pub fn key_session(&self, name: &str, number: u32) -> SessionKey {
         SessionKey(siphash::hash(self.rules.keys, &[&[KIND_KEY], &number.to_le_bytes(), name.as_bytes()]))
     }
 
-    /// A number for a name, the same at every front-end and of no meaning to anybody else.
+    /// A number for a name; it is the same at every front-end and means nothing to anybody else.
     pub fn name_key(&self, name: &str) -> u64 {
         siphash::hash(self.rules.keys, &[&[KIND_NAME], name.as_bytes()])
     }
 }
 
-/// Clients without a cookie count by address; an IPv6 host has a whole /64 of them.
+/// Clients without a cookie are counted by address; an IPv6 host has a whole /64 of them.
 const SESSION_PREFIX: u8 = 64;
 
-/// What is hashed begins with its kind, so that keys of different kinds never come from the same bytes.
+/// Everything that is hashed begins with its kind, so that keys of different kinds never come from the same bytes.
 const KIND_SUBNET: u8 = 1;
 const KIND_GROUP: u8 = 2;
 const KIND_ADDRESS: u8 = 3;

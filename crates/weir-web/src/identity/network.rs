@@ -11,12 +11,12 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {
     bits: u128,
-    /// Length in the mapped form: 96 more for IPv4.
+    /// Length in the mapped form, which is 96 more for IPv4.
     prefix: u8,
 }
 
 impl Network {
-    /// The network of `prefix` bits that `address` lies in; a longer prefix than there is counts as all of it.
+    /// The network of `prefix` bits in which `address` lies; a prefix that is too long counts as the whole address.
     pub fn new(address: IpAddr, prefix: u8) -> Network {
         let address = address.to_canonical();
         let prefix = mapped_prefix(address, prefix);
@@ -75,7 +75,7 @@ pub struct NetworkMap<T> {
 }
 
 impl<T> NetworkMap<T> {
-    /// What the longest prefix that holds `address` leads to.
+    /// The value of the longest prefix that holds `address`.
     pub fn find(&self, address: IpAddr) -> Option<&T> {
         if self.lengths.is_empty() {
             return None;
@@ -90,7 +90,7 @@ impl<T> NetworkMap<T> {
 }
 
 impl<T> FromIterator<(Network, T)> for NetworkMap<T> {
-    /// Of equal networks the first stays.
+    /// Of equal networks the first one is kept.
     fn from_iter<I: IntoIterator<Item = (Network, T)>>(entries: I) -> NetworkMap<T> {
         let mut by_length: std::collections::BTreeMap<u8, Vec<(u128, T)>> = std::collections::BTreeMap::new();
         for (network, value) in entries {
@@ -133,7 +133,7 @@ pub(super) fn mapped_prefix(address: IpAddr, prefix: u8) -> u8 {
     }
 }
 
-/// Why a text is no network.
+/// Why a text is not a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
     /// What stands before the slash.

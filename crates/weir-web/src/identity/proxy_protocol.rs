@@ -5,36 +5,36 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What the bytes so far come to.
+/// What the bytes so far mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// A header begins, and more must be read.
     NeedMore,
-    /// The header is complete; what comes behind `consumed` bytes is the client's.
+    /// The header is complete; everything behind `consumed` bytes comes from the client.
     Header {
         /// Length of the header.
         consumed: usize,
-        /// Whose connection it is.
+        /// Where the connection really comes from.
         source: Source,
     },
-    /// This is no header that we take.
+    /// This is not a header that we accept.
     Refused(Refusal),
 }
 
-/// Whose connection a proxy passes on.
+/// Where a connection that a proxy passes on really comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     Client(SocketAddr),
-    /// The proxy's own (a health check), or one that it does not know: the socket's address stands.
+    /// From the proxy itself (a health check), or from a client that it does not know: the socket's address counts.
     Own,
 }
 
-/// Why bytes are no header.
+/// Why bytes are not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("no PROXY header, though the peer is listed to send one")]
     Missing,
-    /// They begin like one.
+    /// They begin like a header.
     #[error("a malformed PROXY header")]
     Malformed,
     /// More than [`BYTES_MAX`].
@@ -42,9 +42,9 @@ pub enum Refusal {
     Long,
 }
 
-/// The longest header that is taken.
+/// The longest header that is accepted.
 pub const BYTES_MAX: usize = 4096;
-/// A version 1 line with its end.
+/// The length of a version 1 line with its end.
 const LINE_MAX: usize = 107;
 const LINE_START: &[u8] = b"PROXY ";
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
@@ -60,7 +60,7 @@ pub fn parse(bytes: &[u8]) -> Outcome {
     }
 }
 
-/// Whether `bytes` begin with `start` as far as either goes.
+/// Whether `bytes` begin with `start`, as far as both go.
 fn agrees(bytes: &[u8], start: &[u8]) -> bool {
     bytes.iter().zip(start).all(|(a, b)| a == b)
 }
@@ -127,7 +127,7 @@ fn binary_source(command: u8, family: u8, body: &[u8]) -> Option<Source> {
             let (addresses, _) = body.split_first_chunk::<36>()?;
             Some(client(Ipv6Addr::from(*addresses.first_chunk::<16>()?).into(), port(&addresses[32..])?))
         }
-        // Unspecified, and Unix sockets: there is no address to go by.
+        // Unspecified addresses and Unix sockets: there is no address that could be used.
         (1, 0 | 3, 0..=2) => Some(Source::Own),
         _ => None,
     }
@@ -215,7 +215,7 @@ mod tests {
             }
         }
 
-        /// Bytes may come one by one: until the last there is no outcome, and what follows does not change it.
+        /// Bytes may come one by one: there is no outcome before the last one, and what follows does not change it.
         #[test]
         fn a_header_in_pieces(source: SocketAddr, second: bool, tail: Vec<u8>) {
             let bytes = if second {

@@ -6,14 +6,14 @@ use super::siphash;
 use ring::hmac;
 use std::fmt;
 
-/// At least [`Secret::LEAST_BYTES`] of secret. It does not show itself in logs.
+/// A secret of at least [`Secret::LEAST_BYTES`]. It is not shown in logs.
 #[derive(Clone)]
 pub struct Secret(hmac::Key);
 
 impl Secret {
     /// The least length of a secret.
     pub const LEAST_BYTES: usize = 16;
-    /// The most that is taken.
+    /// The greatest length of a secret.
     pub const MOST_BYTES: usize = 4096;
 
     /// A secret from bytes.
@@ -25,7 +25,7 @@ impl Secret {
         }
     }
 
-    /// A secret from the text of a key file: white space around it does not count.
+    /// A secret from the text of a key file; white space around it is ignored.
     pub fn from_text(text: &str) -> Result<Secret, SecretError> {
         Secret::new(text.trim().as_bytes())
     }
@@ -75,7 +75,7 @@ pub enum SecretError {
     /// Too easy to guess.
     #[error("a secret needs at least {} bytes; `openssl rand -hex 32` makes a good one", Secret::LEAST_BYTES)]
     Short,
-    /// No secret but some other file.
+    /// Not a secret but some other file.
     #[error("a secret has at most {} bytes", Secret::MOST_BYTES)]
     Long,
     /// The system gives no random bytes.

@@ -26,7 +26,7 @@ impl Seen {
     }
 
     pub(super) fn has(&self, Fingerprint(bits): Fingerprint) -> bool {
-        // Zero is an empty place; one cookie in 2^64 is checked every time.
+        // Zero is an empty place, so one cookie in 2^64 is checked every time.
         bits != 0 && self.slot(bits).is_some_and(|slot| slot.load(Ordering::Relaxed) == bits)
     }
 

@@ -23,11 +23,11 @@ pub struct Document {
     pub average: f64,
     /// How many subnets were seen, those left out included.
     pub seen: u64,
-    /// How often each was there, H, in visits.
+    /// How often each of them was there, H, in visits.
     pub subnets: BTreeMap<Network, f64>,
 }
 
-/// The text as it is typed.
+/// The text as JSON fields.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Raw {
@@ -40,7 +40,7 @@ struct Raw {
 }
 
 impl Document {
-    /// A document of these counts; subnets past the most are left out, the smallest first.
+    /// A document of these counts; subnets beyond the maximum are left out, the smallest first.
     pub fn new(version: u64, made_unix_s: u64, counts: HashMap<Network, f64>, left_out: Remainder) -> Document {
         let seen = counts.len() as u64 + left_out.subnets;
         let requests = counts.values().sum::<f64>() + left_out.requests;
@@ -90,7 +90,7 @@ impl Document {
         serde_json::to_string_pretty(&raw).unwrap_or_default() + "\n"
     }
 
-    /// What the schedulers need of it. Networks that these identities count as one are added up.
+    /// What the schedulers need of it. Networks that count as one for these identities are added up.
     pub fn profile(&self, identities: &Identities) -> Profile {
         let mut merged: HashMap<SubnetKey, f64> = HashMap::with_capacity(self.subnets.len());
         for (network, count) in &self.subnets {
@@ -106,7 +106,7 @@ impl Document {
         })
     }
 
-    /// How many subnets have a history above the average: those to whom it makes a difference.
+    /// How many subnets have a history above the average. For the others it makes no difference.
     pub fn above_average(&self) -> usize {
         self.subnets.values().filter(|count| **count > self.average).count()
     }
@@ -116,7 +116,7 @@ impl Document {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Remainder {
     pub subnets: u64,
-    /// What they asked for together.
+    /// How many visits they made together.
     pub requests: f64,
 }
 
@@ -125,16 +125,16 @@ fn round(count: f64) -> f64 {
     ((count * 1e3).round() / 1e3).max(1e-3)
 }
 
-/// Why a text is no history document.
+/// Why a text is not a history document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// Not JSON, or not these fields.
     #[error("not a history document: {0}")]
     Json(#[from] serde_json::Error),
-    /// Of another time.
+    /// Of another version of the format.
     #[error("a history document of format {0}; this version reads {FORMAT}")]
     Format(u32),
-    /// The average or the version is zero or worse.
+    /// The average or the version is zero or negative.
     #[error("`average` and `version` must be above zero")]
     Average,
     /// A text that is not a subnet, or not a count.
@@ -197,7 +197,7 @@ mod tests {
         let counts = [("192.0.2.0/24", 60.0), ("198.51.100.0/24", 30.0), ("203.0.113.0/24", 10.0)];
         let counts = counts.map(|(text, count)| (net(text), count));
         let document = Document::new(1, 0, counts.into(), Remainder { subnets: 9, requests: 10.0 });
-        // 110 requests of 11 subnets, as the farm is one: the average is 10, and the farm has nine times that.
+        // 110 requests of 11 subnets, counting the farm as one: the average is 10, and the farm has nine times that.
         let mut fair = Fair::new(weir_core::fair::Settings::default(), document.profile(&identities));
         let farm = identities.subnet("198.51.100.7".parse().unwrap());
         let weight = |fair: &mut Fair, session| {

@@ -35,13 +35,13 @@ fn key(client: IpAddr) -> u64 {
 
 #[derive(Clone, Debug, Default)]
 pub struct Lesson {
-    /// Lines, blank ones aside.
+    /// Lines, without blank ones.
     pub lines: u64,
     /// Requests counted.
     pub requests: u64,
-    /// Requests that were turned away, and not counted.
+    /// Requests that were refused, and therefore not counted.
     pub turned_away: u64,
-    /// Lines that said nothing.
+    /// Lines that could not be used.
     pub bad_lines: u64,
     /// The first of them: log, line number, reason.
     pub first_bad: Vec<(String, u64, BadLine)>,
@@ -87,12 +87,12 @@ impl Learner {
         }
     }
 
-    /// What was read so far.
+    /// What has been counted so far.
     pub fn lesson(&self) -> &Lesson {
         &self.lesson
     }
 
-    /// The document; `previous` is the one that it follows.
+    /// The document; `previous` is the one before it.
     pub fn document(self, previous: Option<&Document>, made_unix_s: u64) -> Document {
         let version = previous.map_or(1, |previous| previous.version.saturating_add(1));
         let counts = self.counts.into_iter().map(|(network, known)| (network, known.visits())).collect();
@@ -121,7 +121,7 @@ impl Learner {
         let mut counts: Vec<f64> = self.counts.values().map(SubnetHistory::visits).collect();
         let middle = counts.len() / 2;
         let (_, median, _) = counts.select_nth_unstable_by(middle, f64::total_cmp);
-        // Of many equal ones some must go too.
+        // Of many equal ones some must be left out too.
         let (least, mut room) = (*median, middle);
         let left_out = &mut self.left_out;
         self.counts.retain(|_, known| {
@@ -145,7 +145,7 @@ impl Learner {
     }
 }
 
-/// Reads up to and with the end of a line; whether it was short enough. Of a longer one nothing is kept.
+/// Reads up to the end of a line; returns whether it was short enough. Nothing of a longer one is kept.
 fn read_line(log: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     let mut fits = true;
     loop {
@@ -211,7 +211,7 @@ mod tests {
         let text = [line("192.0.2.1", 200).repeat(11_400), line("198.51.100.1", 200)];
         learner.read("a.log", text.concat().as_bytes()).unwrap();
         assert_eq!(learner.lesson().requests, 11_401);
-        // All addresses of a subnet within an hour: no more than a visitor who never leaves.
+        // All addresses of a subnet within an hour count no more than a visitor who never leaves.
         let whole: String = (0..=255).map(|host| line(&format!("203.0.113.{host}"), 200)).collect();
         learner.read("b.log", whole.as_bytes()).unwrap();
         let document = learner.document(None, 77);

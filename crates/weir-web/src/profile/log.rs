@@ -25,24 +25,24 @@ impl LoggedVisit {
     }
 }
 
-/// Why a line says nothing.
+/// Why a line cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLine {
     /// None of the known formats.
     #[error("neither Common, Combined, HAProxy nor JSON")]
     Kind,
-    /// JSON without an address that we know the name of.
+    /// JSON without an address in a field that we know.
     #[error("JSON without the client's address (remote_addr, client_ip, …)")]
     Nameless,
-    /// A host name, a socket, or nonsense.
+    /// A host name, a socket, or something that is not an address.
     #[error("the client is not an IP address")]
     Address,
-    /// Not text, or endless.
+    /// Not text, or too long.
     #[error("not a line of text")]
     Text,
 }
 
-/// Field names of the client's address, the likelier first; one that is an object is looked into.
+/// Field names of the client's address, the likelier first; if one is an object, its fields are searched.
 const ADDRESS_FIELDS: [&str; 14] = [
     "client_ip",
     "clientip",
@@ -102,7 +102,7 @@ fn json_time(value: &Value) -> Option<i64> {
     }
 }
 
-/// Seconds, or milliseconds where seconds would lie far in the future.
+/// Seconds, or milliseconds if as seconds they would lie far in the future.
 fn unix(number: f64) -> Option<i64> {
     let seconds = if number > 1e11 { number / 1e3 } else { number };
     (seconds > 0.0 && seconds < 1e11).then_some(seconds as i64)
@@ -123,8 +123,8 @@ fn text(line: &str) -> Result<LoggedVisit, BadLine> {
     Ok(LoggedVisit { client: client.ok_or(BadLine::Address)?, at_unix_s: Some(at), status })
 }
 
-/// What follows the text in quotes that `rest` begins with. Read from the left, because a client chooses what its referer and its name
-/// contain; inside the quotes a backslash escapes the next octet.
+/// What follows the text in quotes at the beginning of `rest`. It is read from the left, because a client chooses the content of its referer and its name;
+/// inside the quotes a backslash escapes the next octet.
 fn behind_quoted(rest: &str) -> Option<&str> {
     let mut octets = rest.bytes().enumerate().skip(1);
     while let Some((at, octet)) = octets.next() {
@@ -189,7 +189,7 @@ fn digits(text: &[u8]) -> Option<i64> {
     text.iter().try_fold(0, |number, byte| byte.is_ascii_digit().then(|| number * 10 + i64::from(byte - b'0')))
 }
 
-/// Since 1970, as if in UTC: only spans are wanted, and a log keeps to one zone.
+/// Since 1970, as if in UTC: only time spans are needed, and a log uses one zone.
 fn seconds([year, month, day, hour, minute, second]: [i64; 6]) -> Option<i64> {
     let sound = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day) && hour < 24;
     // Days since the first of March of year zero, where leap days come last (Hinnant's days_from_civil).

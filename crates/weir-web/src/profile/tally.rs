@@ -25,12 +25,12 @@ pub struct Tally {
 #[derive(Debug, Default)]
 struct Shard {
     subnets: HashMap<Network, Present>,
-    /// Subnets past the bound, together.
+    /// Subnets beyond the limit, together.
     rest: f64,
     rest_hour: Hour<64>,
 }
 
-/// A subnet that was there of late.
+/// A subnet that was there lately.
 #[derive(Debug, Default)]
 struct Present {
     /// Visits since the last turn.
@@ -55,7 +55,7 @@ impl Tally {
         shard.note(session, network, hour_of(i64::try_from(unix_s).unwrap_or(i64::MAX)));
     }
 
-    /// Takes all counts out. Visitors of this hour are remembered, so that they do not count a second time.
+    /// Takes all counts. Visitors of this hour are remembered, so that they do not count a second time.
     pub fn take(&self) -> Counted {
         let mut all = Counted::default();
         for shard in &self.shards {
@@ -96,7 +96,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Puts other counts to these; used when a turn was in vain.
+    /// Adds other counts to these; used when a new version was not accepted.
     pub fn add(&mut self, other: Counted) {
         for (network, count) in other.counts {
             *self.counts.entry(network).or_default() += count;
@@ -107,7 +107,7 @@ impl Counted {
         }
     }
 
-    /// The next version: what `old` says, aged, and these counts as far as a subnet may grow since `since_unix_s`.
+    /// The next version: the counts of `old`, aged, and these counts, as far as a subnet may grow since `since_unix_s`.
     pub fn next_document(
         &self,
         old: Option<&Document>,
@@ -159,7 +159,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// So many sessions of a subnet ask this often in each of these hours.
+    /// This many sessions of a subnet make this many requests in each of these hours.
     fn visit(tally: &Tally, text: &str, sessions: u64, hours: std::ops::Range<u64>) {
         for (hour, session, _) in
             hours.flat_map(|hour| (0..sessions).flat_map(move |s| (0..3).map(move |n| (hour, s, n))))
@@ -210,7 +210,7 @@ mod tests {
         let counted = tally.take();
         let mut document = counted.next_document(None, 0, 3_600, HALF_LIFE);
         assert!(document.subnets[&attacker] / document.average < 1.01, "{document:?}");
-        // It goes on like this for days: twice as much a day at most.
+        // This goes on for days: its history at most doubles each day.
         let mut before = document.subnets[&attacker];
         for day in 1..6 {
             let now = 3_600 + day * DAY;

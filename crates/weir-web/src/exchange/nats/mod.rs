@@ -43,7 +43,7 @@ impl std::fmt::Debug for NatsUrl {
     }
 }
 
-/// As it is shown to people: what must stay secret is not in it.
+/// The URL as it is shown to people, without its secrets.
 impl std::fmt::Display for NatsUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.login {
@@ -115,7 +115,7 @@ fn place_of(place: &str) -> Option<(String, u16)> {
     sound.then(|| (host.to_owned(), port))
 }
 
-/// Why a text is not a URL of NATS.
+/// Why a text is not a URL of a NATS server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NatsUrlError {
     #[error("a NATS URL begins with nats:// or tls://")]
@@ -125,7 +125,7 @@ pub enum NatsUrlError {
     Place,
 }
 
-/// Whether a text can be a subject: words with dots between, nothing that NATS gives a meaning to.
+/// Whether a text can be a subject: words separated by dots, with nothing that has a special meaning for NATS.
 pub fn is_subject(text: &str) -> bool {
     let word =
         |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
@@ -198,7 +198,7 @@ impl Connect for Nats {
     }
 }
 
-/// The server speaks first, one line. It is read byte by byte: what follows may belong to the TLS handshake.
+/// The server sends one line first. It is read byte by byte, because what follows may belong to the TLS handshake.
 async fn read_info(socket: &mut TcpStream) -> Result<Info, CarrierError> {
     let mut line = Vec::new();
     while line.last() != Some(&b'\n') {

@@ -13,7 +13,7 @@ pub(super) enum Login {
     Password { user: String, password: String },
 }
 
-/// What the server says of itself.
+/// What the server says about itself.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(super) struct Info {
@@ -32,7 +32,7 @@ impl Info {
 struct Hello<'a> {
     verbose: bool,
     pedantic: bool,
-    /// Our own frames need not come back.
+    /// Our own frames should not come back.
     echo: bool,
     protocol: u8,
     lang: &'a str,
@@ -47,7 +47,7 @@ struct Hello<'a> {
     auth_token: Option<&'a str>,
 }
 
-/// CONNECT, SUB and a first PING: its PONG says that we are let in.
+/// CONNECT, SUB and a first PING: its PONG shows that the server accepts us.
 pub(super) fn hello(login: &Login, subject: &str, tls_required: bool) -> String {
     let (user, pass, auth_token) = match login {
         Login::None => (None, None, None),
@@ -75,7 +75,7 @@ pub(super) fn hello(login: &Login, subject: &str, tls_required: bool) -> String 
 #[derive(Debug)]
 pub(super) struct Text {
     subject: Box<str>,
-    /// Bytes of a message that is not for us, still to be passed over.
+    /// How many bytes of a message that is not for us are still to be skipped.
     skip: usize,
     /// Length of the message whose line has been read.
     message: Option<usize>,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use weir_tls::any_certificate;
 
-/// What a side proves with.
+/// The key with which a side proves who it is.
 #[derive(Clone)]
 pub(super) struct RelayKey(hmac::Key);
 
@@ -32,7 +32,7 @@ impl RelayKey {
     }
 }
 
-/// The front-end proves itself first: a relay says nothing to strangers.
+/// The front-end proves itself first, because a relay says nothing to strangers.
 pub(super) async fn prove_as_client<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut tokio_rustls::client::TlsStream<S>,
     key: &RelayKey,
@@ -43,7 +43,7 @@ pub(super) async fn prove_as_client<S: AsyncRead + AsyncWrite + Unpin>(
     let mut proof = [0; PROOF_BYTES];
     match stream.read_exact(&mut proof).await {
         Ok(_) => Ok(key.accepts(b"hitserver", &binding, &proof)),
-        // It closes without a word when it does not believe us.
+        // The relay closes without an answer if it does not accept our proof.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
     }
@@ -79,7 +79,7 @@ pub(super) fn server_config() -> Result<Arc<ServerConfig>, Box<dyn std::error::E
 
 pub(super) fn client_config() -> Result<Arc<ClientConfig>, rustls::Error> {
     let provider = provider();
-    // The proof of the key, bound to this connection, says who it is.
+    // Who the other side is, is shown by the proof of the key, which is bound to this connection.
     let verifier = any_certificate(&provider);
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?

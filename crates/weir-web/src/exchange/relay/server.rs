@@ -31,7 +31,7 @@ pub struct HitserverSettings {
     pub key: Secret,
     /// Most front-ends at once.
     pub connections_max: usize,
-    /// A share of frames to lose on purpose, 0 … 1: for trials of how the exchange copes.
+    /// The fraction of frames to lose on purpose, 0 … 1: for testing how the exchange copes.
     pub loss: f64,
 }
 
@@ -50,7 +50,7 @@ pub struct Hitserver {
 pub struct RelayCounters {
     pub members: usize,
     pub frames: u64,
-    /// Frames that were not passed on to a listener because it did not keep pace.
+    /// Frames that were not passed on to a front-end because it was too slow.
     pub dropped: u64,
     /// Connections that did not prove the key.
     pub unproven: u64,
@@ -165,7 +165,7 @@ impl Hub {
 
     fn note_stranger(&self, address: SocketAddr, why: &str) {
         let before = self.unproven.fetch_add(1, Ordering::Relaxed);
-        // The first ones tell the operator; a flood of them must not fill the log.
+        // The first ones are logged for the operator; a flood of them must not fill the log.
         if before < 10 || before.is_multiple_of(1000) {
             tracing::warn!(%address, why, "hitserver: a connection that is no front-end");
         }
@@ -244,7 +244,7 @@ fn roll(dice: &mut u64) -> f64 {
     ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Takes a member out however its connection ends.
+/// Removes a member however its connection ends.
 struct Leave<'a> {
     hub: &'a Hub,
     member: u64,

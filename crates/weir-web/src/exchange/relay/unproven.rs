@@ -15,7 +15,7 @@ const UNPROVEN_MAX: usize = 64;
 const UNPROVEN_PER_ADDRESS: usize = 8;
 const PROVEN_MAX: usize = 4096;
 
-/// Who they are, cheap to ask.
+/// The connections that have not proven the key yet.
 #[derive(Default)]
 pub(super) struct UnprovenConnections(Mutex<UnprovenByAge>);
 
@@ -29,7 +29,7 @@ struct UnprovenByAge {
 
 struct Unproven {
     host: IpAddr,
-    /// Dropped, the connection ends.
+    /// When this is dropped, the connection ends.
     _stays: oneshot::Sender<Infallible>,
 }
 
@@ -38,12 +38,12 @@ pub(super) struct UnprovenConnection {
     among: Arc<UnprovenConnections>,
     number: u64,
     host: IpAddr,
-    /// Ready when it has to give way.
+    /// Ready when it has to make room for another.
     pub(super) gives_way: oneshot::Receiver<Infallible>,
 }
 
 impl UnprovenConnections {
-    /// One more of this address.
+    /// Adds a connection from this address.
     pub(super) fn admit(among: &Arc<UnprovenConnections>, address: IpAddr) -> UnprovenConnection {
         let host = host(address);
         let mut crowd = among.lock();
@@ -64,7 +64,7 @@ impl UnprovenConnections {
 }
 
 impl UnprovenByAge {
-    /// Who makes room for one more of this host, if anybody has to.
+    /// The connection that makes room for one more from this host, if one has to.
     fn gives_way_to(&self, host: IpAddr) -> Option<u64> {
         let mut held: HashMap<IpAddr, usize> = HashMap::new();
         self.waiting.values().for_each(|one| *held.entry(one.host).or_default() += 1);
@@ -80,7 +80,7 @@ impl UnprovenByAge {
 }
 
 impl UnprovenConnection {
-    /// It is none any more.
+    /// It has proven the key.
     pub(super) fn has_proven(self) {
         let mut crowd = self.among.lock();
         if crowd.proven.len() < PROVEN_MAX {
