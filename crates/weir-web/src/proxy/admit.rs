@@ -12,17 +12,18 @@ use super::site::ActiveBackend;
 use crate::admission::{Ask, Class, Entered, Grant, Inside, Permit, Refused, Standing, Visit};
 use crate::identity::Identity;
 
-/// Who asks for what.
+/// A client and its request, as the queue sees them.
 pub(super) struct Asker<'a> {
     pub(super) identity: &'a Identity,
     pub(super) class: Class,
-    /// Whether a browser asks for a page to show.
+    /// Whether a browser asks for a page to display.
     pub(super) browser: bool,
     /// Whether it will hold its slot as a stream.
     pub(super) stream: bool,
 }
 
-/// A slot, and how long it was waited for. `client` is the connection that looks whether somebody is still there, if it is one of the gate's own. `bytes` is what the request holds meanwhile, and a browser that is not known gets the waiting page after `page_after`.
+/// A slot, and how long it was waited for. `client` is the connection, if it is one of the gate's own; it shows whether the client is still there.
+/// `bytes` is what the request holds meanwhile, and a browser that is not known gets the waiting page after `page_after`.
 pub(super) async fn admit(
     client: Option<&Client>,
     backend: &Arc<ActiveBackend>,
@@ -33,7 +34,7 @@ pub(super) async fn admit(
     let Asker { identity, class, browser, .. } = *asker;
     let settings = &backend.settings.admission;
     let mut standing = standing(identity, settings.standing_after);
-    // Programs without a cookie are served, or refused, in the same way whatever they are.
+    // Programs without a cookie are served, or refused, in the same way whatever else they are.
     if standing == Standing::New || (browser && standing == Standing::Stranger) {
         standing = backend.admission.standing_in(identity.subnet, standing);
     }
@@ -43,7 +44,7 @@ pub(super) async fn admit(
     let mut ask = Ask { session, subnet, standing, client: address, class, bytes, patience };
     let mut inside = None;
     if standing == Standing::New && !backend.admission.observes() {
-        // Boxed, because most requests are not for the room.
+        // Boxed, because most requests do not go through the waiting room.
         inside = Some(Box::pin(be_let_in(client, backend, asker, patience)).await?);
         ask.patience = settings.queue_timeout;
     }
@@ -60,7 +61,7 @@ pub(super) async fn admit(
     }
 }
 
-/// Waits in the room until it is this visitor's turn, and tells how long it took.
+/// Waits in the room until it is this visitor's turn; returns how long it took.
 async fn be_let_in(
     client: Option<&Client>,
     backend: &Arc<ActiveBackend>,
@@ -89,14 +90,14 @@ impl Asker<'_> {
     }
 }
 
-/// What somebody is told for whom there is no slot now.
+/// What a client is told for which there is no slot now.
 pub(super) fn wait_elsewhere(backend: &ActiveBackend, asker: &Asker<'_>) -> Refusal {
     let shown = standing(asker.identity, backend.settings.admission.standing_after);
     let standing = backend.admission.standing_in(asker.identity.subnet, shown);
     turn_away(backend, Refused::Timeout, asker, standing)
 }
 
-/// There is no slot. A newcomer with a browser is told where it stands, and has its place from when it comes back.
+/// There is no slot. A newcomer with a browser is told its place, and takes that place when it comes back.
 fn turn_away(backend: &ActiveBackend, refused: Refused, asker: &Asker<'_>, standing: Standing) -> Refusal {
     let refusal = refuse(backend, refused, standing);
     match standing {
@@ -109,7 +110,7 @@ fn turn_away(backend: &ActiveBackend, refused: Refused, asker: &Asker<'_>, stand
     }
 }
 
-/// What a client has to show for itself: a list or a key that names it, or how old the cookie is that it brings.
+/// What a client shows: a list or a key that names it, or the age of the cookie that it brings.
 fn standing(identity: &Identity, after: Duration) -> Standing {
     match identity.cookie_age {
         _ if identity.known => Standing::Known,

@@ -39,9 +39,9 @@ settings! {
         pub rest: Duration = duration("5s", "100ms"..="1d"),
         /// Its servers, as `host:port`, `https://host:port` for TLS, or `unix:/path`.
         pub servers: Vec<String> = fixed(Vec::new()),
-        /// Whom those with TLS have to be.
+        /// Who the servers with TLS have to be.
         pub trust: Trust = fixed(Trust::default()),
-        /// What to ask of a server to see whether it lives; a connection is enough if there is no path.
+        /// The path to request from a server to check whether it is up; if there is none, a connection is enough.
         pub health_path: Option<String> = fixed(None),
         /// Whether the server stops working when its client goes: then a slot is free as soon as that happens.
         pub stops_early: bool = fixed(false),
@@ -49,19 +49,19 @@ settings! {
         pub unbuffered: bool = fixed(false),
         /// Whether upgraded connections and event streams hold a slot: they keep one of the server's workers busy.
         pub streams_hold_slots: bool = fixed(false),
-        /// Whether another proxy carries its requests, and asks here for their turn.
+        /// Whether another proxy carries its requests, and asks here when each may go.
         pub elsewhere: bool = fixed(false),
     }
 }
 
-/// Whom servers with TLS have to be.
+/// Who the servers with TLS have to be.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Trust {
     /// A file with the certificates of authorities to trust, as PEM; none for those that the machine trusts.
     pub ca_file: Option<PathBuf>,
-    /// The name that they have to prove, and are asked for; none for that of their address.
+    /// The name that they have to prove; if there is none, that of their address.
     pub name: Option<String>,
-    /// Whether any certificate will do.
+    /// Whether any certificate is accepted.
     pub unverified: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct BackendRule {
     pub streams_hold_slots: bool,
     /// The name that servers with TLS have to prove.
     pub sni: Option<String>,
-    /// Whether any certificate of theirs will do.
+    /// Whether any certificate of theirs is accepted.
     pub unverified: bool,
     /// Whether another proxy carries its requests; it has no servers then.
     pub elsewhere: bool,
@@ -86,19 +86,19 @@ pub struct BackendRule {
 
 text_value!(BackendRule: "\"app 10.0.0.1:8080\"");
 
-/// What a server with TLS begins with.
+/// How the address of a server with TLS begins.
 const SECURE: &str = "https://";
-/// What one with a Unix socket begins with, and how long the system lets its path be.
+/// How one with a Unix socket begins, and how long the system allows its path to be.
 const SOCKET: &str = "unix:";
 const SOCKET_PATH_BYTES: usize = 108;
 
-/// What a backend says whose requests another proxy carries.
+/// The word for a backend whose requests another proxy carries.
 const ELSEWHERE: &str = "forward_auth";
-/// A server list is no longer.
+/// The longest list of servers.
 const SERVERS_MAX: usize = 64;
 
 impl BackendRule {
-    /// A backend with nothing of its own but servers.
+    /// A backend with no settings of its own except servers.
     pub fn new(name: &str, servers: Vec<String>) -> BackendRule {
         let (slots, health, sni) = (None, None, None);
         BackendRule {
@@ -115,7 +115,7 @@ impl BackendRule {
         }
     }
 
-    /// The backend: as `usual`, but for what the rule says.
+    /// The backend: like `usual`, except for what the rule sets.
     pub(super) fn over(&self, mut usual: Backend) -> Backend {
         usual.admission.name.clone_from(&self.name);
         usual.admission.slots = self.slots.unwrap_or(usual.admission.slots);
@@ -200,7 +200,7 @@ impl fmt::Display for BackendRule {
     }
 }
 
-/// A server as it is called: `host:port`, `https://host:port`, where 443 may be left out, or `unix:/path`.
+/// A server as it is written: `host:port`, `https://host:port`, where 443 may be left out, or `unix:/path`.
 fn server(word: &str) -> Result<String, String> {
     if let Some(path) = word.strip_prefix(SOCKET) {
         let good = path.starts_with('/') && path.len() < SOCKET_PATH_BYTES;

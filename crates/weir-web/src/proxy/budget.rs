@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weir_core::fair::SubnetKey;
 
-/// What all together may hold.
+/// How much all requests together may hold.
 #[derive(Debug)]
 pub(super) struct Budget {
     most: AtomicU64,
@@ -36,7 +36,7 @@ impl Budget {
         Arc::new(Budget { most: AtomicU64::new(most), held: Mutex::default() })
     }
 
-    /// Changes what there may be; what is held stays.
+    /// Changes the limit; what is held stays.
     pub(super) fn change(&self, most: u64) {
         self.most.store(most, Ordering::Relaxed);
     }
@@ -63,7 +63,7 @@ impl Budget {
 }
 
 impl Share {
-    /// Takes so much more; false if there is no room for it.
+    /// Takes this much more; false if there is no room for it.
     pub(super) fn grow(&mut self, octets: usize) -> bool {
         let mut usage = self.budget.lock();
         let fits = self.budget.fits(&usage, self.subnet, octets as u64);
@@ -74,18 +74,19 @@ impl Share {
         fits
     }
 
-    /// Whether there is room for so much more.
+    /// Whether there is room for this much more.
     pub(super) fn has_room(&self, octets: usize) -> bool {
         self.budget.fits(&self.budget.lock(), self.subnet, octets as u64)
     }
 
-    /// Takes what is here already, whether there is room for it or not. Only for the last piece before [`Share::has_room`] says no, and for what is too little to refuse.
+    /// Takes what is here already, whether there is room for it or not. Only for the last piece before [`Share::has_room`] says no, and for amounts
+    /// that are too small to refuse.
     pub(super) fn take(&mut self, octets: usize) {
         self.budget.lock().add(self.subnet, octets as u64);
         self.octets += octets as u64;
     }
 
-    /// Gives so much back.
+    /// Gives this much back.
     pub(super) fn give_back(&mut self, octets: u64) {
         let octets = octets.min(self.octets);
         if octets > 0 {

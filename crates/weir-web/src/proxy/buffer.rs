@@ -21,23 +21,23 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::budget::Share;
 
-/// What is written to a file, or read from it, at once.
+/// How much is written to a file, or read from it, at once.
 const BATCH: usize = 128 << 10;
-/// Pieces up to this size are copied: a slice of a few octets would keep all of the buffer that they were read into.
+/// Pieces up to this size are copied, because a slice of a few octets would keep the whole buffer into which they were read.
 const COPIED: usize = 4 << 10;
 /// What a piece costs besides its octets.
 const PIECE_BYTES: usize = 64;
 /// No file grows while the disk has less than this for everybody else.
 const FREE_FLOOR: u64 = 512 << 20;
 
-/// Where buffers have their files; None for those that stay in memory.
+/// Where buffers have their files; None if they stay in memory.
 pub(super) type Folder = Option<Arc<Path>>;
 
 /// Whether more can be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Room {
     Enough,
-    /// As soon as the disk is done with what it has.
+    /// As soon as the disk has finished what it is doing.
     Soon,
     /// Not before something has been taken.
     None,
@@ -54,21 +54,21 @@ pub(super) struct Buffer {
     /// The disk has failed, or is nearly full.
     no_disk: bool,
     folder: Folder,
-    /// What may be in front.
+    /// The most that may be in memory.
     memory_most: usize,
     front_bytes: usize,
     memory: Share,
     disk: Share,
 }
 
-/// What another thread does with the file.
+/// An operation on the file, for another thread.
 #[derive(Debug)]
 enum Job {
     Write(JoinHandle<Written>, usize),
     Read(JoinHandle<io::Result<Bytes>>, usize),
 }
 
-/// The file, and on failure what was to be written.
+/// The file; on failure, the data that should have been written.
 type Written = Result<Arc<File>, BytesMut>;
 
 impl Buffer {
@@ -104,19 +104,19 @@ impl Buffer {
         front as u64 + (self.end - self.read_at) + writing + self.back.len() as u64
     }
 
-    /// What it occupies, in memory and on the disk.
+    /// How much it occupies, in memory and on the disk.
     pub(super) fn held(&self) -> u64 {
         self.memory.octets() + self.disk.octets()
     }
 
-    /// Whether something is in the file, or on its way there.
+    /// Whether something is in the file, or being written to it.
     fn uses_file(&self) -> bool {
         self.end > self.read_at || self.job.is_some() || !self.back.is_empty()
     }
 
     pub(super) fn room(&self) -> Room {
         if self.is_empty() {
-            // One piece can always be kept, or nothing would ever move.
+            // One piece can always be kept, or nothing would ever be passed on.
             return Room::Enough;
         }
         if !self.uses_file() && self.front_bytes < self.memory_most && self.memory.has_room(COPIED) {
@@ -132,7 +132,7 @@ impl Buffer {
         if self.job.is_some() { Room::Soon } else { Room::None }
     }
 
-    /// Keeps a piece. There must be room.
+    /// Adds a piece. There must be room.
     pub(super) fn push(&mut self, piece: Bytes) {
         if !self.uses_file() && (self.no_disk || self.front_bytes < self.memory_most) {
             let piece = if piece.len() <= COPIED { Bytes::copy_from_slice(&piece) } else { piece };
@@ -151,7 +151,7 @@ impl Buffer {
         self.front.push_back(piece);
     }
 
-    /// Begins to write what is in `back`, if it is enough and the disk has nothing else to do.
+    /// Starts to write what is in `back`, if it is enough and the disk is not busy.
     fn write(&mut self) {
         let Some(folder) = self.folder.clone().filter(|_| !self.no_disk) else { return };
         if self.job.is_some() || self.back.len() < BATCH || !self.disk.grow(self.back.len()) {
@@ -163,7 +163,7 @@ impl Buffer {
         self.job = Some(Job::Write(spawn_blocking(write), octets));
     }
 
-    /// Lets the disk go on with what it does. An error means that something was lost.
+    /// Continues the operation on the disk, if any. An error means that data was lost.
     pub(super) fn poll_disk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(job) = &mut self.job {
             match job {
@@ -239,7 +239,7 @@ impl Buffer {
         self.job = Some(Job::Read(spawn_blocking(read), octets));
     }
 
-    /// A file that has been read to its end is given back with all that it occupied.
+    /// A file that has been read to its end is given back with everything that it occupied.
     fn forget_file_if_read(&mut self) {
         if self.read_at == self.end {
             (self.read_at, self.end) = (0, 0);
@@ -275,7 +275,7 @@ fn write_batch(file: Option<Arc<File>>, folder: &Path, batch: &[u8], at: u64) ->
     Ok(file)
 }
 
-/// A file without a name, for us alone.
+/// A file without a name, which nobody else can open.
 fn nameless(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -328,12 +328,12 @@ mod tests {
         }
     }
 
-    /// A piece whose octets tell its number.
+    /// A piece whose octets show its number.
     fn piece(number: usize, octets: usize) -> Bytes {
         Bytes::from(vec![number as u8; octets])
     }
 
-    /// Pushes until there is no room; how many octets went in.
+    /// Pushes until there is no room; returns how many octets went in.
     async fn fill(buffer: &mut Buffer, octets: usize, most: usize) -> usize {
         let mut pushed = 0;
         while pushed < most {

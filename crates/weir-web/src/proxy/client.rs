@@ -33,7 +33,7 @@ pub(super) struct Client {
     /// Every request is redirected to https, at this port.
     pub(super) redirect: Option<u16>,
     pub(super) clock: Arc<AtomicU64>,
-    /// Of the plain request that is under way.
+    /// Those of the plain request that is being served.
     pub(super) interim: InterimResponses,
     /// A head with two lengths was seen.
     both_lengths: AtomicBool,
@@ -41,15 +41,15 @@ pub(super) struct Client {
     long_head: AtomicBool,
     /// Since when a head is incomplete; 0 if none is.
     head_since: AtomicU64,
-    /// Since when the client takes nothing; 0 if it does.
+    /// Since when the client reads nothing; 0 if it does read.
     stuck_since: AtomicU64,
-    /// Since when its response keeps a server waiting, 0 if none does; and for how long it did before.
+    /// Since when its response keeps a server waiting (0 if none does), and for how long earlier ones did.
     blocks_since: AtomicU64,
     blocked_ms: AtomicU64,
     /// When it was last given a cookie; 0 if never.
     offered: AtomicU64,
     pub(super) presence: Arc<Presence>,
-    /// Of the requests under way, how many wait for a slot.
+    /// How many of the requests in progress wait for a slot.
     waiting: AtomicU32,
     requests: AtomicU32,
     /// Requests that it gave up, and since when they are counted.
@@ -65,13 +65,13 @@ pub(super) struct Accepted {
     pub(super) origin: Origin,
     pub(super) identities: Identities,
     pub(super) redirect: Option<u16>,
-    /// The thread's, in milliseconds.
+    /// The thread's clock, in milliseconds.
     pub(super) clock: Arc<AtomicU64>,
     pub(super) counted: CountedConnection,
 }
 
 const OFFER_EVERY_MS: u64 = 1_000;
-/// Requests that were given up longer ago count no more.
+/// Requests that were given up longer ago than this no longer count.
 const GIVEN_UP_MS: u64 = 10_000;
 
 impl Client {
@@ -115,7 +115,7 @@ impl Client {
         self.long_head.load(Ordering::Relaxed)
     }
 
-    /// Whether a request without a cookie may be given one. Once a second is enough for one client; a listed peer speaks for many.
+    /// Whether a request without a cookie may be given one. Once a second is enough for one client; a listed proxy carries many.
     pub(super) fn may_be_offered(&self) -> bool {
         let last = self.offered.load(Ordering::Relaxed);
         self.origin.listed || last == 0 || self.now().saturating_sub(last) >= OFFER_EVERY_MS
@@ -159,7 +159,7 @@ impl Client {
         }
     }
 
-    /// Too many within a short time drain the connection. A client that goes on giving up requests is cut off.
+    /// Too many within a short time drain the connection. A client that continues to give up requests is cut off.
     fn note_given_up(&self, most: u32) {
         let now = self.now();
         if now.saturating_sub(self.given_up_since.load(Ordering::Relaxed)) > GIVEN_UP_MS {
@@ -194,7 +194,7 @@ impl Client {
         let new = self.requests.load(Ordering::Relaxed) == 0;
         let quiet = if new { limits.header } else { limits.idle };
         if self.presence.quiet_since().is_some_and(|since| older(since, quiet)) {
-            // First no new request is taken; at the next sweep the connection is cut.
+            // First no new request is accepted; at the next sweep the connection is cut.
             self.finish(if self.end() == End::Drain { End::Cut } else { End::Drain });
         }
     }
@@ -222,7 +222,7 @@ impl Client {
     }
 }
 
-/// Of HTTP/1, where there is one response at a time.
+/// For HTTP/1, where there is one response at a time.
 impl Reader for Client {
     fn cut(&self) {
         self.finish(End::Cut);
@@ -243,7 +243,7 @@ impl Reader for Client {
     }
 }
 
-/// A request whose body is waited for.
+/// A request that waits for its client to send more of the body.
 #[derive(Debug)]
 pub(super) struct Sending<'a>(&'a Presence);
 
@@ -265,18 +265,18 @@ impl Drop for Wait<'_> {
 
 /// The octets of a connection: first those that were read to find out the protocol, then the rest.
 ///
-/// A `"`, `<` or `>` in the query of an HTTP/1 request is written with `%`: hyper takes them for a fault, nginx and the fast path do not.
+/// A `"`, `<` or `>` in the query of an HTTP/1 request is replaced by `%` and its number: hyper refuses these characters, nginx and the fast path do not.
 #[derive(Debug)]
 pub(super) struct ClientStream<S> {
     stream: S,
     client: Arc<Client>,
     ahead: ReadAhead,
-    /// What was looked at, and written in another way than it came.
+    /// What was read ahead and changed before it is passed on.
     rewritten: ReadAhead,
     watch: Watch,
 }
 
-/// Octets that were read already, and how many of them have been given out.
+/// Octets that were read already, and how many of them have been passed on.
 #[derive(Debug, Default)]
 struct ReadAhead {
     octets: Vec<u8>,
@@ -294,13 +294,13 @@ impl ReadAhead {
     }
 }
 
-/// Who looks at the octets that come in.
+/// What examines the octets that come in.
 #[derive(Debug)]
 pub(super) enum Watch {
     Nobody,
-    /// Of HTTP/1.
+    /// For HTTP/1.
     Framing(FramingWatch),
-    /// Of HTTP/2.
+    /// For HTTP/2.
     Control(ControlWatch),
 }
 
@@ -314,7 +314,7 @@ impl<S> ClientStream<S> {
         &self.stream
     }
 
-    /// Looks at what came in; where in it a character has to be written with `%`.
+    /// Examines what came in; returns where in it a character has to be replaced by `%` and its number.
     fn note(&mut self, octets: &[u8]) -> Vec<usize> {
         match &mut self.watch {
             Watch::Nobody => {}
@@ -363,7 +363,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
         }
         let raw = self.note(&buffer.filled()[before..]);
         if self.client.end() == End::Cut {
-            // h2 reads for as long as there is something to read, and would take in all of a flood before anybody hears of the end.
+            // h2 reads for as long as there is something to read, and would read all of a flood before it learns that the connection is to end.
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         if !raw.is_empty() {
@@ -375,7 +375,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for ClientStream<S> {
     }
 }
 
-/// The octets with those at these places written with `%`.
+/// The octets, with those at these places replaced by `%` and their numbers.
 fn with_percent(octets: &[u8], raw: &[usize]) -> Vec<u8> {
     let (mut written, mut from) = (Vec::with_capacity(octets.len() + 2 * raw.len()), 0);
     for at in raw {

@@ -34,9 +34,9 @@ use super::socket::{Socket, Watchable};
 use super::thread::{Arriving, Thread};
 use crate::identity::proxy_protocol::{self, Outcome, Source};
 
-/// What a client that speaks HTTP/2 without TLS begins with.
+/// How a client begins that speaks HTTP/2 without TLS.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Octets that are read to find out what a client speaks.
+/// How many octets are read to find out what a client speaks.
 const SNIFF_BYTES: usize = 2_048;
 
 /// Serves a connection to its end.
@@ -50,7 +50,7 @@ pub(super) async fn run(
     let site = thread.site();
     let (limits, identities) = (Arc::clone(&site.limits), site.settings.identities.clone());
     let tls = site.settings.tls.as_ref().filter(|_| listener.tls).map(|tls| tls.config());
-    // A connection may last long, and must not keep a site alive that a reload has replaced.
+    // A connection may last for long, and must not keep in memory a site that a reload has replaced.
     drop(site);
     if listener.tls && tls.is_none() {
         return;
@@ -116,7 +116,7 @@ async fn serve_tls(
     let Some(Ok(Ok(stream))) = accepted else { return };
     let protocol = stream.get_ref().1.alpn_protocol();
     if protocol == Some(CHALLENGE_PROTOCOL.as_bytes()) {
-        // An authority has seen the certificate of its challenge, and there is nothing more to say.
+        // An authority has seen the certificate of its challenge, and nothing more is needed.
         return;
     }
     let http2 = protocol == Some(b"h2");
@@ -189,7 +189,7 @@ async fn serve_stream(
     thread.forget(number);
 }
 
-/// HTTP/1: on the fast path for as long as requests are plain, then by hyper.
+/// HTTP/1: on the fast path as long as requests are plain, then by hyper.
 async fn serve_http1(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: impl Watchable, ahead: Vec<u8>) {
     let mut rest = None;
     {
@@ -208,7 +208,7 @@ async fn serve_http1(thread: &Arc<Thread>, client: &Arc<Client>, mut stream: imp
     let mut draining = false;
     until_end(client, |cx, end| {
         let mut over = connection.as_mut().poll(cx).is_ready();
-        // Only now: hyper closes a connection on which it has read nothing yet, and the first request may be on its way to it.
+        // Not earlier, because hyper closes a connection on which it has read nothing yet, and the first request may be on its way to it.
         if !over && end == End::Drain && !std::mem::replace(&mut draining, true) {
             connection.as_mut().graceful_shutdown();
             over = connection.as_mut().poll(cx).is_ready();
@@ -243,7 +243,7 @@ async fn serve_http2(thread: &Arc<Thread>, client: &Arc<Client>, stream: impl Wa
     .await;
 }
 
-/// Waits for something of a client that is not being served yet; None if the connection is to be closed before.
+/// Waits for something from a client that is not being served yet; None if the connection is to be closed before it comes.
 async fn unless_cut<T>(client: &Client, wait: impl Future<Output = T>) -> Option<T> {
     let (mut wait, mut done) = (pin!(wait), None);
     until_end(client, |cx, _| wait.as_mut().poll(cx).map(|outcome| done = Some(outcome))).await;
@@ -291,7 +291,7 @@ fn http2_server(limits: &Limits, client: &Arc<Client>) -> http2::Builder<StreamE
     server
 }
 
-/// What a client may send ahead on one stream, on a connection, and what we keep for it to take.
+/// How much a client may send ahead on one stream and on a connection, and how much we buffer for it.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 const SEND_BYTES: usize = 128 << 10;

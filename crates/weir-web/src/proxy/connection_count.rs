@@ -38,7 +38,7 @@ struct Count {
     /// The same numbers by subnet.
     by_subnet: HashMap<SubnetKey, BTreeSet<u64>>,
     next: u64,
-    /// Found by the last look at all of them, the first to go last; and when that look found nobody.
+    /// Connections found by the last search through all of them, the first to be closed last; and when that search found none.
     idle: Vec<u64>,
     nobody_at: Option<Instant>,
 }
@@ -59,7 +59,7 @@ pub(super) struct ConnectionTotals {
     pub(super) pushed_out: u64,
 }
 
-/// Who a connection is counted for.
+/// For whom a connection is counted.
 pub(super) fn holder(address: IpAddr, subnet: SubnetKey) -> Holder<IpAddr> {
     Holder { client: host(address), subnet }
 }
@@ -83,19 +83,19 @@ pub(super) struct CountedConnection {
     count: Arc<ConnectionCount>,
     /// None for a listed proxy, which is not counted by its own address.
     holder: Option<Holder<IpAddr>>,
-    /// Under which it is known, if it may have to make room.
+    /// Its number, if it may have to make room.
     number: Option<u64>,
 }
 
-/// After a look at all connections that found nobody idle, the next one is not before this.
+/// After a search through all connections that found none idle, the next one is not before this.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Connections of listed proxies above the limit whose header is not read yet.
+/// How many connections of listed proxies may be open above the limit before their header has been read.
 const UNREAD_LEAST: u32 = 64;
-/// How many are found by one look.
+/// How many are found by one search.
 const FOUND_MOST: usize = 256;
 
 impl ConnectionCount {
-    /// Counts a connection if there may be one more. `holder` is None for a listed proxy, which speaks for many clients.
+    /// Counts a connection if there may be one more. `holder` is None for a listed proxy, which carries many clients.
     pub(super) fn admit(
         self: &Arc<ConnectionCount>,
         holder: Option<Holder<IpAddr>>,
@@ -116,7 +116,7 @@ impl ConnectionCount {
         Some(CountedConnection { count: Arc::clone(self), holder, number: None })
     }
 
-    /// Counts a listed proxy's connection until its PROXY header says whom it is for. There is some room for these above the limit: only
+    /// Counts a listed proxy's connection until its PROXY header says for which client it is. There is some room for these above the limit, because only
     /// then is it known who has to make room for whom.
     pub(super) fn admit_proxied(self: &Arc<ConnectionCount>, limits: ConnectionLimits) -> Option<CountedConnection> {
         let unread = (limits.total / 8).max(UNREAD_LEAST);
@@ -148,7 +148,7 @@ impl Count {
         self.clients.has_room(holder, ShareLimits { per_client: limits.per_address, per_subnet: left })
     }
 
-    /// Closes an idle connection for a newcomer, if there is one that has to go for it.
+    /// Closes an idle connection to make room for a new one, if one has to make room for it.
     fn make_room(&mut self, newcomer: Holder<IpAddr>, limits: ConnectionLimits) -> bool {
         let own = ShareLimits { per_client: limits.per_address, per_subnet: u32::MAX };
         if !self.clients.has_room(newcomer, own) {
@@ -169,8 +169,8 @@ impl Count {
         }
     }
 
-    /// Who finds nobody in a larger subnet takes the place of a neighbour: of the one that has been quiet for longest. Otherwise whoever
-    /// shares a network with those that hold all places idle would never get in.
+    /// A client that finds no idle connection in a larger subnet takes the place of a neighbour: of the connection that has been quiet for longest. Otherwise
+    /// a client in the same network as those that hold all places idle would never get in.
     fn push_out_neighbour(&mut self, subnet: SubnetKey) -> bool {
         let neighbours = self.by_subnet.get(&subnet).into_iter().flatten();
         let quiet = neighbours.filter_map(|number| Some((self.known.get(number)?.presence.standstill()?, *number)));
@@ -187,7 +187,7 @@ impl Count {
         self.forget(number);
     }
 
-    /// The next that has to go. All connections are looked at only now and then.
+    /// The next connection to close. Only now and then are all connections searched.
     fn next_idle(&mut self) -> Option<u64> {
         if let Some(number) = self.idle.pop() {
             return Some(number);
@@ -200,8 +200,8 @@ impl Count {
         self.idle.pop()
     }
 
-    /// Idle connections in the order in which they go, the first one last: always one of the subnet that is the largest then, and of it the one that
-    /// has been quiet for longest.
+    /// Idle connections in the order in which they are closed, the first one last: always one of the subnet that has the most at that point, and of this subnet
+    /// the one that has been quiet for longest.
     fn look_for_idle(&self) -> Vec<u64> {
         let mut subnets: HashMap<SubnetKey, Vec<(Standstill, u64)>> = HashMap::new();
         for (number, known) in &self.known {
@@ -242,7 +242,7 @@ impl Count {
     }
 }
 
-/// A subnet with idle connections, the one that has been quiet for longest last.
+/// A subnet with idle connections; the one that has been quiet for longest is the last.
 #[derive(PartialEq, Eq)]
 struct Largest {
     connections: u32,
@@ -266,7 +266,7 @@ impl CountedConnection {
     /// Counts a listed proxy's connection for the client that its PROXY header names; None if that client may have no more.
     pub(super) fn counted_for(mut self, holder: Holder<IpAddr>, limits: ConnectionLimits) -> Option<CountedConnection> {
         let mut count = self.count.lock();
-        // This connection is among the open ones already.
+        // This connection is already one of the open ones.
         let left = limits.total.saturating_sub(count.open - 1);
         if !count.has_room(holder, left, limits) && !count.make_room(holder, limits) {
             count.refused += 1;
@@ -380,7 +380,7 @@ mod tests {
             Counting { count: Arc::default(), limits: limits(total, 1_000) }
         }
 
-        /// A connection that is idle since a moment, or busy.
+        /// Opens a connection that is idle since a certain time, or busy.
         fn open(&self, subnet: u64, since: Option<u64>) -> Option<(Arc<Presence>, CountedConnection)> {
             let address = IpAddr::from([10, 0, subnet as u8, 1]);
             let mut counted = self.count.admit(Some(holder(address, SubnetKey(subnet))), self.limits)?;
@@ -454,7 +454,7 @@ mod tests {
         assert_eq!(gone(&all), [4, 5, 7, 8], "then, of subnets of the same size, by how long they were quiet");
     }
 
-    /// Two subnets with a connection more each than a third one, on which a body is waited for.
+    /// Two subnets have one connection more each than a third one, whose body is being waited for.
     #[test]
     fn a_slow_upload_is_not_cut_off_by_those_who_have_no_more_than_it() {
         let room = Counting::of(6);

@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Waits for a moment that may be put off meanwhile. No timer until it is first waited for.
+/// Waits for a time that may be put off meanwhile. There is no timer until it is first waited for.
 #[derive(Debug, Default)]
 pub(super) struct Deadline(Option<Pin<Box<Sleep>>>);
 
 impl Deadline {
-    /// Ready once `due`, as it is given in this call, has passed.
+    /// Ready once `due`, as given in this call, has passed.
     pub(super) fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let timer = self.0.get_or_insert_with(|| Box::pin(sleep_until(due)));
         loop {

@@ -33,7 +33,7 @@ settings! {
 }
 
 impl DoorSettings {
-    /// Whether anybody may ask.
+    /// Whether proxies may ask.
     pub fn is_on(&self) -> bool {
         !self.listen.is_empty() || self.listen_unix.is_some()
     }
@@ -43,7 +43,7 @@ impl DoorSettings {
         !self.log_listen.is_empty() || self.log_unix.is_some()
     }
 
-    /// Whether this machine's word is taken.
+    /// Whether this machine may ask.
     pub(super) fn admits(&self, proxy: IpAddr) -> bool {
         let proxy = proxy.to_canonical();
         proxy.is_loopback() || self.clients.iter().any(|network| network.contains(proxy))

@@ -28,7 +28,7 @@ pub enum GateError {
     /// The access log cannot be opened.
     #[error("cannot open the access log {}: {source}", path.display())]
     Log { path: PathBuf, source: io::Error },
-    /// The routes lead nowhere.
+    /// The routes cannot be used.
     #[error(transparent)]
     Route(#[from] RouteError),
     /// The machine gives no random numbers.
@@ -40,7 +40,7 @@ pub enum GateError {
     /// The keys of clients cannot be used.
     #[error(transparent)]
     Keys(#[from] KeyError),
-    /// A backend's servers cannot be spoken to over TLS.
+    /// The servers of a backend cannot be reached over TLS.
     #[error("backend {backend}: {source}")]
     Trust { backend: String, source: TrustError },
 }

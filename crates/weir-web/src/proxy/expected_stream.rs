@@ -20,7 +20,7 @@ use crate::admission::Class;
 use crate::identity::Fields;
 use crate::route;
 
-/// What a request will probably be answered with.
+/// How a request will probably be answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct ExpectedStream {
     pub(super) likely: bool,
@@ -28,7 +28,7 @@ pub(super) struct ExpectedStream {
     pub(super) path: Option<PathKey>,
 }
 
-/// A path of a route, asked for with a method, without what tells one thing from another.
+/// A path of a route with a method, without the parts that distinguish one thing from another of its kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct PathKey(u64);
 
@@ -46,15 +46,15 @@ struct KnownPath {
     key: PathKey,
     /// It has answered with something else as well.
     is_mixed: bool,
-    /// When a request was let through last to see what it answers.
+    /// When a request was last let through to see how it is answered.
     tried: Instant,
 }
 
 /// How many paths are remembered.
 const PATHS: usize = 256;
-/// A segment with digits is at least so long if it is a name that nobody thought of.
+/// A segment with digits counts as a random name if it has at least this length.
 const RANDOM_LENGTH: usize = 16;
-/// How long nobody hears whether a path still answers with events, while all its requests are refused.
+/// While all requests of a path are refused, one is let through this often, to see whether it still answers with events.
 const TRIED_EVERY: Duration = Duration::from_secs(10);
 
 impl StreamPaths {
@@ -80,7 +80,7 @@ impl StreamPaths {
         known.push_back(KnownPath { key, is_mixed: false, tried: Instant::now() });
     }
 
-    /// This path has answered with something else: what it answers with depends on more than the path.
+    /// This path has answered with something else, so its answer depends on more than the path.
     pub(super) fn is_mixed(&self, key: PathKey) {
         self.lock().iter_mut().filter(|known| known.key == key).for_each(|known| known.is_mixed = true);
     }
@@ -110,7 +110,7 @@ impl StreamPaths {
     }
 }
 
-/// Whether a segment of a path is the number of a thing, in digits, as a UUID or as a long random name. The name of a file is not.
+/// Whether a segment of a path names one thing of many: in digits, as a UUID or as a long random name. The name of a file does not.
 fn is_number(segment: &str) -> bool {
     let digits = segment.bytes().any(|octet| octet.is_ascii_digit());
     let hexadecimal = segment.bytes().all(|octet| octet.is_ascii_hexdigit() || octet == b'-');
@@ -125,10 +125,10 @@ fn touch(known: &mut VecDeque<KnownPath>, key: PathKey) -> Option<&mut KnownPath
     known.back_mut()
 }
 
-/// What a request says of events.
+/// What a request says about events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Accepted {
-    /// Browsers ask for server-sent events so.
+    /// This is how browsers ask for server-sent events.
     OnlyEvents,
     /// It may be answered with them, or with something else.
     Events,

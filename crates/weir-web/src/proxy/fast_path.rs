@@ -34,7 +34,7 @@ use super::thread::Thread;
 use super::upstream_response::ClientResponse;
 use crate::log::http_date;
 
-/// Serves plain requests. Returns the octets that hyper is to begin with, or None if the connection is over.
+/// Serves plain requests. Returns the octets with which hyper has to begin, or None if the connection is over.
 pub(super) async fn serve<S>(
     thread: &Arc<Thread>,
     client: &Arc<Client>,
@@ -75,9 +75,9 @@ struct FastPath<'a, S> {
     stream: &'a mut S,
     /// The longest head, in octets.
     head_most: usize,
-    /// Read and not used yet.
+    /// Octets that were read and not used yet.
     input: BytesMut,
-    /// This many octets of it are known to hold no end of a head.
+    /// In this many of them no end of a head was found.
     searched: usize,
     /// What is to be written, and how much of it has been.
     output: Vec<u8>,
@@ -96,9 +96,9 @@ enum ReadOutcome {
 
 /// How many octets before a read may belong to the end of a head that comes in two parts.
 const END_BYTES: usize = 2;
-/// Room for what is read at once.
+/// How much is read at once.
 const ROOM: usize = 4 << 10;
-/// Pieces of bodies up to this size are copied behind their head, so that one write takes both.
+/// Pieces of bodies up to this size are copied behind their head, so that one write sends both.
 const COPIED: usize = 4 << 10;
 /// What a client may send ahead while its request waits or is answered.
 const AHEAD_MOST: usize = 8 << 10;
@@ -119,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
             match pin!(self.stream.read_buf(&mut self.input)).poll(cx) {
                 Poll::Ready(Ok(1..)) => {}
                 Poll::Ready(_) => return Poll::Ready(ReadOutcome::End),
-                // A request that has begun to come is still answered.
+                // A request that has begun to arrive is still answered.
                 Poll::Pending if self.client.end() != End::Open && self.input.is_empty() => {
                     return Poll::Ready(ReadOutcome::End);
                 }
@@ -129,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
     }
 
     fn next_request(&mut self) -> Option<ReadOutcome> {
-        // A head that comes octet by octet is parsed once, when its end is here.
+        // A head that comes octet by octet is parsed only once, when its end is here.
         let fresh = self.input.get(self.searched.saturating_sub(END_BYTES)..).unwrap_or_default();
         if fresh.is_empty() || (self.searched > 0 && head_end(fresh).is_none() && self.input.len() < self.head_most) {
             self.searched = self.input.len();
@@ -144,7 +144,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
                 self.searched = self.input.len();
                 return None;
             }
-            // Heads that are too long as well: hyper answers 431.
+            // This includes heads that are too long: hyper answers 431.
             _ => return Some(ReadOutcome::Other),
         };
         self.input.advance(length);
@@ -170,7 +170,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
         .await
     }
 
-    /// Interim responses go out at once.
+    /// Interim responses are sent at once.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Result<(), Broken> {
         if self.output.is_empty() {
             return Ok(());
@@ -181,7 +181,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
         }
     }
 
-    /// Ready when the client has closed. What it has sent ahead is kept up to a bound. Beyond that nothing is read, so a close behind it is not seen.
+    /// Ready when the client has closed. What it has sent ahead is kept up to a limit. Beyond that nothing is read, so a close after it is not seen.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.input.len() < AHEAD_MOST {
             let mut room = [const { MaybeUninit::uninit() }; 512];
@@ -229,7 +229,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
 
     async fn send_flow(&mut self, mut body: ResponseBody, framing: ResponseFraming) -> Result<(), Broken> {
         while let Some(frame) = self.next_frame(&mut body).await? {
-            // Trailers go only to clients that asked for them, and hyper serves those.
+            // Trailers are only for clients that asked for them, and hyper serves those.
             let Ok(data) = frame.into_data() else { continue };
             if framing == ResponseFraming::Length {
                 self.write_piece(&data, b"", &mut body).await?;
@@ -244,7 +244,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
         self.flush().await
     }
 
-    /// The next piece of the body. What is there goes out before it is waited for.
+    /// The next piece of the body. Everything that is already here is sent before waiting for it.
     async fn next_frame(&mut self, body: &mut ResponseBody) -> Result<Option<Frame<Bytes>>, Broken> {
         poll_fn(|cx| {
             if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
@@ -258,13 +258,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<'_, S> {
         .await
     }
 
-    /// Writes a piece of the body and what follows it. A small piece is copied to what goes out next. While the client takes nothing, the rest of the
+    /// Writes a piece of the body and what follows it. A small piece is copied into the output buffer. While the client reads nothing, the rest of the
     /// body is read ahead.
     async fn write_piece(&mut self, piece: &[u8], tail: &[u8], body: &mut ResponseBody) -> Result<(), Broken> {
         if piece.len() <= COPIED {
             self.output.extend_from_slice(piece);
             self.output.extend_from_slice(tail);
-            // A client that takes nothing must not fill our memory with small pieces.
+            // A client that reads nothing must not fill our memory with small pieces.
             if self.output.len() < OUTPUT_MOST {
                 return Ok(());
             }

@@ -42,7 +42,7 @@ pub(super) fn serve(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> {
-    // On the heap at once: it is moved many times, and each future on the way would reserve room for it.
+    // On the heap from the start, because it is moved many times, and each future on the way would reserve room for it.
     let (parts, body) = request.into_parts();
     answer(
         thread,
@@ -103,7 +103,7 @@ pub(super) fn prepare(thread: &Arc<Thread>, client: &Arc<Client>, head: &Request
     ReadyRequest { record, task, last: before + 1 >= site.limits.requests, site }
 }
 
-/// Sends a request that is ready, and turns what comes back into the client's response.
+/// Sends a request that is ready, and turns the result into the client's response.
 pub(super) async fn send_and_receive(
     thread: &Arc<Thread>,
     client: &Arc<Client>,
@@ -138,9 +138,9 @@ struct PreparedRequest {
     identity: Identity,
     class: Class,
     unbuffered: bool,
-    /// Where the response tells what it has cost.
+    /// Where the response says what it has cost.
     units: Option<Arc<Units>>,
-    /// Whether a browser asks for a page to show.
+    /// Whether a browser asks for a page to display.
     browser: bool,
     /// Sessions of the application that it brings.
     app_sessions: BroughtSessions,
@@ -156,16 +156,16 @@ struct Target<'a> {
     path: &'a str,
 }
 
-/// Where a request goes, and who sends it.
+/// Where a request goes, and which client sends it.
 struct Routed {
     backend: Arc<ActiveBackend>,
     identity: Identity,
     class: Class,
     /// Whether bodies are passed on as they come, both ways.
     unbuffered: bool,
-    /// Where the response tells what it has cost.
+    /// Where the response says what it has cost.
     units: Option<Arc<Units>>,
-    /// Whether a browser asks for a page to show.
+    /// Whether a browser asks for a page to display.
     browser: bool,
     /// Sessions of the application that it brings.
     app_sessions: BroughtSessions,
@@ -263,7 +263,7 @@ impl RequestContext<'_> {
         })
     }
 
-    /// Where a request goes, and who sends it.
+    /// Where a request goes, and which client sends it.
     fn route_and_identify(
         &self,
         method: &Method,
@@ -288,13 +288,13 @@ impl RequestContext<'_> {
         let browser = self.site.settings.web.waiting.enabled && is_for_browser(method, fields);
         let units = self.site.routes.units(route);
         let (class, app_sessions) = (Class::new(route.number, method), self.app_sessions(fields));
-        // What tells its cost pays by it, and is no stream however it is sent.
+        // A route whose responses say their cost is charged by that, and its responses are no streams however they are sent.
         let paths = backend.stream_paths.as_ref().filter(|_| units.is_none());
         let stream = paths.map(|paths| paths.expect(class, target.path, fields)).unwrap_or_default();
         Ok(Routed { backend, identity, class, unbuffered, units, browser, app_sessions, stream })
     }
 
-    /// The application's own sessions, where they count.
+    /// The application's own sessions, if they are used.
     fn app_sessions(&self, fields: &(impl Fields + ?Sized)) -> BroughtSessions {
         match &*self.site.settings.web.sign_in_cookie {
             "" => BroughtSessions::default(),
@@ -302,7 +302,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// An authority that looks whether a name is ours, while we have ordered a certificate for it. Other tokens are the site's own business.
+    /// Answers an authority that checks whether a name is ours, while we have ordered a certificate for it. Other tokens are the site's own business.
     fn answer_challenge(&self, method: &Method, target: &Target<'_>) -> Option<Refusal> {
         let named = self.site.settings.named.as_ref().filter(|_| method == Method::GET)?;
         named.challenges().answer(target.host, target.path).map(Refusal::answer)
@@ -327,7 +327,7 @@ impl RequestContext<'_> {
         } = task;
         let new_cookie = identity.new_cookie.take();
         let asker = Asker { identity: &identity, class, browser, stream: stream.likely };
-        // Who leaves before the response has told what it costs pays what is usual.
+        // A client that leaves before the response has said what it costs is charged what is usual.
         let cost = if units.is_some() { Cost::TimeOrUsual } else { Cost::Time };
         let outcome = self.admit_and_send(&backend, &asker, request, cost).await;
         let answered = outcome.and_then(|sent| {
@@ -346,7 +346,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// Who asks. Clients that take no cookies are not given one with every response.
+    /// Which client it is. Clients that do not accept cookies are not given one with every response.
     fn identify(&self, fields: &(impl Fields + ?Sized)) -> Identity {
         let (client, now) = (self.client, self.thread.wall_time());
         let identity = client.identities.identify_at(&client.peer_keys, fields, now, client.may_be_offered());
@@ -396,13 +396,13 @@ impl RequestContext<'_> {
         Ok(Received { wait, ..sent })
     }
 
-    /// The backend as it is now, if a reload has changed it while the request waited: it may have other servers.
+    /// The backend in its present form, if a reload has changed it while the request waited: it may have other servers.
     fn newest(&self, backend: &Arc<ActiveBackend>) -> Option<Arc<ActiveBackend>> {
         let site = self.thread.site();
         site.backend_of(&backend.admission).filter(|newest| !Arc::ptr_eq(newest, backend)).cloned()
     }
 
-    /// Sends the request to a server, and to another if it never got there. With the permit comes what is charged if the client leaves before the response is here.
+    /// Sends the request to a server, and to another if it never reached the first. The permit comes with what is charged if the client leaves before the response is here.
     async fn send(
         &self,
         backend: &ActiveBackend,
@@ -442,7 +442,7 @@ impl RequestContext<'_> {
             };
             tracing::debug!(error = %cause, "a backend did not answer");
             match (again, held) {
-                // The server may just have closed the idle connection. The next one is new, so a request that kills servers is sent twice at most.
+                // The server may just have closed the idle connection. The next one is new, so a request that crashes servers is sent twice at most.
                 (Some(next), Some(held)) if kept => (request, permit, kept) = (next, held.permit, false),
                 _ => return Err(self.lost(backend, server, upload.as_ref(), &cause.to_string())),
             }
@@ -482,7 +482,7 @@ impl RequestContext<'_> {
         }
     }
 
-    /// An idle connection, if one may be used. A request that cannot be repeated takes none that the server may just have closed.
+    /// An idle connection, if one may be used. A request that cannot be repeated is not sent on one that the server may just have closed.
     fn kept<T: Reusable>(&self, pool: &Pool<T>, server: &Server, kept: bool, repeatable: bool) -> Option<T> {
         let (connection, idle) = kept.then(|| pool.take(server.number)).flatten()?;
         (repeatable || idle < RISKY_IDLE).then_some(connection)
@@ -500,7 +500,7 @@ impl RequestContext<'_> {
     }
 }
 
-/// What a client could ask for so that the response does not tell what it has cost: a part of it, or one that is compressed.
+/// Fields with which a client could prevent a response from saying what it has cost, by asking for a part of it or for a compressed one.
 const HIDES_COST: [&str; 3] = ["accept-encoding", "range", "if-range"];
 
 fn is_metered(units: Option<&Units>) -> bool {
@@ -509,5 +509,5 @@ fn is_metered(units: Option<&Units>) -> bool {
 
 /// Memory of a waiting request besides its head and body: its task and the buffers of its connection (measured in tests/scale.rs).
 const REQUEST_BYTES: u32 = 20 << 10;
-/// If a connection was idle for longer than this, the server may have closed it without our knowing. Requests that cannot be repeated do not use it.
+/// If a connection was idle for longer than this, the server may have closed it without our knowledge. Requests that cannot be repeated do not use it.
 const RISKY_IDLE: Duration = Duration::from_millis(500);

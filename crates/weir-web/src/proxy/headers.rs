@@ -24,7 +24,7 @@ const PROXY: HeaderName = HeaderName::from_static("proxy");
 const HTTP2_SETTINGS: HeaderName = HeaderName::from_static("http2-settings");
 const VIA_20: HeaderValue = HeaderValue::from_static("2.0 weir");
 
-/// Whether a request wants to make another protocol of its stream (RFC 8441).
+/// Whether a request asks for another protocol on its stream (RFC 8441).
 pub(super) fn is_on_stream(parts: &request::Parts) -> bool {
     parts.extensions.get::<Protocol>().is_some()
 }
@@ -48,7 +48,7 @@ pub(super) fn upgrade(parts: &request::Parts, known: &[String]) -> Option<Header
 /// A WebSocket on a stream of HTTP/2 (RFC 8441) becomes the handshake of HTTP/1, with a key of our own.
 pub(super) fn into_handshake(parts: &mut request::Parts) {
     let mut key = [0; 16];
-    // If there is no randomness the key is a bad one, which does no harm: it only proves that the server has read it.
+    // Without randomness the key is a bad one, which does no harm: it only proves that the server has read it.
     let _ = SystemRandom::new().fill(&mut key);
     let key =
         HeaderValue::from_str(&STANDARD.encode(key)).unwrap_or(HeaderValue::from_static("AAAAAAAAAAAAAAAAAAAAAA=="));
@@ -56,7 +56,7 @@ pub(super) fn into_handshake(parts: &mut request::Parts) {
     parts.headers.insert(header::SEC_WEBSOCKET_KEY, key);
 }
 
-/// Where a request comes from: the connection, and the client that its peer speaks for.
+/// Where a request comes from: the connection, and the client that its peer names.
 pub(super) struct Source<'a> {
     pub(super) origin: &'a Origin,
     pub(super) client: IpAddr,
@@ -92,10 +92,10 @@ pub(super) fn outgoing(
     parts.version = Version::HTTP_11;
 }
 
-/// Takes off what is not for the backend. Returns whether the client accepts trailers.
+/// Removes what is not for the backend. Returns whether the client accepts trailers.
 fn take_off(headers: &mut HeaderMap, origin: &Origin) -> bool {
     let ours = |name: &str| is_hop_by_hop(name) || matches!(name, "expect" | "proxy" | "http2-settings");
-    // Most requests have none of these: one look at the names instead of one for each.
+    // Most requests have none of these, so the names are checked in one pass instead of one for each.
     if !headers.keys().any(|name| ours(name.as_str()) || origin.is_untrusted(name.as_str())) {
         return false;
     }
@@ -111,8 +111,8 @@ fn take_off(headers: &mut HeaderMap, origin: &Origin) -> bool {
     trailers
 }
 
-/// The trailers of a request that may be passed on: those that its field `Trailer` names, unless they belong into a head (RFC 9110 section 6.5.1). Some servers
-/// put trailers among the fields of the head, so who asks, for whom, and how long the message is must not be said there.
+/// The trailers of a request that may be passed on: those that its field `Trailer` names, except those that belong into a head (RFC 9110 section 6.5.1).
+/// Some servers put trailers among the fields of the head, so trailers must not say who asks, for whom, or how long the message is.
 pub(super) fn trailers(headers: &HeaderMap) -> Vec<HeaderName> {
     let named = names(headers, header::TRAILER).take(TRAILERS_MAX);
     let named = named.filter_map(|name| name.parse().ok());
@@ -140,7 +140,7 @@ fn belongs_into_head(name: &HeaderName) -> bool {
         )
 }
 
-/// Trailers that a request may name.
+/// The largest number of trailers that a request may name.
 const TRAILERS_MAX: usize = 64;
 
 /// HTTP/2 clients may split the cookie header; HTTP/1 servers expect one line (RFC 9113 section 8.2.3).
@@ -178,7 +178,7 @@ fn forwarded(headers: &mut HeaderMap, host: &HeaderValue, source: &Source<'_>) {
         }
         return;
     }
-    // Several lines are one list (RFC 9110 section 5.3); servers that look at one line only must see all of it.
+    // Several lines are one list (RFC 9110 section 5.3); servers that read only one line must see all of it.
     let (lines, told) = (headers.get_all(X_FORWARDED_FOR).iter(), origin.told(client));
     let hops = lines.map(HeaderValue::as_bytes).chain(told.as_ref().map(String::as_bytes));
     let hops: Vec<&[u8]> = hops.chain([origin.peer.as_bytes()]).collect();

@@ -5,15 +5,15 @@
 //! only as many as fit the data that it is sent. The watch follows frames by their lengths and reads nothing else of them. What it cannot
 //! follow, h2 refuses too.
 
-/// Follows one connection.
+/// Watches the control frames of one connection.
 #[derive(Debug)]
 pub(super) struct ControlWatch {
     /// Octets to skip before the next frame's head: those of the preface, or of a payload.
     skip: u64,
-    /// The beginning of a head.
+    /// The beginning of a frame's head.
     head: [u8; HEAD],
     kept: usize,
-    /// In this period: when it began, frames that ask for nothing, and requests.
+    /// When this period began, and in it: frames that ask for nothing, and requests.
     since: u64,
     idle: u32,
     requests: u32,
@@ -22,23 +22,23 @@ pub(super) struct ControlWatch {
     sent: u64,
 }
 
-/// What the watch thinks of it.
+/// The result of the watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Flow {
     Usual,
-    /// Far more frames than requests could explain.
+    /// Far more frames than the requests could explain.
     Flood,
 }
 
-/// The head of a frame, and what every connection begins with.
+/// The length of a frame's head, and of the preface.
 const HEAD: usize = 9;
 const PREFACE: u64 = 24;
 
 const PERIOD_MS: u64 = 10_000;
-/// Frames without a request that a connection may send within a period, and how many more with every request.
+/// How many frames without a request a connection may send within a period, and how many more with every request.
 const FREE: u32 = 1_000;
 const WITH_REQUEST: u32 = 20;
-/// A client may open its windows once for so many octets that it is sent. Most wait for 16 KiB and more.
+/// A client may open its windows once for this many octets that it is sent. Most wait for 16 KiB and more.
 const SENT_BYTES: u64 = 512;
 
 const DATA: u8 = 0;
@@ -62,7 +62,7 @@ impl Default for ControlWatch {
 }
 
 impl ControlWatch {
-    /// Octets that went out.
+    /// This many octets were sent.
     pub(super) fn sent(&mut self, octets: usize) {
         self.sent = self.sent.saturating_add(octets as u64);
     }
@@ -71,7 +71,7 @@ impl ControlWatch {
     pub(super) fn see(&mut self, mut octets: &[u8], now_ms: u64) -> Flow {
         if now_ms.saturating_sub(self.since) > PERIOD_MS {
             (self.since, self.idle, self.requests, self.window_updates) = (now_ms, 0, 0, 0);
-            // Windows are opened for what was sent a moment ago, too.
+            // Windows may also be opened for what was sent a moment ago.
             self.sent /= 2;
         }
         while !octets.is_empty() {
@@ -97,7 +97,7 @@ impl ControlWatch {
         (self.skip, self.kept) = (length.into(), 0);
         match kind {
             HEADERS => self.requests = self.requests.saturating_add(1),
-            // Octets of bodies are bounded by windows, continuations by h2; but a frame without octets does nothing.
+            // Octets of bodies are limited by windows, and continuations by h2; but a frame without octets has no purpose.
             DATA | CONTINUATION if length > 0 => {}
             WINDOW_UPDATE => self.window_updates += 1,
             _ => self.idle = self.idle.saturating_add(1),
@@ -139,7 +139,7 @@ mod tests {
     fn windows_are_opened_for_what_is_sent() {
         let mut watch = ControlWatch::default();
         watch.see(&[0; PREFACE as usize], 1);
-        // A gigabyte within a period, and two frames for every 16 KiB of it; then the period is over, and some are late.
+        // A gigabyte within a period, and two frames for every 16 KiB of it; then the period is over, and some frames are late.
         for piece in 0..65_536_u64 {
             watch.sent(16 << 10);
             assert_eq!(watch.see(&frame(8, 4).repeat(2), 1 + piece / 7), Flow::Usual);

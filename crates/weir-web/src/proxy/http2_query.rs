@@ -13,12 +13,12 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection of HTTP/2 whose queries are written as h2 wants them.
+/// A connection of HTTP/2 whose queries are changed to what h2 accepts.
 #[derive(Debug)]
 pub(super) struct QueryStream<S> {
     stream: S,
     frames: Frames,
-    /// What was changed and is to be given out, and how much of it has been.
+    /// What was changed and is to be passed on, and how much of it has been.
     changed: Vec<u8>,
     given: usize,
 }
@@ -80,10 +80,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for QueryStream<S> {
     }
 }
 
-/// What every connection begins with, and the head of a frame.
+/// The lengths of the preface and of a frame's head.
 const PREFACE: usize = 24;
 const FRAME_HEAD: usize = 9;
-/// The longest frame that h2 takes from us, as we have told it nothing else.
+/// The longest frame that a client may send, because we have told it nothing else.
 const FRAME_MOST: usize = 16_384;
 const HEADERS: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -91,7 +91,7 @@ const PADDED: u8 = 8;
 const PRIORITY: u8 = 32;
 const PRIORITY_BYTES: usize = 5;
 
-/// Where in the frames of a connection we are.
+/// The position in the frames of a connection.
 #[derive(Debug)]
 struct Frames {
     /// Octets to pass on before the next frame.
@@ -101,7 +101,7 @@ struct Frames {
 }
 
 impl Frames {
-    /// Whether all of these octets pass as they are; if not, nothing has happened.
+    /// Whether all of these octets can be passed on unchanged; if not, nothing has happened.
     fn pass(&mut self, octets: &[u8]) -> bool {
         if !self.held.is_empty() {
             return false;
@@ -121,7 +121,7 @@ impl Frames {
         }
     }
 
-    /// Passes octets on, with what has to be changed in them.
+    /// Passes octets on, with the necessary changes.
     fn change(&mut self, octets: &[u8], out: &mut Vec<u8>) {
         let skipped = self.skip.min(octets.len());
         out.extend_from_slice(&octets[..skipped]);
@@ -185,7 +185,7 @@ struct Literal {
     written: Vec<u8>,
 }
 
-/// Looks through the fields of a block (RFC 7541, section 6) for a path in a literal that is not indexed.
+/// Searches the fields of a block (RFC 7541, section 6) for a path in a literal that is not indexed.
 fn path_literal(block: &[u8]) -> Option<Literal> {
     let mut at = 0;
     while let Some(first) = block.get(at).copied() {
@@ -219,7 +219,7 @@ fn path_literal(block: &[u8]) -> Option<Literal> {
 /// The entries of the static table that are paths.
 const PATHS: [usize; 2] = [4, 5];
 
-/// A path whose query is written as it should be; None if it is already.
+/// A path with its query written correctly; None if it is already.
 fn escaped(path: &[u8]) -> Option<Vec<u8>> {
     let query = path.iter().position(|octet| *octet == b'?')?;
     let raw = |octet: &u8| matches!(octet, b'"' | b'<' | b'>');
@@ -238,7 +238,7 @@ fn escaped(path: &[u8]) -> Option<Vec<u8>> {
     Some(written)
 }
 
-/// An integer whose first octet has so many bits for it, and where it ends (RFC 7541, section 5.1).
+/// An integer with this many bits in its first octet, and where it ends (RFC 7541, section 5.1).
 fn integer(block: &[u8], at: usize, prefix_bits: u32) -> Option<(usize, usize)> {
     let most = (1 << prefix_bits) - 1;
     let mut number = usize::from(*block.get(at)?) & most;
@@ -350,7 +350,7 @@ const fn code() -> Code {
     Code { first, begin, octets }
 }
 
-/// What a string in HPACK's code says; None if it is not sound, which h2 refuses as well.
+/// The decoded string; None if the code is invalid, which h2 refuses as well.
 fn huffman(octets: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::with_capacity(octets.len() * 2);
     let (mut code, mut length) = (0_u32, 0_usize);
@@ -367,7 +367,7 @@ fn huffman(octets: &[u8]) -> Option<Vec<u8>> {
             (code, length) = (0, 0);
         }
     }
-    // The end is filled with ones, and with less than an octet of them.
+    // The end is filled with ones, with fewer than eight of them.
     (length < 8 && code == (1 << length) - 1).then_some(text)
 }
 

@@ -20,7 +20,7 @@ tokio::task_local! {
     static SEND_WATCH: Arc<SendWatch>;
 }
 
-/// Since when the client of a stream has something to take.
+/// Since when the client of a stream has something to read.
 #[derive(Debug)]
 pub(super) struct SendWatch {
     client: Arc<Client>,
@@ -29,7 +29,7 @@ pub(super) struct SendWatch {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Since when something is there for it to take.
+    /// Since when something is there for it to read.
     since: Option<Instant>,
     /// Since when its response keeps a server waiting, and for how long it did before.
     blocks_since: Option<Instant>,
@@ -39,19 +39,19 @@ struct State {
 }
 
 impl SendWatch {
-    /// That of the stream in whose task this is called; none for other protocols.
+    /// The watch of the stream in whose task this is called; none for other protocols.
     pub(super) fn current() -> Option<Arc<SendWatch>> {
         SEND_WATCH.try_with(Arc::clone).ok()
     }
 
-    /// Something new is there to take; what was before has been taken.
+    /// Something new is there to read; what was there before has been read.
     pub(super) fn begin(&self) {
         if self.lock().since.replace(Instant::now()).is_none() {
             self.client.presence.waits_for_client(self.client.now());
         }
     }
 
-    /// Nothing is there to take.
+    /// Nothing is there to read.
     pub(super) fn clear(&self) {
         if self.lock().since.take().is_some() {
             self.client.presence.has_client();
@@ -106,7 +106,7 @@ impl Reader for SendWatch {
 #[derive(Clone, Debug)]
 pub(super) struct StreamExecutor {
     pub(super) client: Arc<Client>,
-    /// How long a client may take nothing of what is there for it.
+    /// How long a client may leave what is there unread.
     pub(super) send_timeout: Duration,
 }
 
