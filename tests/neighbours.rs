@@ -131,7 +131,7 @@ END
 cp /etc/nginx/sites-available/default before
 nginx
 quickstart relay --host mail.site.test --next 127.0.0.1:2526 --port 5587 --tls-port 5465 --agree --authority https://127.0.0.1:1/dir --edit-neighbour
-grep -q 'by hand' said && grep -q 'duplicate location' said && grep -q 'again as it was' said || fail "it was not refused"
+grep -q 'by hand' said && grep -q 'duplicate location' said && grep -q 'the old one was put back' said || fail "it was not refused"
 cmp before /etc/nginx/sites-available/default || fail "another file"
 ! ls /etc/weir/neighbours.json 2>/dev/null || fail "something is left"
 nginx -t

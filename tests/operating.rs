@@ -45,7 +45,7 @@ fn who_is_kept_out_is_seen_and_let_in_again() {
     site.weir(&["bans", "lift", "127.0.0.1"]).refused(&["127.0.0.1 is not banned", "weir bans list"]);
     site.weir(&["bans", "add", "127.0.0.x"]).refused(&["is no address"]);
     let added = site.weir(&["bans", "add", "127.0.0.1", "--minutes", "5"]).ok();
-    assert!(added.contains("127.0.0.1 is kept out until") && !greeting(&up).starts_with("220"), "{added}");
+    assert!(added.contains("127.0.0.1 is banned until") && !greeting(&up).starts_with("220"), "{added}");
     site.weir(&["bans", "lift", "127.0.0.1"]).ok();
     assert!(greeting(&up).starts_with("220"));
     let trail = site.weir(&["audit", "127.0.0.1"]).ok();

@@ -81,7 +81,7 @@ fn a_port_that_somebody_has_is_named_with_what_to_do() {
     let port = taken.local_addr().unwrap().port().to_string();
     let args = ["web", "--host", "a.test", "--backend", "127.0.0.1:8080", "--http-port", &port, "--start"];
     let said = quickstart(home.path(), &args, &[]).ok();
-    assert!(said.contains(&format!("Weir needs port {port}")) && said.contains("make room"), "{said}");
+    assert!(said.contains(&format!("Weir needs port {port}")) && said.contains("free the ports"), "{said}");
     assert!(!home.path().join("data").exists(), "nothing was started");
 }
 

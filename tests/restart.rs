@@ -335,7 +335,7 @@ fn listeners_of_both_versions_of_ip_are_there_after_a_reload_and_a_restart() {
     let text = fs::read_to_string(&config).expect("its configuration");
     fs::write(&config, format!("{text}[throttle]\nmax_slack = 50\n")).expect("a file");
     let said = site.weir(&["reload"]).ok();
-    assert!(said.contains("mail gate    started anew"), "{said}");
+    assert!(said.contains("mail gate    restarted"), "{said}");
     greets("after a reload");
     for _ in 0..2 {
         let before = up_since(&site).expect("it is up");

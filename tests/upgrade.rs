@@ -43,7 +43,7 @@ fn a_backup_holds_what_every_gate_has_and_a_changed_octet_is_found() {
     let to = backup.to_str().expect("a plain path");
     site.json(&["find", "--login", "worm"]);
     site.weir(&["backup", to]).ok();
-    assert!(weir(&["backup", "verify", to]).ok().contains("is as it was written"));
+    assert!(weir(&["backup", "verify", to]).ok().contains("is intact"));
 
     let secret = backup.join("web/secret");
     let right = std::fs::read(&secret).expect("the web gate's secret is in the backup");

@@ -159,7 +159,7 @@ impl Control {
     fn answered<A: Answer>(&self, method: Method, address: &str, body: Vec<u8>) -> anyhow::Result<A> {
         let (status, bytes) = self.exchange(method, address, body.into())?;
         if status.is_success() {
-            return A::read(&bytes).context("the gate's answer has another form: is it another version?");
+            return A::read(&bytes).context("the gate's answer has an unexpected form: is it another version?");
         }
         Err(refusal(&bytes))
     }
@@ -304,7 +304,7 @@ async fn over_socket(
         read
     };
     match tokio::time::timeout(patience, talk).await {
-        Ok(answer) => answer.map_err(|error| anyhow!("the process that runs the gate hung up: {error}")),
+        Ok(answer) => answer.map_err(|error| anyhow!("the process that runs the gate closed the connection: {error}")),
         Err(_) => bail!("the process that runs the gate gave no answer for {} s", patience.as_secs()),
     }
 }

@@ -39,7 +39,7 @@ pub(crate) fn take_sockets() -> anyhow::Result<()> {
     if let Some((pid, described)) = handed_over.split_once(' ')
         && pid.parse() == Ok(std::process::id())
     {
-        sockets::inherit(from_former(described).context("the sockets of the former program cannot be used")?);
+        sockets::inherit(from_former(described).context("the sockets of the previous program cannot be used")?);
     }
     Ok(())
 }
@@ -64,7 +64,7 @@ fn gates_could_start(loaded: &Loaded) -> anyhow::Result<()> {
 
 impl Program {
     pub(crate) fn new() -> anyhow::Result<Program> {
-        let path = env::current_exe().context("the program does not know where it is")?;
+        let path = env::current_exe().context("the path of the running program cannot be found")?;
         Ok(Program { path, arguments: env::args_os().collect() })
     }
 

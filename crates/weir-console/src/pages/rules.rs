@@ -171,6 +171,6 @@ pub(super) async fn remove(
         }
         Ok::<_, Trouble>(site.mail.rules.remove(sent.value("rule"), &visit.actor()).await?)
     };
-    let words = removed.await.map(|rule| format!("Rule {} is removed. It stops nothing any more.", rule.rule));
+    let words = removed.await.map(|rule| format!("Rule {} is removed. It is no longer in force.", rule.rule));
     Ok(ended(&site, &visit, &sent, ("/rules", words)))
 }

@@ -135,7 +135,7 @@ fn pressure(backend: &BackendView) -> Html {
     let mut said = queue.pressure.sentences();
     if queue.room.visitors > 0 {
         said.push(format!(
-            "{} from {} in the waiting room; who comes now waits about {}.",
+            "{} from {} in the waiting room; a new visitor waits about {}.",
             count(queue.room.visitors as u64, "newcomer"),
             count(queue.room.networks as u64, "network"),
             seconds(queue.room.wait_s)

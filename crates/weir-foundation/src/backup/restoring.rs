@@ -31,7 +31,7 @@ impl SoundBackup {
         let key = key_of(&manifest, passphrase).await?;
         let BackupCheck { manifest, problems, .. } = look_through(from, manifest, key.clone()).await?;
         if let Some(first) = problems.first() {
-            let what = format!("{} is not as it was written: {first}", from.display());
+            let what = format!("{} is damaged or was changed: {first}", from.display());
             return Err(OperationError::conflict(what, "`weir backup verify` lists everything; take another backup"));
         }
         Ok(SoundBackup { from: from.to_owned(), manifest, key })

@@ -224,7 +224,7 @@ pub(crate) async fn admit(
     let ["join", secret, name, address, key] = words[..] else { return Err("that is no request to join".into()) };
     let key: [u8; 32] = unhex(key).and_then(|key| key.try_into().ok()).ok_or("that is no key")?;
     let address: IpAddr = address.parse().map_err(|_| "that is no address")?;
-    Identity::new(name, Role::Dispatcher, Priority(0)).ok_or("that is no name of a machine")?;
+    Identity::new(name, Role::Dispatcher, Priority(0)).ok_or("that is not a valid name for a machine")?;
     let said = |error: weir_store::records::RecordsError| error.to_string();
     if records.lab_nodes().all().await.map_err(said)?.iter().any(|node| node.node == name) {
         return Err(format!("a machine named {name} is in the lab already"));
@@ -239,7 +239,7 @@ pub(crate) async fn admit(
         invitation.filter(|invitation| now() <= invitation.until)
     });
     let Invitation { role, priority, .. } = invited.ok_or("the token is not known, was used, or is too old")?;
-    let identity = Identity::new(name, role, priority).ok_or("that is no name of a machine")?;
+    let identity = Identity::new(name, role, priority).ok_or("that is not a valid name for a machine")?;
     let welcome = Welcome::new(authority, own, &identity, key)?;
     let certified = Credentials { certificate: welcome.certificate.clone(), ..own.clone() };
     let (_, key) = certified.identity().map_err(|error| error.to_string())?;
@@ -349,7 +349,7 @@ mod tests {
         for (bad, why) in [
             (request("00", "n2", 1), "not known"),
             (request(&secret, "n1", 1), "in the lab already"),
-            (request(&secret, "../x", 1), "no name"),
+            (request(&secret, "../x", 1), "not a valid name"),
             (format!("join {secret} n2 somewhere {}", key(1)), "no address"),
             (format!("join {secret} n2 127.0.0.2 abc"), "no key"),
             ("election".into(), "no request"),

@@ -76,7 +76,7 @@ impl Certificates {
             let keeper = CertificateKeeper::new(settings.clone(), folder.clone(), named, sharing, raise);
             let mut task = AbortOnDrop(tokio::spawn(keeper.run()));
             if let Err(error) = (&mut task.0).await {
-                tracing::error!(%error, "the keeper of certificates has failed and is started again");
+                tracing::error!(%error, "the task that renews certificates has failed and is started again");
             }
             tokio::time::sleep(REST).await;
         }
@@ -98,7 +98,7 @@ async fn answer_at(address: SocketAddr, only_v6: bool, named: Arc<NamedCertifica
         match listen(address, only_v6) {
             Ok(listener) => respond(listener, Arc::clone(&named)).await,
             Err(error) => {
-                tracing::error!(%address, %error, "certificates.listen: this cannot be listened at; it is tried again");
+                tracing::error!(%address, %error, "certificates.listen: Weir cannot listen at this address; it will be tried again");
             }
         }
         tokio::time::sleep(REST).await;
@@ -120,7 +120,7 @@ fn raise(alarm: &Alarm, calls: Option<&Calls>) {
     let Alarm { name, until, problem } = alarm;
     let left = until.and_then(|until| until.duration_since(SystemTime::now()).ok());
     let hours_left = left.map(|left| left.as_secs() / 3600);
-    tracing::error!(name, ?hours_left, problem, "a certificate is about to run out, and no other can be got");
+    tracing::error!(name, ?hours_left, problem, "a certificate expires soon, and no new one can be obtained");
     if let Some(calls) = calls {
         let until = until.and_then(|until| until.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
         let id = format!("certificate-{name}-{}", until.unwrap_or_default());

@@ -41,7 +41,7 @@ pub(crate) fn console(
 ) -> anyhow::Result<Console> {
     let address = config.console.listen.first().context("console.listen is empty")?;
     let listener =
-        ConsoleListener::bind(*address).with_context(|| format!("{address} cannot be listened at (console.listen)"))?;
+        ConsoleListener::bind(*address).with_context(|| format!("cannot listen at {address} (console.listen)"))?;
     let address = listener.address();
     let site = Site::new(gates, configuration, address);
     let watch = Mutex::new(supervision::spawn("console watch", site.clone().watch()));

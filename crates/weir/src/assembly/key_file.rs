@@ -13,7 +13,7 @@ pub(crate) fn read_key(path: &Path) -> anyhow::Result<Secret> {
     let file = File::open(path).with_context(place)?;
     let mode = file.metadata().with_context(place)?.permissions().mode();
     if mode & 0o007 != 0 {
-        bail!("{}: everybody on this machine may read it\n  hint: chmod 600 {}", place(), path.display());
+        bail!("{}: every user of this machine can read it\n  hint: chmod 600 {}", place(), path.display());
     }
     let mut text = String::new();
     let read = file.take(Secret::MOST_BYTES as u64 + 100).read_to_string(&mut text);

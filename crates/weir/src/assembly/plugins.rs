@@ -13,7 +13,7 @@ pub(super) fn plugins(config: &Config) -> anyhow::Result<Vec<Plugin>> {
     let Some(folder) = &config.lab.plugins else { return Ok(own) };
     let (plugins, errors) = Plugin::read_all(folder, own);
     if let Some(error) = errors.first() {
-        anyhow::bail!("{error}\n  hint: mend the plugin or take it out of {}", folder.display());
+        anyhow::bail!("{error}\n  hint: correct the plugin, or remove it from {}", folder.display());
     }
     Ok(plugins)
 }
@@ -25,7 +25,7 @@ fn own(config: &Config) -> anyhow::Result<Vec<Plugin>> {
     if let Some(unknown) = off.iter().find(|name| !is_known(name)) {
         let names: Vec<&str> = weir_analysis::PLUGINS.iter().map(|known| known.name).collect();
         anyhow::bail!(
-            "lab.plugins_off names {unknown:?}, which is no plugin of ours\n  hint: these are: {}",
+            "lab.plugins_off names {unknown:?}, which is not one of Weir's plugins\n  hint: these are: {}",
             names.join(", ")
         );
     }
@@ -112,7 +112,7 @@ mod tests {
         let names: Vec<String> = plugins(&config).unwrap().into_iter().map(|plugin| plugin.name).collect();
         assert!(!names.contains(&"strings".into()) && names.contains(&"identify".into()), "{names:?}");
         config.lab.plugins_off = vec!["string".into()];
-        assert!(plugins(&config).unwrap_err().to_string().contains("no plugin of ours"));
+        assert!(plugins(&config).unwrap_err().to_string().contains("not one of Weir's plugins"));
     }
 
     #[test]

@@ -96,12 +96,12 @@ fn check(out: &mut dyn Write, folder: &Path, passphrase_file: Option<&Path>, jso
         false => found.problems.iter().try_for_each(|problem| writeln!(out, "{problem}"))?,
     }
     let many = found.problems.len();
-    anyhow::ensure!(many == 0, "{} is not as it was written: {}", folder.display(), count(many, "difference"));
+    anyhow::ensure!(many == 0, "{} is damaged or was changed: {}", folder.display(), count(many, "difference"));
     if json {
         return Ok(());
     }
     let (at, size) = (time(&found.manifest.at), bytes(found.bytes));
-    writeln!(out, "The backup of {at} is as it was written ({size}).")?;
+    writeln!(out, "The backup of {at} is intact ({size}).")?;
     note(out, &found.note)
 }
 

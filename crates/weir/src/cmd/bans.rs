@@ -62,7 +62,7 @@ impl Bans {
                 let done = args.asking.reach_running("mail server")?.ask(&bans::ADD, &new)?;
                 args.asking.answer(out, &done, |out, done: &BanDone| {
                     let until = time_or_dash(done.until.as_deref());
-                    Ok(writeln!(out, "{} is kept out until {until} UTC ({}).", done.address, done.servers.join(", "))?)
+                    Ok(writeln!(out, "{} is banned until {until} UTC ({}).", done.address, done.servers.join(", "))?)
                 })
             }
         }

@@ -95,7 +95,7 @@ fn warnings(loaded: &Loaded) -> Vec<String> {
         warnings.push(warning);
     }
     if config.stops_are_silent() && assembly::mail_is_wanted(config, loaded, false) {
-        warnings.push("nobody would hear that a user is stopped: set notices.admin or notices.webhook".into());
+        warnings.push("nobody would be told when a user is stopped: set notices.admin or notices.webhook".into());
     }
     let unusable = assembly::needs::certificates(loaded).into_iter().filter_map(|files| Tls::load(files).err());
     warnings.extend(unusable.map(|error| format!("on this machine a certificate cannot be used: {error}")));

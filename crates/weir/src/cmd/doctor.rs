@@ -65,7 +65,7 @@ impl Args {
             print(out, &findings)?;
         }
         out.flush()?;
-        anyhow::ensure!(broken == 0, "{} of these must be mended", broken);
+        anyhow::ensure!(broken == 0, "{} of these must be fixed", broken);
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Args {
         let loaded = match self.place.load() {
             Ok(loaded) => loaded,
             Err(problems) => {
-                let next = "mend the lines that are named; `weir check` looks again";
+                let next = "correct the lines that are named, then run `weir check`";
                 return vec![Finding::new(
                     Grade::Broken,
                     format!("the configuration is not valid:\n{problems:#}"),
@@ -126,16 +126,16 @@ fn folder_findings(folder: &Path, root: bool) -> Vec<Finding> {
         return vec![Finding::new(
             Grade::Note,
             what,
-            "the first `weir up` makes it; --data or store.folder names another",
+            "the first `weir up` creates it; --data or store.folder names another",
         )];
     };
     let mut findings = Vec::new();
     if !root && facts.uid() != rustix::process::geteuid().as_raw() {
-        let what = format!("{shown} belongs to another user, so this look is not a whole one");
+        let what = format!("{shown} belongs to another user, so not everything could be checked");
         findings.push(Finding::new(Grade::Note, what, "run it as root: sudo weir doctor"));
     }
     if facts.mode() & 0o077 != 0 {
-        let what = format!("others may look into {shown}, where mail and keys are");
+        let what = format!("other users can read {shown}, where mail and keys are");
         findings.push(Finding::new(Grade::Soon, what, format!("chmod 700 {shown}")));
     }
     if let Ok(disk) = rustix::fs::statvfs(folder) {

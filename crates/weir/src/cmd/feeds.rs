@@ -100,7 +100,8 @@ impl MailArgs {
     }
 
     pub(crate) fn load(&self, feeds: usize) -> anyhow::Result<Load> {
-        let service = Service::new(self.t0, self.ts).context("--t0 and --ts are both zero: a scan takes some time")?;
+        let service =
+            Service::new(self.t0, self.ts).context("--t0 and --ts are both zero, but a scan takes some time")?;
         let cpus = self.cpus.map_or(feeds, |cpus| cpus as usize);
         Ok(Load { lambda_per_s: self.lambda, service: service.stretched(feeds, cpus) })
     }
@@ -241,7 +242,7 @@ fn print_tuned(out: &mut dyn Write, tuned: &Tuned, task: &TuneTask) -> anyhow::R
         print_judged(out, "default", &found.default)?;
         print_judged(out, "paper's method", &found.paper_method)?;
     }
-    writeln!(out, "\nNo limits can bear more than {:.3} messages a second.", tuned.lambda_bound)?;
+    writeln!(out, "\nNo limits can handle more than {:.3} messages a second.", tuned.lambda_bound)?;
     writeln!(out, "Waits were measured on {} arrivals that no search has seen.", task.judge_arrivals)?;
     Ok(())
 }

@@ -91,7 +91,11 @@ fn print(out: &mut dyn Write, found: &MailFound) -> anyhow::Result<()> {
             ]);
         }
         table.write(out)?;
-        writeln!(out, "\n{}; `weir trace MESSAGE` tells the way of one.", count(found.messages.len(), "message"))?;
+        writeln!(
+            out,
+            "\n{}; `weir trace MESSAGE` shows what happened to one of them.",
+            count(found.messages.len(), "message")
+        )?;
     }
     if let Some(next) = found.next {
         writeln!(out, "There are older ones: --after {next}")?;

@@ -157,7 +157,7 @@ impl DeleteArgs {
         }
         let more = if held.more { "at least " } else { "" };
         prompt::confirmed(&format!(
-            "Delete {more}{} for {}, for good?",
+            "Delete {more}{} for {} permanently?",
             count(held.messages.len(), "message"),
             count(held.recipients, "recipient")
         ))

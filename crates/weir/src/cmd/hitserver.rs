@@ -57,7 +57,7 @@ async fn serve(settings: &HitserverSettings, out: &mut dyn Write) -> anyhow::Res
     }
     let counted = counters();
     let words = format!(
-        "Stopping: {} frames came, {} were not passed on to somebody too slow, {} connections were no front-ends.",
+        "Stopping: {} frames received, {} not passed on because a front-end was too slow, {} connections that did not prove the key.",
         counted.frames, counted.dropped, counted.unproven
     );
     // Nobody may be reading any more.

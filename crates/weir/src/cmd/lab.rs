@@ -164,7 +164,7 @@ impl LabVerb {
                 if args.asking.json {
                     return print_answer(out, &taken);
                 }
-                Ok(writeln!(out, "Sample {} was taken back.", taken.sample)?)
+                Ok(writeln!(out, "Sample {} was cancelled.", taken.sample)?)
             }
         }
     }
@@ -276,7 +276,10 @@ impl SampleArgs {
             return print_answer(out, &relatives);
         }
         if relatives.is_empty() {
-            return Ok(writeln!(out, "No sample that is like it, or it is too short or too uniform to say.")?);
+            return Ok(writeln!(
+                out,
+                "No similar sample is known, or this one is too short or too uniform to compare."
+            )?);
         }
         let mut table = Table::new(&[">distance", ">sample", "verdict", "name", "sha256"]);
         for Relative { distance, sample } in relatives {

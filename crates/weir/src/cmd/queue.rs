@@ -155,7 +155,7 @@ impl DeleteArgs {
         if !nothing_or_named && !self.yes {
             let filter = Filter { user: user.clone(), domain: domain.clone(), ..Filter::default() };
             let total = control.ask(&queue::LIST, &filter)?.total;
-            if total > 0 && !prompt::confirmed(&format!("Delete {}, for good?", count(total, "outgoing message")))? {
+            if total > 0 && !prompt::confirmed(&format!("Delete {} permanently?", count(total, "outgoing message")))? {
                 writeln!(out, "Nothing was deleted.")?;
                 return Ok(());
             }

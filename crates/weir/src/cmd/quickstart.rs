@@ -286,7 +286,7 @@ fn tell_next(
     let (config, data) = (place.config.display(), place.data.display());
     match started {
         None if blocked => {
-            writeln!(out, "  make room as said above, then run the same command again")?;
+            writeln!(out, "  free the ports as described above, then run the same command again")?;
             if plan.edits.iter().any(Result::is_ok) {
                 writeln!(out, "  or run it again with --replace --edit-neighbour --start, and quickstart makes room")?;
             }

@@ -53,7 +53,7 @@ impl Args {
             Ok(status) => status,
             // As when its database is away.
             Err(error) if gate.is_running() => {
-                writeln!(out, "NOT WELL: Weir runs and cannot say how it is: {error:#}")?;
+                writeln!(out, "NOT WELL: Weir runs, but its state cannot be read: {error:#}")?;
                 return Err(NotWell(4).into());
             }
             Err(error) => return Err(error),
@@ -257,11 +257,7 @@ impl AuditArgs {
         if lines.is_empty() {
             let all =
                 [&self.subject, &self.who, &self.what, &self.since, &self.until].iter().all(|asked| asked.is_empty());
-            writeln!(
-                out,
-                "{}",
-                if all { "Nothing was changed yet." } else { "Nothing of this kind is written down." }
-            )?;
+            writeln!(out, "{}", if all { "Nothing was changed yet." } else { "There are no such entries." })?;
             return Ok(());
         }
         let mut table = Table::new(&["WHEN (UTC)", "WHO", "WHAT", "TO", "DETAIL"]);
@@ -280,14 +276,10 @@ fn verify(out: &mut dyn Write, asking: &Asking) -> anyhow::Result<()> {
         false => {
             writeln!(out, "{} sealed, the newest seal is {}", count(check.sealed, "line"), check.seal)?;
             if check.older > 0 {
-                writeln!(
-                    out,
-                    "{} from before there were seals: nothing can be said of these",
-                    count(check.older, "line")
-                )?;
+                writeln!(out, "{} are older than the seals and cannot be checked", count(check.older, "line"))?;
             }
         }
     }
-    anyhow::ensure!(check.whole, "the audit trail is not as it was written: {}", check.problem);
+    anyhow::ensure!(check.whole, "the audit trail has been changed: {}", check.problem);
     Ok(())
 }

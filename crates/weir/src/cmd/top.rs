@@ -143,7 +143,8 @@ impl GatesLook {
         let Some(feeds) = self.gates.feeds.as_ref().filter(|feeds| feeds.enabled) else {
             return vec!["off".to_owned()];
         };
-        let bear = feeds.lambda_max_per_s.map_or(String::new(), |most| format!(" of {most:.0}/s that the feeds bear"));
+        let bear =
+            feeds.lambda_max_per_s.map_or(String::new(), |most| format!(" of {most:.0}/s that the feeds can handle"));
         let mut told = vec![
             format!(
                 "{} wait, the oldest for {:.1} s; {} under way; {:.1}/s{bear}",

@@ -167,7 +167,7 @@ async fn up(
             NextEvent::Command(ProcessCommand::Restart(answer)) => {
                 let checked = program.check(&args.place);
                 if let Err(error) = &checked {
-                    tracing::error!(error = format!("{error:#}"), "not restarted; everything runs on");
+                    tracing::error!(error = format!("{error:#}"), "not restarted; everything keeps running");
                 }
                 let restarts = checked.is_ok();
                 let asked = answer.map(|answer| answer.send(checked)).is_some();
@@ -317,7 +317,7 @@ async fn reload_mail(reloader: &mut Reloader, gates: &mut Orchestrator) -> (bool
     let said = match gates.restart_mail(config).await {
         Ok(()) => {
             reloader.mail_follows();
-            "started anew with the new settings; its sockets stayed open".to_owned()
+            "restarted with the new settings; its sockets stayed open".to_owned()
         }
         Err(error) => {
             tracing::error!(error = format!("{error:#}"), "the mail gate refuses the new settings and runs as before");
@@ -393,7 +393,7 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
     writeln!(out, "Weir {version} is up.\n")?;
     for (gate, why) in gates.complaints() {
         let why = why.replace('\n', "\n               ");
-        writeln!(out, "  {:<12} DOES NOT RUN, and is tried again: {why}", gate.to_string())?;
+        writeln!(out, "  {:<12} DOES NOT RUN, and will be tried again: {why}", gate.to_string())?;
     }
     let mail = gates.mail.gate();
     // Not its whole status: counting all that is held would keep the reader waiting.
@@ -421,7 +421,7 @@ fn greet(out: &mut dyn Write, gates: &Orchestrator, said: &Greeting<'_>) -> anyh
         None => {}
     }
     if let Some(console) = gates.console.gate() {
-        writeln!(out, "  {:<12} {:<24} pages for people in charge", "console", console.address.to_string())?;
+        writeln!(out, "  {:<12} {:<24} pages for administrators", "console", console.address.to_string())?;
     } else if !gates.console.is_wanted() {
         writeln!(out, "  {:<12} off (console.enabled)", "console")?;
     }

@@ -262,7 +262,8 @@ impl SecureArgs {
         let control = self.asking.reach()?;
         let page = control.ask_of(&users::SHOW, &self.name, &())?;
         let held = count(page.throttle.held, "held recipient");
-        let question = format!("Lock {}, and delete {held} and all that waits for delivery, for good?", self.name);
+        let question =
+            format!("Lock {}, and permanently delete {held} and all mail that waits for delivery?", self.name);
         if !self.yes && !prompt::confirmed(&question)? {
             writeln!(out, "Nothing was done.")?;
             return Ok(());
@@ -319,7 +320,7 @@ impl RemoveArgs {
         let control = self.asking.reach()?;
         // An unknown user is said before anything is asked.
         control.ask_of(&users::SHOW, &self.name, &())?;
-        if !self.yes && !prompt::confirmed(&format!("Remove the user {}, for good?", self.name))? {
+        if !self.yes && !prompt::confirmed(&format!("Remove the user {} permanently?", self.name))? {
             writeln!(out, "Nothing was removed.")?;
             return Ok(());
         }

@@ -93,7 +93,7 @@ impl DrainArgs {
         } else if !alone.is_empty() {
             writeln!(
                 out,
-                "{} still gets requests: {} has no other server for them. It is left alone as soon as there is one; {left} there now.",
+                "{} still gets requests: {} has no other server for them. It will get no more as soon as there is one; {left} there now.",
                 self.server,
                 alone.join(", ")
             )?;
@@ -282,7 +282,7 @@ fn print_pressure(out: &mut dyn Write, queue: &View) -> anyhow::Result<()> {
     if room.visitors > 0 {
         writeln!(
             out,
-            "{}: {} of {} {} for their turn; who comes now waits about {:.0} s.",
+            "{}: {} of {} {} for their turn; a new visitor waits about {:.0} s.",
             queue.backend,
             count(room.visitors as u64, "newcomer"),
             count(room.networks as u64, "network"),

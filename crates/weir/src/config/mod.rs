@@ -126,7 +126,7 @@ impl Config {
         }
         if self.others_send() && self.stops_are_silent() {
             let hint = "set admin = \"you@example.org\" or webhook; or say that nobody is to be told: silent = true";
-            reader.blame("notices", "admin", "nobody would hear that a user is stopped".into(), hint);
+            reader.blame("notices", "admin", "nobody would be told when a user is stopped".into(), hint);
         }
         self.check_certificates(reader);
         self.check_forward_auth(reader);

@@ -98,7 +98,7 @@ fn where_another_server_asks_somebody_must_hear_of_a_stop() {
     let policy = "[policy_service]\nlisten = [\"127.0.0.1:2627\"]\n";
     let filter = "[submission]\nidentity = \"client-address\"\nreceived_from = [\"127.0.0.1/32\"]\n";
     for asked in [milter, policy, filter] {
-        assert!(problems(asked).contains("nobody would hear that a user is stopped"), "{asked}");
+        assert!(problems(asked).contains("nobody would be told when a user is stopped"), "{asked}");
         for heard in ["[notices]\nsilent = true\n", "[throttle]\nlearn_only = true\n"] {
             assert!(Loaded::from_text(&format!("{asked}{heard}"), None).is_ok(), "{asked}{heard}");
         }
@@ -111,7 +111,7 @@ fn where_another_server_asks_somebody_must_hear_of_a_stop() {
 fn a_configuration_that_lets_everybody_in_or_tells_nobody_is_refused() {
     let public = "[submission]\nlisten = [\"0.0.0.0:587\"]\n";
     let said = problems(public);
-    assert!(said.contains("notices.admin: nobody would hear that a user is stopped"), "{said}");
+    assert!(said.contains("notices.admin: nobody would be told when a user is stopped"), "{said}");
     for heard in ["admin = \"ann@example.org\"", "webhook = \"http://127.0.0.1/\"", "silent = true"] {
         let told = format!("{public}[notices]\n{heard}\n");
         assert!(Loaded::from_text(&told, None).is_ok(), "{heard}");

@@ -113,7 +113,7 @@ impl RevokeArgs {
         if self.asking.json {
             return print_answer(out, &left);
         }
-        writeln!(out, "The token {} is no good any more.", self.name)?;
+        writeln!(out, "The token {} is no longer valid.", self.name)?;
         Ok(())
     }
 }

@@ -68,7 +68,7 @@ impl MailSession {
         let mut reply = String::new();
         for _ in 0..REPLY_LINES_MAX {
             let mut line = String::new();
-            ensure!(self.0.read_line(&mut line)? > 0, "the server has hung up after {reply:?}");
+            ensure!(self.0.read_line(&mut line)? > 0, "the server closed the connection after {reply:?}");
             let is_last = line.as_bytes().get(3) != Some(&b'-');
             reply.push_str(if reply.is_empty() {
                 line.trim_end()

@@ -39,7 +39,7 @@ impl Stage {
         let gate = whole.status.gate;
         let listeners = gate.map(|gate| gate.listeners).unwrap_or_default();
         let named = |name: &str| listeners.iter().find(|listener| listener.name == name);
-        let submission = named("submission").context("it takes no mail from users")?;
+        let submission = named("submission").context("it does not accept mail from users")?;
         let inbound = named("inbound").map(|listener| {
             let domain = listener.about.split([',', ' ']).next().unwrap_or_default();
             Ok::<_, anyhow::Error>((address(&listener.address)?, domain.to_owned()))

@@ -24,11 +24,11 @@ pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     if config.stops_are_silent() && assembly::mail_is_wanted(config, loaded, false) {
         let next = "set notices.admin or notices.webhook";
-        findings.push(Finding::new(Grade::Soon, "nobody would hear that a user is stopped", next));
+        findings.push(Finding::new(Grade::Soon, "nobody would be told when a user is stopped", next));
     }
     for problem in assembly::lab_problems(config) {
         let next =
-            "apt-get install qemu-system-x86 qemu-utils bubblewrap, or leave lab.vms empty; `weir check` looks again";
+            "apt-get install qemu-system-x86 qemu-utils bubblewrap, or leave lab.vms empty; then run `weir check`";
         findings.push(Finding::new(Grade::Broken, format!("the lab would not start: {problem}"), next));
     }
     for files in assembly::needs::certificates(loaded) {
@@ -38,8 +38,7 @@ pub(super) fn look(loaded: &Loaded, runs: bool) -> Vec<Finding> {
         && config.submission.certificate().is_none()
         && config.certificates.names.is_empty()
     {
-        let what =
-            "mail programs on other machines are shown a certificate that Weir signed itself: they warn, or refuse";
+        let what = "mail programs on other machines get a certificate that Weir signed itself; they will show a warning, or refuse it";
         let next = "set submission.certificate and key, or let Weir get one: [certificates] (docs/certificates.md)";
         findings.push(Finding::new(Grade::Soon, what, next));
     }
@@ -107,7 +106,7 @@ fn unreachable(needed: &[Needed], runs: bool) -> Vec<Finding> {
     for some in needed.get(..SERVERS_MAX).unwrap_or(needed).chunks(AT_ONCE) {
         let outcomes: Vec<io::Result<()>> = std::thread::scope(|scope| {
             let tries: Vec<_> = some.iter().map(|server| scope.spawn(|| connect(&server.at))).collect();
-            let panicked = |_| Err(io::Error::other("the attempt was broken off"));
+            let panicked = |_| Err(io::Error::other("the connection was closed"));
             tries.into_iter().map(|tried| tried.join().unwrap_or_else(panicked)).collect()
         });
         for (Needed { who, key, at }, outcome) in some.iter().zip(outcomes) {

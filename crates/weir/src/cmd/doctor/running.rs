@@ -28,7 +28,7 @@ pub(super) fn look(folder: &Path) -> Vec<Finding> {
             findings
         }
         Err(error) => {
-            let what = format!("Weir runs and does not say how it is: {error:#}");
+            let what = format!("Weir runs, but its state cannot be read: {error:#}");
             vec![Finding::new(Grade::Broken, what, "look at its log: journalctl -u weir -n 50")]
         }
     }
@@ -39,11 +39,15 @@ fn of_status(status: &WholeStatus) -> Vec<Finding> {
     for gate in status.gates.iter().filter(|gate| !gate.is_up()) {
         let why = gate.last_failure.as_deref().unwrap_or("it does not say why");
         let what = format!("the {} gate is {}: {why}", gate.gate, gate.state);
-        findings.push(Finding::new(Grade::Broken, what, "mend what is said there; the gate is tried again by itself"));
+        findings.push(Finding::new(Grade::Broken, what, "fix this cause; Weir starts the gate again by itself"));
     }
     if status.status.version != env!("CARGO_PKG_VERSION") {
         let what = format!("{} runs, and {} is installed", status.status.version, env!("CARGO_PKG_VERSION"));
-        findings.push(Finding::new(Grade::Soon, what, "weir restart starts the installed program and refuses nobody"));
+        findings.push(Finding::new(
+            Grade::Soon,
+            what,
+            "`weir restart` starts the installed program without refusing any client",
+        ));
     }
     for damage in &status.status.spool.damage {
         let next = "docs/durability.md says what can be saved; keep a copy of the folder first";
@@ -61,7 +65,7 @@ fn of_contacts(control: &Control) -> Option<Finding> {
         let list = match control.ask(&users::LIST, &After { after }) {
             Ok(list) => list,
             Err(error) => {
-                let what = format!("whether contacts of users are safe cannot be looked at: {error:#}");
+                let what = format!("the contact addresses of users cannot be checked: {error:#}");
                 return Some(Finding::new(Grade::Note, what, "look at its log: journalctl -u weir -n 50"));
             }
         };

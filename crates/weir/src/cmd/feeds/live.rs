@@ -45,7 +45,7 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
     }
     writeln!(
         out,
-        "{:.3} messages a second come, these feeds bear {bears}; a scan takes {} and {:.3} µs a kB ({} processors).\n",
+        "{:.3} messages a second arrive, these feeds can handle {bears}; a scan takes {} and {:.3} µs a kB ({} processors).\n",
         finite(status.lambda_per_s),
         seconds(status.t0_s),
         finite(status.ts_s_per_byte) * 1e9,
@@ -59,10 +59,11 @@ fn print_status(out: &mut dyn Write, status: &FeedsStatus) -> anyhow::Result<()>
     } else if let Some(saved) = status.saved {
         let what = match status.kept_feeds {
             Some(1) => {
-                "For now one feed is kept for what is small, and all other workers take every size. That saves".into()
+                "For now one feed is reserved for small messages, and all other workers take every size. That saves"
+                    .into()
             }
             Some(feeds) => format!(
-                "For now {feeds} feeds are kept for what is small, and the other workers take every size. That saves"
+                "For now {feeds} feeds are reserved for small messages, and the other workers take every size. That saves"
             ),
             None => "The limits save".to_owned(),
         };

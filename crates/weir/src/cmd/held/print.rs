@@ -177,7 +177,7 @@ pub(super) fn analysed(out: &mut dyn Write, done: &Analysed) -> anyhow::Result<(
     }
     let left = done.messages_left;
     if left > 0 {
-        writeln!(out, "There was no time for {}: ask again.", count(left, "more message"))?;
+        writeln!(out, "There was no time left for {}: run the command again.", count(left, "more message"))?;
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub(super) fn print(out: &mut dyn Write, report: &RawValue) -> anyhow::Result<()
     }
     match seen.left_out {
         0 => Ok(()),
-        more => Ok(writeln!(out, "  {:<10} {more} more things happened than the guest could tell", "")?),
+        more => Ok(writeln!(out, "  {:<10} {more} more events happened than the guest could report", "")?),
     }
 }
 

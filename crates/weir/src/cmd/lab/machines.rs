@@ -118,7 +118,7 @@ impl PriorityArgs {
         self.asking.answer(out, &nodes, |out, nodes| print(out, nodes))?;
         let taken = nodes.iter().any(|node| node.name == self.node && node.priority == i64::from(self.priority));
         if !taken && !self.asking.json {
-            writeln!(out, "\n{} is not at work: it takes its new priority when it starts.", self.node)?;
+            writeln!(out, "\n{} does not run: it gets its new priority when it starts.", self.node)?;
         }
         Ok(())
     }
@@ -142,7 +142,10 @@ impl InitArgs {
     pub(crate) fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let newcomer = Newcomer::of(&self.place, self.name.as_deref())?;
         let Some(identity) = Identity::new(&newcomer.name, Role::Eligible, Priority(self.priority)) else {
-            bail!("{:?} is no name of a machine\n  hint: letters, digits, `.`, `_` and `-`, at most 64", newcomer.name)
+            bail!(
+                "{:?} is not a valid name for a machine\n  hint: letters, digits, `.`, `_` and `-`, at most 64",
+                newcomer.name
+            )
         };
         let Some(url) = &newcomer.records else {
             bail!(

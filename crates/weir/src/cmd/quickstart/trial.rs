@@ -67,7 +67,7 @@ fn wait_for_certificate(place: &Place, out: &mut dyn Write) -> anyhow::Result<()
         };
         if begun.elapsed() > PATIENCE_FOR_AUTHORITY {
             let why = first.problem.as_deref().unwrap_or("the authority has not answered yet");
-            let said = "Weir goes on trying; until then a self-signed one is shown";
+            let said = "Weir keeps trying; until then clients get a self-signed one";
             return Ok(writeln!(out, "There is no certificate for {} yet: {why}. {said}.", first.name)?);
         }
         std::thread::sleep(Duration::from_millis(200));

@@ -69,7 +69,7 @@ fn print_list(out: &mut dyn Write, rules: &[RuleView]) -> anyhow::Result<()> {
         ]);
     }
     table.write(out)?;
-    writeln!(out, "\n`weir scan rules remove RULE` takes one back.")?;
+    writeln!(out, "\n`weir scan rules remove RULE` removes one.")?;
     Ok(())
 }
 
@@ -147,7 +147,7 @@ impl RemoveArgs {
         if self.asking.json {
             return print_answer(out, &left);
         }
-        writeln!(out, "Rule {} stops nothing any more.", self.rule)?;
+        writeln!(out, "Rule {} is removed and no longer in force.", self.rule)?;
         Ok(())
     }
 }

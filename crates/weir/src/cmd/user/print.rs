@@ -30,7 +30,7 @@ pub(super) fn locked(out: &mut dyn Write, done: &LockDone, reason: &str) -> anyh
         sessions => format!("{} ended", count(sessions, "session")),
     };
     writeln!(out, "{name} is locked ({reason}); {ended}.")?;
-    writeln!(out, "What waits of {name}'s mail stands still: see `weir held list --user {name}`.")?;
+    writeln!(out, "Mail of {name} that waits is not sent: see `weir held list --user {name}`.")?;
     Ok(())
 }
 

@@ -12,12 +12,12 @@ pub(super) fn print(out: &mut dyn Write, exchange: &Status) -> anyhow::Result<()
         writeln!(out, "  ALARM        {alarm}")?;
     }
     let version = match exchange.history_version {
-        0 => "none yet: every subnet weighs the same".to_owned(),
+        0 => "none yet: every subnet has the same weight".to_owned(),
         version => format!("version {version}"),
     };
     writeln!(out, "  {:<12} {version}", "history")?;
     if carriers.is_empty() {
-        writeln!(out, "  {:<12} alone: no relay and no NATS server is configured", "exchange")?;
+        writeln!(out, "  {:<12} not used: no relay and no NATS server is configured", "exchange")?;
         return Ok(());
     }
     for carrier in carriers {
@@ -26,7 +26,7 @@ pub(super) fn print(out: &mut dyn Write, exchange: &Status) -> anyhow::Result<()
         writeln!(out, "  {:<12} {:<24} {state}{problem}", "exchange", carrier.name)?;
     }
     if peers.is_empty() {
-        writeln!(out, "  {:<12} nobody else is heard", "front-ends")?;
+        writeln!(out, "  {:<12} no other front-end is heard", "front-ends")?;
         return Ok(());
     }
     writeln!(out)?;

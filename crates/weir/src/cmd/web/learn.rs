@@ -69,10 +69,10 @@ impl Args {
             lesson.requests, document.seen, document.average
         )?;
         if lesson.turned_away > 0 {
-            writeln!(out, "{} more were turned away (429, 503) and do not count.", lesson.turned_away)?;
+            writeln!(out, "{} more were refused (429, 503) and do not count.", lesson.turned_away)?;
         }
         let above = document.above_average();
-        writeln!(out, "{above} subnets are above the average; all others weigh as much as one average subnet.\n")?;
+        writeln!(out, "{above} subnets are above the average; all others have the weight of one average subnet.\n")?;
         let mut table = Table::new(&["subnet", ">visits", ">times the average"]);
         for (network, count) in largest(document).into_iter().take(self.top) {
             table.row([network, format!("{count:.0}"), format!("{:.2}", count / document.average)]);
@@ -153,6 +153,6 @@ fn largest(document: &Document) -> Vec<(String, f64)> {
 fn previous(path: &Path) -> anyhow::Result<Option<Document>> {
     let place = || format!("--output {}", path.display());
     let Some(text) = read_history(path).with_context(place)? else { return Ok(None) };
-    let hint = "it is there already, and is no history document; give another name";
+    let hint = "this file exists and is not a history document; choose another name";
     Document::parse(&text).with_context(|| hint).with_context(place).map(Some)
 }

@@ -84,7 +84,7 @@ struct DoneFile {
 impl Edit {
     /// Puts the lines in, lets the program check them and take them up, and waits until it has left its ports.
     pub(super) fn apply(&self, config: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
-        self.program.check().context("its configuration is not valid as it is; nothing was changed")?;
+        self.program.check().context("its present configuration is not valid; nothing was changed")?;
         let journal = journal(config);
         let mut done = read_journal(&journal)?;
         let files = self.files.iter();
@@ -104,7 +104,7 @@ impl Edit {
             self.files.iter().try_for_each(|file| replace(&file.path, &file.before))?;
             done.pop();
             write_journal(&journal, &done)?;
-            return Err(error).context("the changed configuration is not valid; it is again as it was");
+            return Err(error).context("the changed configuration is not valid; the old one was put back");
         }
         self.files.iter().try_for_each(|file| writeln!(out, "Changed {}.", file.path.display()))?;
         self.program.reload()?;
@@ -115,7 +115,7 @@ impl Edit {
         let begun = Instant::now();
         while taken(&self.ports).is_some() {
             if begun.elapsed() > PATIENCE {
-                bail!("{} was told to, but is still at its port", self.program.name());
+                bail!("{} was told to move, but still listens at its port", self.program.name());
             }
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -139,7 +139,7 @@ fn files() -> anyhow::Result<Vec<(PathBuf, String)>> {
     let output =
         Command::new("nginx").args(["-T", "-q"]).output().context("nginx cannot be asked for its configuration")?;
     if !output.status.success() {
-        bail!("its configuration is not valid as it is: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!("its present configuration is not valid: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     let dump = String::from_utf8_lossy(&output.stdout);
     let names = dump.lines().filter_map(|line| line.strip_prefix("# configuration file ")?.strip_suffix(':'));
@@ -174,7 +174,7 @@ fn servers(text: &str) -> anyhow::Result<Vec<Server>> {
                 start = None;
             }
             "}" => {
-                let (_, server) = stack.pop().context("a brace is closed that was not opened")?;
+                let (_, server) = stack.pop().context("a closing brace has no opening one")?;
                 found.extend(server);
                 words.clear();
                 start = None;
