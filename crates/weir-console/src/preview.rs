@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn long_texts_are_cut() {
         let long = format!("Subject: x\r\n\r\n{}", "é".repeat(TEXT_MAX + 5));
-        let preview = Preview::new(long.as_bytes());
+        let preview = Preview::new(Sight::of(long.into_bytes()));
         assert!(preview.parts[0].text.as_deref().unwrap().ends_with("… and more"));
     }
 }

@@ -41,6 +41,8 @@ struct Count {
     /// Connections found by the last search through all of them, the first to be closed last; and when that search found none.
     idle: Vec<u64>,
     nobody_at: Option<Instant>,
+    /// Since when the first of them has stayed, because nobody came for whom it had to go.
+    stays_since: Option<Instant>,
 }
 
 /// A connection that may have to make room.
@@ -162,6 +164,7 @@ impl Count {
             let larger = self.clients.of_subnet(holder.subnet) > newcomers;
             if holder.subnet != newcomer.subnet && !larger {
                 self.idle.push(number);
+                self.stays_since.get_or_insert_with(Instant::now);
                 return self.push_out_neighbour(newcomer.subnet);
             }
             self.push_out(number);
@@ -189,6 +192,10 @@ impl Count {
 
     /// The next connection to close. Only now and then are all connections searched.
     fn next_idle(&mut self) -> Option<u64> {
+        // Others may have fallen idle meanwhile, who go before one that did not have to go.
+        if self.stays_since.is_some_and(|since| since.elapsed() >= LOOK_EVERY) {
+            (self.idle, self.stays_since) = (Vec::new(), None);
+        }
         if let Some(number) = self.idle.pop() {
             return Some(number);
         }
@@ -460,15 +467,17 @@ mod tests {
         let room = Counting::of(6);
         let uploads: Vec<_> = (0..2).map(|_| room.open(1, None).unwrap()).collect();
         uploads.iter().for_each(|(presence, _)| presence.waits_for_client(1));
-        let _busy: Vec<_> = [2, 3, 4, 5].map(|subnet| room.open(subnet, None).unwrap()).into();
+        let busy: Vec<_> = [2, 3, 4, 5].map(|subnet| room.open(subnet, None).unwrap()).into();
         assert!(room.open(2, None).is_none(), "both would have one less, and the one who came last two");
         assert!(gone(&uploads).is_empty());
         let _new = room.open(6, None).expect("who has none is let in");
         assert_eq!(gone(&uploads), [0], "and the larger subnet still has as many");
         assert!(room.open(7, None).is_none(), "a subnet's only upload is not cut off");
-        uploads[1].0.has_client();
-        uploads[1].0.over(5);
-        assert!(room.open(7, None).is_some(), "once it has ended, its connection makes room");
+        // While it stands still, another connection has nothing more to do.
+        busy[0].0.over(5);
+        std::thread::sleep(2 * LOOK_EVERY);
+        assert!(room.open(7, None).is_some() && gone(&busy) == [0], "who is idle goes before it");
+        assert_eq!(gone(&uploads), [0]);
     }
 
     #[test]
