@@ -105,6 +105,8 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::DiskImage, b"conectix"),
     (Kind::DiskImage, b"<<< Oracle VM VirtualBox Disk Image"),
     (Kind::OtherArchive("a mailbox of Outlook"), b"!BDN"),
+    (Kind::OtherArchive("a mailbox of Outlook Express"), b"\xcf\xad\x12\xfe"),
+    (Kind::OtherArchive("a file that a disc keeps packed"), b"\x37\xe4\x53\x96\xc9\xdb\xd6\x07"),
     (Kind::OneNote, b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3"),
     // The table of contents of a notebook.
     (Kind::OneNote, b"\xa1\x2f\xff\x43\xd9\xef\x76\x4c\x9e\xe2\x10\xea\x57\x22\x76\x5f"),
@@ -284,7 +286,8 @@ fn elsewhere(data: &[u8]) -> Option<Kind> {
     if at(0x8001, b"CD001") || at(0x8001, b"BEA01") {
         return Some(Kind::Disc);
     }
-    if at(0x8801, b"CD001") || ends_as_image(data) || is_file_system(data) {
+    // The second is a disc from before the standard, which Linux still reads.
+    if at(0x8801, b"CD001") || at(0x8009, b"CDROM\x01") || ends_as_image(data) || is_file_system(data) {
         return Some(Kind::DiskImage);
     }
     if at(0, b"\x30") && super::pkcs7::is_pkcs7(data) {
@@ -467,6 +470,10 @@ mod tests {
         assert_eq!(Kind::of(b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x26\x96\x8e\x70\0\x17"), Kind::Lzma);
         assert_eq!(Kind::of(b"]\0\0\x80\0 and other words"), Kind::Unknown);
         assert_eq!(Kind::of(b"\x52\x2a\x4d\x18\0\0\0\0\x28\xb5\x2f\xfd"), Kind::Zstd);
+        assert_eq!(Kind::of(b"\xcf\xad\x12\xfe\xc5\xfd\x74\x6f"), Kind::OtherArchive("a mailbox of Outlook Express"));
+        let mut disc = vec![0; 0x9000];
+        disc[0x8008..0x800f].copy_from_slice(b"\x01CDROM\x01");
+        assert_eq!(Kind::of(&disc), Kind::DiskImage);
         let mut disk = vec![0; 2048];
         disk[510..512].copy_from_slice(b"\x55\xaa");
         assert_eq!(Kind::of(&disk), Kind::Unknown);
