@@ -129,6 +129,7 @@ mod tests {
             [("Current User", user.as_slice()), ("PowerPoint Document", b"x".as_slice())],
             [("Current User", b"x"), ("POWERPOINT DOCUMENT", &session)],
             [("EncryptedSummary", b"x"), ("PowerPoint Document", b"x")],
+            [("\tDRMContent", b"x"), ("PowerPoint Document", b"x")],
         ] {
             assert_eq!(seen(&streams).1, [Oddity::Encrypted]);
         }
