@@ -88,7 +88,7 @@ pub(super) fn look(data: &[u8], findings: &mut Findings<'_>) -> Result<Value, St
             }
         }
     }
-    Ok(pdf.told(limit, findings))
+    Ok(pdf.told(limit.as_deref(), findings))
 }
 
 #[derive(Default)]
@@ -197,7 +197,7 @@ impl Pdf {
         Ok(Ok(()))
     }
 
-    fn told(&self, limit: Option<String>, findings: &mut Findings<'_>) -> Value {
+    fn told(&self, limit: Option<&str>, findings: &mut Findings<'_>) -> Value {
         let has = |name: &str| self.counts.contains_key(name);
         let scripted = has("JS") || has("JavaScript");
         let calls: Vec<&str> =
@@ -233,8 +233,8 @@ impl Pdf {
         for link in &self.links {
             findings.observable("url", link);
         }
-        if let Some(exceeded) = &limit {
-            findings.unknown("limit", exceeded.as_str());
+        if let Some(exceeded) = limit {
+            findings.unknown("limit", exceeded);
         }
         let scripts: Vec<String> = self.scripts.iter().take(10).map(|script| shown(script, 2000)).collect();
         json!({
