@@ -304,12 +304,13 @@ impl<'a> Tracer<'a> {
 
     /// A file was opened to be read, by a name that tells nothing: behind a link it may be a secret.
     fn saw(&self, pid: i32, who: u32, (path, is_folder): (&Path, bool), opened: Option<i32>) {
-        // What was opened has a name without links; what could not be opened was wanted all the same.
-        let real = match opened {
-            Some(file) => peek::open_path(pid, file),
-            None => Some(peek::real(pid, path, true)),
-        };
-        let Some(real) = real.filter(|real| Path::new(real) != path) else { return };
+        // What was opened has a name without links, unless another thread has closed it already; what could not be opened was wanted all
+        // the same.
+        let opened = opened.and_then(|file| peek::open_path(pid, file));
+        let real = opened.unwrap_or_else(|| peek::real(pid, path, true));
+        if Path::new(&real) == path {
+            return;
+        }
         let own = |begin: String, name: &str| real.strip_prefix(&begin).map(|rest| format!("/proc/{name}/{rest}"));
         let own =
             own(format!("/proc/{who}/task/{pid}/"), "thread-self").or_else(|| own(format!("/proc/{who}/"), "self"));
