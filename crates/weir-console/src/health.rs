@@ -211,7 +211,7 @@ fn serves(part: &mut Part, pulse: &Pulse, gate: GateName) -> bool {
         view if !view.is_up() => part.look(format!("{gate} is starting"), ""),
         view => {
             if let Some(why) = &view.refused_settings {
-                let says = "goes by older settings than those in the file, which it refused:";
+                let says = "uses older settings than those in the file, which it refused:";
                 part.look(format!("{gate} {says} {}", why.replace('\n', " ")), "");
             }
             return true;
@@ -268,7 +268,7 @@ fn spool(part: &mut Part, status: &MailStatus) {
         part.look(format!("the spool is damaged: {damage}"), "");
     }
     if spool.full {
-        part.fail("no mail is taken (452): the free disk space is below store.free_space", "");
+        part.fail("no mail is accepted (452): the free disk space is below store.free_space", "");
     }
     part.say(match spool.messages {
         0 => "nothing in transit".to_owned(),
@@ -391,7 +391,7 @@ fn lab(pulse: &Pulse) -> Part {
 fn analysing(part: &mut Part, lab: &LabStatus, pulse: &Pulse) {
     match &lab.leader {
         Some(leader) => part.say(format!("{leader} leads")),
-        None => part.look("nobody leads the lab: samples are taken in and wait", "/lab"),
+        None => part.look("no machine leads the lab: samples are accepted and wait", "/lab"),
     }
     match pulse.samples("quarantined") {
         0 => {}
@@ -478,7 +478,7 @@ fn long(left_s: i64) -> String {
 fn disk(pulse: &Pulse) -> Part {
     let mut part = Part::new("disk", pulse);
     match &pulse.disk {
-        None => part.look("how much of the disk is free cannot be found out", ""),
+        None => part.look("the free space of the disk cannot be read", ""),
         Some(disk) => {
             let Disk { free_bytes, size_bytes } = *disk;
             let says = format!("{} of {} free", size(free_bytes), size(size_bytes));

@@ -63,7 +63,7 @@ impl SecondFactor {
         };
         if !factor.takes(code, now_s) {
             let hint = "type the six digits that the authenticator shows now; its clock must be right";
-            return Err(OperationError::invalid("this code is not right", hint));
+            return Err(OperationError::invalid("this code is wrong", hint));
         }
         factor.confirmed = true;
         let codes = factor.new_recovery_codes();

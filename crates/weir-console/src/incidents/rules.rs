@@ -224,7 +224,7 @@ fn leader(lab: &LabStatus, now_s: i64) -> Option<Sign> {
         .zip(lab.terms.iter().skip(1))
         .find(|(new, old)| new.leader != old.leader && within(new, NEW_LEADER_S));
     let says = match (&lab.leader, changed) {
-        (None, _) => "Nobody leads the lab: samples are taken in and wait.".to_owned(),
+        (None, _) => "No machine leads the lab: samples are accepted and wait.".to_owned(),
         (Some(_), Some((new, old))) => {
             let began = rfc3339(new.began_ms.saturating_mul(1_000_000));
             format!("{} leads the lab instead of {}, since {}.", new.leader, old.leader, began)
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(says(lab(Some("b"), vec![term(2, "b", 500), term(1, "a", 5_000)])), None, "long ago");
         let changed = says(lab(Some("b"), vec![term(2, "b", 10), term(1, "a", 5_000)])).unwrap();
         assert!(changed.starts_with("b leads the lab instead of a, since 1970-"), "{changed}");
-        assert!(says(lab(None, Vec::new())).unwrap().starts_with("Nobody leads"));
+        assert!(says(lab(None, Vec::new())).unwrap().starts_with("No machine leads"));
         let many = vec![term(3, "a", 10), term(2, "a", 50), term(1, "a", 90)];
         assert!(says(lab(Some("a"), many)).unwrap().contains("3 terms of office"));
     }

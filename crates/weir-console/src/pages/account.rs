@@ -43,7 +43,7 @@ fn off(visit: &Visit) -> Html {
 
 fn on(visit: &Visit) -> Html {
     html!(
-        "<p>{} Every login wants a code of your authenticator.</p><details class=\"ask\"><summary class=\"button danger\">Switch it off…</summary>\
+        "<p>{} Every login asks for a code from your authenticator.</p><details class=\"ask\"><summary class=\"button danger\">Switch it off…</summary>\
          <p>After that the password is enough.</p><form method=\"post\" action=\"/account/codes/end\">{}{}<label>A code, or one of your recovery codes \
          <input name=\"code\" autocomplete=\"one-time-code\" required maxlength=\"40\"></label><button class=\"danger\">Switch codes off</button></form></details>",
         status("active", "on"),
@@ -60,7 +60,7 @@ pub(super) async fn begin(State(site): State<Site>, Extension(visit): Asking) ->
 fn waiting(visit: &Visit, (secret, uri): (&str, &str)) -> Html {
     let groups: Vec<String> = secret.chars().collect::<Vec<_>>().chunks(4).map(|four| four.iter().collect()).collect();
     html!(
-        "<p>Type this secret into your authenticator, or open the address below on the device that has it. Nothing changes before you have shown a first code.</p>\
+        "<p>Type this secret into your authenticator, or open the address below on the device that has it. Nothing changes until you have entered a first code.</p>\
          <dl class=\"facts\"><dt>Secret</dt><dd><code class=\"secret\">{}</code></dd><dt>Address</dt><dd><code>{}</code></dd></dl>\
          <form class=\"filter\" method=\"post\" action=\"/account/codes/confirm\">{}{}<label>The code that it shows now <input name=\"code\" inputmode=\"numeric\" \
          autocomplete=\"one-time-code\" required maxlength=\"40\"></label><button class=\"main\">Want a code from now on</button></form>",
@@ -108,7 +108,7 @@ pub(super) async fn end(State(site): State<Site>, Extension(visit): Asking, Exte
         site.administration.second_factor.end(name, &visit.actor()).await.map(Some)
     };
     match ended_by.await {
-        Ok(None) => refused(&site, &visit, &sent, (HERE, "This code is not right, or was used.".to_owned())),
+        Ok(None) => refused(&site, &visit, &sent, (HERE, "This code is wrong, or has been used already.".to_owned())),
         Ok(Some(())) => {
             let words = Ok::<_, Trouble>("A password is enough from now on.".to_owned());
             ended(&site, &visit, &sent, (HERE, words))

@@ -55,7 +55,7 @@ fn choices(visit: &Visit, account: &AccountView) -> Html {
     html!(
         "<details class=\"ask\"><summary class=\"button\">Change…</summary><p>A new password ends the sessions of the old one.</p>{}{}{}</details>",
         form("password", "", "Make a new password"),
-        if account.codes { form("codes-off", "", "Take the lost codes away") } else { Html::none() },
+        if account.codes { form("codes-off", "", "Remove the lost codes") } else { Html::none() },
         form("remove", "danger", "Remove this account")
     )
 }
@@ -90,5 +90,5 @@ pub(super) async fn codes_off(State(site): State<Site>, Extension(visit): Asking
 pub(super) async fn remove(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
     let name = sent.value("name");
     let removed = site.administration.accounts.remove(name, &visit.actor()).await;
-    ended(&site, &visit, &sent, (HERE, removed.map(|()| format!("{name} is no account any more."))))
+    ended(&site, &visit, &sent, (HERE, removed.map(|()| format!("The account {name} is removed."))))
 }

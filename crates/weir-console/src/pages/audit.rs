@@ -26,7 +26,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     };
     let lines = site.administration.audit.filtered(&filter, LINES).await?;
     let shown = if lines.is_empty() {
-        empty("Nothing is written down.", &html!("Every login, release, deletion, lock and change lands here."))
+        empty("There are no entries.", &html!("Every login, release, deletion, lock and change is recorded here."))
     } else {
         html!(
             "<div class=\"scroll\" tabindex=\"0\"><table class=\"rows\"><thead><tr><th>When</th><th>Who</th><th>Did</th><th>To</th><th>More</th></tr></thead><tbody>{}</tbody></table></div>",

@@ -19,15 +19,15 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
     let bans = site.mail.bans.list()?;
     let now = bans.iter().filter(|ban| ban.until.is_some()).count();
     let lead = match now {
-        0 => "No address is kept out now.".to_owned(),
-        1 => "One address is kept out now.".to_owned(),
-        more => format!("{more} addresses are kept out now."),
+        0 => "No address is banned now.".to_owned(),
+        1 => "One address is banned now.".to_owned(),
+        more => format!("{more} addresses are banned now."),
     };
     let parts = [
         html!("<h1>Bans</h1><p class=\"lead\">{}</p>", lead),
         html!(
             "<p class=\"faint\">An address that fails to log in with different passwords, or writes to people who do not exist, may not \
-             connect for a while; each time it is twice as long. <a href=\"/settings#limits\">The settings</a> say from when.</p>"
+             connect for a while; each ban lasts twice as long as the last one. <a href=\"/settings#limits\">The settings</a> say from when.</p>"
         ),
         table(&visit, &bans),
         form(&visit),

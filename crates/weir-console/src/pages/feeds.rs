@@ -45,7 +45,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         .line("scanned", scanned)
         .when_empty("mail would fill this");
     if let Some(most) = feeds.lambda_max_per_s.filter(|most| most * 60.0 < 6_000.0) {
-        traffic = traffic.level("the most that these feeds bear", most * 60.0);
+        traffic = traffic.level("the most that these feeds can handle", most * 60.0);
     }
     let waiting = history
         .chart(now, "Messages waiting", ("waiting", "messages"))
@@ -200,7 +200,7 @@ fn table(feeds: &FeedsStatus) -> Html {
         rows,
         strategy,
         match (feeds.auto_tune, feeds.tuned) {
-            (true, _) => "The limits follow the traffic by themselves.",
+            (true, _) => "The limits are adapted to the traffic automatically.",
             (false, true) => "The limits were found by tuning.",
             (false, false) => "The limits are those of the configuration.",
         },
@@ -208,11 +208,11 @@ fn table(feeds: &FeedsStatus) -> Html {
             (true, _) =>
                 "For now every worker takes every size, because the limits would not save any waiting. ".to_owned(),
             (_, Some(1)) => {
-                "For now one feed is kept for what is small, and all other workers take every size: all limits would save less. "
+                "For now one feed is reserved for small messages, and all other workers take every size: all limits would save less. "
                     .to_owned()
             }
             (_, Some(kept)) => format!(
-                "For now {kept} feeds are kept for what is small, and the other workers take every size: all limits would save less. "
+                "For now {kept} feeds are reserved for small messages, and the other workers take every size: all limits would save less. "
             ),
             _ => String::new(),
         },
@@ -305,7 +305,7 @@ fn proposed(visit: &Visit, tune: &TuneView) -> Html {
          <tr><th class=\"number\">Limit today</th><th class=\"number\">Share</th><th class=\"number\">Mean wait</th><th class=\"number\">Proposed limit</th><th class=\"number\">Share</th><th class=\"number\">Mean wait</th></tr></thead>\
          <tbody>{}</tbody></table></div>{}",
         if tune.better {
-            "They save so much that it is worth it."
+            "They save enough to be worth it."
         } else {
             "They save little: today's limits are about as good."
         },

@@ -49,7 +49,7 @@ fn search_box(wanted: &str) -> Html {
 
 fn found(found: &[Found]) -> Html {
     if found.is_empty() {
-        return empty("These words do not stand together in any part of the guide.", &html!("Try fewer of them."));
+        return empty("No part of the guide contains all of these words.", &html!("Try fewer of them."));
     }
     let line = |found: &Found| {
         html!(

@@ -51,7 +51,7 @@ fn until(page: &HeldPage) -> Html {
         return html!("<p>The relay {} keeps it and is down. It goes when the relay is back.</p>", held.relay);
     }
     if held.stopped {
-        return html!("<p>Until somebody decides: {} is stopped, so nothing goes by itself.</p>", held.user);
+        return html!("<p>Until somebody decides: {} is stopped, so nothing is sent automatically.</p>", held.user);
     }
     let line = |recipient: &weir_mail::operations::HeldRecipient| {
         let when = recipient.expected.as_deref().map_or_else(|| html!("when a person decides"), time);

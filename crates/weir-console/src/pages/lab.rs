@@ -80,7 +80,7 @@ fn lead(lab: &LabStatus) -> String {
     let leader = match &lab.leader {
         Some(leader) if lab.leads_here => format!("{leader}, this machine, leads since epoch {}.", lab.epoch),
         Some(leader) => format!("{leader} leads since epoch {}.", lab.epoch),
-        None => "Nobody leads at the moment: samples are taken in and wait.".to_owned(),
+        None => "No machine leads at the moment: samples are accepted and wait.".to_owned(),
     };
     match lab.open {
         Some(0) => format!("{leader} Every sample has its report."),

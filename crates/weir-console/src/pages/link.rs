@@ -46,9 +46,9 @@ pub(super) async fn enter(
 /// Whose page it is, and the situation that the link was made in.
 async fn known(site: &Site, key: &str) -> Result<(KnownAccount, u32), Trouble> {
     let nothing = || {
-        let hint = "Links are good for seven days, until the contact address changes, and until the account is stopped or unlocked. \
+        let hint = "Links are valid for seven days, until the contact address changes, and until the account is stopped or unlocked. \
                     Follow the link in the latest notice, log in, or ask an administrator.";
-        Trouble::new(StatusCode::NOT_FOUND, "This link is no good, or no good any more.", hint)
+        Trouble::new(StatusCode::NOT_FOUND, "This link is not valid, or no longer valid.", hint)
     };
     let (name, situation) = site.mail.users.of_link(key).await?.ok_or_else(nothing)?;
     // Never an account of the console: for those a password is wanted.

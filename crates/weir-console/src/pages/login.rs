@@ -39,7 +39,7 @@ pub(super) fn form(site: &Site, headers: &HeaderMap, next: &str, problem: Option
     });
     let about = html!(
         "{}<p class=\"faint\">The first start of <code>weir up</code> printed a password for <b>admin</b>, or left it in the file <code>first-password</code> of the data folder. \
-         It is lost? <code>weir console passwd admin</code> makes another. With the name and password of a mail account one sees one's own \
+         If it is lost, <code>weir console passwd admin</code> makes another. With the name and password of a mail account one sees one's own \
          held mail.</p>",
         elsewhere
     );
@@ -54,7 +54,7 @@ fn code_form(site: &Site, headers: &HeaderMap, (step, next): (&str, &str), probl
         step
     );
     let about = html!(
-        "<p class=\"faint\">The authenticator is lost? One of your recovery codes does it, once. They are lost too? \
+        "<p class=\"faint\">If the authenticator is lost, use one of your recovery codes; each works once. If they are lost too: \
          <code>weir console codes-off NAME</code> on the machine.</p>"
     );
     bound_form(site, headers, ("login/code", next), (&fields, &about), problem)
@@ -151,7 +151,7 @@ pub(super) async fn code(
                 Err(error) => again((StatusCode::SERVICE_UNAVAILABLE, not_written(&error))),
             }
         }
-        Ok(None) => again((StatusCode::FORBIDDEN, "This code is not right, or was used.".to_owned())),
+        Ok(None) => again((StatusCode::FORBIDDEN, "This code is wrong, or has been used already.".to_owned())),
         Err(refused) => again(refused),
     }
 }
@@ -183,7 +183,9 @@ async fn tried(
         }
         Err(error) => {
             site.logins.taken_back(name, counted);
-            let words = format!("Nobody can log in now: {error}. Mail, web and lab go on; the command line works too.");
+            let words = format!(
+                "Nobody can log in now: {error}. Mail, web and lab keep running, and the command line works too."
+            );
             Err((StatusCode::SERVICE_UNAVAILABLE, words))
         }
     }

@@ -105,7 +105,7 @@ pub(super) async fn remove(
     let name = sent.value("node");
     site.administration.audit.note(&visit.actor(), "lab.remove", name, "is taken out of the lab").await?;
     let done = node(&site)?.take_out(name).await;
-    Ok(ended(&site, &visit, &sent, ("/lab", done.map(|_| format!("{name} is out of the lab.")))))
+    Ok(ended(&site, &visit, &sent, ("/lab", done.map(|_| format!("{name} is removed from the lab.")))))
 }
 
 pub(super) async fn prioritise(

@@ -172,7 +172,7 @@ fn only_who(mut request: Request) -> Request {
 }
 
 async fn nowhere() -> Trouble {
-    Trouble::new(StatusCode::NOT_FOUND, "There is no such page.", "The links above lead to those that there are.")
+    Trouble::new(StatusCode::NOT_FOUND, "There is no such page.", "The links above lead to the pages that exist.")
 }
 
 /// Where the page of a user is.

@@ -156,7 +156,7 @@ fn throttle(pulse: &Pulse, history: &History, now: Instant) -> Html {
         }
         (None, Some(busy)) => format!("{}: {}.", busy.user, busy.throttle.in_words),
         (None, None) if state.learn_only => {
-            "It only learns: every mail goes, and what would be held is written down.".to_owned()
+            "It only learns: every mail goes, and mail that would be held is only recorded.".to_owned()
         }
         (None, None) => "Nobody's mail waits.".to_owned(),
     };
@@ -215,7 +215,7 @@ fn scan(pulse: &Pulse, history: &History, now: Instant) -> Html {
         .when_empty("mail would fill this");
     // A limit far above the traffic would flatten it.
     if let Some(most) = feeds.lambda_max_per_s.filter(|most| *most < 5.0 * highest) {
-        chart = chart.level("the most that these feeds bear", most * 60.0);
+        chart = chart.level("the most that these feeds can handle", most * 60.0);
     }
     let (kind, word) = match (&feeds.outage, feeds.waiting) {
         (Some(_), _) => ("stopped", "scans fail"),
@@ -299,7 +299,7 @@ fn lab(pulse: &Pulse, history: &History, now: Instant) -> Html {
     };
     let open = pulse.samples_open();
     let sentence = match (&lab.leader, open) {
-        (None, _) => "Nobody leads the lab at the moment: samples are taken in and wait.".to_owned(),
+        (None, _) => "No machine leads the lab at the moment: samples are accepted and wait.".to_owned(),
         (Some(leader), 0) => format!("{leader} leads. Every sample has its report."),
         (Some(leader), open) => format!(
             "{leader} leads. {} not done yet.",

@@ -66,7 +66,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking) -> 
         "<h1>Spam to you</h1><p class=\"lead\">{}</p>{}<p class=\"faint\">{}</p>",
         match entries.len() {
             0 => "Nothing is kept.".to_owned(),
-            some => format!("{} kept. Each goes by itself when its time is over.", count(some as u64, "message")),
+            some => format!("{} kept. Each is deleted when its time is over.", count(some as u64, "message")),
         },
         table,
         whose(&addresses)
@@ -116,7 +116,7 @@ pub(super) async fn page(
     let entry = entries.into_iter().find(|entry| entry.message == message).ok_or_else(gone)?;
     let preview = preview::of(site.mail.quarantine.show(&message).await?.file).await;
     let body = html!(
-        "<h1>{}</h1><section class=\"why\"><h2>Why</h2><p>It was taken for spam.</p><h2>Until when</h2><p>{}</p>\
+        "<h1>{}</h1><section class=\"why\"><h2>Why</h2><p>It was classified as spam.</p><h2>Until when</h2><p>{}</p>\
          <h2>What you can do</h2><form class=\"actions\" method=\"post\" action=\"/me/quarantine\">{}{}<input type=\"hidden\" name=\"message\" value=\"{}\">\
          <button class=\"main\" name=\"action\" value=\"release\">Deliver it to me</button><button class=\"danger\" name=\"action\" value=\"delete\">Delete it</button></form></section>\
          <section><h2>The mail</h2><dl class=\"facts\"><dt>From</dt><dd>{}</dd><dt>Here since</dt><dd>{}</dd><dt>Size</dt><dd>{}</dd></dl></section>{}",

@@ -126,7 +126,7 @@ async fn failed(site: &Site, name: &str, from: IpAddr, detail: &str) {
 fn away(site: &Site, headers: &HeaderMap, provider: &IdentityProvider, error: &ProviderError, next: &str) -> Response {
     tracing::warn!(provider = provider.host(), %error, "nobody can be signed in by the identity provider");
     let words = format!(
-        "Nobody can log in with {} now: {error}. A local account, with its name and password, works as ever.",
+        "Nobody can log in with {} now: {error}. A local account, with its name and password, still works.",
         provider.host()
     );
     with(form(site, headers, next, Some(&words)), StatusCode::SERVICE_UNAVAILABLE)

@@ -42,7 +42,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
     let totals = totals(&site).await?;
     let table = if shown.is_empty() {
         let how = if totals.is_empty() {
-            html!("What the scanners find is kept here, and whom it was for can still have it.")
+            html!("What the scanners find is kept here, and it can still be released to its recipients.")
         } else {
             html!("Choose another quarantine, or other words.")
         };
@@ -60,7 +60,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
     let lead = match all {
         0 => "The quarantine is empty.".to_owned(),
         all => format!(
-            "{}, {} in all. Each goes by itself when its time is over.",
+            "{}, {} in all. Each is deleted when its time is over.",
             count(all, "message"),
             size(bytes.max(0) as u64)
         ),
@@ -76,7 +76,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
         ),
         html!("{}{}", table, rest),
         html!(
-            "<p><a href=\"/rules\">Rules that people made</a> say what does not pass beside what the scanners know. \
+            "<p><a href=\"/rules\">Rules that people made</a> block more than what the scanners find. \
              <a href=\"/senders\">Senders</a> can be allowed or blocked.</p>"
         ),
     ];
@@ -193,7 +193,7 @@ fn choices(visit: &Visit, page: &QuarantinePage) -> Html {
         (true, false) => html!("<p class=\"faint\">Infected mail is released by administrators only.</p>"),
         (true, true) => html!(
             "<details class=\"ask\"><summary class=\"button danger\">Release…</summary><p>A scanner says that this mail is dangerous. It goes to {} as it is. \
-             Your reason stands in the audit.</p><form method=\"post\" action=\"/quarantine/decide\">{}<label>Why do you release it? \
+             Your reason is recorded in the audit.</p><form method=\"post\" action=\"/quarantine/decide\">{}<label>Why do you release it? \
              <input name=\"reason\" required minlength=\"5\" maxlength=\"200\"></label>{}\
              <button class=\"danger\" name=\"action\" value=\"release\">Release infected mail to {}</button></form></details>",
             to,

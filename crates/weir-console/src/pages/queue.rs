@@ -100,7 +100,7 @@ pub(super) async fn decide(State(site): State<Site>, Extension(visit): Asking, E
     let (done, what) = match sent.value("action") {
         "retry" => (site.mail.queue.retry(&selection, &visit.actor()).await, "tried now"),
         "delete" if !visit.may(Role::Admin) => {
-            let words = "Outgoing mail is deleted by administrators only.".to_owned();
+            let words = "Only administrators can delete outgoing mail.".to_owned();
             return refused(&site, &visit, &sent, (HERE, words));
         }
         "delete" => (site.mail.queue.delete(&selection, &visit.actor()).await, "deleted"),

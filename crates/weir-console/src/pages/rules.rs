@@ -17,7 +17,7 @@ use weir_mail::operations::{NewRule, RuleSeverity, RuleView};
 
 /// Rules in the table.
 const SHOWN_MAX: usize = 500;
-const FOR_ADMINISTRATORS: &str = "Rules of YARA are made and removed by administrators.";
+const FOR_ADMINISTRATORS: &str = "Only administrators can make and remove YARA rules.";
 
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> PageResult {
     let rules = site.mail.rules.list().await?;
@@ -30,8 +30,8 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
         table(&visit, &rules)
     };
     let lead = match rules.len() {
-        0 => "Beside the scanners nothing is blocked.".to_owned(),
-        many => format!("{} in force, beside what the scanners know.", count(many as u64, "rule")),
+        0 => "Nothing is blocked in addition to what the scanners find.".to_owned(),
+        many => format!("{} in force, in addition to what the scanners find.", count(many as u64, "rule")),
     };
     let parts = [html!("<h1>Rules</h1><p class=\"lead\">{}</p>", lead), table, by_hand(&visit)];
     Ok(Sheet::live("Rules", Here::Quarantine, &parts).page(&site, &visit).await)

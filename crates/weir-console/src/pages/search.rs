@@ -39,9 +39,9 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
             &Html::none(),
         ),
         (false, true) => empty(
-            "Nothing is known of this.",
+            "Nothing was found.",
             &html!(
-                "Words are looked for as a whole; one that ends in * is a beginning. A hash may be cut to four digits."
+                "Whole words are searched; a word that ends in * stands for all words with this beginning. Four digits of a hash are enough."
             ),
         ),
         (false, false) => found.into_iter().collect(),

@@ -127,7 +127,7 @@ pub(super) async fn set(State(site): State<Site>, Extension(visit): Asking, Exte
     let new = NewSender { who, rule, about: sent.value("about").to_owned() };
     let set = site.mail.senders.set(&new, &visit.actor()).await;
     let words = set.map(|done| match rule {
-        SenderVerdict::Allow => format!("{} is allowed where it is confirmed.", done.who),
+        SenderVerdict::Allow => format!("{} is allowed where SPF, DKIM or DMARC confirms it.", done.who),
         SenderVerdict::Block => format!("{} is blocked.", done.who),
     });
     ended(&site, &visit, &sent, (HERE, words))

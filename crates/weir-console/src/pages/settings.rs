@@ -72,7 +72,7 @@ fn section(group: &[&SettingView], site: &Site) -> Html {
             (None, _) => html!("<span class=\"faint\">default</span>"),
         };
         let waits = if setting.waits {
-            html!("<br>{}", status("waiting", "the file says something else: restart"))
+            html!("<br>{}", status("waiting", "the file has another value: restart to use it"))
         } else {
             Html::none()
         };

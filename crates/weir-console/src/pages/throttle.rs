@@ -37,7 +37,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     let longest = longest_queue(&history, &busy, now);
     let lead = match (totals.stopped, totals.held_recipients) {
         (0, 0) => "Nobody's mail waits.".to_owned(),
-        (0, held) => format!("{} wait, and go by themselves.", count(held, "recipient")),
+        (0, held) => format!("{} wait, and are sent automatically.", count(held, "recipient")),
         (stopped, held) => format!("{} stopped. {} wait.", people(stopped), count(held, "recipient")),
     };
     let held = if list.messages.is_empty() {
@@ -45,7 +45,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
         if user.is_empty() && recipient.is_empty() {
             empty("Nothing is held.", &how)
         } else {
-            empty("Nothing that fits is held.", &Html::none())
+            empty("No held mail matches.", &Html::none())
         }
     } else {
         held::table(&visit, &list.messages, "/throttle")
@@ -60,7 +60,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     };
     let parts = [
         html!(
-            "<h1>Throttle</h1><p class=\"lead\">{}</p><p><a href=\"/bans\">Addresses that are kept out after failed logins</a></p>",
+            "<h1>Throttle</h1><p class=\"lead\">{}</p><p><a href=\"/bans\">Addresses that are banned after failed logins</a></p>",
             lead
         ),
         html!("<div class=\"two\">{}{}</div>", plot(&longest, NARROW), plot(&chart, NARROW)),

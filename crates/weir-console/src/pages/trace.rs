@@ -41,5 +41,5 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
 
 /// A link to the way of a message.
 pub(super) fn link(message: &str) -> Html {
-    html!(" · <a href=\"/trace/{}\">its whole way</a>", Piece(message))
+    html!(" · <a href=\"/trace/{}\">everything that happened to it</a>", Piece(message))
 }

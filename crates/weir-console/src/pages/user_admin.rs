@@ -145,7 +145,7 @@ fn profile(sent: &Form) -> Option<Profile> {
 
 pub(super) async fn add(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
     let Some(profile) = profile(&sent) else {
-        return refused(&site, &visit, &sent, (HERE, "A user is of some kind.".to_owned()));
+        return refused(&site, &visit, &sent, (HERE, "Choose the kind of the user.".to_owned()));
     };
     let password = (sent.value("password") == "make").then(fresh_password);
     let new = NewUser {
@@ -221,7 +221,7 @@ fn asked(sent: &Form) -> Result<OwnThrottle, String> {
             ParamKind::Rate => text.parse().ok().map(Asked::PerMin),
             _ => text.parse().ok().map(Asked::Number),
         };
-        let wrong = || format!("“{}” takes a number; {} is none.", param.about, text);
+        let wrong = || format!("“{}” needs a number; {} is not one.", param.about, text);
         throttle = throttle.with(param.name, asked.ok_or_else(wrong)?);
     }
     Ok(throttle)
@@ -247,7 +247,7 @@ pub(super) async fn remove(
 ) -> Response {
     match site.mail.users.remove(&name, &visit.actor()).await {
         Ok(removed) => {
-            let words = format!("{} is no user any more.", removed.name);
+            let words = format!("The user {} is removed.", removed.name);
             super::done(&site, &visit, words, HERE)
         }
         Err(error) => {
@@ -275,6 +275,6 @@ mod tests {
             serde_json::to_value(&one).unwrap(),
             serde_json::json!({ "reset": true, "stop_at": 20, "rate_per_min": 0.5 })
         );
-        assert!(form("stop_at=many").unwrap_err().contains("many is none"));
+        assert!(form("stop_at=many").unwrap_err().contains("many is not one"));
     }
 }

@@ -342,13 +342,13 @@ pub(super) async fn secure(
         });
         let password = match (&done.password_elsewhere, password.filter(|_| done.new_password)) {
             (None, Some(password)) => format!("The new password is {password} and is shown only this once."),
-            (None, None) => "A password that Weir knows is void now: an administrator gives the next one.".to_owned(),
+            (None, None) => "A password kept by Weir is no longer valid: an administrator sets a new one.".to_owned(),
             (Some(who), Some(password)) => format!(
                 "The new password here is {password} and is shown only this once. It has to be changed elsewhere as well: {who}."
             ),
             (Some(who), None) => {
                 format!(
-                    "There is NO new password, and one that Weir knows is void: {who}. Change it there before you unlock the account."
+                    "There is NO new password, and one kept by Weir is no longer valid: {who}. Change the password there before you unlock the account."
                 )
             }
         };

@@ -116,7 +116,7 @@ fn refused_in_all(web: &Status) -> u64 {
 
 fn lead(pulse: &Pulse) -> String {
     match (pulse.web_waiting(), pulse.asking) {
-        (0, 0) => "Nobody asks for anything now.".to_owned(),
+        (0, 0) => "There are no requests now.".to_owned(),
         (0, asking) => format!(
             "Nobody waits: {} served at once.",
             if asking == 1 { "1 session is".to_owned() } else { format!("{asking} sessions are") }
@@ -202,7 +202,7 @@ fn sessions(pulse: &Pulse, shares: &HashMap<String, f64>) -> Html {
         match pulse.asking {
             asking if asking > SESSIONS_SHOWN => {
                 html!(
-                    "<p class=\"faint\">These are the {} that ask for most, of {}.</p>",
+                    "<p class=\"faint\">These are the {} with the most requests, of {}.</p>",
                     SESSIONS_SHOWN,
                     grouped(asking as u64)
                 )
@@ -394,6 +394,6 @@ pub(super) async fn unblock(
 }
 
 fn gate(site: &Site) -> Result<&Gate, Trouble> {
-    let nothing = || Trouble::new(StatusCode::NOT_FOUND, "there is no web gate here", "give [web] a backend");
+    let nothing = || Trouble::new(StatusCode::NOT_FOUND, "the web gate does not run here", "give [web] a backend");
     site.web.as_deref().ok_or_else(nothing)
 }

@@ -110,7 +110,7 @@ async fn where_a_code_is_wanted_a_password_is_not_enough() {
     // Nothing changes before a first code: a lost secret shuts nobody out.
     assert_eq!(house.log_in("olga", PASSWORD, "").await.0.status, StatusCode::SEE_OTHER);
     house.post("/account/codes/confirm", &session, &format!("token={token}&code=000000")).await;
-    assert!(house.get("/account", &session).await.text.contains("This code is not right"));
+    assert!(house.get("/account", &session).await.text.contains("This code is wrong"));
     let code = authenticator(&secret);
     let shown = house.post("/account/codes/confirm", &session, &format!("token={token}&code={code}")).await.text;
     let recovery: Vec<&str> = shown.split("<li><code>").skip(1).map(|rest| rest.split('<').next().unwrap()).collect();

@@ -182,13 +182,13 @@ async fn rules_are_made_by_operators_and_those_of_yara_by_administrators() {
     assert!(said(&olga, "/rules/add", "what=hash&sha256=zz&about=x").await.contains("no SHA-256"));
     assert!(said(&olga, "/rules/add", "about=x").await.contains("Not done."));
     let rule = encoded("rule x { strings: $a = \"</pre><script>\" condition: $a }");
-    assert!(said(&olga, "/rules/add", &format!("what=yara&about=x&yara={rule}")).await.contains("by administrators"));
+    assert!(said(&olga, "/rules/add", &format!("what=yara&about=x&yara={rule}")).await.contains("Only administrators"));
     assert!(said(&root, "/rules/add", "what=yara&about=x&yara=rule").await.contains("Not done."));
     let made = said(&root, "/rules/add", &format!("what=yara&about=x&yara={rule}")).await;
     assert!(made.contains("is in force: mail in which") && made.contains("&lt;/pre&gt;&lt;script&gt;"), "{made}");
     let yara = house.mail.rules.list().await.unwrap()[1].rule;
     let remove = format!("rule={yara}");
-    assert!(said(&olga, "/rules/remove", &remove).await.contains("by administrators"));
+    assert!(said(&olga, "/rules/remove", &remove).await.contains("Only administrators"));
     assert!(said(&olga, "/rules/remove", "rule=1").await.contains("Rule 1 is removed"));
     assert!(said(&root, "/rules/remove", &remove).await.contains("Nobody has made a rule"));
     assert!(said(&root, "/rules/remove", &remove).await.contains("There is no rule"));

@@ -325,7 +325,7 @@ impl RemoveArgs {
             return Ok(());
         }
         let done = control.ask_of(&users::REMOVE, &self.name, &())?;
-        self.asking.answer(out, &done, |out, done| Ok(writeln!(out, "{} is no user any more.", done.name)?))
+        self.asking.answer(out, &done, |out, done| Ok(writeln!(out, "The user {} is removed.", done.name)?))
     }
 }
 

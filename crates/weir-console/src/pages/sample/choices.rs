@@ -112,7 +112,7 @@ fn from_yara(visit: &Visit, sample: &SampleLine, proposal: &Proposal) -> Html {
 
 fn again_or_back(visit: &Visit, sample: &SampleLine) -> Html {
     let (action, words) = match sample.ended_at {
-        None => ("cancel", "Take it back: it is not analysed any more"),
+        None => ("cancel", "Cancel it: it will not be analysed"),
         Some(_) => ("rerun", "Analyse it again"),
     };
     html!(

@@ -20,7 +20,7 @@ struct FindingLine {
 pub(super) fn findings(page: &SamplePage) -> Html {
     let mut lines: Vec<FindingLine> = page.results.iter().flat_map(lines).collect();
     if lines.is_empty() {
-        let nothing = empty("No plugin has brought anything yet.", &Html::none());
+        let nothing = empty("No plugin has returned a result yet.", &Html::none());
         return html!("<section><h2>What the plugins say</h2>{}</section>", nothing);
     }
     lines.sort_by_key(|line| Reverse(gravity(line.level)));

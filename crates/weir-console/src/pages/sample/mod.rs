@@ -95,7 +95,7 @@ fn unreadable() -> Trouble {
 fn verdict(sample: &SampleLine) -> &'static str {
     match (sample.verdict.as_str(), sample.ended_at) {
         ("malicious", _) => "This is malware.",
-        ("suspicious", _) => "This behaves or looks as honest files seldom do.",
+        ("suspicious", _) => "This behaves or looks in a way that is rare for honest files.",
         ("clean", Some(_)) => "Nothing bad was found in it.",
         (_, None) => "There is no verdict yet.",
         _ => "Nobody can say that it is harmless.",
@@ -256,7 +256,7 @@ pub(super) async fn cancel(
         let which = noted(&site, node, &visit, ("lab.cancel", sent.value("sample"))).await?;
         Ok::<_, Trouble>(node.take_back(which).await?)
     };
-    let words = taken_back.await.map(|sample| format!("Sample {} is taken back.", sample.sample));
+    let words = taken_back.await.map(|sample| format!("Sample {} is cancelled.", sample.sample));
     Ok(ended(&site, &visit, &sent, ("/lab", words)))
 }
 
