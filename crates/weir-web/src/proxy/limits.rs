@@ -69,7 +69,7 @@ impl Limits {
         }
     }
 
-    /// The same limits with every number inside its bounds.
+    /// The same limits with every number moved inside its bounds.
     pub fn bounded(self) -> Limits {
         let time = |time: Duration| time.clamp(Duration::from_millis(10), Duration::from_secs(24 * 3_600));
         Limits {

@@ -24,7 +24,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
         _ = stop.wait_for(|stop| *stop) => {}
         () = mind(&shared) => {}
     }
-    // Requests that are finished while the gate drains still need the queues' time.
+    // Requests that are finished while the gate drains still need the queues.
     let until = Instant::now() + shared.site().limits.drain;
     while Instant::now() < until && shared.connections.totals().open > 0 {
         tokio::time::sleep(TICK).await;
@@ -34,7 +34,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
 
 async fn mind(shared: &Arc<Shared>) {
     let mut site = shared.site();
-    // They end when they are replaced.
+    // These tasks end when they are replaced.
     let mut _checks = check_site(&site);
     loop {
         tokio::time::sleep(TICK).await;
@@ -54,7 +54,7 @@ fn tick(shared: &Shared) {
     shared.relieve_buffers();
 }
 
-/// Tasks that look after the servers of a site, until they are dropped.
+/// Tasks that check the servers of a site, until they are dropped.
 fn check_site(site: &Site) -> JoinSet<()> {
     let mut checks = JoinSet::new();
     for backend in site.backends.iter().filter(|backend| !backend.settings.health_every.is_zero()) {
@@ -81,7 +81,7 @@ async fn check_all(backend: &ActiveBackend) {
     }
 }
 
-/// Whether a server lives: it accepts a connection, proves its name if it has to, and answers below 500 if there is a path to ask for.
+/// Whether a server is up: it accepts a connection, proves its name if it has to, and answers below 500 if there is a path to request.
 async fn check(server: &Server, backend: &ActiveBackend, limit: Duration) -> io::Result<()> {
     let link = ServerStream::open(server, backend.secure.as_ref(), limit).await?;
     let Some(path) = backend.settings.health_path.as_deref() else { return Ok(()) };

@@ -83,14 +83,14 @@ use presence::End;
 use site::{ActiveBackend, Site};
 use thread::{Shared, Thread};
 
-/// A running web gate. Dropped, it stops without waiting; [`Gate::shutdown`] lets what is under way finish.
+/// A running web gate. When it is dropped, it stops without waiting; [`Gate::shutdown`] lets requests in progress finish.
 pub struct Gate {
     shared: Arc<Shared>,
     threads: Vec<Arc<Thread>>,
     handles: Mutex<Vec<JoinHandle<()>>>,
     addresses: Vec<SocketAddr>,
     log: Option<Arc<AccessLog>>,
-    /// Where other proxies ask, if they may.
+    /// The listeners where other proxies ask, if they may.
     door: Option<Arc<Door>>,
     /// One reload at a time.
     reloading: Mutex<()>,
@@ -102,7 +102,7 @@ pub struct Gate {
 pub struct Reloaded {
     /// Backends that are new.
     pub added: Vec<String>,
-    /// Backends that have gone; what was under way there goes on.
+    /// Backends that are gone; requests in progress there continue.
     pub removed: Vec<String>,
     /// Backends that stay, with their queues.
     pub kept: Vec<String>,
@@ -112,7 +112,7 @@ pub struct Reloaded {
 
 /// How long to wait when the machine has no more file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
-/// How long a gate that stops waits for the first words of who has connected.
+/// How long a gate that stops waits for the first octets of clients that have just connected.
 const PATIENCE_FOR_ARRIVALS: Duration = Duration::from_secs(2);
 /// How often the clock of a thread moves.
 const CLOCK_STEP: Duration = Duration::from_millis(100);
@@ -168,7 +168,7 @@ impl Gate {
         self.open_door(&site.settings.door)
     }
 
-    /// Lets other proxies ask, if somebody wants that. Ends are heard by a thread of their own, because what the kernel has no room for is lost.
+    /// Opens the listeners for other proxies, if they are configured. The end of requests is read by a thread of its own, because the kernel drops what it has no room for.
     fn open_door(&mut self, settings: &DoorSettings) -> Result<(), GateError> {
         if !settings.is_on() {
             return Ok(());
@@ -202,17 +202,17 @@ impl Gate {
         &self.addresses
     }
 
-    /// The settings that it goes by now.
+    /// The settings in force now.
     pub fn settings(&self) -> Settings {
         self.shared.site().settings.clone()
     }
 
-    /// The fair queues, one a backend.
+    /// The fair queues, one for each backend.
     pub fn admissions(&self) -> Vec<Arc<Admission>> {
         self.shared.site().backends.iter().map(|backend| Arc::clone(&backend.admission)).collect()
     }
 
-    /// Joins the other front-ends, once. The queues must have been set up to report.
+    /// Joins the other front-ends, once. The queues must have been configured to report.
     pub fn join(&self, settings: &exchange::Settings) -> Result<&Exchange, ExchangeError> {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(exchange) = self.shared.exchange.get() {
@@ -255,19 +255,19 @@ impl Gate {
         }
     }
 
-    /// Sessions that have requests at a backend, those with the most first, at most `most` of each.
+    /// Sessions that have requests at a backend; those with the most come first, at most `most` for each backend.
     pub fn sessions(&self, most: usize) -> Vec<SessionView> {
         self.admissions().iter().flat_map(|admission| admission.session_views(most)).collect()
     }
 
-    /// Gives a server no new requests from now on, or gives it some again. Returns in how many backends it is.
+    /// With `true` a server gets no new requests from now on, with `false` it gets them again. Returns in how many backends it is.
     pub fn drain(&self, address: &str, draining: bool) -> usize {
         let site = self.shared.site();
         let servers = site.backends.iter().flat_map(|backend| backend.servers.all());
         servers.filter(|server| server.address == address).map(|server| server.drain(draining)).count()
     }
 
-    /// From now on a server gets so many requests for one of a server with the weight 1. Returns in how many backends it is.
+    /// From now on a server gets this many requests for each one of a server with the weight 1. Returns in how many backends it is.
     pub fn set_weight(&self, address: &str, weight: u32) -> usize {
         let site = self.shared.site();
         let servers = site.backends.iter().flat_map(|backend| backend.servers.all());
@@ -279,16 +279,16 @@ impl Gate {
         &self.shared.blocks
     }
 
-    /// Opens the access log anew, as it may have been renamed.
+    /// Opens the access log again, because it may have been renamed.
     pub fn reopen_log(&self) {
         if let Some(log) = &self.log {
             log.reopen();
         }
     }
 
-    /// Goes by other settings from now on. What is under way ends where it began; who waits for a backend that stays keeps its place; a
-    /// backend that goes runs dry. On an error nothing has changed. Addresses, threads, the log's place and what counts requests stay as
-    /// they were; so must the keys of sessions and subnets, which queues and other front-ends know them by.
+    /// Uses other settings from now on. Requests in progress end where they began; requests that wait for a backend that stays keep their places;
+    /// a backend that is removed finishes its requests. On an error nothing has changed. Addresses, threads, the place of the log and the tally stay as
+    /// they were; so must the keys of sessions and subnets, by which queues and other front-ends know them.
     pub fn reload(&self, settings: Settings) -> Result<Reloaded, GateError> {
         let _alone = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.shared.site();
@@ -300,7 +300,7 @@ impl Gate {
         Ok(difference(&before, &site))
     }
 
-    /// Stops listening, lets what is under way finish within the configured time, and returns when all is over.
+    /// Stops listening, lets requests in progress finish within the configured time, and returns when everything has ended.
     pub fn shutdown(&self) {
         self.stop.send_replace(true);
         let handles = std::mem::take(&mut *self.handles.lock().unwrap_or_else(PoisonError::into_inner));
@@ -325,7 +325,7 @@ impl Drop for Gate {
     }
 }
 
-/// The new settings with what only a restart can change as it was.
+/// The new settings, except that what only a restart can change stays as it was.
 fn lasting(before: &Settings, settings: Settings) -> Settings {
     let addresses =
         |settings: &Settings| settings.listeners.iter().map(|listener| listener.address).collect::<Vec<_>>();
@@ -384,7 +384,7 @@ struct ListeningSocket {
     socket: std::net::TcpListener,
 }
 
-/// One thread's work, until it is told to stop and all is over.
+/// Runs one thread, until it is told to stop and everything has ended.
 async fn serve(thread: Arc<Thread>, sockets: Vec<ListeningSocket>, mut stop: watch::Receiver<bool>) {
     let accept = |listening| supervision::spawn("web listener", accept(Arc::clone(&thread), listening));
     let accepting: Vec<_> = sockets.into_iter().map(accept).collect();
@@ -394,7 +394,7 @@ async fn serve(thread: Arc<Thread>, sockets: Vec<ListeningSocket>, mut stop: wat
     accepting.iter().for_each(tokio::task::JoinHandle::abort);
     thread.shared.draining.store(true, Ordering::Relaxed);
     thread.end_all(End::Drain);
-    // Whoever has just connected is about to ask for something, and should not be turned away without an answer.
+    // A client that has just connected is about to send a request, and should not be closed without an answer.
     let patient = tokio::time::Instant::now() + PATIENCE_FOR_ARRIVALS;
     let gone = async {
         while thread.connections() > 0 || (thread.is_arriving() && tokio::time::Instant::now() < patient) {

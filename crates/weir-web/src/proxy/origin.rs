@@ -13,14 +13,14 @@ use weir_http1::request_head::RequestHead;
 
 use crate::identity::forwarded::Trail;
 
-/// What is known of the client, to be written into its requests.
+/// What is known of the client and must be written into its requests.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     /// The peer's address as text.
     pub(super) peer: HeaderValue,
-    /// Whether the peer is listed: it speaks for others.
+    /// Whether the peer is listed, so that it may name clients.
     pub(super) listed: bool,
-    /// The field in which a listed peer is known to describe its clients; what it says there is kept.
+    /// The field in which a listed peer describes its clients; what it says there is kept.
     trail: Trail,
     tls: bool,
     /// The lines that are the same for every request: who the client is, its scheme, and `Via`.
@@ -28,7 +28,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// `trail` is that of a listed peer.
+    /// `trail` is the field of a listed peer; none for any other.
     pub(super) fn new(peer: HeaderValue, trail: Option<Trail>, tls: bool) -> Origin {
         let mut lines = Vec::new();
         write_line(&mut lines, "X-Forwarded-For", peer.as_bytes());
@@ -37,8 +37,8 @@ impl Origin {
         Origin { peer, listed: trail.is_some(), trail: trail.unwrap_or(Trail::None), tls, lines }
     }
 
-    /// Whether a field is not passed on: it describes the client, and anybody may have written it because the peer is not known to use this field;
-    /// or it is one of framing in disguise.
+    /// Whether a field is not passed on: because it describes the client, and anybody may have written it, since the peer is not known to use this field;
+    /// or because it is a field of framing written in another way.
     pub(super) fn is_untrusted(&self, name: &str) -> bool {
         let describes = describes_client(name)
             && match self.trail {
@@ -49,7 +49,7 @@ impl Origin {
         describes || is_disguised(name)
     }
 
-    /// The client that the peer names in `Forwarded`, to be put before the peer in `X-Forwarded-For`.
+    /// The value of `X-Forwarded-For` when the peer names its client in `Forwarded`: the client, before the peer.
     pub(super) fn told(&self, client: IpAddr) -> Option<String> {
         let told = (self.trail == Trail::Forwarded).then(|| client.to_string());
         told.filter(|client| client.as_bytes() != self.peer.as_bytes())
@@ -59,7 +59,7 @@ impl Origin {
         scheme(self.tls)
     }
 
-    /// A plain request as the server is sent it, without the fields of these names.
+    /// A plain request as it is sent to the server, without the fields of these names.
     pub(super) fn plain_request(&self, head: &RequestHead<'_>, client: IpAddr, without: &[&str]) -> Vec<u8> {
         let mut text = Vec::with_capacity(head.length + ADDED_BYTES);
         text.extend_from_slice(head.method.as_str().as_bytes());
@@ -75,7 +75,7 @@ impl Origin {
         text
     }
 
-    /// The fields of a peer that is not listed, without what it says of who it is.
+    /// The fields of a peer that is not listed, without what it says about its own identity.
     fn write_as_seen(&self, text: &mut Vec<u8>, head: &RequestHead<'_>, without: &[&str]) {
         for Field { name, value } in head.fields {
             let left_out = is(name, "connection") || without.iter().any(|other| is(name, other));
@@ -94,7 +94,7 @@ impl Origin {
         let believed = |field: &&Field<'_>| !left_out(field.name) && !self.is_untrusted(field.name);
         for Field { name, value } in head.fields.iter().filter(believed) {
             if is(name, "x-forwarded-for") {
-                // Several lines are one list; servers that look at one line only must see all of it.
+                // Several lines are one list; servers that read only one line must see all of it.
                 hops.extend_from_slice(value);
                 hops.extend_from_slice(b", ");
             } else {
@@ -124,7 +124,7 @@ fn scheme(tls: bool) -> &'static str {
 }
 
 pub(super) const VIA_11: HeaderValue = HeaderValue::from_static("1.1 weir");
-/// About what the added fields take.
+/// About how many octets the added fields take.
 const ADDED_BYTES: usize = 160;
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
     }
 
     proptest! {
-        /// What goes out is one head of one request, whatever came in.
+        /// The output is one head of one request, whatever the input was.
         #[test]
         fn nothing_of_a_client_becomes_a_second_request(
             text in "(GET|HEAD|get) /[a-z?\"# ]{0,4} HTTP/1.1(\r\n|\n)Host: [a-z:]{0,3}\r\n([A-Za-z-]{0,9}[:; ]{1,2}[ -~\r\n\t\u{7f}\u{e9}]{0,9}\r\n){0,4}\r\n[a-z]{0,3}",

@@ -9,21 +9,21 @@ use std::task::Waker;
 
 #[derive(Debug)]
 pub(super) struct Presence {
-    /// Since when nothing was asked, in milliseconds of the thread's clock.
+    /// Since when there has been no request, in milliseconds of the thread's clock.
     quiet_since: AtomicU64,
     in_flight: AtomicU32,
-    /// Of these, how many wait for their own client: for a body that is still to come, or until it takes what is there for it.
+    /// How many of them wait for their own client: to send the rest of a body, or to read what is there for it.
     at_own_pace: AtomicU32,
-    /// Since when the last of them does.
+    /// Since when the last of them waits for it.
     at_own_pace_since: AtomicU64,
     end: AtomicU8,
     waker: Mutex<Option<Waker>>,
 }
 
-/// A connection on which there is nothing to do but to wait for its client. Those that come first in this order are closed first.
+/// A connection that can only wait for its client. Those that come first in this order are closed first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Standstill {
-    /// A request is under way all the same.
+    /// A request is in progress all the same.
     pub(super) asks: bool,
     /// Since when, in milliseconds of the thread's clock.
     pub(super) since: u64,
@@ -38,7 +38,7 @@ pub(super) enum End {
 }
 
 impl Presence {
-    /// Of a connection that comes now.
+    /// The presence of a new connection.
     pub(super) fn new(now: u64) -> Presence {
         Presence {
             quiet_since: AtomicU64::new(now),
@@ -61,7 +61,7 @@ impl Presence {
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Since when nothing is asked; None while something is.
+    /// Since when there has been no request; None while there is one.
     pub(super) fn quiet_since(&self) -> Option<u64> {
         (self.in_flight.load(Ordering::Relaxed) == 0).then(|| self.quiet_since.load(Ordering::Relaxed))
     }
@@ -72,12 +72,12 @@ impl Presence {
         self.at_own_pace.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One of its requests waits for the client no more.
+    /// One of its requests no longer waits for the client.
     pub(super) fn has_client(&self) {
         self.at_own_pace.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether and since when there is nothing to do but to wait for the client.
+    /// Whether, and since when, the connection can only wait for its client.
     pub(super) fn standstill(&self) -> Option<Standstill> {
         if let Some(since) = self.quiet_since() {
             return Some(Standstill { asks: false, since });

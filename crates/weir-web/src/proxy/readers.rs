@@ -13,7 +13,7 @@ use weir_core::fair::SubnetKey;
 
 use crate::admission::Reader;
 
-/// All for whom something is buffered.
+/// All clients for which something is buffered.
 #[derive(Debug, Default)]
 pub(super) struct Readers {
     entries: Mutex<HashMap<u64, SlowReader>>,
@@ -28,7 +28,7 @@ struct SlowReader {
     progress: Arc<Progress>,
 }
 
-/// How one of them gets on.
+/// The progress of one of them.
 #[derive(Debug)]
 pub(super) struct Progress {
     held: AtomicU64,
@@ -39,13 +39,13 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Octets that it took, and what is held for it now.
+    /// How many octets it has read, and how much is held for it now.
     pub(super) fn note(&self, taken: usize, held: u64) {
         self.taken.fetch_add(taken as u64, Ordering::Relaxed);
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// Whether there is no room for what its server has.
+    /// Notes whether there is no room for what its server sends.
     pub(super) fn want_room(&self, wants: bool) {
         self.wants_room.store(wants, Ordering::Relaxed);
     }
@@ -70,7 +70,7 @@ impl Drop for Registered {
     }
 }
 
-/// Nobody is judged by less time than this.
+/// No client is judged by less time than this.
 const LEAST_AGE: Duration = Duration::from_secs(1);
 
 impl Readers {
@@ -82,7 +82,7 @@ impl Readers {
         Registered { readers: Arc::clone(self), number, progress }
     }
 
-    /// Whether somebody finds no room.
+    /// Whether some client finds no room.
     pub(super) fn want_room(&self) -> bool {
         self.lock().values().any(|entry| entry.progress.wants_room.load(Ordering::Relaxed))
     }
@@ -100,12 +100,12 @@ impl Readers {
         }
     }
 
-    /// How many were cut off.
+    /// How many clients were cut off.
     pub(super) fn cut(&self) -> u64 {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// Those below a rate, the worst last.
+    /// Clients below a rate, the slowest last.
     fn slow(&self, rate: u64) -> Vec<Slow> {
         let entries = self.lock();
         let mut held: HashMap<SubnetKey, u64> = HashMap::new();

@@ -29,18 +29,18 @@ pub(super) struct Refusal {
     /// Whether the connection can be used again.
     close: bool,
     new_cookie: Option<HeaderValue>,
-    /// What is said instead of the page of the status.
+    /// The text instead of the page for the status.
     said: Option<Box<RefusalBody>>,
 }
 
 enum RefusalBody {
-    /// To a browser that has to wait; with its place, if it has one only by the cookie that it is given.
+    /// For a browser that has to wait; with its place, if it has that place only by the cookie that it is given.
     Wait(Notice, Option<Place>),
     /// Plain text.
     Text(String),
 }
 
-/// A place that was promised to somebody who is not in the line.
+/// A place that was promised to a visitor who is not in the line.
 struct Place {
     room: Arc<WaitingRoom>,
     promise: Promise,
@@ -60,7 +60,7 @@ impl Refusal {
         Refusal { close: true, ..Refusal::new(status) }
     }
 
-    /// It is not this one's turn; a browser is told where it stands.
+    /// The request has to wait; a browser is told its place.
     pub(super) fn later(promise: Promise, browser: bool) -> Refusal {
         let Promise { ahead, wait, .. } = promise;
         let notice = browser.then(|| Notice { ahead: Some(ahead), wait, again: promise.again() });
@@ -72,7 +72,7 @@ impl Refusal {
         }
     }
 
-    /// The same to the browser of somebody who is not in the line, and is expected in it from now on.
+    /// The same for the browser of a visitor who is not in the line, and is expected in it from now on.
     pub(super) fn later_in(room: &Arc<WaitingRoom>, promise: Promise) -> Refusal {
         let mut refusal = Refusal::later(promise, true);
         if let Some(RefusalBody::Wait(_, place)) = refusal.said.as_deref_mut() {
@@ -81,7 +81,7 @@ impl Refusal {
         refusal
     }
 
-    /// The same where the client does not hear this: nobody is expected with this cookie.
+    /// The same if the client does not receive this: then no visitor with this cookie is expected.
     #[must_use]
     pub(super) fn without_place(mut self) -> Refusal {
         if let Some(RefusalBody::Wait(_, place)) = self.said.as_deref_mut() {
@@ -90,7 +90,7 @@ impl Refusal {
         self
     }
 
-    /// The same for somebody who is in no line: the queue is too long, even for those who are known.
+    /// The same for a visitor who is in no line, because the queue is too long even for known visitors.
     pub(super) fn for_browser(self) -> Refusal {
         let wait = self.retry_after.unwrap_or_default();
         Refusal { said: Some(Box::new(RefusalBody::Wait(Notice { ahead: None, wait, again: wait }, None))), ..self }
@@ -101,7 +101,8 @@ impl Refusal {
         matches!(self.said.as_deref(), Some(RefusalBody::Wait(..)))
     }
 
-    /// The cookie that a client is given. A waiting page always comes with one, because the place is kept in it, and who has a place is expected.
+    /// The answer with the cookie that the client is given. A waiting page always comes with one, because the place is kept in it, and a visitor with a
+    /// place is expected.
     #[must_use]
     pub(super) fn with_cookie(
         mut self,
@@ -142,7 +143,7 @@ impl Refusal {
         response.map(|page| ResponseBody::Whole(Some(page)))
     }
 
-    /// The answer, whoever sends it.
+    /// The complete answer.
     pub(super) fn into_page(self, site: &Site) -> Response<Bytes> {
         let (kind, page) = match self.said.map(|said| *said) {
             Some(RefusalBody::Text(text)) => ("text/plain", Bytes::from(text)),
@@ -170,7 +171,7 @@ impl Refusal {
     }
 }
 
-/// A request that may not be passed on, or a response that is not believed.
+/// A request that may not be passed on, or a response that cannot be trusted.
 impl From<refused::Refused> for Refusal {
     fn from(refused: refused::Refused) -> Refusal {
         let Rule { status, closes, section, reason } = refused.rule();
@@ -188,14 +189,14 @@ pub(super) fn refuse(backend: &ActiveBackend, refused: Refused, standing: Standi
     Refusal { retry_after: Some(backend.admission.retry_after(standing)), ..Refusal::new(status) }
 }
 
-/// The request's body came to no good.
+/// The request's body did not arrive completely.
 pub(super) fn refuse_body(backend: &ActiveBackend, fault: BodyFault) -> Refusal {
     let refusal = Refusal::closing(fault.status());
     let again = matches!(fault, BodyFault::NoRoom | BodyFault::Cut | BodyFault::Lost);
     Refusal { retry_after: again.then(|| backend.admission.retry_after(Standing::Known)), ..refusal }
 }
 
-/// The same is at https.
+/// A redirect to the same address at https.
 pub(super) fn redirect(method: &Method, host: &str, target: &str, port: u16) -> Refusal {
     let name = without_port(host);
     if name.is_empty() {

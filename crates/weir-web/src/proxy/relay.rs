@@ -27,15 +27,15 @@ use crate::health::Busy;
 
 pub(super) struct Relay {
     first: Option<Frame<Bytes>>,
-    /// None when the server has said everything.
+    /// None when the server has sent everything.
     rest: Option<UpstreamBody>,
-    /// What comes after the last octet that is kept.
+    /// What comes after the last octet that is buffered.
     last: Option<Result<Frame<Bytes>, BodyBroken>>,
-    /// Octets that the client is still to be given, if that is known.
+    /// How many octets are still to be sent to the client, if that is known.
     left: Option<u64>,
     kept: Option<Box<Kept>>,
     hold: Holding,
-    /// The server's number, and the connection if hyper has it: to be kept when the body has ended.
+    /// The server's number, and the connection if hyper has it; both are needed to keep the connection when the body has ended.
     server: usize,
     sender: Option<Sender>,
     thread: Arc<Thread>,
@@ -44,7 +44,7 @@ pub(super) struct Relay {
     subnet: SubnetKey,
     blocked: bool,
     timing: Timing,
-    /// Where the response tells what it has cost.
+    /// Where the response says what it has cost.
     meter: Option<UnitMeter>,
 }
 
@@ -70,7 +70,7 @@ struct Kept {
     registered: Registered,
 }
 
-/// What the flow occupies at the backend.
+/// What the stream occupies at the backend.
 #[derive(Debug)]
 pub(super) enum Holding {
     Slot(HeldSlot),
@@ -98,7 +98,7 @@ impl Relay {
             begun;
         let first_bytes = first.as_ref().and_then(Frame::data_ref).map_or(0, |data| data.len() as u64);
         if let (Some(meter), Holding::Slot(held)) = (&mut meter, &mut hold) {
-            // Until the response has told its cost.
+            // As long as the response has not said its cost.
             held.permit.set_cost(Cost::TimeOrUsual);
             meter.see(first.as_ref().and_then(Frame::data_ref).map_or(&[][..], |data| data));
         }
@@ -141,7 +141,7 @@ impl Relay {
         self.first.is_none() && kept && self.last.is_none() && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
-    /// The next piece for the client: what is kept, or what the server gives now.
+    /// The next piece for the client: what is buffered, or what the server sends now.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyBroken>>> {
         let kept = self.poll_kept(cx);
         if kept.is_ready() || !self.is_dry() {
@@ -156,7 +156,7 @@ impl Relay {
         }
     }
 
-    /// The next piece for the client of what has been read; not ready if there is none yet.
+    /// The next piece for the client from what has been read; not ready if there is none yet.
     pub(super) fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyBroken>>> {
         self.block(false);
         if let Some(frame) = self.first.take() {
@@ -185,12 +185,12 @@ impl Relay {
         }
     }
 
-    /// Whether nothing is kept, so that the next piece is the server's.
+    /// Whether nothing is buffered, so that the next piece is the server's.
     fn is_dry(&self) -> bool {
         self.rest.is_some() && self.last.is_none() && self.kept.as_ref().is_none_or(|kept| kept.buffer.is_empty())
     }
 
-    /// Reads the server while the client takes nothing. Ready when the server has said everything.
+    /// Reads from the server while the client reads nothing. Ready when the server has sent everything.
     pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if self.rest.is_none() {
@@ -285,7 +285,7 @@ impl Relay {
             if let Some(kept) = self.kept.as_ref().filter(|_| !self.timing.unbuffered) {
                 kept.registered.progress.want_room(blocked);
             }
-            // The server's own time begins again.
+            // The server's own time starts again.
             self.timing.last = Instant::now();
         }
     }
@@ -296,14 +296,14 @@ impl Relay {
         self.record.sent(octets);
     }
 
-    /// Nothing more comes, and that is not the client's doing.
+    /// Nothing more comes, and this is not the client's fault.
     fn broken(&mut self, how: BodyBroken) -> BodyBroken {
         (self.rest, self.hold) = (None, Holding::Nothing);
         self.record.complete();
         how
     }
 
-    /// The backend has said everything.
+    /// The backend has sent everything.
     fn end(&mut self) {
         if let (Some(meter), Holding::Slot(held)) = (&self.meter, &mut self.hold) {
             held.permit.set_cost(meter.cost(held.permit.held()));
@@ -323,7 +323,7 @@ impl Drop for Relay {
         else {
             return;
         };
-        // The client has gone and the backend works on.
+        // The client has left and the backend goes on working.
         if !self.timing.stops_early
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -332,7 +332,7 @@ impl Drop for Relay {
     }
 }
 
-/// Why a response did not come to its end.
+/// Why a response did not reach its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum BodyBroken {
     #[error("the backend broke off its response")]

@@ -29,10 +29,10 @@ use crate::admission::UploadClock;
 pub(super) struct Outgoing {
     pub(super) parts: request::Parts,
     pub(super) body: RequestBody,
-    /// The head as it goes out, where it is written already; of the parts only the method counts then, and the response's fields are wanted as
+    /// The head as it is sent, if it has been written already. Then only the method of the parts counts, and the response's fields are wanted as
     /// lines.
     pub(super) text: Option<Vec<u8>>,
-    /// Who is told interim responses.
+    /// The client that is sent interim responses.
     pub(super) listener: Option<Arc<Client>>,
 }
 
@@ -42,7 +42,7 @@ impl Outgoing {
         Box::new(Outgoing { parts, body, text: None, listener: None })
     }
 
-    /// A request that has nothing but a head, of a client that is told interim responses.
+    /// A request that consists only of a head, from a client that is sent interim responses.
     pub(super) fn from_text(method: Method, text: Vec<u8>, client: &Arc<Client>) -> Box<Outgoing> {
         let (mut parts, ()) = Request::new(()).into_parts();
         parts.method = method;
@@ -69,22 +69,22 @@ impl Outgoing {
     }
 }
 
-/// So much of a body is read even if others have taken all memory: as large are most forms, and a few dozen networks with bodies that never end could
-/// otherwise refuse the forms of everybody. It is about what a connection's own buffers take.
+/// This much of a body is read even if others have taken all memory. Most forms are this small, and otherwise a few dozen networks with bodies that never end
+/// could make the gate refuse everybody's forms. It is about as much as a connection's own buffers take.
 const ALWAYS: usize = 16 << 10;
 
-/// What the backend is sent.
+/// What is sent to the backend.
 #[derive(Debug)]
 pub(super) enum RequestBody {
-    /// All of it; None when it has been given out.
+    /// All of it; None when it has been taken.
     Whole(Option<Bytes>),
-    /// All of it, with the fields that follow it.
+    /// All of it, with the trailers that follow it.
     Trailed(Box<Trailed>),
-    /// A beginning, and what is still to come.
+    /// A beginning, and the rest that is still to come.
     Stream(Box<Upload>),
 }
 
-/// A body in memory with its trailers. Both are empty when they have been given out.
+/// A body in memory with its trailers. Both are empty when they have been taken.
 #[derive(Debug)]
 pub(super) struct Trailed {
     pub(super) data: Bytes,
@@ -93,7 +93,7 @@ pub(super) struct Trailed {
 
 /// How a body is read before its request asks for a slot.
 pub(super) struct ReadAhead {
-    /// So many octets of it are kept in memory.
+    /// This many octets of it are kept in memory.
     pub(super) memory: u64,
     /// Where the rest goes, as long as there is room.
     pub(super) file: Option<Buffer>,
@@ -101,24 +101,24 @@ pub(super) struct ReadAhead {
     pub(super) trailers: Vec<HeaderName>,
 }
 
-/// A body that still comes in, or is in a file.
+/// A body that is still arriving, or is in a file.
 #[derive(Debug)]
 pub(super) struct Upload {
-    /// What was read ahead, and what came behind it.
+    /// What was read ahead, and what came after it.
     first: Bytes,
     behind: Option<Buffer>,
-    /// Those that have come, and the names of those that may be passed on.
+    /// Trailers that have come, and the names of those that may be passed on.
     trailers: Option<HeaderMap>,
     passed: Vec<HeaderName>,
     rest: Incoming,
-    /// The rest has said that it is at its end.
+    /// The rest has reached its end.
     over: bool,
     pace: Pace,
     clock: Arc<UploadClock>,
     fault: Arc<AtomicU8>,
 }
 
-/// Why a body did not come to its end.
+/// Why a body did not reach its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum BodyFault {
     #[error("the request body is too large")]
@@ -145,7 +145,7 @@ impl BodyFault {
         BodyFault::Lost,
     ];
 
-    /// What the client hears.
+    /// The status that is sent to the client.
     pub(super) fn status(self) -> StatusCode {
         match self {
             BodyFault::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -160,7 +160,7 @@ impl BodyFault {
     }
 }
 
-/// What can be seen of a stream after it was given away.
+/// What is known of a stream after it was passed on.
 #[derive(Debug, Clone)]
 pub(super) struct UploadWatch {
     pub(super) clock: Arc<UploadClock>,
@@ -194,7 +194,7 @@ impl RequestBody {
             upload.behind = Some(file);
             upload.read_behind().await?;
         }
-        // Trailers are in memory like the rest, and count against their sender as much.
+        // Trailers are in memory like the rest, and are counted for their sender in the same way.
         if let Some(trailers) = &upload.trailers
             && !share.grow(field_bytes(trailers))
         {
@@ -252,7 +252,7 @@ impl Upload {
         Upload { first, behind, trailers: None, passed, rest, over: false, pace, clock, fault }
     }
 
-    /// Gathers it in one piece: many small ones would take far more memory than they hold.
+    /// Gathers it in one piece, because many small pieces would take far more memory than they hold.
     async fn read_ahead(&mut self, buffer: u64, share: &mut Share) -> Result<(), BodyFault> {
         let mut first = BytesMut::new();
         while first.len() as u64 <= buffer && !self.has_ended() {
@@ -271,7 +271,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Into the file, until all is here or there is no more room.
+    /// Reads into the file, until the body is complete or there is no more room.
     async fn read_behind(&mut self) -> Result<(), BodyFault> {
         while !self.has_ended() {
             let Some(behind) = &mut self.behind else { return Ok(()) };
@@ -302,7 +302,7 @@ impl Upload {
         self.over || self.trailers.is_some() || self.rest.is_end_stream()
     }
 
-    /// A body that is complete and in memory is no stream: its client is not waited for. One without trailers is sent with its length.
+    /// A body that is complete and in memory need not be streamed, because nothing waits for its client. One without trailers is sent with its length.
     fn whole_if_ended(mut self) -> RequestBody {
         if !self.has_ended() || self.behind_bytes() > 0 {
             return RequestBody::Stream(Box::new(self));
@@ -314,14 +314,14 @@ impl Upload {
         }
     }
 
-    /// For the backend: what was read ahead, then the rest.
+    /// The next piece for the backend: what was read ahead, then the rest.
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         if !self.first.is_empty() {
             self.clock.moves();
             return Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.first)))));
         }
         if let Some(behind) = &mut self.behind {
-            // The disk is waited for, not the client.
+            // This waits for the disk, not for the client.
             match ready!(behind.poll_pop(cx)) {
                 Ok(Some(piece)) => {
                     self.clock.moves();
@@ -369,7 +369,7 @@ impl Upload {
         Poll::Ready(Some(outcome.map_err(|fault| self.failed(fault))))
     }
 
-    /// Data as it is, and those trailers that may be passed on; None if no trailer may.
+    /// Data unchanged, and those trailers that may be passed on; None if none of them may.
     fn passed_on(&self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
         let came = match frame.into_trailers() {
             Ok(came) => came,
@@ -402,7 +402,7 @@ fn field_bytes(fields: &HeaderMap) -> usize {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // Nobody waits for its client any more.
+        // Nothing waits for its client any more.
         self.clock.moves();
     }
 }
@@ -449,17 +449,17 @@ impl Body for RequestBody {
     }
 }
 
-/// How fast a body comes. Only the time in which its client is waited for counts.
+/// How fast a body arrives. Only the time in which the gate waits for its client counts.
 #[derive(Debug)]
 struct Pace {
     octets: u64,
     octets_max: u64,
     rate: u64,
     piece: Duration,
-    /// What the whole may take, more with every octet, and what it has taken.
+    /// How much time the whole body may take, more with every octet, and how much it has taken.
     allowed: Duration,
     taken: Duration,
-    /// Since when the next piece is waited for.
+    /// Since when the gate waits for the next piece.
     since: Option<Instant>,
     deadline: Deadline,
 }
@@ -503,7 +503,7 @@ mod tests {
         Pace::new(&Limits { body_piece, body_grace, body_rate: rate, ..Limits::default() })
     }
 
-    /// Whether the pace is lost when the next piece is waited for over so many seconds.
+    /// Whether the body counts as too slow when the next piece is waited for over this many seconds.
     async fn waits(pace: &mut Pace, seconds: u64) -> bool {
         let late = std::future::poll_fn(|cx| pace.poll_late(cx));
         tokio::time::timeout(Duration::from_millis(seconds * 1_000 + 1), late).await.is_ok()

@@ -11,7 +11,7 @@ use super::thread::Thread;
 use crate::identity::{Fields, Identity};
 use crate::log::Entry;
 
-/// A request under way. If it is dropped before it is complete, the client has given it up.
+/// A request in progress. If this is dropped before the request is complete, the client has given it up.
 pub(super) struct RequestRecord {
     thread: Arc<Thread>,
     client: Arc<Client>,
@@ -36,7 +36,7 @@ impl RequestRecord {
         RequestRecord { thread: Arc::clone(thread), client: Arc::clone(client), complete: false, entry }
     }
 
-    /// Who it was, and where it goes.
+    /// Which client it was, and where the request goes.
     pub(super) fn identified(&mut self, identity: &Identity, backend: &str) {
         if let Some(entry) = &mut self.entry {
             entry.entry.client = identity.client;
@@ -60,7 +60,7 @@ impl RequestRecord {
         }
     }
 
-    /// Octets of the response have gone out.
+    /// This many octets of the response were sent.
     pub(super) fn sent(&mut self, octets: usize) {
         if let Some(entry) = &mut self.entry {
             entry.entry.bytes += octets as u64;
@@ -72,7 +72,7 @@ impl RequestRecord {
         Arc::clone(&self.client)
     }
 
-    /// Everything is said, or the rest will never be: it is not for the client to give it up any more.
+    /// Everything was sent, or the rest will never come: the client can no longer give the request up.
     pub(super) fn complete(&mut self) {
         self.complete = true;
     }
@@ -89,7 +89,7 @@ impl Drop for RequestRecord {
         let (Some(mut entry), Some(log)) = (self.entry.take(), self.thread.log.as_ref()) else { return };
         entry.entry.took_ms = entry.began.elapsed().as_secs_f64() * 1e3;
         if entry.entry.status == 0 {
-            // What nginx writes for a client that left before its response.
+            // This is the status that nginx writes for a client that left before its response.
             entry.entry.status = 499;
         }
         log.add(&entry.entry);

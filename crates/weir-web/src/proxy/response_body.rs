@@ -15,34 +15,34 @@ use http_body::{Body, Frame, SizeHint};
 use super::http2_stream::SendWatch;
 use super::relay::{BodyBroken, Relay};
 
-/// What the client is sent.
+/// What is sent to the client.
 pub(super) enum ResponseBody {
-    /// All of it; None when it has been given out or there is nothing.
+    /// All of it; None when it has been taken, or if there is nothing.
     Whole(Option<Bytes>),
-    /// As it comes.
+    /// As it arrives.
     Streamed(Box<StreamedBody>),
 }
 
-/// A body that still comes in.
+/// A body that is still arriving.
 pub(super) struct StreamedBody {
     relay: Driven,
-    /// Of an HTTP/2 stream.
+    /// The watch of an HTTP/2 stream.
     send_watch: Option<Arc<SendWatch>>,
 }
 
-/// Who reads the server while the client takes nothing.
+/// Which task reads from the server while the client reads nothing.
 #[expect(
     clippy::large_enum_variant,
     reason = "the body is in a box already, and on the fast path all are of the larger kind"
 )]
 enum Driven {
-    /// Whoever sends to the client, by [`ResponseBody::read_ahead`].
+    /// The task that sends to the client, by [`ResponseBody::read_ahead`].
     BySender(Relay),
-    /// A task of its own, because hyper does not look at a body that it cannot send.
+    /// A task of its own, because hyper does not poll a body that it cannot send.
     ByTask(Handle),
 }
 
-/// The sender's end of a shared relay. Dropped, the client has gone.
+/// The sender's end of a shared relay. When it is dropped, the client has left.
 struct Handle(Arc<Shared>);
 
 impl StreamedBody {
@@ -64,7 +64,7 @@ impl StreamedBody {
         }
     }
 
-    /// Notes whether the client has something to take.
+    /// Notes whether there is something for the client to read.
     fn note_send(&self, begun: bool) {
         match &self.send_watch {
             Some(send_watch) if begun => send_watch.begin(),
@@ -75,7 +75,7 @@ impl StreamedBody {
 }
 
 impl ResponseBody {
-    /// Reads what the server gives while nothing can be sent to the client.
+    /// Reads what the server sends while nothing can be sent to the client.
     pub(super) fn read_ahead(&mut self, cx: &mut Context<'_>) {
         if let ResponseBody::Streamed(flow) = self
             && let Driven::BySender(relay) = &mut flow.relay
@@ -84,7 +84,7 @@ impl ResponseBody {
         }
     }
 
-    /// From now on a task of its own reads the server.
+    /// From now on a task of its own reads from the server.
     pub(super) fn driven_by_task(self) -> ResponseBody {
         let ResponseBody::Streamed(flow) = self else { return self };
         let (relay, send_watch) = match *flow {
@@ -102,9 +102,9 @@ impl ResponseBody {
 struct Shared(Mutex<State>);
 
 struct State {
-    /// None when the client has gone.
+    /// None when the client has left.
     relay: Option<Relay>,
-    /// Who sends to the client, if it waits for the server; and who reads the server, if it waits for the client.
+    /// The task that sends to the client, if it waits for the server; and the task that reads from the server, if it waits for the client.
     sender: Option<Waker>,
     driver: Option<Waker>,
 }

@@ -52,7 +52,7 @@ impl ServerStream {
         timeout(limit, open).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Ends with a reset: what the server writes next fails. A plain end would only be noticed one write later.
+    /// Ends with a reset, so that the server's next write fails. After a plain end only the write after that would fail.
     pub(super) fn reset_when_dropped(&self) {
         let _ = match self {
             ServerStream::Plain(stream) => stream.set_zero_linger(),
@@ -61,7 +61,7 @@ impl ServerStream {
         };
     }
 
-    /// Whether an idle connection is still good: neither closed, nor has anything come that nobody asked for. No system call if so.
+    /// Whether an idle connection can still be used: it is not closed, and nothing has arrived that was not asked for. Needs no system call if so.
     pub(super) fn is_good(&mut self) -> bool {
         match self {
             ServerStream::Plain(stream) => {
@@ -140,7 +140,7 @@ impl AsyncWrite for ServerStream {
 #[derive(Clone)]
 pub(super) struct UpstreamTls {
     connector: TlsConnector,
-    /// The name that they have to prove, if it is not that of their address.
+    /// The name that they have to prove, if it is another one than in their address.
     name: Option<ServerName<'static>>,
 }
 
@@ -186,7 +186,7 @@ fn named(name: &str) -> Result<ServerName<'static>, TrustError> {
     ServerName::try_from(name.to_owned()).map_err(|_| TrustError::Name(name.to_owned()))
 }
 
-/// Why servers cannot be spoken to over TLS.
+/// Why servers cannot be reached over TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The file of root certificates.

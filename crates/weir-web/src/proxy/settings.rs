@@ -17,17 +17,17 @@ use crate::route::Rule;
 /// Everything that the proxy needs to know.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What holds for the whole gate.
+    /// What applies to the whole gate.
     pub web: WebSettings,
     pub listeners: Vec<Listener>,
     /// The certificate, for listeners with TLS.
     pub tls: Option<Arc<Tls>>,
-    /// Certificates that are got from an authority, which asks for answers here; None if there are none.
+    /// Certificates from an authority, which asks for answers here; None if there are none.
     pub named: Option<Arc<NamedCertificates>>,
     pub identities: Identities,
     /// What clients may use.
     pub limits: Limits,
-    /// Who does the work.
+    /// The backends that do the work.
     pub backends: Vec<Backend>,
     /// Which requests go to which backend.
     pub rules: Vec<Rule>,
@@ -35,6 +35,6 @@ pub struct Settings {
     pub tally: Option<Arc<Tally>>,
     /// Where bodies are buffered that are too large for memory; None if they may only be in memory.
     pub buffers: Option<PathBuf>,
-    /// Where other proxies ask whose turn it is.
+    /// Where other proxies ask when their requests may go.
     pub door: DoorSettings,
 }

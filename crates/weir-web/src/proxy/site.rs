@@ -28,7 +28,7 @@ use crate::route::{Routes, Rule};
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) settings: Settings,
-    /// Those of the settings, for connections that outlive the site.
+    /// The limits in the settings, for connections that outlive the site.
     pub(super) limits: Arc<Limits>,
     pub(super) routes: Routes,
     pub(super) backends: Vec<Arc<ActiveBackend>>,
@@ -37,7 +37,7 @@ pub(super) struct Site {
     pub(super) keys: Option<Keys>,
 }
 
-/// One backend at work.
+/// A backend in use.
 #[derive(Debug)]
 pub(super) struct ActiveBackend {
     pub(super) settings: Backend,
@@ -45,14 +45,14 @@ pub(super) struct ActiveBackend {
     pub(super) servers: Servers,
     /// For servers with TLS.
     pub(super) secure: Option<UpstreamTls>,
-    /// Where streams hold slots: what is known of them before a server is asked.
+    /// If streams hold slots: which paths are known to answer with them, before a server is asked.
     pub(super) stream_paths: Option<Arc<StreamPaths>>,
     /// The Host of requests that name none.
     pub(super) default_host: HeaderValue,
 }
 
 impl Site {
-    /// Makes a site. What is known of a backend is taken over, and new servers get a number. Nothing changes before [`Site::settle`].
+    /// Makes a site. What is known of a backend is kept, and new servers get a number. Nothing changes before [`Site::settle`].
     pub(super) fn after(
         known: impl Fn(&str) -> Option<Arc<ActiveBackend>>,
         settings: Settings,
@@ -125,7 +125,7 @@ impl ActiveBackend {
         numbers: &AtomicUsize,
     ) -> Result<ActiveBackend, GateError> {
         let name = &settings.admission.name;
-        // Observed requests hold no slots, so a queue cannot change between the two modes: the old one drains beside the new one.
+        // Observed requests hold no slots, so a queue cannot change between the two modes: the old one finishes its requests beside the new one.
         let queue = before.filter(|before| before.admission.observes() == settings.admission.observe);
         let admission = queue.map(|before| Arc::clone(&before.admission));
         let known = |address: &String| {

@@ -45,7 +45,7 @@ impl Socket {
     fn closed(&self) -> Closed {
         let reading = Arc::clone(&self.reading);
         Box::pin(async move {
-            // Waiting for urgent data is woken only by that and by the end of the connection, and nobody sends urgent data.
+            // Waiting for urgent data ends only with such data or with the end of the connection, and nobody sends urgent data.
             let _ = reading.ready(Interest::PRIORITY).await;
         })
     }

@@ -27,25 +27,25 @@ use weir_core::fair::SubnetKey;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) connections: Arc<ConnectionCount>,
-    /// What bodies hold that are read before their request asks for a slot.
+    /// The memory that bodies hold which are read before their request asks for a slot.
     pub(super) bodies: Arc<Budget>,
     pub(super) body_files: Arc<Budget>,
-    /// What responses hold that their clients take slowly.
+    /// The memory of responses that their clients read slowly.
     pub(super) responses: Arc<Budget>,
     pub(super) response_files: Arc<Budget>,
     pub(super) readers: Arc<Readers>,
-    /// Where the files of both are.
+    /// The folder for the files of both.
     pub(super) folder: Folder,
     pub(super) draining: AtomicBool,
     /// Networks that a person has blocked for a while.
     pub(super) blocks: Blocks,
     /// To which network each session of the application belongs.
     pub(super) app_sessions: AppSessions,
-    /// The number of the next server. No number is given twice, because idle connections are kept by it.
+    /// The number of the next server. No number is used twice, because idle connections are stored by it.
     pub(super) numbers: AtomicUsize,
     pub(super) exchange: OnceLock<Exchange>,
     site: Mutex<Arc<Site>>,
-    /// Backends that are in no site any more, until they have drained.
+    /// Backends that are no longer in any site, until they have drained.
     retired: Mutex<Vec<Arc<ActiveBackend>>>,
 }
 
@@ -73,7 +73,7 @@ impl Shared {
         })
     }
 
-    /// The site as it is now.
+    /// The present site.
     pub(super) fn site(&self) -> Arc<Site> {
         Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -93,13 +93,13 @@ impl Shared {
         self.share_queues();
     }
 
-    /// Where a request body goes that is larger than what is kept in memory, if there may be files.
+    /// Where a request body goes that is larger than what is kept in memory, if files may be used.
     pub(super) fn upload_buffer(&self, subnet: SubnetKey) -> Option<Buffer> {
         self.folder.as_ref()?;
         Some(Buffer::new(0, self.bodies.share(subnet), self.body_files.share(subnet), self.folder.clone()))
     }
 
-    /// Cuts off clients that take their responses too slowly, if somebody finds no room in the buffers for them.
+    /// Cuts off clients that read their responses too slowly, if there is no room in the buffers for another client.
     pub(super) fn relieve_buffers(&self) {
         if self.readers.want_room() {
             let limits = &self.site().limits;
@@ -108,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// A backend by its name, also one that is draining.
+    /// A backend by its name, even if it is draining.
     pub(super) fn backend(&self, name: &str) -> Option<Arc<ActiveBackend>> {
         let dry = || self.retired().into_iter().rev().find(|backend| backend.admission.name() == name);
         self.site().backend(name).cloned().or_else(dry)
@@ -119,8 +119,8 @@ impl Shared {
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Forgets backends that have drained. A request whose body still comes in has asked for no slot yet, but it holds the backend. Other
-    /// front-ends must have heard the last report, or they would count its sessions for ever.
+    /// Forgets backends that have drained. A request whose body is still arriving has not asked for a slot yet, but it holds the backend. Other
+    /// front-ends must have received the last report, or they would count its sessions for ever.
     pub(super) fn drop_drained(&self) {
         let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
         let before = retired.len();
@@ -134,7 +134,7 @@ impl Shared {
         }
     }
 
-    /// The queues of all backends, also of those that are draining: other front-ends must hear how what was under way there ends.
+    /// The queues of all backends, including those that are draining, because other front-ends must learn how requests in progress there end.
     pub(super) fn queues(&self) -> Vec<Arc<dyn SharedQueue>> {
         let (site, retired) = (self.site(), self.retired());
         let all = site.backends.iter().chain(&retired);
@@ -155,20 +155,20 @@ pub(super) struct Thread {
     pub(super) hyper_pool: Pool<Sender>,
     pub(super) http1_pool: Pool<Box<UpstreamConnection>>,
     pub(super) log: Option<LogBuffer>,
-    /// Milliseconds since the start, moved on by the sweep.
+    /// Milliseconds since the start, updated by the sweep.
     pub(super) clock: Arc<AtomicU64>,
     /// Responses by the first digit of their status.
     pub(super) responses: [AtomicU64; 6],
     /// Requests that their client gave up.
     pub(super) given_up: AtomicU64,
-    /// Seconds of the calendar, moved on with the clock.
+    /// Seconds of the calendar, updated with the clock.
     wall_s: AtomicU64,
     start: Instant,
-    /// The site as this thread has it.
+    /// The site that this thread uses.
     site: Mutex<Arc<Site>>,
     clients: Mutex<HashMap<u64, Arc<Client>>>,
     next_client: AtomicU64,
-    /// Connections that were accepted and have not said anything yet.
+    /// Connections that were accepted and have not sent anything yet.
     arriving: AtomicUsize,
 }
 
@@ -201,7 +201,7 @@ impl Thread {
         }
     }
 
-    /// The site as it is now. The lock is this thread's own, so nobody waits for it.
+    /// The present site. The lock is this thread's own, so nobody waits for it.
     pub(super) fn site(&self) -> Arc<Site> {
         Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -227,7 +227,7 @@ impl Thread {
         Arriving(Arc::clone(self))
     }
 
-    /// Whether somebody has connected and not yet said what they want.
+    /// Whether a client has connected and not sent anything yet.
     pub(super) fn is_arriving(&self) -> bool {
         self.arriving.load(Ordering::Relaxed) > 0
     }
@@ -236,7 +236,7 @@ impl Thread {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Keeps the connection that a response came on, if it can be used again.
+    /// Keeps the connection on which a response came, if it can be used again.
     pub(super) fn keep_connection(&self, server: usize, body: UpstreamBody, sender: Option<Sender>, most: u32) {
         match (body, sender) {
             (UpstreamBody::Own(body), _) => {
@@ -254,7 +254,7 @@ impl Thread {
         self.hyper_pool.len() + self.http1_pool.len()
     }
 
-    /// Moves the clock on.
+    /// Updates the clock.
     pub(super) fn tell_time(&self) {
         let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.clock.store(now.max(1), Ordering::Relaxed);
@@ -266,7 +266,7 @@ impl Thread {
         UNIX_EPOCH + Duration::from_secs(self.wall_s.load(Ordering::Relaxed))
     }
 
-    /// Ends connections that are too slow or idle, on both sides, and hands over the log.
+    /// Ends connections that are too slow or idle, on both sides, and passes the log buffer on.
     pub(super) fn sweep(&self) {
         let site = self.site();
         let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,14 +26,14 @@ pub(super) async fn run(
     record.complete();
 }
 
-/// Octets that are carried at a time.
+/// How many octets are carried at a time.
 const PIECE_BYTES: usize = 16 << 10;
 
 async fn join(client: impl AsyncRead + AsyncWrite, backend: impl AsyncRead + AsyncWrite, idle: Duration) {
     let (from_client, to_client) = tokio::io::split(client);
     let (from_backend, to_backend) = tokio::io::split(backend);
     let activity = Activity::new();
-    // The end of one direction is passed on, and the other goes on.
+    // The end of one direction is passed on, and the other direction continues.
     let both =
         async { tokio::join!(carry(from_client, to_backend, &activity), carry(from_backend, to_client, &activity)) };
     tokio::select! {
@@ -54,7 +54,7 @@ async fn carry(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin
     let _ = to.shutdown().await;
 }
 
-/// When anything happened last, in either direction.
+/// When something was last carried, in either direction.
 struct Activity {
     start: Instant,
     last_ms: AtomicU64,
@@ -70,7 +70,7 @@ impl Activity {
         self.last_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// Waits until nothing has happened for so long.
+    /// Waits until nothing has been carried for this long.
     async fn idle_for(&self, idle: Duration) {
         loop {
             let due = self.start + Duration::from_millis(self.last_ms.load(Ordering::Relaxed)) + idle;
@@ -112,7 +112,7 @@ mod tests {
         let joined = tokio::spawn(join(near, far, IDLE));
         drop(client);
         assert_eq!(backend.read(&mut [0; 8]).await.unwrap(), 0);
-        // More than fits, to nobody: it ends all the same.
+        // More than fits, and nobody reads it: the tunnel ends all the same.
         backend.write_all(&[0; 32]).await.unwrap();
         tokio::time::timeout(2 * IDLE, joined).await.unwrap().unwrap();
     }

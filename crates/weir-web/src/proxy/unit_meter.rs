@@ -34,7 +34,7 @@ impl UnitMeter {
         self.meter.see(octets);
     }
 
-    /// What to charge now that the response is whole, and the slot was held for so long. A response that tells nothing, such as an error,
+    /// What to charge now that the response is complete, and the slot was held for so long. A response that does not say its cost, such as an error,
     /// is charged by its time.
     pub(super) fn cost(&self, held: Duration) -> Cost {
         match self.meter.told() {

@@ -31,10 +31,10 @@ use super::upstream_connection::{ConnectionBody, UpstreamConnection};
 use crate::admission::{Permit, UploadClock};
 use crate::health::Busy;
 
-/// One connection to a server, as hyper has it.
+/// One connection to a server that hyper drives.
 pub(super) type Sender = http1::SendRequest<RequestBody>;
 
-/// What can be kept for the next request.
+/// A connection that can be kept for the next request.
 pub(super) trait Reusable {
     /// Whether it can never be used again.
     fn is_closed(&mut self) -> bool;
@@ -66,7 +66,7 @@ impl Reusable for Box<UpstreamConnection> {
 #[derive(Debug)]
 pub(super) struct Pool<T> {
     idle: Mutex<Vec<Vec<Idle<T>>>>,
-    /// The thread's, in milliseconds.
+    /// The thread's clock, in milliseconds.
     clock: Arc<AtomicU64>,
 }
 
@@ -109,7 +109,7 @@ impl<T: Reusable> Pool<T> {
         }
     }
 
-    /// Closes what has been idle for too long.
+    /// Closes connections that have been idle for too long.
     pub(super) fn sweep(&self, limit: impl Fn(usize) -> Duration) {
         let now_ms = self.now_ms();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +120,7 @@ impl<T: Reusable> Pool<T> {
         }
     }
 
-    /// How many are kept.
+    /// How many connections are kept.
     pub(super) fn len(&self) -> usize {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Vec::len).sum()
     }
@@ -143,7 +143,7 @@ pub(super) async fn hyper_handshake(link: ServerStream) -> std::io::Result<Sende
     Ok(sender)
 }
 
-/// Heads of responses, and one piece of a body, are no larger.
+/// The largest head of a response, and the largest piece of a body.
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// The body of a backend's response.
@@ -154,7 +154,7 @@ pub(super) enum UpstreamBody {
 }
 
 impl UpstreamBody {
-    /// The response's fields, where they came as lines.
+    /// The response's fields, if they came as lines.
     pub(super) fn take_lines(&mut self) -> Option<FieldLines> {
         match self {
             UpstreamBody::Own(body) => body.take_lines(),
@@ -162,7 +162,7 @@ impl UpstreamBody {
         }
     }
 
-    /// Whether what has been read of it can be parsed. hyper looks when it comes to it.
+    /// Whether what has been read of it can be parsed. For hyper it always says yes, because hyper checks it later.
     pub(super) fn is_sound_so_far(&self) -> bool {
         match self {
             UpstreamBody::Own(body) => body.is_sound_so_far(),
@@ -170,7 +170,7 @@ impl UpstreamBody {
         }
     }
 
-    /// When this is dropped, the next write of the server fails, and not the one after it. hyper closes in its own way.
+    /// When this is dropped, the server's next write fails, and not only the one after it. hyper closes in its own way.
     pub(super) fn reset_when_dropped(&self) {
         if let UpstreamBody::Own(body) = self {
             body.reset_when_dropped();
@@ -204,12 +204,12 @@ impl Body for UpstreamBody {
     }
 }
 
-/// What becomes of a request.
+/// The result of a request.
 pub(super) type Outcome = Result<Response<UpstreamBody>, NoResponse>;
 
 /// A request without a response.
 pub(super) struct NoResponse {
-    /// The request, if it can be sent again: it never left, or may only have come too late.
+    /// The request, if it can be sent again: it was not sent, or may only have come too late.
     pub(super) again: Option<Box<Outgoing>>,
     pub(super) cause: Box<dyn std::error::Error + Send + Sync>,
 }
@@ -224,7 +224,7 @@ pub(super) enum Sending {
 }
 
 impl Sending {
-    /// For a request that is whole.
+    /// For a request that is complete.
     pub(super) fn own(mut connection: Box<UpstreamConnection>, request: Box<Outgoing>) -> Sending {
         connection.begin(request);
         Sending::Own(Some(connection))
@@ -238,7 +238,7 @@ impl Sending {
         match self {
             Sending::Own(slot) => poll_own(slot, cx),
             Sending::Hyper(answer) => answer.as_mut().poll(cx).map(|answer| match answer {
-                // hyper obeys the chunks, and the length would still be passed on to the client.
+                // hyper follows the chunks, and the length would still be passed on to the client.
                 Ok(response) if has_two_lengths(&response) => {
                     Err(NoResponse { again: None, cause: Refused::ResponseLength.into() })
                 }
@@ -275,7 +275,7 @@ pub(super) struct HeldSlot {
 }
 
 impl HeldSlot {
-    /// Keeps the slot for a while after its server was left: the worker has not noticed yet.
+    /// Keeps the slot for a while after the connection to its server was closed, because the worker has not noticed yet.
     pub(super) fn linger(self, time: Duration) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
@@ -296,7 +296,7 @@ pub(super) struct InFlight {
     timer: Option<Deadline>,
     drain: Drain,
     stops_early: bool,
-    /// The first poll does not look at the time.
+    /// The first poll does not check the time.
     polled: bool,
 }
 
@@ -331,7 +331,7 @@ impl InFlight {
     }
 
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
-        // Most are answered before they are looked at a second time.
+        // Most requests are answered before they are polled a second time.
         if !std::mem::replace(&mut self.polled, true) && self.timer.is_none() {
             return false;
         }
@@ -368,7 +368,7 @@ impl Drop for InFlight {
     }
 }
 
-/// Nobody waits for the response any more, but the backend works on it.
+/// Nobody waits for the response any more, but the backend still works on it.
 async fn finish_unattended(mut sending: Sending, mut held: HeldSlot, left: Duration, limits: Drain) {
     match timeout(left, std::future::poll_fn(|cx| sending.poll(cx))).await {
         Ok(Ok(mut response)) => {
@@ -379,7 +379,7 @@ async fn finish_unattended(mut sending: Sending, mut held: HeldSlot, left: Durat
             }
             if response.status() == StatusCode::SWITCHING_PROTOCOLS {
                 drop(response);
-                // It has no body to read. A worker that only sends notices with its next write.
+                // There is no body to read. A worker that only sends notices with its next write.
                 tokio::time::sleep(limits.sending).await;
             } else {
                 drain(response.into_body(), held, limits, None).await;
@@ -394,12 +394,12 @@ async fn finish_unattended(mut sending: Sending, mut held: HeldSlot, left: Durat
     }
 }
 
-/// How long a response is read for a client that has gone.
+/// How long a response is read for a client that has left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drain {
-    /// A server that sends is left after this: it notices that nobody listens.
+    /// If the server is sending, its connection is closed after this time, because it notices that nobody reads.
     pub(super) sending: Duration,
-    /// A server that is silent works, and is waited for.
+    /// If the server is silent, it is still working, and the gate waits for this time.
     pub(super) silent: Duration,
 }
 
@@ -409,11 +409,11 @@ impl Drain {
     }
 }
 
-/// Reads the rest of a response for nobody, holding its slot. `last` is when its last piece came, if one has.
+/// Reads the rest of a response for nobody, while its slot is held. `last` is when its last piece came, if one has.
 ///
-/// A server that sends will notice that nobody listens any more, and is left; one that is silent would not. A stream has no end to wait for. What it
-/// writes next fails, and until then its worker is busy: that is expected after the longest pause that it has made. Pieces that come together are
-/// no pause: many streams begin with several at once.
+/// The connection to a server that is sending is closed, because it will notice; a silent one would not. A stream has no end to wait for. What its server
+/// writes next fails, and until then its worker is busy: this is expected after the longest pause that it has made. Pieces that come together do not count
+/// as a pause, because many streams begin with several at once.
 pub(super) async fn drain(mut body: UpstreamBody, held: HeldSlot, limits: Drain, mut last: Option<Instant>) {
     let until = Instant::now() + limits.sending;
     let (mut busy, mut pause) = (Duration::ZERO, Duration::ZERO);

@@ -29,27 +29,27 @@ use super::server_stream::ServerStream;
 #[derive(Debug)]
 pub(super) struct UpstreamConnection {
     stream: ServerStream,
-    /// Until its response is here.
+    /// Kept until its response is here.
     request: Option<Box<Outgoing>>,
     input: BytesMut,
     output: Vec<u8>,
     written: usize,
-    /// All that is written has gone out.
+    /// Everything that was written has been sent.
     flushed: bool,
     /// Nothing more can be written, or should be.
     broken: bool,
-    /// Something of a response has come.
+    /// Some of a response has arrived.
     heard: bool,
-    /// It has brought a response before.
+    /// It has carried a response before.
     used: bool,
 }
 
-/// Room for what is read at once: heads and small bodies, and bodies that flow.
+/// How much is read at once: enough for heads and small bodies, and for bodies that stream.
 const HEAD_ROOM: usize = 8 << 10;
 const BODY_ROOM: usize = 64 << 10;
-/// A head is no larger.
+/// The largest head.
 const HEAD_BYTES: usize = 256 << 10;
-/// Room for a request that is kept from one to the next.
+/// How much of a request's buffer is kept from one request to the next.
 const OUTPUT_KEPT: usize = 8 << 10;
 
 impl UpstreamConnection {
@@ -68,7 +68,7 @@ impl UpstreamConnection {
         })
     }
 
-    /// Whether an idle connection is still good.
+    /// Whether an idle connection can still be used.
     pub(super) fn is_good(&mut self) -> bool {
         self.stream.is_good()
     }
@@ -198,7 +198,7 @@ pub(super) struct ConnectionBody {
 }
 
 impl ConnectionBody {
-    /// The response, once its head is here.
+    /// The response, once its head has arrived.
     pub(super) fn answer(
         connection: Box<UpstreamConnection>,
         head: ResponseHead,
@@ -228,7 +228,7 @@ impl ConnectionBody {
         Some(self.connection)
     }
 
-    /// Whether the chunks that have come in can be parsed. At most what was read at once is looked at.
+    /// Whether the chunks that have arrived can be parsed. At most what was read at once is checked.
     pub(super) fn is_sound_so_far(&self) -> bool {
         let BodyFraming::Chunks(_) = self.framing else { return true };
         if self.connection.input.is_empty() {

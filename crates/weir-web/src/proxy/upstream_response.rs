@@ -32,25 +32,25 @@ use crate::units::Units;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// What came of a request that was sent.
+/// The result of a request that was sent.
 pub(super) struct Received {
     pub(super) response: Response<UpstreamBody>,
     pub(super) held: Option<HeldSlot>,
-    /// Where hyper has the connection.
+    /// The connection, if hyper has it.
     pub(super) sender: Option<Sender>,
     pub(super) server: usize,
     pub(super) wait: Duration,
     pub(super) subnet: SubnetKey,
-    /// Whether the route wants it passed on as it comes.
+    /// Whether the route wants it passed on as it arrives.
     pub(super) unbuffered: bool,
-    /// Where it tells what it has cost.
+    /// Where it says what it has cost.
     pub(super) units: Option<Arc<Units>>,
-    /// Its path, where those that answer with streams are remembered.
+    /// Its path, if paths that answer with streams are remembered.
     pub(super) path: Option<PathKey>,
 }
 
 impl Received {
-    /// Of a request that did not wait, for nobody in particular.
+    /// The result for a request that did not wait and has no particular client.
     pub(super) fn new(
         response: Response<UpstreamBody>,
         held: Option<HeldSlot>,
@@ -65,7 +65,7 @@ impl Received {
 /// A client that wants to change to another protocol.
 pub(super) struct Upgrade {
     pub(super) client: OnUpgrade,
-    /// On a stream of HTTP/2, where the client is answered 200.
+    /// Whether it is on a stream of HTTP/2, where the client is answered 200.
     pub(super) on_stream: bool,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct UpstreamResponse {
     pub(super) app_sessions: BroughtSessions,
 }
 
-/// What the client is sent.
+/// What is sent to the client.
 pub(super) struct ClientResponse {
     /// Without fields, if they are in `lines`.
     pub(super) response: Response<ResponseBody>,
@@ -99,7 +99,7 @@ pub(super) struct ClientResponse {
 }
 
 impl UpstreamResponse {
-    /// The response, if it can be passed on: what has come of it must be valid, and a response without an end must find room among the
+    /// The response, if it can be passed on: what has arrived of it must be valid, and for a response without an end there must be room among the
     /// streams.
     pub(super) fn of(
         sent: Received,
@@ -112,7 +112,7 @@ impl UpstreamResponse {
             return Err(Refused::Switched.into());
         }
         if !switches && response.status().is_success() && upgrade.as_ref().is_some_and(|upgrade| upgrade.on_stream) {
-            // The client would take this for a tunnel, and there is none.
+            // The client would mistake this for a tunnel, and there is none.
             return Err(Refused::NoTunnel.into());
         }
         let lines = response.body_mut().take_lines();
@@ -130,7 +130,7 @@ impl UpstreamResponse {
                 paths.is_mixed(path);
             }
         }
-        // The server is told at once that nobody listens.
+        // The server is told at once that nobody reads.
         let too_many = |refused| {
             response.body().reset_when_dropped();
             refuse(backend, refused, Standing::Known)
@@ -142,7 +142,7 @@ impl UpstreamResponse {
             Some(mut held) if is_stream => match held.permit.hold_as_stream() {
                 Ok(()) => Holding::Slot(held),
                 Err(refused) => {
-                    // How long it lingers says nothing of how fast the server answers.
+                    // How long it lingers says nothing about how fast the server answers.
                     held.permit.answered();
                     held.linger(backend.settings.admission.stream_after);
                     return Err(too_many(refused));
@@ -180,7 +180,7 @@ impl UpstreamResponse {
         })
     }
 
-    /// Makes it ready for the client.
+    /// Prepares it for the client.
     pub(super) fn into_client_response(
         mut self,
         thread: &Arc<Thread>,
@@ -215,7 +215,7 @@ impl UpstreamResponse {
         ClientResponse { response: self.stream_body(thread, record), lines }
     }
 
-    /// Whether a cache may give it to others: one client's cookie must not be in it.
+    /// Whether a cache may give it to other clients: then one client's cookie must not be in it.
     fn is_for_many(&self) -> bool {
         let in_map = || is_for_shared_caches(self.response.headers());
         self.lines.as_ref().map_or_else(in_map, FieldLines::is_for_shared_caches)
@@ -307,7 +307,7 @@ fn is_whole(body: &UpstreamBody, first: Option<&Frame<Bytes>>) -> bool {
     body.is_end_stream() && first.is_none_or(Frame::is_data)
 }
 
-/// The piece of the body that has come together with the head, if one has.
+/// The piece of the body that has arrived together with the head, if one has.
 fn here(body: &mut UpstreamBody) -> Result<Option<Frame<Bytes>>, Refusal> {
     if body.is_end_stream() {
         return Ok(None);
@@ -318,7 +318,7 @@ fn here(body: &mut UpstreamBody) -> Result<Option<Frame<Bytes>>, Refusal> {
             tracing::debug!(error = %cause, "a backend's answer is not sound");
             Err(Refusal::new(StatusCode::BAD_GATEWAY))
         }
-        // What follows has come, too, and nothing has been said to the client yet.
+        // What follows has arrived, too, and nothing has been sent to the client yet.
         Poll::Ready(Some(Ok(_))) if !body.is_sound_so_far() => Err(Refused::Chunk.into()),
         Poll::Ready(Some(Ok(frame))) => Ok(Some(frame)),
         _ => Ok(None),

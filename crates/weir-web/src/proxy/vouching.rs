@@ -10,7 +10,7 @@ use super::thread::Shared;
 use crate::identity::{Fields, Identity};
 use crate::network_lists::Listed;
 
-/// What the owner of the site has said of this client: it is refused, or known by its network or its key.
+/// What the owner of the site has configured for this client: it is refused, or known by its network or its key.
 pub(super) fn vouch(
     shared: &Shared,
     site: &Site,
@@ -31,7 +31,7 @@ pub(super) fn vouch(
         let identities = &site.settings.identities;
         let (account, number) = (holder.account(), keys.next_turn() % holder.weight);
         identity.session = identities.key_session(&account, number);
-        // What the file says is the subnet's history. A token brings its weight along, so its client is as many subnets as it weighs.
+        // The weight in the file is the subnet's history. A token contains its weight, so its client is treated as that many subnets.
         identity.subnet = match holder.listed {
             true => identities.key_subnet(&account),
             false => identities.key_share(&account, number),
