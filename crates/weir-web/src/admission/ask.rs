@@ -9,21 +9,21 @@ use weir_core::fair::{SessionKey, SubnetKey};
 use super::estimate::Class;
 use super::streams::Owner;
 
-/// Who asks for what.
+/// A request for a slot: who asks, and for what.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
-    /// The session that pays.
+    /// The session that is charged.
     pub session: SessionKey,
     pub subnet: SubnetKey,
-    /// Whether it is known.
+    /// What the client has shown: whether it is known, a newcomer or a stranger.
     pub standing: Standing,
-    /// Shown in views.
+    /// Only displayed.
     pub client: IpAddr,
     /// What it is expected to cost.
     pub class: Class,
-    /// What it keeps in memory while it waits.
+    /// How much memory it holds while it waits.
     pub bytes: u32,
-    /// How long it waits at most; the queue's own bound holds, too.
+    /// How long it waits at most; the queue's own limit applies as well.
     pub patience: Duration,
 }
 
@@ -33,10 +33,10 @@ impl Ask {
     }
 }
 
-/// What a client has to show for itself.
+/// What a client has shown about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It has a cookie that is old enough, or the site asks for none.
+    /// It has a cookie that is old enough, or the site requires none.
     Known,
     /// A cookie that is too young.
     New,
@@ -55,36 +55,36 @@ pub enum Cost {
     Told(Duration),
 }
 
-/// Who takes a response.
+/// The client side of a response.
 pub trait Reader: fmt::Debug + Send + Sync {
-    /// Breaks the response off.
+    /// Ends the response early.
     fn cut(&self);
 
-    /// Notes whether the server has to wait, because what it sent is not taken and there is no more room for it.
+    /// Notes whether the server has to wait, because what it sent is not read and there is no more room for it.
     fn blocks(&self, blocks: bool);
 
-    /// For how long the server had to wait, in all.
+    /// How long the server had to wait in all.
     fn blocked(&self) -> Duration;
 }
 
-/// Why a request may not even wait, or not any longer.
+/// Why a request may not wait, or not any longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The queue is full, and no other subnet has more requests in it.
     QueueFull,
     /// Waiting requests use all the memory that they may, and no other subnet uses more of it.
     QueueBytes,
-    /// As many sessions are known as may be, and none is idle.
+    /// As many sessions are remembered as allowed, and none is idle.
     Sessions,
-    /// There are as many open streams as there may be: of the session, of its subnet, or in all.
+    /// As many streams are open as allowed: for the session, for its subnet, or in all.
     Streams,
-    /// It waited for as long as it may.
+    /// It waited for the longest time allowed.
     Timeout,
-    /// Its body came so slowly that its slot went to somebody else.
+    /// Its body came so slowly that its slot was given to another request.
     Upload,
-    /// The queue was full, and somebody of a subnet that has less waiting came.
+    /// The queue was full, and a request came from a subnet that has fewer waiting.
     PushedOut,
-    /// Its response was taken so slowly that its slot went to somebody else.
+    /// Its response was read so slowly that its slot was given to another request.
     Reading,
 }
 

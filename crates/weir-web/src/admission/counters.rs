@@ -6,10 +6,10 @@ use weir_core::fair::Weight;
 
 use super::ask::Refused;
 
-/// Upper bounds of the classes in which waits are counted, in milliseconds; the last class has none.
+/// Upper bounds of the classes by which waits are counted, in milliseconds; the last class has none.
 pub const WAIT_BOUNDS_MS: [u64; 12] = [1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 10_000, 30_000];
 
-/// Classes of subnets: what is known of their past, against the average.
+/// Classes of subnets by their history, compared with the average.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum History {
     None = 0,
@@ -75,7 +75,7 @@ pub struct CounterValues {
     pub finished_by_history: [u64; History::ALL.len()],
     /// Their slot time, in seconds.
     pub service_by_history_s: [f64; History::ALL.len()],
-    /// Slot time of all requests together by whom it was for, in seconds: visitors who are known, newcomers, strangers.
+    /// Slot time of all requests together by standing, in seconds: known visitors, newcomers, strangers.
     #[serde(default)]
     pub service_by_standing_s: [f64; 3],
     /// Requests that were dispatched earlier than first come, first served would have.
@@ -86,11 +86,11 @@ pub struct CounterValues {
     pub later: u64,
     /// By how much, in seconds.
     pub later_s: f64,
-    /// Reports of other front-ends that did not fit into the tables.
+    /// Reports of other front-ends for which the tables had no room.
     pub reports_refused: u64,
 }
 
-/// A shorter wait does not count as one: the slot was there at once.
+/// A shorter wait does not count as one, because the slot was free at once.
 const WAIT_LEAST_NS: u64 = 1_000;
 /// Smaller differences do not count as a change of order.
 const SHIFT_LEAST_NS: i64 = 1_000_000;

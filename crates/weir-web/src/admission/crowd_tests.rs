@@ -13,7 +13,7 @@ const NETWORKS: u64 = 8;
 const VISITORS: u64 = 20;
 const PAGE_AFTER: Duration = Duration::from_secs(3);
 
-/// Waits for a slot, and keeps it for a page. Tells how long it waited, or nothing if it had none.
+/// Waits for a slot, and holds it for the time of a page. Returns how long it waited, or None if it got no slot.
 async fn page(queue: &Arc<Admission>, ask: Ask) -> Option<Duration> {
     let begun = Instant::now();
     let grant = poll_fn(|cx| Poll::Ready(queue.ask(&ask, cx.waker()))).await.ok()?;
@@ -27,16 +27,16 @@ async fn page(queue: &Arc<Admission>, ask: Ask) -> Option<Duration> {
     Some(waited)
 }
 
-/// How somebody of the crowd behaves.
+/// How the programs of the crowd behave.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Bot {
-    /// Brings its young cookie, and asks again at once.
+    /// Sends its young cookie, and asks again at once.
     KeepsCookies,
-    /// Comes without a cookie, gets the page, and comes again with its cookie when it was told; then it begins anew.
+    /// Comes without a cookie, gets the page, and comes back with its cookie at the time that it was told; then it starts again.
     Obeys,
 }
 
-/// A newcomer of this network, with its cookie: what it was told, if it was not served.
+/// A newcomer of this network, with its cookie. Returns what it was told, if it was not served.
 async fn enter(queue: &Arc<Admission>, session: u64, network: u64) -> Option<Promise> {
     let visit = Visit { session: SessionKey(session), subnet: SubnetKey(network), waited: Duration::ZERO };
     match queue.room().enter(visit, PAGE_AFTER).await {
@@ -73,7 +73,7 @@ async fn behave(queue: Arc<Admission>, bot: Bot, number: u64, networks: u64, ser
     }
 }
 
-/// What known visitors wait beside a crowd, each twice a second; the longest of all but a twentieth.
+/// How long known visitors wait beside a crowd, each of whom asks twice a second: the longest wait, not counting the longest twentieth.
 async fn known_wait(bot: Bot, crowd: u64, networks: u64) -> Duration {
     let queue = Admission::new(settings(SLOTS));
     let (over, served) = (Arc::new(AtomicBool::new(false)), Arc::<AtomicU64>::default());
@@ -90,7 +90,7 @@ async fn known_wait(bot: Bot, crowd: u64, networks: u64) -> Duration {
     tokio::time::sleep(Duration::from_secs(5)).await;
     let mut visits = Vec::new();
     for step in 0..20 * 2 * VISITORS {
-        // Not in step with the pages of the others.
+        // Not at the same time as the pages of the others.
         tokio::time::sleep(Duration::from_micros(25_000 + 37 * (step % 101))).await;
         let (queue, number) = (Arc::clone(&queue), step % VISITORS);
         visits.push(tokio::spawn(async move { page(&queue, ask(number, number)).await }));
@@ -118,7 +118,7 @@ async fn known_visitors_wait_for_one_page_of_a_crowd_that_obeys() {
     assert!(waited <= PAGE, "{waited:?}");
 }
 
-/// The flood that sites have: a thousand networks at a time, each with a cookie or two.
+/// A typical flood of a site: a thousand networks at a time, each with a cookie or two.
 #[tokio::test(start_paused = true)]
 async fn known_visitors_wait_for_one_page_of_a_crowd_of_many_networks_with_cookies() {
     for bot in [Bot::KeepsCookies, Bot::Obeys] {

@@ -15,7 +15,7 @@ use weir_core::fair::SubnetKey;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Class(u32);
 
-/// Methods that are told apart; all others are one.
+/// Methods that are distinguished; all others count as one.
 const METHODS: [Method; 7] =
     [Method::GET, Method::POST, Method::HEAD, Method::PUT, Method::DELETE, Method::PATCH, Method::OPTIONS];
 
@@ -31,7 +31,7 @@ impl Class {
         (self.0 / CELLS_A_ROUTE) as usize
     }
 
-    /// The same class after the routes have changed, by the new number of each old route. A class whose route has gone matches no other.
+    /// The same class after the routes have changed, by the new number of each old route. A class whose route is gone matches no other.
     pub(super) fn after(self, moved: &Moved) -> Class {
         let (route, method) = (self.0 / CELLS_A_ROUTE, self.0 % CELLS_A_ROUTE);
         moved.0.get(&route).map_or(Class(u32::MAX), |now| Class(now * CELLS_A_ROUTE + method))
@@ -50,7 +50,7 @@ impl Moved {
     }
 }
 
-/// Each method that is told apart, and one for all others.
+/// One for each method that is distinguished, and one for all others.
 const CELLS_A_ROUTE: u32 = METHODS.len() as u32 + 1;
 
 /// All cells of a backend.
@@ -60,7 +60,7 @@ pub(super) struct Estimates {
     whole: Cell,
     first_ns: u64,
     most_ns: u64,
-    /// What the owner of the site says that a route costs: counts until it was measured.
+    /// The cost of each route that the owner of the site has configured: used until it was measured.
     told_ns: Vec<Option<u64>>,
 }
 
@@ -70,15 +70,15 @@ struct Cell {
     unloaded: Unloaded,
 }
 
-/// Times of a backend that is not pressed, by subnet.
+/// Times of a backend that is not under pressure, by subnet.
 #[derive(Clone, Debug, Default)]
 struct Unloaded {
     subnets: Vec<SubnetCost>,
-    /// Whose place is taken by the next newcomer.
+    /// The subnet that the next new one replaces.
     next: usize,
 }
 
-/// What one subnet has seen, and when last.
+/// The time that one subnet has seen, and when it was last seen.
 #[derive(Clone, Copy, Debug)]
 struct SubnetCost {
     subnet: SubnetKey,
@@ -86,12 +86,12 @@ struct SubnetCost {
     at_ns: u64,
 }
 
-/// Subnets whose times are kept for a class.
+/// For how many subnets of a class times are kept.
 const SUBNETS: usize = 32;
 /// Older times are used only if there are no others, because the backend may have changed. A fresh time is measured every ten seconds.
 const FRESH_NS: u64 = 15_000_000_000;
 
-/// Nobody is charged less than this for a request.
+/// The least that a request is charged.
 const LEAST_NS: u64 = 10_000;
 
 impl Estimates {
@@ -108,14 +108,14 @@ impl Estimates {
         }
     }
 
-    /// What the owner of the site says that each route costs. It is only a start: measurements count more, and in the end a request is
+    /// The cost of each route that the owner of the site has configured. It is only used at the start: measurements count more, and in the end a request is
     /// charged what it really cost.
     pub(super) fn tell(&mut self, costs: &[Option<Duration>]) {
         let ns = |cost: &Duration| u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
         self.told_ns = costs.iter().map(|cost| cost.as_ref().map(ns)).collect();
     }
 
-    /// The routes have changed: `routes` says for each of them which number it had before. What was measured stays with its route.
+    /// The routes have changed: `routes` says for each of them which number it had before. Measurements stay with their route.
     pub(super) fn change(&mut self, routes: &[Option<u16>], first: Duration, most: Duration) {
         let width = CELLS_A_ROUTE as usize;
         let mut before = std::mem::take(&mut self.cells);
@@ -156,7 +156,7 @@ impl Estimates {
         }
     }
 
-    /// How long the backend takes to answer this subnet when it is not pressed; what it takes for most, if that was not seen yet.
+    /// How long the backend takes to answer this subnet when it is not under pressure; if that was not seen yet, the time for most subnets.
     pub(super) fn unloaded_ns(&self, class: Class, subnet: SubnetKey, now_ns: u64) -> Option<u64> {
         self.cells.get(class.0 as usize)?.unloaded.value(subnet, now_ns)
     }
@@ -210,7 +210,7 @@ struct Mean {
     samples: u8,
 }
 
-/// The share of a new sample, once there were as many, is one in this.
+/// When enough samples were seen, a new one counts as one in this many.
 const MEMORY: u8 = 16;
 
 impl Mean {

@@ -6,10 +6,10 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Lives used by all queues, as far as they have told; wraps round, as lives do.
+/// Lives used by all queues, as far as they have reported; wraps round, as lives do.
 static USED: AtomicU32 = AtomicU32::new(0);
 
-/// More than a queue uses between two ticks, and while it runs dry beside the next.
+/// More than a queue uses between two ticks, and while it finishes its requests beside the next.
 const GAP: u32 = 1 << 20;
 
 /// Where a new queue starts.
@@ -17,7 +17,7 @@ pub(super) fn first() -> u32 {
     USED.fetch_add(GAP, Ordering::Relaxed).wrapping_add(GAP)
 }
 
-/// A queue has used so many more.
+/// A queue has used this many more.
 pub(super) fn used(more: u32) {
     if more > 0 {
         USED.fetch_add(more, Ordering::Relaxed);

@@ -21,7 +21,7 @@ pub(super) struct Limit {
     slots: f64,
     phase: Phase,
     window: Window,
-    /// When the last look at the unpressed time ended, and when the next is due.
+    /// When the last measurement without pressure ended, and when the next is due.
     next_probe_ns: u64,
 }
 
@@ -42,7 +42,7 @@ struct Window {
     busy: bool,
 }
 
-/// The samples of one subnet together: how long they took, and what that is when the backend is not pressed.
+/// The samples of one subnet together: how long they took, and how long they take when the backend is not under pressure.
 #[derive(Clone, Copy, Debug)]
 struct SubnetSample {
     subnet: SubnetKey,
@@ -104,13 +104,13 @@ impl Limit {
         }
     }
 
-    /// Another was answered `took_ns` after its dispatch; `unpressed_ns` is what its class takes on an unpressed backend.
+    /// A request was answered `took_ns` after its dispatch; `unpressed_ns` is what its class takes on a backend that is not under pressure.
     pub(super) fn answered(&mut self, subnet: SubnetKey, took_ns: u64, unloaded_ns: u64) {
         let (took_ns, unloaded_ns) = (took_ns.max(NOISE_NS), unloaded_ns.max(NOISE_NS));
         self.window.hear(SubnetSample { subnet, took_ns, unloaded_ns });
     }
 
-    /// Looks at what was measured; call it every 100 ms or so. `running` is how many run, `waiting` whether any wait.
+    /// Evaluates what was measured; call it about every 100 ms. `running` is how many run, `waiting` whether any wait.
     pub(super) fn look(&mut self, now_ns: u64, running: u32, waiting: bool) {
         let busy = waiting || running >= self.slots();
         match self.phase {
@@ -172,7 +172,7 @@ impl Window {
         }
     }
 
-    /// How many times longer than unpressed it takes, by the median of the subnets.
+    /// How many times longer than without pressure it takes, by the median of the subnets.
     fn stretch(&self) -> f64 {
         let of = |sample: &SubnetSample| sample.took_ns as f64 / sample.unloaded_ns.max(1) as f64;
         let mut all: Vec<f64> = self.subnets.iter().map(of).collect();
@@ -190,7 +190,7 @@ mod tests {
 
     const HERE: SubnetKey = SubnetKey(1);
 
-    /// A backend of some workers behind a queue of its own, always asked for more: `slots` requests are with it.
+    /// A backend of some workers behind a queue of its own, which always has more requests: `slots` of them are with it.
     struct Backend {
         limit: Limit,
         estimates: Estimates,

@@ -77,7 +77,7 @@ pub enum Grant {
 
 /// The longest time for which a client is told to stay away.
 const RETRY_MAX: Duration = Duration::from_secs(120);
-/// As many newcomers may be in the queue, however few slots there are.
+/// This many newcomers may be in the queue, however few slots there are.
 const ROOM_LEAST: u32 = 4;
 
 /// How often [`Admission::tick`] wants to be called.
@@ -132,7 +132,7 @@ impl Admission {
         wake(wakers);
     }
 
-    /// Whether nobody is made to wait here.
+    /// Whether requests never wait here.
     pub fn observes(&self) -> bool {
         self.observe
     }
@@ -145,7 +145,7 @@ impl Admission {
         idle && self.room.is_empty()
     }
 
-    /// Whether other front-ends are still to hear of something.
+    /// Whether other front-ends have not received everything yet.
     pub fn has_news(&self) -> bool {
         self.lock().fair.has_reports()
     }
@@ -162,7 +162,7 @@ impl Admission {
             Err(refused) => {
                 drop(inner);
                 wake(wakers);
-                // Counted, and served all the same.
+                // It is counted, and served all the same.
                 let served = visit.map(|_| Permit::new(Arc::clone(self), None, ask.owner(), now_ns).at(visit));
                 return served.map(Grant::Now).ok_or(refused);
             }
@@ -184,7 +184,7 @@ impl Admission {
         Ok(Grant::Wait(Waiting::new(Arc::clone(self), ticket, ask.owner(), deadline)))
     }
 
-    /// A request will hold its slot as a stream. Refused if it would find no room now, so that it need not wait for that.
+    /// A request will hold its slot as a stream. Refused if there is no room for it now, so that it need not wait in vain.
     pub fn expect_stream(&self, session: SessionKey, subnet: SubnetKey) -> Result<(), Refused> {
         let mut inner = self.lock();
         if inner.shadow.is_some() || inner.has_room_for_slot_stream(Owner { session, subnet }) {
@@ -216,19 +216,19 @@ impl Admission {
         self.size_room();
     }
 
-    /// Where newcomers wait until it is their turn to ask.
+    /// The room in which newcomers wait until it is their turn to ask.
     pub fn room(&self) -> &Arc<WaitingRoom> {
         &self.room
     }
 
-    /// The standing of a client that shows this: in a subnet with a history every client is known.
+    /// The standing of a client that has shown this: in a subnet with a history every client is known.
     pub fn standing_in(&self, subnet: SubnetKey, shown: Standing) -> Standing {
         let inner = self.lock();
         let known = inner.settings.strangers <= 0.0 || inner.profile.history(subnet).is_some();
         if known { Standing::Known } else { shown }
     }
 
-    /// Lets in just enough newcomers that no slot is free while one of them waits; hardly more, because the order is fixed once they are in
+    /// Lets in just enough newcomers that no slot is free while one of them waits; hardly more, because their order is fixed once they are in
     /// the queue.
     fn size_room(&self) {
         let inner = self.lock();
@@ -247,7 +247,7 @@ impl Admission {
         Arc::clone(&self.lock().settings)
     }
 
-    /// How long a client that is refused now should stay away: the time in which those before it will have been served.
+    /// How long a client that is refused now should wait before it asks again: the time in which the requests before it will have been served.
     pub fn retry_after(&self, standing: Standing) -> Duration {
         let inner = self.lock();
         let drain_ns = inner.waiting_ns / u64::from(inner.slots.max(1));

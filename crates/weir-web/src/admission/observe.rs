@@ -17,7 +17,7 @@ use super::settings::Settings;
 use super::standing;
 
 impl Inner {
-    /// Plays the ends that have come in the shadow.
+    /// Applies the ends that are due to the shadow queue.
     pub(super) fn end_shadows(&mut self, now_ns: u64) {
         let mut nobody = Vec::new();
         while let Some((at_ns, ticket)) = self.due(now_ns) {
@@ -38,13 +38,13 @@ impl Inner {
         ends.pop().map(|Reverse(end)| end)
     }
 
-    /// A request goes to the server.
+    /// A request is sent to the server.
     pub(super) fn begin_observed(&mut self, now_ns: u64) -> Option<ServerVisit> {
         let slots = self.slots;
         self.shadow.as_mut().map(|shadow| shadow.server.arrive(slots, now_ns))
     }
 
-    /// A request has really ended, whatever became of it in the shadow.
+    /// A request has really ended, whatever happened to it in the shadow queue.
     pub(super) fn leave_server(&mut self, ticket: Option<Ticket>, visit: ServerVisit, now_ns: u64) {
         let slots = self.slots;
         let Some(took_ns) = self.shadow.as_mut().map(|shadow| shadow.server.end(visit, slots, now_ns)) else { return };
@@ -53,7 +53,7 @@ impl Inner {
         }
     }
 
-    /// In the shadow a request ends as long after its dispatch there as the server worked on it.
+    /// In the shadow queue a request ends as long after its dispatch as the server worked on it.
     fn end_observed(&mut self, ticket: Ticket, took_ns: u64) {
         let dispatched = self.is_dispatched(ticket);
         let request = self.requests.at_mut(ticket);
@@ -72,7 +72,7 @@ impl Inner {
         self.requests.at(ticket).dispatched_ns > 0
     }
 
-    /// Takes out those that would have waited for too long.
+    /// Removes those that would have waited for too long.
     pub(super) fn expire_shadow(&mut self, settings: &Settings, now_ns: u64) {
         if self.shadow.is_none() {
             return;

@@ -20,10 +20,10 @@ pub struct Permit {
     ticket: Option<Ticket>,
     owner: Owner,
     since_ns: u64,
-    /// In observe mode: where it is at the server.
+    /// In observe mode: its visit at the server.
     visit: Option<ServerVisit>,
     cost: Cost,
-    /// Whether it is counted among the streams that hold a slot.
+    /// Whether it counts as one of the streams that hold a slot.
     is_stream: bool,
 }
 
@@ -32,7 +32,7 @@ impl Permit {
         Permit { admission, ticket, owner, since_ns, visit: None, cost: Cost::Time, is_stream: false }
     }
 
-    /// The same of a request that is only observed.
+    /// The same for a request that is only observed.
     pub(super) fn at(mut self, visit: Option<ServerVisit>) -> Permit {
         self.visit = visit;
         self
@@ -43,7 +43,7 @@ impl Permit {
         self.cost = cost;
     }
 
-    /// The request's body still comes in; this clock measures it.
+    /// The request's body is still arriving; this clock measures it.
     pub fn uploads(&self, clock: Arc<UploadClock>) {
         let mut inner = self.admission.lock();
         if let Some(ticket) = self.ticket.filter(|ticket| inner.requests.holds(*ticket)) {
@@ -61,7 +61,7 @@ impl Permit {
         }
     }
 
-    /// The backend has answered, and what remains is not its doing.
+    /// The backend has answered, and the remaining time is not its own.
     pub fn answered(&self) {
         let now_ns = self.admission.now_ns();
         let mut inner = self.admission.lock();
@@ -88,9 +88,9 @@ impl Permit {
         Duration::from_nanos(class.map_or(0, |class| inner.estimates.cost_ns(class)))
     }
 
-    /// The connection has been upgraded, or the response has no end, and it goes on holding its slot. A stream may last for ever, so all
-    /// streams together hold at most half of the slots, and no subnet holds more than are left for others: keeping streams open cannot take
-    /// the whole server. Refused if that limit is reached.
+    /// The connection has been upgraded, or the response has no end, and it continues to hold its slot. A stream may last for ever, so all
+    /// streams together hold at most half of the slots, and no subnet holds more than are left for others: nobody can occupy the whole server by
+    /// keeping streams open. Refused if that limit is reached.
     pub fn hold_as_stream(&mut self) -> Result<(), Refused> {
         let mut inner = self.admission.lock();
         let held = self.ticket.is_some_and(|ticket| inner.requests.holds(ticket));
@@ -107,7 +107,7 @@ impl Permit {
         Ok(())
     }
 
-    /// The same before the request is sent, where one can tell what it will be. If there is no room the slot goes back, and nothing is charged.
+    /// The same before the request is sent, if it is known that it will be a stream. If there is no room the slot is given back, and nothing is charged.
     pub fn begin_as_stream(mut self) -> Result<Permit, Refused> {
         match self.hold_as_stream() {
             Ok(()) => Ok(self),
@@ -118,14 +118,14 @@ impl Permit {
         }
     }
 
-    /// Its response has an end after all: it is no stream.
+    /// Its response has an end after all, so it is not a stream.
     pub fn ends(&mut self) {
         if std::mem::take(&mut self.is_stream) {
             self.admission.lock().slot_streams.end(self.owner);
         }
     }
 
-    /// Whether it is counted among the streams that hold a slot.
+    /// Whether it counts as one of the streams that hold a slot.
     pub fn is_stream(&self) -> bool {
         self.is_stream
     }
@@ -146,7 +146,7 @@ impl Permit {
         let mut inner = self.admission.lock();
         let held = self.ticket.filter(|ticket| inner.requests.holds(*ticket));
         let settings = Arc::clone(&inner.settings);
-        // In observe mode there are no slots to free, and streams are not bounded.
+        // In observe mode there are no slots to free, and the number of streams is not limited.
         let counted = inner.shadow.is_none();
         if let Some(ticket) = held.filter(|_| counted) {
             if !inner.streams.has_room(&settings, self.owner) {
@@ -190,7 +190,7 @@ impl Drop for Permit {
     }
 }
 
-/// An open stream, as long as it lives.
+/// An open stream, as long as this value lives.
 #[derive(Debug)]
 pub struct Stream {
     admission: Arc<Admission>,

@@ -9,7 +9,7 @@ use weir_core::fair::{Backlog, QueueBounds, Room, Scarce, SubnetKey, Ticket};
 use super::standing::is_stranger;
 use super::streams::Owner;
 
-/// All who wait.
+/// All requests that wait.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     lanes: Backlog,
@@ -17,11 +17,11 @@ pub(super) struct Places {
     strangers: Backlog,
 }
 
-/// A subnet of which nothing waits.
+/// A subnet that has nothing waiting.
 const NOBODY: SubnetKey = SubnetKey(0);
 
 impl Places {
-    /// Whether one more request of `subnet` may wait in this lane; or which one must leave before.
+    /// Whether one more request of `subnet` may wait in this lane; or which one must leave first.
     pub(super) fn room(&mut self, lane: Owner, subnet: SubnetKey, bytes: u32, bounds: QueueBounds) -> Room {
         match self.lanes.room(lane.subnet, bytes, bounds) {
             Room::After(ticket) if self.strangers.subnet_of(ticket).is_some() => {
@@ -61,7 +61,7 @@ impl Places {
         self.strangers.requests()
     }
 
-    /// What they hold in memory.
+    /// How much memory they hold.
     pub(super) fn bytes(&self) -> u64 {
         self.lanes.bytes()
     }

@@ -19,16 +19,16 @@ use super::standing::{is_newcomer, is_stranger};
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WebPressure")]
 pub struct Pressure {
-    /// Whether far more is asked than can be served, by a few networks or by a crowd of strangers.
+    /// Whether far more requests arrive than can be served, from a few networks or from a crowd of strangers.
     pub attack: bool,
-    /// Networks of which a request waits.
+    /// Networks that have a request waiting.
     pub networks: u64,
     /// The networks with the most waiting requests.
     pub from: Vec<Crowd>,
     /// The networks that hold the most slots.
     #[serde(default)]
     pub holders: Vec<SlotHolder>,
-    /// Slots that there are.
+    /// How many slots there are.
     #[serde(default)]
     pub slots: u64,
     /// Slots that are held.
@@ -39,15 +39,15 @@ pub struct Pressure {
     pub streams: u64,
     /// Waiting requests of visitors who are known.
     pub known: Line,
-    /// Of newcomers who have been let in.
+    /// Those of newcomers who have been let in.
     pub newcomers: Line,
-    /// Of strangers.
+    /// Those of strangers.
     pub strangers: Line,
-    /// What could be set differently, if anything could.
+    /// Which settings could be changed, if any.
     pub advice: Vec<String>,
 }
 
-/// Some of those who wait.
+/// The waiting requests of one kind of visitors.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "WebLine")]
 pub struct Line {
@@ -83,13 +83,13 @@ pub struct SlotHolder {
     pub waiting: u64,
 }
 
-/// Networks that are named.
+/// How many networks are named.
 const NAMED: usize = 5;
-/// Fewer waiting requests for each slot are no attack.
+/// With fewer waiting requests for each slot it is not called an attack.
 const ATTACK_PER_SLOT: u64 = 4;
-/// A network with this part of all that waits is named as the attacker.
+/// A network with this part of all waiting requests is named as the attacker.
 const LARGE_PART: f64 = 0.2;
-/// As many networks of strangers are a crowd.
+/// This many networks of strangers are a crowd.
 const CROWD_NETWORKS: u64 = 50;
 
 impl Pressure {
@@ -171,7 +171,7 @@ impl Pressure {
         self.known.waiting + self.newcomers.waiting + self.strangers.waiting
     }
 
-    /// Where it comes from and who has to wait for it, a sentence each; nothing if nobody waits.
+    /// Where the pressure comes from and who has to wait because of it, each in a sentence; nothing if nobody waits.
     pub fn sentences(&self) -> Vec<String> {
         let waiting = self.waiting();
         if waiting == 0 {
@@ -248,7 +248,7 @@ fn advice(inner: &Inner, pressure: &Pressure) -> Vec<String> {
             inner.slots
         ));
     }
-    // More slots do not help where one network or streams hold those that there are.
+    // More slots do not help if one network or streams hold the present ones.
     let by_streams = pressure.streams >= (pressure.slots / 2).max(1) && pressure.held >= pressure.slots;
     if by_streams && pressure.waiting() > 0 {
         advice.push(format!(
@@ -268,7 +268,8 @@ fn advice(inner: &Inner, pressure: &Pressure) -> Vec<String> {
     advice
 }
 
-/// Whether a fixed number of slots looks too large, or too small where more of them are wanted. Answers that tell what they have cost speak for their routes, and all others for theirs.
+/// Whether a fixed number of slots seems too large, or too small if more of them are wanted. Routes whose answers say what they have cost are judged by
+/// that, all others by time.
 fn advice_on_slots(inner: &Inner, more_wanted: bool) -> Option<String> {
     let (by_time, by_units, slots) = (inner.strain.ratio(), inner.strain.unit_ratio(), inner.slots);
     let fewer = |ratio: f64| ((f64::from(slots) / ratio).round() as u32).max(1);
@@ -297,7 +298,7 @@ fn advice_on_slots(inner: &Inner, more_wanted: bool) -> Option<String> {
 }
 
 const STRAINED: f64 = 1.5;
-/// A server that works on many answers together does more with more of them, though each takes longer. At twice the time nothing is gained any more.
+/// A server that works on many answers together does more with more of them, though each takes longer. At twice the time nothing more is gained.
 const UNITS_STRAINED: f64 = 1.8;
 const UNSTRAINED: f64 = 1.1;
 
@@ -334,13 +335,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_holds_the_slots_is_named_and_not_who_waits_for_them() {
         let queue = Admission::new(settings(4));
-        // As many answers as tell that the server is no slower with all slots in use.
+        // These answers show that the server is no slower with all slots in use.
         for at_once in [1, 4] {
             for round in 0..60_u8 {
                 let mut held: Vec<_> =
                     (0..at_once).map(|at| queue.ask(&from(at + round, Standing::Known), Waker::noop())).collect();
                 tokio::time::advance(Duration::from_millis(10)).await;
-                // The last one first: it began when the others ran.
+                // The last one first, because it began when the others ran.
                 while held.pop().is_some() {}
             }
         }
@@ -386,7 +387,7 @@ mod tests {
         drop((few, crowd));
     }
 
-    /// Answers of a route that tell what they have cost, so many at a time. Each begins at once, as streams do, and then takes its time.
+    /// Answers of a route that say what they have cost, this many at a time. Each begins at once, as streams do, and then takes its time.
     async fn answer(queue: &Arc<Admission>, at_once: u64, took_ms: u64, told_ms: u64) {
         let begin = |session| match queue.ask(&ask(session, session), Waker::noop()) {
             Ok(Grant::Now(permit)) => {
@@ -425,7 +426,7 @@ mod tests {
             "{:?}",
             advice(&slow)
         );
-        // Large answers come when all slots are in use: the server is no slower for that.
+        // Large answers come when all slots are in use, but the server is no slower.
         let large = units();
         answer(&large, 1, 100, 300).await;
         answer(&large, 4, 1_000, 3_000).await;
@@ -434,7 +435,7 @@ mod tests {
             "{:?}",
             advice(&large)
         );
-        // A server that works on several together: each takes longer, and all together are done sooner.
+        // A server that works on several together: each takes longer, but all together are done sooner.
         let together = units();
         answer(&together, 1, 100, 300).await;
         answer(&together, 4, 150, 300).await;

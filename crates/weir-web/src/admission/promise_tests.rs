@@ -13,14 +13,14 @@ use weir_core::fair::SessionKey;
 const SLOTS: u32 = 4;
 const PAGE: Duration = Duration::from_millis(20);
 const PAGE_AFTER: Duration = Duration::from_secs(3);
-/// Who is not in by then begins anew, without a cookie.
+/// A visitor who has not got in by then starts again, without a cookie.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Sessions from here on are cookies.
+/// Sessions from this number on are cookies.
 static COOKIES: AtomicU64 = AtomicU64::new(1_000_000);
-/// Networks from here on are those of a flood.
+/// Networks from this number on belong to a flood.
 const IN_THE_FLOOD: u64 = 2_000_000;
 
-/// Waits for a slot, and keeps it for a page; whether there was one.
+/// Waits for a slot, and holds it for the time of a page; returns whether it got one.
 async fn page(queue: &Arc<Admission>, ask: Ask) -> bool {
     let grant = poll_fn(|cx| Poll::Ready(queue.ask(&ask, cx.waker()))).await;
     let permit = match grant {
@@ -34,24 +34,24 @@ async fn page(queue: &Arc<Admission>, ask: Ask) -> bool {
     permit.is_some()
 }
 
-/// What a page says, as whole seconds.
+/// The time on a page, in whole seconds.
 fn told(time: Duration) -> Duration {
     Duration::from_secs((time.as_secs_f64().ceil() as u64).max(1))
 }
 
-/// Somebody who comes without a cookie, and then with the cookie of the page that it was shown, as the gate does with a browser's requests
+/// A visitor who comes without a cookie, and then with the cookie of the page that it was shown, as the gate treats a browser's requests
 /// ([`crate::proxy`]).
 #[derive(Clone)]
 struct Caller {
     queue: Arc<Admission>,
     begun: Instant,
     visit: Visit,
-    /// What the last page said.
+    /// What the last page promised.
     promise: Promise,
 }
 
 impl Caller {
-    /// Asks for the first time. None if it is given a page of the site at once.
+    /// Asks for the first time. None if it gets a page of the site at once.
     async fn first(queue: &Arc<Admission>, network: u64) -> Option<Caller> {
         let begun = Instant::now();
         let stranger = Ask { standing: Standing::Stranger, patience: PAGE_AFTER, ..ask(network, network) };
@@ -63,7 +63,7 @@ impl Caller {
         Some(Caller { queue: Arc::clone(queue), begun, visit, promise: give_page(queue, &visit) })
     }
 
-    /// Asks with its cookie. Says whether it got in, and then whether there was a slot.
+    /// Asks with its cookie. Returns whether it got in, and then whether it got a slot.
     async fn again(&mut self) -> Option<bool> {
         // A cookie shows whole seconds.
         self.visit.waited = Duration::from_secs(self.begun.elapsed().as_secs());
@@ -80,7 +80,7 @@ impl Caller {
         }
     }
 
-    /// Comes whenever it is told, until its patience is at an end. Whether it was served.
+    /// Comes whenever it is told to, until its patience ends. Returns whether it was served.
     async fn obey(&mut self) -> bool {
         loop {
             tokio::time::sleep(told(self.promise.again())).await;
@@ -94,21 +94,21 @@ impl Caller {
     }
 }
 
-/// Comes when it is told. Tells what it was promised on the first page with a place, and how long it took from then on.
+/// Comes when it is told to. Returns what it was promised on the first page with a place, and how long it took from then on.
 async fn get_in(queue: &Arc<Admission>, network: u64) -> Option<(Duration, Duration)> {
     let mut caller = Caller::first(queue, network).await?;
     let (first, at) = (caller.promise, Instant::now());
     caller.obey().await.then(|| (told(first.wait), at.elapsed()))
 }
 
-/// A stranger is shown the page, with a cookie.
+/// A stranger gets the page, with a cookie.
 fn give_page(queue: &Arc<Admission>, visit: &Visit) -> Promise {
     let promise = queue.room().promise(visit);
     queue.room().expect(visit, &promise);
     promise
 }
 
-/// A gate that is looked after, and 20 known visitors with two pages a second each.
+/// A gate whose ticks run, and 20 known visitors with two pages a second each.
 fn site() -> Arc<Admission> {
     let queue = Admission::new(settings(SLOTS));
     let ticking = Arc::clone(&queue);
@@ -144,7 +144,7 @@ fn obedient(queue: &Arc<Admission>, count: u64) {
     }
 }
 
-/// Newcomers for so long, one after the other, from networks as `of` says: actual over promised time of all who were promised one, in order.
+/// Newcomers for this long, one after the other, from networks as `of` says: the ratio of actual to promised time for all who were promised one, in order.
 async fn newcomers(queue: &Arc<Admission>, time: Duration, of: fn(u64) -> u64) -> Vec<f64> {
     const COUNT: u32 = 60;
     let (begun, mut coming) = (Instant::now(), Vec::new());
@@ -181,7 +181,7 @@ async fn promises_come_true_in_a_crowd_that_obeys() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = queue.room().view().let_in;
     assert_true(&newcomers(&queue, Duration::from_secs(60), of_the_crowd).await);
-    // A promise comes true as well if it is too long, but then the line stands still at times: 120 a second are possible.
+    // A promise that is too long comes true as well, but then the line is idle at times: 120 a second are possible.
     let let_in = queue.room().view().let_in - before;
     assert!(let_in > 60 * 100, "{let_in} were let in");
 }
@@ -194,7 +194,7 @@ async fn promises_come_true_in_a_large_crowd_that_has_just_come() {
     assert_true(&newcomers(&queue, Duration::from_secs(10), of_the_crowd).await);
 }
 
-/// The line was never busy, and thousands went through it: that says nothing of how fast it goes when it is.
+/// The line was never busy, although thousands went through it: this says nothing about how fast it is when it is busy.
 #[tokio::test(start_paused = true)]
 async fn quiet_hours_before_do_not_shorten_a_promise() {
     let queue = site();
@@ -207,7 +207,7 @@ async fn quiet_hours_before_do_not_shorten_a_promise() {
     assert_true(&newcomers(&queue, Duration::from_secs(30), of_the_crowd).await);
 }
 
-/// From now on 800 requests a second, each from another network, which takes a page and never comes back.
+/// From now on 800 requests a second, each from another network, which gets a page and never comes back.
 fn flood_of_networks(queue: &Arc<Admission>) {
     let flood = Arc::clone(queue);
     tokio::spawn(async move {
@@ -226,7 +226,7 @@ fn flood_of_networks(queue: &Arc<Admission>) {
     });
 }
 
-/// Thousands of networks take a page each and never come back: nobody is told to wait for them.
+/// Thousands of networks get a page each and never come back: nobody is told to wait because of them.
 #[tokio::test(start_paused = true)]
 async fn who_never_comes_back_makes_no_promise_longer() {
     let queue = site();
@@ -238,7 +238,7 @@ async fn who_never_comes_back_makes_no_promise_longer() {
     assert!(took < Duration::from_secs(7) && wait < 3.0, "{took:?}, {wait}");
 }
 
-/// In the first seconds nobody can know that they will not come. Who is told a long time because of them gets in all the same, as soon as it looks in.
+/// In the first seconds nobody can know that they will not come. A visitor who is told a long time because of them still gets in, as soon as it asks again.
 #[tokio::test(start_paused = true)]
 async fn newcomers_get_in_while_it_is_not_known_yet_who_comes_back() {
     let queue = site();
@@ -259,19 +259,19 @@ async fn newcomers_get_in_while_it_is_not_known_yet_who_comes_back() {
         took.push(one.await.unwrap());
     }
     took.sort();
-    // The page after three seconds, five seconds until it looks in, and no second time.
+    // The page after three seconds, five seconds until it asks again, and no second time.
     assert!(took[54] < Duration::from_secs(10), "{took:.1?}");
 }
 
 /// From now on 800 requests a second from addresses of which each asks sixteen times, a thousand of them in turn: with the cookie of the first
-/// page, but without waiting for their time.
+/// page, but without waiting as long as they are told.
 fn flood_with_cookies(queue: &Arc<Admission>) {
     const AT_A_TIME: u64 = 1_000;
     const TIMES: u64 = 16;
     let flood = Arc::clone(queue);
     tokio::spawn(async move {
         let nobody = || Arc::new(Mutex::new(None::<Caller>));
-        // They are not all new at the same moment.
+        // They are not all new at the same time.
         let mut bots: Vec<_> = (0..AT_A_TIME).map(|number| (number, number % TIMES, nobody())).collect();
         let mut any = 1_u64;
         for new in AT_A_TIME.. {
@@ -299,7 +299,7 @@ fn flood_with_cookies(queue: &Arc<Admission>) {
     });
 }
 
-/// They fill the line, and are rarely there when it is their turn.
+/// They fill the line, and are rarely present when it is their turn.
 #[tokio::test(start_paused = true)]
 async fn newcomers_get_in_beside_those_who_ask_again_without_waiting() {
     let queue = site();

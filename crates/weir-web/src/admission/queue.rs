@@ -37,7 +37,7 @@ pub struct Admission {
     pub(super) inner: Mutex<Inner>,
 }
 
-/// What is behind the lock.
+/// The state behind the lock.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) settings: Arc<Settings>,
@@ -59,7 +59,7 @@ pub(super) struct Inner {
     pub(super) strangers_rate: Rate,
     pub(super) strain: Strain,
     pub(super) profile: Arc<Profile>,
-    /// As far as other queues of this process know them.
+    /// The number of incarnations that other queues of this process know of.
     pub(super) incarnations: u32,
 }
 
@@ -154,7 +154,7 @@ impl Inner {
         self.end_waiting(ticket);
         self.fair.cancel(ticket);
         let request = self.requests.leave(ticket);
-        // In observe mode it runs on.
+        // In observe mode it continues.
         if request.state == State::Waiting {
             wakers.extend(request.waker);
         }
@@ -210,7 +210,8 @@ impl Inner {
         true
     }
 
-    /// The client of a waiting request has gone, or its time is over. A slot that was granted but not fetched yet counts as waiting. Returns whether
+    /// The client of a waiting request has left, or its time is over. A slot that was granted but not fetched yet counts as waiting. Returns whether
+    /// the request was still in the table.
     /// the request was still in the table.
     pub(super) fn withdraw(&mut self, ticket: Ticket, now_ns: u64, wakers: &mut Vec<Waker>) -> bool {
         if !self.requests.holds(ticket) {
@@ -283,7 +284,7 @@ impl Inner {
         self.settings.route_units.get(class.route()).copied().unwrap_or(false)
     }
 
-    /// Such a response is long, so it counts only if slots were free, or were not, from its beginning to its end. The request still counts
+    /// Such a response is long, so it counts only if slots were free (or all in use) from its beginning to its end. The request still counts
     /// among those that run.
     fn note_strain_of_units(&mut self, request: &RequestEntry, told_ns: u64, now_ns: u64) {
         let running = self.fair.running() as u32;

@@ -1,6 +1,6 @@
 //! Measures how fast the queue moves: events per second, counted only while somebody waits. Recent seconds count most.
 
-/// Events over the time in which they could happen. What is this long ago counts half.
+/// Events in relation to the time in which they could happen. What is this long ago counts half.
 const HALF_LIFE_NS: f64 = 10e9;
 
 #[derive(Clone, Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Something happened. While nobody waits, that says nothing of how fast the line moves.
+    /// An event happened. While nobody waits, events say nothing about how fast the line is.
     pub(super) fn count(&mut self, now_ns: u64) {
         self.pass(now_ns);
         if self.busy {

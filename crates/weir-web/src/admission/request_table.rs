@@ -29,7 +29,7 @@ pub(super) struct RequestEntry {
     pub(super) ticket: Ticket,
     pub(super) state: State,
     pub(super) owner: Owner,
-    /// As whom it is queued.
+    /// The session and subnet under which it is queued.
     pub(super) lane: Owner,
     pub(super) client: IpAddr,
     pub(super) class: Class,
@@ -44,20 +44,20 @@ pub(super) struct RequestEntry {
     pub(super) first_byte_ns: Option<u64>,
     /// Whether few others ran when it was dispatched.
     pub(super) unloaded: bool,
-    /// In observe mode: how long the server worked on it, and where it is there.
+    /// In observe mode: how long the server worked on it, and its visit there.
     pub(super) took_ns: Option<u64>,
     pub(super) visit: Option<ServerVisit>,
-    /// Whom to wake: first the task that waits for the slot, then the one that waits for the response.
+    /// The task to wake: first the one that waits for the slot, then the one that waits for the response.
     pub(super) waker: Option<Waker>,
-    /// While its body still comes in.
+    /// While its body is still arriving.
     pub(super) upload: Option<Arc<UploadClock>>,
-    /// Who takes its response, once it flows.
+    /// The client side of its response, once it streams.
     pub(super) reader: Option<Arc<dyn Reader>>,
-    /// Where it is in the list of those that the scheduler has chosen.
+    /// Its position in the list of those that the scheduler has chosen.
     chosen_at: u32,
 }
 
-/// What is known of a request when it comes.
+/// What is known of a request when it arrives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrival {
     pub(super) now_ns: u64,
@@ -92,7 +92,7 @@ impl RequestEntry {
         }
     }
 
-    /// How long the backend has worked on it: what its client took is not counted.
+    /// How long the backend has worked on it, without the time that its client took.
     pub(super) fn worked_ns(&self, now_ns: u64) -> u64 {
         let waited = self.upload.as_ref().map_or(Duration::ZERO, |upload| upload.waited());
         let waited_ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);

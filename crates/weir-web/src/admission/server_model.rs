@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub(super) struct ServerModel {
-    /// What is at the server, in the order of arrival.
+    /// The requests at the server, in the order of arrival.
     there: BTreeMap<ServerVisit, Progress>,
-    /// Of these, what has not begun.
+    /// Those of them that the server has not begun.
     unbegun: BTreeSet<ServerVisit>,
     next: u64,
     /// The part of a worker's time that each had so far, in nanoseconds.
@@ -31,7 +31,7 @@ struct Progress {
 }
 
 impl ServerModel {
-    /// A request goes to the server.
+    /// A request is sent to the server.
     pub(super) fn arrive(&mut self, slots: u32, now_ns: u64) -> ServerVisit {
         self.pass(slots, now_ns);
         let visit = ServerVisit(self.next);
@@ -42,7 +42,7 @@ impl ServerModel {
         visit
     }
 
-    /// It has ended: for how long the server worked on it.
+    /// A request has ended; returns how long the server worked on it.
     pub(super) fn end(&mut self, visit: ServerVisit, slots: u32, now_ns: u64) -> u64 {
         self.pass(slots, now_ns);
         let Some(seen) = self.there.remove(&visit) else { return 0 };
@@ -54,7 +54,7 @@ impl ServerModel {
         }
     }
 
-    /// For how long the server has worked on it so far.
+    /// How long the server has worked on it so far.
     pub(super) fn worked_ns(&self, visit: ServerVisit, now_ns: u64) -> u64 {
         let begun_ns = self.there.get(&visit).and_then(|seen| seen.begun_ns);
         begun_ns.map_or(0, |begun_ns| now_ns.saturating_sub(begun_ns))

@@ -80,7 +80,7 @@ pub enum Slots {
     },
 }
 
-/// More slots are no queue at all.
+/// With more slots than this there would be no queue at all.
 const SLOTS_MAX: u32 = 65_535;
 
 impl Slots {

@@ -17,7 +17,7 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// The scheduler has chosen a request: its end is known if it has really ended already.
+    /// The scheduler has chosen a request; if it has really ended already, its end is known.
     pub(super) fn dispatched(&mut self, requests: &mut RequestTable, ticket: Ticket, now_ns: u64) {
         if let Some(took_ns) = requests.at(ticket).took_ns {
             self.ends.push(Reverse((now_ns.saturating_add(took_ns), ticket)));

@@ -24,7 +24,7 @@ impl SharedQueue for Admission {
 
     fn hear(&self, peer: PeerId, number: u64, report: &Report) {
         let mut inner = self.lock();
-        // What does not fit is left out; totals make up for it later.
+        // Reports for which there is no room are left out; later totals make up for them.
         if inner.fair.hear(peer, number, report).is_err() {
             inner.counters.reports_refused += 1;
         }
@@ -89,7 +89,7 @@ mod tests {
             reports.iter().for_each(|report| other.hear(PeerId(7), number, report));
             other.lock().fair.standing(SessionKey(1)).unwrap()
         };
-        // It is remembered there for as long as it is served there too.
+        // It is remembered there as long as it is served there too.
         let _served = other.ask(&ask(1, 1), Waker::noop());
         for session in (1..=50).rev() {
             drop(before.ask(&ask(session, session), Waker::noop()));

@@ -15,10 +15,10 @@ use super::ask::{Ask, Standing};
 use super::settings::Settings;
 use super::streams::Owner;
 
-/// The subnet of all strangers. Others have hashed keys, which do not meet it.
+/// The subnet of all strangers. Others have hashed keys, which cannot collide with it except by chance.
 const STRANGERS: SubnetKey = SubnetKey(0x7374_7261_6e67_6572);
 
-/// The subnet of those who came back with a young cookie.
+/// The subnet of visitors who came back with a young cookie.
 const NEWCOMERS: SubnetKey = SubnetKey(0x6e65_7763_6f6d_6572);
 
 /// The newcomers' part of the strangers' weight.
@@ -31,7 +31,7 @@ pub(super) fn lane(ask: &Ask, profile: &Profile, settings: &Settings) -> Owner {
     if known || profile.history(ask.subnet).is_some() {
         return own;
     }
-    // However many cookies a network has, it is one session: cookies are free.
+    // However many cookies a network has, it is one session, because cookies cost nothing.
     let subnet = if ask.standing == Standing::New { NEWCOMERS } else { STRANGERS };
     Owner { session: SessionKey(own.subnet.0 ^ subnet.0), subnet }
 }
@@ -46,7 +46,7 @@ pub(super) fn is_stranger(lane: Owner) -> bool {
     lane.subnet == STRANGERS
 }
 
-/// Its place in figures by standing: known, newcomers, strangers.
+/// Its index in figures by standing: known, newcomers, strangers.
 pub(super) fn place(lane: Owner) -> usize {
     match lane {
         lane if is_stranger(lane) => 2,
@@ -55,7 +55,7 @@ pub(super) fn place(lane: Owner) -> usize {
     }
 }
 
-/// A profile in which strangers have their part, and clients with a key what they weigh.
+/// A profile in which strangers have their part, and clients with a key their weight.
 pub(super) fn with_strangers(profile: Profile, settings: &Settings) -> Profile {
     let profile = settings
         .weights
@@ -140,7 +140,7 @@ mod tests {
         let gone = flood.iter_mut().filter_map(look).filter(Result::is_err).count();
         assert_eq!((gone, new.len(), queue.view().counters.refused[6]), (4, 4, 4));
         assert_eq!(queue.ask(&greedy, Waker::noop()).map(drop), Err(Refused::QueueFull), "it has the most");
-        // Who is known pushes out of the same network.
+        // A known visitor pushes out requests of the same network.
         let _known = wait(&queue, &ask(1, 1));
         assert_eq!(flood.iter_mut().filter_map(look).filter(Result::is_err).count(), 1);
     }

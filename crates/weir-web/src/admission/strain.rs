@@ -24,25 +24,25 @@ struct Sums {
     count: u32,
 }
 
-/// Answers that are needed on both sides.
+/// How many answers are needed on both sides.
 const STRAIN_LEAST: u32 = 50;
 /// Earlier answers count less and less.
 const MEMORY: f64 = 200.0;
 
 impl Strain {
-    /// A response began after so many times the usual cost of requests of its kind.
+    /// A response began after this many times the usual cost of requests of its kind.
     pub(super) fn note(&mut self, part_of_usual: f64, pressed: bool) {
         self.by_time.side(pressed).add(part_of_usual, 1.0);
     }
 
-    /// An answer took so long, and told that it has cost so much.
+    /// An answer took `took_ns`, and said that it has cost `told_ns`.
     pub(super) fn note_told(&mut self, took_ns: u64, told_ns: u64, pressed: bool) {
         if told_ns > 0 {
             self.by_units.side(pressed).add(took_ns as f64, told_ns as f64);
         }
     }
 
-    /// Pressed over relaxed, once enough has been seen of both.
+    /// The ratio of pressed to relaxed, once enough of both has been seen.
     pub(super) fn ratio(&self) -> Option<f64> {
         self.by_time.ratio()
     }

@@ -7,7 +7,7 @@ use weir_core::fair::{SessionKey, SubnetKey};
 use super::settings::Settings;
 use crate::shares::{Holder, ShareLimits, Shares};
 
-/// Whose request it is.
+/// The session and subnet of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Owner {
     pub(super) session: SessionKey,
@@ -28,12 +28,12 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Whether this one may have one more.
+    /// Whether this session may have one more.
     pub(super) fn has_room(&self, settings: &Settings, owner: Owner) -> bool {
         self.has_room_of(settings.streams, settings, owner)
     }
 
-    /// The same where there may be so many in all.
+    /// The same with another limit for all streams together.
     pub(super) fn has_room_of(&self, most: u32, settings: &Settings, owner: Owner) -> bool {
         let left = most.saturating_sub(self.open);
         let limits =

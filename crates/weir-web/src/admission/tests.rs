@@ -90,7 +90,7 @@ async fn who_leaves_the_queue_is_forgotten_and_charged_nothing() {
     drop(left);
     pass(10).await;
     drop(running);
-    // The third has been given the slot and leaves before it knows.
+    // The third has been given the slot and leaves before it notices.
     assert_eq!(queue.view().running, 1);
     drop(granted);
     assert_empty(&queue);
@@ -125,7 +125,7 @@ async fn the_queue_is_bounded_in_requests_and_bytes() {
     assert_empty(&queue);
 }
 
-/// Which of them hear that somebody else needed their place.
+/// Which of them are told that another request needed their place.
 fn pushed_out(all: &mut [Waiting]) -> Vec<usize> {
     let gone = |waiting: &mut Waiting| matches!(poll(waiting), Poll::Ready(Err(Refused::PushedOut)));
     all.iter_mut().enumerate().filter_map(|(at, waiting)| gone(waiting).then_some(at)).collect()
@@ -161,7 +161,7 @@ async fn memory_of_the_queue_goes_to_who_has_less_of_it() {
     let running = now(queue.ask(&ask(1, 1), Waker::noop()));
     let mut greedy: Vec<Waiting> = (1..=10).map(|session| wait(queue.ask(&ask(session, 1), Waker::noop()))).collect();
     assert_eq!(queue.ask(&ask(11, 1), Waker::noop()).unwrap_err(), Refused::QueueBytes);
-    // As many as it takes.
+    // As many as are needed.
     let big = |session, subnet| Ask { bytes: 2_500, ..ask(session, subnet) };
     let polite = wait(queue.ask(&big(100, 2), Waker::noop()));
     assert_eq!(pushed_out(&mut greedy), [7, 8, 9]);
@@ -199,7 +199,7 @@ async fn an_overrun_is_charged_while_it_runs() {
         pass(100).await;
         queue.tick();
     }
-    // A second of service, while each of the four who wait was due a quarter of it.
+    // A second of service, while each of the four who wait was entitled to a quarter of it.
     let debt = queue.lock().fair.standing(SessionKey(1)).unwrap().debt;
     assert!(debt > Work(600_000_000), "{debt:?}");
     let mut last = wait(queue.ask(&ask(1, 1), Waker::noop()));
@@ -268,7 +268,7 @@ async fn streams_leave_their_slot_and_are_bounded() {
     let queue = Admission::new(Settings { streams_per_session: 2, ..settings(1) });
     let open: Vec<Stream> = (0..2).map(|_| now(queue.ask(&ask(1, 1), Waker::noop())).into_stream().unwrap()).collect();
     assert_eq!((queue.view().streams, queue.view().running), (2, 0));
-    // Requests are served as before; it is the next stream that is refused.
+    // Requests are served as before; only the next stream is refused.
     let third = now(queue.ask(&ask(1, 1), Waker::noop()));
     assert_eq!(third.into_stream().unwrap_err(), Refused::Streams);
     assert_eq!(queue.view().running, 0, "the slot is free");
@@ -311,7 +311,7 @@ async fn an_upload_that_does_not_come_loses_its_slot_to_who_waits() {
     let (upload, clock) = (now(queue.ask(&ask(1, 1), Waker::noop())), Arc::new(UploadClock::default()));
     upload.uploads(Arc::clone(&clock));
     let waiting = wait(queue.ask(&ask(2, 2), Waker::noop()));
-    // What the backend takes is its own time.
+    // The time that the backend takes is its own.
     pass_ticking(&queue, 3_000).await;
     assert!(clock.waits(Waker::noop()));
     pass_ticking(&queue, 900).await;
@@ -334,7 +334,7 @@ async fn an_upload_keeps_its_slot_while_nobody_waits() {
     clock.moves();
     drop(upload);
     assert_empty(&queue);
-    // What the client took is no sign of a slow backend.
+    // The time that the client took is no sign of a slow backend.
     assert!(queue.view().mean_cost_ms < 1.0);
 }
 
