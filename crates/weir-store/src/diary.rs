@@ -24,18 +24,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Lines that wait to be written.
+/// How many lines may wait to be written.
 const WAITING_MAX: usize = 2_048;
-/// The files that the bound is divided by.
+/// The size limit is divided among this many files.
 const FILES: u64 = 8;
-/// The longest text of one line, in characters, and the most things that one is about.
+/// The longest text of one line, in characters, and the largest number of things that a line is about.
 const TEXT_MAX: usize = 1_000;
 const ABOUT_MAX: usize = 40;
-/// Lines of one answer.
+/// How many lines one answer has at most.
 const LINES_MAX: usize = 5_000;
-/// Read at once.
+/// How much is read at once.
 const READ_BYTES: usize = 64 << 10;
-/// How long whoever asks waits for the writer.
+/// How long a caller waits for the writer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One line.
@@ -52,13 +52,13 @@ pub struct DiaryLine {
     /// What else it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<String>,
-    /// What it knows of the message.
+    /// What the line says about the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub facts: Option<Box<Facts>>,
 }
 
 impl DiaryLine {
-    /// A line of now.
+    /// A line with the present time.
     // Ids are small, of several kinds, and at hand.
     #[allow(clippy::needless_pass_by_value)]
     pub fn new(id: impl ToString, event: &str, text: impl Into<String>) -> DiaryLine {
@@ -73,7 +73,7 @@ impl DiaryLine {
         DiaryLine { facts: Some(Box::new(facts)), ..self }
     }
 
-    /// The same with words where only facts were written.
+    /// The same with words, if only facts were written.
     fn told(mut self) -> DiaryLine {
         if let (true, Some(facts)) = (self.text.is_empty(), &self.facts) {
             self.text = facts.in_words();
@@ -94,7 +94,7 @@ impl DiaryLine {
         DiaryLine { at: i64::try_from(at).unwrap_or(i64::MAX), ..self }
     }
 
-    /// What strangers wrote has an end.
+    /// Limits the texts, because strangers may have written them.
     fn bounded(mut self) -> DiaryLine {
         let cut = |text: &str| -> String {
             text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_MAX).collect()
@@ -121,12 +121,12 @@ struct Open {
 
 enum DiaryRequest {
     Line(DiaryLine),
-    /// Everything before it is in the file when this is answered.
+    /// Answered when everything before it is in the file.
     Settle(SyncSender<()>),
 }
 
 impl Diary {
-    /// The diary in this folder (made if it is not there), of at most so many bytes; 0 for none.
+    /// The diary in this folder (created if it does not exist), of at most this many bytes; 0 for none.
     pub fn open(folder: &Path, bytes_max: u64) -> io::Result<Diary> {
         if bytes_max == 0 {
             return Ok(Diary::default());
@@ -150,7 +150,7 @@ impl Diary {
         }
     }
 
-    /// Returns when everything that was noted before is in the files, or soon. Blocks.
+    /// Returns when everything that was noted before is in the files, or after a short wait. Blocks.
     pub fn settle(&self) {
         let Some(open) = &self.open else { return };
         let (done, settled) = sync_channel(1);
@@ -160,15 +160,15 @@ impl Diary {
     }
 }
 
-/// The lines about any of these things, oldest first: a message, or what else a line names. Blocks for as long as it takes to read
+/// The lines about any of these things, oldest first: a message, or something else that a line names. Blocks for as long as it takes to read
 /// the whole diary.
 pub fn lines_about(folder: &Path, things: &[String]) -> io::Result<Vec<DiaryLine>> {
-    // A thing is a whole JSON text in its line, so that is what is looked for before a line is read as JSON.
+    // In its line a thing is a complete JSON text, so this text is searched before a line is parsed as JSON.
     let wanted: Vec<String> = things.iter().filter_map(|thing| serde_json::to_string(thing).ok()).collect();
     let fits = |line: &DiaryLine| things.iter().any(|thing| line.id == *thing || line.about.contains(thing));
     let mut found = Vec::new();
     for (_, path) in files(folder)? {
-        // It may have been the oldest, and gone meanwhile.
+        // The file may have been the oldest, and have been removed meanwhile.
         let Some(file) = unless_gone(File::open(&path))? else { continue };
         for line in BufReader::with_capacity(READ_BYTES, file).split(b'\n') {
             let line = line?;
@@ -210,7 +210,7 @@ impl DiaryWriter {
         let number = files(&folder)?.last().map_or(1, |(number, _)| *number);
         let (mut file, length) = append(&folder, number)?;
         if length > 0 {
-            // A kill may have left half a line.
+            // A kill may have left an incomplete line.
             file.write_all(b"\n")?;
         }
         Ok(DiaryWriter { folder, file_bytes_max, file, number, length, lost })
@@ -232,7 +232,7 @@ impl DiaryWriter {
             }
             match self.write(&text) {
                 Ok(()) => failing = false,
-                // Once: a full disk would fill the log too.
+                // Logged once, because otherwise a full disk would fill the log too.
                 Err(error) if !failing => {
                     failing = true;
                     tracing::warn!(%error, "the diary cannot be written");
@@ -252,7 +252,7 @@ impl DiaryWriter {
             return Ok(());
         }
         if self.length >= self.file_bytes_max {
-            // A disk that is full for a while must not use up numbers: the oldest files go by them.
+            // A disk that is full for a while must not use up numbers, because the oldest files are removed by them.
             let next = self.number + 1;
             (self.file, self.length) = append(&self.folder, next)?;
             self.number = next;

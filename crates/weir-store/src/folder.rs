@@ -27,7 +27,7 @@ pub struct DataFolder {
 }
 
 impl DataFolder {
-    /// Takes the folder at `path`, and makes it if it is not there.
+    /// Takes the folder at `path`, and creates it if it does not exist.
     pub fn open(path: impl AsRef<Path>) -> Result<DataFolder, FolderError> {
         let path = path.as_ref();
         let fail = |source| FolderError::Io { path: path.to_owned(), source };
@@ -35,7 +35,7 @@ impl DataFolder {
         let path = path.canonicalize().map_err(fail)?;
         refuse_foreign(&path)?;
         let lock = take_lock(&path)?;
-        // Once more under the lock: the former owner may have been a newer Weir that upgraded the folder.
+        // Checked again under the lock, because the former owner may have been a newer Weir that upgraded the folder.
         if !refuse_foreign(&path)? {
             write_format(&path).map_err(fail)?;
         }
@@ -106,7 +106,7 @@ fn make_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// An exclusive `flock`. Released by name when dropped: closing the file is not enough while a child process that is
+/// An exclusive `flock`. It is released explicitly when dropped: closing the file is not enough while a child process that is
 /// just being started still has a copy of it.
 #[derive(Debug)]
 pub(crate) struct Lock(File);
@@ -149,7 +149,7 @@ fn take_lock(path: &Path) -> Result<Lock, FolderError> {
 
 fn read_pid(lock: &mut File) -> String {
     let mut text = String::new();
-    // A lock file of ours is a few digits; whatever else stands there must not flood the message.
+    // A lock file of ours has a few digits; anything else in it must not make the message very long.
     let read = lock.take(16).read_to_string(&mut text);
     match read.ok().and_then(|_| text.trim().parse::<u32>().ok()) {
         Some(pid) => pid.to_string(),
@@ -157,7 +157,7 @@ fn read_pid(lock: &mut File) -> String {
     }
 }
 
-/// Whether the folder is ours already; an error if it is somebody else's.
+/// Whether the folder is ours already; an error if it contains other files.
 fn refuse_foreign(path: &Path) -> Result<bool, FolderError> {
     let fail = |source| FolderError::Io { path: path.to_owned(), source };
     match fs::read(path.join(FORMAT_FILE)) {
@@ -165,7 +165,7 @@ fn refuse_foreign(path: &Path) -> Result<bool, FolderError> {
         Err(missing) if missing.kind() == io::ErrorKind::NotFound => {
             for entry in fs::read_dir(path).map_err(fail)? {
                 let name = entry.map_err(fail)?.file_name();
-                // The first two are all that a crash in our very first moments leaves behind.
+                // The first two are all that a crash at the very beginning leaves behind.
                 if ![LOCK_FILE, FORMAT_UNFINISHED, "lost+found"].iter().any(|ours| name == *ours) {
                     return Err(FolderError::Foreign { path: path.to_owned(), holds: name.display().to_string() });
                 }
@@ -206,7 +206,7 @@ pub enum FolderError {
     /// Another process owns it.
     #[error("another weir (pid {pid}) owns {}; stop it first, or use another data folder", path.display())]
     Owned {
-        /// The owner, as it wrote itself down.
+        /// The owner's process id, as the owner wrote it into the lock file.
         pid: String,
         /// The folder.
         path: PathBuf,

@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// What is copied at a time.
+/// How much is copied at a time.
 const PIECE: usize = 128 * 1024;
 
 /// The folder of samples. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Samples {
     folder: Arc<Path>,
-    /// Makes names of files that are being written different, with the process id and the machine's own token.
+    /// Makes the names of files that are being written unique, together with the process id and the machine's own token.
     drafts: Arc<AtomicU64>,
     token: u64,
 }
@@ -35,26 +35,26 @@ pub struct Stored {
     pub hash: SampleHash,
     /// Its size in bytes.
     pub size: u64,
-    /// Whether it was there before.
+    /// Whether it was stored before.
     pub known: bool,
 }
 
 /// Why a sample could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
-    /// The disk or the source says no.
+    /// The disk or the source returned an error.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// More than may be stored.
     #[error("the sample is larger than {0} bytes")]
     TooLarge(u64),
-    /// The file is not what its name says.
+    /// The content of the file does not have the hash in its name.
     #[error("sample {0} is damaged: its content is that of {1}")]
     Damaged(SampleHash, SampleHash),
 }
 
 impl Samples {
-    /// Opens the folder, making it if it is not there.
+    /// Opens the folder, creating it if it does not exist.
     pub fn open(folder: &Path) -> io::Result<Samples> {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true).mode(0o750).create(folder.join("incoming"))?;
@@ -68,12 +68,12 @@ impl Samples {
     pub fn put(&self, source: &mut impl Read, most: u64) -> Result<Stored, SampleError> {
         let draft = Draft::new(self)?;
         let (hash, size) = draft.fill(source, most)?;
-        // A copy of the right length may still be damaged: only one that reads well is kept.
+        // A copy of the right length may still be damaged: it is kept only if it can be read completely.
         let known = self.is_kept(hash, size);
         if !known {
             draft.publish(&self.path(hash))?;
         }
-        // Also where it was there: whoever named it so may not have synced the folders yet.
+        // Synced also if it was there already, because the process that named it so may not have synced the folders yet.
         self.path(hash).parent().map_or(Ok(()), sync_folder)?;
         sync_folder(&self.folder)?;
         Ok(Stored { hash, size, known })
@@ -85,7 +85,7 @@ impl Samples {
         OpenOptions::new().read(true).custom_flags(flags).open(self.path(hash))
     }
 
-    /// Opens a sample and reads it once, to be sure that it is what it is named.
+    /// Opens a sample and reads it once, to be sure that its content has the hash in its name.
     pub fn open_verified(&self, hash: SampleHash) -> Result<File, SampleError> {
         let mut file = self.open_sample(hash)?;
         let (found, _) = digest(&mut file, u64::MAX, &mut io::sink())?;
@@ -96,14 +96,14 @@ impl Samples {
         Ok(file)
     }
 
-    /// Removes a sample that nobody has stored, or stored again, for `age`; whether it did.
+    /// Removes a sample that nobody has stored, or stored again, for `age`; returns whether it did.
     pub fn remove(&self, hash: SampleHash, age: Duration) -> io::Result<bool> {
         let path = self.path(hash);
         if !is_old(&path, age) {
             return Ok(false);
         }
-        // Out of the way first, then a second look: who stores the same content meanwhile has made it young, or finds
-        // it gone.
+        // It is moved away first and then checked again: a process that stores the same content meanwhile has made it young, or does not
+        // find it.
         let number = self.drafts.fetch_add(1, Ordering::Relaxed);
         let away = self.folder.join("incoming").join(format!("{:016x}-{}-{number}", self.token, std::process::id()));
         match fs::rename(&path, &away) {
@@ -127,7 +127,7 @@ impl Samples {
         Ok(old.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
     }
 
-    /// Removes what was being written by processes that are no more: older than `age`.
+    /// Removes files that were being written by processes that no longer run: those older than `age`.
     pub fn sweep(&self, age: Duration) -> io::Result<usize> {
         let mut swept = 0;
         for entry in fs::read_dir(self.folder.join("incoming"))? {
@@ -145,7 +145,7 @@ impl Samples {
         self.folder.join(name.get(..2).unwrap_or_default()).join(name)
     }
 
-    /// Whether a sound copy is here; it is young from now on, so that nobody removes it.
+    /// Whether a complete copy is here; it counts as young from now on, so that nobody removes it.
     fn is_kept(&self, hash: SampleHash, size: u64) -> bool {
         let path = self.path(hash);
         if !fs::metadata(&path).is_ok_and(|meta| meta.len() == size) {
@@ -157,7 +157,7 @@ impl Samples {
     }
 }
 
-/// A file under a name of its own; gone if it is not published.
+/// A file under a temporary name; it is removed if it is not published.
 struct Draft {
     path: PathBuf,
     file: File,
@@ -187,7 +187,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After a publication there is nothing under this name.
+        // After it was published there is nothing under this name.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -197,7 +197,7 @@ fn is_old(path: &Path, age: Duration) -> bool {
     modified.is_ok_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed >= age))
 }
 
-/// Copies at most `most` bytes and says what they were.
+/// Copies at most `most` bytes; returns their hash and number.
 fn digest(source: &mut impl Read, most: u64, to: &mut impl Write) -> Result<(SampleHash, u64), SampleError> {
     let (mut hash, mut size, mut piece) = (Sha256::new(), 0, vec![0; PIECE]);
     loop {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::OnceCell;
 
-/// How fine a row is.
+/// How much time a row covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PastStep {
     /// A minute, kept for a week.
@@ -37,7 +37,7 @@ impl PastStep {
     }
 }
 
-/// The past. Cheap to clone; opens its file when somebody needs it.
+/// The past figures. Cheap to clone; the file is opened when it is first needed.
 #[derive(Debug, Clone)]
 pub struct Past {
     shared: Arc<PastParts>,
@@ -93,7 +93,7 @@ impl Past {
         Ok(())
     }
 
-    /// The rows of a time and after it, the oldest first.
+    /// The rows from a time on, the oldest first.
     pub async fn since(&self, step: PastStep, from_s: i64) -> Result<Vec<(i64, String)>, RecordsError> {
         let (database, relay) = (self.database().await?, &self.shared.relay);
         let sql = "select at, figures from past where relay = $1 and step = $2 and at >= $3 order by at";

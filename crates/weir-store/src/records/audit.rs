@@ -19,22 +19,22 @@ pub struct AuditLine {
     pub at: i64,
     /// Who: a login, `cli:root`, or `weir` itself.
     pub actor: String,
-    /// What, such as `held.release`.
+    /// What was done, such as `held.release`.
     pub action: String,
-    /// To whom or what: an identity, a message id.
+    /// To whom or what it was done: an identity, a message id.
     pub subject: String,
     /// More, in words.
     pub detail: String,
 }
 
-/// Which lines of the trail. What is empty does not matter.
+/// Which lines of the trail. Empty fields match everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// To whom or what.
+    /// To whom or what it was done.
     pub subject: String,
     /// A part of who did it.
     pub who: String,
-    /// How what was done begins, such as `held` or `held.release`.
+    /// The beginning of what was done, such as `held` or `held.release`.
     pub what: String,
     /// Not before this time.
     pub since: Option<i64>,
@@ -47,22 +47,22 @@ pub struct AuditFilter {
 pub struct BegunChange {
     /// When.
     pub at: i64,
-    /// Who wants it.
+    /// Who asked for it.
     pub actor: String,
     /// What was asked for, such as `POST /api/v1/held/release`.
     pub what: String,
 }
 
-/// What the seals of the trail say.
+/// The result of checking the seals of the trail.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditCheck {
     /// Lines from before there were seals.
     pub older: i64,
-    /// Lines with a seal that is right.
+    /// Lines with a correct seal.
     pub sealed: i64,
     /// The newest seal.
     pub seal: String,
-    /// The number of the first line that is not as it was written, and what is wrong.
+    /// The number of the first line that was changed, and what is wrong with it.
     pub broken: Option<(i64, &'static str)>,
 }
 
@@ -117,7 +117,7 @@ fn sealed_json(lines: &[AuditLine], mut last: String) -> (String, String) {
     (serde_json::Value::Array(rows).to_string(), last)
 }
 
-/// Neither database keeps a NUL in a text; the seal must be that of what is kept.
+/// Neither database can store a NUL in a text, and the seal must fit what is stored.
 fn storable(line: &AuditLine) -> AuditLine {
     let text = |text: &str| text.replace('\0', "\u{fffd}");
     AuditLine {
@@ -173,7 +173,7 @@ impl AuditRecords {
         }
     }
 
-    /// Whether a line could be written: begins a transaction, and takes it back.
+    /// Whether a line could be written: begins a transaction, and rolls it back.
     pub async fn try_write(&self) -> Result<(), RecordsError> {
         match &self.db {
             Database::Sqlite { write, .. } => {
@@ -183,7 +183,7 @@ impl AuditRecords {
         }
     }
 
-    /// Notes that a change begins; the answer is what [`AuditRecords::ended`] wants.
+    /// Notes that a change begins; the number that it returns is for [`AuditRecords::ended`].
     pub async fn begun(&self, relay: &str, begun: &BegunChange) -> Result<i64, RecordsError> {
         Ok(write!(self, pool => sqlx::query_scalar(
             "insert into audit_begun (relay, at, actor, what) values ($1, $2, $3, $4) returning id")
@@ -207,7 +207,7 @@ impl AuditRecords {
     /// Reads the whole trail and compares every seal.
     pub async fn check(&self) -> Result<AuditCheck, RecordsError> {
         let (mut check, mut after) = (AuditCheck::default(), 0);
-        // Read first: lines that are added meanwhile come after it.
+        // This is read first: lines that are added meanwhile come after it.
         let (lines, seal): (i64, String) = read!(self, pool => sqlx::query("select lines, seal from audit_head")
             .fetch_one(pool).await.and_then(|row| Ok((row.try_get(0)?, row.try_get(1)?)))?);
         while check.broken.is_none() {
@@ -250,7 +250,7 @@ impl AuditRecords {
             .fetch_one(pool).await?))
     }
 
-    /// The newest lines that fit, newest first.
+    /// The newest lines that match, newest first.
     pub async fn filtered(&self, filter: &AuditFilter, most: i64) -> Result<Vec<AuditLine>, RecordsError> {
         let AuditFilter { subject, who, what, since, until } = filter;
         Ok(read!(self, pool => sqlx::query(
@@ -265,7 +265,7 @@ impl AuditRecords {
 
     /// The newest lines about `subject` (all subjects if empty), newest first.
     pub async fn trail(&self, subject: &str, most: i64) -> Result<Vec<AuditLine>, RecordsError> {
-        // Two statements: with both in one, no index would serve either.
+        // Two statements, because with both conditions in one statement no index would be used for either.
         let sql = match subject {
             "" => "select at, actor, action, subject, detail from audit where $1 = '' order by id desc limit $2",
             _ => "select at, actor, action, subject, detail from audit where subject = $1 order by id desc limit $2",

@@ -9,13 +9,13 @@ use serde::Serialize;
 use sqlx::{Connection, PgPool, Row, SqliteConnection};
 use std::collections::BTreeMap;
 
-/// A pack of correspondents: whose, and which of that user's.
+/// The name of a pack of correspondents: its user, and which of that user's packs.
 pub type PackName = (String, i64);
 
-/// Packs by their names; one that is not there was never written.
+/// Packs by their names; a pack that was never written is missing.
 pub type Packs = BTreeMap<PackName, Vec<u8>>;
 
-/// What a decision wants to know of past mail.
+/// What a decision needs to know of past mail.
 #[derive(Debug, Clone, Default)]
 pub struct PastMailAsked {
     /// Packs of correspondents.
@@ -29,7 +29,7 @@ pub struct PastMailAsked {
 pub struct PastMailFound {
     /// The packs that there are.
     pub packs: Packs,
-    /// For each of these addresses who wrote to it, as text that its owner gives meaning to.
+    /// For each of these addresses who wrote to it, as a text whose meaning only the caller knows.
     pub letters: BTreeMap<String, String>,
 }
 
@@ -39,13 +39,13 @@ impl PastMailAsked {
         self.packs.is_empty() && self.addresses.is_empty()
     }
 
-    /// The two parameters of the questions.
+    /// The two parameters of the queries.
     pub(super) fn parameters(&self) -> [String; 2] {
         [serde_json::json!(self.packs).to_string(), serde_json::json!(self.addresses).to_string()]
     }
 }
 
-/// The two questions to SQLite; their rows are told apart by how many columns they have.
+/// The two queries for SQLite; their rows are distinguished by the number of columns.
 pub(super) const ASK_SQLITE: &str = "select c.owner, c.pack, c.entries from json_each(?) as asked
     join correspondents as c on c.owner = asked.value ->> 0 and c.pack = asked.value ->> 1;
   select address, entries from letters where address in (select value from json_each(?));";
@@ -79,7 +79,7 @@ impl CorrespondentRecords {
         }
     }
 
-    /// From now on it is remembered who writes to these addresses.
+    /// From now on it is recorded who writes to these addresses.
     pub async fn open_letters(&self, addresses: &[String]) -> Result<(), RecordsError> {
         let json = serde_json::json!(addresses).to_string();
         let sql = self.db.either(
@@ -91,8 +91,8 @@ impl CorrespondentRecords {
         Ok(())
     }
 
-    /// Somebody wrote to an address: `entry` comes first there, and of all together so many characters stay. Nothing happens
-    /// for an address that nobody has opened.
+    /// Somebody wrote to an address: `entry` is put first there, and at most this many characters are kept in all. Nothing happens
+    /// for an address that was not opened.
     pub async fn add_letter(&self, address: &str, entry: &str, most: i64) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query(
             "update letters set entries = substr($2 || replace(entries, $2, ''), 1, cast($3 as integer)) where address = $1")
@@ -119,7 +119,7 @@ fn kept(packs: Packs) -> Option<String> {
     let hex = |entries: &[u8]| entries.iter().map(|octet| format!("{octet:02x}")).collect();
     let rows: Vec<KeptPack> =
         packs.into_iter().map(|((owner, pack), entries)| KeptPack { owner, pack, entries: hex(&entries) }).collect();
-    // Rows are plain text and numbers: there is nothing in them that JSON cannot say.
+    // Rows consist of plain text and numbers, which JSON can always express.
     (!rows.is_empty()).then(|| serde_json::to_string(&rows).unwrap_or_default())
 }
 
@@ -128,7 +128,7 @@ async fn change_in_sqlite(
     asked: &PastMailAsked,
     change: impl FnOnce(Packs) -> Packs,
 ) -> Result<(), RecordsError> {
-    // Rolled back if nobody waits for the end any more: the connection is everybody's.
+    // If the caller is dropped, this is rolled back, because the connection is shared.
     let mut tx = connection.begin_with("begin immediate").await?;
     let [packs, letters] = asked.parameters();
     let rows = sqlx::query(ASK_SQLITE).bind(packs).bind(letters).fetch_all(&mut *tx).await?;

@@ -7,17 +7,17 @@ use super::{Database, RecordsError, read, write};
 use serde::{Deserialize, Serialize};
 use sqlx::Row;
 
-/// Stands in place of the relay if no relay keeps the body: another mail server asked about a recipient, and has the mail itself.
+/// The name in place of a relay if no relay keeps the body: another mail server asked about a recipient, and has the mail itself.
 pub const ASKED_BY_SERVER: &str = "(another server)";
 
 /// One recipient of one held mail.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldRow {
-    /// Whose delay queue.
+    /// The owner of the delay queue.
     pub identity: String,
     /// The entry in it.
     pub entry: i64,
-    /// What is to become of it.
+    /// What should happen to it.
     pub fate: Fate,
     /// The message, by the id of the spool.
     pub message: String,
@@ -31,7 +31,7 @@ pub struct HeldRow {
     pub sender: String,
     /// The subject, cut to a line.
     pub subject: String,
-    /// The client address that handed it in.
+    /// The client address that submitted it.
     pub source: String,
     /// Bytes of the message.
     pub size: i64,
@@ -39,16 +39,16 @@ pub struct HeldRow {
     pub held_at: i64,
 }
 
-/// Held → Go or Drop; the row is removed when its relay has carried that out.
+/// Held → Go or Drop; the row is removed when its relay has done that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
     /// In the delay queue.
     #[default]
     Held,
-    /// Its turn has come, or a person released it: its relay must send it.
+    /// Its time has come, or a person released it: its relay must send it.
     Go,
-    /// A person deleted it: its relay must forget it.
+    /// A person deleted it: its relay must remove it.
     Drop,
 }
 
@@ -112,8 +112,8 @@ pub struct HeldRecords {
 impl HeldRecords {
     /// Held rows in the order of their queues, at most `most`.
     pub async fn list(&self, filter: &HeldFilter, most: i64) -> Result<Vec<HeldRow>, RecordsError> {
-        // Conditions that do not restrict are left out, so that an index serves the others; without any condition, the index of the order
-        // serves.
+        // Conditions that match everything are left out, so that an index can be used for the others; without any condition, the index of the order
+        // is used.
         let HeldFilter { identity, message, recipient } = filter;
         let restricted = match (identity.is_empty(), message.is_empty(), recipient.is_empty()) {
             (true, true, true) => "identity >= $1 and $2 = '' and $3 = ''",
@@ -162,7 +162,7 @@ impl HeldRecords {
             .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
     }
 
-    /// What became of a recipient that another server asked about, held or decided; the oldest first.
+    /// The decision about a recipient that another server asked about, held or decided; the oldest first.
     pub async fn asked(&self, identity: &str, recipient: &str) -> Result<Vec<HeldRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select identity, entry, fate, message, relay, recipient, place, sender, subject, source, size, held_at from held
@@ -171,13 +171,13 @@ impl HeldRecords {
             .fetch_all(pool).await?.iter().map(held_row!()).collect::<Result<_, _>>()?))
     }
 
-    /// Removes decisions about recipients that other servers asked about before `time` and never came back to.
+    /// Removes decisions about recipients that other servers asked about before `time` and did not ask about again.
     pub async fn forget_asked(&self, time: i64) -> Result<u64, RecordsError> {
         Ok(write!(self, pool => sqlx::query("delete from held where relay = $1 and fate <> 'held' and held_at < $2")
             .bind(ASKED_BY_SERVER).bind(time).execute(pool).await?.rows_affected()))
     }
 
-    /// Removes rows that are carried out.
+    /// Removes rows whose decision has been carried out.
     pub async fn done(&self, done: &[(String, i64)]) -> Result<(), RecordsError> {
         let rows: Vec<_> =
             done.iter().map(|(identity, entry)| serde_json::json!({ "identity": identity, "entry": entry })).collect();
@@ -192,7 +192,7 @@ impl HeldRecords {
         Ok(())
     }
 
-    /// Removes decisions about a message that does not exist because it was refused after all.
+    /// Removes decisions about a message that does not exist, because it was refused in the end.
     pub async fn strike(&self, message: &str) -> Result<u64, RecordsError> {
         Ok(write!(self, pool => sqlx::query("delete from held where message = $1 and fate <> 'held'").bind(message)
             .execute(pool).await?.rows_affected()))

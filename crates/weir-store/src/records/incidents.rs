@@ -5,7 +5,7 @@
 use super::{Database, RecordsError, read, write};
 use sqlx::Row;
 
-/// Incidents that are kept; of those that are over the oldest go first. With a story of at most some 20 KiB this is less than 50 MB.
+/// How many incidents are kept; of those that are over the oldest are removed first. With a story of at most some 20 KiB each, this is less than 50 MB.
 const KEPT_MAX: i64 = 2_000;
 
 /// One incident. Times are seconds since the Unix epoch.
@@ -15,7 +15,7 @@ pub struct IncidentRow {
     pub id: i64,
     /// Empty if it concerns the whole site, otherwise the relay that it is about.
     pub scope: String,
-    /// The relay that looks after it.
+    /// The relay that is responsible for it.
     pub relay: String,
     /// Which rule opened it.
     pub kind: String,
@@ -76,13 +76,13 @@ impl IncidentRecords {
         IncidentRecords { db, kept: KEPT_MAX }
     }
 
-    /// The same, of which only so many are kept.
+    /// The same, but only this many are kept.
     #[must_use]
     pub fn keeping(self, kept: u32) -> IncidentRecords {
         IncidentRecords { kept: kept.into(), ..self }
     }
 
-    /// Opens an incident; its number, or nothing if the same is open already, because another relay was faster.
+    /// Opens an incident; returns its number, or None if the same is open already because another relay was faster.
     pub async fn open(&self, new: &IncidentRow) -> Result<Option<i64>, RecordsError> {
         let id: Option<i64> = write!(self, pool => sqlx::query_scalar(
             "insert into incidents (scope, relay, kind, subject, title, opened_s, seen_s, story)
@@ -96,7 +96,7 @@ impl IncidentRecords {
         Ok(id)
     }
 
-    /// Writes how an incident goes on or that it is over; whether this relay still looks after it.
+    /// Writes how an incident continues or that it is over; returns whether this relay is still responsible for it.
     pub async fn save(&self, changed: &IncidentRow) -> Result<bool, RecordsError> {
         let rows = write!(self, pool => sqlx::query(
             "update incidents set title = $3, seen_s = $4, closed_s = $5, story = $6 where id = $1 and relay = $2")
@@ -105,7 +105,7 @@ impl IncidentRecords {
         Ok(rows == 1)
     }
 
-    /// What `relay` looks after: the open ones, and those that were over at this time or later.
+    /// The incidents of `relay`: the open ones, and those that were over at this time or later.
     pub async fn of_relay(&self, relay: &str, closed_after_s: i64) -> Result<Vec<IncidentRow>, RecordsError> {
         let sql = sqlx::AssertSqlSafe(format!(
             "select {COLUMNS} from incidents where relay = $1 and (closed_s is null or closed_s >= $2) order by id"
@@ -114,7 +114,7 @@ impl IncidentRecords {
             .fetch_all(pool).await?.iter().map(incident_row!()).collect::<Result<_, _>>()?))
     }
 
-    /// Takes over what concerns the whole site and whose relay has not written it since `silent_s`; how many.
+    /// Takes over incidents of the whole site whose relay has not written them since `silent_s`; returns how many.
     pub async fn take_over(&self, relay: &str, now_s: i64, silent_s: i64) -> Result<u64, RecordsError> {
         Ok(write!(self, pool => sqlx::query(
             "update incidents set relay = $1, seen_s = $2 where closed_s is null and scope = '' and relay <> $1 and seen_s < $3")
@@ -122,7 +122,7 @@ impl IncidentRecords {
     }
 
     /// Ends incidents of other relays than `relay` that have not written them since `gone_s`: such a machine does not come back. The
-    /// incidents of `relay` itself go on, however long it was down: it sees by itself whether they are over.
+    /// incidents of `relay` itself continue, however long it was down, because it finds out by itself whether they are over.
     pub async fn end_forgotten(&self, relay: &str, gone_s: i64) -> Result<u64, RecordsError> {
         Ok(write!(self, pool => sqlx::query(
             "update incidents set closed_s = seen_s where closed_s is null and seen_s < $1 and relay <> $2")
@@ -131,7 +131,7 @@ impl IncidentRecords {
 
     /// The newest incidents, open ones first.
     pub async fn newest(&self, most: i64) -> Result<Vec<IncidentRow>, RecordsError> {
-        // Open ones first: they must not be pushed out by what is over.
+        // Open ones first, because they must not be pushed out by those that are over.
         let sql = sqlx::AssertSqlSafe(format!(
             "select {COLUMNS} from incidents order by closed_s is not null, id desc limit $1"
         ));
@@ -157,7 +157,7 @@ impl IncidentRecords {
             .fetch_all(pool).await?.iter().map(incident_row!()).collect::<Result<_, _>>()?))
     }
 
-    /// The open ones, oldest first, and how many there are.
+    /// The open ones, oldest first, at most `most`; and how many there are in all.
     pub async fn open_now(&self, most: i64) -> Result<(Vec<IncidentRow>, i64), RecordsError> {
         let sql =
             sqlx::AssertSqlSafe(format!("select {COLUMNS} from incidents where closed_s is null order by id limit $1"));

@@ -46,13 +46,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A server that has not answered after this is taken to be out of reach: it may hang without the connection breaking.
+/// A server that has not answered after this time counts as unreachable, because it may hang without the connection breaking.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// The records of one site. Cheap to clone.
 ///
-/// What is in them is read and written by noun: [`Records::users`], [`Records::held`] and so on. Whoever needs one noun is
-/// handed that and not the whole, so that its arguments say what it touches.
+/// The content is read and written by noun: [`Records::users`], [`Records::held`] and so on. Code that needs one noun gets
+/// only that one, so its arguments show what it touches.
 #[derive(Debug, Clone)]
 pub struct Records {
     db: Database,
@@ -65,7 +65,7 @@ pub(crate) enum Database {
 }
 
 impl Database {
-    /// A SQLite file of its own, for what can be made again: a power cut may take the last of it. Tables are made by whoever needs them.
+    /// A separate SQLite file, for data that can be built again: a power cut may lose its newest part. The caller creates the tables.
     pub(crate) async fn sqlite_beside(path: &Path) -> Result<Database, RecordsError> {
         let options = sqlite_options(path).synchronous(SqliteSynchronous::Normal);
         let write = writer::SqliteWriter::open(&options).await?;
@@ -134,12 +134,12 @@ impl Records {
         self.db.clone()
     }
 
-    /// Opens the SQLite file at `path`, making it if it is not there.
+    /// Opens the SQLite file at `path`, creating it if it does not exist.
     pub async fn sqlite(path: &Path) -> Result<Records, RecordsError> {
         if path.parent().is_some_and(is_elsewhere) {
             return Err(RecordsError::Elsewhere(path.to_owned()));
         }
-        // A file that cannot be made longer is only an "I/O error" to SQLite.
+        // SQLite reports only an "I/O error" if a file cannot be made longer.
         Records::open_sqlite(path).await.map_err(|error| {
             let full = error.is_about_the_disk() && path.parent().is_some_and(is_full);
             if full { RecordsError::Full(path.to_owned()) } else { error }
@@ -157,13 +157,13 @@ impl Records {
     /// Connects to the PostgreSQL database of `url`.
     pub async fn postgres(url: &str) -> Result<Records, RecordsError> {
         let options = PgConnectOptions::from_str(url).map_err(RecordsError::Url)?;
-        // A relay that is stopped inside a transaction must not hold a user's throttle for long.
+        // A relay that hangs inside a transaction must not block a user's throttle for long.
         let options = options
             .options([("idle_in_transaction_session_timeout", "2s"), ("lock_timeout", "5s")])
             .disable_statement_logging();
         let pool = PgPoolOptions::new().max_connections(8).acquire_timeout(Duration::from_secs(5));
         let pool = pool.acquire_slow_threshold(SILENT);
-        // Where commits are not durable by default, ours still are: held mail has been acknowledged.
+        // Even if commits are not durable by default in this database, ours are, because held mail has been acknowledged.
         let pool =
             pool.after_connect(|connection, _| Box::pin(async move { connection.execute(DURABLE).await.map(drop) }));
         let pool = pool.connect_with(options).await?;
@@ -176,7 +176,7 @@ impl Records {
         self.db.is_shared()
     }
 
-    /// A consistent copy of an embedded database as one file, while it is in use.
+    /// A consistent copy of an embedded database in one file, made while it is in use.
     pub async fn backup(&self, to: &Path) -> Result<(), RecordsError> {
         match &self.db {
             Database::Sqlite { read, .. } => copy_with(&read.connect_options(), to).await,
@@ -205,7 +205,7 @@ impl Records {
         ThrottleRecords { db: self.db.clone() }
     }
 
-    /// Whom users have written to, and who has written to them.
+    /// To whom users have written, and who has written to them.
     pub fn correspondents(&self) -> CorrespondentRecords {
         CorrespondentRecords { db: self.db.clone() }
     }
@@ -220,7 +220,7 @@ impl Records {
         QuarantineRecords { db: self.db.clone() }
     }
 
-    /// What went wrong.
+    /// The incidents.
     pub fn incidents(&self) -> IncidentRecords {
         IncidentRecords::new(self.db.clone())
     }
@@ -281,12 +281,12 @@ impl Records {
     }
 }
 
-/// A consistent copy of a SQLite file that stands beside the records, while it is in use.
+/// A consistent copy of a SQLite file beside the records, made while it is in use.
 pub async fn copy_database(from: &Path, to: &Path) -> Result<(), RecordsError> {
     copy_with(&sqlite_options(from).read_only(true), to).await
 }
 
-/// By a connection of its own: it only reads, and neither those who write nor those who read wait for a long copy.
+/// Uses a connection of its own: it only reads, and neither writers nor readers wait for a long copy.
 async fn copy_with(from: &SqliteConnectOptions, to: &Path) -> Result<(), RecordsError> {
     let mut connection = from.connect().await?;
     let copy = sqlx::query("vacuum into $1").bind(to.to_string_lossy().into_owned());
@@ -304,19 +304,19 @@ fn sqlite_options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// For those who read. A connection to a file does not go away by itself: there is no need to ask how it is.
+/// The pool for readers. A connection to a file does not break by itself, so it is not tested before use.
 fn sqlite_pool() -> SqlitePoolOptions {
     let pool = SqlitePoolOptions::new().max_connections(2).min_connections(1).test_before_acquire(false);
     pool.acquire_slow_threshold(SILENT)
 }
 
-/// Whether a folder's disk has not even the space for the shared memory of a write-ahead log.
+/// Whether the disk of a folder has not even the space for the shared memory of a write-ahead log.
 fn is_full(folder: &Path) -> bool {
     const LEAST_BYTES: u64 = 64 * 1024;
     rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < LEAST_BYTES)
 }
 
-/// Whether a folder is on a file system of the network, where SQLite's locks and shared memory mean nothing.
+/// Whether a folder is on a network file system, where SQLite's locks and shared memory do not work.
 fn is_elsewhere(folder: &Path) -> bool {
     rustix::fs::statfs(folder).is_ok_and(|disk| is_of_the_network(disk.f_type))
 }
@@ -328,17 +328,17 @@ fn is_of_the_network(kind: rustix::fs::FsWord) -> bool {
     NETWORK.contains(&(kind & 0xffff_ffff))
 }
 
-/// Longer than anybody waits for a connection: a line in the log for each of ten thousand who wait would help nobody.
+/// Longer than anybody waits for a connection: one line in the log for each of ten thousand waiting tasks would help nobody.
 const SILENT: Duration = Duration::from_secs(3600);
 
 const DURABLE: &str =
     "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'";
 
-/// Begins a transaction that ends with whoever asked for it.
+/// Begins a transaction that is rolled back if its caller is dropped.
 ///
-/// By a task of its own: with sqlx 0.9.0, whoever is dropped between sending `BEGIN` and the answer leaves the connection inside a
-/// transaction that nobody rolls back, and the pool hands it to the next one, whose writes are then lost. The task stays for the
-/// answer, and a transaction that nobody takes is rolled back.
+/// It runs in a task of its own. With sqlx 0.9.0, a caller that is dropped between sending `BEGIN` and the answer leaves the connection inside a
+/// transaction that nobody rolls back, and the pool gives it to the next caller, whose writes are then lost. The task waits for the
+/// answer, and rolls back a transaction that nobody takes.
 pub(crate) async fn begin_in_postgres(
     pool: &sqlx::PgPool,
 ) -> Result<sqlx::Transaction<'static, sqlx::Postgres>, sqlx::Error> {
@@ -346,7 +346,7 @@ pub(crate) async fn begin_in_postgres(
     tokio::spawn(async move { pool.begin().await }).await.map_err(|_| sqlx::Error::WorkerCrashed)?
 }
 
-/// Gives up on a server that hangs.
+/// Returns an error if a server hangs.
 pub(crate) async fn in_time<T>(question: impl Future<Output = Result<T, RecordsError>>) -> Result<T, RecordsError> {
     tokio::time::timeout(ANSWER_MAX, question).await.map_err(|_| RecordsError::Silent)?
 }
@@ -354,19 +354,19 @@ pub(crate) async fn in_time<T>(question: impl Future<Output = Result<T, RecordsE
 /// Why the records could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordsError {
-    /// The database refused or is out of reach.
+    /// The database returned an error or cannot be reached.
     #[error("the database answers: {0}")]
     Database(#[from] sqlx::Error),
     /// There is no space for what SQLite writes beside its file.
     #[error("the disk under {} is full; free some space", _0.display())]
     Full(PathBuf),
-    /// SQLite is for one machine and its own disk.
+    /// SQLite works only on the machine's own disk.
     #[error("{} is on a network file system, where SQLite is not safe; use a local disk, or PostgreSQL (store.records)", _0.display())]
     Elsewhere(PathBuf),
     /// The database does not answer.
     #[error("the database has not answered for {} s", ANSWER_MAX.as_secs())]
     Silent,
-    /// The URL makes no sense.
+    /// The URL is not valid.
     #[error("the database URL is wrong: {0}; write postgres://user:password@host/database")]
     Url(sqlx::Error),
     /// Made by a newer program.
@@ -374,10 +374,10 @@ pub enum RecordsError {
     Newer {
         /// What the database says.
         found: i64,
-        /// What we know.
+        /// The newest version that we know.
         known: i64,
     },
-    /// What a row says cannot be.
+    /// A row has a value that is not possible.
     #[error("the database holds what no weir writes: {0}")]
     Corrupt(String),
     /// PostgreSQL has tools of its own.

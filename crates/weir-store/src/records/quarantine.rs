@@ -19,7 +19,7 @@ pub struct QuarantineRow {
     pub relay: String,
     /// Which quarantine: `virus`, `ext`, `spam`, `error` or `limit`.
     pub queue: String,
-    /// What is to become of it; [`Fate::Held`] while it is kept.
+    /// What should happen to it; [`Fate::Held`] while it is kept.
     pub fate: Fate,
     /// The recipient's address.
     pub recipient: String,
@@ -27,7 +27,7 @@ pub struct QuarantineRow {
     pub sender: String,
     /// The subject, cut to a line.
     pub subject: String,
-    /// The client that handed it in.
+    /// The client that submitted it.
     pub source: String,
     /// The user who sent it; empty for mail from outside.
     pub owner: String,
@@ -41,7 +41,7 @@ pub struct QuarantineRow {
     pub reason: String,
     /// Who decided; empty while nobody has.
     pub decided_by: String,
-    /// Whom it is released to instead of the recipient; empty for the recipient.
+    /// To whom it is released instead of the recipient; empty for the recipient.
     #[serde(default)]
     pub release_to: String,
 }
@@ -49,13 +49,13 @@ pub struct QuarantineRow {
 /// Quarantined mail, newest first, the recipients of a message together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quarantined {
-    /// The rows: a list is cut between messages, never inside one, unless one alone has more recipients than a list has rows.
+    /// The rows: a list is cut between messages, never inside one, except if a single message has more recipients than a list has rows.
     pub rows: Vec<QuarantineRow>,
     /// There is more than this.
     pub more: bool,
 }
 
-/// Which quarantined mail; what is empty or zero does not restrict.
+/// Which quarantined mail; fields that are empty or zero match everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct QuarantineFilter {
     /// Of this message.
@@ -116,8 +116,8 @@ macro_rules! quarantine_row {
     };
 }
 
-/// The filter's part of a statement; its five parameters come first. What does not restrict is not asked for, so that an index serves
-/// the rest.
+/// The filter's part of a statement; its five parameters come first. Conditions that match everything are left out, so that an index can be used for
+/// the others.
 fn filtered(filter: &QuarantineFilter) -> String {
     let texts = [
         ("message", "$1", &filter.message),
@@ -132,12 +132,12 @@ fn filtered(filter: &QuarantineFilter) -> String {
     format!("{} and {time}", texts.map(text).join(" and "))
 }
 
-/// The filter's words: its sixth parameter, a pattern. They choose messages, and all recipients of one are shown.
+/// The condition for the filter's words: its sixth parameter, a pattern. It selects messages, and all recipients of each are shown.
 const WORDED: &str =
     "($6 = '' or lower(message || ' ' || subject || ' ' || sender || ' ' || recipient || ' ' || owner || ' ' || reason)
     like $6 escape '!')";
 
-/// The messages that a filter takes, newest first.
+/// The messages that match a filter, newest first.
 fn messages_of(filtered: &str, most: &str) -> String {
     format!(
         "select message from quarantine where fate = 'held' and {filtered} and {WORDED}
@@ -152,7 +152,7 @@ pub struct QuarantineRecords {
 }
 
 impl QuarantineRecords {
-    /// Takes mail in, all or nothing. What is there already stays as it is: mail may be scanned twice after a kill.
+    /// Adds mail, all or nothing. Rows that exist already are not changed, because mail may be scanned twice after a kill.
     pub async fn add(&self, rows: &[QuarantineRow]) -> Result<(), RecordsError> {
         let json = serde_json::to_string(rows).unwrap_or_default();
         write!(self, pool => sqlx::query(self.db.either(ADD_SQLITE, ADD_POSTGRES)).bind(&json).execute(pool).await.map(drop)?);
@@ -168,7 +168,7 @@ impl QuarantineRecords {
             messages_of(&filtered, "$7")
         );
         let sql = sqlx::AssertSqlSafe(sql);
-        // One more of each tells whether there is more.
+        // One more of each shows whether there is more.
         let (messages, rows) = (most.saturating_add(1) as i64, ROWS_MAX as i64 + 1);
         let found: Vec<QuarantineRow> = read!(self, pool => sqlx::query(sql)
             .bind(&filter.message).bind(&filter.queue).bind(&filter.recipient).bind(&filter.sender).bind(filter.before)
@@ -177,19 +177,19 @@ impl QuarantineRecords {
         Ok(Quarantined::cut(found, most))
     }
 
-    /// A pattern that finds `text` anywhere; empty if it is. SQLite knows the two cases of ASCII only.
+    /// A pattern that finds `text` anywhere; empty if `text` is. SQLite ignores case for ASCII only.
     fn pattern(&self, text: &str) -> String {
         let lower = if self.db.is_shared() { text.to_lowercase() } else { text.to_ascii_lowercase() };
         let plain = lower.replace('!', "!!").replace('%', "!%").replace('_', "!_");
         if plain.is_empty() { plain } else { format!("%{plain}%") }
     }
 
-    /// Decides on rows that are still kept; how many there were.
+    /// Decides about rows that are still kept; returns how many there were.
     pub async fn decide(&self, rows: &[(String, i64)], fate: Fate, actor: &str) -> Result<u64, RecordsError> {
         self.decide_for(rows, fate, actor, "").await
     }
 
-    /// As [`QuarantineRecords::decide`]; what goes is sent to somebody else instead of its recipients.
+    /// As [`QuarantineRecords::decide`]; what is released is sent to somebody else instead of its recipients.
     pub async fn decide_for(
         &self,
         rows: &[(String, i64)],
@@ -205,7 +205,7 @@ impl QuarantineRecords {
             .execute(pool).await?.rows_affected()))
     }
 
-    /// Drops everything of these messages that is still kept; how many rows that is.
+    /// Drops everything of these messages that is still kept; returns how many rows that was.
     pub async fn remove(&self, messages: &[String], actor: &str) -> Result<u64, RecordsError> {
         let json = serde_json::json!(messages).to_string();
         let sql = self.db.either(
@@ -225,7 +225,7 @@ impl QuarantineRecords {
             .fetch_all(pool).await?.iter().map(quarantine_row!()).collect::<Result<_, _>>()?))
     }
 
-    /// Removes rows that are carried out; how many of their message are left.
+    /// Removes rows that have been carried out; returns how many rows of their message are left.
     pub async fn done(&self, message: &str, places: &[i64]) -> Result<i64, RecordsError> {
         let json = serde_json::json!(places).to_string();
         let sql = self.db.either(
@@ -247,7 +247,7 @@ impl QuarantineRecords {
             .bind(relay).bind(queue).bind(most).fetch_all(pool).await?))
     }
 
-    /// All messages that `relay` has any row of.
+    /// All messages of which `relay` has a row.
     pub async fn messages(&self, relay: &str) -> Result<Vec<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select distinct message from quarantine where relay = $1")
             .bind(relay).fetch_all(pool).await?))
@@ -265,9 +265,9 @@ impl QuarantineRecords {
             })).collect::<Result<_, _>>()?))
     }
 
-    /// What infected mail that came at `day` or later was called, without the name of the file that it was in, which whoever sends it
-    /// chooses: those names first of which most came at `lately` or later; at most `most` names. At most `COUNTED_MAX` recipients are
-    /// looked at.
+    /// The names of the viruses in infected mail that came at `day` or later, without the name of the file, which the sender chooses.
+    /// Names that came most often at `lately` or later come first; at most `most` names. At most `COUNTED_MAX` recipients are
+    /// counted.
     pub async fn viruses(&self, lately: i64, day: i64, most: i64) -> Result<Vec<VirusCount>, RecordsError> {
         let sql = self.db.either(VIRUSES_SQLITE, VIRUSES_POSTGRES);
         let rows: Vec<(String, i64, i64, i64, i64)> = read!(self, pool => sqlx::query_as(sql)
@@ -306,13 +306,13 @@ const VIRUSES_POSTGRES: &str = "select name, count(distinct case when at >= $1 t
           at, message, sender, recipient from quarantine
         where queue = 'virus' and at >= $2 order by at desc limit $3) as infected
   group by name order by 2 desc, 1 limit $4";
-/// Rows that are looked at to count viruses: an outbreak of millions is counted by its newest.
+/// How many rows are read to count viruses: an outbreak of millions is counted by its newest.
 const COUNTED_MAX: i64 = 10_000;
 
 /// How much infected mail came with one virus.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirusCount {
-    /// What the scanners said.
+    /// The name that the scanners gave.
     pub name: String,
     /// Messages that came lately.
     pub lately: i64,

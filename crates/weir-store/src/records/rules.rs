@@ -9,7 +9,7 @@ use sqlx::Row;
 pub struct NewRule {
     /// `hash` or `yara`.
     pub kind: String,
-    /// A SHA-256 in hexadecimal digits, or the text of YARA.
+    /// A SHA-256 in hexadecimal digits, or the text of a YARA rule.
     pub content: String,
     /// The length of the content that is meant, if it is known.
     pub bytes: Option<i64>,
@@ -28,7 +28,7 @@ pub struct NewRule {
 /// A rule as stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleRow {
-    /// Its number; none is given twice.
+    /// Its number; no number is used twice.
     pub id: i64,
     /// What was made.
     pub rule: NewRule,
@@ -71,14 +71,14 @@ impl RuleRecords {
         )
     }
 
-    /// What changes whenever a rule is made or removed: the highest number, and how many there are. Numbers are never given twice,
-    /// so under one highest number rules only go.
+    /// A value that changes whenever a rule is made or removed: the highest number, and how many there are. Numbers are never used twice,
+    /// so as long as the highest number stays the same, rules can only be removed.
     pub async fn revision(&self) -> Result<(i64, i64), RecordsError> {
         let sql = "select cast(coalesce(max(id), 0) as bigint), count(*) from scan_rules";
         Ok(read!(self, pool => sqlx::query_as(sql).fetch_one(pool).await?))
     }
 
-    /// Makes a rule; its number, or nothing if there is one for this hash.
+    /// Makes a rule; returns its number, or None if there is one for this hash already.
     pub async fn add(&self, rule: &NewRule) -> Result<Option<i64>, RecordsError> {
         Ok(write!(self, pool => sqlx::query_scalar(
             "insert into scan_rules (kind, content, bytes, severity, sample, about, made_by, made_at)
@@ -102,7 +102,7 @@ impl RuleRecords {
         Ok(())
     }
 
-    /// Removes a rule; whether there was one.
+    /// Removes a rule; returns whether there was one.
     pub async fn remove(&self, id: i64) -> Result<bool, RecordsError> {
         Ok(write!(self, pool => sqlx::query("delete from scan_rules where id = $1").bind(id).execute(pool).await?
             .rows_affected())

@@ -6,10 +6,10 @@
 use super::{RecordsError, begin_in_postgres};
 use sqlx::{Connection, PgPool, SqliteConnection};
 
-/// 1: the tables, in the words of each database.
+/// 1: the tables, in the dialect of each database.
 const SQLITE: &str = include_str!("sql/sqlite.sql");
 const POSTGRES: &str = include_str!("sql/postgres.sql");
-/// 2 and on: what both understand.
+/// 2 and later: statements that both understand.
 const LATER: [&str; 15] = [
     SECRETS,
     TOLD,
@@ -27,13 +27,13 @@ const LATER: [&str; 15] = [
     SENDERS,
     ALIKE,
 ];
-/// 2: secrets that all relays share and nobody else may know.
+/// 2: secrets that all relays share and that must not be known to anybody else.
 const SECRETS: &str = "create table secrets (name text primary key, value text not null)";
 /// 3: which of the notices that are due have been written.
 const TOLD: &str = "alter table throttles add column told bigint not null default 0";
-/// 4: quarantined mail, and what a relay keeps for itself. Both databases understand these words.
+/// 4: quarantined mail, and values that a relay keeps for itself. Both databases understand these statements.
 const QUARANTINE: &str = include_str!("sql/quarantine.sql");
-/// 5: the lab. `IDENTITY` is a number that the database makes.
+/// 5: the lab. `IDENTITY` stands for a number that the database generates.
 const LAB: &str = include_str!("sql/lab.sql");
 /// 6: the verdict on a quarantined message is a file beside it, not a copy for each recipient.
 const VERDICTS: &str = "alter table quarantine drop column detail";
@@ -50,18 +50,18 @@ const LOOKED_FOR: &str = "create index held_since on held (relay, held_at, messa
 create index quarantine_sender on quarantine (sender);";
 /// 11: every line of the audit trail seals those before it, the newest seal stands apart, and so do changes that have begun.
 const AUDIT_CHAIN: &str = include_str!("sql/audit_chain.sql");
-/// 12: whom users have written to (`OCTETS` are octets, and `PACKED` keeps a row in its index alone), and who has written to them.
+/// 12: to whom users have written (`OCTETS` stands for the type of octets, and `PACKED` stores a row only in its index), and who has written to them.
 const CORRESPONDENTS: &str = "create table correspondents (
   owner text not null, pack bigint not null, entries OCTETS not null, primary key (owner, pack)) PACKED;
 create table letters (address text primary key, entries text not null);";
 /// 13: incidents.
 const INCIDENTS: &str = include_str!("sql/incidents.sql");
 
-/// 14: what was chosen for a sample when it was handed in, and whether its verdict is therefore no verdict on its content.
+/// 14: the choices that were made when a sample was submitted, and whether its verdict therefore does not count for its content.
 const CHOICES: &str = "alter table lab_samples add column choices text not null default '';
 alter table lab_samples add column partial bigint not null default 0;";
 
-/// 15: senders that people allow or block, and whom quarantined mail is released to instead of its recipients.
+/// 15: senders that people allow or block, and to whom quarantined mail is released instead of its recipients.
 const SENDERS: &str = "create table sender_rules (
   who text primary key, rule text not null, about text not null, made_by text not null, made_at bigint not null);
 alter table quarantine add column release_to text not null default '';";
@@ -70,7 +70,7 @@ alter table quarantine add column release_to text not null default '';";
 const ALIKE: &str = "create index users_alike on users (lower(name));
 create index throttles_alike on throttles (lower(identity));";
 
-/// A migration in the words of one database: what it calls a number that it makes, octets, and a table that is its own index.
+/// A migration in the dialect of one database: its words for a generated number, for octets, and for a table that is its own index.
 fn worded(statements: &str, words: [&str; 3]) -> sqlx::AssertSqlSafe<String> {
     let names = ["IDENTITY", "OCTETS", "PACKED"];
     let worded = names.iter().zip(words).fold(statements.to_owned(), |text, (name, word)| text.replace(name, word));
@@ -94,7 +94,7 @@ pub(super) async fn migrate_sqlite(connection: &mut SqliteConnection) -> Result<
 
 pub(super) async fn migrate_postgres(pool: &PgPool) -> Result<(), RecordsError> {
     let mut tx = begin_in_postgres(pool).await?;
-    // Several relays may start at once: the first makes the tables, the others wait.
+    // Several relays may start at once: the first creates the tables, and the others wait.
     sqlx::raw_sql("select pg_advisory_xact_lock(7345921)").execute(&mut *tx).await?;
     sqlx::raw_sql("create table if not exists weir_schema (version bigint not null)").execute(&mut *tx).await?;
     let version: i64 =

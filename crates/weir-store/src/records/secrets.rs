@@ -32,7 +32,7 @@ impl SecretRecords {
         Ok(())
     }
 
-    /// The secret of this name; the first who asks makes it `fresh`.
+    /// The secret of this name; the first caller sets it to `fresh`.
     pub async fn find_or_set(&self, name: &str, fresh: &str) -> Result<String, RecordsError> {
         write!(self, pool => sqlx::query("insert into secrets (name, value) values ($1, $2) on conflict (name) do nothing")
             .bind(name).bind(fresh).execute(pool).await.map(drop)?);

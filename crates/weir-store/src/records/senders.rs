@@ -3,7 +3,7 @@
 use super::{Database, RecordsError, read, write};
 use serde::{Deserialize, Serialize};
 
-/// What people said of a sender.
+/// What people decided about a sender.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderRow {
     /// An address, or a domain with everything below it; in small letters.
@@ -12,7 +12,7 @@ pub struct SenderRow {
     pub rule: String,
     /// Why, in a line.
     pub about: String,
-    /// Who said so.
+    /// Who decided it.
     pub made_by: String,
     /// When.
     pub made_at: i64,
@@ -39,7 +39,7 @@ impl SenderRecords {
         Ok(rows.into_iter().map(row).collect())
     }
 
-    /// Writes what is said of a sender; what was said before no longer counts.
+    /// Writes the decision about a sender; an earlier one no longer counts.
     pub async fn put(&self, row: &SenderRow) -> Result<(), RecordsError> {
         let sql = "insert into sender_rules (who, rule, about, made_by, made_at) values ($1, $2, $3, $4, $5)
             on conflict (who) do update set rule = excluded.rule, about = excluded.about, made_by = excluded.made_by,
@@ -49,7 +49,7 @@ impl SenderRecords {
         Ok(())
     }
 
-    /// Forgets what is said of a sender; whether there was anything.
+    /// Forgets the decision about a sender; returns whether there was one.
     pub async fn remove(&self, who: &str) -> Result<bool, RecordsError> {
         let sql = "delete from sender_rules where who = $1";
         Ok(write!(self, pool => sqlx::query(sql).bind(who).execute(pool).await?.rows_affected()) > 0)

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 /// The throttle of one identity (a user, or a client address).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThrottleRow {
-    /// Whose.
+    /// Whose throttle.
     pub identity: String,
     /// The machine's state as its owner wrote it; empty for one never seen.
     pub state: String,
@@ -25,18 +25,18 @@ pub struct ThrottleRow {
     pub held: i64,
     /// Since when the identity is stopped.
     pub stopped_at: Option<i64>,
-    /// Which notices were sent in this episode: a number that the owner gives meaning to.
+    /// Which notices were sent in this episode: a number whose meaning only the caller knows.
     pub notified: i64,
     /// When the row was last written.
     pub updated_at: i64,
 }
 
-/// What a decision changes besides the states.
+/// What a decision changes in addition to the states.
 #[derive(Debug, Default, Clone)]
 pub struct Changes {
     /// Entries to be held from now on.
     pub hold: Vec<HeldRow>,
-    /// Entries whose fate is decided: let go or dropped.
+    /// Entries whose fate is decided: to be sent or dropped.
     pub decide: Vec<(String, i64, Fate)>,
     /// What learn-only mode saw.
     pub learned: Vec<Learned>,
@@ -82,7 +82,7 @@ pub struct ThrottleRecords {
 }
 
 impl ThrottleRecords {
-    /// Runs `decide` on the states of `identities` and writes back what it made of them, all or nothing.
+    /// Runs `decide` on the states of `identities` and writes back the changed states, all or nothing.
     ///
     /// `decide` gets one row for each identity, in the given order; each identity must be named once. It runs
     /// at most once, and the transaction may still fail after it, so it must not have effects of its own.
@@ -94,7 +94,7 @@ impl ThrottleRecords {
         self.decide_knowing(identities, &PastMailAsked::default(), |rows, _| decide(rows)).await
     }
 
-    /// The same with what is `asked` of past mail, read in the same transaction.
+    /// The same with the answers to `asked` about past mail, read in the same transaction.
     pub async fn decide_knowing<T>(
         &self,
         identities: &[String],
@@ -107,7 +107,7 @@ impl ThrottleRecords {
                 write.set_unfinished(true);
                 let decided = decide_in_sqlite(&mut connection, identities, asked, decide).await;
                 if decided.is_err() {
-                    // Whatever was begun must not stand open; if nothing was, or a full disk has ended it, SQLite says so.
+                    // A transaction that was begun must not stay open. If none was begun, or a full disk has ended it, SQLite returns an error.
                     let _ = sqlx::query("rollback").execute(&mut *connection).await;
                 }
                 write.set_unfinished(false);
@@ -124,7 +124,7 @@ impl ThrottleRecords {
             .bind(now).bind(most).fetch_all(pool).await?))
     }
 
-    /// Identities with an entry that will be due, or that are stopped, which were last written after `time`.
+    /// Identities with an entry that will be due, or that are stopped, and that were last written after `time`.
     pub async fn ahead(&self, time: i64, most: i64) -> Result<Vec<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar(
             "select identity from throttles where next_deadline is not null and updated_at > $1
@@ -132,12 +132,12 @@ impl ThrottleRecords {
             .bind(time).bind(most).fetch_all(pool).await?))
     }
 
-    /// When the next entry of anybody is due.
+    /// When the next entry of any user is due.
     pub async fn next_deadline(&self) -> Result<Option<i64>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select min(next_deadline) from throttles").fetch_one(pool).await?))
     }
 
-    /// The throttle of one identity, as it stands.
+    /// The throttle of one identity, as it is stored.
     pub async fn find(&self, identity: &str) -> Result<Option<ThrottleRow>, RecordsError> {
         Ok(read!(self, pool => sqlx::query(
             "select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles where identity = $1")
@@ -198,7 +198,7 @@ impl ThrottleRecords {
     }
 }
 
-/// The transaction on SQLite: two questions to the connection's thread, since each costs a turn of the scheduler.
+/// The transaction on SQLite: only two requests to the connection's thread, because each costs a turn of the scheduler.
 async fn decide_in_sqlite<T>(
     connection: &mut SqliteConnection,
     identities: &[String],
@@ -240,7 +240,7 @@ async fn decide_in_postgres<T>(
 ) -> Result<T, RecordsError> {
     let names = serde_json::json!(identities).to_string();
     let mut tx = begin_in_postgres(pool).await?;
-    // A row that is not there cannot be locked: make it first.
+    // A row that does not exist cannot be locked, so it is created first.
     sqlx::query(TOUCH_POSTGRES).bind(&names).execute(&mut *tx).await?;
     let rows = sqlx::query(SELECT_POSTGRES).bind(&names).fetch_all(&mut *tx).await?;
     let mut found = rows.iter().map(throttle_row!()).collect::<Result<Vec<_>, sqlx::Error>>()?;
@@ -268,7 +268,7 @@ impl Changes {
 
 /// The rows as one JSON parameter; none for none.
 fn json<T: Serialize>(rows: &[T]) -> Option<String> {
-    // Rows are plain text and numbers: there is nothing in them that JSON cannot say.
+    // Rows consist of plain text and numbers, which JSON can always express.
     (!rows.is_empty()).then(|| serde_json::to_string(rows).unwrap_or_default())
 }
 
@@ -287,7 +287,7 @@ fn in_order(identities: &[String], found: &mut [ThrottleRow]) -> Vec<ThrottleRow
     identities.iter().map(|identity| find(identity).map_or_else(|| new(identity), |at| found[at].clone())).collect()
 }
 
-// SQLite carries several statements in one go; each takes the next parameter.
+// SQLite executes several statements at once; each takes the next parameter.
 const BEGIN_SQLITE: &str = "begin immediate;
   select identity, state, next_deadline, held, stopped_at, notified, updated_at from throttles
   where identity in (select value from json_each(?));";

@@ -18,13 +18,13 @@ impl TokenRecords {
         Ok(())
     }
 
-    /// What a token would be good for now. It stays good.
+    /// The purpose of a token if it is valid now. The token stays valid.
     pub async fn purpose(&self, digest: &str, now: i64) -> Result<Option<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select purpose from tokens where digest = $1 and expires_at >= $2")
             .bind(digest).bind(now).fetch_optional(pool).await?))
     }
 
-    /// Uses a token up. Returns its purpose the first time; none later, or if it has expired.
+    /// Uses a token up. Returns its purpose the first time; None later, or if it has expired.
     pub async fn redeem(&self, digest: &str, now: i64) -> Result<Option<String>, RecordsError> {
         Ok(
             write!(self, pool => sqlx::query_scalar("delete from tokens where digest = $1 and expires_at >= $2 returning purpose")

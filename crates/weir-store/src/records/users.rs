@@ -45,7 +45,7 @@ impl UserRecords {
         Ok(added == 1)
     }
 
-    /// Replaces everything about a user but the name; false if there is none of that name.
+    /// Replaces everything about a user except the name; false if there is none of that name.
     pub async fn update(&self, user: &UserRow) -> Result<bool, RecordsError> {
         let addresses = serde_json::json!(user.addresses).to_string();
         let changed = write!(self, pool => sqlx::query(
@@ -57,8 +57,8 @@ impl UserRecords {
         Ok(changed == 1)
     }
 
-    /// Removes a user and whom they have written to; false if there is none of that name. Their throttle stays for a while:
-    /// [`UserRecords::forget_removed`] forgets it.
+    /// Removes a user and the memory of whom they have written to; false if there is none of that name. Their throttle stays for a while:
+    /// [`UserRecords::forget_removed`] removes it.
     pub async fn remove(&self, name: &str) -> Result<bool, RecordsError> {
         let removed = self.remove_account(name).await?;
         write!(self, pool => sqlx::query("delete from correspondents where owner = $1")
@@ -95,7 +95,7 @@ impl UserRecords {
         Ok(found.into_iter().next())
     }
 
-    /// Whether somebody of this name has a password here. Names that differ in case alone are too much alike for people who read them.
+    /// Whether somebody of this name has a password here. Names that differ only in case count as the same, because people confuse them.
     pub async fn has_own_password(&self, name: &str) -> Result<bool, RecordsError> {
         let alike = self.users_where("where lower(name) = lower($1)", name).await?;
         Ok(alike.iter().any(|user| !user.password.is_empty()))
@@ -114,8 +114,8 @@ impl UserRecords {
         self.users_where("where name > $1 order by name limit 1000", after).await
     }
 
-    /// Whether this address, which must be in lower case, stands with a user. Letters of ASCII count in either case; a whole
-    /// domain that stands with a user does not count. Reads all users: ask, and remember.
+    /// Whether this address, which must be in lower case, belongs to a user. ASCII letters match in either case; a whole
+    /// domain that belongs to a user does not count. This reads all users, so remember the answer.
     pub async fn has_address(&self, address: &str) -> Result<bool, RecordsError> {
         let quoted = serde_json::json!(address).to_string();
         let literal: String = quoted.chars().fold(String::new(), |mut text, c| {

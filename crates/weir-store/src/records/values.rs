@@ -9,13 +9,13 @@ pub struct ValueRecords {
 }
 
 impl ValueRecords {
-    /// A value that a relay keeps for itself, such as the limits it found; none if it never did.
+    /// A value that a relay keeps for itself, such as the limits that it found; None if it never stored one.
     pub async fn get(&self, relay: &str, name: &str) -> Result<Option<String>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar("select value from kept where relay = $1 and name = $2")
             .bind(relay).bind(name).fetch_optional(pool).await?))
     }
 
-    /// Keeps such a value.
+    /// Stores such a value.
     pub async fn set(&self, relay: &str, name: &str, value: &str) -> Result<(), RecordsError> {
         write!(self, pool => sqlx::query(
             "insert into kept (relay, name, value) values ($1, $2, $3) on conflict (relay, name) do update set value = excluded.value")
@@ -23,8 +23,8 @@ impl ValueRecords {
         Ok(())
     }
 
-    /// Takes the turn for what `relay` does once in a while, or all relays together if that is empty: when it was taken last. None if
-    /// that was after `before` or another was faster, and the first time: then the while begins.
+    /// Takes the turn for something that `relay` does now and then, or all relays together if that is empty. Returns when it was taken last. None if
+    /// that was after `before`, or if another was faster, or the first time: then the time begins to count.
     pub async fn take_turn(&self, relay: &str, name: &str, before: i64, now: i64) -> Result<Option<i64>, RecordsError> {
         let Some(last) = self.get(relay, name).await? else {
             write!(self, pool => sqlx::query(

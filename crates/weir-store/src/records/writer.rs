@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::time::timeout;
 
-/// Whoever waits longer is told that the records do not answer.
+/// A caller that waits longer than this is told that the records do not answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The connection. Cheap to clone.
@@ -20,7 +20,7 @@ pub(crate) struct SqliteWriter {
     /// None once it is closed.
     connection: Arc<Mutex<Option<SqliteConnection>>>,
     options: Arc<SqliteConnectOptions>,
-    /// Whether somebody has begun a transaction and not said that it has ended.
+    /// Whether somebody has begun a transaction and not reported its end.
     unfinished: Arc<AtomicBool>,
 }
 
@@ -35,8 +35,8 @@ impl SqliteWriter {
         let guard = timeout(PATIENCE, self.connection.lock()).await.map_err(|_| sqlx::Error::PoolTimedOut)?;
         let mut guard = MutexGuard::try_map(guard, Option::as_mut).map_err(|_| sqlx::Error::PoolClosed)?;
         if self.unfinished.load(Ordering::SeqCst) {
-            // Whoever began was dropped half-way, as the tasks of a gate are that restarts. What is written next must not become a
-            // part of that transaction, and be undone with it. If it had not come to begin, SQLite says so.
+            // The caller that began it was dropped half-way, as happens to the tasks of a gate that restarts. The next writes must not become
+            // part of that transaction, and be rolled back with it. If it had not begun yet, SQLite returns an error.
             let _ = sqlx::query("rollback").execute(&mut *guard).await;
             self.set_unfinished(false);
         }
@@ -47,7 +47,7 @@ impl SqliteWriter {
         Ok(guard)
     }
 
-    /// True when a transaction is begun by a statement that nobody rolls back if its future is dropped; false when it has ended.
+    /// Call with true when a statement begins a transaction that nobody rolls back if its future is dropped; with false when it has ended.
     pub(super) fn set_unfinished(&self, unfinished: bool) {
         self.unfinished.store(unfinished, Ordering::SeqCst);
     }
@@ -61,11 +61,11 @@ impl SqliteWriter {
     }
 }
 
-/// Whether the driver believes in a transaction that nobody has begun.
+/// Whether the driver assumes a transaction that does not exist.
 ///
-/// On a full disk SQLite rolls back by itself. The driver's own `ROLLBACK` then fails, and it goes on counting one open transaction:
-/// single statements would still be carried out, but no transaction would ever begin again. A rollback may also be under way still;
-/// it is done when the connection answers.
+/// On a full disk SQLite rolls back by itself. The driver's own `ROLLBACK` then fails, and the driver still counts one open transaction:
+/// single statements would still be executed, but no transaction would ever begin again. A rollback may also be in progress;
+/// it is finished when the connection answers.
 async fn is_stuck(connection: &mut SqliteConnection) -> bool {
     connection.is_in_transaction() && (connection.ping().await.is_err() || connection.is_in_transaction())
 }
