@@ -1,10 +1,33 @@
 //! What the agent says of small scripts, by a real trace of them: real links, real files, the kernel's own answers.
 //!
-//! Where processes may not be traced, nothing is tested, and each test says so.
+//! Where processes may not be traced, nothing is tested, and each test says so. Whether they may is tried without the agent: an agent that
+//! fails is a failed test.
 
+use nix::sys::ptrace;
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use weir_guest::behaviour::Behaviour;
+
+/// Why no process can be traced here, if that is so: some containers forbid it, and no process has two tracers.
+fn untraceable() -> Option<&'static str> {
+    static WHY: OnceLock<Option<String>> = OnceLock::new();
+    let why = WHY.get_or_init(|| {
+        // It ends when its input does, should the test fail before.
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = Pid::from_raw(child.id().cast_signed());
+        let why = ptrace::attach(pid).err().map(|errno| errno.to_string());
+        if why.is_none() {
+            waitpid(pid, None).unwrap();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        why
+    });
+    why.as_deref()
+}
 
 /// A sample that was followed.
 struct Followed {
@@ -15,6 +38,10 @@ struct Followed {
 impl Followed {
     /// Runs a shell script in a folder of its own.
     fn script(script: &str) -> Option<Followed> {
+        if let Some(why) = untraceable() {
+            eprintln!("skipped: nothing can be traced here: {why}");
+            return None;
+        }
         let home = tempfile::tempdir().unwrap();
         let path = home.path().canonicalize().unwrap();
         let sample = path.join("sample.sh");
@@ -23,11 +50,10 @@ impl Followed {
         std::fs::set_permissions(&sample, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let agent = Path::new(env!("CARGO_BIN_EXE_weir-guest"));
         let output = Command::new(agent).arg("follow").arg(&sample).current_dir(&path).output().unwrap();
-        let seen: Behaviour = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        if seen.processes.first().is_none_or(|first| first.path.is_empty()) {
-            eprintln!("skipped: nothing can be traced here: {}", String::from_utf8_lossy(&output.stderr));
-            return None;
-        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", output.status);
+        let seen: Behaviour = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+        assert!(seen.processes.first().is_some_and(|first| !first.path.is_empty()), "the script did not run: {said}");
         Some(Followed { home: path, seen })
     }
 
