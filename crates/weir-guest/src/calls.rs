@@ -269,8 +269,10 @@ pub(crate) fn deed(pid: i32, registers: &user_regs_struct, short: bool) -> Optio
         Call::Create(at) => real(at, true).map(|path| Deed::Open(path, false)),
         Call::Truncate(at) => real(at, true).map(Deed::Write),
         Call::Link(from, to, flags) => {
-            let follows = flags.is_some_and(|flags| arguments[flags] & libc::AT_SYMLINK_FOLLOW as u64 != 0);
-            Some(Deed::Link(real(from, follows), real(to, false)?))
+            let has = |flag: i32| flags.is_some_and(|flags| arguments[flags] & flag as u64 != 0);
+            // A file that is open has no path here.
+            let open = || peek::open_path(pid, arguments[from.0.filter(|_| has(libc::AT_EMPTY_PATH))?] as i32);
+            Some(Deed::Link(real(from, has(libc::AT_SYMLINK_FOLLOW)).or_else(open), real(to, false)?))
         }
         Call::Symlink(at) => real(at, false).map(Deed::Write),
         Call::Delete(at) => real(at, false).map(Deed::Delete),

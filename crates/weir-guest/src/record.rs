@@ -36,8 +36,6 @@ struct Notes {
     acts: HashSet<Act>,
     /// By whom.
     written: HashMap<String, u32>,
-    /// Other names of files that tell something, and the names that they had before.
-    linked: BTreeMap<String, String>,
     /// Who called an address last, and who sent something last.
     callers: BTreeMap<SocketAddr, u32>,
     asker: u32,
@@ -162,11 +160,9 @@ impl Record {
     /// An attempt to change a file, which may have been there with something in it, and whether it worked.
     pub(crate) fn writes(&self, pid: u32, path: &str, existed: bool, worked: bool) {
         let mut notes = self.notes();
-        let linked = notes.linked.get(path).cloned();
-        let former = linked.as_deref().unwrap_or(path);
         // A link may stand in the place of a whole folder.
-        if let Some(what) = persistence::way(former).or_else(|| persistence::way(&format!("{former}/"))) {
-            notes.stays(former, what);
+        if let Some(what) = persistence::way(path).or_else(|| persistence::way(&format!("{path}/"))) {
+            notes.stays(path, what);
         }
         if is_of_the_kernel(path) {
             notes.acts(pid, "device", path);
@@ -203,30 +199,23 @@ impl Record {
             notes.acts(pid, "reads", path);
         }
         if worked {
-            if let Some(former) = notes.linked.remove(path) {
-                notes.linked.insert(to.to_owned(), former);
-            }
             let existed = existed && !notes.made(path);
             let (path, to, what) = (path.to_owned(), Some(to.to_owned()), "renamed".into());
             notes.file(FileChange { pid, path, what, to, existed, ..FileChange::default() });
         }
     }
 
-    /// A file is given a second name, under which it could be read or changed unseen.
+    /// A file is given a second name, under which it can be read or changed unseen. What becomes of that name is not followed: it may be
+    /// renamed, alone or with a folder around it, and have more names given to it.
     pub(crate) fn links(&self, pid: u32, from: Option<&str>, to: &str, worked: bool) {
         self.writes(pid, to, false, worked);
         let Some(from) = from else { return };
         let mut notes = self.notes();
-        let former = notes.linked.get(from).cloned().unwrap_or_else(|| from.to_owned());
-        if secret::moved(&former).is_some() && secret::moved(to).is_none() {
-            notes.acts(pid, "reads", &former);
+        if secret::moved(from).is_some() && secret::moved(to).is_none() {
+            notes.acts(pid, "reads", from);
         }
-        match persistence::way(&former) {
-            Some(_) if worked && notes.linked.len() < NAMES_MAX => {
-                notes.linked.insert(to.to_owned(), former);
-            }
-            Some(what) if worked => notes.stays(&former, what),
-            _ => {}
+        if let Some(what) = persistence::way(from).filter(|_| worked) {
+            notes.stays(from, what);
         }
     }
 

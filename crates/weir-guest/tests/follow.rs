@@ -134,6 +134,31 @@ fn a_file_that_changes_places_with_another_is_changed() {
 }
 
 #[test]
+fn a_second_name_is_told_wherever_it_goes() {
+    for script in ["mkdir d; ln .bashrc d/e; mv d f; echo x >> f/e", "ln .bashrc e; ln e f; mv f g; echo x >> g"] {
+        let Some(followed) = Followed::script(script) else { return };
+        assert_eq!(followed.ways(), [("shell", ".bashrc")], "{script}: {:#?}", followed.seen);
+    }
+    let swap = "python3 -c \"import ctypes; ctypes.CDLL(None).renameat2(-100, b'e', -100, b'x', 2)\"";
+    let Some(followed) = Followed::script(&format!("ln .bashrc e; echo > x; {swap}; echo x >> x")) else { return };
+    if followed.acts("missing").contains(&"python3") {
+        return eprintln!("skipped: there is no Python");
+    }
+    assert_eq!(followed.ways(), [("shell", ".bashrc")], "{:#?}", followed.seen);
+}
+
+#[test]
+fn a_second_name_by_way_of_an_open_file_is_told() {
+    let link = "libc = ctypes.CDLL(None); libc.linkat(os.open('.bashrc', 0), b'', -100, b'e', 0x1000)";
+    let script = format!("python3 -c \"import ctypes, os; {link}\"; echo x >> e");
+    let Some(followed) = Followed::script(&script) else { return };
+    if followed.acts("missing").contains(&"python3") {
+        return eprintln!("skipped: there is no Python");
+    }
+    assert_eq!(followed.ways(), [("shell", ".bashrc")], "{:#?}", followed.seen);
+}
+
+#[test]
 fn a_log_that_is_emptied_by_way_of_a_link_was_there_before() {
     let Some(followed) = Followed::script("echo x > log; ln -s log a; ln -s . b; : > a; rm b/log") else { return };
     let deleted = followed.seen.files.iter().find(|file| file.what == "deleted");

@@ -38,9 +38,8 @@ fn what_was_there_before_is_told_from_what_was_made() {
 fn what_has_a_second_name_is_known_by_its_first() {
     let record = Record::default();
     record.links(7, Some("/home/user/.bashrc"), "/tmp/a", true);
-    assert!(record.notes().behaviour.persistence.is_empty(), "a copy, so far");
-    record.renames((7, "/tmp/a"), "/tmp/b", true, true);
-    record.writes(7, "/tmp/b", true, true);
+    record.links(7, Some("/home/user/.profile"), "/tmp/b", false);
+    record.links(7, Some("/home/user/notes"), "/tmp/b", true);
     record.links(7, Some("/etc/shadow"), "/tmp/c", false);
     record.renames((7, "/home/user/.ssh"), "/tmp/d", false, true);
     record.renames((7, "/home/user/.ssh/id_rsa"), "/home/user/.ssh/id_rsa.old", true, true);
