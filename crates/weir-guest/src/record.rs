@@ -195,7 +195,8 @@ impl Record {
             notes.stays(to, what);
         }
         // Elsewhere it can be read without anybody seeing what it is.
-        if secret::moved(path).is_some() && secret::moved(to).is_none() {
+        let is_folder = worked && !existed;
+        if is_kept(path, is_folder) && !is_kept(to, is_folder) {
             notes.acts(pid, "reads", path);
         }
         if worked {
@@ -211,7 +212,8 @@ impl Record {
         self.writes(pid, to, false, worked);
         let Some(from) = from else { return };
         let mut notes = self.notes();
-        if secret::moved(from).is_some() && secret::moved(to).is_none() {
+        // Folders have no second names.
+        if is_kept(from, false) && !is_kept(to, false) {
             notes.acts(pid, "reads", from);
         }
         if let Some(what) = persistence::way(from).filter(|_| worked) {
@@ -398,6 +400,12 @@ impl Notes {
             self.behaviour.persistence.push(Persistence { at_ms, ..way });
         }
     }
+}
+
+/// Whether keys or passwords can be read wherever this is moved to. What is called `.config` may also be a file, such as that of the
+/// kernel's build, which is also renamed where it is not there.
+fn is_kept(path: &str, is_folder: bool) -> bool {
+    secret::moved(path).is_some() && (is_folder || !path.ends_with("/.config"))
 }
 
 /// Files that nobody changes by mistake: those that say where host names lead, and the system's logs.

@@ -77,9 +77,7 @@ pub fn of(path: &str) -> Option<Secret> {
 pub fn moved(path: &str) -> Option<Secret> {
     let name = path.rsplit('/').next().map(|name| format!("/{name}/")).unwrap_or_default();
     let whole = format!("{path}/");
-    // In `.config` are the settings of everything; only some folders in it count.
-    let is_folder =
-        |part: &&&str| part.starts_with(&name) && name != "/.config/" || part.ends_with('/') && whole.contains(**part);
+    let is_folder = |part: &&&str| part.starts_with(&name) || part.ends_with('/') && whole.contains(**part);
     let own = of(path).filter(|kept| matches!(kept, Secret::Passwords | Secret::Keys));
     own.or_else(|| KEYS.iter().find(is_folder).map(|_| Secret::Keys))
 }
@@ -115,11 +113,17 @@ mod tests {
 
     #[test]
     fn folders_of_secrets() {
-        for path in ["/etc/shadow", "/home/user/.ssh", "/home/user/.gnupg", "/home/user/.config/google-chrome"] {
+        for path in [
+            "/etc/shadow",
+            "/home/user/.ssh",
+            "/home/user/.gnupg",
+            "/home/user/.config/google-chrome",
+            "/home/user/.config",
+        ] {
             assert!(moved(path).is_some(), "{path}");
         }
         for path in
-            ["/home/user", "/home/user/.config", "/etc/passwd", "/proc/cpuinfo", "/", "/home/user/.ssh/id_rsa.pub"]
+            ["/home/user", "/home/user/.config/git", "/etc/passwd", "/proc/cpuinfo", "/", "/home/user/.ssh/id_rsa.pub"]
         {
             assert!(moved(path).is_none(), "{path}");
         }

@@ -279,13 +279,9 @@ impl<'a> Tracer<'a> {
     }
 
     fn await_end(&mut self, pid: i32, who: u32, deed: Deed) -> bool {
-        let had_content = |path: &str| {
-            let about = std::fs::symlink_metadata(peek::seen_by(pid, Path::new(path)));
-            about.is_ok_and(|about| about.is_file() && about.len() > 0)
-        };
         let existed = match &deed {
-            Deed::Open(path, _) | Deed::Write(path) | Deed::Delete(path) => had_content(path),
-            Deed::Rename(path, _) | Deed::Swap(path, _) => had_content(path),
+            Deed::Open(path, _) | Deed::Write(path) | Deed::Delete(path) => has_content(pid, path),
+            Deed::Rename(path, _) | Deed::Swap(path, _) => has_content(pid, path),
             _ => false,
         };
         if let Deed::Execute(said, real) = &deed {
@@ -362,7 +358,8 @@ impl<'a> Tracer<'a> {
             Deed::Delete(path) if ended == -i64::from(libc::EACCES) => self.record.may_not_write(who, &path),
             Deed::Swap(path, other) => {
                 self.record.renames((who, path.as_str()), &other, existed, worked);
-                self.record.renames((who, other.as_str()), &path, true, worked);
+                let existed = has_content(pid, &path);
+                self.record.renames((who, other.as_str()), &path, existed, worked);
             }
             Deed::Rename(path, to) => self.record.renames((who, path.as_str()), &to, existed, worked),
             Deed::Execute(path, real) => {
@@ -396,6 +393,12 @@ impl<'a> Tracer<'a> {
             self.ended = how;
         }
     }
+}
+
+/// Whether there is a file here with something in it.
+fn has_content(pid: i32, path: &str) -> bool {
+    let about = std::fs::symlink_metadata(peek::seen_by(pid, Path::new(path)));
+    about.is_ok_and(|about| about.is_file() && about.len() > 0)
 }
 
 /// What is in a file of `/proc`, as far as anybody needs it.

@@ -88,6 +88,29 @@ fn secrets_behind_links_are_told_by_their_real_names() {
 }
 
 #[test]
+fn whoever_moves_the_folder_of_all_settings_reads_the_keys_in_it() {
+    let made = "mkdir -p .config/chromium/Default x; echo k > .config/chromium/Default/Cookies";
+    let swap = |one: &str, other: &str| {
+        format!("python3 -c \"import ctypes; ctypes.CDLL(None).renameat2(-100, b'{one}', -100, b'{other}', 2)\"")
+    };
+    for moved in ["mv -T .config x".to_owned(), swap(".config", "x"), swap("x", ".config")] {
+        let script = format!("{made}; {moved}; cat x/chromium/Default/Cookies");
+        let Some(followed) = Followed::script(&script) else { return };
+        if followed.acts("missing").contains(&"python3") {
+            return eprintln!("skipped: there is no Python");
+        }
+        assert_eq!(followed.acts("reads"), [".config"], "{moved}: {:#?}", followed.seen);
+    }
+    // What the kernel's build has under this name is a file, and it is also renamed where it is not there.
+    let Some(followed) = Followed::script(
+        "perl -e 'rename(\".config\", \".config.old\")'; echo x > .config; ln .config a; mv .config b",
+    ) else {
+        return;
+    };
+    assert_eq!(followed.acts("reads"), [] as [&str; 0], "{:#?}", followed.seen);
+}
+
+#[test]
 fn a_secret_that_is_opened_for_writing_as_well_is_read() {
     let script = "mkdir .aws; echo k > .aws/credentials; exec 3<> .aws/credentials; read x <&3; exec 4<> .netrc";
     let Some(followed) = Followed::script(script) else { return };
