@@ -307,10 +307,7 @@ impl<'a> Tracer<'a> {
         if Path::new(&real) == path {
             return;
         }
-        let own = |begin: String, name: &str| real.strip_prefix(&begin).map(|rest| format!("/proc/{name}/{rest}"));
-        let own =
-            own(format!("/proc/{who}/task/{pid}/"), "thread-self").or_else(|| own(format!("/proc/{who}/"), "self"));
-        let real = own.unwrap_or(real);
+        let real = own_name(pid, who, real);
         if Path::new(&real) != path && calls::tells(&real, is_folder) {
             self.record.acts(who, "reads", &real);
         }
@@ -340,8 +337,12 @@ impl<'a> Tracer<'a> {
                 // Behind a link it may be another file by now.
                 let opened = i32::try_from(ended).ok().filter(|_| worked).and_then(|file| peek::open_path(pid, file));
                 let path = opened.unwrap_or(path);
-                if reads && existed && calls::tells(&path, false) {
-                    self.record.acts(who, "reads", &path);
+                let read = own_name(pid, who, path.clone());
+                // The kernel's files have no length, whatever is in them.
+                let has_content =
+                    existed || ["/proc/", "/dev/mem", "/dev/kmem"].iter().any(|begin| read.starts_with(begin));
+                if reads && has_content && calls::tells(&read, false) {
+                    self.record.acts(who, "reads", &read);
                 }
                 self.record.writes(who, &path, existed, worked);
             }
@@ -393,6 +394,13 @@ impl<'a> Tracer<'a> {
             self.ended = how;
         }
     }
+}
+
+/// What a process finds about itself in `/proc` is known by the name that it has for everybody.
+fn own_name(pid: i32, who: u32, path: String) -> String {
+    let own = |begin: String, name: &str| path.strip_prefix(&begin).map(|rest| format!("/proc/{name}/{rest}"));
+    let own = own(format!("/proc/{who}/task/{pid}/"), "thread-self").or_else(|| own(format!("/proc/{who}/"), "self"));
+    own.unwrap_or(path)
 }
 
 /// Whether there is a file here with something in it.

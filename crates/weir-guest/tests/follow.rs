@@ -118,6 +118,16 @@ fn a_secret_that_is_opened_for_writing_as_well_is_read() {
 }
 
 #[test]
+fn files_of_the_kernel_that_are_opened_for_writing_as_well_are_read() {
+    // These have no length, and some of them are not on every machine. Its own memory is nobody else's.
+    let script = "(: <> /proc/kcore); ln -s /proc/cpuinfo a; (: <> a); : <> /proc/self/mem; : <> /proc/self/comm
+        mkdir .aws; : <> .aws/credentials; (: <> /proc/$$/mem)";
+    let Some(followed) = Followed::script(script) else { return };
+    let first = followed.seen.processes.first().map(|first| format!("/proc/{}/mem", first.pid)).unwrap_or_default();
+    assert_eq!(followed.acts("reads"), ["/proc/kcore", "/proc/cpuinfo", &first], "{:#?}", followed.seen);
+}
+
+#[test]
 fn whoever_reads_only_what_is_its_own_reads_no_secret() {
     let script = "echo x > notes; ln -s notes a; cat a; mkdir sub; ln -s ../notes sub/b; cat sub/../a sub/b; cat < /dev/null; read x < /proc/$$/status";
     let Some(followed) = Followed::script(script) else { return };
