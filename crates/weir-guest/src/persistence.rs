@@ -169,6 +169,21 @@ pub(crate) fn way(path: &str) -> Option<&'static str> {
         .or_else(|| starts_with_python(path, name).then_some("python"))
 }
 
+/// The folders below this path in which files would be a way, if there is a folder at this path.
+pub(crate) fn below(path: &str) -> impl Iterator<Item = (&'static str, String)> {
+    let of_home = FOLDERS.iter().flat_map(|(what, all)| all.iter().map(|folder| (*what, *folder)));
+    // In a home `/.config/systemd/` is below everything that ends with `/.config`.
+    let of_home = of_home.filter_map(move |(what, folder)| {
+        let ends = folder.match_indices('/').map(|(at, _)| folder.split_at(at)).filter(|(begin, _)| !begin.is_empty());
+        let (_, rest) = ends.filter(|(_, rest)| rest.len() > 1).find(|(begin, _)| path.ends_with(begin))?;
+        Some((what, format!("{path}{}", rest.trim_end_matches('/'))))
+    });
+    let of_machine = BEGINS.iter().flat_map(|(what, all)| all.iter().map(|begin| (*what, *begin)));
+    let is_below =
+        move |begin: &str| begin.strip_prefix(path).is_some_and(|rest| rest.len() > 1 && rest.starts_with('/'));
+    of_home.chain(of_machine.filter(move |(_, begin)| is_below(begin)).map(|(what, begin)| (what, begin.to_owned())))
+}
+
 /// What every Python of a user or of the machine carries out first.
 fn starts_with_python(path: &str, name: &str) -> bool {
     let is_of_all = path.contains("/.local/lib/python") || path.starts_with("/usr/");
@@ -244,6 +259,15 @@ mod tests {
             ("/home/user/bashrc", None),
         ] {
             assert_eq!(way(path), expected, "{path}");
+        }
+        let first = |path: &str| below(path).next();
+        assert_eq!(first("/home/user/.kde"), Some(("autostart", "/home/user/.kde/Autostart".into())));
+        assert_eq!(first("/home/user/.local/share"), Some(("systemd", "/home/user/.local/share/systemd".into())));
+        assert_eq!(first("/var/spool"), Some(("cron", "/var/spool/cron".into())));
+        for path in
+            ["/home/user", "/home/user/.config/systemd", "/home/user/x.config", "/etc/systemd", "/tmp", "/var/spo"]
+        {
+            assert_eq!(first(path), None, "{path}");
         }
         let run = |line: &str| {
             let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();

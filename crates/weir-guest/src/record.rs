@@ -164,6 +164,9 @@ impl Record {
         if let Some(what) = persistence::way(path).or_else(|| persistence::way(&format!("{path}/"))) {
             notes.stays(path, what);
         }
+        if worked {
+            notes.stands_above(path);
+        }
         if is_of_the_kernel(path) {
             notes.acts(pid, "device", path);
         }
@@ -200,6 +203,7 @@ impl Record {
             notes.acts(pid, "reads", path);
         }
         if worked {
+            notes.stands_above(to);
             let existed = existed && !notes.made(path);
             let (path, to, what) = (path.to_owned(), Some(to.to_owned()), "renamed".into());
             notes.file(FileChange { pid, path, what, to, existed, ..FileChange::default() });
@@ -391,6 +395,17 @@ impl Notes {
     fn act(&mut self, act: Act) {
         let is_whole = room::add(&mut self.behaviour.acts, act, &[|act| &act.what]);
         self.behaviour.left_out += u64::from(!is_whole);
+    }
+
+    /// Something was put here: a folder in which there is a way already, or a link to one in which there may be one later.
+    fn stands_above(&mut self, path: &str) {
+        let is_link = |path: &str| std::fs::symlink_metadata(path).is_ok_and(|about| about.is_symlink());
+        let leads_to_file = |path: &str| std::fs::metadata(path).is_ok_and(|about| about.is_file());
+        let is_there = |folder: &str| std::fs::symlink_metadata(folder).is_ok();
+        let is_way = |folder: &str| is_there(folder) || (is_link(path) && !leads_to_file(path));
+        if let Some((what, _)) = persistence::below(path).find(|(_, folder)| is_way(folder)) {
+            self.stays(path, what);
+        }
     }
 
     fn stays(&mut self, path: &str, what: &str) {

@@ -155,6 +155,24 @@ fn what_stays_by_way_of_a_link_is_told_by_its_real_name() {
 }
 
 #[test]
+fn what_stays_in_a_folder_that_is_put_in_place_is_told() {
+    for script in [
+        "mkdir -p c/autostart; echo x > c/autostart/b.desktop; mv -T c .config",
+        "mkdir -p .config c/d/autostart; echo x > c/d/autostart/b.desktop; mv -T c/d .config",
+        "mkdir c; ln -s c .config; mkdir .config/autostart; echo x > .config/autostart/b.desktop",
+        "mkdir c; ln -s c d; mv d .config; mkdir c/autostart; echo x > c/autostart/b.desktop",
+    ] {
+        let Some(followed) = Followed::script(script) else { return };
+        let ways: Vec<&str> = followed.ways().into_iter().map(|(_, path)| path).collect();
+        assert_eq!(ways, [".config"], "{script}: {:#?}", followed.seen);
+    }
+    let script = "mkdir -p c/git; echo x > c/git/config; mv c .config; mv .config d
+        echo x > tmp; mv tmp .config; mkdir e; ln -s ../.config e/.config; mkdir -p f/share; mv f .local";
+    let Some(followed) = Followed::script(script) else { return };
+    assert_eq!(followed.ways(), [], "{:#?}", followed.seen);
+}
+
+#[test]
 fn a_file_that_changes_places_with_another_is_changed() {
     let swap = "ctypes.CDLL(None).renameat2(-100, b'.bashrc', -100, b'x', 2)";
     let Some(followed) = Followed::script(&format!("echo evil > x; python3 -c \"import ctypes; {swap}\"")) else {
