@@ -17,10 +17,10 @@ use super::reader::{Wait, Wanted};
 use super::record::{CHUNK_MAX, ChunkPlace, Commit, HEADER, RecordKind};
 use super::{SpoolError, SpoolShared};
 
-/// How often a message is looked up again when its segment has gone.
+/// How often a message is looked up again when its segment is gone.
 const MOVES_MAX: usize = 3;
 
-/// The body of a message, to be read from front to back.
+/// The body of a message, to be read from beginning to end.
 #[derive(Debug)]
 pub struct Body {
     cursor: Cursor,
@@ -56,7 +56,7 @@ impl Body {
         }
     }
 
-    /// The whole body in memory: for callers that know it to be small.
+    /// The whole body in memory, for callers that know that it is small.
     pub async fn read_all(mut self) -> Result<Vec<u8>, SpoolError> {
         let mut all = Vec::with_capacity((self.size() as usize).min(CHUNK_MAX));
         while let Some(piece) = self.next().await? {
@@ -82,7 +82,7 @@ struct Cursor {
 #[derive(Clone, Debug)]
 struct Layout {
     places: Arc<[ChunkPlace]>,
-    /// Of the whole, where there is more than one chunk.
+    /// The checksum of the whole, if there is more than one chunk.
     body_crc: Option<u32>,
 }
 
@@ -137,7 +137,7 @@ impl Cursor {
     }
 }
 
-/// Compaction may have taken a segment away while the message stands elsewhere: worth another look.
+/// Compaction may have removed a segment while the message is elsewhere now, so it is worth looking it up again.
 fn is_gone(error: &SpoolError) -> bool {
     matches!(error, SpoolError::Failed { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
@@ -153,7 +153,7 @@ fn layout(shared: &SpoolShared, id: MessageId, wait: Wait) -> Result<Option<Layo
     Ok(Some(Layout { body_crc: Some(commit.body_crc), places: commit.places.into() }))
 }
 
-/// The payload of a message's commit; nothing if it would have to wait.
+/// The payload of a message's commit; None if reading it would have to wait.
 pub(super) fn commit_payload(
     shared: &SpoolShared,
     id: MessageId,

@@ -51,7 +51,7 @@ impl SpoolWriter {
         }
     }
 
-    /// Empties every segment that is worth it, at once; not those that this itself fills.
+    /// Empties all segments that are worth it, at once, except those that this itself fills.
     pub(super) fn compact_all(&mut self) {
         let last = self.log.newest();
         while let Some(job) = self.job.take().or_else(|| self.find_job_below(last)) {
@@ -60,7 +60,7 @@ impl SpoolWriter {
             while self.job.is_some() {
                 self.compact_a_little();
             }
-            // One look is enough: what could not be moved now is left to another day.
+            // One pass is enough: what could not be moved now is left for another time.
             if let Some(left) = self.log.segment(segment) {
                 left.stuck = true;
             }
@@ -85,7 +85,7 @@ impl SpoolWriter {
         }
     }
 
-    /// The oldest segment with little left, up to the number `last`; damaged ones in any case.
+    /// The oldest segment of which little is needed, up to the number `last`; damaged ones in any case.
     fn find_thin(&self, last: u32) -> Option<u32> {
         let below = self.shared.options.compact_below;
         let is_thin = |segment: &Segment| (segment.live_bytes as f64) < below * segment.length as f64;
@@ -96,7 +96,7 @@ impl SpoolWriter {
             .map(|(number, _)| number)
     }
 
-    /// A long message with a little tail in a segment would cost more than the segment gives back.
+    /// Whether a segment is worth emptying: it is not if a long message with a small part in it would cost more to move than the segment gives back.
     fn is_affordable(&mut self, segment: u32, ids: &[MessageId]) -> bool {
         let damaged = self.log.segment(segment).is_some_and(|segment| segment.damaged);
         let index = self.shared.index();
@@ -158,7 +158,7 @@ impl SpoolWriter {
         }
     }
 
-    /// Makes the copies durable, marks first, and lets them count.
+    /// Makes the copies durable, marks first, and switches to them.
     fn settle(&mut self, bunch: &Bunch) -> Result<(), SpoolError> {
         let Some(home) = bunch.first().map(|moved| moved.to.home) else { return Ok(()) };
         self.copy_marks(home, bunch)?;
@@ -192,7 +192,7 @@ impl SpoolWriter {
     }
 
     fn marks_in(&mut self, segment: u32) -> Result<HashMap<MessageId, Marks>, SpoolError> {
-        // What waits in memory must be in the file before the file is read.
+        // What is in memory must be in the file before the file is read.
         self.sidecars.sync(segment)?;
         let path = SpoolFile::Sidecar.path(&self.shared.folder, segment);
         let fail = |source| SpoolError::io("read", &path, source);
@@ -212,7 +212,7 @@ impl SpoolWriter {
                 self.sidecars.append(from.home, (RecordKind::Finish, *id), &[]);
             }
         } else {
-            // It was finished while it was copied; its old place hears of that by the queue.
+            // It was finished while it was copied; its old place is told by the queue.
             self.sidecars.append(to.home, (RecordKind::Finish, *id), &[]);
         }
     }

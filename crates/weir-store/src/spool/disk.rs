@@ -18,7 +18,7 @@ pub(super) struct Disk {
     pub(super) faults: Option<std::sync::Arc<super::faults::Faults>>,
 }
 
-/// Hands the call to the failing disk if there is one.
+/// Passes the call to the failing disk if there is one.
 macro_rules! or_faults {
     ($disk:expr, $call:ident ( $($argument:expr),* )) => {
         #[cfg(feature = "faults")]
@@ -55,7 +55,7 @@ impl Disk {
         file.sync_data()
     }
 
-    /// Sets space aside behind the end of the file. Where the file system cannot do that, nothing happens.
+    /// Reserves space behind the end of the file. If the file system cannot do that, nothing happens.
     pub(super) fn reserve(&self, file: &File, from: u64, length: u64) -> io::Result<()> {
         match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, from, length) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),

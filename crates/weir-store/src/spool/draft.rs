@@ -21,7 +21,7 @@ pub struct Draft {
     id: MessageId,
     buffer: Vec<u8>,
     size: u64,
-    /// Of what was sent to the writer.
+    /// The checksum of what was sent to the writer.
     crc: Hasher,
     sent: bool,
 }
@@ -42,7 +42,7 @@ impl Draft {
         self.size
     }
 
-    /// Appends to the body. Returns once the bytes are taken over, not once they are on the disk. If the future is
+    /// Appends to the body. Returns once the spool has taken the bytes, not once they are on the disk. If the future is
     /// dropped before it has returned, some of the bytes may be missing: drop the draft as well.
     pub async fn write(&mut self, mut bytes: &[u8]) -> Result<(), SpoolError> {
         check_length(Limit::Body, self.size.saturating_add(bytes.len() as u64))?;
@@ -58,8 +58,8 @@ impl Draft {
         Ok(())
     }
 
-    /// Makes the draft a message. Returns once it is durable; on an error it does not exist. If the future is
-    /// dropped before it has returned, the message is finished unseen.
+    /// Makes the draft a message. Returns once it is durable; after an error it does not exist. If the future is
+    /// dropped before it has returned, the message is finished and nobody sees it.
     pub async fn commit(mut self, envelope: impl Into<Vec<u8>>) -> Result<MessageId, SpoolError> {
         let envelope = envelope.into();
         check_length(Limit::Envelope, envelope.len() as u64)?;

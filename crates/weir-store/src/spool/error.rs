@@ -16,7 +16,7 @@ pub enum SpoolError {
     /// The disk failed: nothing was accepted, try again later (SMTP 452 4.3.1).
     #[error("the spool cannot {doing} {}: {source}", path.display())]
     Failed {
-        /// What was tried.
+        /// What was attempted.
         doing: &'static str,
         /// On which file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum SpoolError {
     /// There is no such message, or it is finished.
     #[error("there is no message {0} in the spool")]
     Unknown(MessageId),
-    /// What stands on the disk is not what was written there.
+    /// The content of the disk is not what was written there.
     #[error("{} is damaged at byte {at}: {what}; see broken/ beside it and your backup", path.display())]
     Damaged {
         /// The segment.
@@ -68,7 +68,7 @@ impl SpoolError {
     }
 }
 
-/// What has a limit of its own.
+/// Things whose length is limited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
     /// The envelope that comes with a commit.
@@ -89,7 +89,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// A place in a file where recovery found something else than what was written.
+/// A place in a file where recovery found something other than what was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
     /// The segment or sidecar.

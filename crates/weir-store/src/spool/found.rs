@@ -2,7 +2,7 @@
 
 use super::id::MessageId;
 
-/// A message that stands in the spool at start.
+/// A message that is in the spool at the start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundMessage {
     /// Its id.
@@ -11,7 +11,7 @@ pub struct FoundMessage {
     pub envelope: Box<[u8]>,
     /// The length of its body.
     pub size: u64,
-    /// What was marked since, in order.
+    /// Its marks since then, in order.
     pub marks: Marks,
     /// Whether its body can be read. If not, the envelope still can: tell the sender, then finish it.
     pub intact: bool,
@@ -23,7 +23,7 @@ pub struct FoundMessage {
 pub struct Marks(Vec<u8>);
 
 impl Marks {
-    /// One after the other.
+    /// The marks, one after the other.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || {

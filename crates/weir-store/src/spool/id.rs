@@ -75,7 +75,7 @@ impl FromStr for MessageId {
     }
 }
 
-/// Makes ids that rise.
+/// Generates ids that only grow.
 #[derive(Debug, Default)]
 pub(super) struct IdSource(Mutex<u128>);
 

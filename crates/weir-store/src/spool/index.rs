@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::id::MessageId;
 
-/// At most so many bodies are kept, whatever their size.
+/// At most this many bodies are kept, whatever their size.
 const BODIES_KEPT_MAX: usize = 4096;
 
 /// All messages that are not finished.
@@ -22,18 +22,18 @@ pub(super) struct Index {
     kept_bytes_max: usize,
 }
 
-/// Where a message stands.
+/// Where a message is.
 #[derive(Clone, Debug)]
 pub(super) struct IndexEntry {
     /// The segment of its commit, whose sidecar takes its marks.
     pub(super) home: u32,
     /// Its only chunk if [`IndexEntry::whole`], otherwise its commit.
     pub(super) at: u32,
-    /// What it takes of its home.
+    /// How many bytes it takes of its home.
     pub(super) home_bytes: u32,
     /// Whether its commit follows its only chunk.
     pub(super) whole: bool,
-    /// Of its body.
+    /// The length of its body.
     pub(super) size: u64,
     /// What it takes of other segments.
     pub(super) spans: Box<[Span]>,
@@ -60,7 +60,7 @@ impl Index {
         self.entries.len()
     }
 
-    /// The bodies of all messages.
+    /// The length of all bodies together.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -85,7 +85,7 @@ impl Index {
         }
     }
 
-    /// Keeps the body of a message that is in the index, at the cost of those kept longest.
+    /// Keeps the body of a message that is in the index; the bodies kept longest are dropped for it.
     pub(super) fn keep(&mut self, id: MessageId, body: Vec<u8>) {
         let cost = body.capacity();
         if cost > self.kept_bytes_max {
@@ -111,7 +111,7 @@ impl Index {
         Some(entry)
     }
 
-    /// Puts the message in its new place, if it still stands in `from`.
+    /// Changes the place of the message, if it is still in `from`.
     pub(super) fn relocate(&mut self, id: MessageId, from: &IndexEntry, to: &IndexEntry) -> bool {
         match self.entries.get_mut(&id) {
             Some(entry) if (entry.home, entry.at) == (from.home, from.at) => {

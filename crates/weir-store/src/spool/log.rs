@@ -22,9 +22,9 @@ use super::record::Marker;
 use super::segment::{FILE_HEADER, SpoolFile};
 use super::sidecar::Sidecars;
 
-/// Zeros are written ahead in steps of this.
+/// Zeros are written ahead in steps of this length.
 const AHEAD: u64 = 1 << 20;
-/// A batch of this length is worth a commit of the journal; more zeros would only be more to write.
+/// A batch of this length is worth a commit of the journal; writing zeros as well would only be more to write.
 const LONG_BATCH: usize = 256 << 10;
 static ZEROS: [u8; AHEAD as usize] = [0; AHEAD as usize];
 
@@ -38,7 +38,7 @@ pub(super) struct Log {
     segments: BTreeMap<u32, Segment>,
     active: Option<Active>,
     next: u32,
-    /// The disk is full, and mail goes first: no zeros are written until a segment has been sealed.
+    /// The disk is full, and mail is more important: no zeros are written until a segment has been sealed.
     no_zeros: bool,
     /// How long the last sync took.
     pub(super) last_sync: Duration,
@@ -48,12 +48,12 @@ pub(super) struct Log {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Segment {
     pub(super) length: u64,
-    /// Messages that need it.
+    /// How many messages need it.
     pub(super) live: u32,
     pub(super) live_bytes: u64,
-    /// Drafts that have chunks in it.
+    /// How many drafts have chunks in it.
     pub(super) drafts: u32,
-    /// Whether marks elsewhere must be durable before it may go: those of messages that had only a part here, or
+    /// Whether marks elsewhere must be durable before it may be removed: those of messages that had only a part here, or
     /// that came here from another segment.
     pub(super) entangled: bool,
     /// Recovery found damage in it or in its sidecar.
@@ -76,11 +76,11 @@ struct Active {
     file: File,
     length: u64,
     synced: u64,
-    /// Up to here the file has zeros behind its end.
+    /// The file has zeros behind its end, up to here.
     ahead: u64,
 }
 
-/// A failure of the active segment, and what must not be relied on because of it.
+/// A failure of the active segment, and which of its bytes must not be relied on because of it.
 #[derive(Debug)]
 pub(super) struct Setback {
     pub(super) error: SpoolError,
@@ -91,7 +91,7 @@ pub(super) struct Setback {
 }
 
 impl Log {
-    /// The log in `folder`; `segments` are there already, and the next one gets the number `next`.
+    /// The log in `folder`; `segments` exist already, and the next one gets the number `next`.
     pub(super) fn new(
         (folder, disk): (PathBuf, Disk),
         marker: Marker,
@@ -111,7 +111,7 @@ impl Log {
         }
     }
 
-    /// Sees to it that there is an active segment with space left, and says which and how long it is.
+    /// Makes sure that there is an active segment with space left; returns which it is and how long.
     pub(super) fn ready(&mut self, sidecars: &mut Sidecars) -> Result<(u32, u64), Setback> {
         if self.active.as_ref().is_some_and(|active| active.length >= self.segment_bytes) {
             self.seal()?;
@@ -155,7 +155,7 @@ impl Log {
                 Ok(())
             }
             Err(source) => {
-                // Some file systems say only here that they are full.
+                // Some file systems report only here that they are full.
                 self.no_zeros = true;
                 let error = SpoolError::io("sync", &active.path, source);
                 let keep = active.synced;
@@ -170,7 +170,7 @@ impl Log {
     pub(super) fn seal(&mut self) -> Result<(), Setback> {
         self.sync()?;
         if let Some(active) = self.active.take().filter(|active| active.ahead > active.length) {
-            // What stays there is only space.
+            // What stays there only takes space.
             let _ = self.disk.cut(&active.file, &active.path, active.length);
         }
         self.no_zeros = false;
@@ -208,7 +208,7 @@ impl Log {
         self.segments.get_mut(&number)
     }
 
-    /// No segment goes before all marks are durable.
+    /// No segment is removed before all marks are durable.
     pub(super) fn entangle_all(&mut self) {
         self.segments.values_mut().for_each(|segment| segment.entangled = true);
     }
@@ -228,7 +228,7 @@ impl Log {
         self.segments().filter(move |(number, _)| Some(*number) != active)
     }
 
-    /// Removes the dead segments, oldest first, up to the first failure. The caller tries again later.
+    /// Removes segments that are no longer needed, oldest first, up to the first failure. The caller tries again later.
     pub(super) fn bury(&mut self, sidecars: &mut Sidecars, reader: &Reader) -> Result<(), SpoolError> {
         let is_dead = |segment: &Segment| segment.live == 0 && segment.drafts == 0;
         let dead: Vec<(u32, bool)> = self
@@ -253,7 +253,7 @@ impl Log {
             reader.forget(number);
             gone.push(number);
         }
-        // A sidecar may go only when its segment cannot come back, or its finished messages would.
+        // A sidecar may be removed only when its segment cannot come back, because otherwise its finished messages would come back too.
         let durable = self.disk.sync_folder(&self.folder);
         durable.map_err(|source| SpoolError::io("sync", &self.folder, source))?;
         for number in gone {
@@ -276,7 +276,7 @@ impl Log {
                 Ok(Active { number, path, file, length: FILE_HEADER, synced: 0, ahead: FILE_HEADER })
             }
             Err(error) => {
-                // What cannot be removed holds no record and goes at the next start.
+                // What cannot be removed holds no record, and is removed at the next start.
                 let _ = self.disk.remove(&path);
                 let _ = sidecars.remove(number);
                 Err(error)
@@ -293,7 +293,7 @@ impl Log {
         Ok(file)
     }
 
-    /// Cuts the active segment off behind `keep`. If that fails too, the segment is given up: what of it is not
+    /// Cuts the active segment off behind `keep`. If that fails too, the segment is given up: the part that is not
     /// durable will never be synced, so it is lost as well.
     fn retreat(&mut self, error: SpoolError, keep: u64) -> Setback {
         let Some(active) = self.active.as_mut() else { return Setback::new(error) };
@@ -337,7 +337,7 @@ impl Active {
 }
 
 impl Setback {
-    /// A failure that cost nothing that was written.
+    /// A failure in which nothing that had been written is lost.
     pub(super) fn new(error: SpoolError) -> Setback {
         Setback { error, lost: None, may_return: false }
     }

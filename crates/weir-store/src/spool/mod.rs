@@ -73,9 +73,9 @@ pub struct Options {
     pub queue_bytes: usize,
     /// Bodies of small messages just committed are kept in at most this much memory. Default 4 MiB.
     pub keep_bytes: usize,
-    /// With less free space than this no new mail is taken, so that marks still fit. Default 64 MiB; 0 for none.
+    /// With less free space than this no new mail is accepted, so that there is room for marks. Default 64 MiB; 0 for none.
     pub free_floor_bytes: u64,
-    /// Marks are made durable at the latest after this. Default 50 ms; zero for every batch.
+    /// Marks become durable after this time at the latest. Default 50 ms; zero for every batch.
     pub marks_every: Duration,
     /// A segment with less than this part still needed is emptied by compaction. Default 0.1, at most 0.5; 0 for never.
     pub compact_below: f64,
@@ -103,12 +103,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Offsets are 32 bits wide, and a batch may go past the end by the room that it has.
+    /// Offsets have 32 bits, and a batch may exceed the end by its own length.
     fn bounded(self) -> Options {
         Options {
             segment_bytes: self.segment_bytes.clamp(1024, 1 << 30),
             queue_bytes: self.queue_bytes.min(1 << 30),
-            // More than half full, a segment costs more to move than it gives back.
+            // A segment that is more than half needed costs more to move than it gives back.
             compact_below: self.compact_below.clamp(0.0, 0.5),
             ..self
         }
@@ -122,18 +122,18 @@ impl Options {
     }
 }
 
-/// A handle on the spool; clones share it. When the last one is dropped, what was asked for is still written, and
-/// the folder is let go.
+/// A handle on the spool; clones share it. When the last one is dropped, everything that was requested is still written, and
+/// the folder is released.
 #[derive(Clone, Debug)]
 pub struct Spool {
     shared: Arc<SpoolShared>,
     thread: Arc<WriterThread>,
-    /// Every stage of a message's way has the spool, so its diary goes with it.
+    /// Every stage that handles a message has the spool, so its diary goes with it.
     diary: Diary,
 }
 
 impl Spool {
-    /// Opens the spool in `folder` (made if it is not there) and says which messages are in it, oldest first. Blocks
+    /// Opens the spool in `folder` (created if it does not exist) and returns which messages are in it, oldest first. Blocks
     /// for as long as it takes to read all segments once.
     pub fn open(folder: impl AsRef<Path>, options: Options) -> Result<(Spool, Vec<FoundMessage>), SpoolError> {
         let options = options.bounded();
@@ -155,7 +155,7 @@ impl Spool {
         Spool { diary, ..self }
     }
 
-    /// Writes what was asked for and closes the spool, also for those who still have a copy of it: whatever they ask for from now on is an error, and
+    /// Writes everything that was requested and closes the spool, also for those who still have a copy of it: whatever they request from now on is an error, and
     /// it can be opened again.
     pub async fn close(&self) {
         let thread = Arc::clone(&self.thread);
@@ -178,7 +178,7 @@ impl Spool {
         self.shared.space.is_low()
     }
 
-    /// Writes down progress of a message. Does not wait for the disk; see [`Spool::flush`].
+    /// Records progress of a message. Does not wait for the disk; see [`Spool::flush`].
     pub fn mark(&self, id: MessageId, mark: impl Into<Box<[u8]>>) -> Result<(), SpoolError> {
         let mark = mark.into();
         record::check_length(Limit::Mark, mark.len() as u64)?;
@@ -192,13 +192,13 @@ impl Spool {
         self.shared.finish(id)
     }
 
-    /// Marks and finishes that a kill would lose now, because the disk has not taken them. Who makes many should wait while
-    /// these are many.
+    /// How many marks and finishes a kill would lose now, because they have not been written. A caller that makes many should wait while
+    /// there are many.
     pub fn unwritten(&self) -> usize {
         self.shared.unwritten.load(Ordering::Relaxed)
     }
 
-    /// Returns once everything asked for before is durable, marks and finishes included.
+    /// Returns once everything requested before is durable, marks and finishes included.
     pub async fn flush(&self) -> Result<(), SpoolError> {
         self.ask(Request::Flush).await?
     }
@@ -229,19 +229,19 @@ impl Spool {
         blocking(move || body::write_file(body, &path)).await
     }
 
-    /// Copies everything acknowledged so far to an empty folder, consistently, while the spool runs. What stands
-    /// there can be opened as a spool.
+    /// Copies everything acknowledged so far to an empty folder, consistently, while the spool runs. The copy
+    /// can be opened as a spool.
     pub async fn snapshot(&self, to: impl Into<PathBuf>) -> Result<(), SpoolError> {
         let (staging, to) = (self.ask(Request::Snapshot).await??, to.into());
         blocking(move || snapshot::deliver(&staging, &to)).await
     }
 
-    /// Empties now every segment with little left in it, also the newest. It also happens by itself.
+    /// Empties all segments of which little is needed, now and also the newest. This also happens without being requested.
     pub async fn compact(&self) -> Result<(), SpoolError> {
         self.ask(Request::Compact).await
     }
 
-    /// How much is whose, as far as it was said. What is finished is given back.
+    /// How much of the spool belongs to whom, as far as this was declared. What is finished no longer counts.
     pub fn shares(&self) -> &Shares {
         &self.shared.shares
     }
@@ -251,7 +251,7 @@ impl Spool {
         &self.shared.damage
     }
 
-    /// How the spool is doing.
+    /// Figures about the spool.
     pub fn stats(&self) -> Stats {
         let (messages, body_bytes) = {
             let index = self.shared.index();
@@ -268,18 +268,18 @@ impl Spool {
     }
 }
 
-/// How a spool is doing.
+/// Figures about a spool.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Stats {
     /// Messages that are not finished.
     pub messages: usize,
-    /// The bodies of these.
+    /// The length of their bodies.
     pub body_bytes: u64,
     /// Segments on the disk.
     pub segments: usize,
-    /// What these take.
+    /// How much space they take.
     pub disk_bytes: u64,
-    /// What of it messages still need.
+    /// How much of it messages still need.
     pub live_bytes: u64,
     /// Drafts that have chunks on the disk.
     pub open_drafts: usize,
@@ -290,7 +290,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Which part of the disk space is still needed; 1 if there is none.
+    /// The part of the disk space that is still needed; 1 if there is none.
     pub fn live_ratio(&self) -> f64 {
         if self.disk_bytes == 0 { 1.0 } else { self.live_bytes as f64 / self.disk_bytes as f64 }
     }
@@ -302,7 +302,7 @@ pub(crate) struct SpoolShared {
     folder: PathBuf,
     options: Options,
     queue: RequestQueue,
-    /// Marks and finishes asked for that are not in the page cache.
+    /// Marks and finishes that were requested and are not in the page cache yet.
     unwritten: AtomicUsize,
     room: QueueMemory,
     ids: IdSource,
@@ -336,7 +336,7 @@ impl SpoolShared {
     }
 }
 
-/// The writer's thread: told to stop, and waited for, when the last handle goes.
+/// The writer's thread: when the last handle is dropped, it is told to stop, and waited for.
 #[derive(Debug)]
 struct WriterThread {
     shared: Arc<SpoolShared>,
@@ -359,7 +359,7 @@ impl WriterThread {
 impl WriterThread {
     fn end(&self) {
         self.shared.queue.close();
-        // Held until the thread has ended, so that whoever comes second waits too.
+        // Held until the thread has ended, so that a second caller waits too.
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = thread.take() {
             // A panic there was reported there.

@@ -14,28 +14,28 @@ use super::id::MessageId;
 use super::index::IndexEntry;
 use super::receipt::Receipt;
 
-/// How long marks wait for others, and how many of them do not wait any longer. A kill loses at most these.
+/// How long marks wait for others, and from which number on they do not wait any longer. A kill loses at most these.
 const COMPANY_WAIT: Duration = Duration::from_millis(1);
 const COMPANY_MAX: usize = 16;
 
-/// Something for the writer to do.
+/// A request to the writer.
 #[derive(Debug)]
 pub(super) enum Request {
     Chunk(MessageId, Chunk),
     Commit(Box<Committal>),
-    /// A draft that sent chunks will not be committed.
+    /// A draft that has sent chunks will not be committed.
     Abandon(MessageId),
     Mark(MessageId, Box<[u8]>),
     /// The message has left the index; this is its former entry.
     Finish(MessageId, IndexEntry),
     Flush(oneshot::Sender<Result<(), SpoolError>>),
-    /// Copies forward what is left in every segment with little left.
+    /// Moves everything out of all segments of which little is needed.
     Compact(oneshot::Sender<()>),
     /// Links everything into a folder inside the spool.
     Snapshot(oneshot::Sender<Result<std::path::PathBuf, SpoolError>>),
 }
 
-/// A stretch of a body on its way to the disk.
+/// A part of a body on its way to the disk.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) bytes: Vec<u8>,
@@ -54,7 +54,7 @@ pub(super) struct Committal {
 }
 
 impl Request {
-    /// Whether it brings something into a segment.
+    /// Whether it adds something to a segment.
     pub(super) fn is_mail(&self) -> bool {
         matches!(self, Request::Chunk(..) | Request::Commit(_))
     }
@@ -64,7 +64,7 @@ impl Request {
         matches!(self, Request::Abandon(_) | Request::Mark(..) | Request::Finish(..))
     }
 
-    /// What it took of the room.
+    /// How much of the memory it took.
     pub(super) fn cost(&self) -> usize {
         match self {
             Request::Chunk(_, chunk) => chunk.bytes.len(),
@@ -88,7 +88,7 @@ struct State {
     writer: WriterState,
 }
 
-/// What the writer does, and so what wakes it. Awake → Asleep → (Gathering →) Awake.
+/// What the writer does, which decides what wakes it. Awake → Asleep → (Gathering →) Awake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum WriterState {
     #[default]
@@ -100,14 +100,14 @@ enum WriterState {
 }
 
 impl State {
-    /// Whether there is nothing but marks, and few.
+    /// Whether there are only marks, and few of them.
     fn can_wait(&self) -> bool {
         !self.closed && self.requests.len() < COMPANY_MAX && self.requests.iter().all(Request::can_wait)
     }
 }
 
 impl RequestQueue {
-    /// Adds a request, unless the writer has gone.
+    /// Adds a request, unless the writer has ended.
     pub(super) fn push(&self, request: Request) -> Result<(), SpoolError> {
         let mut state = self.state();
         if state.closed {
@@ -127,7 +127,7 @@ impl RequestQueue {
         Ok(())
     }
 
-    /// Takes everything there is; waits until something comes, the time comes, or the queue closes. False once it
+    /// Takes everything there is; waits until a request comes, the time comes, or the queue closes. False once it
     /// is closed and empty.
     pub(super) fn take(&self, into: &mut Vec<Request>, until: Option<Instant>) -> bool {
         let mut state = self.state();
@@ -151,7 +151,7 @@ impl RequestQueue {
         !(state.closed && into.is_empty())
     }
 
-    /// Lets nothing more in. What is inside is still served.
+    /// Refuses further requests. Those in the queue are still served.
     pub(super) fn close(&self) {
         self.state().closed = true;
         self.wake.notify_one();
@@ -180,7 +180,7 @@ impl QueueMemory {
         QueueMemory { kib: Semaphore::new(kib_max as usize), kib_max }
     }
 
-    /// Waits until there is room for so many bytes.
+    /// Waits until there is room for this many bytes.
     pub(super) async fn enter(&self, bytes: usize) -> Result<(), SpoolError> {
         let permit = self.kib.acquire_many(self.share(bytes)).await.map_err(|_| SpoolError::Closed)?;
         permit.forget();
@@ -196,7 +196,7 @@ impl QueueMemory {
         self.kib.close();
     }
 
-    /// A request larger than all the memory enters alone.
+    /// A request that is larger than all of the memory waits until it is alone.
     fn share(&self, bytes: usize) -> u32 {
         u32::try_from(bytes.div_ceil(1024)).unwrap_or(u32::MAX).min(self.kib_max)
     }

@@ -25,7 +25,7 @@ const OPEN_MAX: usize = 16;
 pub(super) enum Wait {
     /// Only from the page cache.
     Never,
-    /// As long as it takes; not on a thread that serves others.
+    /// As long as it takes; must not be used on a thread that serves others.
     Long,
 }
 
@@ -49,7 +49,7 @@ impl Reader {
         Reader { folder, open: Mutex::default() }
     }
 
-    /// The payload of a record; nothing if it would have to wait.
+    /// The payload of a record; None if reading it would have to wait.
     pub(super) fn payload(&self, wanted: Wanted, wait: Wait) -> Result<Option<Vec<u8>>, SpoolError> {
         let file = self.file(wanted.place.segment)?;
         let (mut head, mut payload) = ([0; HEADER], vec![0; wanted.place.length as usize]);
@@ -91,7 +91,7 @@ impl Reader {
         Ok(Some(header.length))
     }
 
-    /// Closes a segment that is no more.
+    /// Closes a segment that no longer exists.
     pub(super) fn forget(&self, segment: u32) {
         self.open().retain(|(number, _)| *number != segment);
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::SpoolShared;
 use super::id::MessageId;
 
-/// A committed message on its way to the caller. Dropped on the way (the caller gave up waiting), it
-/// finishes the message: if the sender was not told, nothing may be delivered.
+/// A committed message on its way to the caller. If it is dropped on the way (because the caller stopped waiting), it
+/// finishes the message: if the sender was not told that it was accepted, nothing may be delivered.
 #[derive(Debug)]
 pub(super) struct Receipt {
     shared: Option<Arc<SpoolShared>>,
@@ -27,7 +27,7 @@ impl Receipt {
 impl Drop for Receipt {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {
-            // The message may have been finished otherwise, or the spool closed: then recovery decides anew.
+            // The message may have been finished in another way, or the spool closed: then recovery decides.
             let _ = shared.finish(self.id);
         }
     }

@@ -21,7 +21,7 @@ pub const MARK_MAX: usize = 64 * 1024;
 pub const BODY_MAX: u64 = 2 << 30;
 const PLACE: usize = 12;
 const COMMIT_HEAD: usize = 16;
-/// The longest payload of any record; what claims more is damaged.
+/// The longest payload of any record; a record that claims more is damaged.
 pub(super) const PAYLOAD_MAX: usize = ENVELOPE_MAX + COMMIT_HEAD + PLACE * (2 * BODY_MAX as usize / CHUNK_MAX + 1);
 
 pub(super) type Marker = [u8; 8];
@@ -35,9 +35,9 @@ pub(super) enum RecordKind {
     Commit = 2,
     /// Progress of a message whose commit stands in the same segment.
     Mark = 3,
-    /// That message is done, or lives on in a newer segment.
+    /// That message is done, or has been moved to a newer segment.
     Finish = 4,
-    /// What was marked so far does not count: the marks that follow are the complete ones.
+    /// The marks so far do not count: those that follow are complete.
     Reset = 5,
     /// That commit was never acknowledged and does not count.
     Void = 6,
@@ -65,7 +65,7 @@ pub(super) struct RecordHeader {
     pub(super) marker: Marker,
     pub(super) id: MessageId,
     pub(super) kind: RecordKind,
-    /// When it was written, everything before it in the file was durable. So what is damaged before it was damaged later.
+    /// When it was written, everything before it in the file was durable. So damage before it happened later.
     pub(super) follows_sync: bool,
     pub(super) length: u32,
     pub(super) payload_crc: u32,
@@ -90,7 +90,7 @@ impl RecordHeader {
         bytes
     }
 
-    /// The header in `bytes`, if it is one and unharmed.
+    /// The header in `bytes`, if it is a header and undamaged.
     pub(super) fn decode(bytes: &[u8; HEADER]) -> Option<RecordHeader> {
         if crc32fast::hash(&bytes[..36]) != u32_at(bytes, 36)? {
             return None;
@@ -126,7 +126,7 @@ pub(super) fn append_after(
     out.extend_from_slice(payload);
 }
 
-/// Where a chunk stands.
+/// Where a chunk is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ChunkPlace {
     pub(super) segment: u32,

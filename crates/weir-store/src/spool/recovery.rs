@@ -21,10 +21,10 @@ use super::scan::{Ending, Sight, scan};
 use super::segment::{FILE_HEADER, SpoolFile};
 use super::{SNAPSHOT_PREFIX, SpoolError};
 
-/// At most so many places of damage are remembered.
+/// At most this many damaged places are remembered.
 const DAMAGE_MAX: usize = 1000;
 
-/// Everything that the files said.
+/// Everything that was found in the files.
 #[derive(Debug)]
 pub(super) struct Recovery {
     pub(super) marker: Marker,
@@ -32,11 +32,11 @@ pub(super) struct Recovery {
     pub(super) index: Index,
     pub(super) found: Vec<FoundMessage>,
     pub(super) damage: Vec<Damage>,
-    /// How often there was damage, also beyond what is remembered.
+    /// How often there was damage, including what is not remembered.
     harms: u64,
     /// The number of the next segment.
     pub(super) next: u32,
-    /// Records that sidecars need: a message stood in two places, and one of them counts.
+    /// Records that sidecars need, because a message was in two places, and only one of them counts.
     pub(super) amends: Vec<(u32, RecordKind, MessageId)>,
     folder: PathBuf,
     disk: Disk,
@@ -99,7 +99,7 @@ impl Recovery {
                 commits += u32::from(header.kind == RecordKind::Commit);
                 self.record((number, at), &header, payload, progress.as_ref().unwrap_or(&none));
             }
-            // It may be of the last batch, which was not acknowledged.
+            // It may belong to the last batch, which was not acknowledged.
             Sight::Damage { at, length, hole } if hole && ahead => holes.push((at, length)),
             Sight::Damage { at, length, .. } => self.harm(&path, (at, length), what),
         })
@@ -113,7 +113,7 @@ impl Recovery {
             self.harm(&marks, (0, 0), "the marks are missing: messages of this segment may be sent again");
         }
         if unsynced {
-            // The next start must see the same holes in the same light, also when this is no longer the newest segment.
+            // The next start must treat the same holes in the same way, also when this is no longer the newest segment.
             let header = SpoolFile::Segment.header(number, self.marker);
             self.disk.write(&file, &path, &header, 0).map_err(fail)?;
         }
@@ -126,7 +126,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Reads a sidecar and makes it fit for appending; nothing if there is none.
+    /// Reads a sidecar and prepares it for appending; None if there is none.
     fn sidecar(&mut self, number: u32) -> Result<Option<HashMap<MessageId, MessageProgress>>, SpoolError> {
         let path = SpoolFile::Sidecar.path(&self.folder, number);
         let fail = |source| SpoolError::io("recover", &path, source);
@@ -212,8 +212,8 @@ impl Recovery {
         self.found.push(FoundMessage { id, envelope, size: commit.size, marks, intact, home: at.segment });
     }
 
-    /// Messages behind a hole in the batch that a power cut interrupted, whose bodies are in the hole: nobody was told that they were
-    /// taken, so they are not here. One that the sidecar knows was taken before and is a copy that compaction made.
+    /// Messages behind a hole in the batch that a power cut interrupted, whose bodies are in the hole. Nobody was told that they had been
+    /// accepted, so they are forgotten. One that the sidecar knows was accepted earlier, and is a copy that compaction made.
     fn forget_unfinished(&mut self, (segment, hole): (u32, u64), progress: &HashMap<MessageId, MessageProgress>) {
         let index = &mut self.index;
         self.found.retain(|found| {
@@ -226,7 +226,7 @@ impl Recovery {
         });
     }
 
-    /// Cuts a torn tail off, and makes sure that what was found is durable.
+    /// Cuts off an incomplete end, and makes sure that what was found is durable.
     fn close(&self, path: &Path, file: &File, ending: Ending) -> io::Result<()> {
         if ending.torn {
             let bytes = ending.filled - ending.valid;
@@ -238,7 +238,7 @@ impl Recovery {
         self.disk.sync(file, path)
     }
 
-    /// A sidecar grows again: what follows its last record must go, and its header must stand.
+    /// A sidecar will be appended to again: whatever follows its last record must be removed, and its header must be there.
     fn make_fit(&self, path: &Path, file: &File, (number, ending): (u32, Ending)) -> io::Result<()> {
         let length = file.metadata()?.len();
         if file_marker(file, SpoolFile::Sidecar) != Some(self.marker) || length != ending.valid {
@@ -257,7 +257,7 @@ impl Recovery {
         }
     }
 
-    /// Keeps a damaged file for the operator, whatever becomes of the original.
+    /// Keeps a damaged file for the operator, whatever happens to the original.
     fn keep_aside(&self, path: &Path, number: u32, part: SpoolFile) {
         let broken = self.folder.join("broken");
         let keep = || {
@@ -275,7 +275,7 @@ impl Recovery {
         }
     }
 
-    /// Of a message found twice only the newer counts; messages in the order of their ids.
+    /// If a message was found twice, only the newer copy counts; puts messages in the order of their ids.
     fn settle(&mut self) {
         let index = &self.index;
         self.found.retain(|found| index.home(found.id) == Some(found.home));
@@ -286,7 +286,7 @@ impl Recovery {
     }
 }
 
-/// What a sidecar says, message by message.
+/// What a sidecar says about each message.
 pub(super) fn read_progress(
     file: &File,
     marker: Marker,
@@ -459,7 +459,7 @@ mod tests {
         folder
     }
 
-    /// What a start finds: id, home and whether it is whole; and how often damage was reported.
+    /// What a start finds: id, home and whether the message is whole; and how often damage was reported.
     fn start(folder: &tempfile::TempDir) -> (Vec<(u128, u32, bool)>, usize) {
         let recovery = recover(folder.path(), &Disk::default(), Index::new(0)).unwrap();
         let found = recovery.found.iter().map(|found| (found.id.as_u128(), found.home, found.intact)).collect();
@@ -500,11 +500,11 @@ mod tests {
 
     #[test]
     fn a_hole_is_damage_unless_nothing_says_that_it_was_durable() {
-        // In the last batch: a power cut leaves this, and nobody was told that the message was taken.
+        // In the last batch: a power cut leaves this, and nobody was told that the message had been accepted.
         assert_eq!(written(3, &[]).hole_in_body(3).found(), (2, 2, 0));
         // Before that: it was acknowledged, and its envelope can still tell the sender.
         assert_eq!(written(3, &[]).hole_in_body(2).found(), (3, 2, 1));
-        // No sync came between the two.
+        // There was no sync between the two.
         assert_eq!(written(3, &[3]).hole_in_body(2).found(), (2, 2, 0));
         assert_eq!(written(4, &[3]).hole_in_body(2).found(), (4, 3, 1));
     }
@@ -539,7 +539,7 @@ mod tests {
         let mut original = SpoolFile::Segment.header(1, MARKER).to_vec();
         let body = append_message(&mut original, 1, MessageId::of(7), true);
         original[body + 700] ^= 1;
-        // Compaction was copying, and the power went: the batch was not acknowledged, but message 7 was, long before.
+        // Compaction was copying when the power went: the batch was not acknowledged, but message 7 was, long before.
         let mut copies = SpoolFile::Segment.header(2, MARKER).to_vec();
         let other = append_message(&mut copies, 2, MessageId::of(8), false);
         append_message(&mut copies, 2, MessageId::of(7), false);
@@ -576,7 +576,7 @@ mod tests {
         let folder = spool_of(&[(&segment(1, false), &[]), (&last, &[])]);
         let expected = (vec![(1, 1, false), (3, 2, true)], 1);
         assert_eq!(start(&folder), expected);
-        // A third segment comes, and the second is the newest no longer.
+        // There is a third segment now, so the second is no longer the newest.
         let mut third = SpoolFile::Segment.header(3, MARKER).to_vec();
         append_message(&mut third, 3, MessageId::of(4), true);
         fs::write(SpoolFile::Segment.path(folder.path(), 3), third).unwrap();

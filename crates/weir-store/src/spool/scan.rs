@@ -13,13 +13,13 @@ use super::segment::FILE_HEADER;
 
 const WINDOW: usize = 256 * 1024;
 const BLOCK: usize = 4096;
-/// What a disk writes whole or not at all.
+/// What a disk writes completely or not at all.
 const SECTOR: u64 = 512;
 
-/// What the scan comes across, in the order of the file.
+/// What the scan finds, in the order of the file.
 #[derive(Debug)]
 pub(super) enum Sight<'a> {
-    /// A record that checks out.
+    /// A valid record.
     Record {
         /// Its first byte.
         at: u64,
@@ -28,7 +28,7 @@ pub(super) enum Sight<'a> {
         /// What it holds.
         payload: &'a [u8],
     },
-    /// Bytes between valid records (or at the end) that are none.
+    /// Bytes between valid records (or at the end) that are not a record.
     Damage {
         /// The first of them.
         at: u64,
@@ -46,11 +46,11 @@ pub(super) struct Ending {
     pub(super) valid: u64,
     /// Behind the last byte that is not zero.
     pub(super) filled: u64,
-    /// Whether what follows looks like a write cut short, and can be cut off.
+    /// Whether what follows looks like an interrupted write, and can be cut off.
     pub(super) torn: bool,
 }
 
-/// Shows every record of `file` to `see`. If it is written `ahead`, zeros may follow the last thing that was written.
+/// Passes every record of `file` to `see`. If the file is written `ahead`, zeros may follow the last record.
 pub(super) fn scan(file: &File, marker: Marker, ahead: bool, see: &mut dyn FnMut(Sight<'_>)) -> io::Result<Ending> {
     let length = file.metadata()?.len();
     let mut window = Window { file, length, at: 0, bytes: Vec::new(), unreadable: false };
@@ -70,7 +70,7 @@ pub(super) fn scan(file: &File, marker: Marker, ahead: bool, see: &mut dyn FnMut
         }
     }
     let filled = window.filled(valid);
-    // A record whose end in zeros is also the end of the file is whole; behind any other zeros it may go on.
+    // A record whose end in zeros is also the end of the file is whole; if more zeros follow, its end may be missing.
     let written = if ahead { filled } else { length };
     let torn = valid < length && (filled == valid || window.is_torn(valid, written, marker)) && !window.unreadable;
     if valid < length && !torn {
@@ -103,7 +103,7 @@ impl Window<'_> {
         &self.bytes[(at - self.at) as usize..]
     }
 
-    /// A bad sector must cost its own block, not the window.
+    /// A bad sector must cost only its own block, not the whole window.
     fn read_in_blocks(&mut self) {
         for (number, block) in self.bytes.chunks_mut(BLOCK).enumerate() {
             if self.file.read_exact_at(block, self.at + (number * BLOCK) as u64).is_err() {
@@ -132,7 +132,7 @@ impl Window<'_> {
         &self.view(at, length)[HEADER..length]
     }
 
-    /// Where the marker stands next, or the end of the file.
+    /// Where the next marker is, or the end of the file.
     fn next_marker(&mut self, mut at: u64, marker: Marker) -> u64 {
         while at + HEADER as u64 <= self.length {
             let view = self.view(at, HEADER);
@@ -144,7 +144,7 @@ impl Window<'_> {
         self.length
     }
 
-    /// A write cut short: half a header, or a record that runs past what was `written`.
+    /// An interrupted write: an incomplete header, or a record that extends beyond what was `written`.
     fn is_torn(&mut self, valid: u64, written: u64, marker: Marker) -> bool {
         if written < valid + HEADER as u64 {
             return true;
@@ -167,7 +167,7 @@ impl Window<'_> {
         filled
     }
 
-    /// Whether all bytes of a sector, as far as it lies between these two, are zero.
+    /// Whether all bytes of a sector, as far as it lies between these two positions, are zero.
     fn has_hole(&mut self, from: u64, to: u64) -> bool {
         let mut at = from;
         while at < to {

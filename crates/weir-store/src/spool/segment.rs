@@ -22,7 +22,7 @@ pub(super) enum SpoolFile {
 }
 
 impl SpoolFile {
-    /// Where the file of this number stands.
+    /// The path of the file with this number.
     pub(super) fn path(self, folder: &Path, number: u32) -> PathBuf {
         folder.join(format!("{number:08}.{}", self.ending()))
     }
@@ -34,7 +34,7 @@ impl SpoolFile {
         }
     }
 
-    /// What a file name stands for, if it is one of ours.
+    /// The meaning of a file name, if it is one of ours.
     pub(super) fn of_name(name: &str) -> Option<(SpoolFile, u32)> {
         let (number, ending) = name.split_once('.')?;
         let part = [SpoolFile::Segment, SpoolFile::Sidecar].into_iter().find(|part| part.ending() == ending)?;
@@ -42,7 +42,7 @@ impl SpoolFile {
         Some((part, number.parse().ok().filter(|_| digits)?))
     }
 
-    /// The 32 bytes that open the file.
+    /// The 32 bytes at the beginning of the file.
     pub(super) fn header(self, number: u32, marker: Marker) -> [u8; FILE_HEADER as usize] {
         let mut bytes = [0; FILE_HEADER as usize];
         bytes[..8].copy_from_slice(MAGIC);
@@ -55,7 +55,7 @@ impl SpoolFile {
         bytes
     }
 
-    /// The marker that such bytes carry, if they are unharmed.
+    /// The marker in these bytes, if they are undamaged.
     pub(super) fn marker(self, bytes: &[u8; FILE_HEADER as usize]) -> Option<Marker> {
         let ours = bytes.starts_with(MAGIC) && bytes[8] == self as u8;
         let unharmed = Some(crc32fast::hash(&bytes[..28])) == u32_at(bytes, 28);

@@ -8,7 +8,7 @@ use super::MessageId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Who has how much.
+/// How much each owner has.
 #[derive(Debug, Default)]
 pub struct Shares(Mutex<Table>);
 
@@ -18,7 +18,7 @@ struct Table {
     messages: HashMap<(MessageId, Place), (Arc<str>, u64)>,
 }
 
-/// Where a message stands. It may stand in both places: what of it goes at once in the spool, what waits in a file.
+/// Where a message is. It may be in both places: the part that is sent at once is in the spool, and the part that waits in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
     /// In the spool.
@@ -54,7 +54,7 @@ impl ShareLimits {
 }
 
 impl Shares {
-    /// Counts a message, unless its owner has too much already: then, how much that is.
+    /// Counts a message, unless its owner has too much already; then returns how much that is.
     pub fn charge(&self, id: MessageId, owner: &str, octets: u64, limits: &ShareLimits) -> Result<(), Share> {
         let mut table = self.table();
         let share = table.owners.get(owner).copied().unwrap_or_default();
@@ -65,7 +65,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Counts a message that is here whatever its owner may have. The same again changes nothing.
+    /// Counts a message that is here, whatever its owner may have. Calling this again changes nothing.
     pub fn add(&self, id: MessageId, place: Place, owner: &str, octets: u64) {
         self.table().add((id, place), owner, octets);
     }
@@ -82,7 +82,7 @@ impl Shares {
         }
     }
 
-    /// What somebody has.
+    /// What an owner has.
     pub fn of(&self, owner: &str) -> Share {
         self.table().owners.get(owner).copied().unwrap_or_default()
     }

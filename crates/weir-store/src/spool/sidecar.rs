@@ -15,13 +15,13 @@ use super::id::MessageId;
 use super::record::{Marker, RecordKind, append};
 use super::segment::{FILE_HEADER, SpoolFile};
 
-/// What the marks of one message take: decided, some tries, finished. Those of a stage on its way (authenticity, the scan)
-/// are longer and rest on the floor of free space.
+/// The space for the marks of one message: decided, some tries, finished. The marks of the stages (authentication, the scan)
+/// are longer and need the floor of free space.
 const MARKS_OF_A_MESSAGE: u64 = 256;
-/// Space is set aside in steps of this.
+/// Space is reserved in steps of this length.
 const RESERVE_STEP: u64 = 64 << 10;
 
-/// More than this many open sidecars are synced and closed.
+/// If more sidecars than this are open, they are synced and closed.
 const OPEN_MAX: usize = 64;
 
 /// All sidecars that were touched lately.
@@ -44,11 +44,11 @@ struct Sidecar {
     synced: u64,
     /// What follows, in memory.
     tail: Vec<u8>,
-    /// How much of the tail the file has.
+    /// How much of the tail is in the file.
     written: usize,
-    /// What the marks of the messages committed so far may take, counted from the beginning.
+    /// How long the file would be with the marks of all messages committed so far.
     expected: u64,
-    /// Up to here the disk has space for them.
+    /// The disk has reserved space up to here.
     reserved: u64,
 }
 
@@ -66,8 +66,8 @@ impl Sidecars {
         Ok(())
     }
 
-    /// Sets space aside for the marks of so many messages that are about to be committed: where they are acknowledged,
-    /// their progress can be written down, however full the disk is.
+    /// Reserves space for the marks of messages that are about to be committed: once they are acknowledged,
+    /// their progress can be recorded, however full the disk is.
     pub(super) fn reserve(&mut self, segment: u32, messages: usize) -> Result<(), SpoolError> {
         let closed = || Sidecar::new(&self.folder, segment, self.marker);
         let sidecar = self.open.entry(segment).or_insert_with(closed);
@@ -81,7 +81,7 @@ impl Sidecars {
         append(&mut sidecar.tail, self.marker, of, payload, crc32fast::hash(payload));
     }
 
-    /// Brings everything to the page cache; whether that could be done. What fails is tried again next time.
+    /// Writes everything to the page cache; returns whether that succeeded. What fails is tried again next time.
     pub(super) fn write(&mut self) -> bool {
         let mut all = true;
         for sidecar in self.open.values_mut() {
@@ -91,7 +91,7 @@ impl Sidecars {
             }
         }
         if self.open.len() > OPEN_MAX {
-            // A failure is warned of there, and those that failed stay.
+            // A failure is logged there, and those that failed stay.
             let _ = self.sync_all();
             self.open.retain(|_, sidecar| !sidecar.tail.is_empty());
         }
@@ -155,7 +155,7 @@ impl Sidecar {
 
     fn open(&mut self, disk: &Disk) -> io::Result<()> {
         match disk.open(&self.path) {
-            // Somebody removed it. Its marks are gone, but those to come need a place.
+            // Somebody removed it. Its marks are lost, but those to come need a place.
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => {
                 self.create(disk)?;
                 self.path.parent().map_or(Ok(()), |folder| disk.sync_folder(folder))
@@ -197,7 +197,7 @@ impl Sidecar {
     }
 }
 
-/// Says once that marks wait, not with every batch.
+/// Logs once that marks wait, not with every batch.
 fn warn(warned: &mut bool, path: &Path, error: &dyn std::fmt::Display) {
     if !std::mem::replace(warned, true) {
         tracing::warn!(path = %path.display(), %error, "marks wait in memory: the disk does not take them");

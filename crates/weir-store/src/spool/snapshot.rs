@@ -13,7 +13,7 @@ use super::id::random_u64;
 use super::segment::SpoolFile;
 use super::writer::SpoolWriter;
 
-/// Folders inside the spool that hold a snapshot on its way.
+/// Folders inside the spool in which a snapshot is being prepared.
 pub(super) const SNAPSHOT_PREFIX: &str = ".snapshot-";
 
 impl SpoolWriter {
@@ -42,7 +42,7 @@ fn link_all(folder: &Path, staging: &Path, numbers: &[u32]) -> io::Result<()> {
     Ok(())
 }
 
-/// Brings a staged snapshot to its place, durably, and removes the staging folder.
+/// Moves a prepared snapshot to its place, durably, and removes the folder in which it was prepared.
 pub(super) fn deliver(staging: &Path, to: &Path) -> Result<(), SpoolError> {
     let delivered = copy_out(staging, to).map_err(|source| SpoolError::io("write the snapshot to", to, source));
     if let Err(error) = fs::remove_dir_all(staging) {

@@ -21,7 +21,7 @@ pub(super) struct Space {
 #[derive(Clone, Copy, Debug)]
 struct FreeSpace {
     when: Instant,
-    /// What was free then, less what the spool has written since.
+    /// How much was free then, less what the spool has written since.
     free: u64,
 }
 
@@ -41,11 +41,11 @@ impl Space {
         if known.is_none() {
             *last = free.map(|free| FreeSpace { when: Instant::now(), free });
         }
-        // A system that cannot say how much is free says so at the write.
+        // If a system cannot say how much is free, it reports a full disk at the write.
         free.is_some_and(|free| free <= self.floor)
     }
 
-    /// Notes that the spool wrote so many bytes.
+    /// Notes that the spool wrote this many bytes.
     pub(super) fn spend(&self, bytes: u64) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seen) = last.as_mut() {

@@ -21,7 +21,7 @@ use super::recovery;
 use super::sidecar::Sidecars;
 use super::{SpoolError, SpoolShared, Stats};
 
-/// What failed between batches is tried again after this.
+/// If something failed between batches, it is tried again after this time.
 const RETRY: Duration = Duration::from_secs(1);
 /// A batch buffer that grew larger than this is given back.
 const BUFFER_KEPT: usize = 1 << 20;
@@ -48,7 +48,7 @@ pub(super) struct SpoolWriter {
     marks_every: Duration,
     /// The last batch failed, and the log says so.
     troubled: bool,
-    /// Where the batch's first record will stand, or why it cannot.
+    /// Where the first record of the batch will be, or why it cannot be written.
     ground: Result<(u32, u64), SpoolError>,
 }
 
@@ -109,7 +109,7 @@ impl SpoolWriter {
         if let Err(error) = self.sidecars.sync_all() {
             tracing::error!(%error, "the last marks are not durable: messages may be sent again");
         }
-        // Who waits for a commit was answered; this only gives back the space ahead.
+        // Everybody who waited for a commit was answered; this only gives back the space ahead.
         let _ = self.log.seal();
     }
 
@@ -203,13 +203,13 @@ impl SpoolWriter {
                 let body = entry.whole.then_some(last.bytes);
                 self.pending.push(Pending { id, entry, body, reply });
             }
-            // Who gave up waiting needs no answer.
+            // A caller that stopped waiting needs no answer.
             Err(error) => drop(reply.send(Err(error))),
         }
     }
 
     fn abandon(&mut self, id: MessageId) {
-        // Failed before or not: nothing of the draft is wanted any more.
+        // Whether it had failed before or not: nothing of the draft is needed any more.
         let _ = self.close_draft(id);
         self.bury_at.get_or_insert_with(Instant::now);
     }
@@ -232,7 +232,7 @@ impl SpoolWriter {
         self.look_at.get_or_insert(now + Duration::from_millis(100));
     }
 
-    /// Adds a record to the batch and says where it will stand.
+    /// Adds a record to the batch and returns where it will be.
     pub(super) fn stage(
         &mut self,
         kind: RecordKind,
@@ -254,14 +254,14 @@ impl SpoolWriter {
         Ok(recovery::entry(at, commit))
     }
 
-    /// Where the next records of the writer itself will stand.
+    /// Where the next records of the writer itself will be.
     pub(super) fn take_ground(&mut self) -> Result<u32, SpoolError> {
         let ground = self.log.ready(&mut self.sidecars).map_err(|setback| self.retreat(setback));
         self.ground = ground.clone();
         ground.map(|(segment, _)| segment)
     }
 
-    /// Brings the staged records to the disk, durable if asked for.
+    /// Writes the staged records to the disk, durably if requested.
     pub(super) fn write_buffer(&mut self, durable: bool) -> Result<(), Setback> {
         let written = if self.buffer.is_empty() { Ok(()) } else { self.log.append(&self.buffer) };
         self.shared.space.spend(self.buffer.len() as u64);
@@ -319,7 +319,7 @@ impl SpoolWriter {
         }
     }
 
-    /// The first failure is worth a line in the log; the thousandth is not.
+    /// The first failure is logged; the thousandth is not.
     fn trouble(&mut self, error: &SpoolError) {
         if self.troubled {
             tracing::debug!(%error, "mail is still refused");
@@ -359,7 +359,7 @@ impl SpoolWriter {
         self.drafts.insert(id, OpenDraft::Failed(first));
     }
 
-    /// Takes a draft out of the table; its places, or why it failed.
+    /// Removes a draft from the table; returns the places of its chunks, or why it failed.
     fn close_draft(&mut self, id: MessageId) -> Result<Vec<ChunkPlace>, SpoolError> {
         let places = match self.drafts.remove(&id) {
             None => return Ok(Vec::new()),
@@ -424,12 +424,12 @@ impl SpoolWriter {
         }
     }
 
-    /// A kill does no harm any more to the marks taken so far.
+    /// The marks taken so far are safe from a kill now.
     fn marks_are_written(&mut self) {
         self.shared.unwritten.fetch_sub(std::mem::take(&mut self.unwritten), Ordering::Relaxed);
     }
 
-    /// Removes dead segments; true if that must be tried again.
+    /// Removes segments that are no longer needed; true if that must be tried again.
     pub(super) fn bury(&mut self) -> bool {
         let buried = self.log.bury(&mut self.sidecars, &self.shared.reader);
         if let Err(error) = &buried {

@@ -29,12 +29,12 @@ create table if not exists tracked_positions (relay text primary key, position t
 /// A message and what happened to it.
 pub(super) type Tracked = (TrackedMessage, Vec<Act>);
 
-/// What one batch changes.
+/// The changes of one batch.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// By place; true for one that is new.
+    /// By place; true if the message is new.
     pub(super) messages: BTreeMap<i64, (Tracked, bool)>,
-    /// How far the diary is read then.
+    /// How far the diary has been read after this batch.
     pub(super) position: DiaryPosition,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct TrackingDatabase {
 }
 
 impl TrackingDatabase {
-    /// Makes the tables that are not there yet.
+    /// Creates the tables that do not exist yet.
     pub(super) async fn prepare(&self) -> Result<(), RecordsError> {
         match &self.db {
             Database::Sqlite { write, .. } => {
@@ -101,7 +101,7 @@ impl TrackingDatabase {
         Ok(rows.into_iter().collect())
     }
 
-    /// Those of these places where a message is.
+    /// Which of these places are taken by a message.
     pub(super) async fn taken(&self, places: &BTreeSet<i64>) -> Result<BTreeSet<i64>, RecordsError> {
         if places.is_empty() {
             return Ok(BTreeSet::new());
@@ -166,7 +166,7 @@ impl TrackingDatabase {
         Ok(())
     }
 
-    /// Messages that fit, the newest first.
+    /// Messages that match, the newest first.
     pub(super) async fn search(
         &self,
         filter: &MessageFilter,
@@ -209,7 +209,7 @@ impl TrackingDatabase {
         }
     }
 
-    /// Forgets up to so many of the oldest messages, those before a time if one is given; how many went.
+    /// Forgets up to `most` of the oldest messages, or those before a time if one is given; returns how many.
     pub(super) async fn forget(&self, before_ns: Option<i64>, most: i64) -> Result<usize, RecordsError> {
         let end = before_ns.map_or(i64::MAX, first_place);
         let sql = "select place, message from tracked where place < $1 order by place limit $2";
@@ -236,18 +236,18 @@ impl TrackingDatabase {
     }
 }
 
-/// PostgreSQL uses the room of what is deleted again and does not give it back, so what counts is what the rows hold. They are very
-/// different: a mail to a thousand has a hundred times as many words as one to two. So some pages are looked at, and always the same ones,
-/// because an estimate that jumps would have too much forgotten.
+/// PostgreSQL reuses the space of deleted rows but does not give it back, so the content of the rows is counted. Rows differ very
+/// much in size: a mail to a thousand recipients has a hundred times as many words as one to two. So some pages are sampled, and always the same ones,
+/// because with an estimate that jumps too much would be forgotten.
 async fn octets_of_rows(pool: &sqlx::PgPool, main_octets: i64) -> Result<u64, RecordsError> {
     let share = (SAMPLE_OCTETS / main_octets.max(1) as f64).min(1.0);
     let sampled: i64 = sqlx::query_scalar(OCTETS_POSTGRES).bind((share * 100.0) as f32).fetch_one(pool).await?;
     Ok((sampled as f64 / share) as u64)
 }
 
-/// The part of the table whose rows are looked at: 256 pages.
+/// The part of the table whose rows are sampled: 256 pages.
 const SAMPLE_OCTETS: f64 = (2 << 20) as f64;
-/// What rows take: themselves, their words about twice more in the index, and about so much for ids, places and what PostgreSQL adds. A
+/// The size of rows: the rows themselves, their words about twice more in the index, and an estimate for ids, places and what PostgreSQL adds. A
 /// join would read all acts to find these few.
 const OCTETS_POSTGRES: &str = "
     select coalesce(sum(300 + pg_column_size(t.message) + 3 * pg_column_size(t.words)

@@ -9,23 +9,23 @@ use crate::diary::DiaryLine;
 use serde::{Deserialize, Serialize};
 
 pub(super) const HELD: &str = "held";
-/// The states of which nothing more comes.
+/// The states after which nothing more happens.
 const ENDS: [&str; 3] = ["delivered", "bounced", "deleted"];
-/// What is said of mail of which another server keeps the other recipients.
+/// The text for mail of which another server keeps the other recipients.
 const TAKEN_OVER: &str = "another server asked";
-/// What is said of mail that was deleted there, and not in the delay queue.
+/// The text for mail that was deleted in the quarantine, and not in the delay queue.
 const FROM_QUARANTINE: &str = " from quarantine";
 
-/// How far the recipients of a message have come.
+/// What has happened to the recipients of a message so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fates {
     held: u64,
-    /// Of so many it is known how it ended.
+    /// For how many it is known how it ended.
     ended: u64,
-    /// Where those are who are in no part.
+    /// Where the recipients are who are in no part.
     rest: String,
     parts: Vec<Part>,
-    /// Which of [`ENDS`] somebody has come to.
+    /// Which of [`ENDS`] at least one recipient has reached.
     ends: [bool; ENDS.len()],
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Fates {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Part(usize, u64, String);
 
-/// The same as it is written, apart from the ends, which the state names.
+/// The same in the form in which it is stored, without the ends, which the state names.
 pub(super) type WrittenFates = (u64, u64, String, Vec<Part>);
 
 /// A line that moves recipients.
@@ -49,19 +49,19 @@ pub(super) struct Move<'a> {
 }
 
 impl Move<'_> {
-    /// Of how many recipients the line tells, or else so many.
+    /// How many recipients the line is about; if it does not say, `otherwise`.
     fn counted(&self, otherwise: u64) -> u64 {
         Some(concerns(self.line)).filter(|count| *count > 0).unwrap_or(otherwise)
     }
 }
 
-/// Of how many recipients a line tells something; 0 if it does not say.
+/// How many recipients a line is about; 0 if it does not say.
 pub(super) fn concerns(line: &DiaryLine) -> u64 {
     line.facts.as_ref().map_or(0, |facts| facts.concerns)
 }
 
 impl Fates {
-    /// Takes in what a line says.
+    /// Applies a line.
     pub(super) fn apply(&mut self, moved: &Move<'_>) {
         let Move { line, state, id, all, .. } = *moved;
         match line.event.as_str() {
@@ -90,7 +90,7 @@ impl Fates {
         ENDS.iter().zip(&mut self.ends).filter(|(end, _)| **end == state).for_each(|(_, here)| *here = true);
     }
 
-    /// Where they are, in words: of several fates each.
+    /// Where they are, in words; several with commas if their fates differ.
     pub(super) fn state(&self, all: u64) -> String {
         let held = (self.held > 0).then_some(HELD);
         let rest = Some(self.rest.as_str()).filter(|_| self.left(all) > 0);
@@ -109,7 +109,7 @@ impl Fates {
         (self.held, self.ended, self.rest.clone(), self.parts.clone())
     }
 
-    /// What was written beside this state. Older rows do not say where the rest is; the state does.
+    /// The fates that were stored beside this state. Older rows do not say where the rest is, but the state does.
     pub(super) fn read(written: WrittenFates, state: &str) -> Fates {
         let (held, ended, mut rest, parts) = written;
         let has = |end: &str| state.split(", ").any(|one| one == end);
@@ -135,7 +135,7 @@ impl Fates {
         self.part(id).map(|part| part.1).unwrap_or_else(|| self.left(all))
     }
 
-    /// So many of an id, or as many as there are, have come to an end.
+    /// This many recipients of an id, or as many as there are, have reached an end.
     fn end(&mut self, id: usize, count: u64, all: u64) {
         let count = count.min(self.under_way(id, all));
         if let Some(part) = self.part(id) {
@@ -144,7 +144,7 @@ impl Fates {
         self.ended += count;
     }
 
-    /// Nobody of the id is tried again, so an attempt that was under way moves nobody any more.
+    /// No recipient of the id is tried again, so an attempt that was under way moves nobody any more.
     fn drop_from_queue(&mut self, moved: &Move<'_>) {
         let Move { line, id, all, .. } = *moved;
         // Older lines do not say how many. Of a part nobody is left in any case.
@@ -152,7 +152,7 @@ impl Fates {
         self.end(id, if every { all } else { concerns(line) }, all);
     }
 
-    /// Some leave the quarantine under a new id. They need not be as many then: one other address may get it for all of them.
+    /// Some leave the quarantine under a new id. Their number may be different then, because one other address may get it for all of them.
     fn free(&mut self, moved: &Move<'_>) {
         let Move { line, state, id, before, all } = *moved;
         let leave = moved.counted(all).min(self.under_way(before, all));
@@ -165,7 +165,7 @@ impl Fates {
         self.go_on(id, go, state);
     }
 
-    /// So many go on under an id.
+    /// This many continue under an id.
     fn go_on(&mut self, id: usize, count: u64, state: &str) {
         if count > 0 && id > 0 && self.part(id).is_none() {
             self.parts.push(Part(id, 0, String::new()));
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::diary::Facts;
 
-    /// A message with so many recipients, and what became of it.
+    /// A message with this many recipients, and what happened to it.
     struct Story {
         all: u64,
         fates: Fates,

@@ -11,9 +11,9 @@ use sha2::{Digest, Sha256};
 
 /// Ids of one message.
 const IDS_MAX: usize = 64;
-/// Recipients by name: as many as a mail usually may have, so that whoever asks after one of them gets a true answer.
+/// Recipients by name: as many as a mail usually may have, so that a search for any of them gives a correct answer.
 pub(super) const TO_MAX: usize = 1_000;
-/// What happened first, and what happened last: so much of each is kept.
+/// How many of the first acts, and how many of the last ones, are kept.
 const FIRST_ACTS: usize = 20;
 const LAST_ACTS: usize = 40;
 /// The longest text of an act and of an answer, in characters.
@@ -51,13 +51,13 @@ pub struct TrackedMessage {
     pub feed: String,
     /// What the scan found.
     pub verdict: String,
-    /// The server it went to last.
+    /// The server to which it was last sent.
     pub destination: String,
     /// What that server said.
     pub answer: String,
     /// The hash of its Message-ID.
     pub(super) name: String,
-    /// Where it has got to, in a word: `accepted`, `held`, `quarantined`, `delivered` and so on; several, with commas, where recipients
+    /// What has happened to it, in a word: `accepted`, `held`, `quarantined`, `delivered` and so on; several, with commas, if its recipients
     /// have different fates.
     pub state: String,
     /// How many recipients are where.
@@ -79,7 +79,7 @@ pub struct Act {
     pub about: Vec<String>,
 }
 
-/// The same as it is written: a JSON array is a third of the object with its names.
+/// The same in the form in which it is stored: a JSON array takes a third of the space of an object with names.
 type WrittenMessage = (
     Vec<String>,
     i64,
@@ -111,12 +111,12 @@ struct WrittenState(
 struct WrittenAct(i64, usize, String, String, #[serde(default)] Vec<String>);
 
 impl TrackedMessage {
-    /// A message that a line is the first to name.
+    /// A message that a line names for the first time.
     pub(super) fn new(place: i64, line: &DiaryLine) -> TrackedMessage {
         TrackedMessage { place, ids: vec![line.id.clone()], at: line.at, ..TrackedMessage::default() }
     }
 
-    /// Takes in what a line says; `acts` are those so far.
+    /// Applies a line; `acts` are those so far.
     pub(super) fn apply(&mut self, line: &DiaryLine, acts: &mut Vec<Act>) {
         if !self.ids.contains(&line.id) && self.ids.len() < IDS_MAX {
             self.ids.push(line.id.clone());
@@ -161,17 +161,17 @@ impl TrackedMessage {
 
     /// Whether it is new.
     fn add(&self, line: &DiaryLine, acts: &mut Vec<Act>) -> bool {
-        // The time as exactly as it is written, and one of the ids that are, so that it is known again.
+        // The time in the precision in which it is stored, and one of the stored ids, so that the act is recognised again.
         let id = if self.ids.contains(&line.id) { Some(&line.id) } else { self.ids.first() };
         let act = Act {
             at: self.at.saturating_add(self.after(line.at).saturating_mul(1_000)),
             id: id.cloned().unwrap_or_default(),
             event: line.event.clone(),
             text: line.text.chars().take(ACT_MAX).collect(),
-            // The Message-ID is not repeated: it is only looked for by its hash.
+            // The Message-ID is not repeated, because only its hash is searched.
             about: line.about.iter().filter(|thing| !thing.starts_with('<')).cloned().collect(),
         };
-        // A diary that was restored, or read again after a power cut, says the same once more. Of what was left out only the time of the
+        // A diary that was restored, or read again after a power cut, contains the same lines once more. Of acts that were left out only the time of the
         // last is known.
         let left_out = acts.get(FIRST_ACTS).filter(|act| act.event == LEFT_OUT);
         if acts.contains(&act) || left_out.is_some_and(|last| act.at <= last.at) {
@@ -190,7 +190,7 @@ impl TrackedMessage {
         at.saturating_sub(self.at) / 1_000
     }
 
-    /// What is known now and was not before, or is new.
+    /// What is known now and was not known before, or is newer.
     fn learn(&mut self, facts: &Facts) {
         let texts = [
             (&mut self.from, &facts.from),
@@ -212,7 +212,7 @@ impl TrackedMessage {
         }
     }
 
-    /// The facts of the first act, whose words are made from them.
+    /// The facts of the first act; its words are made from them.
     fn facts(&self) -> Facts {
         Facts {
             from: self.from.clone(),
@@ -250,7 +250,7 @@ impl TrackedMessage {
         serde_json::to_string(&row).unwrap_or_default()
     }
 
-    /// The message of a text; none if it is not one of ours.
+    /// The message in a stored text; None if the text is not one of ours.
     pub(super) fn read(place: i64, text: &str) -> Option<TrackedMessage> {
         let row: WrittenMessage = serde_json::from_str(text).ok()?;
         let (ids, at, changed, from, (to, recipients), subject, size, client, login, gate, found, ..) = row;
@@ -289,7 +289,7 @@ impl TrackedMessage {
         serde_json::to_string(&acts.iter().map(written).collect::<Vec<_>>()).unwrap_or_default()
     }
 
-    /// The acts of a text. Where the first has no words they are made from what is known.
+    /// The acts in a stored text. If the first has no words, they are made from what is known.
     pub(super) fn read_acts(&self, text: &str) -> Vec<Act> {
         let acts: Vec<WrittenAct> = serde_json::from_str(text).unwrap_or_default();
         let read = |WrittenAct(after, id, event, text, about): WrittenAct| Act {
@@ -302,7 +302,7 @@ impl TrackedMessage {
         acts.into_iter().map(read).collect()
     }
 
-    /// The acts as people read them.
+    /// The acts as they are shown to people.
     pub(super) fn told(&self, mut acts: Vec<Act>) -> Vec<Act> {
         acts.iter_mut().filter(|act| act.text.is_empty()).for_each(|act| act.text = self.facts().in_words());
         acts
@@ -310,8 +310,8 @@ impl TrackedMessage {
 }
 
 impl Act {
-    /// One act that stands for this one and the next, and says how many lines are not kept. This one may be such an act already, and
-    /// then stands for as many as it says.
+    /// One act that stands for this one and the next, and says how many lines are not kept. This one may be such an act already; then it
+    /// stands for as many as it says.
     fn and(self, next: Act) -> Act {
         let before = self.text.split(' ').next().filter(|_| self.event == LEFT_OUT);
         let count = before.and_then(|count| count.parse::<u64>().ok()).unwrap_or(1) + 1;
@@ -320,7 +320,7 @@ impl Act {
     }
 }
 
-/// What is kept of a Message-ID: a hash, because the whole would be a large part of what is written of a small mail.
+/// What is kept of a Message-ID: a hash, because the whole text would be a large part of what is stored for a small mail.
 pub(super) fn name_hash(message_id: &str) -> String {
     let name = message_id.trim_start_matches('<').trim_end_matches('>').to_lowercase();
     crate::hex(&Sha256::digest(name)[..6])
@@ -342,10 +342,10 @@ pub const STATES: [&str; 12] = [
     "refused",
 ];
 
-/// The event of a line in place of several.
+/// The event of a line that replaces several.
 const LEFT_OUT: &str = "left-out";
 
-/// Where a message is after an event; nothing if the event moves it nowhere.
+/// The state of a message after an event; None if the event does not change it.
 fn state_after(event: &str) -> Option<&'static str> {
     Some(match event {
         "accepted" | "let-go" | "found" => "accepted",

@@ -22,8 +22,8 @@ pub struct AttemptRow {
     pub vm: String,
     /// The plugins, as JSON pairs of name and version.
     pub plugins: String,
-    /// When that was written, by the database's clock as the lease is: a leader that hung cannot say that it was before its term
-    /// ended. What a batch has here does not count.
+    /// When that was written, by the database's clock, as the lease is: a leader that hung cannot claim that it was before its term
+    /// ended. The value in a batch is ignored.
     pub started_at: i64,
     /// When it ended.
     pub ended_at: Option<i64>,
@@ -36,14 +36,14 @@ pub struct AttemptRow {
 pub struct AttemptEnd {
     /// The attempt.
     pub id: i64,
-    /// In a word: `done`, `failed`, `expired`, `lost`, `cancelled`, `satisfied`; or `refused: WHY`, `lacks: WHY`. What a leader left
-    /// running is `abandoned`, or `interrupted` if its sample cannot be to blame.
+    /// One word: `done`, `failed`, `expired`, `lost`, `cancelled`, `satisfied`; or `refused: WHY`, `lacks: WHY`. An attempt that a leader left
+    /// running is `abandoned`, or `interrupted` if its sample cannot be the reason.
     pub outcome: String,
     /// When.
     pub ended_at: i64,
 }
 
-/// What a plugin brought.
+/// The result of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResultRow {
     /// The attempt.
@@ -56,7 +56,7 @@ pub struct ResultRow {
     pub sample: i64,
     /// The sample's hash.
     pub hash: String,
-    /// 1 if it counts: the first valid one.
+    /// 1 if it counts, as the first valid one does.
     pub accepted: i64,
     /// `done` or `failed`.
     pub outcome: String,
@@ -68,7 +68,7 @@ pub struct ResultRow {
     pub at: i64,
 }
 
-/// What became of a sample.
+/// A change of a sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SampleChange {
     /// The sample.
@@ -79,13 +79,13 @@ pub struct SampleChange {
     pub why: String,
     /// When it ended.
     pub ended_at: Option<i64>,
-    /// How bad it is. A worse one that came from its children stays, and those that it was found in become no better.
+    /// How bad it is. A worse verdict that came from its children stays, and the samples in which it was found become no better.
     pub verdict: i64,
     /// Why, as a JSON list of sentences.
     pub reasons: String,
 }
 
-/// What a leader wants written, all or nothing.
+/// What a leader wants to write, all or nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabBatch {
     /// Samples that are assigned.
@@ -96,9 +96,9 @@ pub struct LabBatch {
     pub results: Vec<ResultRow>,
     /// Samples that changed.
     pub changes: Vec<SampleChange>,
-    /// Samples that were found in others. One that is known by its ticket is not added again.
+    /// Samples that were found in others. One whose ticket is known already is not added again.
     pub children: Vec<NewSample>,
-    /// At most this many of one root; more are not added.
+    /// At most this many with the same root; more are not added.
     pub children_max: i64,
 }
 
@@ -149,12 +149,12 @@ impl AttemptRecords {
         }
     }
 
-    /// Ends what earlier terms left running: nobody else would. How many attempts; none if the fence's lease is not alive. What they bring
-    /// counts all the same.
+    /// Ends the attempts that earlier terms left running, because nobody else would. Returns how many; none if the fence's lease is not alive. Results
+    /// that they still bring are accepted all the same.
     ///
-    /// An attempt that ran on the machine that led may have brought it down: it is `abandoned`, and charged as those that are lost. One that
-    /// ran elsewhere did not, nor did one of a term that this very process held, which are those from `own_since` on: it is `interrupted`,
-    /// and charged to nobody. Three times at most, in case that its report is what brings leaders down.
+    /// An attempt that ran on the machine that led may have crashed it: it is `abandoned`, and charged like those that are lost. One that
+    /// ran elsewhere did not, nor did one of a term that this very process held (those from `own_since` on): it is `interrupted`,
+    /// and not charged. This happens three times at most, in case that its report is what crashes leaders.
     pub async fn abandon(&self, fence: &Fence, own_since: i64) -> Result<Option<i64>, RecordsError> {
         match &self.db {
             Database::Sqlite { write, .. } => {
@@ -214,7 +214,7 @@ impl AttemptRecords {
             .bind(sample).fetch_all(pool).await?.iter().map(result_row!()).collect::<Result<_, _>>()?))
     }
 
-    /// The latest accepted reports of a plugin, the newest first: sample, hash and report. Looks at the latest samples only, as many as that.
+    /// The latest accepted reports of a plugin, the newest first: sample, hash and report. Only the latest samples are searched, `most` of them.
     pub async fn latest_of(&self, plugin: &str, most: i64) -> Result<Vec<(i64, String, String)>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_as(
             "select sample, hash, report from lab_results where plugin = $1 and accepted = 1
@@ -280,14 +280,14 @@ async fn write_in_sqlite(
     Ok(())
 }
 
-// The last nanosecond of a millisecond: whatever has a finer clock was before it.
+// The last nanosecond of a millisecond, so that a time from a finer clock is before it.
 const ATTEMPTS_SQLITE: &str = "insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
   select value ->> 'id', value ->> 'sample', value ->> 'epoch', value ->> 'node', value ->> 'vm', value ->> 'plugins',
     cast(unixepoch('subsec') * 1000 as integer) * 1000000 + 999999, '' from json_each($1)";
 const ENDS_SQLITE: &str = "update lab_attempts set ended_at = x.ended_at, outcome = x.outcome from
   (select value ->> 'id' as id, value ->> 'ended_at' as ended_at, value ->> 'outcome' as outcome from json_each($1)) as x
   where lab_attempts.id = x.id and lab_attempts.ended_at is null";
-// Who is to blame, in the words of both databases: $2 and $3 are the leader of now and the first term of its process.
+// Which attempts are charged, in a form for both databases: $2 and $3 are the present leader and the first term of its process.
 macro_rules! blamed {
     () => {
         "case when (exists (select 1 from lab_history h where h.epoch = a.epoch and h.holder = a.node) and not (a.node = $2 and a.epoch >= $3))
@@ -308,14 +308,14 @@ const CHANGES_SQLITE: &str = "update lab_samples set state = x.state, why = x.wh
     verdict = max(lab_samples.verdict, x.verdict) from
   (select value ->> 'id' as id, value ->> 'state' as state, value ->> 'why' as why, value ->> 'ended_at' as ended_at,
     value ->> 'verdict' as verdict, value ->> 'reasons' as reasons from json_each($1)) as x where lab_samples.id = x.id";
-// Whatever something bad was found in is at least as bad. What is clean (1) says nothing of what it was found in.
+// A sample in which something bad was found is at least as bad. A clean child (1) says nothing about the sample in which it was found.
 const RAISE_SQLITE: &str = "with recursive up(id, verdict) as (
     select s.parent, j.value ->> 'verdict' from json_each($1) j join lab_samples s on s.id = j.value ->> 'id'
       where s.parent is not null and j.value ->> 'verdict' > 1
     union select s.parent, up.verdict from up join lab_samples s on s.id = up.id where s.parent is not null)
   update lab_samples set verdict = u.verdict from (select id, max(verdict) as verdict from up group by id) as u
   where lab_samples.id = u.id and lab_samples.verdict < u.verdict";
-// A child that is there already, or that two plugins bring at once, takes one of the places that a family has, not two.
+// A child that exists already, or that two plugins bring at once, takes one of the places of its family, not two.
 const CHILDREN_SQLITE: &str = "insert into lab_samples (ticket, hash, size, name, submitter, directory, file_type, needs, tags, parent, root,
     depth, forced, arrived_at, choices, partial, state, why)
   select value ->> 'ticket', value ->> 'hash', value ->> 'size', value ->> 'name', value ->> 'submitter', value ->> 'directory',
@@ -336,9 +336,9 @@ const ABANDON_POSTGRES: &str = concat!(
     from fence where a.ended_at is null and a.epoch < fence.epoch returning 1)
   select (select count(*) from fence), (select count(*) from ended)"
 );
-// The fence comes first and locks the lease row: whoever would take over waits until this has committed, or this finds
-// nothing and writes nothing. A row can be changed once in a statement: what a sample becomes, and what its children make
-// of it, are one change.
+// The fence comes first and locks the lease row: a machine that wants to take over waits until this has committed, or this finds
+// no lease and writes nothing. A row can be changed only once in a statement, so the change of a sample and the change that its children cause
+// are one.
 const COMMIT_POSTGRES: &str = concat!("with recursive fence as (", fence_in_postgres!(), "),
   attempts as (insert into lab_attempts (id, sample, epoch, node, vm, plugins, started_at, outcome)
     select id, sample, x.epoch, node, vm, plugins, (extract(epoch from clock_timestamp()) * 1000000)::bigint * 1000, ''

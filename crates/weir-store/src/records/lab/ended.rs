@@ -3,7 +3,7 @@
 use super::SampleRecords;
 use crate::records::{RecordsError, read};
 
-/// Rows that are looked at to count malware: a busy lab is counted by its newest.
+/// How many rows are read to count malware: a busy lab is counted by its newest samples.
 const COUNTED_MAX: i64 = 20_000;
 
 /// Malware that the lab found.
@@ -18,7 +18,7 @@ pub struct MalwareCount {
 }
 
 impl SampleRecords {
-    /// Samples that were handed in and found to be malicious, and ended at `day` or later; `newest` of them are named.
+    /// Samples that were submitted and found to be malicious, and ended at `day` or later; `newest` of them are named.
     pub async fn malware(&self, lately: i64, day: i64, newest: i64) -> Result<MalwareCount, RecordsError> {
         let counted = "select cast(coalesce(sum(case when ended_at >= $1 then 1 else 0 end), 0) as bigint), count(*)
             from (select ended_at, verdict, parent from lab_samples where ended_at >= $2 order by ended_at desc limit $3) as ended
@@ -31,7 +31,7 @@ impl SampleRecords {
         Ok(MalwareCount { lately: lately_found, day: day_found, newest })
     }
 
-    /// When samples ended and which, after this one.
+    /// When samples ended, and which, after this one.
     pub async fn ended(&self, (at, id): (i64, i64), most: i64) -> Result<Vec<(i64, i64)>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_as(
             "select ended_at, id from lab_samples where ended_at >= $1 and (ended_at > $1 or id > $2) order by ended_at, id limit $3")

@@ -5,7 +5,7 @@ use super::Fence;
 use crate::records::RecordsError;
 use sqlx::SqliteConnection;
 
-/// Does `$work` with SQLite's one writer if the fence's lease is alive. Returns `Some` of the result once it is committed.
+/// Runs `$work` with SQLite's one writer if the fence's lease is alive. Returns `Some` with the result once it is committed.
 ///
 /// It runs in a task of its own: the caller may be dropped half-way, and that must not leave the one writer in an open transaction.
 macro_rules! fenced_in_sqlite {
@@ -46,7 +46,7 @@ pub(super) async fn begins_in_sqlite(connection: &mut SqliteConnection, fence: &
     Ok(!alive.bind(fence.epoch).bind(&fence.holder).fetch_all(connection).await?.is_empty())
 }
 
-/// The lease with the epoch `$1` and the holder `$2`, if it is alive. It locks the row: whoever would take over waits until the
+/// The lease with the epoch `$1` and the holder `$2`, if it is alive. It locks the row: a machine that wants to take over waits until the
 /// transaction has ended.
 macro_rules! fence_in_postgres {
     () => {

@@ -3,7 +3,7 @@
 use crate::records::{Database, RecordsError, in_time, read, write};
 use sqlx::Row;
 
-/// In whose name a leader writes.
+/// The epoch and node in whose name a leader writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
     /// The epoch of its lease.
@@ -12,7 +12,7 @@ pub struct Fence {
     pub holder: String,
 }
 
-/// What came of asking for the lease.
+/// The answer to a request for the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseReply {
     /// It is ours, with this epoch, from now.
@@ -20,7 +20,7 @@ pub enum LeaseReply {
         /// The epoch.
         epoch: i64,
     },
-    /// Somebody else holds it, for so many milliseconds yet.
+    /// Another node holds it, for this many milliseconds.
     Refused {
         /// Milliseconds.
         free_in_ms: i64,
@@ -79,7 +79,7 @@ impl LeaderRecords {
         Ok(())
     }
 
-    /// Who holds the lease, with which epoch, and for how many milliseconds yet; the last one if nobody does.
+    /// Who holds the lease, with which epoch, and for how many more milliseconds; the last holder if nobody does.
     pub async fn current(&self) -> Result<(Fence, i64), RecordsError> {
         let sql = self.db.either(
             "select epoch, holder, max(expires_at - cast(unixepoch('subsec') * 1000 as integer), 0) from lab_leader",
@@ -104,14 +104,14 @@ impl LeaderRecords {
     }
 }
 
-// A lease that ends later than any that is given was given before the clock stepped back: it would stand for as long as the step.
-// To take it is safe, because the new epoch fences the old one. Twice the lease, so that machines whose settings differ a little do
+// A lease that ends later than any that is given was given before the clock was set back, and would be valid for as long as the difference.
+// Taking it is safe, because the new epoch fences the old one. The limit is twice the lease, so that machines whose settings differ a little do
 // not take it from each other.
 //
-// Of machines that are registered only they lead: one that was taken out must not. A lab of one machine registers none: its row, if it is
+// If machines are registered, only they may lead: one that was removed must not. A lab of one machine registers none: its row, which exists if it is
 // drained, has no key.
 //
-// One statement; if the program is killed before the history is written, the epoch is still taken and never given again.
+// This is one statement. If the program is killed before the history is written, the epoch is still taken and never used again.
 const ACQUIRE_SQLITE: &str = "update lab_leader set epoch = epoch + 1, holder = $2,
   expires_at = cast(unixepoch('subsec') * 1000 as integer) + $1
   where (expires_at <= cast(unixepoch('subsec') * 1000 as integer)

@@ -24,7 +24,7 @@ pub struct NodeRow {
     pub drained: bool,
     /// When it was registered.
     pub registered_at: i64,
-    /// When it was last at work.
+    /// When it last reported that it runs.
     pub seen_at: i64,
 }
 
@@ -80,8 +80,8 @@ impl NodeRecords {
         )
     }
 
-    /// A machine is at work, by the database's clock; where it is, and its index if it was measured. False if it is not registered with
-    /// this key, role and priority: what the others do not hear does not count as being there.
+    /// A machine runs, by the database's clock; with its address, and its index if it was measured. False if it is not registered with
+    /// this key, role and priority: a machine that the others ignore does not count as being there.
     pub async fn seen(&self, node: &NodeRow) -> Result<bool, RecordsError> {
         let sql = self.db.either(
             "update lab_nodes set seen_at = cast(unixepoch('subsec') * 1000 as integer) * 1000000, address = $2,
@@ -105,7 +105,7 @@ impl NodeRecords {
         Ok(found.is_some())
     }
 
-    /// Takes a machine out of the lab, unless it leads; false if there is no such machine, or if it does.
+    /// Removes a machine from the lab, unless it leads; false if there is no such machine, or if it leads.
     pub async fn remove(&self, node: &str) -> Result<bool, RecordsError> {
         let sql = self.db.either(
             "delete from lab_nodes where node = $1 and not exists (select 1 from lab_leader where holder = $1
@@ -118,7 +118,7 @@ impl NodeRecords {
         Ok(removed.is_some())
     }
 
-    /// The length of this content, if a machine has an attempt at it under way.
+    /// The length of this content, if a machine has a running attempt on it.
     pub async fn works_on(&self, node: &str, hash: &str) -> Result<Option<i64>, RecordsError> {
         Ok(read!(self, pool => sqlx::query_scalar(
             "select s.size from lab_samples s join lab_attempts a on a.sample = s.id
@@ -126,8 +126,8 @@ impl NodeRecords {
             .bind(node).bind(hash).fetch_optional(pool).await?))
     }
 
-    /// How many machines inside the lab but `node` were at work within the last so many milliseconds, by the database's clock.
-    /// One that was seen in the future was seen before the clock stepped back, and will be seen again if it is at work.
+    /// How many machines inside the lab, without `node`, were seen within the last milliseconds (this many), by the database's clock.
+    /// One that was seen in the future was seen before the clock was set back, and will be seen again if it runs.
     pub async fn others(&self, node: &str, within_ms: i64) -> Result<i64, RecordsError> {
         let sql = self.db.either(
             "select count(*) from lab_nodes where node <> $1 and role <> 'external' and fingerprint <> ''
@@ -148,7 +148,7 @@ impl NodeRecords {
         Ok(found.is_some())
     }
 
-    /// The same of the machine of a lab of one, which has a row only while it is drained; nothing happens to one that is registered.
+    /// The same for the machine of a lab of one, which has a row only while it is drained; a registered machine is not changed.
     pub async fn drain_alone(&self, node: &str, drained: bool) -> Result<(), RecordsError> {
         let drain = self.db.either(
             "insert into lab_nodes (node, name, role, priority, address, fingerprint, drained, registered_at, seen_at)

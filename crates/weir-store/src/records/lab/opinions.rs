@@ -22,9 +22,9 @@ pub struct OpinionRow {
 }
 
 impl SampleRecords {
-    /// The newest sample with each of these contents; none for those that there is no sample of. One that somebody had analysed in another
-    /// way than usual does not count: whoever hands in must not choose what others hear of a content. A sample whose children have not
-    /// ended has not ended either: what they are counts for it.
+    /// The newest sample with each of these contents; none for contents without a sample. A sample that was analysed in another
+    /// way than usual does not count, because a submitter must not choose what others are told about a content. A sample whose children have not
+    /// ended has not ended either, because their verdicts count for it.
     pub async fn opinions(&self, hashes: &[String]) -> Result<Vec<OpinionRow>, RecordsError> {
         let hashes = serde_json::json!(hashes).to_string();
         let sql = self.db.either(

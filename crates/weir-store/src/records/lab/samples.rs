@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::Row;
 use std::time::Duration;
 
-/// A sample that is handed in. Its content is stored before.
+/// A sample that is submitted. Its content is stored before.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewSample {
     /// Made by the submitter, different for every submission. The same ticket twice is one sample.
@@ -18,7 +18,7 @@ pub struct NewSample {
     pub size: i64,
     /// The name it came with.
     pub name: String,
-    /// Who hands it in.
+    /// Who submits it.
     pub submitter: String,
     /// The directory, that is the priority.
     pub directory: i64,
@@ -30,19 +30,19 @@ pub struct NewSample {
     pub tags: String,
     /// The sample in which it was found.
     pub parent: Option<i64>,
-    /// The sample that was handed in, of which this one is a part.
+    /// The sample that was submitted, of which this one is a part.
     #[serde(default)]
     pub root: Option<i64>,
-    /// How many samples it was found in, one in the other.
+    /// In how many samples it was found, one inside the other.
     pub depth: i64,
     /// 1 if results of the same content do not count.
     pub forced: i64,
     /// When it came.
     pub arrived_at: i64,
-    /// What was chosen for it, as JSON; empty if nothing was.
+    /// The choices that were made for it, as JSON; empty if none were.
     #[serde(default)]
     pub choices: String,
-    /// 1 if because of these choices it is not analysed as others are: its verdict is not used for the same content elsewhere.
+    /// 1 if because of these choices it is not analysed in the usual way: its verdict is not used for the same content elsewhere.
     #[serde(default)]
     pub partial: i64,
 }
@@ -52,7 +52,7 @@ pub struct NewSample {
 pub struct SampleRow {
     /// Its number.
     pub id: i64,
-    /// What was handed in.
+    /// What was submitted.
     pub given: NewSample,
     /// `queued`, `done`, `quarantined`, `unserviceable` or `cancelled`.
     pub state: String,
@@ -79,7 +79,7 @@ pub struct QueueRow {
     pub oldest_at: i64,
 }
 
-/// A sample that has not ended, as a new leader must know it.
+/// A sample that has not ended, with everything that a new leader must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenSample {
     /// The sample.
@@ -88,15 +88,15 @@ pub struct OpenSample {
     pub have: String,
     /// The same of plugins with an accepted result for another sample of the same content, unless this one is forced.
     pub cached: String,
-    /// Attempts that have failed, expired or were lost with their machine and have brought no accepted result; those included that
-    /// a leader left running, because one of them may have brought it down. The plugins of each, as a JSON list of texts.
+    /// Attempts that have failed, expired or were lost with their machine without an accepted result; including those that
+    /// a leader left running, because one of them may have crashed it. The plugins of each, as a JSON list of texts.
     pub charged: String,
 }
 
 /// Which samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SampleFilter {
-    /// Whose hash begins so; empty for all.
+    /// Whose hash begins like this; empty for all.
     pub hash: String,
     /// In this state; empty for all.
     pub state: String,
@@ -190,12 +190,12 @@ impl SampleRecords {
 
     /// Samples, the newest first.
     pub async fn list(&self, filter: &SampleFilter, most: i64) -> Result<Vec<SampleRow>, RecordsError> {
-        // A range, so that the index serves it: no hexadecimal digit is above `g`. Without a hash there is no range: the database would use
+        // A range, so that an index can be used: no hexadecimal digit is above `g`. Without a hash there is no range, because the database would use
         // that index for a range over all hashes too, and then sort a million samples by number.
         let (from, to) = (filter.hash.clone(), format!("{}g", filter.hash));
         let (hash, id) = match filter.hash.as_str() {
             "" => ("$1 < $2", "id"),
-            // The plus sign keeps the database from using the index of ids: few samples have a given beginning, and it would look through
+            // The plus sign keeps the database from using the index of ids: few samples have a given beginning, and it would search
             // all of them.
             _ => ("hash >= $1 and hash < $2", "+id"),
         };
@@ -290,7 +290,7 @@ pub struct Pruned {
     pub hashes: Vec<String>,
 }
 
-/// The statements between the fence and the commit, the same for both databases but for how lists are written.
+/// The statements between the fence and the commit, the same for both databases except for how lists are written.
 macro_rules! prune {
     ($connection:expr, $old:expr, $numbers:expr, $texts:expr) => {{
         let old: Vec<(i64, String)> = $old.fetch_all(&mut *$connection).await?;
