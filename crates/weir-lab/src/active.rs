@@ -17,7 +17,7 @@ const TYPES: [(&str, &str); 10] = [
     ("text/x-shellscript", "a script"),
 ];
 
-/// Ends of names, by what opens them.
+/// Endings of names, by what opens such files.
 const ENDINGS: [(&str, &[&str]); 8] = [
     (
         "a script for Windows",
@@ -32,7 +32,7 @@ const ENDINGS: [(&str, &[&str]); 8] = [
     ("a shortcut", &["lnk", "url", "scf", "desktop", "library-ms", "settingcontent-ms"]),
 ];
 
-/// What such a file is; none if nothing happens when it is opened.
+/// What such a file is; None if nothing happens when it is opened.
 pub(crate) fn kind(file_type: &str, name: &str) -> Option<&'static str> {
     let by_type = TYPES.iter().find(|(known, _)| *known == file_type).map(|(_, kind)| *kind);
     let ending = name.trim_end_matches(['.', ' ']).rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());

@@ -15,14 +15,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A group is removed when the kernel has buried its last process: tried so often, so long apart.
+/// A group can be removed only when the kernel has cleaned up its last process: so often it is tried, with this pause in between.
 const BURIALS: u32 = 40;
 const BURIAL: Duration = Duration::from_millis(25);
 
 /// How the names of our groups begin; the kind, the process that made it and a number follow.
 const NAMED: &str = "weir-";
 
-/// Enters as many groups as the first argument says, then becomes the program behind them.
+/// Enters as many groups as the first argument says, and then executes the program in the other arguments.
 const JOIN: &str = "n=$1; shift; while [ $n -gt 0 ]; do echo $$ > \"$1/cgroup.procs\" || exit 125; shift; n=$((n-1)); done; exec \"$@\"";
 
 /// A family's share of the processors in version 2, where a group has 100 by default.
@@ -30,7 +30,7 @@ const WEIGHT: &str = "50";
 /// The same in version 1, where a group and a thread have 1024 by default.
 const SHARES: &str = "512";
 
-/// Where groups can be made on this machine.
+/// Where control groups can be created on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Hierarchy {
     /// Version 2.
@@ -39,21 +39,21 @@ pub(crate) enum Hierarchy {
     One {
         memory: PathBuf,
         pids: PathBuf,
-        /// Our own group: a family must not leave the share that somebody has given us.
+        /// Our own group: a family must not get more than the share that we have been given.
         cpu: Option<PathBuf>,
     },
 }
 
-/// The group of one family; gone when it is dropped.
+/// The control group of one family of processes; it is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Group {
     folders: Vec<PathBuf>,
-    /// Where the kernel writes down that it had to kill somebody.
+    /// The file in which the kernel counts the processes that it had to kill.
     kills: PathBuf,
 }
 
 impl Hierarchy {
-    /// That of this machine, if there is one; looked for once.
+    /// The hierarchy of this machine, if there is one; it is searched only once.
     pub(crate) fn of_this_machine() -> Option<&'static Hierarchy> {
         static FOUND: OnceLock<Option<Hierarchy>> = OnceLock::new();
         let find = || {
@@ -71,7 +71,7 @@ impl Hierarchy {
         for mounted in [root.to_path_buf(), root.join("unified")] {
             if let Some(own) = unified.filter(|_| mounted.join("cgroup.controllers").exists()) {
                 let own = mounted.join(own);
-                // A group with processes in it cannot have groups with controllers below it: so beside comes first.
+                // A group with processes in it cannot have groups with controllers below it, so a group beside it is tried first.
                 all.extend(
                     own.parent()
                         .filter(|above| above.starts_with(&mounted))
@@ -94,11 +94,11 @@ impl Hierarchy {
         static GROUPS: AtomicU64 = AtomicU64::new(0);
         let number = GROUPS.fetch_add(1, Ordering::Relaxed);
         let name = format!("{NAMED}{kind}-{}-{number}", std::process::id());
-        // The fence has processes of its own.
+        // The sandbox has processes of its own.
         let (memory, processes) = (memory.to_string(), (u64::from(processes) + 4).to_string());
         match self {
             Hierarchy::Two(above) => {
-                // May be done already, or not be ours to do: what counts is whether the files are there.
+                // This may be done already, or we may not be allowed to: what counts is whether the files exist.
                 let _ = fs::write(above.join("cgroup.subtree_control"), "+memory +pids");
                 let _ = fs::write(above.join("cgroup.subtree_control"), "+cpu");
                 let folder = above.join(name);
@@ -128,7 +128,7 @@ impl Hierarchy {
 }
 
 impl Hierarchy {
-    /// Removes the groups of processes that were killed before they could do so, and kills what still runs in them.
+    /// Removes the groups of processes that were killed before they could do so, and kills processes that still run in them.
     pub(crate) fn sweep(&self) {
         let folders: Vec<PathBuf> = self.folders().iter().flat_map(|folder| left_behind(folder)).collect();
         if !folders.is_empty() {
@@ -148,7 +148,7 @@ impl Hierarchy {
     }
 }
 
-/// Groups of ours in this folder whose maker lives no more.
+/// Groups of ours in this folder whose creator no longer runs.
 fn left_behind(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -156,7 +156,7 @@ fn left_behind(folder: &Path) -> Vec<PathBuf> {
     dead.filter(|group| !has_strangers(group)).collect()
 }
 
-/// Whether somebody is in it whom we cannot see, as in a container: then its maker may live there, too.
+/// Whether there are processes in it that we cannot see, as in a container: then its creator may run there, too.
 fn has_strangers(group: &Path) -> bool {
     fs::read_to_string(group.join("cgroup.procs")).is_ok_and(|pids| pids.lines().any(|pid| pid == "0"))
 }
@@ -172,7 +172,7 @@ fn is_alive(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Writing must not make a plain file in a folder that is no group.
+/// Writing must not create a plain file in a folder that is not a group.
 fn existing(folder: &Path, name: &str) -> io::Result<PathBuf> {
     let path = folder.join(name);
     fs::metadata(&path).map(|_| path)
@@ -192,7 +192,7 @@ impl Group {
         self.folders.clone()
     }
 
-    /// The same command, in this group from its beginning.
+    /// The same command, in this group from the start.
     pub(crate) fn with(&self, command: &tokio::process::Command) -> tokio::process::Command {
         let mut joined = tokio::process::Command::new("sh");
         joined.args(["-c", JOIN, "sh"]).arg(self.folders.len().to_string()).args(&self.folders);
@@ -200,7 +200,7 @@ impl Group {
         joined
     }
 
-    /// Whether nobody of the family is left.
+    /// Whether no process of the family is left.
     pub(crate) fn is_empty(&self) -> bool {
         let left =
             |folder: &PathBuf| fs::read_to_string(folder.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty());
@@ -213,7 +213,7 @@ impl Group {
     }
 }
 
-/// Whether the kernel ended one of the family for want of memory.
+/// Whether the kernel ended a process of the family because memory ran out.
 pub(crate) fn ran_out(kills: &Path) -> bool {
     let text = fs::read_to_string(kills).unwrap_or_default();
     let count = |line: &str| line.strip_prefix("oom_kill ").and_then(|count| count.trim().parse::<u64>().ok());
@@ -244,7 +244,7 @@ impl Drop for Group {
     }
 }
 
-/// Ends everybody in a group.
+/// Ends all processes in a group.
 fn kill_all(folder: &Path) {
     if existing(folder, "cgroup.kill").and_then(|kill| fs::write(kill, "1")).is_ok() {
         return;
@@ -309,7 +309,7 @@ mod tests {
         assert!(own.folders().iter().all(|folder| folder.exists()), "its maker lives");
     }
 
-    /// Which version is tried is this machine's matter, and is printed; `tools/try-cgroup2` runs this where there is only version 2.
+    /// Which version is tested depends on this machine, and is printed; `tools/try-cgroup2` runs this where there is only version 2.
     #[tokio::test]
     async fn a_family_is_bounded_and_nothing_is_left_of_it() {
         let Some(hierarchy) = Hierarchy::of_this_machine() else {
@@ -329,7 +329,7 @@ mod tests {
         assert!(!greedy.success() && ran_out(&group.kills()), "{greedy}");
         let folders = group.folders();
         drop(group);
-        // Twelve, and four of the fence's.
+        // Twelve, and four for the sandbox.
         let group = hierarchy.group("plugin", 64 << 20, 12).unwrap();
         let many = run(&group, "i=0; while [ $i -lt 40 ]; do sleep 600 & i=$((i+1)); done").await;
         let members = fs::read_to_string(group.folders()[0].join("cgroup.procs")).unwrap().lines().count();

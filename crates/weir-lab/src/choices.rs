@@ -15,18 +15,18 @@ use std::str::FromStr;
 
 /// The plugin that tries passwords.
 pub(crate) const OPENS_ARCHIVES: &str = "archive";
-/// What separates the version of a plugin from the choices that its result depends on.
+/// Separates the version of a plugin from the choices on which its result depends.
 const MARK: char = '+';
-/// Words that may open an archive.
+/// The largest number of passwords to try.
 pub(crate) const PASSWORDS_MAX: usize = 32;
 pub(crate) const PASSWORD_LENGTH_MAX: usize = 128;
 
-/// The choices of one submission; by default there are none.
+/// The choices for one submission; by default there are none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "SampleChoices")]
 pub struct Choices {
-    /// Who may be told: `clear`, `green`, `amber`, `amber+strict` or `red`.
+    /// Who may be told about it: `clear`, `green`, `amber`, `amber+strict` or `red`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tlp: Option<Tlp>,
     /// Only these plugins, and those that they require; all if there are none.
@@ -41,7 +41,7 @@ pub struct Choices {
     /// The network of its guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<GuestNetwork>,
-    /// Words that may open it, if it is an archive. The report says which of them did, and how many there were.
+    /// Passwords to try, if it is an archive. The report says which of them opened it, and how many there were.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub passwords: Vec<String>,
 }
@@ -52,9 +52,9 @@ pub struct Choices {
 pub enum GuestProfile {
     /// A Linux guest.
     Linux,
-    /// One that runs programs of Windows.
+    /// A Windows guest.
     Windows,
-    /// None: it is looked at, and not run.
+    /// None: it is examined, but not run.
     None,
 }
 
@@ -62,23 +62,23 @@ pub enum GuestProfile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestNetwork {
-    /// An internet that answers, inside the guest.
+    /// A simulated internet inside the guest, which answers.
     Simulated,
-    /// Nothing answers, as if the cable were pulled.
+    /// Nothing answers, as if the cable were unplugged.
     None,
 }
 
-/// Why choices cannot be had.
+/// Why choices cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadChoice(pub(crate) String);
 
-/// Choices as they are typed: in an address, on the command line. What is empty is not chosen.
+/// Choices as they are typed: in an address, on the command line. An empty field means no choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TypedChoices<'a> {
     /// `clear`, `green`, `amber`, `amber+strict` or `red`.
     pub tlp: &'a str,
-    /// Between commas.
+    /// Separated by commas.
     pub plugins: &'a str,
     /// `linux`, `windows` or `none`.
     pub guest: &'a str,
@@ -86,12 +86,12 @@ pub struct TypedChoices<'a> {
     pub watch_s: Option<u32>,
     /// `simulated` or `none`.
     pub network: &'a str,
-    /// One that may open it.
+    /// A password to try.
     pub password: &'a str,
 }
 
 impl TypedChoices<'_> {
-    /// What they mean, if each is a choice.
+    /// The choices, if all of them are valid.
     pub fn read(&self) -> Result<Choices, BadChoice> {
         let names = self.plugins.split(',').map(str::trim).filter(|name| !name.is_empty());
         Ok(Choices {
@@ -105,12 +105,12 @@ impl TypedChoices<'_> {
     }
 }
 
-/// Nothing, or one of these.
+/// None, or one of these.
 fn chosen<T: FromStr<Err = BadChoice>>(text: &str) -> Result<Option<T>, BadChoice> {
     if text.is_empty() { Ok(None) } else { text.parse().map(Some) }
 }
 
-/// A word of strangers, fit to be shown to them again.
+/// A word from a stranger, in a form that can be shown.
 pub(crate) fn quoted(word: &str) -> String {
     format!("{:?}", word.chars().take(64).collect::<String>())
 }
@@ -155,7 +155,7 @@ impl Choices {
     pub const NONE: Choices =
         Choices { tlp: None, plugins: Vec::new(), guest: None, watch_s: None, network: None, passwords: Vec::new() };
 
-    /// The same with these words to try, as far as they can be: they come from a letter.
+    /// The same with these passwords to try, as far as they are valid: they come from a mail.
     #[must_use]
     pub fn with_passwords(self, words: Vec<String>) -> Choices {
         let passwords = words.into_iter().filter(|word| is_password(word)).take(PASSWORDS_MAX).collect();
@@ -167,22 +167,22 @@ impl Choices {
         *self == Choices::default()
     }
 
-    /// Whether somebody decided who looks at the sample, and who does not.
+    /// Whether somebody chose which plugins examine the sample.
     pub fn restrict(&self) -> bool {
         !self.plugins.is_empty() || self.guest.is_some()
     }
 
-    /// Whether the sample is not analysed as others are: what comes of it is no verdict on its content.
+    /// Whether the sample is not analysed in the usual way, so that the result is not a verdict on its content.
     pub fn are_partial(&self) -> bool {
         self.restrict() || self.watch_s.is_some() || self.network == Some(GuestNetwork::None)
     }
 
-    /// As a row of the database has them; what cannot be read is no choice.
+    /// From a row of the database; text that cannot be read counts as no choice.
     pub fn stored(text: &str) -> Choices {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// As a row of the database has them; empty if there are none.
+    /// For a row of the database; empty if there are no choices.
     pub fn text(&self) -> String {
         if self.is_none() { String::new() } else { serde_json::json!(self).to_string() }
     }
@@ -208,7 +208,7 @@ impl Choices {
         text
     }
 
-    /// What was chosen, in words, for people; passwords are only counted.
+    /// The choices in words, for people; passwords are only counted.
     pub fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = Vec::new();
         self.tlp.into_iter().for_each(|tlp| words.push(("TLP", tlp.label().to_owned())));
@@ -242,7 +242,7 @@ pub(crate) fn is_password(word: &str) -> bool {
     word.chars().count() <= PASSWORD_LENGTH_MAX && !word.contains(char::is_control)
 }
 
-/// The version of a plugin as its manifest has it.
+/// The version of a plugin as in its manifest.
 pub fn plain_version(version: &str) -> &str {
     version.split(MARK).next().unwrap_or(version)
 }

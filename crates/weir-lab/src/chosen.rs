@@ -5,10 +5,10 @@ use crate::plugin::{Plugin, Run};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What an attempt needs besides the watch: restoring the guest, and its report.
+/// The time that an attempt needs in addition to watching the sample: restoring the guest, and its report.
 const BESIDES_WATCH: Duration = Duration::from_secs(60);
 
-/// Whether a lab with these plugins, which ends attempts after this time, can do it.
+/// Whether a lab with these plugins, which ends attempts after this time, can follow the choices.
 pub(crate) fn check(choices: &Choices, plugins: &[Plugin], threshold: Duration) -> Result<(), BadChoice> {
     let known = |name: &&String| plugins.iter().any(|plugin| plugin.name == **name);
     if let Some(unknown) = choices.plugins.iter().find(|name| !known(name)) {
@@ -35,7 +35,7 @@ pub(crate) fn check(choices: &Choices, plugins: &[Plugin], threshold: Duration) 
     Ok(())
 }
 
-/// What of these plugins a sample of this type needs, as rows of the database say it: pairs of name and version.
+/// Which of these plugins a sample of this type needs, in the form of the database: pairs of name and version.
 pub(crate) fn needs(choices: &Choices, plugins: &[Plugin], file_type: &str) -> String {
     if choices.is_none() {
         return Plugin::needs(plugins, file_type);
@@ -48,7 +48,7 @@ pub(crate) fn needs(choices: &Choices, plugins: &[Plugin], file_type: &str) -> S
     serde_json::json!(needed).to_string()
 }
 
-/// Whether a plugin may look at the sample.
+/// Whether a plugin may examine the sample.
 fn allows(choices: &Choices, plugin: &Plugin, all: &[Plugin]) -> bool {
     let named = choices.plugins.is_empty() || with_required(choices, all).contains(plugin.name.as_str());
     named && choices.guest.is_none_or(|guest| fits(guest, plugin))
@@ -68,7 +68,7 @@ fn with_required<'a>(choices: &'a Choices, all: &'a [Plugin]) -> BTreeSet<&'a st
     }
 }
 
-/// Whether a plugin is one of this guest; those that run nothing are of every one.
+/// Whether a plugin belongs to this guest; plugins that run nothing belong to every guest.
 fn fits(guest: GuestProfile, plugin: &Plugin) -> bool {
     let of_windows = plugin.tags.iter().any(|tag| tag == "windows");
     plugin.run != Run::Vm

@@ -3,10 +3,10 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// How much of the beginning is looked at.
+/// How much of the beginning is examined.
 pub const HEAD: usize = 8192;
 
-/// The type of a sample that begins so.
+/// The type of a sample with this beginning.
 pub fn of(head: &[u8]) -> &'static str {
     if let Some(kind) = infer::get(head) {
         return kind.mime_type();
@@ -18,7 +18,7 @@ pub fn of(head: &[u8]) -> &'static str {
         return "application/x-ms-shortcut";
     }
     let text = std::str::from_utf8(head).or_else(|error| match error.error_len() {
-        // Cut in the middle of a character.
+        // It was cut in the middle of a character.
         None => std::str::from_utf8(&head[..error.valid_up_to()]),
         Some(_) => Err(error),
     });
@@ -28,12 +28,12 @@ pub fn of(head: &[u8]) -> &'static str {
     }
 }
 
-/// Compiled Python: the number of a version, a line end, and flags of which there are two.
+/// Compiled Python: the number of a version, a line end, and flags, of which two values exist.
 fn is_python(head: &[u8]) -> bool {
     matches!(head, &[a, b, b'\r', b'\n', flags, 0, 0, 0, ..] if (3000..4000).contains(&u16::from_le_bytes([a, b])) && flags < 4)
 }
 
-/// Types that only names tell, and what their bytes may look like: any text is a script to whoever opens it as one.
+/// Types that only the name shows, and which bytes they may have: any text is a script for a program that opens it as one.
 const BY_NAME: [(&str, &str); 6] = [
     ("bat", "application/x-bat"),
     ("cmd", "application/x-bat"),
@@ -44,12 +44,12 @@ const BY_NAME: [(&str, &str); 6] = [
 ];
 const SHORTCUT: &[u8] = b"\x4c\0\0\0\x01\x14\x02\0";
 
-/// The type of a sample of this name whose type by its bytes is this.
+/// The type of a sample with this name, whose type by its bytes is `kind`.
 pub fn named(kind: &'static str, name: &str) -> &'static str {
     let ending = name.trim_end_matches(['.', ' ']).rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     let Some(ending) = ending else { return kind };
     match kind {
-        // Installers and old documents begin alike.
+        // Installers and old documents begin with the same bytes.
         "application/x-ole-storage" | "application/msword" if ending == "msi" => "application/x-msi",
         "text/plain" | "application/octet-stream" | "text/html" | "text/xml" => {
             BY_NAME.iter().find(|(known, _)| *known == ending).map_or(kind, |(_, by_name)| by_name)
@@ -58,7 +58,7 @@ pub fn named(kind: &'static str, name: &str) -> &'static str {
     }
 }
 
-/// The type of what a source gives; it is at its beginning before and after.
+/// The type of the content of a source, which is at its beginning before and afterwards.
 pub fn of_source(source: &mut (impl Read + Seek)) -> io::Result<&'static str> {
     let mut head = Vec::new();
     source.take(HEAD as u64).read_to_end(&mut head)?;

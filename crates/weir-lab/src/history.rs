@@ -7,11 +7,11 @@ use crate::verdict::{Brief, Verdict};
 use serde::Serialize;
 use weir_store::records::{OpinionRow, ResultRow, SampleRow};
 
-/// Samples in one history: the one that is asked for, and what was found in it.
+/// Samples in one history: the one that was asked for, and those found in it.
 const PARTS_MAX: usize = 50;
-/// Children of one sample that reasons are looked for in.
+/// How many children of one sample are searched for reasons.
 const CHILDREN_MAX: i64 = 100;
-/// Findings of one plugin that are told.
+/// How many findings of one plugin are listed.
 const FINDINGS_MAX: usize = 3;
 
 /// What is known of a content.
@@ -21,25 +21,25 @@ pub struct Opinion {
     pub hash: String,
     /// The newest sample with it.
     pub sample: i64,
-    /// How far the lab has come with it.
+    /// The state of its analysis.
     pub standing: Standing,
 }
 
-/// How far the lab has come with a sample.
+/// The state of the analysis of a sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// It, or something that was found in it, has not ended.
     Open,
     /// It has a verdict.
     Ended {
-        /// What it and everything in it come to.
+        /// The verdict on it and everything in it.
         verdict: Verdict,
         /// Why.
         reasons: Vec<String>,
         /// When it ended, in nanoseconds since the Unix epoch.
         at: i64,
     },
-    /// It ended without one.
+    /// It ended without a verdict.
     Failed {
         /// In words.
         why: String,
@@ -61,7 +61,7 @@ pub struct HistoryLine {
 }
 
 impl Node {
-    /// What is known of these contents; nothing of those that nobody handed in.
+    /// What is known of these contents; nothing for those that nobody submitted.
     pub async fn opinions(&self, hashes: &[String]) -> Result<Vec<Opinion>, LabError> {
         let mut opinions = Vec::new();
         for row in self.records().lab_samples().opinions(hashes).await? {
@@ -86,7 +86,7 @@ impl Node {
         let Some(row) = self.records().lab_samples().find(sample).await? else { return Ok(Vec::new()) };
         let children = self.records().lab_samples().children(sample, CHILDREN_MAX).await?;
         let children: Vec<SampleLine> = children.into_iter().map(line).collect();
-        // What is bad in it comes first: of a dropper itself there may only be good to say.
+        // What is bad in it comes first: about a dropper itself there may be only good findings.
         let own: Vec<String> = serde_json::from_str(&row.reasons).unwrap_or_default();
         let mut reasons = reasons(&row, &children);
         let count = own.len().min(reasons.len());

@@ -34,11 +34,11 @@ use std::time::{Duration, SystemTime};
 use weir_core::runq::Directory;
 use weir_core::time::Instant;
 
-/// Files that one look judges at most, in one directory. Names that are left alone do not count.
+/// How many files one pass examines at most in one directory. Names that are ignored do not count.
 const ENTRIES_MAX: usize = 20_000;
 /// The longest name of a file system.
 const NAME_MAX: usize = 255;
-/// So long a file that could be neither taken nor moved is left alone.
+/// A file that could be neither taken nor moved is ignored for this long.
 const STUCK: Duration = Duration::from_secs(60);
 /// A file that was closed is complete when it has not changed for this long since.
 const CLOSED_SETTLE: Duration = Duration::from_millis(200);
@@ -47,33 +47,33 @@ const REFUSED_HERE: &str = ".refused-";
 /// Files that may be growing at once.
 const SIGHTS_MAX: usize = 65_536;
 
-/// The directories under one root.
+/// The numbered directories under one root.
 #[derive(Debug)]
 pub struct Intake {
     root: PathBuf,
     settings: IntakeSettings,
     sights: HashMap<DirectoryFile, Sight>,
-    /// Files that could be neither taken nor moved, and until when they are left alone.
+    /// Files that could be neither taken nor moved, and until when they are ignored.
     stuck: HashMap<DirectoryFile, Instant>,
-    /// What files were like when they were closed, and when that was heard of.
+    /// The state of files when they were closed, and when this was reported.
     closed: HashMap<DirectoryFile, Sight>,
     /// Files that somebody writes to.
     written: HashSet<DirectoryFile>,
     ignored: IgnoredFiles,
 }
 
-/// How files are taken.
+/// When files are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IntakeSettings {
     /// A file is complete when it has not changed for this long. Default 2 s.
     pub settle: Duration,
-    /// One that was written to and not closed since, as far as is known, when it has not changed for this long. Default 1 h.
+    /// A file that was written to and, as far as is known, not closed since is complete when it has not changed for this long. Default 1 h.
     pub open: Duration,
-    /// An empty file is refused when it has been so for this long: its writer may have only begun. Default 5 min.
+    /// An empty file is refused when it has been empty for this long, because its writer may have only just begun. Default 5 min.
     pub empty: Duration,
     /// The largest sample. Default 256 MiB.
     pub size_max: u64,
-    /// Samples that one look finds at most. Default 1 000.
+    /// How many samples one pass finds at most. Default 1 000.
     pub ready_max: usize,
 }
 
@@ -89,26 +89,26 @@ impl Default for IntakeSettings {
     }
 }
 
-/// What one look found.
+/// The result of one pass.
 #[derive(Debug, Default)]
 pub struct Look {
     /// Samples to take.
     pub ready: Vec<Ready>,
-    /// What was moved aside, and why.
+    /// Files that were moved aside, and why.
     pub refused: Vec<(DirectoryFile, Unfit)>,
-    /// What is left where it is, and was not there at the look before.
+    /// Files that stay where they are, and were not there at the pass before.
     pub ignored: Vec<Ignored>,
     /// Files that are not complete yet.
     pub growing: usize,
-    /// One of these was closed: it will be complete in a moment.
+    /// One of these was closed, so it will be complete in a moment.
     pub soon: bool,
-    /// There may be more: look again without waiting.
+    /// There may be more: the next pass should follow without waiting.
     pub more: bool,
     /// Directories that could not be read.
     pub troubles: Vec<(u8, io::Error)>,
 }
 
-/// A sample to take. Dropped without [`Ready::taken`] it stays where it is and is found again.
+/// A sample to take. If this is dropped without [`Ready::taken`], the file stays where it is and is found again.
 #[derive(Debug)]
 pub struct Ready {
     /// Where it is.
@@ -123,7 +123,7 @@ pub struct Ready {
     changed: (i64, u64),
 }
 
-/// Why something in a directory is no sample.
+/// Why a file in a directory is not a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// A link, a pipe, a device, a folder.
@@ -132,12 +132,12 @@ pub enum Unfit {
     /// Nothing in it.
     #[error("the file is empty")]
     Empty,
-    /// Larger than is taken.
+    /// Larger than the limit.
     #[error("the file has {0} bytes; at most {1} are taken")]
     TooLarge(u64, u64),
 }
 
-/// What differs after a file has changed.
+/// What changes when a file changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     device: u64,
@@ -153,7 +153,7 @@ struct Sight {
 }
 
 impl Intake {
-    /// The directories under `root`, which are made if they are not there.
+    /// The directories under `root`, which are created if they do not exist.
     pub fn open(root: &Path, settings: IntakeSettings) -> io::Result<Intake> {
         make(root)?;
         let (sights, stuck, closed, written) = (HashMap::new(), HashMap::new(), HashMap::new(), HashSet::new());
@@ -161,20 +161,20 @@ impl Intake {
         Ok(Intake { root: root.to_owned(), settings, sights, stuck, closed, written, ignored })
     }
 
-    /// What the file system told of files by `now`: a hint.
+    /// What the file system reported about files by `now`; this is only a hint.
     pub(crate) fn hear(&mut self, heard: FileNotices, now: Instant) {
         self.written = heard.written;
         for place in heard.closed.into_iter().filter(|place| !is_left_alone(&place.name)) {
             let Ok(folder) = self.folder(place.directory) else { continue };
             let Ok(stat) = rustix::fs::statat(&folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            // Some programs make an empty file first and fill it later.
+            // Some programs create an empty file first and fill it later.
             if stat.st_size > 0 && self.closed.len() < SIGHTS_MAX {
                 self.closed.insert(place, Sight { mark: Mark::of(&stat), since: now });
             }
         }
     }
 
-    /// Looks through all directories, the most urgent first.
+    /// Examines all directories, the most urgent first.
     pub fn look(&mut self, now: Instant, wall: SystemTime) -> Look {
         let mut look = Look::default();
         let mut seen = HashMap::new();
@@ -187,7 +187,7 @@ impl Intake {
             }
         }
         look.ignored = self.ignored.news(!look.more);
-        // What was not seen is gone, unless the look ended early.
+        // What was not seen is gone, unless the pass ended early.
         if !look.more {
             let ready: HashSet<&DirectoryFile> = look.ready.iter().map(|ready| &ready.place).collect();
             self.closed.retain(|place, _| seen.contains_key(place) || ready.contains(place));
@@ -230,7 +230,7 @@ impl Intake {
         Ok(())
     }
 
-    /// A file that can be neither taken nor moved: it is told once.
+    /// A file that can be neither taken nor moved: it is reported once.
     pub fn leave_alone(&mut self, place: DirectoryFile, now: Instant, error: &io::Error) {
         if self.stuck.len() >= SIGHTS_MAX {
             self.stuck.retain(|_, until| *until > now);
@@ -250,7 +250,7 @@ impl Intake {
         (now, wall): (Instant, SystemTime),
         (look, seen): (&mut Look, &mut HashMap<DirectoryFile, Sight>),
     ) {
-        // Gone since, or not ours to read: the next look sees it again.
+        // It is gone, or we may not read it: the next pass sees it again.
         let Ok(stat) = rustix::fs::statat(&**folder, &place.name, AtFlags::SYMLINK_NOFOLLOW) else { return };
         let sight = self.sighted(&place, Mark::of(&stat), now);
         if let Err(unfit) = self.kind(&stat) {
@@ -289,7 +289,7 @@ impl Intake {
         }
     }
 
-    /// The sight of before if nothing has changed, or a new one.
+    /// The earlier observation if nothing has changed, or a new one.
     fn sighted(&self, place: &DirectoryFile, mark: Mark, now: Instant) -> Sight {
         match self.sights.get(place) {
             Some(sight) if sight.mark == mark => *sight,
@@ -316,8 +316,8 @@ impl Intake {
         }
     }
 
-    /// Moves something to `refused`, under a name that is not taken; where that is another file system, under a name that
-    /// is left alone.
+    /// Moves a file to `refused`, under a name that is not used; if that is another file system, it gets a name in its own directory
+    /// that is ignored.
     fn put_aside(&self, place: &DirectoryFile, folder: &OwnedFd) -> io::Result<()> {
         let aside = self.directory("refused")?;
         let begin = format!("{}-", place.directory);
@@ -331,14 +331,14 @@ impl Intake {
         self.directory(&number.to_string())
     }
 
-    /// A directory directly under the root; a link does not count.
+    /// A directory directly under the root; a link is not accepted.
     fn directory(&self, name: &str) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::open(self.root.join(name), flags, Mode::empty())?)
     }
 }
 
-/// Renames to `begin` and the name, cut to what a file system takes, and a number if that is taken.
+/// Renames to `begin` and the name, shortened to what a file system accepts, with a number if the name is used.
 fn rename_free((folder, name): (&OwnedFd, &OsStr), to: &OwnedFd, begin: &str) -> rustix::io::Result<()> {
     for attempt in 0..100 {
         let end = if attempt == 0 { String::new() } else { format!(".{attempt}") };
@@ -355,7 +355,7 @@ fn rename_free((folder, name): (&OwnedFd, &OsStr), to: &OwnedFd, begin: &str) ->
 }
 
 impl Ready {
-    /// None if it is not there any more or is not what it was.
+    /// None if the file is gone or has changed.
     fn open(place: DirectoryFile, folder: &Arc<OwnedFd>, mark: Mark) -> io::Result<Option<Ready>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&**folder, &place.name, flags, Mode::empty()) {
@@ -368,7 +368,7 @@ impl Ready {
         Ok(same.then(|| Ready { place, file: file.into(), size: mark.size, folder: folder.clone(), mark, changed }))
     }
 
-    /// Identifies this very file in its present state: if it is taken again because it could not be removed, it is the same sample.
+    /// Identifies this very file in its present state, so that it is the same sample if it is taken again because it could not be removed.
     pub fn ticket(&self) -> String {
         let Mark { device, inode, size, modified } = self.mark;
         let file = format!("{device} {inode} {size} {modified:?} {:?} {} ", self.changed, self.place.directory);
@@ -376,7 +376,7 @@ impl Ready {
         weir_store::hex(&digest)
     }
 
-    /// The priority that the directory stands for.
+    /// The priority of the directory.
     pub fn priority(&self) -> Option<Directory> {
         Directory::new(self.place.directory.into())
     }
@@ -391,7 +391,7 @@ impl Ready {
         rustix::fs::fstat(&self.file).is_ok_and(|stat| Mark::of(&stat) == self.mark)
     }
 
-    /// It is safe elsewhere: removes the file, unless another has taken its name.
+    /// Its content is stored elsewhere: removes the file, unless another file has its name now.
     pub fn taken(self) -> io::Result<()> {
         match rustix::fs::statat(&*self.folder, &self.place.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if Mark::of(&stat) == self.mark => {
@@ -413,7 +413,7 @@ impl Mark {
         }
     }
 
-    /// How long ago it was changed by the wall clock; nothing if that is in the future.
+    /// How long ago it was changed by the wall clock; None if that is in the future.
     fn age(&self, wall: SystemTime) -> Option<Duration> {
         let seconds = u64::try_from(self.modified.0).ok()?;
         let modified = SystemTime::UNIX_EPOCH + Duration::new(seconds, u32::try_from(self.modified.1).ok()?);
@@ -423,13 +423,13 @@ impl Mark {
 
 impl Sight {
     fn is_complete(&self, settle: Duration, now: Instant, wall: SystemTime) -> bool {
-        // A file that was changed long ago need not be watched; ten times, because clocks of file servers differ.
+        // A file that was changed long ago need not be watched; ten times the limit, because clocks of file servers differ.
         let old = self.mark.age(wall).is_some_and(|age| age >= settle * 10);
         old || now >= self.since + settle
     }
 }
 
-/// Half a file, by its name.
+/// Whether the name shows an incomplete file.
 fn is_left_alone(name: &OsStr) -> bool {
     let name = name.as_bytes();
     name.starts_with(b".")

@@ -30,7 +30,7 @@ pub struct Job {
     folder: PathBuf,
 }
 
-/// What the plugin is told, as `input.json`.
+/// The input of a plugin, `input.json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Input<'a> {
     /// Always `file`.
@@ -59,7 +59,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What a plugin says, as `output.json`.
+/// The output of a plugin, `output.json`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// Whether it could do its work.
@@ -67,7 +67,7 @@ pub struct Report {
     /// Why not.
     #[serde(default, rename = "errorMessage", skip_serializing_if = "String::is_empty")]
     pub error_message: String,
-    /// Everything, in a form of its own: kept as text, since a megabyte of brackets would be a gigabyte of values.
+    /// The complete report, in a form of the plugin's own. It is kept as text, because a megabyte of brackets would be a gigabyte of values.
     #[serde(default)]
     pub full: Box<RawValue>,
     /// The findings.
@@ -89,7 +89,7 @@ pub struct Summary {
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taxonomy {
-    /// How grave.
+    /// How serious it is.
     pub level: Level,
     /// Who says so.
     pub namespace: String,
@@ -100,19 +100,19 @@ pub struct Taxonomy {
     pub value: String,
 }
 
-/// How grave a finding is; Cortex's words, and one more.
+/// How serious a finding is: the words of Cortex, and one more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Says nothing for or against.
+    /// It says nothing for or against the sample.
     Info,
-    /// Speaks for the sample.
+    /// It speaks for the sample.
     Safe,
-    /// Says why the sample cannot be called clean: nobody saw everything that it does. Cortex has no word for this.
+    /// It says why the sample cannot be called clean: not everything that it does was seen. Cortex has no word for this.
     Unknown,
-    /// Speaks against the sample.
+    /// It speaks against the sample.
     Suspicious,
-    /// Proves that the sample is malware.
+    /// It proves that the sample is malware.
     Malicious,
 }
 
@@ -131,7 +131,7 @@ pub struct Artifact {
     /// The name that the file should have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filename: Option<String>,
-    /// The hash under which the dispatcher has stored the file; what a plugin says here does not count.
+    /// The hash under which the dispatcher has stored the file; the value of a plugin is ignored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
     /// Its size.
@@ -145,7 +145,7 @@ pub struct Artifact {
     pub left_out: Option<String>,
 }
 
-/// Why a report does not count.
+/// Why a report is not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum BadReport {
     /// There is no report.
@@ -163,16 +163,16 @@ pub enum BadReport {
     /// It has more of something than is allowed.
     #[error("the report has {0} {1}; {2} are allowed")]
     TooMany(usize, &'static str, usize),
-    /// The plugin says itself that it failed.
+    /// The plugin itself says that it failed.
     #[error("the plugin failed: {0}")]
     Failed(String),
 }
 
 impl Job {
-    /// Makes the folder, which must not be there, and writes the input. The sample is copied: a plugin that changes its
+    /// Creates the folder, which must not exist, and writes the input. The sample is copied, so a plugin that changes its
     /// copy changes nothing else.
     pub fn prepare(folder: &Path, input: &Input<'_>, sample: &mut impl Read) -> io::Result<Job> {
-        // The plugin may run as another user, so the folders are open to all. Nobody else gets here, because the folders above are closed.
+        // The plugin may run as another user, so the folders are open to all. Nobody else can reach them, because the folders above are closed.
         for (part, mode) in [("", 0o755), ("input", 0o755), ("output", 0o777)] {
             fs::create_dir(folder.join(part))?;
             fs::set_permissions(folder.join(part), fs::Permissions::from_mode(mode))?;
@@ -182,7 +182,7 @@ impl Job {
         Ok(job)
     }
 
-    /// Puts another sample into the folder of a plugin that stays, and takes out what it left of the last one.
+    /// Puts another sample into the folder of a plugin that keeps running, and removes what it left of the last one.
     pub fn refill(&self, input: &Input<'_>, sample: &mut impl Read) -> io::Result<()> {
         let (told, attachment) = (self.folder.join("input/input.json"), self.folder.join("input/attachment"));
         for old in [&told, &attachment] {
@@ -209,7 +209,7 @@ impl Job {
         let path = self.folder.join("input/attachment");
         let mut attachment = options.write(true).create_new(true).mode(0o444).open(path)?;
         io::copy(sample, &mut attachment)?;
-        // Whatever the process's mask is.
+        // Set explicitly, whatever the umask of the process is.
         attachment.set_permissions(fs::Permissions::from_mode(0o444))
     }
 
@@ -218,7 +218,7 @@ impl Job {
         &self.folder
     }
 
-    /// Reads what the plugin left.
+    /// Reads the report of the plugin.
     pub fn report(&self, output_max: u64) -> Result<Report, BadReport> {
         self.report_in("output.json", output_max)
     }
@@ -248,7 +248,7 @@ impl Job {
 }
 
 impl Report {
-    /// What a report says, whether the plugin succeeded or not.
+    /// Parses a report, whether the plugin succeeded or not.
     pub fn parse(text: &[u8]) -> Result<Report, BadReport> {
         if depth(text) > DEPTH_MAX {
             return Err(BadReport::TooDeep);
@@ -270,7 +270,7 @@ impl Report {
     }
 }
 
-/// How deep brackets are nested, of text that need not be JSON.
+/// How deeply brackets are nested, in text that need not be JSON.
 fn depth(text: &[u8]) -> usize {
     let (mut deepest, mut depth, mut in_string, mut escaped) = (0, 0_usize, false, false);
     for byte in text {
@@ -289,7 +289,7 @@ fn depth(text: &[u8]) -> usize {
     deepest
 }
 
-/// Analyzers write numbers as values too.
+/// Some analyzers write numbers as values.
 fn text_or_number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match serde_json::Value::deserialize(deserializer)? {
         serde_json::Value::String(text) => Ok(text),

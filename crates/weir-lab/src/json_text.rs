@@ -5,7 +5,7 @@
 //! string is written in the way that every reader takes: a raw control character as its escape, half of a surrogate pair and bytes that are no
 //! UTF-8 as U+FFFD. What is wrong outside of strings stays wrong. Cost: one pass.
 
-/// The same JSON with strings that every reader takes.
+/// The same JSON with strings that every parser accepts.
 pub fn readable(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     let bytes = text.as_bytes();
@@ -29,7 +29,7 @@ pub fn readable(text: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Copies the escape at this place, and says how long it was.
+/// Copies the escape at this position, and returns its length.
 fn escape(bytes: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
     let (written, length) = match (unit(bytes, at), unit(bytes, at + 6)) {
         (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (&bytes[at..at + 12], 12),

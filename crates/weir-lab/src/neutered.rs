@@ -9,9 +9,9 @@ use std::io::{Read, Write};
 use weir_scan::little_endian::{u16_at, u32_at};
 use weir_scan::walk::zip_cipher::Keys;
 
-/// The password that everybody knows.
+/// The password that is usual for malware.
 pub const PASSWORD: &[u8] = b"infected";
-/// Members of one archive that are opened.
+/// How many members of one archive are opened.
 const MEMBERS_MAX: usize = 256;
 const LOCAL: &[u8] = b"PK\x03\x04";
 const CENTRAL: &[u8] = b"PK\x01\x02";
@@ -32,10 +32,10 @@ pub struct Member {
     pub content: Vec<u8>,
 }
 
-/// Why an archive is not opened or made.
+/// Why an archive cannot be opened or made.
 #[derive(Debug, thiserror::Error)]
 pub enum NotNeutered {
-    /// Zip without extensions ends there.
+    /// Zip without extensions cannot be larger.
     #[error("a sample of 4 GiB or more does not fit into such an archive")]
     TooLarge,
     /// More than may be unpacked.
@@ -49,7 +49,7 @@ pub enum NotNeutered {
     Io(#[from] std::io::Error),
 }
 
-/// Packs a sample. `random` are eleven bytes by which two archives of the same sample differ.
+/// Packs a sample. `random` are eleven bytes that make two archives of the same sample differ.
 pub fn wrapped(name: &str, content: &[u8], random: [u8; 11]) -> Result<Vec<u8>, NotNeutered> {
     let crc = crc32fast::hash(content);
     let mut deflate = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -83,7 +83,7 @@ pub fn wrapped(name: &str, content: &[u8], random: [u8; 11]) -> Result<Vec<u8>, 
     Ok(zip)
 }
 
-/// The files of such an archive, `most` bytes of them at most; none if it is another kind of file.
+/// The files of such an archive, `most` bytes of them at most; None if it is another kind of file.
 pub fn unwrapped(data: &[u8], most: u64) -> Result<Option<Vec<Member>>, NotNeutered> {
     let Some(entries) = directory(data) else { return Ok(None) };
     let (mut members, mut left) = (Vec::new(), most);
@@ -96,7 +96,7 @@ pub fn unwrapped(data: &[u8], most: u64) -> Result<Option<Vec<Member>>, NotNeute
             return Err(NotNeutered::TooMuch(most));
         }
         if crc32fast::hash(&content) != entry.crc {
-            // Another password, by chance with the same check.
+            // Another password, which by chance has the same check.
             return Ok(None);
         }
         left -= content.len() as u64;
@@ -109,7 +109,7 @@ struct ZipEntry {
     name: Vec<u8>,
     flags: u16,
     method: u16,
-    /// In MS-DOS's form; some writers check the password by it.
+    /// In MS-DOS's format; some writers use it to check the password.
     time: u16,
     crc: u32,
     packed: usize,
@@ -153,7 +153,7 @@ impl ZipEntry {
         name.rsplit(['/', '\\']).next().unwrap_or_default().to_owned()
     }
 
-    /// Up to one byte more than `most`; none if it is not locked so.
+    /// Up to one byte more than `most`; None if it has another password.
     fn opened(&self, data: &[u8], most: u64) -> Option<Vec<u8>> {
         if self.flags & ENCRYPTED == 0 || !matches!(self.method, STORED | DEFLATED) {
             return None;

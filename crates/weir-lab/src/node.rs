@@ -27,24 +27,24 @@ use weir_core::runq;
 use weir_store::records::{Fence, NewSample, Records, RecordsError};
 use weir_store::samples::{SampleError, SampleHash, Samples, Stored};
 
-/// How often the directories are looked at.
+/// How often the directories are examined.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Files whose rows are written with one statement.
 const TAKEN_AT_ONCE: usize = 64;
-/// How long a process that ends waits until its last messages to the others are sent.
+/// How long a process that ends waits for its last messages to the others to be sent.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// A hand-over takes no longer.
+/// The longest time for a hand-over.
 const HAND_OVER_MAX: Duration = Duration::from_secs(2);
-/// How often old samples are looked for.
+/// How often old samples are searched for.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
-/// How often content is looked for that no sample has.
+/// How often content is searched for that belongs to no sample.
 const SWEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// Samples that are forgotten at a time.
+/// How many samples are forgotten at a time.
 const PRUNE_MAX: i64 = 500;
 /// A file younger than this may be one whose row is just being written.
 const YOUNG: Duration = Duration::from_secs(3600);
 
-/// How a node works.
+/// The settings of a node.
 #[derive(Debug, Clone)]
 pub struct NodeSettings {
     /// The node's id in the records.
@@ -57,7 +57,7 @@ pub struct NodeSettings {
     pub scheduling: runq::Settings,
     /// The plugins of the lab: which samples need which.
     pub plugins: Arc<[Plugin]>,
-    /// Samples that ended so long ago are forgotten; none for never.
+    /// Samples that ended this long ago are forgotten; None for never.
     pub keep: Option<Duration>,
     /// How deeply samples found in samples may be nested.
     pub depth_max: u8,
@@ -92,17 +92,17 @@ pub struct Node {
     leader_client: Arc<OnceLock<LeaderClient>>,
     vacancy: Arc<OnceLock<Vacancy>>,
     membership: Option<Membership>,
-    /// What this machine works with, to be stopped in order.
+    /// The dispatcher of this machine, to be stopped in an orderly way.
     dispatcher: Option<Dispatcher>,
     counted: Arc<Mutex<Counted>>,
 }
 
-/// A sample that is handed in.
+/// A sample that is submitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Submitted {
     /// The name it came with.
     pub name: String,
-    /// Who hands it in.
+    /// Who submits it.
     pub submitter: String,
     /// The directory, that is the priority.
     pub directory: runq::Directory,
@@ -110,26 +110,26 @@ pub struct Submitted {
     pub forced: bool,
     /// Tags that a machine or VM must have to run it.
     pub tags: Vec<String>,
-    /// What was chosen for it.
+    /// The choices for it.
     pub choices: Choices,
 }
 
-/// Why a sample was not taken in.
+/// Why a sample was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum NotTaken {
     /// It cannot be stored.
     #[error("the sample cannot be stored: {0}")]
     Sample(#[from] SampleError),
-    /// It cannot be written down.
+    /// It cannot be written to the records.
     #[error("{0}")]
     Records(#[from] RecordsError),
-    /// No plugin of the lab takes such a file.
+    /// No plugin of the lab accepts such a file.
     #[error("no plugin of this lab takes files of the type {0}")]
     NothingToRun(String),
-    /// None of the plugins that were chosen takes such a file.
+    /// None of the plugins that were chosen accepts such a file.
     #[error("none of the chosen plugins takes files of the type {0}")]
     NothingChosen(String),
-    /// Machines outside the lab have no database to write it down in.
+    /// Machines outside the lab have no database to which it could be written.
     #[error("this machine is outside the lab: hand the sample in on a machine inside it")]
     Outside,
     /// It changed while it was read.
@@ -163,7 +163,7 @@ impl Node {
         Node { membership: Some(membership), ..self }
     }
 
-    /// The same, with a dispatcher that is stopped in order when the node is.
+    /// The same, with a dispatcher that is stopped in an orderly way when the node is.
     #[must_use]
     pub fn with(self, dispatcher: Dispatcher) -> Node {
         Node { dispatcher: Some(dispatcher), ..self }
@@ -199,12 +199,12 @@ impl Node {
         &self.settings
     }
 
-    /// From now on the present leader is asked for what this machine does not know.
+    /// From now on the present leader is asked about what this machine does not know.
     pub(crate) fn set_leader_client(&self, leader_client: LeaderClient) {
         let _ = self.leader_client.set(leader_client);
     }
 
-    /// The leader's answer to a line, from wherever it is; or why there is none, in words.
+    /// The leader's answer to a line, whichever machine leads; or why there is none, in words.
     pub(crate) async fn ask_leader(&self, question: &str) -> Result<String, String> {
         match self.leader_client.get() {
             Some(leader_client) => leader_client.ask(question).await,
@@ -212,7 +212,7 @@ impl Node {
         }
     }
 
-    /// The leader that a machine outside the lab works for: it has no database to ask.
+    /// The leader for which a machine outside the lab works; such a machine has no database to ask.
     pub(crate) fn leader_seen_from_outside(&self) -> Option<String> {
         self.membership.as_ref().filter(|membership| membership.is_outside()).and(self.leader_client.get())?.leader()
     }
@@ -222,13 +222,13 @@ impl Node {
         self.vacancy.get()?.last()
     }
 
-    /// The leader, while this node is it.
+    /// The leader, while this node leads.
     pub fn leader(&self) -> Option<LeaderHandle> {
         self.leader.borrow().clone()
     }
 
-    /// Ends the work of this machine and hands the lab over before this process ends: returns when another can take the lease, or
-    /// soon.
+    /// Ends the work of this machine and hands the leadership over before this process ends: returns when another machine can take the lease, or after
+    /// a short time.
     pub async fn resign(&self) {
         if self.dispatcher.as_ref().is_some_and(|dispatcher| dispatcher.stop() > 0) {
             tokio::time::sleep(LAST_WORDS).await;
@@ -249,7 +249,7 @@ impl Node {
         let _ = tokio::time::timeout(HAND_OVER_MAX, handed_over).await;
     }
 
-    /// Stores a sample and queues it; its number and its hash. Durable when it returns.
+    /// Stores a sample and queues it; returns its number and its hash. It is durable when this returns.
     pub async fn submit(
         &self,
         content: impl Read + Seek + Send + 'static,
@@ -267,7 +267,7 @@ impl Node {
         Ok((numbers.first().copied().unwrap_or_default(), stored.hash))
     }
 
-    /// Stores content, and says what it is. If choices are given, content that no plugin takes under them is not stored: it would have no
+    /// Stores content, and returns its hash and size. If choices are given, content that no plugin accepts under them is not stored, because it would have no
     /// row and never be removed. Without choices everything is stored.
     async fn store(
         &self,
@@ -290,8 +290,8 @@ impl Node {
         stored.await.map_err(|error| SampleError::Io(std::io::Error::other(error)))?
     }
 
-    /// Leads whenever the election says so, and gives work to `dispatcher` beside that; returns when the election has ended. Whichever
-    /// machine leads, this machine removes from its own store what belongs to no sample.
+    /// Leads whenever the election says so, and passes work to `dispatcher` at the same time; returns when the election has ended. Whichever
+    /// machine leads, this machine removes content that belongs to no sample from its own store.
     pub async fn serve(self, ends: Ends, dispatcher: Option<Dispatcher>) {
         let _ = self.orders.set(ends.orders.clone());
         let _ = self.vacancy.set(ends.vacancy.clone());
@@ -313,7 +313,7 @@ impl Node {
                 continue;
             };
             if over == Some(fence.epoch) {
-                // This term ended by itself, and the election does not know of it yet.
+                // This term ended by itself, and the election does not know that yet.
                 if ends.post.wait_for(|now| *now != post).await.is_err() {
                     return;
                 }
@@ -326,14 +326,14 @@ impl Node {
             over = Some(fence.epoch);
             tracing::info!(epoch = fence.epoch, ?end, "this node leads no longer");
             if end.is_some() {
-                // Whatever ended it, this term is over: the lease is released, so that the election can ask for a new one at once.
+                // Whatever the reason, this term is over: the lease is released, so that the election can ask for a new one at once.
                 let _ = tokio::time::timeout(HAND_OVER_MAX, self.records.lab_leader().release(&fence)).await;
                 let _ = ends.orders.send(Order::FencedOut(fence.epoch)).await;
             }
         }
     }
 
-    /// Why it ended by itself; none if the election ended it.
+    /// Why it ended by itself; None if the election ended it.
     async fn hold_office(
         &self,
         (fence, since): (&Fence, i64),
@@ -447,13 +447,13 @@ impl Node {
                 }
             };
             if !more {
-                // Notices are a hint: they only make the next look come sooner.
+                // Notices are only a hint: they make the next pass come sooner.
                 let _ = tokio::time::timeout(wait, notices.come()).await;
             }
         }
     }
 
-    /// Whether there may be more at once, and which files were taken but are still there.
+    /// Whether there may be more at once, and which files were taken but still exist.
     async fn take_all(&self, look: Look, leader: &LeaderHandle) -> (bool, Vec<(DirectoryFile, std::io::Error)>) {
         for (place, why) in &look.refused {
             tracing::warn!(directory = place.directory, name = ?place.name, %why, "moved to refused");
@@ -481,7 +481,7 @@ impl Node {
         (look.more && taken > 0, stay)
     }
 
-    /// How many files were taken, and which are written down but still there. What is neither stays as it was.
+    /// How many files were taken, and which are in the records but still exist. Files that are neither stay as they were.
     async fn take_some(&self, files: Vec<Ready>) -> (usize, Vec<(DirectoryFile, std::io::Error)>) {
         let (mut rows, mut stored) = (Vec::new(), Vec::new());
         for file in files {
@@ -508,7 +508,7 @@ impl Node {
         (taken, stay)
     }
 
-    /// Stores a file; the row of its sample.
+    /// Stores a file; returns the row of its sample.
     async fn row_of(&self, file: &Ready) -> Result<Option<NewSample>, NotTaken> {
         let (stored, file_type) =
             self.store(file.file.try_clone().map_err(SampleError::Io)?, &file.name(), None).await?;
@@ -521,7 +521,7 @@ impl Node {
         Ok(Some(NewSample { ticket: file.ticket(), ..self.row(&handed, &stored, file_type)? }))
     }
 
-    /// A file that no plugin takes gets a row too: the leader ends it with the reason, and the file leaves its directory.
+    /// A file that no plugin accepts gets a row too: the leader ends it with the reason, and the file leaves its directory.
     fn row(&self, handed: &Submitted, stored: &Stored, file_type: &str) -> Result<NewSample, NotTaken> {
         let mut ticket = [0; 16];
         weir_store::random(&mut ticket).map_err(SampleError::Io)?;
@@ -547,7 +547,7 @@ impl Node {
     }
 }
 
-/// Serves the machine in the leader's own process, until it is stopped; if there is none, it does nothing for ever.
+/// Serves the machine in the leader's own process, until it is stopped; if there is none, it waits for ever.
 async fn beside(node: &str, fence: &Fence, dispatcher: Option<&Dispatcher>, leader: &LeaderHandle) {
     let Some(dispatcher) = dispatcher else { return std::future::pending().await };
     loop {

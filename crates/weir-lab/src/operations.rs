@@ -30,15 +30,15 @@ pub use crate::decision::PlaceLine;
 pub use crate::sample_page::{AttemptLine, ResultLine, SampleLine, SamplePage};
 pub use weir_store::records::SampleFilter;
 
-/// Terms of office that are shown.
+/// How many terms of office are shown.
 const TERMS: i64 = 10;
-/// Children of one sample that are shown.
+/// How many children of one sample are shown.
 const CHILDREN_SHOWN: i64 = 1_000;
-/// A count of all samples that takes no longer is made while somebody waits for it.
+/// If a count of all samples takes no longer than this, the caller waits for it.
 const SHORT: Duration = Duration::from_millis(5);
-/// Tags of one sample.
+/// How many tags one sample may have.
 const TAGS_MAX: usize = 8;
-/// Samples in one report.
+/// How many samples one report may have.
 const PARTS_MAX: usize = 200;
 
 /// The lab as a whole.
@@ -63,7 +63,7 @@ pub struct LabStatus {
     pub terms: Vec<Term>,
     /// Figures of this term; only where the leader is.
     pub figures: Option<Figures>,
-    /// For how long nobody was heard to lead before this term, in milliseconds; only where the leader is.
+    /// For how long no leader was heard before this term, in milliseconds; only where the leader is.
     pub vacant_ms: Option<u64>,
 }
 
@@ -89,7 +89,7 @@ pub struct StateCount {
     pub samples: i64,
 }
 
-/// What waits, by priority.
+/// The samples that wait, by priority.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "LabQueue")]
 pub struct QueuePage {
@@ -113,7 +113,7 @@ pub struct QueueLine {
     pub oldest_wait_s: f64,
 }
 
-/// A sample as a file that can be handed round: a zip archive with the password `infected`.
+/// A sample in a form that can be passed on: a zip archive with the password `infected`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrapped {
     /// The name of the archive.
@@ -121,7 +121,7 @@ pub struct Wrapped {
     pub bytes: Vec<u8>,
 }
 
-/// The packets that a sample sent and got in its guest.
+/// The packets that a sample sent and received in its guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packets {
     /// A name for the file.
@@ -130,18 +130,18 @@ pub struct Packets {
     pub bytes: Vec<u8>,
 }
 
-/// How a sample is to be analysed.
+/// How a sample should be analysed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// 0 is the most urgent, 127 the least.
     pub priority: u64,
-    /// It runs only where all of them are.
+    /// It runs only on machines and VMs that have all of them.
     pub tags: Vec<String>,
-    /// What else was chosen.
+    /// The other choices.
     pub choices: Choices,
 }
 
-/// A sample was handed in.
+/// A sample was submitted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HandedIn {
     /// Its number.
@@ -150,28 +150,28 @@ pub struct HandedIn {
     pub hash: String,
 }
 
-/// Why a question or an order was refused.
+/// Why a query or an order was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// There is no such sample.
     #[error("there is no sample {0}")]
     Unknown(String),
-    /// Priorities are the numbers of directories.
+    /// A priority must be the number of a directory.
     #[error("{0} is no priority: 0 is the most urgent, 32 normal, 127 the least")]
     Priority(u64),
     /// It cannot have such tags.
     #[error("{0}: a tag is letters, digits, `.`, `_` and `-`, and a sample has at most {TAGS_MAX}")]
     Tag(String),
-    /// It cannot be had as it was chosen.
+    /// It cannot be analysed as chosen.
     #[error("{0}")]
     Choice(#[from] BadChoice),
-    /// It was not taken in.
+    /// It was not accepted.
     #[error("{0}")]
     NotTaken(#[from] NotTaken),
     /// There is no such machine.
     #[error("there is no machine {0} in this lab")]
     NoMachine(String),
-    /// The machine that leads cannot be taken out.
+    /// The machine that leads cannot be removed.
     #[error("{0} leads the lab: it cannot be taken out of it now")]
     Leads(String),
     /// Its priority cannot be changed.
@@ -183,7 +183,7 @@ pub enum LabError {
     /// Its content is on another machine, or gone.
     #[error("the content of sample {0} is not on this machine: {1}")]
     NoContent(i64, String),
-    /// Nothing was said on its network, or it did not run.
+    /// It sent nothing on its network, or it did not run.
     #[error(
         "there are no packets of sample {0}: it did not run in a guest that keeps them, or said nothing on the network"
     )]
@@ -233,8 +233,8 @@ impl Node {
         })
     }
 
-    /// How many samples are in each state. Many ask, and it takes the longer the more there are: it is counted for a twentieth of the
-    /// time at most, and where it takes long, whoever asks gets the last count while the next is made.
+    /// How many samples are in each state. Many callers ask, and counting takes longer the more samples there are. So at most a twentieth of the
+    /// time is spent on it, and if it takes long, callers get the last count while the next is made.
     async fn count_states(&self) -> Result<Vec<(String, i64)>, LabError> {
         let mut counted = self.counted().lock().await;
         let Some(count) = &mut *counted else { return self.count_now(&mut counted).await };
@@ -264,7 +264,7 @@ impl Node {
         Ok(states)
     }
 
-    /// What every place of every machine does, as the leader sees it; nothing where another machine leads.
+    /// What every VM and slot of every machine does, as the leader sees it; empty if another machine leads.
     pub async fn places(&self) -> Vec<PlaceLine> {
         match self.leader() {
             Some(leader) => leader.places().await.unwrap_or_default(),
@@ -307,14 +307,14 @@ impl Node {
                 parts.push(part);
             }
         }
-        // A sample is read before what is in it, and is as bad as that, which may have ended meanwhile: what is said of it is
+        // A sample is read before the samples in it, and its verdict depends on theirs, which may have ended meanwhile: so its verdict is
         // read once more, the innermost first.
         for part in parts.iter_mut().rev().chain([&mut page]).filter(|part| !part.children.is_empty()) {
             if let Ok(row) = self.find(&part.sample.sample.to_string()).await {
                 let children = self.records().lab_samples().children(row.id, CHILDREN_SHOWN).await?;
                 let children: Vec<SampleLine> = children.into_iter().map(line).collect();
                 part.reasons = reasons(&row, &children);
-                // Its state stays that of the first look: "done" must not stand beside results that were not there yet.
+                // Its state stays as it was first read: "done" must not be shown with results that were not there yet.
                 part.sample.verdict = line(row).verdict;
             }
         }
@@ -335,7 +335,7 @@ impl Node {
         Ok(HandedIn { sample, hash: hash.to_string() })
     }
 
-    /// What waits, by priority, and who is next.
+    /// The samples that wait, by priority, and which are next.
     pub async fn queue(&self, most: i64) -> Result<QueuePage, LabError> {
         let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = i64::try_from(wall.as_nanos()).unwrap_or(i64::MAX);
@@ -350,7 +350,7 @@ impl Node {
         Ok(QueuePage { queues, next })
     }
 
-    /// A sample to be taken elsewhere, so that it does no harm on the way.
+    /// A sample in a form in which it can be taken elsewhere without doing harm on the way.
     pub async fn wrapped(&self, which: &str) -> Result<Wrapped, LabError> {
         let row = self.find(which).await?;
         let mut file = self.content(&row).await?;
@@ -367,7 +367,7 @@ impl Node {
         Ok(Wrapped { name: format!("{}.zip", hash.get(..16).unwrap_or(&hash)), bytes })
     }
 
-    /// What a sample said on its network, as a file.
+    /// The packets of a sample, as a file.
     pub async fn packets(&self, which: &str) -> Result<Packets, LabError> {
         let page = self.page(which).await?;
         let (sample, hash) = (page.sample.sample, page.sample.hash);
@@ -386,7 +386,7 @@ impl Node {
         opened.map_err(|error| gone(error.to_string()))?.map_err(|error| gone(error.to_string()))
     }
 
-    /// Samples that ended after this one (when, and its number), in that order, for whoever is told of each.
+    /// Samples that ended after this one (given by its time and number), in that order, to notify others of each.
     pub async fn ended_after(&self, after: (i64, i64), most: i64) -> Result<Vec<SampleLine>, LabError> {
         let mut samples = Vec::new();
         for (_, id) in self.records().lab_samples().ended(after, most).await? {
@@ -396,7 +396,7 @@ impl Node {
         Ok(samples)
     }
 
-    /// Results of the same content that stand for those that the sample has not.
+    /// Results for the same content that stand in for results that the sample does not have.
     pub(crate) async fn cached(&self, row: &SampleRow, own: &[ResultRow]) -> Result<Vec<ResultRow>, LabError> {
         let needs: Vec<(String, String)> = serde_json::from_str(&row.given.needs).unwrap_or_default();
         let has = |plugin: &(String, String)| {
@@ -416,7 +416,7 @@ impl Node {
         Ok(cached)
     }
 
-    /// Hands in a sample, to be analysed as somebody wishes.
+    /// Submits a sample, to be analysed as requested.
     pub async fn hand_in(
         &self,
         content: Vec<u8>,
@@ -482,7 +482,7 @@ impl Node {
         }
     }
 
-    /// What keeps a leader from acting, as the database sees it.
+    /// What prevents a leader from acting, as the database sees it.
     async fn why_nobody_leads(&self) -> String {
         match self.records().lab_leader().current().await {
             Err(error) => format!("the database does not answer ({error})"),
@@ -513,7 +513,7 @@ pub(crate) fn line(row: SampleRow) -> SampleLine {
     }
 }
 
-/// Its own reasons, and what is bad in it.
+/// The reasons for its own verdict, and what is bad in it.
 pub(crate) fn reasons(row: &SampleRow, children: &[SampleLine]) -> Vec<String> {
     let mut reasons: Vec<String> = serde_json::from_str(&row.reasons).unwrap_or_default();
     let bad = children.iter().filter(|child| matches!(child.verdict.as_str(), "malicious" | "suspicious"));
@@ -523,7 +523,7 @@ pub(crate) fn reasons(row: &SampleRow, children: &[SampleLine]) -> Vec<String> {
     reasons
 }
 
-/// Files in accepted reports that are no samples of their own.
+/// Files in accepted reports that are not samples of their own.
 fn left_out(results: &[ResultLine], children: &[SampleRow]) -> usize {
     let known: BTreeSet<&str> = children.iter().map(|child| child.given.hash.as_str()).collect();
     let reports = results.iter().filter(|result| result.accepted);

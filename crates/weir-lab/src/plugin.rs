@@ -26,7 +26,7 @@ pub struct Plugin {
     pub folder: PathBuf,
     /// How it runs.
     pub run: Run,
-    /// Which samples it takes.
+    /// Which samples it accepts.
     pub taste: Taste,
     /// Plugins of a lower stage run first.
     pub stage: u8,
@@ -44,14 +44,14 @@ pub struct Plugin {
     pub config: serde_json::Value,
     /// Whether a result counts for the next sample of the same content.
     pub cache: bool,
-    /// Whether its `safe` is about what the file does. That a scanner knows no signature for a file says nothing about that.
+    /// Whether its `safe` is about what the file does. That a scanner knows no signature of a file says nothing about that.
     pub vouches: bool,
 }
 
 /// How a plugin runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Run {
-    /// As a process on the machine, in a fence: program and arguments.
+    /// As a process on the machine, in a sandbox: program and arguments.
     Process(Vec<String>),
     /// In a VM, by the agent in it.
     Vm,
@@ -59,7 +59,7 @@ pub enum Run {
     Nothing,
 }
 
-/// Which samples a plugin takes, by patterns of file types such as `application/zip` or `text/*`.
+/// Which samples a plugin accepts, by patterns of file types such as `application/zip` or `text/*`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taste {
     accepts: Vec<String>,
@@ -89,14 +89,14 @@ impl Default for Limits {
 }
 
 impl Taste {
-    /// Whether a sample of this type is taken: some pattern accepts it (or there are none), and none rejects it.
+    /// Whether a sample of this type is accepted: some pattern accepts it (or there are none), and none rejects it.
     pub fn takes(&self, file_type: &str) -> bool {
         let fits = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, file_type));
         (self.accepts.is_empty() || fits(&self.accepts)) && !fits(&self.rejects)
     }
 }
 
-/// `*` stands for any characters. Linear: the pattern goes back to its last star only.
+/// `*` stands for any characters. Linear, because the pattern goes back to its last star only.
 fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t, mut star) = (0, 0, None);
@@ -117,7 +117,7 @@ fn matches(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|c| *c == b'*')
 }
 
-/// `plugin.toml` as it is typed.
+/// `plugin.toml` as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
@@ -169,7 +169,7 @@ impl Plugin {
         Plugin::parse(&text, folder)
     }
 
-    /// Reads a manifest that is at hand. The program `weir` is this one; a plugin that needs no files of its own has an
+    /// Parses the text of a manifest. The program `weir` is this one; a plugin that needs no files of its own has an
     /// empty folder.
     pub fn parse(text: &str, folder: &Path) -> Result<Plugin, PluginError> {
         let error = |problems: Vec<String>| PluginError { path: folder.join("plugin.toml"), problems };
@@ -177,7 +177,7 @@ impl Plugin {
         manifest.checked(folder).map_err(error)
     }
 
-    /// Of these plugins, those that a sample of this type needs: they take it, and so do all that they require.
+    /// The plugins that a sample of this type needs: they accept it, and so do all plugins that they require.
     pub fn needed<'p>(plugins: &'p [Plugin], file_type: &str) -> Vec<&'p Plugin> {
         let mut needed: Vec<&Plugin> = plugins.iter().filter(|plugin| plugin.taste.takes(file_type)).collect();
         loop {
@@ -191,7 +191,7 @@ impl Plugin {
         }
     }
 
-    /// The same as rows of the database say it: pairs of name and version.
+    /// The same in the form of the database: pairs of name and version.
     pub fn needs(plugins: &[Plugin], file_type: &str) -> String {
         let needed: Vec<_> =
             Plugin::needed(plugins, file_type).into_iter().map(|plugin| (&plugin.name, &plugin.version)).collect();
@@ -311,7 +311,7 @@ impl Manifest {
     }
 }
 
-/// Whether the path is absolute and has no `..` in it.
+/// Whether the path is absolute and does not contain `..`.
 fn is_plain(path: &Path) -> bool {
     use std::path::Component::{Normal, RootDir};
     path.is_absolute()
@@ -439,7 +439,7 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, text), fits, "{pattern} on {text}");
         }
-        // Would take for ever if it tried all ways.
+        // This would take for ever if all possibilities were tried.
         assert!(!matches(&"*a".repeat(200), &"a".repeat(199)));
     }
 

@@ -24,7 +24,7 @@ pub struct SampleLine {
     pub submitter: String,
     /// The directory, that is the priority.
     pub priority: i64,
-    /// What has become of it.
+    /// The state of its analysis.
     pub state: String,
     /// Why, in words; may be empty.
     pub why: String,
@@ -36,11 +36,11 @@ pub struct SampleLine {
     #[serde(with = "as_rfc3339_or_null")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<i64>,
-    /// `malicious`, `suspicious`, `clean` or `unknown`: the sample and all that was found in it.
+    /// `malicious`, `suspicious`, `clean` or `unknown`: the verdict on the sample and everything that was found in it.
     pub verdict: String,
     /// The sample that it was found in.
     pub parent: Option<i64>,
-    /// How many samples it was found in, one in the other.
+    /// In how many samples it was found, one inside the other.
     pub depth: i64,
 }
 
@@ -54,16 +54,16 @@ pub struct SamplePage {
     pub now: String,
     /// Why the verdict is what it is.
     pub reasons: Vec<String>,
-    /// What was chosen when it was handed in.
+    /// The choices that were made when it was submitted.
     #[serde(default)]
     pub choices: Choices,
     /// Its attempts.
     pub attempts: Vec<AttemptLine>,
-    /// What plugins brought.
+    /// The results of plugins.
     pub results: Vec<ResultLine>,
     /// Samples that were found in it.
     pub children: Vec<SampleLine>,
-    /// Files that were found in it and not taken, for there are too many, too large or too deep ones.
+    /// Files that were found in it and are not samples, because they are too many, too large or too deep.
     pub left_out: usize,
 }
 
@@ -87,7 +87,7 @@ pub struct AttemptLine {
     #[serde(with = "as_rfc3339_or_null")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub ended_at: Option<i64>,
-    /// How; empty while it runs.
+    /// How it ended; empty while it runs.
     pub outcome: String,
 }
 
@@ -99,11 +99,11 @@ pub struct ResultLine {
     pub plugin: String,
     /// Its version.
     pub version: String,
-    /// Whether it counts.
+    /// Whether it is the one that counts.
     pub accepted: bool,
     /// `done` or `failed`.
     pub outcome: String,
-    /// The sample that it was brought for, if that is another one of the same content.
+    /// The sample for which it was made, if that is another one of the same content.
     pub of_sample: Option<i64>,
     /// The report.
     pub report: Box<RawValue>,
