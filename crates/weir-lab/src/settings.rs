@@ -114,7 +114,7 @@ pub struct LabAddress {
     pub wide: bool,
 }
 
-/// The paper's: what is below goes first by arithmetic alone.
+/// The paper's: directories up to this one go first, by the order of the queues alone.
 const REAL_TIME_LAST: u8 = 31;
 
 fn priority(section: &mut Section<'_, '_>) -> PriorityRules {
@@ -138,7 +138,7 @@ fn priority(section: &mut Section<'_, '_>) -> PriorityRules {
     })
 }
 
-/// An address makes a lab of several machines.
+/// If an address is set, this is a lab of several machines.
 fn network(section: &mut Section<'_, '_>) -> Option<LabAddress> {
     let known = |text: &str| if text.is_empty() { Ok(()) } else { in_network(text).map(drop) };
     let address: String = section.key(
@@ -179,7 +179,7 @@ fn timers_fit(settings: &election::Settings, section: &mut Section<'_, '_>) {
 }
 
 impl LabSettings {
-    /// How the dispatcher works, in a lab that lives in the folder `home`.
+    /// The settings of the dispatcher, in a lab whose files are in the folder `home`.
     pub fn dispatcher(&self, home: &Path, plugins: &[Plugin], index: ProcessingIndex) -> DispatcherSettings {
         let slots = match self.slots {
             0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
@@ -189,7 +189,7 @@ impl LabSettings {
         DispatcherSettings { jobs, plugins: plugins.to_vec(), slots, tags, processing_index: index.0 }
     }
 
-    /// How the node of this name works.
+    /// The settings of the node with this name.
     pub fn node(&self, home: &Path, node: String, plugins: Vec<Plugin>) -> NodeSettings {
         NodeSettings {
             node,
@@ -214,7 +214,7 @@ impl LabSettings {
         }
     }
 
-    /// Where this machine is among several, with its credentials in `folder`; none for a lab of one machine.
+    /// Where this machine is among several, with its credentials in `folder`; None for a lab of one machine.
     pub fn site(&self, folder: PathBuf) -> Option<SiteSettings> {
         let LabAddress { address, port, prefix, wide } = self.network?;
         Some(SiteSettings {

@@ -29,7 +29,7 @@ use weir_store::records::{NodeRow, Records};
 
 /// How often the machines of the lab are read from the database.
 const REGISTRY_EVERY: Duration = Duration::from_secs(5);
-/// The database is given so long to say which epoch it is when a machine starts.
+/// How long a starting machine waits for the database to say which epoch it is.
 const EPOCH_ANSWER: Duration = Duration::from_secs(5);
 
 /// Where a machine is in the lab's network.
@@ -56,7 +56,7 @@ pub struct SiteSettings {
 }
 
 impl SiteSettings {
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn at(&self) -> SocketAddr {
         SocketAddr::new(self.address, self.port)
     }
@@ -92,11 +92,11 @@ pub enum SiteError {
 pub struct Parts {
     pub node: Node,
     pub dispatcher: Dispatcher,
-    /// Samples that the dispatcher wants.
+    /// Samples that the dispatcher needs.
     pub wanted: mpsc::Receiver<Fetch>,
 }
 
-/// Listens, and returns the tasks by which it takes part: it elects, serves and works while they run.
+/// Starts to listen; returns the tasks by which the machine takes part: while they run, it votes, serves and works.
 pub async fn tasks(
     membership: &Membership,
     settings: SiteSettings,
@@ -171,7 +171,7 @@ pub async fn tasks(
     Ok(tasks)
 }
 
-/// A machine that can open the authority needs no other to renew its certificate, even if it was away for long.
+/// A machine that can read the secret key of the authority renews its own certificate without others, even if it was away for long.
 async fn be_certified(membership: &Membership, settings: &SiteSettings, records: &Records) -> Result<(), SiteError> {
     let (active, now) = (membership.store.active(), membership.store.clock.now());
     if active.credentials.seal.is_some() && now >= active.renew_at() {
@@ -197,7 +197,7 @@ async fn seen(membership: &Membership, settings: &SiteSettings, records: &Record
     Ok(seen)
 }
 
-/// The network inside the lab, and where its datagrams come in; none outside.
+/// The network inside the lab, and the socket for its datagrams; None outside.
 async fn local(membership: &Membership, settings: &SiteSettings) -> Result<Option<(Local, UdpSocket)>, SiteError> {
     let active = membership.store.active();
     if membership.is_outside() {
@@ -214,7 +214,7 @@ async fn local(membership: &Membership, settings: &SiteSettings) -> Result<Optio
     Ok(Some((Local { sequence: 0, beat_key: BeatKey::new(beat_key), udp, broadcast, range }, heard)))
 }
 
-/// How this machine gets its next certificate.
+/// The way in which this machine gets its next certificate.
 fn way(
     membership: &Membership,
     settings: &SiteSettings,
@@ -227,7 +227,7 @@ fn way(
     }
 }
 
-/// How the database sees this machine.
+/// How this machine reports its presence to the database.
 struct Presence {
     records: Records,
     me: NodeRow,
@@ -237,8 +237,8 @@ struct Presence {
 }
 
 impl Presence {
-    /// Tells the database again and again that this machine is at work, and carries out the orders that it finds there. A machine that was
-    /// taken out of the lab, or is registered as something else, does not stand for election: the others would not listen to it.
+    /// Tells the database again and again that this machine runs, and carries out the orders that it finds there. A machine that was
+    /// removed from the lab, or is registered as something else, does not stand for election, because the others would ignore it.
     async fn be_seen(mut self, every: Duration) {
         let (mut out, mut last_problem) = (false, String::new());
         loop {

@@ -12,7 +12,7 @@ pub enum LabStartError {
     Samples(PathBuf, io::Error),
     #[error("the lab's jobs cannot be prepared in {0}: {1}")]
     Jobs(PathBuf, io::Error),
-    /// A lab must not silently do less than it is told.
+    /// The plugins are not as configured. A lab must not silently do less than it should.
     #[error("{0}")]
     Plugins(String),
     #[error("{0}")]

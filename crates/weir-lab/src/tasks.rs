@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// A task that is to run for as long as the lab does.
+/// A task that runs as long as the lab does.
 pub struct Task {
     pub name: &'static str,
     pub future: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -25,7 +25,7 @@ impl std::fmt::Debug for Task {
     }
 }
 
-/// Tasks that have begun. When this is dropped they are aborted.
+/// Tasks that were started. When this is dropped they are aborted.
 #[derive(Debug, Default)]
 pub struct Running {
     set: JoinSet<()>,
@@ -33,11 +33,11 @@ pub struct Running {
     started: Vec<(&'static str, AbortHandle)>,
 }
 
-/// A task that has ended, which none should.
+/// A task that has ended, although no task should.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub name: &'static str,
-    /// What it panicked with, if it did.
+    /// The message of its panic, if it panicked.
     pub panic: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Running {
         Some(Ended { name, panic: ended.err().map(|error| error.to_string()) })
     }
 
-    /// Ends them in the opposite order, each before the next, and returns when all have.
+    /// Stops them in the opposite order, each before the next, and returns when all have ended.
     pub async fn stop(mut self) {
         while let Some((_, task)) = self.started.pop() {
             task.abort();

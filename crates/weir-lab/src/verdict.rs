@@ -11,26 +11,26 @@ use crate::job::{Level, Report};
 use serde::{Deserialize, Serialize};
 use weir_store::samples::SampleHash;
 
-/// Findings of one report that are remembered, the gravest first.
+/// How many findings of one report are stored, the most serious first.
 const FINDINGS_MAX: usize = 16;
-/// Reasons that are given, and how long one is.
+/// How many reasons are given, and how long one may be.
 const REASONS_MAX: usize = 32;
 const REASON_CHARS: usize = 200;
-/// Why something is unknown where no plugin gives a reason.
+/// The reason for "unknown" if no plugin gives one.
 const NOBODY_KNOWS: &str =
     "nothing speaks against it, and nobody says that it is harmless: it was not run, and no scanner vouches for it";
 const NOT_ENDED: &str = "its analysis did not end well";
 
-/// How bad a sample is. The worse is the greater.
+/// How bad a sample is. A worse verdict is greater.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// No plugin says anything that would decide.
+    /// No plugin says anything that decides.
     #[default]
     Unknown,
     /// Some plugin calls it harmless, and none says otherwise.
     Clean,
-    /// Something speaks against it.
+    /// A finding speaks against it.
     Suspicious,
     /// It is malware.
     Malicious,
@@ -40,7 +40,7 @@ impl Verdict {
     /// All of them, the best first.
     pub const ALL: [Verdict; 4] = [Verdict::Unknown, Verdict::Clean, Verdict::Suspicious, Verdict::Malicious];
 
-    /// As the records number them.
+    /// The number in the records.
     pub fn number(self) -> i64 {
         self as i64
     }
@@ -64,7 +64,7 @@ impl Verdict {
     }
 }
 
-/// What a leader must know of a report: what it finds, and which files it brings.
+/// What a leader needs to know of a report: its findings, and the files that it returns.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Brief {
     /// Findings that decide something.
@@ -73,15 +73,15 @@ pub struct Brief {
     /// Files that are stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Child>,
-    /// It found files that are not stored: this time there was no room for them. So it says less than another analysis might.
+    /// It found files that are not stored, because there was no room for them this time. So another analysis may say more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
 }
 
-/// One finding, with whose it is.
+/// One finding, with the name of its plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How grave.
+    /// How serious it is.
     pub level: Level,
     /// In words.
     pub text: String,
@@ -101,18 +101,18 @@ pub struct Child {
 }
 
 impl Brief {
-    /// Of a plugin's report.
+    /// The brief of a plugin's report.
     pub fn of(plugin: &str, report: &Report) -> Brief {
         let mut findings = findings(plugin, report, Level::Safe);
         let left_out: Vec<&str> = report.artifacts.iter().filter_map(|artifact| artifact.left_out.as_deref()).collect();
         if let Some(why) = left_out.first() {
-            // Nobody has looked at them.
+            // Nobody has examined them.
             let text = cut(&format!("{plugin}: files that are not analysed: {} ({why})", left_out.len()));
             findings.push(Finding { level: Level::Unknown, text });
             findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
         }
         let child = |artifact: &crate::job::Artifact| {
-            // A text that is not a hash names no content, and may be too long for an index.
+            // A text that is not a hash identifies no content, and may be too long for an index.
             let hash: SampleHash = artifact.sha256.as_deref().filter(|_| artifact.data_type == "file")?.parse().ok()?;
             Some(Child {
                 sha256: hash.to_string(),
@@ -130,8 +130,8 @@ impl Brief {
         Brief { findings, children, partial: !left_out.is_empty() }
     }
 
-    /// Of an attempt that failed: what speaks against the sample, such as that it brought its guest down. Such findings count
-    /// only if nothing better comes.
+    /// The brief of an attempt that failed: what speaks against the sample, for example that it crashed its guest. Such findings count
+    /// only if there are no better ones.
     pub fn of_failure(plugin: &str, report: &str) -> Brief {
         let read = Report::parse(report.as_bytes()).ok();
         let findings = read.map(|report| findings(plugin, &report, Level::Suspicious)).unwrap_or_default();
@@ -139,7 +139,7 @@ impl Brief {
     }
 }
 
-/// Those from this level on, the gravest first.
+/// The findings from this level on, the most serious first.
 fn findings(plugin: &str, report: &Report, least: Level) -> Vec<Finding> {
     let found = report.summary.taxonomies.iter().filter(|found| found.level >= least);
     let mut findings: Vec<Finding> = found

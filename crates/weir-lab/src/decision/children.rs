@@ -8,11 +8,11 @@ use crate::wire::ChildLimits;
 use std::hash::BuildHasher;
 use weir_store::records::NewSample;
 
-/// Families that are remembered.
+/// How many families are remembered.
 const FAMILIES_MAX: usize = 65_536;
 
 impl Decision {
-    /// Files that were found in a sample become samples, written down with the result that brings them.
+    /// Files that were found in a sample become samples, written together with the result that brings them.
     pub(super) fn add_children(&mut self, now: Now, parent: &TrackedSample, brief: &Brief) {
         if brief.children.is_empty() || parent.depth >= self.rules.depth_max {
             return;
@@ -20,7 +20,7 @@ impl Decision {
         if self.families.len() >= FAMILIES_MAX {
             self.families.clear();
         }
-        // The same file, found by two plugins or brought twice, is one child and takes one place.
+        // The same file, found by two plugins or sent twice, is one child and takes one place.
         let family = self.families.entry(parent.root).or_default();
         let most = self.rules.children.count as usize;
         for child in &brief.children {

@@ -5,7 +5,7 @@ use super::{Decision, MachineId, Now};
 use weir_core::runq::{Hindrance, VmId};
 
 impl Decision {
-    /// A dispatcher will not do an attempt, or cannot: that is not the sample's fault. A machine that refuses again and again rests.
+    /// A dispatcher refuses an attempt, or cannot run it: that is not the sample's fault. A machine that refuses again and again gets no samples for a while.
     pub fn refused(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
         if !self.is_running(attempt, machine) {
             return;
@@ -19,7 +19,7 @@ impl Decision {
         self.retire(now, machine);
     }
 
-    /// The content of an attempt's sample is out of the dispatcher's reach: that is nobody's fault, and may be over soon.
+    /// The dispatcher cannot get the content of an attempt's sample: that is nobody's fault, and may be over soon.
     pub fn lacks(&mut self, now: Now, machine: MachineId, attempt: i64, why: &str) {
         if !self.is_running(attempt, machine) {
             return;
@@ -30,7 +30,7 @@ impl Decision {
         self.retire(now, machine);
     }
 
-    /// An attempt is over and charged to nobody; its sample waits for a while.
+    /// An attempt is over and not charged; its sample waits for a while.
     fn put_off(&mut self, now: Now, attempt: i64, outcome: &str, why: Hindrance) {
         let Some(run) = self.running.get(&attempt).cloned() else { return };
         self.over(now, attempt, outcome);
@@ -41,7 +41,7 @@ impl Decision {
         }
     }
 
-    /// Samples that have been put off for long enough go on, and so do machines that have rested.
+    /// Samples that have been put off for long enough can run again, and machines that rested get samples again.
     pub(super) fn go_on(&mut self, now: Now) {
         while let Some((due, sample)) = self.put_off.first().copied().filter(|(due, _)| *due <= now.clock) {
             self.put_off.remove(&(due, sample));

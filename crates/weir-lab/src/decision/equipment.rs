@@ -6,7 +6,7 @@ use crate::wire::{Ask, Message};
 use std::collections::HashMap;
 use weir_core::runq::Strain;
 
-/// What a machine has, as far as it has said.
+/// What a machine has, as far as it has reported it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Equipment {
     /// Its memory in bytes.
@@ -24,7 +24,7 @@ pub struct Equipment {
 }
 
 impl Equipment {
-    /// What is to be asked for it.
+    /// What is asked to find it out.
     pub const ASKED: [Ask; 6] = [Ask::Memory, Ask::MemoryFree, Ask::Cores, Ask::Load, Ask::Index, Ask::Slots];
 
     /// How strained it is. Figures that it has not reported do not count. The steps are wide, so that small changes of the load do not
@@ -46,7 +46,7 @@ impl Equipment {
 }
 
 impl Decision {
-    /// A machine says what it, or one of its VMs, has.
+    /// A machine reports what it, or one of its VMs, has.
     pub fn has(&mut self, now: Now, id: MachineId, message: &Message) {
         let Some(machine) = self.machines.get_mut(&id) else { return };
         let equipment = &mut machine.equipment;
@@ -67,7 +67,7 @@ impl Decision {
         self.weigh(now, id);
     }
 
-    /// Takes note of how strained a machine is.
+    /// Notes how strained a machine is.
     fn weigh(&mut self, now: Now, id: MachineId) {
         let Some(machine) = self.machines.get_mut(&id).filter(|machine| !machine.draining) else { return };
         let strain = machine.equipment.strain(self.rules.memory_free_min);
@@ -87,13 +87,13 @@ impl Decision {
         self.drain(now);
     }
 
-    /// The machines that get nothing because their memory is used up.
+    /// The machines that get no samples because their memory is used up.
     pub(super) fn full(&self) -> Vec<&str> {
         let full = self.machines.values().filter(|machine| machine.strain == Strain::FULL);
         full.map(|machine| machine.node.as_str()).collect()
     }
 
-    /// What the machines that are plugged in have, by node.
+    /// What the connected machines have, by node.
     pub fn equipment(&self) -> HashMap<String, Equipment> {
         self.machines.values().map(|machine| (machine.node.clone(), machine.equipment)).collect()
     }

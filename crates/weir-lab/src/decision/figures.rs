@@ -17,7 +17,7 @@ pub struct Figures {
     pub vms_free: usize,
     /// VMs that analyse.
     pub vms_in_use: usize,
-    /// VMs that go back to their snapshot, or have not said how they are.
+    /// VMs that return to their snapshot, or have not reported their state.
     pub vms_on_revert: usize,
     /// Attempts that were assigned.
     pub attempts: i64,
@@ -43,13 +43,13 @@ pub struct QueueFigures {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "LabEnded")]
 pub struct Ended {
-    /// Every plugin brought a result.
+    /// Every plugin returned a result.
     pub done: u64,
-    /// As many attempts as allowed brought nothing.
+    /// As many attempts as allowed returned nothing.
     pub quarantined: u64,
     /// No machine could run it.
     pub unserviceable: u64,
-    /// Somebody took it back.
+    /// Somebody cancelled it.
     pub cancelled: u64,
 }
 

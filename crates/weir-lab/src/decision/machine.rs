@@ -22,12 +22,12 @@ pub(super) struct Machine {
     pub(super) draining: bool,
     /// What it offers, in the core's order.
     pub(super) vms: Vec<VmOffer>,
-    /// The memory of each, as far as it has said.
+    /// The memory of each, as far as it was reported.
     pub(super) vm_memory: Vec<Option<u64>>,
     pub(super) equipment: Equipment,
-    /// As it follows from that.
+    /// The strain that follows from its equipment.
     pub(super) strain: Strain,
-    /// Whether it rests because it refuses again and again.
+    /// Whether it gets no samples for a while because it refuses again and again.
     pub(super) rest: Rest,
 }
 
@@ -45,12 +45,12 @@ impl Machine {
         }
     }
 
-    /// The VMs that may be used now that it has rested.
+    /// The VMs that may be used now that its rest is over.
     pub(super) fn rested(&mut self, now: Instant) -> Vec<VmId> {
         if self.draining { Vec::new() } else { self.rest.rested(now) }
     }
 
-    /// When [`Machine::rested`] has something.
+    /// When [`Machine::rested`] returns something.
     pub(super) fn rests_until(&self) -> Option<Instant> {
         self.rest.next_deadline().filter(|_| !self.draining)
     }

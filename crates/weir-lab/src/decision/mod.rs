@@ -51,7 +51,7 @@ use weir_store::records::{AttemptEnd, AttemptRow, LabBatch, OpenSample, ResultRo
 /// How many names of submitters are remembered; at least twice as many as there are samples.
 const PEOPLE_MAX: usize = 1_024;
 
-/// A plugin by name and version, as needs and offers say it.
+/// A plugin by name and version, the form in needs and offers.
 pub type PluginName = (String, String);
 
 /// The scheduler decision of one epoch.
@@ -64,7 +64,7 @@ pub struct Decision {
     attempts_given: i64,
     plugins: Names<PluginName>,
     tags: Names<String>,
-    /// Submitters, and files that were found in a sample, are told apart by a hash that nobody can choose.
+    /// Submitters, and files that were found in a sample, are identified by a hash that nobody can predict.
     hasher: RandomState,
     samples: HashMap<SampleId, TrackedSample>,
     rows: HashMap<i64, SampleId>,
@@ -77,8 +77,8 @@ pub struct Decision {
     rules: Rules,
     /// Names of submitters, each once; those without a sample are forgotten when there are many.
     people: HashSet<Arc<str>>,
-    /// The children that were made of late of a sample that was handed in, each as a hash of its parent and its content.
-    /// The database has the true list; this only keeps machines from storing files that will not be taken.
+    /// The children that were made recently of a sample that was submitted, each as a hash of its parent and its content.
+    /// The database has the true list; this only keeps machines from storing files that will not be accepted.
     families: HashMap<i64, HashSet<u64>>,
     recent_results: recent_results::RecentResults,
     /// How many names had their numbers when the machines' offers were last read.
@@ -90,14 +90,14 @@ pub struct Decision {
     report_bytes: usize,
 }
 
-/// What is to be written, and the messages to send once it is.
+/// What should be written, and the messages to send afterwards.
 #[derive(Debug, Default)]
 pub struct Work {
     /// To be committed first.
     pub batch: LabBatch,
-    /// To be sent then.
+    /// To be sent after that.
     pub letters: Vec<(MachineId, Message)>,
-    /// Samples for which there was no room when it was the turn of their next plugins: to be read again.
+    /// Samples for which there was no room when the turn of their next plugins came: to be read again.
     pub again: Vec<i64>,
 }
 
@@ -110,13 +110,13 @@ pub struct Now {
     pub wall: i64,
 }
 
-/// An attempt that was assigned.
+/// A running attempt.
 #[derive(Debug, Clone)]
 struct Running {
     attempt: AttemptId,
     machine: MachineId,
     vm: VmId,
-    /// What was asked of it.
+    /// The plugins that it should run.
     plugins: Plugins,
     /// It has brought a result that counts.
     fruitful: bool,
@@ -152,7 +152,7 @@ impl Decision {
         }
     }
 
-    /// Takes in a sample of the database, with the results it has. One that it has already is left alone.
+    /// Accepts a sample of the database, with the results it has. One that is known already is not changed.
     pub fn admit(&mut self, now: Now, open: &OpenSample) -> Result<(), Unschedulable> {
         let row = &open.sample;
         if self.rows.contains_key(&row.id) {
@@ -179,7 +179,7 @@ impl Decision {
                 continue;
             }
             let brief: Brief = serde_json::from_str(&brief).unwrap_or_default();
-            // What had no room deep in an archive, or beside many others, may have it here. What it brought elsewhere may have none here.
+            // Not reused: a result without some files, because there was no room for them where it was made; and one with files, if this sample is too deep.
             let too_deep = held.depth >= self.rules.depth_max && !brief.children.is_empty();
             if cached && (brief.partial || too_deep) {
                 continue;
@@ -192,7 +192,7 @@ impl Decision {
             }
         }
         if wanted.is_empty() {
-            // The same content was analysed before, or the last leader had no time to say so.
+            // The same content was analysed before, or the last leader had no time to write its end.
             let change = held.ended("done", "every result was there already", now.wall);
             self.work.batch.changes.push(change);
             return Ok(());
@@ -207,7 +207,7 @@ impl Decision {
         Ok(())
     }
 
-    /// Gives a sample to the scheduler, with those of its plugins whose turn it is. Of the failed attempts, each known by its plugins, only
+    /// Gives a sample to the scheduler, with those of its plugins whose turn it is. Of the failed attempts, each identified by its plugins, only
     /// those of this turn are charged: every turn may fail as often as the first.
     fn queue(
         &mut self,
@@ -232,7 +232,7 @@ impl Decision {
         let sample = self.scheduler.submit_charged(now.clock, &submission, charged);
         let sample = sample.map_err(Unschedulable::Refused)?;
         if charged > 0 && self.scheduler.why(sample) == Why::PutOff {
-            // It has no attempt left, and the last one may still run on a machine that has not been heard yet.
+            // It has no attempt left, and the last one may still run on a machine that has not reported yet.
             self.put_off.insert((now.clock + self.threshold, sample));
         }
         self.rows.insert(held.row, sample);
@@ -264,7 +264,7 @@ impl Decision {
         self.running.get(&attempt).is_some_and(|run| run.machine == machine)
     }
 
-    /// A dispatcher brings a result. A result that it may not bring changes nothing.
+    /// A dispatcher sends a result. A result that it may not send changes nothing.
     pub fn result(&mut self, now: Now, machine: MachineId, brought: PluginResult) -> Verdict {
         let Some(run) = self.running.get(&brought.attempt).filter(|run| run.machine == machine).cloned() else {
             return Verdict::Unknown;
@@ -307,7 +307,7 @@ impl Decision {
         }
     }
 
-    /// Somebody takes a sample back. False if it has ended or is not known.
+    /// Somebody cancels a sample. False if it has ended or is not known.
     pub fn cancel(&mut self, now: Now, sample: i64) -> bool {
         let cancelled = self.rows.get(&sample).copied().is_some_and(|id| self.scheduler.cancel(now.clock, id));
         self.drain(now);
@@ -330,7 +330,7 @@ impl Decision {
         [self.scheduler.next_deadline(), put_off].into_iter().flatten().chain(rests).min()
     }
 
-    /// What is to be written and sent.
+    /// What should be written and sent.
     pub fn take(&mut self) -> Work {
         self.report_bytes = 0;
         std::mem::take(&mut self.work)
@@ -356,7 +356,7 @@ impl Decision {
         plugins.iter().filter_map(|plugin| self.plugins.name(plugin.number().into())).cloned().collect()
     }
 
-    /// Whether a sample was taken in and has not ended.
+    /// Whether a sample was accepted and has not ended.
     pub fn knows(&self, sample: i64) -> bool {
         self.rows.contains_key(&sample)
     }
@@ -385,7 +385,7 @@ impl Decision {
         Ok(all)
     }
 
-    /// The part of a VM's offer that has numbers. Only names that samples need get numbers: machines may offer whatever they like.
+    /// The part of a VM's offer that has numbers. Only names that samples need get numbers, because machines may offer whatever they like.
     fn offer(&self, vm: &VmOffer) -> Offer {
         let mut offer = Offer { plugins: Plugins::NONE, tags: Tags::NONE };
         for number in vm.plugins.iter().filter_map(|plugin| self.plugins.find(plugin)).filter_map(PluginId::new) {
@@ -410,7 +410,7 @@ impl Decision {
         self.drain(now);
     }
 
-    /// Carries out what the scheduler wants.
+    /// Carries out what the scheduler has decided.
     fn drain(&mut self, now: Now) {
         while let Some(output) = self.scheduler.poll() {
             match output {
@@ -453,7 +453,7 @@ impl Decision {
             node,
             vm,
             plugins: serde_json::json!(plugins).to_string(),
-            // The database says.
+            // The database sets it.
             started_at: 0,
             ended_at: None,
             outcome: String::new(),
@@ -496,7 +496,7 @@ impl Decision {
         self.work.batch.changes.push(held.ended(state, why, now.wall));
     }
 
-    /// What was required has ended well: the next plugins have their turn.
+    /// The required plugins have succeeded: it is the turn of the next ones.
     fn next_turn(&mut self, now: Now, held: TrackedSample, later: Vec<PluginName>) {
         let row = held.row;
         match self.queue(now, held, later, &[]) {

@@ -26,21 +26,21 @@ use weir_core::runq::{Refused, Settings, Verdict};
 use weir_core::time::Instant;
 use weir_store::records::{Fence, OpenSample, Records, RecordsError};
 
-/// Inputs that one turn takes at most.
+/// How many inputs one turn takes at most.
 const TURN_MAX: usize = 1024;
-/// A turn takes no more inputs once its results have so many bytes.
+/// A turn takes no more inputs once the results in it have this many bytes.
 const TURN_BYTES_MAX: usize = 16 << 20;
-/// One commit writes about so many rows at most.
+/// One commit writes at most about this many rows.
 const BATCH_MAX: usize = 2_000;
-/// A turn takes no more inputs once it has had so many late results, because each of them needs a query to find its sample.
+/// A turn takes no more inputs once it has had this many late results, because each of them needs a query to find its sample.
 const LATE_MAX: usize = 64;
 /// Samples that are read from the database in one turn.
 const PAGE: i64 = 2_000;
-/// A number is given out before its row becomes visible, so a new look begins so far back.
+/// A number is given out before its row becomes visible, so a new query begins this far back.
 const LOOK_BACK: i64 = 1_000;
-/// How often the database is asked for new samples when nobody says that there are some.
+/// How often the database is asked for new samples when nobody reports any.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often it is counted whether a sample was missed.
+/// How often it is checked by counting whether a sample was missed.
 const COUNT_EVERY: Duration = Duration::from_secs(60);
 
 /// What can be told to a leader. Cheap to clone.
@@ -60,7 +60,7 @@ enum Input {
     },
     Left(MachineId),
     Status(MachineId, String, VmStatus),
-    /// What it, or one of its VMs, has.
+    /// A report about it, or about one of its VMs.
     Has(MachineId, Message),
     /// With its share of the memory for reports, which is given back when the result is stored.
     Result(MachineId, PluginResult, Option<OwnedSemaphorePermit>),
@@ -88,29 +88,29 @@ pub struct Leader {
     machines: HashMap<MachineId, mpsc::UnboundedSender<Message>>,
     /// Results to acknowledge once they are committed.
     acknowledge: Vec<(MachineId, Message, Option<OwnedSemaphorePermit>)>,
-    /// Callers to be told that a sample was taken back, once that is committed.
+    /// Callers to be told that a sample was cancelled, once that is committed.
     cancelled: Vec<oneshot::Sender<bool>>,
     /// Nodes that get no new samples.
     drained: BTreeSet<String>,
-    /// Results of this turn that the database had to place.
+    /// How many results of this turn needed a query to find their sample.
     late: usize,
     highest: i64,
     /// Samples with numbers above this are being read, one page per turn.
     reading: Option<i64>,
     /// Samples from this number on have not been taken because there was no room.
     postponed: Option<i64>,
-    /// Samples were found in others since the last look.
+    /// Samples were found in others since the last query.
     new_children: bool,
     looked_at: tokio::time::Instant,
     counted_at: tokio::time::Instant,
     started: tokio::time::Instant,
 }
 
-/// What came of taking a sample in.
+/// The result of accepting a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admitted {
     Yes,
-    /// It has ended, or waits for the next look.
+    /// It has ended, or waits for the next query.
     No,
     /// It waits, and so do all after it.
     Full,
@@ -131,7 +131,7 @@ pub enum LeaderEnd {
 }
 
 impl Leader {
-    /// A leader with this lease, and a handle for those who have something to say.
+    /// A leader with this lease, and a handle for those who report to it.
     pub fn new(settings: Settings, rules: Rules, records: Records, fence: Fence) -> (Leader, LeaderHandle) {
         let (sender, inputs) = mpsc::channel(TURN_MAX);
         let (now, epoch) = (tokio::time::Instant::now(), fence.epoch);
@@ -157,14 +157,14 @@ impl Leader {
         (leader, LeaderHandle { inputs: sender, epoch })
     }
 
-    /// The same in a process that first led in this epoch: attempts that ran on this machine since then have not brought it down.
+    /// The same in a process that first led in this epoch: attempts that ran on this machine since then did not crash it.
     #[must_use]
     pub fn since(self, own_since: i64) -> Leader {
         Leader { own_since, ..self }
     }
 
-    /// Leads until the lease is lost. Begins with everything in the database that has not ended: what is read is given out while the
-    /// rest is being read. Attempts that earlier leaders left running are taken to have ended, but their results count if they come.
+    /// Leads until the lease is lost. Begins with everything in the database that has not ended: what has been read is assigned while the
+    /// rest is being read. Attempts that earlier leaders left running count as ended, but results that they still bring are accepted.
     pub async fn run(mut self) -> Result<(), LeaderEnd> {
         let abandoned = self
             .records
@@ -200,7 +200,7 @@ impl Leader {
             }
             self.decision.tick(self.now());
             self.carry_out().await?;
-            // Everything known is written by now, so a sample that has just ended does not look open.
+            // Everything known has been written by now, so a sample that has just ended does not look open.
             new_samples |= std::mem::take(&mut self.new_children);
             if self.looked_at.elapsed() >= LOOK_EVERY {
                 self.look_at_nodes().await?;
@@ -215,7 +215,7 @@ impl Leader {
         }
     }
 
-    /// Whether somebody said that there are new samples.
+    /// Handles an input; returns whether it says that there are new samples.
     async fn take_in(&mut self, input: Input) -> bool {
         let now = self.now();
         match input {
@@ -250,8 +250,8 @@ impl Leader {
         false
     }
 
-    /// A node that connects again was gone, even if its old connection has not noticed yet: what ran there is queued again, and results
-    /// that it brings on the new connection count.
+    /// A node that connects again had been gone, even if its old connection has not noticed yet: what ran there is queued again, and results
+    /// that it brings on the new connection are accepted.
     fn let_go(&mut self, now: Now, node: &str) {
         for machine in self.decision.machines_of(node) {
             if let Some(out) = self.machines.remove(&machine) {
@@ -272,7 +272,7 @@ impl Leader {
         if self.decision.is_running(attempt, machine) {
             self.decision.result(now, machine, brought);
         } else if let Err(error) = self.late_result(now, machine, brought).await {
-            // Not acknowledged: it will be brought again.
+            // It is not acknowledged, so it will be sent again.
             return tracing::warn!(%error, attempt, "a late result cannot be placed");
         }
         self.acknowledge.push((machine, Message::Stored(attempt.cast_unsigned(), plugin), share));
@@ -306,7 +306,7 @@ impl Leader {
         Ok(())
     }
 
-    /// Which machines are drained.
+    /// Reads which machines are drained.
     async fn look_at_nodes(&mut self) -> Result<(), LeaderEnd> {
         let nodes = self.records.lab_nodes().all().await?;
         self.drained = nodes.into_iter().filter(|node| node.drained).map(|node| node.node).collect();
@@ -315,7 +315,7 @@ impl Leader {
         Ok(())
     }
 
-    /// Samples with numbers above `after` that have not ended are to be read, and those that had to wait. What is being read already is
+    /// Samples with numbers above `after` that have not ended should be read, and those that had to wait. What is being read already is
     /// read to its end first.
     fn look(&mut self, after: i64) {
         self.looked_at = tokio::time::Instant::now();
@@ -324,7 +324,7 @@ impl Leader {
         }
     }
 
-    /// Samples that are newer than all that are known are to be read.
+    /// Samples that are newer than all that are known should be read.
     fn look_ahead(&mut self) {
         match self.postponed {
             // Those that had to wait come first.
@@ -349,12 +349,12 @@ impl Leader {
         if page.len() as i64 == PAGE {
             self.reading = page.last().map(|last| last.sample.id);
         }
-        // A sample that has ended at once must not look open at a later look.
+        // A sample that has ended at once must not look open at a later query.
         self.carry_out().await
     }
 
-    /// A row may be committed long after its number was given, by a machine that hung: then no look sees it. Looks at everything if
-    /// the database has not as many open samples as are known here.
+    /// A row may be committed long after its number was given, by a machine that hung: then no query sees it. Reads everything again if
+    /// the database does not have as many open samples as are known here.
     async fn count(&mut self) -> Result<(), LeaderEnd> {
         self.counted_at = tokio::time::Instant::now();
         if self.postponed.is_some() || self.reading.is_some() {
@@ -397,10 +397,10 @@ impl Leader {
             let _ = answer.send(true);
         }
         let acknowledged = self.acknowledge.drain(..).map(|(machine, message, _)| (machine, message));
-        // A dispatcher with as many results as it may have takes work only once some are stored.
+        // A dispatcher that has as many unstored results as it may have takes work only when some are stored.
         for (machine, message) in acknowledged.chain(letters) {
             if let Some(out) = self.machines.get(&machine) {
-                // A machine that is gone says so itself.
+                // A machine that is gone is noticed by its own session.
                 let _ = out.send(message);
             }
         }
@@ -440,12 +440,12 @@ impl LeaderHandle {
         !self.inputs.is_closed()
     }
 
-    /// There are new samples in the database. Only a hint: the leader looks by itself too.
+    /// There are new samples in the database. This is only a hint: the leader also looks without it.
     pub fn new_samples(&self) {
         let _ = self.inputs.try_send(Input::NewSamples);
     }
 
-    /// Takes a sample back; false if it has ended, is unknown, or nobody leads.
+    /// Cancels a sample; false if it has ended, is unknown, or nobody leads.
     pub async fn cancel(&self, sample: i64) -> bool {
         self.ask(|answer| Input::Cancel(sample, answer)).await.unwrap_or(false)
     }
@@ -460,12 +460,12 @@ impl LeaderHandle {
         self.ask(Input::Count).await
     }
 
-    /// What every place of every machine does; none if nobody leads.
+    /// What every slot and VM of every machine does; None if nobody leads.
     pub async fn places(&self) -> Option<Vec<PlaceLine>> {
         self.ask(Input::Places).await
     }
 
-    /// What the machines that are plugged in say that they have; none if nobody leads.
+    /// The equipment that the connected machines report; None if nobody leads.
     pub async fn equipment(&self) -> Option<HashMap<String, Equipment>> {
         self.ask(Input::Equipment).await
     }

@@ -14,17 +14,17 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use weir_store::samples::{SampleHash, Samples};
 
-/// All files of one report come within this, or are left out.
+/// All files of one report must come within this time, or are left out.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Messages that are kept meanwhile.
+/// How many messages are kept meanwhile.
 const KEPT_MAX: usize = 4_096;
 
-/// What a leader needs to take files from a machine outside. Cheap to clone.
+/// What a leader needs to fetch files from a machine outside. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Outside {
     /// Where they go.
     pub samples: Samples,
-    /// What one report may bring.
+    /// How much one report may bring.
     pub limits: ChildLimits,
     awaited: Arc<Mutex<HashMap<SampleHash, u64>>>,
 }
@@ -35,7 +35,7 @@ impl Outside {
         Outside { samples, limits, awaited: Arc::default() }
     }
 
-    /// Whether the machine was asked for this file, with this length. It may bring it once.
+    /// Whether the machine was asked for this file, with this length. It may send it once.
     pub(crate) fn expects(&self, hash: SampleHash, length: u64) -> bool {
         let mut awaited = self.awaited();
         let expected = awaited.get(&hash) == Some(&length);
@@ -45,7 +45,7 @@ impl Outside {
         expected
     }
 
-    /// Asks for the files of a report and keeps those that come; the others are taken off the list. Other messages that come meanwhile are
+    /// Asks for the files of a report and keeps those that come; the others are removed from the list. Other messages that come meanwhile are
     /// handled afterwards, in their order.
     pub(super) async fn fetch(
         &self,
@@ -75,7 +75,7 @@ impl Outside {
         *children = kept;
     }
 
-    /// Drops what is more than one report may bring.
+    /// Drops the files that exceed what one report may bring.
     fn cut(&self, children: &mut Vec<Child>) {
         let mut left = self.limits.bytes;
         children.truncate(self.limits.count as usize);
@@ -98,7 +98,7 @@ impl Outside {
     }
 }
 
-/// Returns when each was brought or is said to be missing, or when the machine is gone.
+/// Returns when each file was sent or reported as missing, or when the machine is gone.
 async fn await_all(mut wanted: Vec<SampleHash>, from: &mut mpsc::Receiver<Received>, later: &mut VecDeque<Received>) {
     while !wanted.is_empty() {
         let Some(heard) = from.recv().await else { return };

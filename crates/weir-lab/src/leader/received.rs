@@ -3,7 +3,7 @@
 use crate::dispatcher::Envelope;
 use tokio::sync::OwnedSemaphorePermit;
 
-/// What a dispatcher said, and its share of the memory for reports, if it came from afar.
+/// A message of a dispatcher, and its share of the memory for reports, if it came over the network.
 #[derive(Debug)]
 pub struct Received {
     /// The message.

@@ -15,9 +15,9 @@ use tokio::sync::{mpsc, oneshot};
 use weir_core::election::Epoch;
 use weir_store::records::Fence;
 
-/// A machine that does not say what it has within this is let go.
+/// If a machine does not report its VMs within this time, its connection is closed.
 const INTRODUCTION: Duration = Duration::from_secs(10);
-/// How often a machine is asked what it has: some of that changes.
+/// How often a machine is asked for its equipment, because some of it changes.
 const EQUIPMENT_EVERY: Duration = Duration::from_secs(10);
 /// The most VMs of a machine.
 const VMS_MAX: usize = 128;
@@ -29,11 +29,11 @@ pub struct Link {
     pub out: mpsc::UnboundedSender<Message>,
     /// From the dispatcher.
     pub from: mpsc::Receiver<Received>,
-    /// For a machine outside the lab: nobody can call it to fetch the files that it found in samples, so it is asked for them here.
+    /// For a machine outside the lab: nobody can call it to fetch the files that it found in samples, so they are requested here.
     pub outside: Option<Outside>,
 }
 
-/// Attends a machine until it, or the leader, is gone.
+/// Serves a machine until it, or the leader, is gone.
 pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
     let introduced = tokio::time::timeout(INTRODUCTION, introduce(&mut link)).await;
     let Ok(Some(vms)) = introduced else {
@@ -83,7 +83,7 @@ pub async fn attend(node: &str, mut link: Link, leader: &LeaderHandle) {
     let _ = leader.inputs.send(Input::Left(machine)).await;
 }
 
-/// Attends a machine in this very process.
+/// Serves a machine in this very process.
 pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, leader: &LeaderHandle) {
     let (out, mut heard) = mpsc::unbounded_channel();
     let (said, mut envelope) = mpsc::unbounded_channel();
@@ -117,8 +117,8 @@ pub async fn attend_here(node: &str, fence: &Fence, dispatcher: &Dispatcher, lea
     tokio::join!(talk, attend(node, Link { out, from, outside: None }, leader));
 }
 
-/// Asks for the VMs, and for what each has; none if the machine is gone or says too much. A dispatcher brings results only
-/// after that, when it is asked for the status of its VMs; whatever else it says meanwhile is ignored.
+/// Asks for the VMs, and for what each has; None if the machine is gone or reports too much. A dispatcher sends results only
+/// after that, when it is asked for the status of its VMs; anything else that it sends meanwhile is ignored.
 async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
     link.out.send(Message::Get(Ask::VmList)).ok()?;
     let mut vms: Vec<VmOffer> = Vec::new();
@@ -160,7 +160,7 @@ async fn introduce(link: &mut Link) -> Option<Vec<VmOffer>> {
     Some(vms)
 }
 
-/// A message as an input for the leader; none for messages that tell it nothing.
+/// A message as an input for the leader; None for messages that the leader need not know.
 fn told(machine: MachineId, Received { envelope: Envelope { message, payload }, share }: Received) -> Option<Input> {
     Some(match message {
         Message::VmStatus(vm, status) => Input::Status(machine, vm, status),
@@ -181,7 +181,7 @@ fn told(machine: MachineId, Received { envelope: Envelope { message, payload }, 
     })
 }
 
-/// A report counts only if it can be parsed as one. Whatever text is in it is data, and no reason to refuse it.
+/// A report counts only if it can be parsed as one. The text in it is only data, and no reason to refuse it.
 fn brought(attempt: u64, plugin: (String, String), outcome: PluginOutcome, payload: &[u8]) -> PluginResult {
     let report = readable(payload);
     let read = Report::read(report.as_bytes()).ok().filter(|_| outcome == PluginOutcome::Done);

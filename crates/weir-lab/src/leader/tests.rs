@@ -80,7 +80,7 @@ impl Lab {
     }
 }
 
-/// Joins a dispatcher and a leader in one process.
+/// Connects a dispatcher and a leader in one process.
 fn join(dispatcher: &Dispatcher, fence: &Fence, leader: &LeaderHandle) -> tokio::task::JoinHandle<()> {
     let (dispatcher, fence, leader) = (dispatcher.clone(), fence.clone(), leader.clone());
     tokio::spawn(async move { attend_here("n1", &fence, &dispatcher, &leader).await })
@@ -120,7 +120,7 @@ async fn the_leader_asks_what_a_machine_has() {
     let _machine = join(&dispatcher, &fence, &leader);
     let has = loop {
         let has = leader.equipment().await.unwrap().get("n1").copied().unwrap_or_default();
-        // It is the last that is asked for.
+        // It is the last thing that is asked for.
         if has.slots.is_some() {
             break has;
         }
@@ -220,7 +220,7 @@ async fn a_machine_that_is_stopped_in_order_charges_nobody() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     dispatcher.stop();
-    // Its other slot is tried, too.
+    // Its other slot is tried as well.
     while attempts().await.iter().any(|attempt| attempt.outcome.is_empty()) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -258,7 +258,7 @@ fn old_assignment(epoch: i64) -> String {
     )
 }
 
-/// A leader with one sample at work, and a machine that this test plays.
+/// A leader with one running sample, and a machine that this test plays.
 async fn at_work(lab: &Lab) -> (LeaderHandle, MachineId, mpsc::UnboundedReceiver<Message>, Assignment, i64) {
     let sample = lab.submit("x", &["echo"]).await;
     let (_, leader, _task) = lab.lead().await;
@@ -296,7 +296,7 @@ async fn what_a_leader_left_running_is_ended_by_the_next_and_its_result_counts()
     assert_eq!(lab.records.lab_attempts().of_sample(sample).await.unwrap()[0].outcome, "abandoned");
     let waiting: Vec<i64> = lab.records.lab_samples().waiting(10).await.unwrap().iter().map(|row| row.id).collect();
     assert_eq!((lab.records.lab_samples().queue().await.unwrap()[0].running, waiting), (0, vec![sample]));
-    // The machine is still at it, and brings it to the new leader.
+    // The machine is still running it, and sends the result to the new leader.
     let (out, mut letters) = mpsc::unbounded_channel();
     let (answer, joined) = oneshot::channel();
     let vms = vec![VmOffer { name: "a".into(), plugins: vec![("echo".into(), "1".into())], tags: Vec::new() }];
@@ -311,7 +311,7 @@ async fn what_a_leader_left_running_is_ended_by_the_next_and_its_result_counts()
 async fn a_sample_that_ends_in_a_turn_with_a_look_is_not_taken_in_again() {
     let lab = Lab::new().await;
     let (leader, machine, mut letters, assignment, sample) = at_work(&lab).await;
-    // All of it is there before the leader's next turn begins.
+    // Everything is there before the leader's next turn begins.
     leader.inputs.try_send(Input::Result(machine, good(assignment.attempt), None)).unwrap();
     leader.inputs.try_send(Input::Over(machine, assignment.attempt.cast_signed())).unwrap();
     leader.inputs.try_send(Input::Status(machine, "a".into(), VmStatus::default())).unwrap();

@@ -16,22 +16,22 @@ pub struct Technique {
     pub id: &'static str,
     /// Such as `Scheduled Task/Job: Cron`.
     pub name: &'static str,
-    /// The findings that say so.
+    /// The findings that show it.
     pub findings: Vec<String>,
 }
 
 impl Technique {
-    /// The page of it.
+    /// The address of its page.
     pub fn link(&self) -> String {
         format!("https://attack.mitre.org/techniques/{}", self.id.replace('.', "/"))
     }
 }
 
-/// Findings that are told of one technique.
+/// How many findings are listed for one technique.
 const FINDINGS_MAX: usize = 8;
 const FINDING_CHARS: usize = 200;
 
-/// Rules and findings by their names, each with what it is a case of.
+/// Rules and findings by name, each with the techniques to which it belongs.
 const TABLE: [(&str, &[(&str, &str)]); 78] = [
     (
         "says-in-names",
@@ -146,7 +146,7 @@ const TABLE: [(&str, &[(&str, &str)]); 78] = [
     ("appinit", &[("T1546.010", "Event Triggered Execution: AppInit DLLs")]),
 ];
 
-/// What a rule or finding of this name is a case of.
+/// The techniques of a rule or finding with this name.
 pub(super) fn of_rule(name: &str) -> &'static [(&'static str, &'static str)] {
     TABLE.iter().find(|(known, _)| *known == name).map_or(&[], |(_, techniques)| techniques)
 }
@@ -164,7 +164,7 @@ pub(super) fn of<'a>(pages: impl Iterator<Item = &'a SamplePage>) -> Vec<Techniq
         }
     };
     for result in pages.flat_map(|page| &page.results) {
-        // One that failed may still say that the sample brought its guest down.
+        // A failed result may still say that the sample crashed its guest.
         let Ok(report) = Report::parse(result.report.get().as_bytes()) else { continue };
         if !result.accepted && report.success {
             continue;
@@ -172,7 +172,7 @@ pub(super) fn of<'a>(pages: impl Iterator<Item = &'a SamplePage>) -> Vec<Techniq
         for found in &report.summary.taxonomies {
             note(&found.predicate, &format!("{}: {}: {}", result.plugin, found.predicate, found.value));
             if matches!(found.predicate.as_str(), "stays" | "stays-in-windows") {
-                // Which ways there were.
+                // The ways that were used.
                 found.value.split(", ").for_each(|way| note(way, &format!("{}: stays: {way}", result.plugin)));
             }
         }

@@ -16,7 +16,7 @@ pub struct Acted {
     /// The VM.
     #[serde(default)]
     pub machine: String,
-    /// How the guest ran.
+    /// How the VM was run: by the processor itself or in software.
     #[serde(default)]
     pub accelerator: String,
     /// What it did.
@@ -34,7 +34,7 @@ struct Captured {
     capture: Option<Capture>,
 }
 
-/// What every report of behaviour has.
+/// A field that every report of behaviour has.
 #[derive(Deserialize)]
 struct Sign {
     #[serde(rename = "processes")]
@@ -60,14 +60,14 @@ impl Acted {
         Some(acted)
     }
 
-    /// The packets of a report, as a pcap file. Whoever brought the report may have written anything there, so anything but a valid pcap
+    /// The packets of a report, as a pcap file. Whoever made the report may have written anything there, so anything that is not a valid pcap
     /// file counts as missing.
     pub fn packets(report: &RawValue) -> Option<Vec<u8>> {
         let Reported { full: Captured { capture } } = serde_json::from_str(report.get()).ok()?;
         pcap::checked(&capture?.pcap)
     }
 
-    /// Every process once, with how deep it is: parents before their children. A process belongs to the last one before it that has its
+    /// Every process once, with its depth: parents before their children. A process belongs to the last one before it with its
     /// parent's number, because numbers are used again and a guest may lie.
     pub fn tree(&self) -> Vec<(usize, &Process)> {
         let processes = &self.seen.processes;
@@ -112,7 +112,7 @@ mod tests {
     fn a_tree_has_everybody_once_under_who_started_them() {
         let list = [(7, 1), (8, 7), (9, 8), (10, 7), (8, 7), (11, 8)];
         assert_eq!(shape(&list), [(0, 7), (1, 8), (2, 9), (1, 10), (1, 8), (2, 11)]);
-        // A circle, one's own parent, a parent that comes later.
+        // A circle, a process that is its own parent, a parent that comes later.
         let lies = [(5, 6), (6, 5), (5, 6), (20, 20), (30, 31), (31, 1)];
         assert_eq!(shape(&lies), [(0, 5), (1, 6), (2, 5), (0, 20), (0, 30), (0, 31)]);
     }

@@ -13,10 +13,10 @@ use std::net::{IpAddr, SocketAddr};
 /// The longest value.
 const VALUE_MAX: usize = 2048;
 
-/// Plugins that name whatever looks like something.
+/// Plugins that list everything that looks like an indicator.
 const BARE: [&str; 3] = ["strings", "identify", "yara"];
 
-/// Names that occur in honest software by the thousand, or that stand for no machine: a sample that calls them reveals nothing.
+/// Names that are in thousands of honest programs, or that stand for no machine: calling them says nothing about a sample.
 const NOBODYS: [&str; 24] = [
     "apache.org",
     "arpa",
@@ -49,7 +49,7 @@ const NOBODYS: [&str; 24] = [
 pub struct Ioc {
     /// What it is.
     pub kind: IocKind,
-    /// Itself.
+    /// Its value.
     pub value: String,
     /// The plugin that found it.
     pub from: String,
@@ -61,22 +61,22 @@ pub struct Ioc {
 pub enum IocKind {
     /// A link.
     Url,
-    /// An address, IPv4 or IPv6.
+    /// An IPv4 or IPv6 address.
     Ip,
-    /// A name.
+    /// A domain name.
     Domain,
     /// A mail address.
     Email,
 }
 
 impl Ioc {
-    /// Whether it only looks like something: nobody saw that it was called or is to be called.
+    /// Whether it only looks like an indicator: it was not seen to be called.
     pub(super) fn is_bare(&self) -> bool {
         BARE.contains(&self.from.as_str())
     }
 }
 
-/// Those of one report.
+/// The indicators of one report.
 pub(super) fn of(plugin: &str, report: &RawValue, acted: Option<&Acted>) -> Vec<Ioc> {
     let ioc = |(kind, value): (IocKind, String)| Ioc { kind, value, from: plugin.to_owned() };
     let read = Report::read(report.get().as_bytes()).ok();
@@ -115,7 +115,7 @@ fn checked(data_type: &str, value: &str) -> Option<(IocKind, String)> {
     }
 }
 
-/// Whether a link, a mail address or a name leads to one of those.
+/// Whether a link, a mail address or a name belongs to one of those.
 fn is_nobodys(value: &str) -> bool {
     let rest = value.split_once("://").map_or(value, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -39,20 +39,20 @@ pub fn event(merged: &Merged) -> Value {
             IocKind::Domain => ("domain", "Network activity"),
             IocKind::Email => ("email", "Social network"),
         };
-        // What was only read somewhere must not close anything by itself.
+        // An indicator that was only read somewhere must not block anything automatically.
         attributes.push(attribute(kind, category, &ioc.value, false, format!("found by {}", ioc.from)));
     }
     for reason in &merged.page.reasons {
         attributes.push(attribute("text", "External analysis", reason, false, "reason of the verdict".into()));
     }
-    // Two parts may have one name.
+    // Two parts may have the same name.
     let mut seen = std::collections::BTreeSet::new();
     attributes.retain(|attribute| seen.insert(attribute["uuid"].to_string()));
     let mut tags = vec![
         json!({ "name": format!("weir:verdict=\"{}\"", sample.verdict) }),
         json!({ "name": format!("tlp:{}", merged.tlp().word()) }),
     ];
-    // As MISP's own galaxy writes them.
+    // In the spelling of MISP's own galaxy.
     let galaxy = |technique: &Technique| {
         let name = technique.name.rsplit(": ").next().unwrap_or(technique.name);
         json!({ "name": format!("misp-galaxy:mitre-attack-pattern=\"{name} - {}\"", technique.id) })

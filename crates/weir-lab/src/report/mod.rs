@@ -25,10 +25,10 @@ use crate::sample_page::{SampleLine, SamplePage};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Indicators that a report names.
+/// How many indicators a report names.
 const IOCS_MAX: usize = 1000;
 
-/// The whole of what is known.
+/// Everything that is known.
 #[derive(Debug, Clone, Serialize)]
 pub struct Merged {
     /// The sample that was asked for.
@@ -38,12 +38,12 @@ pub struct Merged {
     pub parts: Vec<SamplePage>,
     /// What others can watch for.
     pub iocs: Vec<Ioc>,
-    /// The same with bare strings: what a person may choose from who makes a rule. Nobody else is told.
+    /// The same with bare strings, from which a person who makes a rule may choose. They are not passed on.
     #[serde(skip)]
     pub named: Vec<Ioc>,
-    /// What of it is known in MITRE's ATT&CK.
+    /// The techniques in MITRE's ATT&CK to which it belongs.
     pub techniques: Vec<Technique>,
-    /// What it did where it was run, with the sample it was.
+    /// Its behaviour where it was run, each with the number of the sample.
     pub behaviour: Vec<(i64, Acted)>,
 }
 
@@ -76,19 +76,19 @@ impl Merged {
         std::iter::once(&self.page).chain(&self.parts).map(|page| &page.sample)
     }
 
-    /// Who may be told: amber, unless whoever handed it in chose.
+    /// Who may be told: amber, unless the submitter chose something else.
     pub fn tlp(&self) -> Tlp {
         self.page.choices.tlp.unwrap_or_default()
     }
 
-    /// When the newest of it is from, in nanoseconds since the Unix epoch.
+    /// The time of its newest part, in nanoseconds since the Unix epoch.
     fn at(&self) -> i64 {
         let ends = self.samples().map(|sample| sample.ended_at.unwrap_or(sample.arrived_at));
         ends.max().unwrap_or(0)
     }
 }
 
-/// A time as both formats write it, to the millisecond.
+/// A time in the form of both formats, to the millisecond.
 fn rfc3339(nanos: i64) -> String {
     let at = time::OffsetDateTime::from_unix_timestamp(nanos.div_euclid(1_000_000_000));
     let at = at.unwrap_or(time::OffsetDateTime::UNIX_EPOCH);

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 const OBSERVED: [u8; 16] =
     [0x00, 0xab, 0xed, 0xb4, 0xaa, 0x42, 0x46, 0x6c, 0x9c, 0x01, 0xfe, 0xd2, 0x33, 0x15, 0xa9, 0xb7];
 
-/// How STIX 2.1 is taught that version.
+/// The identifier of the extension that defines this version for STIX 2.1.
 const TLP_EXTENSION: &str = "extension-definition--60a3c5c5-0d10-413e-aab3-9e08dde9e88d";
 
 pub fn bundle(merged: &Merged) -> Value {
@@ -74,7 +74,7 @@ pub fn bundle(merged: &Merged) -> Value {
     json!({ "type": "bundle", "id": format!("bundle--{}", uuid::named(&format!("stix {}", sample.hash))), "objects": objects.all })
 }
 
-/// The object that says who may be told, as the extension of the standard for version 2.0 of the traffic light protocol has it.
+/// The object that says who may be told, in the form of the standard's extension for version 2.0 of the traffic light protocol.
 fn marking(tlp: Tlp) -> Value {
     json!({
         "type": "marking-definition", "spec_version": "2.1", "id": tlp.marking(), "created": "2022-10-01T00:00:00.000Z",
@@ -97,7 +97,7 @@ struct Objects {
 }
 
 impl Objects {
-    /// An object with an id of its own in this report; a text that is empty is left out, as the standard wants it.
+    /// An object with an id of its own in this report; an empty text is left out, as the standard requires.
     fn add(&mut self, kind: &str, of: &str, fields: Value) -> Value {
         let id: Value = format!("{kind}--{}", uuid::named(&format!("stix {kind} {} {of}", self.sample))).into();
         let mut object = Map::new();
@@ -112,7 +112,7 @@ impl Objects {
         id
     }
 
-    /// What was observed has an id that is the same everywhere.
+    /// Observed objects have an id that is the same everywhere.
     fn observe(&mut self, kind: &str, contributing: &Value, more: Value) -> Value {
         let id: Value = format!("{kind}--{}", uuid::in_space(OBSERVED, &contributing.to_string())).into();
         let mut object = Map::new();
@@ -143,7 +143,7 @@ impl Objects {
         )
     }
 
-    /// What one plugin says of one file.
+    /// What one plugin says about one file.
     fn analysis(&mut self, sample: &SampleLine, file: &Value, result: &ResultLine) {
         let worst = crate::job::Report::read(result.report.get().as_bytes()).ok().and_then(|report| {
             let levels = report.summary.taxonomies.iter().map(|finding| finding.level);
@@ -166,7 +166,7 @@ impl Objects {
         );
     }
 
-    /// Malware uses a technique, where something is malware.
+    /// The relation "malware uses a technique", if something is malware.
     fn uses(&mut self, technique: &Value) {
         let Some(malware) = self.all.iter().find(|object| object["type"] == "malware").map(|found| found["id"].clone())
         else {

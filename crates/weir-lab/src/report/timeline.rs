@@ -9,7 +9,7 @@ use super::{Merged, attack};
 use std::collections::BTreeSet;
 use weir_guest::behaviour::{Act, FileChange, Network, Persistence, Process, RegistryChange};
 
-/// One thing that happened.
+/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// When, in milliseconds since the sample began.
@@ -18,13 +18,13 @@ pub struct Event {
     pub kind: &'static str,
     /// Which process did it; 0 if that is not known.
     pub pid: u32,
-    /// What, in words.
+    /// What happened, in words.
     pub text: String,
     /// Ids of techniques, such as `T1053.003`.
     pub techniques: BTreeSet<&'static str>,
 }
 
-/// A rule that applied, and by what.
+/// A rule that matched, and its evidence.
 struct Hit<'a> {
     rule: &'a str,
     evidence: &'a str,
@@ -49,24 +49,24 @@ impl Merged {
     }
 }
 
-/// `plugin: rule: evidence`, as techniques have it.
+/// Parses `plugin: rule: evidence`, the form of findings.
 fn hit(finding: &str) -> Option<Hit<'_>> {
     let mut parts = finding.splitn(3, ": ");
     let (_, rule, evidence) = (parts.next()?, parts.next()?, parts.next()?);
     Some(Hit { rule, evidence })
 }
 
-/// Too short to tell an event by.
+/// A shorter evidence is not enough to recognise an event.
 const EVIDENCE_MIN: usize = 4;
 
 impl Event {
-    /// With the techniques of those rules that applied and that it fits: because it is of their kind, or because they name it.
+    /// Adds the techniques of those rules that matched and that fit this event: because it is of their kind, or because they name it.
     fn named(mut self, rules: &[&str], hits: &[Hit<'_>]) -> Event {
         let names_it = |hit: &Hit<'_>| match hit.evidence {
             short if short.len() < EVIDENCE_MIN => false,
-            // Ways to stay are events of their own.
+            // Ways to stay are separate events.
             _ if hit.rule.starts_with("stays") => false,
-            // A process is the file that it runs, and not every file that it is told of.
+            // A process stands for the file that it runs, and not for every file in its arguments.
             path if self.kind == "process" && is_path(path) => self.text.starts_with(path),
             some => self.text.contains(some),
         };
@@ -82,7 +82,7 @@ fn is_path(evidence: &str) -> bool {
     !evidence.contains(' ') && (evidence.starts_with('/') || evidence.get(1..3) == Some(":\\"))
 }
 
-/// An event, and the rules that go by events of its kind.
+/// An event, and the rules that are about events of its kind.
 type Known<'a> = (Event, Vec<&'a str>);
 
 fn event(at_ms: Option<u64>, kind: &'static str, pid: u32, text: String) -> Event {
@@ -191,7 +191,7 @@ mod tests {
             persistence: vec![Persistence { path: "/etc/cron.d/x".into(), what: "cron".into(), at_ms: Some(100) }],
             acts: vec![
                 Act { what: "missing".into(), detail: "nc".into(), ..Act::default() },
-                // No rule says anything of it here.
+                // No rule is about it here.
                 Act { what: "kills".into(), detail: "9 1".into(), at_ms: Some(20), ..Act::default() },
             ],
             ..Behaviour::default()

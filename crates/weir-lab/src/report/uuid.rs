@@ -2,15 +2,15 @@
 
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-/// A name space of our own, drawn once.
+/// A name space of our own, generated once.
 const OURS: [u8; 16] = [0x6b, 0x1d, 0x0e, 0x4c, 0x58, 0x7a, 0x5d, 0x2f, 0x9e, 0x3b, 0x41, 0x7c, 0xd2, 0x90, 0x6a, 0x55];
 
-/// The name of this text.
+/// The UUID of this text.
 pub(super) fn named(text: &str) -> String {
     in_space(OURS, text)
 }
 
-/// The name of a text in a space of names.
+/// The UUID of a text in a name space.
 pub(super) fn in_space(space: [u8; 16], text: &str) -> String {
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[&space, text.as_bytes()].concat());
     let mut bytes = [0; 16];

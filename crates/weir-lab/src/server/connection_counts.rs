@@ -19,7 +19,7 @@ pub(super) struct CountedConnection(ConnectionCounts, NodeId, IpAddr);
 pub(super) enum ConnectionRefused {
     /// The machine has as many already.
     TooMany,
-    /// It has one from another address: somebody copied its disk, or it has moved and the old connection is not given up yet.
+    /// It has one from another address: somebody copied its disk, or it has moved and the old connection has not been closed yet.
     Elsewhere(IpAddr),
 }
 

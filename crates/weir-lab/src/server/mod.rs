@@ -45,30 +45,30 @@ use weir_store::samples::SampleHash;
 
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 2048;
-/// Connections at once of one machine, and how many of them may bring reports: each may hold the memory of one for long.
+/// How many connections one machine may have, and how many of them may carry reports: each of these may hold the memory of one for long.
 const CONNECTIONS_A_MACHINE: usize = 32;
 const DISPATCHERS_A_MACHINE: usize = 2;
-/// Connections at once that want to join.
+/// How many connections may want to join at the same time.
 const JOINING_MAX: usize = 8;
 /// From a connection to its first line.
 const INTRODUCTION: Duration = Duration::from_secs(5);
-/// An election needs no connection that says nothing for so long.
+/// A connection of the election that is silent for this long is not needed.
 const QUIET: Duration = Duration::from_secs(120);
 /// How often a leader asks whether a dispatcher is there.
 const PING_EVERY: Duration = Duration::from_secs(1);
-/// How often the database hears of a machine outside that works.
+/// How often the database is told that a machine outside runs.
 const SEEN_EVERY: Duration = Duration::from_secs(2);
 /// Reports of all dispatchers that wait to be stored, in KiB.
 const REPORTS_KIB: usize = 256 << 10;
 
-/// What a connection may reach.
+/// What the handler of a connection needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     node: Node,
     caller: Caller,
     registry: Registry,
     election_ends: ElectionEnds,
-    /// How long certificates count that are made here.
+    /// How long certificates are valid that are made here.
     life: Duration,
     reports: Arc<Semaphore>,
     joining: Arc<Semaphore>,
@@ -80,17 +80,17 @@ pub(crate) struct Server {
 /// This machine's part in the election.
 #[derive(Debug, Clone)]
 pub(crate) struct ElectionEnds {
-    /// To where messages that came in go.
+    /// Where received messages go.
     pub(crate) frames: mpsc::Sender<Frame>,
-    /// What this machine is.
+    /// The state of this machine in the election.
     pub(crate) post: watch::Receiver<Post>,
     /// Its life.
     pub(crate) boot: Boot,
-    /// What it says of itself; its priority is that of its certificate.
+    /// What it says about itself; its priority is that of its certificate.
     pub(crate) claim: Claim,
 }
 
-/// Who is at the far end, as registered.
+/// The machine at the other end, as it is registered.
 #[derive(Debug, Clone)]
 struct Peer {
     identity: Identity,
@@ -113,7 +113,7 @@ impl Server {
         Server { node, caller, registry, election_ends, life, reports, joining, unknown_peers, connected, dispatching }
     }
 
-    /// Takes connections for ever.
+    /// Accepts connections for ever.
     pub(crate) async fn run(self, listener: TcpListener) {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         // They end with the server.
@@ -125,7 +125,7 @@ impl Server {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             };
-            // Who does not say who it is must not keep out those who do.
+            // Connections that have not shown who they are must not keep out those that have.
             let known = self.registry.is_address(from.ip());
             let Some(unknown) = self.unknown_peers.enter(from.ip(), known) else { continue };
             let server = self.clone();
@@ -179,7 +179,7 @@ impl Server {
     async fn election(self, peer: Peer, mut lines: Lines<ReadHalf<TlsStream<TcpStream>>>) -> io::Result<()> {
         loop {
             let line = tokio::select! {
-                // Before every line: it may have been taken out of the lab since it called.
+                // Checked before every line, because it may have been removed from the lab since it called.
                 biased;
                 () = self.registry.removed(&peer.identity, peer.key) => return Ok(()),
                 line = tokio::time::timeout(QUIET, lines.line()) => line,
@@ -198,7 +198,7 @@ impl Server {
         Ok(())
     }
 
-    /// Gives a dispatcher work for as long as this machine leads.
+    /// Gives work to a dispatcher as long as this machine leads.
     async fn dispatcher<R, W>(self, peer: Peer, lines: Lines<R>, mut write: W) -> io::Result<()>
     where
         R: AsyncRead + Unpin,
@@ -236,11 +236,11 @@ impl Server {
                 () = self.see(&peer) => Ok(()),
             }
         };
-        // When the talk is over the session hears nothing more, and tells the leader that the machine is gone.
+        // When the conversation is over, the session receives nothing more, and tells the leader that the machine is gone.
         tokio::join!(talk, attend(&peer.identity.name, Link { out, from, outside }, &leader)).0
     }
 
-    /// Says to the database that a machine outside is at work, which it cannot say itself; waits for ever beside others.
+    /// Tells the database that a machine outside runs, because it cannot do this itself; for other machines this waits for ever.
     async fn see(&self, peer: &Peer) {
         if peer.identity.role != Role::External {
             return std::future::pending().await;
@@ -270,7 +270,7 @@ impl Server {
         write.shutdown().await
     }
 
-    /// A sample of this machine. A machine outside sees only what it works on, and that wherever in the lab it is.
+    /// A sample of this machine. A machine outside gets only the samples of its own attempts, but wherever in the lab they are.
     async fn sample(&self, peer: &Peer, hash: SampleHash) -> Option<File> {
         let outside = match peer.identity.role {
             Role::External => Some(self.size_of_given(peer, hash).await?),
@@ -285,7 +285,7 @@ impl Server {
         }
     }
 
-    /// How long a sample is that a machine outside works on; none if it was not given that.
+    /// The length of a sample that a machine outside works on; None if it was not given that sample.
     async fn size_of_given(&self, peer: &Peer, hash: SampleHash) -> Option<u64> {
         let name = &peer.identity.name;
         let given = self.node.records().lab_nodes().works_on(name, &hash.to_string()).await.ok()?;
@@ -299,7 +299,7 @@ impl Server {
         let path = passing::path(self.caller.store.folder()).ok()?;
         let fetched = fetch_from_any((hash, size), &path, None, (&self.registry, &self.caller)).await;
         let file = fetched.ok().and_then(|()| File::open(&path).ok());
-        // It stays for as long as it is open.
+        // It stays as long as it is open.
         let _ = std::fs::remove_file(&path);
         file
     }
@@ -326,7 +326,7 @@ impl Server {
         Authority::open(self.node.records(), &seal, issue).await.map_err(|error| error.to_string())
     }
 
-    /// The victory of this machine, or where the leader is.
+    /// Answers with the victory of this machine, or with the address of the leader.
     async fn say_who_leads<W: AsyncWrite + Unpin>(self, mut write: W) -> io::Result<()> {
         let ElectionEnds { boot, claim, post, .. } = &self.election_ends;
         let followed = match *post.borrow() {
@@ -381,7 +381,7 @@ impl Server {
     }
 }
 
-/// Hears a dispatcher until it is silent. A report waits until there is memory for it. A file that it was asked for is kept on the way.
+/// Reads from a dispatcher until it is silent. A report waits until there is memory for it. A file that was requested from it is stored on the way.
 async fn hear<R: AsyncRead + Unpin>(
     (mut lines, silence): (Lines<R>, Duration),
     heard: mpsc::Sender<Received>,
@@ -418,7 +418,7 @@ async fn hear<R: AsyncRead + Unpin>(
     Ok(())
 }
 
-/// Says what there is to say to a dispatcher, and asks now and then whether it is there.
+/// Sends the messages for a dispatcher, and asks now and then whether it is there.
 async fn say<W: AsyncWrite + Unpin>(write: &mut W, mut letters: mpsc::UnboundedReceiver<Message>) -> io::Result<()> {
     let mut ping = tokio::time::interval(PING_EVERY);
     let mut pings = 0;

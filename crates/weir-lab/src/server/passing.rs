@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use tokio::io::AsyncRead;
 use weir_store::samples::{SampleHash, Samples};
 
-/// A name that is not taken, in a folder that only this machine may read.
+/// A path that is not in use, in a folder that only this machine may read.
 pub(super) fn path(folder: &Path) -> io::Result<PathBuf> {
     let mut random = [0; 8];
     weir_store::random(&mut random)?;
     Ok(folder.join(format!("passing-{}", weir_store::hex(&random))))
 }
 
-/// Reads so many bytes and keeps them as a sample. False if they have another hash, or cannot be kept: an error is one of the connection.
+/// Reads this many bytes and keeps them as a sample. False if they have another hash or cannot be stored; an error is an error of the connection.
 pub(super) async fn keep<R: AsyncRead + Unpin>(
     lines: &mut Lines<R>,
     (hash, length): (SampleHash, u64),

@@ -32,7 +32,7 @@ struct Lab {
     records: Records,
     credentials: Credentials,
     store: CredentialStore,
-    /// What its clock says, in seconds since the Unix epoch. It stands still unless it is set.
+    /// The time of its clock, in seconds since the Unix epoch. It stands still unless it is set.
     now_s: Arc<AtomicU64>,
     frames: mpsc::Receiver<Frame>,
     at: std::net::SocketAddr,
@@ -64,7 +64,7 @@ async fn lab() -> Lab {
     let samples = Samples::open(&home.path().join("samples")).unwrap();
     let node = node("n1", home.path(), &records, &samples);
     let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
-    // Whoever joins has no clock of the lab yet: this one starts at the time of day.
+    // A machine that joins has no clock of the lab yet: this one starts at the time of day.
     let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let now_s = Arc::new(AtomicU64::new(today.as_secs()));
     let issue = Issue { now: time(&now_s), life: LIFE };
@@ -100,7 +100,7 @@ impl Lab {
         Caller { store, from: HERE, port: self.at.port(), silence: SILENCE }
     }
 
-    /// What is answered to this, until the end.
+    /// The answer to this context, up to its end.
     async fn answer(&self, credentials: &Credentials, context: &str, text: &[u8]) -> String {
         let call = self.caller(credentials).call(HERE, context, Duration::from_secs(5)).await;
         let Ok(mut stream) = call else { return String::new() };
@@ -115,7 +115,7 @@ impl Lab {
 #[tokio::test(flavor = "multi_thread")]
 async fn only_registered_machines_are_heard_and_what_does_not_read_ends_the_connection() {
     let mut lab = lab().await;
-    // A machine of another lab, one of this lab's authority that is not registered so, and one that talks nonsense.
+    // A machine of another lab, one of this lab's authority that is registered differently, and one that sends nonsense.
     let other = Records::sqlite(&lab.home.path().join("other.db")).await.unwrap();
     let first = Identity::new("n1", Role::Eligible, Priority(3)).unwrap();
     let stranger = found(&other, &first, HERE, lab.issue()).await.unwrap();
@@ -224,7 +224,7 @@ async fn certificates_and_authorities_follow_each_other_for_ten_lives_and_nobody
     let inside = newcomer(&lab, "n2", Role::Dispatcher).await;
     let outside = newcomer(&lab, "n3", Role::External).await;
     let first = inside.0.active().credentials.clone();
-    // A connection that is open all the time.
+    // A connection that stays open.
     let mut open = lab.caller(&first).call(HERE, "election", Duration::from_secs(5)).await.unwrap();
     let hash = lab.samples.put(&mut &b"sample"[..], 100).unwrap().hash;
     let wanted = format!("{}\n", Message::Fetch(hash));
@@ -285,7 +285,7 @@ async fn what_a_machine_outside_may_not_ask_is_not_answered_and_one_that_is_take
     lab.frames.recv().await.unwrap();
     assert!(lab.records.lab_nodes().remove("n3").await.unwrap());
     assert!(!lab.records.lab_nodes().remove("n3").await.unwrap());
-    // Whoever is refused makes the database be read again; that ends what is open.
+    // A refused connection makes the server read the database again; that ends what is open.
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let stranger = Identity::new("n9", Role::Dispatcher, Priority(3)).unwrap();
     let authority = Authority::open(&lab.records, &lab.credentials.seal.unwrap(), lab.issue()).await.unwrap();

@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Of one address at once: as many as a machine may have when it is known whose they are.
+/// How many may come from one address: as many as a machine may have when it is known.
 const UNKNOWN_AN_ADDRESS: usize = super::CONNECTIONS_A_MACHINE;
-/// Of all addresses at once at which no machine is known.
+/// How many may come from all addresses together at which no machine is known.
 const UNKNOWN_MAX: usize = 128;
 
-/// Who has not introduced itself. Cheap to clone.
+/// Connections that have not introduced themselves. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnknownPeers(Arc<Mutex<Present>>);
 
@@ -30,7 +30,7 @@ pub(super) struct UnknownPeer {
 }
 
 impl UnknownPeers {
-    /// One more from there; `known` if a machine of the lab is. None if there are too many.
+    /// One more from this address; `known` if a machine of the lab is there. None if there are too many.
     pub(super) fn enter(&self, from: IpAddr, known: bool) -> Option<UnknownPeer> {
         let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !known && present.unknown >= UNKNOWN_MAX {
