@@ -10,10 +10,10 @@ use weir_lab::report::{
     Act, Acted, Behaviour, Capture, Event, FileChange, Ioc, IocKind, Network, Persistence, RegistryChange, Screen,
 };
 
-/// Events that one sees at once.
+/// How many events are shown at first.
 const EVENTS_OPEN: usize = 25;
 
-/// How much of it is drawn.
+/// How much of the behaviour is drawn.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     /// Lines of one table.
@@ -28,7 +28,7 @@ impl Bounds {
         words::cut(text, self.text)
     }
 
-    /// A table of what there is; nothing if there is nothing.
+    /// A table of these rows; empty if there are none.
     fn table(self, head: &Html, rows: impl Iterator<Item = Html>, all: usize) -> Html {
         if all == 0 {
             return Html::none();
@@ -46,7 +46,7 @@ impl Bounds {
     }
 }
 
-/// What it did, in a sentence, in order of time, as a tree of processes, and in tables.
+/// The behaviour in a sentence, in order of time, as a tree of processes, and in tables.
 pub(crate) fn draw(acted: &Acted, events: &[Event], bounds: Bounds) -> Html {
     let seen = &acted.seen;
     let processes = match seen.processes.is_empty() {
@@ -72,7 +72,7 @@ pub(crate) fn draw(acted: &Acted, events: &[Event], bounds: Bounds) -> Html {
     )
 }
 
-/// All of it in the order in which it happened. A sample may do a thousand things: the first of them are open, the rest is a click away.
+/// All events in the order in which they happened. A sample may do a thousand things: the first of them are shown, and the others after a click.
 fn timeline(events: &[Event], bounds: Bounds) -> Html {
     let row = |event: &Event| {
         let techniques: Vec<&str> = event.techniques.iter().copied().collect();
@@ -117,7 +117,7 @@ fn event_word(kind: &str) -> &'static str {
     }
 }
 
-/// What others can watch for; nothing if there is nothing. Text only: nobody comes to click on it by accident.
+/// Indicators that others can watch for; empty if there are none. They are text and not links, so that nobody opens one by accident.
 pub(crate) fn indicators(iocs: &[Ioc], bounds: Bounds) -> Html {
     let row = |ioc: &Ioc| {
         let kind = match ioc.kind {
@@ -173,7 +173,7 @@ fn network(attempts: &[Network], bounds: Bounds) -> Html {
     titled("Whom it tried to reach", &bounds.table(&head, attempts.iter().map(row), attempts.len()))
 }
 
-/// How much of what was said is kept; where it can be had is with the other downloads.
+/// How much of the network traffic is kept; the file itself is with the other downloads.
 fn packets(capture: &Capture) -> Html {
     let cut = if capture.cut { " There were more: a capture ends when it is full." } else { "" };
     html!("<p class=\"faint\">{} kept.{}</p>", count(capture.packets, "packet"), cut)
@@ -224,7 +224,7 @@ fn texts(title: &str, texts: &[String], bounds: Bounds) -> Html {
     titled(title, &bounds.table(&Html::none(), texts.iter().map(row), texts.len()))
 }
 
-/// Pictures of the screen. The lab has seen to it that each is a PNG in base64 and not too large.
+/// Pictures of the screen. The lab has checked that each is a PNG in base64 and not too large.
 fn screens(screens: &[Screen]) -> Html {
     let picture = |screen: &Screen| {
         let seconds = screen.at_ms / 1000;
@@ -253,7 +253,7 @@ fn acts(acts: &[Act], bounds: Bounds) -> Html {
     titled("What else it did", &bounds.table(&head, acts.iter().copied().map(row), acts.len()))
 }
 
-/// A table under its title; nothing if there is none.
+/// A table with its title; empty if there are no rows.
 fn titled(title: &str, table: &Html) -> Html {
     if table.as_str().is_empty() { Html::none() } else { html!("<h3>{}</h3>{}", title, table) }
 }

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 pub struct CurrentRouter(Arc<RwLock<Router>>);
 
 impl CurrentRouter {
-    /// Begins with this one.
+    /// Starts with this router.
     pub fn new(router: Router) -> CurrentRouter {
         CurrentRouter(Arc::new(RwLock::new(router)))
     }

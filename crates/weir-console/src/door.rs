@@ -39,12 +39,12 @@ const FORWARDED: HeaderName = HeaderName::from_static("x-forwarded-for");
 #[derive(Debug, Clone, Copy)]
 pub struct PeerAddress(pub IpAddr);
 
-/// Who an address is for.
+/// What a visitor needs for an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Need {
     /// Everybody.
     Nothing,
-    /// Everybody, but what is sent must come from our own page.
+    /// Nothing, but a form must come from our own page.
     OwnPage,
     /// Somebody with at least this role.
     Role(Role),
@@ -77,14 +77,14 @@ async fn pass(site: &Site, visit: Option<&Visit>, request: Request, next: Next) 
     }
 }
 
-/// Under which name a browser reached us.
+/// The name by which a browser reached us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Called {
     /// By our address on this machine, without a proxy in between.
     Address,
     /// By a name that the configuration knows.
     Name,
-    /// By a name that is not ours; or by our address through a proxy, where anybody can claim it.
+    /// By a name that is not ours; or by our address through a proxy, because anybody can claim it there.
     Stranger,
 }
 
@@ -118,19 +118,19 @@ impl Site {
         last.filter(|_| peer.is_loopback() && self.is_called(headers) == Called::Name).unwrap_or(peer)
     }
 
-    /// The session's cookie; its name tells several Weirs on one machine apart.
+    /// The name of the session's cookie; it distinguishes several Weirs on one machine.
     pub(crate) fn cookie(&self) -> String {
         format!("weir-{}", self.address.port())
     }
 
-    /// The cookie that a login form is bound to.
+    /// The cookie to which a login form is bound.
     pub(crate) fn login_cookie(&self) -> String {
         format!("weir-{}-login", self.address.port())
     }
 
-    /// A cookie that only we read, and that no other site can make a browser send.
+    /// A cookie that only we can read, and that no other site can make a browser send.
     pub(crate) fn set_cookie(&self, headers: &HeaderMap, name: &str, value: &str) -> HeaderValue {
-        // Names are reached through the web gate, under TLS; loopback is plain.
+        // Names are reached through the web gate, with TLS; loopback is without.
         let secure = if self.is_called(headers) == Called::Address { "" } else { "; Secure" };
         let gone = if value.is_empty() { "; Max-Age=0" } else { "" };
         let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{gone}");
@@ -151,7 +151,7 @@ impl Site {
         format!("weir-{}-oidc", self.address.port())
     }
 
-    /// The address of a page of ours as the browser that asks knows it. The name was checked at the door.
+    /// The address of one of our pages as the asking browser knows it. The name was checked at the door.
     pub(crate) fn absolute(&self, headers: &HeaderMap, path: &str) -> String {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
         let scheme = if self.is_called(headers) == Called::Address { "http" } else { "https" };
@@ -177,7 +177,7 @@ fn need(method: &Method, path: &str) -> Need {
     match path {
         "/style.css" | "/console.js" | "/icon.svg" | "/healthz" | "/readyz" | "/metrics" if looks => Need::Nothing,
         "/login" | "/login/code" => Need::OwnPage,
-        // Browsers are sent here from elsewhere: a sign-in is bound to its browser by a sealed cookie.
+        // Browsers are sent here from another site: a sign-in is bound to its browser by a sealed cookie.
         "/login/oidc" | "/login/oidc/callback" if looks => Need::OwnPage,
         _ if under("/link") => Need::OwnPage,
         "/logout" | "/me" | "/me/delete" | "/me/release" | "/me/password" | "/me/contact" => Need::Role(Role::User),
@@ -199,7 +199,7 @@ fn need(method: &Method, path: &str) -> Need {
     }
 }
 
-/// Whether somebody with this role may look at a page.
+/// Whether somebody with this role may see a page.
 pub(crate) fn may_look(visit: &Visit, path: &str) -> bool {
     match need(&Method::GET, path) {
         Need::Nothing | Need::OwnPage => false,
@@ -207,7 +207,7 @@ pub(crate) fn may_look(visit: &Visit, path: &str) -> bool {
     }
 }
 
-/// The role that an operation of the API needs. To ask for a path that does not exist, the right to read is enough: the caller then learns
+/// The role that an operation of the API needs. For a path that does not exist, the right to read is enough: the caller then learns
 /// that it does not exist.
 fn of_programs(method: &Method, path: &str) -> Role {
     scope_for(method, path).role()
@@ -220,7 +220,7 @@ fn scope_for(method: &Method, path: &str) -> Scope {
         "/metrics" => Some(Scope::Metrics),
         _ => path.strip_prefix(PREFIX).and_then(|path| scope_of(asked, path)),
     };
-    // Accounts and tokens are nobody's business but an administrator's, whatever is asked about them.
+    // Only administrators may know anything about accounts and tokens.
     let secret = path.strip_prefix(PREFIX).is_some_and(|rest| rest.starts_with("/console"));
     match scope {
         Some(scope) => scope,
@@ -278,7 +278,7 @@ fn is_api(path: &str) -> bool {
     path.strip_prefix(PREFIX).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The token that a program shows.
+/// The token that a program sends.
 fn bearer(headers: &HeaderMap) -> Option<String> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
@@ -364,7 +364,7 @@ async fn whole(body: Body, within: Duration) -> Result<Bytes, Trouble> {
     }
 }
 
-/// Who asks. A session whose account was removed or has a new password ends here.
+/// Who is asking. A session whose account was removed or has a new password ends here.
 async fn visitor(site: &Site, headers: &HeaderMap) -> Result<Option<Visit>, Box<Response>> {
     let id = cookie(headers, &site.cookie());
     let Some(visit) = id.and_then(|id| site.sessions.find(&id, Instant::now())) else { return Ok(None) };
@@ -372,7 +372,7 @@ async fn visitor(site: &Site, headers: &HeaderMap) -> Result<Option<Visit>, Box<
     current.map_err(|error| Box::new(Trouble::from(error).page(site, None)))
 }
 
-/// The visit as its account is now; nothing if that was removed or has a new password.
+/// The visit with its account as it is now; None if the account was removed or has a new password.
 pub(crate) async fn current(site: &Site, mut visit: Visit) -> Result<Option<Visit>, OperationError> {
     match site.administration.accounts.known(&visit.known.name).await? {
         // Whoever came by a link to their own page stays a plain user, even if an account with that name is made meanwhile.
@@ -387,7 +387,7 @@ pub(crate) async fn current(site: &Site, mut visit: Visit) -> Result<Option<Visi
     }
 }
 
-/// Browsers say where a request comes from; programs that say nothing are caught by the token.
+/// Browsers say from where a request comes; programs that say nothing are caught by the token.
 fn comes_from_us(headers: &HeaderMap) -> bool {
     let value = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     let fetched = value(HeaderName::from_static("sec-fetch-site"));
@@ -552,7 +552,7 @@ mod tests {
         assert!(!from(&[("host", "127.0.0.1:8025"), ("sec-fetch-site", "same-site")]));
     }
 
-    /// A body of which nothing ever comes.
+    /// A body that never sends anything.
     struct Silent;
 
     impl http_body::Body for Silent {

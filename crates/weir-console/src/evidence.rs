@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use weir_mail::operations::HeldMessage;
 
-/// So many subjects and networks are named.
+/// How many subjects and networks are named.
 const NAMED_MAX: usize = 3;
 /// Characters of a subject that stands in a sentence.
 const SUBJECT_SHOWN: usize = 120;
@@ -22,16 +22,16 @@ pub(crate) struct Evidence {
     recipients: usize,
     /// Domains of the recipients.
     domains: usize,
-    /// Subjects and how many mails have them, the commonest first.
+    /// Subjects and how many mails have them, the most frequent first.
     subjects: Vec<(String, usize)>,
-    /// Networks that the mail was handed in from and how much of it, the commonest first.
+    /// Networks from which the mail was submitted and how many mails came from each, the most frequent first.
     networks: Vec<(String, usize)>,
-    /// Whether there is more than was looked at.
+    /// Whether there is more mail than was examined.
     more: bool,
 }
 
 impl Evidence {
-    /// Of this mail; `more` if there is more than that.
+    /// The evidence of these mails; `more` if there are more than these.
     pub(crate) fn of(mails: &[HeldMessage], more: bool) -> Evidence {
         let recipients = || mails.iter().flat_map(|held| &held.recipients).map(|to| to.address.as_str());
         let domain = |address: &str| address.rsplit_once('@').map(|(_, domain)| domain.to_ascii_lowercase());
@@ -113,7 +113,7 @@ impl Evidence {
     }
 }
 
-/// What there is most of first; of two that are as frequent, the one that sorts first.
+/// The most frequent first; of two that are equally frequent, the one that sorts first.
 fn commonest(of: impl Iterator<Item = String>) -> Vec<(String, usize)> {
     let mut counted: BTreeMap<String, usize> = BTreeMap::new();
     of.for_each(|text| *counted.entry(text).or_default() += 1);

@@ -14,20 +14,20 @@ use std::time::Instant;
 /// One gate in the picture.
 struct Lane {
     name: &'static str,
-    /// The address of its page, without the first stroke.
+    /// The address of its page, without the first slash.
     link: &'static str,
     /// Nothing if the gate is off.
     flow: Option<Flow>,
 }
 
 struct Flow {
-    /// What goes on, a second, and its caption.
+    /// How much passes each second, and its caption.
     passes_per_s: f64,
     passes: &'static str,
-    /// What waits, and the noun for one of it.
+    /// How much waits, and the noun for one of it.
     waits: u64,
     noun: &'static str,
-    /// What is refused or kept back, and its caption.
+    /// How much is refused or kept, and its caption.
     refused: String,
     is_refused: bool,
     refusal: &'static str,
@@ -37,11 +37,11 @@ const ROW: f64 = 96.0;
 const WIDE: f64 = 1_040.0;
 const NARROW_ROW: f64 = 104.0;
 const NARROW: f64 = 340.0;
-/// Streams of this strength or less are thin, and a hundred thousand times it are as thick as can be.
+/// Streams up to this strength are thin; at a hundred thousand times this they are as thick as possible.
 const THIN: f64 = 2.0;
 const THICK: f64 = 16.0;
 
-/// The picture, for a desk or a wall and for a telephone.
+/// The picture, in a wide form and in a narrow one for telephones.
 pub(crate) fn picture(pulse: &Pulse, history: &History, now: Instant) -> Html {
     let lanes = lanes(pulse, history, now);
     let words = "What goes through the four gates, what waits there, and what is refused";
@@ -117,12 +117,12 @@ impl Flow {
         THIN + (THICK - THIN) * strength.min(1.0)
     }
 
-    /// The class of a part of its stream, which has no colour while nothing moves.
+    /// The class of a part of its stream; it has no colour while nothing moves.
     fn moves(&self, part: &str) -> String {
         if self.passes_per_s > 0.0 { part.to_owned() } else { format!("{part} still") }
     }
 
-    /// How full its basin is, of one.
+    /// How full its basin is, from 0 to 1.
     fn filled(&self) -> f64 {
         ((1.0 + self.waits as f64).log10() / 4.0).min(1.0)
     }
@@ -161,7 +161,7 @@ fn to(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// From left to right: the name, the basin of what waits, the stream of what goes on, and what is refused.
+/// From left to right: the name, the basin of what waits, the stream of what passes, and what is refused.
 fn wide_row(lane: &Lane, top: f64) -> Html {
     let Some(flow) = &lane.flow else { return off(lane, top, ROW) };
     let basin = 260.0;

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Form(Vec<(String, String)>);
 
-/// More fields than any page of ours has boxes.
+/// More fields than any page of ours has.
 const FIELDS_MAX: usize = 2_000;
 
 impl Form {

@@ -31,7 +31,7 @@ pub(crate) enum Here {
     Nowhere,
 }
 
-/// A page to be put into its frame.
+/// A page without its frame.
 pub(crate) struct Sheet {
     title: String,
     here: Here,
@@ -43,7 +43,7 @@ pub(crate) struct Sheet {
 /// A part of a page that is kept current: the id of its element, and what is in it.
 pub(crate) type LivePart = (&'static str, Html);
 
-/// The parts of a page, beside the page itself: the stream that keeps it current draws the page again and compares.
+/// The parts of a page, attached to the response: the stream that keeps the page current draws it again and compares.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveParts(pub(crate) Vec<LivePart>);
 
@@ -73,7 +73,7 @@ impl Sheet {
         Sheet { title: title.into(), here, content, parts: Vec::new() }
     }
 
-    /// A page that is kept current, part by part; as many as there are [`PART_IDS`]. A page has the same number of them every time.
+    /// A page that is kept current, part by part, with at most as many parts as there are [`PART_IDS`]. The number of parts must be the same every time.
     pub(crate) fn live(title: impl Into<String>, here: Here, parts: &[Html]) -> Sheet {
         debug_assert!(parts.len() <= PART_IDS.len(), "a part without an id would not be shown");
         let parts: Vec<LivePart> = PART_IDS.into_iter().zip(parts.iter().map(marked)).collect();
@@ -82,18 +82,18 @@ impl Sheet {
         Sheet::new(title, here, content).with_parts(parts)
     }
 
-    /// The same, of which these elements are kept current.
+    /// The same, with these elements kept current.
     pub(crate) fn with_parts(self, parts: Vec<LivePart>) -> Sheet {
         Sheet { parts, ..self }
     }
 
-    /// The page in its frame, with how much waits where.
+    /// The page in its frame, with how much waits on each page.
     pub(crate) async fn page(self, site: &Site, visit: &Visit) -> Response {
         let badges = if visit.may(Role::Operator) { badges(site.pulse().await.as_ref()) } else { Vec::new() };
         self.framed(site, Some(visit), &badges)
     }
 
-    /// The page in its frame, without a look at the gates: for errors, where the look may be what is broken, and for pages without a login.
+    /// The page in its frame, without reading the state of the gates: for errors, where reading it may be what fails, and for pages without a login.
     pub(crate) fn bare(self, site: &Site, visit: Option<&Visit>) -> Response {
         self.framed(site, visit, &[])
     }
@@ -128,8 +128,8 @@ impl Sheet {
     }
 }
 
-/// A part with a hash of its content, by which the script knows that it already shows the same: nothing is replaced under somebody's
-/// pointer without a visible change.
+/// A part with a hash of its content, by which the script knows that it already shows the same: so nothing under the
+/// pointer is replaced without a visible change.
 fn marked(part: &Html) -> Html {
     let mut hasher = DefaultHasher::new();
     part.without_times().hash(&mut hasher);
@@ -181,7 +181,7 @@ fn saying(said: &Said) -> Html {
     html!("<p class=\"{}\" role=\"status\"><b>{}</b>{}</p>", class, mark, said.words)
 }
 
-/// How much waits where: the elements beside the names of pages.
+/// How much waits on each page: the elements beside the names of pages.
 pub(crate) fn badges(pulse: &Pulse) -> Vec<(&'static str, Html)> {
     let badge = |number: i64, class: &str, unit: &str| match number {
         0 => Html::none(),
@@ -207,13 +207,13 @@ pub(crate) fn token(visit: &Visit) -> Html {
     html!("<input type=\"hidden\" name=\"{}\" value=\"{}\">", TOKEN_FIELD, visit.token)
 }
 
-/// Where to go back to after an action.
+/// The page to which to return after an action.
 pub(crate) fn back(path: &str) -> Html {
     html!("<input type=\"hidden\" name=\"back\" value=\"{}\">", path)
 }
 
-/// Mails in a table, of which some can be chosen and sent to `/action`: the names of its columns, a row for each mail, and what can be done
-/// with the chosen. `here` is where to come back to.
+/// A table of mails of which some can be chosen and sent to `/action`: the names of its columns, a row for each mail, and what can be done
+/// with the chosen ones. `here` is the page to which to return.
 pub(crate) fn mails(visit: &Visit, (action, here): (&str, &str), columns: &Html, rows: &Html, choices: &Html) -> Html {
     html!(
         "<form method=\"post\" action=\"/{}\" class=\"list\">{}{}<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>\
@@ -252,12 +252,12 @@ pub(crate) fn numbers(items: &[(&str, String)]) -> Html {
     html!("<dl class=\"numbers\">{}</dl>", items.iter().map(item).collect::<Html>())
 }
 
-/// A chart in half of the width: on a desk, and on a telephone.
+/// The sizes of a chart with half of the width: on a desktop, and on a telephone.
 pub(crate) const NARROW: [(u32, u32); 2] = [(520, 150), (320, 140)];
-/// A chart over the whole width, likewise.
+/// The same for a chart over the whole width.
 pub(crate) const WIDE: [(u32, u32); 2] = [(1_040, 220), (320, 160)];
 
-/// A chart that is readable on a desk and on a telephone.
+/// A chart that is readable on a desktop and on a telephone.
 pub(crate) fn plot(chart: &Chart, [desk, telephone]: [(u32, u32); 2]) -> Html {
     html!(
         "<figure class=\"plot\"><div class=\"wide\">{}</div><div class=\"narrow\">{}</div></figure>",
@@ -276,7 +276,7 @@ pub(crate) fn times(page: &'static str, current: Over) -> Html {
     html!("<nav aria-label=\"Charts of the last\"><ul class=\"tabs times\">{}</ul></nav>", times)
 }
 
-/// A list that shows nothing, and how to make it show something.
+/// An empty list, and how to make it show something.
 pub(crate) fn empty(words: &str, how: &Html) -> Html {
     html!("<p class=\"empty\">{} {}</p>", words, how)
 }

@@ -20,11 +20,11 @@ pub struct Gates {
     pub web: Option<Arc<Gate>>,
     /// The lab, if it runs.
     pub lab: Option<Node>,
-    /// The state of each gate, also of those that do not run.
+    /// The state of each gate, including those that do not run.
     pub states: GateStates,
-    /// Who is logged in at the console. Sessions survive the gates, so that a restart of a gate logs nobody out.
+    /// Who is logged in at the console. Sessions survive a restart of the gates, so it logs nobody out.
     pub sessions: Arc<Sessions>,
-    /// Certificates that are got from an authority.
+    /// Certificates from an authority.
     pub certificates: Arc<NamedCertificates>,
     /// Whether this Weir was started to be tried out (`weir up --demo`).
     pub demo: bool,

@@ -20,11 +20,11 @@ use weir_mail::scan::FeedsStatus;
 use weir_tls::CertificateState;
 use weir_web::view::{BackendView, ServerView, Status};
 
-/// Stopped users that are named; the others are counted.
+/// How many stopped users are named; the others are counted.
 const STOPPED_NAMED: usize = 5;
-/// A certificate should be renewed so long before it expires.
+/// A certificate should be renewed this long before it expires.
 const CERTIFICATE_LEFT_S: i64 = 14 * 86_400;
-/// Servers that were not tried yet and are named.
+/// How many servers are named that were not tried yet.
 const UNTRIED_NAMED: usize = 2;
 const TEN_YEARS_S: i64 = 3_650 * 86_400;
 
@@ -35,13 +35,13 @@ const TEN_YEARS_S: i64 = 3_650 * 86_400;
 pub enum Verdict {
     /// It does what it should.
     Well,
-    /// Somebody should look or decide; it does what it should meanwhile.
+    /// Somebody should look or decide; meanwhile it does what it should.
     Look,
     /// Something does not work.
     Failing,
 }
 
-/// Is all well?
+/// Whether everything works, and what needs a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// The worst of all parts.
@@ -54,14 +54,14 @@ pub struct Health {
     pub problems: Vec<HealthProblem>,
 }
 
-/// How one part is doing.
+/// The state of one part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PartHealth {
     /// `mail`, `scan`, `web`, `lab`, `backup`, `certificates`, `disk` or `incidents`; and `console` while there are no pages.
     pub part: String,
     /// The worst of its problems.
     pub verdict: Verdict,
-    /// What there is to say of it, in words.
+    /// Its state in words.
     pub says: String,
 }
 
@@ -70,21 +70,21 @@ pub struct PartHealth {
 pub struct HealthProblem {
     /// The part it belongs to.
     pub part: String,
-    /// How bad it is.
+    /// How serious it is.
     pub verdict: Verdict,
-    /// What is the matter.
+    /// The problem in words.
     pub says: String,
     /// The page of the console where something can be done about it; empty if there is none.
     pub page: String,
 }
 
-/// One part while it is looked at.
+/// A part whose state is being collected.
 struct Part {
     name: &'static str,
-    /// What there is to say if nothing is wrong.
+    /// What is said if nothing is wrong.
     says: Vec<String>,
     problems: Vec<HealthProblem>,
-    /// Servers that nobody has turned to yet, so that nothing is known of them.
+    /// Servers that were not used yet, so that nothing is known of them.
     untried: Vec<String>,
 }
 
@@ -119,7 +119,7 @@ impl Part {
         self.problems.push(HealthProblem { part: self.name.to_owned(), verdict, says, page });
     }
 
-    /// The line: what is wrong comes first.
+    /// The line about it: what is wrong comes first.
     fn line(&self) -> PartHealth {
         let wrong = self.problems.iter().map(|problem| problem.says.as_str());
         let untried = (!self.untried.is_empty()).then(|| format!("not tried yet: {}", list(&self.untried)));
@@ -130,7 +130,7 @@ impl Part {
 }
 
 impl Health {
-    /// Of what a look has seen.
+    /// The state as seen in a pulse.
     pub(crate) fn of(pulse: &Pulse) -> Health {
         let parts = [
             mail(pulse),
@@ -152,7 +152,7 @@ impl Health {
         Health { verdict, says: sentence(verdict, &problems, &untried), parts: lines, problems }
     }
 
-    /// Of a data folder that no process serves.
+    /// The state of a data folder for which no process runs.
     pub fn of_nothing() -> Health {
         let says = "Weir does not run".to_owned();
         let problem = HealthProblem { part: "weir".into(), verdict: Verdict::Failing, says, page: String::new() };
@@ -190,14 +190,14 @@ fn sentence(verdict: Verdict, problems: &[HealthProblem], untried: &[String]) ->
     }
 }
 
-/// The pages themselves, if there are none.
+/// The pages themselves, if they are not served.
 fn console(pulse: &Pulse) -> Option<Part> {
     let mut part = Part::new("console", pulse);
     let wanted = pulse.gates.iter().any(|view| view.gate == GateName::Console);
     (wanted && !serves(&mut part, pulse, GateName::Console)).then_some(part)
 }
 
-/// Whether the gate serves; if not, that is what there is to say.
+/// Whether the gate serves; if not, the reason is noted.
 fn serves(part: &mut Part, pulse: &Pulse, gate: GateName) -> bool {
     let Some(view) = pulse.gates.iter().find(|view| view.gate == gate) else {
         part.say("off");
@@ -236,7 +236,7 @@ fn mail(pulse: &Pulse) -> Part {
     part
 }
 
-/// Weir slows who guesses: that needs nobody, and is said.
+/// Weir slows down whoever guesses, so nobody has to do anything, but it is mentioned.
 fn guessed(part: &mut Part, status: &MailStatus) {
     let guessed = status.gate.as_ref().map_or(&[][..], |gate| gate.guessed_at.as_slice());
     if let Some(first) = guessed.first() {
@@ -371,7 +371,7 @@ fn servers(part: &mut Part, backend: &BackendView) {
     }
 }
 
-/// Since when a server does not answer, and what came of the last attempt.
+/// Since when a server does not answer, and the result of the last attempt.
 fn unanswered(server: &ServerView) -> String {
     let since = server.failing_since.as_deref().and_then(parsed).map_or(0, |at| (now() - at).max(0));
     let trouble = server.trouble.as_deref().unwrap_or("nobody knows why");
@@ -467,7 +467,7 @@ fn directory(pulse: &Pulse) -> Option<Part> {
     Some(part)
 }
 
-/// How long a certificate is still valid. One that Weir signs itself expires so late that nobody will see it.
+/// How long a certificate is still valid. One that Weir signs itself expires so late that the time does not matter.
 fn long(left_s: i64) -> String {
     match left_s > TEN_YEARS_S {
         true => "more than ten years (signed by Weir itself, so clients will not believe it)".to_owned(),

@@ -9,21 +9,21 @@ use weir_chart::{Axis, Chart};
 
 /// How far a chart looks back.
 pub(crate) const MINUTES: f64 = 10.0;
-/// Ten minutes at one sample every two seconds. There are fewer if a look takes long or nobody watches.
+/// Ten minutes with one sample every two seconds. There are fewer if taking one is slow or nobody watches.
 const SAMPLES_MAX: usize = 320;
-/// A rate is taken over at least this.
+/// A rate is computed over at least this time.
 const RATE_OVER: Duration = Duration::from_secs(8);
-/// A share of service is taken over this.
+/// A share of service is computed over this time.
 const SHARE_OVER: Duration = Duration::from_secs(20);
 const SHARES_MAX: usize = 24;
 
-/// Samples, the oldest first.
+/// Samples; the oldest comes first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
     samples: VecDeque<HistoryPoint>,
-    /// Slot time that sessions had received, by key: few samples, as there are many sessions.
+    /// Slot time that sessions had received, by key: only few samples, because there are many sessions.
     shares: VecDeque<(Instant, HashMap<String, f64>)>,
-    /// What charts are drawn from instead, if somebody asked for a longer time.
+    /// The data for charts over a longer time, if somebody asked for that.
     past: Option<PastView>,
 }
 
@@ -34,7 +34,7 @@ struct HistoryPoint {
 }
 
 impl History {
-    /// Takes a look in.
+    /// Adds a sample.
     pub(crate) fn add(&mut self, pulse: &Pulse, now: Instant) {
         let before = self.samples.back().map_or_else(Reading::default, |sample| sample.reading);
         self.push(Reading::of(pulse, before), now);
@@ -48,12 +48,12 @@ impl History {
         }
     }
 
-    /// The same, with charts of a longer time.
+    /// The same, with charts over a longer time.
     pub(crate) fn over(self, past: Option<PastView>) -> History {
         History { past, ..self }
     }
 
-    /// What was seen last.
+    /// The last sample.
     pub(crate) fn last(&self) -> Option<Reading> {
         self.samples.back().map(|sample| sample.reading)
     }
@@ -65,7 +65,7 @@ impl History {
         self.samples.push_back(HistoryPoint { at: now, reading });
     }
 
-    /// A value as it was, by minutes before now.
+    /// The values of a gauge, by minutes before now.
     pub(crate) fn gauge(&self, value: fn(&Reading) -> f64, now: Instant) -> Vec<(f64, f64)> {
         match &self.past {
             Some(past) => past.gauge(value),
@@ -73,7 +73,7 @@ impl History {
         }
     }
 
-    /// How fast a counter grew, a second.
+    /// How fast a counter grew in each second.
     pub(crate) fn rate(&self, counter: fn(&Reading) -> f64, now: Instant) -> Vec<(f64, f64)> {
         match &self.past {
             Some(past) => past.rate(counter),
@@ -99,12 +99,12 @@ impl History {
         points
     }
 
-    /// How fast a counter grows now, a second.
+    /// How fast a counter grows now, in a second.
     pub(crate) fn rate_now(&self, counter: fn(&Reading) -> f64, now: Instant) -> f64 {
         self.recent_rate(counter, now).last().map_or(0.0, |(_, rate)| *rate)
     }
 
-    /// Each session's part of the slot time of the last seconds.
+    /// The part of each session in the slot time of the last seconds.
     pub(crate) fn shares(&self) -> HashMap<String, f64> {
         let (Some((_, first)), Some((_, last))) = (self.shares.front(), self.shares.back()) else {
             return HashMap::new();
@@ -116,13 +116,13 @@ impl History {
         if sum <= 0.0 { HashMap::new() } else { gained.into_iter().map(|(key, gain)| (key, gain / sum)).collect() }
     }
 
-    /// A chart over the last minutes, or since the start if that is shorter. Its axis goes up to five at least, because a smaller one
+    /// A chart over the last minutes, or since the start if that is shorter. Its axis goes up to at least five, because a shorter one
     /// would show halves of a mail.
     pub(crate) fn chart(&self, now: Instant, title: &str, (y, unit): (&str, &str)) -> Chart {
         Chart::new(title, Axis::ago(self.span(now)), Axis::linear(y, unit).range(0.0, 5.0))
     }
 
-    /// How far back there is something to show, in whole steps, so that the axis does not crawl.
+    /// How far back there is something to show, in whole steps, so that the axis does not move all the time.
     fn span(&self, now: Instant) -> f64 {
         if let Some(past) = &self.past {
             return past.span;

@@ -43,12 +43,12 @@ impl Html {
         Html::default()
     }
 
-    /// Puts more behind it.
+    /// Appends more.
     pub fn push(&mut self, more: &Html) {
         self.0.push_str(&more.0);
     }
 
-    /// The markup without the words of its times, which the browser updates by itself: `5 s ago` is not a change.
+    /// The markup without the texts of its times, which the browser updates by itself: `5 s ago` is not a change.
     pub(crate) fn without_times(&self) -> String {
         let markup = self.as_str();
         let mut settled = String::with_capacity(markup.len());
@@ -88,7 +88,7 @@ impl FromIterator<Html> for Html {
 pub struct Template(&'static str);
 
 impl Template {
-    /// Refuses, while compiling, a wrong number of values, a hole in a tag outside quotes, and one that would begin an address.
+    /// Refuses at compile time a wrong number of values, a hole in a tag outside quotes, and one at the beginning of an address.
     pub const fn checked(text: &'static str, values: usize) -> Template {
         let bytes = text.as_bytes();
         let (mut at, mut holes, mut in_tag, mut in_quotes) = (0, 0, false, false);
@@ -144,9 +144,9 @@ const fn ends(bytes: &[u8], end: usize, word: &[u8]) -> bool {
     true
 }
 
-/// What can stand in a hole.
+/// A value that can be put into a hole.
 pub trait Show {
-    /// Writes the value so that a browser shows it and never obeys it.
+    /// Writes the value so that a browser shows it and never interprets it.
     fn show(&self, out: &mut String);
 }
 

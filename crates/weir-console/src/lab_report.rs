@@ -56,7 +56,7 @@ pub(crate) fn page(merged: &Merged) -> Html {
     )
 }
 
-/// Who may be told, and what else was chosen when it was handed in.
+/// Who may be told, and the other choices that were made when it was submitted.
 fn chosen(merged: &Merged) -> Html {
     let row = |label: &str, text: &str| {
         html!("<tr><th>{}</th><td>{}</td></tr>", sentence(label).trim_end_matches('.'), cut(text))
@@ -85,7 +85,7 @@ fn reasons(page: &SamplePage) -> Html {
     html!("<ul>{}</ul>", page.reasons.iter().map(|reason| html!("<li>{}</li>", cut(reason))).collect::<Html>())
 }
 
-/// What was found in it, each under what it was found in.
+/// The samples found in it, each below the one in which it was found.
 fn parts(merged: &Merged) -> Html {
     if merged.parts.is_empty() {
         return Html::none();
@@ -109,7 +109,7 @@ fn parts(merged: &Merged) -> Html {
     )
 }
 
-/// What of it is known in MITRE's ATT&CK. Text only, as everywhere here: nothing is to be clicked.
+/// The techniques in MITRE's ATT&CK to which it belongs. Text only, as everywhere here, so that nothing can be clicked.
 fn techniques(merged: &Merged) -> Html {
     let row = |technique: &Technique| {
         let findings = cut(&technique.findings.join("; "));
@@ -136,7 +136,7 @@ fn findings(page: &SamplePage) -> Html {
 }
 
 fn lines(result: &ResultLine) -> Vec<Html> {
-    // Never as a tree of values: what a plugin says at length is not for this page.
+    // Not parsed into a tree of values, because long reports of plugins are not shown on this page.
     let found = match Report::read(result.report.get().as_bytes()) {
         Ok(report) if result.accepted => report.summary.taxonomies,
         Ok(_) => return Vec::new(),

@@ -9,15 +9,15 @@ use crate::words::{cut, seconds};
 use std::collections::BTreeMap;
 use weir_store::records::AttemptRow;
 
-/// Lanes of one picture; the others are counted.
+/// How many lanes one picture has; the others are counted.
 const LANES_MAX: usize = 16;
 const LANE: f64 = 30.0;
 const FOOT: f64 = 24.0;
-/// A bar is at least so wide, so that it can be pointed at.
+/// The least width of a bar, so that one can point at it.
 const BAR_MIN: f64 = 4.0;
-/// What a character of a name takes at most.
+/// The greatest width of a character of a name.
 const LETTER: f64 = 7.5;
-/// Minutes that the picture can look back.
+/// How many minutes the picture may cover.
 const SPANS_MIN: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 
 /// How wide a picture is, and how much of that is for names.
@@ -25,7 +25,7 @@ type Widths = (f64, f64);
 const DESK: Widths = (1_040.0, 190.0);
 const TELEPHONE: Widths = (340.0, 96.0);
 
-/// The lanes of these attempts, as seen at a time in nanoseconds; nothing if there are none of late. `names` are those of machines by their ids.
+/// The lanes of these attempts, as seen at a time in nanoseconds; None if there are no recent ones. `names` are those of machines by their ids.
 pub(crate) fn picture(attempts: &[AttemptRow], names: &BTreeMap<String, String>, now_ns: i64) -> Html {
     let ago_min = |at: i64| (now_ns - at).max(0) as f64 / 60e9;
     let longest = SPANS_MIN[SPANS_MIN.len() - 1];
@@ -54,7 +54,7 @@ pub(crate) fn picture(attempts: &[AttemptRow], names: &BTreeMap<String, String>,
     )
 }
 
-/// The time that is seen.
+/// The time that is shown.
 struct View {
     /// In minutes.
     span: f64,

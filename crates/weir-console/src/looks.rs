@@ -11,22 +11,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
-/// The pause between two looks while somebody watches.
+/// The pause between two looks at the gates while somebody watches.
 pub(crate) const EVERY: Duration = Duration::from_secs(2);
-/// A program never gets an older look. A page may, but then it asks for the next one. Two looks are [`EVERY`] apart, and each may take a
+/// A program never gets a look that is older than this. A page may, but then a new one is requested. Two looks are [`EVERY`] apart, and each may take a
 /// second.
 const FRESH: Duration = Duration::from_secs(4);
-/// No page shows an older look: [`UNWATCHED`], and time for the look after that.
+/// No page shows a look that is older than this: [`UNWATCHED`], and time for the look itself.
 const SHOWN_MAX: Duration = Duration::from_secs(15);
 /// While nobody watches, looks take at most this fraction of the time, but one is taken at least every [`UNWATCHED`].
 const PARTS: u32 = 20;
 const UNWATCHED: Duration = Duration::from_secs(10);
 
-/// What was seen.
+/// The looks so far: the state of all gates at several times.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
     seen: Mutex<LastLook>,
-    /// Whoever looks holds this.
+    /// Held while a look is taken.
     turn: tokio::sync::Mutex<()>,
     taken: Notify,
     wanted: Notify,
@@ -59,7 +59,7 @@ impl Looks {
             return pulse;
         }
         let _turn = self.turn.lock().await;
-        // Somebody else may have taken it meanwhile.
+        // Another task may have taken it meanwhile.
         match self.good(age_max, Instant::now()) {
             Some(pulse) => pulse,
             None => self.keep(take.await),
@@ -82,7 +82,7 @@ impl Looks {
         self.wanted.notified().await;
     }
 
-    /// Something was changed: a look that began before is out of date.
+    /// Something was changed, so a look that began before is out of date.
     pub(crate) fn changed(&self) {
         self.lock().changed = Some(Instant::now());
     }
@@ -114,7 +114,7 @@ impl Looks {
     }
 }
 
-/// How long after its beginning a look that took so long is followed by the next, if nobody watches.
+/// How long after its beginning a look is followed by the next if nobody watches, given how long it took.
 pub(crate) fn unwatched_pause(took: Duration) -> Duration {
     (PARTS * took).clamp(EVERY, UNWATCHED)
 }

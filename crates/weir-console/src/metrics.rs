@@ -12,12 +12,12 @@ use weir_foundation::supervision::GateView;
 use weir_lab::operations::LabStatus;
 use weir_tls::CertificateState;
 
-/// The process answers.
+/// The answer of a process that runs.
 pub(crate) async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// The records answer and every gate that is wanted serves; a line a gate. Asking often costs nothing: it is the look that all pages share.
+/// Whether the records answer and every gate that should run serves, with a line for each gate. Asking often costs nothing, because all pages share one look.
 pub(crate) async fn ready(State(site): State<Site>) -> Response {
     let pulse = site.fresh_pulse().await;
     let gates: Vec<GateView> = site.states.view(wall_clock()).into_iter().filter(GateView::is_wanted).collect();
@@ -100,7 +100,7 @@ fn text(pulse: &Pulse, gates: &[GateView]) -> String {
     page.0
 }
 
-/// When certificates run out that Weir gets by itself, and for which of them the last attempt failed.
+/// When certificates expire that Weir gets from an authority, and for which of them the last attempt failed.
 fn certificates(states: Vec<CertificateState>) -> String {
     let views: Vec<CertificateView> = states.into_iter().map(CertificateView::of).collect();
     let mut page = Figures::default();
@@ -169,7 +169,7 @@ impl Figures {
         }
     }
 
-    /// What only the leader knows. Counters begin with its term.
+    /// Figures that only the leader knows. Counters begin with its term.
     fn leader(&mut self, lab: &LabStatus) {
         let Some(figures) = &lab.figures else { return };
         self.head("weir_lab_queue_samples", "gauge", "Samples in a run queue; the lowest number goes first");

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 use weir_store::past::{Past, PastStep};
 use weir_store::records::RecordsError;
 
-/// Points of one chart: more would not be seen.
+/// How many points a chart has at most, because more could not be seen.
 const POINTS_MAX: i64 = 360;
 
 /// How far a chart looks back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Over {
-    /// The last ten minutes, as they were seen.
+    /// The last ten minutes, from the samples in memory.
     #[default]
     Minutes,
     Day,
@@ -31,12 +31,12 @@ impl Over {
         (Over::Year, "year", "year"),
     ];
 
-    /// What an address names; the last minutes if it names nothing else.
+    /// The time that an address names; the last minutes if it names none.
     pub(crate) fn named(name: &str) -> Over {
         Over::ALL.into_iter().find(|(_, known, _)| *known == name).map_or(Over::Minutes, |(over, ..)| over)
     }
 
-    /// Seconds back, and the rows to read; none for the last minutes.
+    /// How many seconds back, and the rows to read; None for the last minutes.
     fn rows(self) -> Option<(i64, PastStep)> {
         match self {
             Over::Minutes => None,
@@ -47,7 +47,7 @@ impl Over {
     }
 }
 
-/// What happened in some time: growth of counters, heights of gauges.
+/// What happened in some time: the growth of counters, and the values of gauges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Stretch {
@@ -95,7 +95,7 @@ impl Stretch {
         }
     }
 
-    /// Both together.
+    /// Both times together.
     fn with(self, other: Stretch) -> Stretch {
         Stretch {
             held: self.held.max(other.held),
@@ -118,7 +118,7 @@ impl Stretch {
         }
     }
 
-    /// The same as a reading, so that a chart asks for a figure of both in the same way.
+    /// The same as a reading, so that charts can use both in the same way.
     fn as_reading(&self) -> Reading {
         Reading {
             held: self.held,
@@ -150,16 +150,16 @@ impl Stretch {
     }
 }
 
-/// Gathers what looks see into minutes.
+/// Combines looks into minutes.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     last: Option<Reading>,
-    /// The minute under way, by its first second.
+    /// The current minute, by its first second.
     minute: Option<(i64, Stretch)>,
 }
 
 impl Recorder {
-    /// Takes a reading in; the minute that is over with it, if one is.
+    /// Adds a reading; returns the minute that is over with it, if one is.
     pub(crate) fn add(&mut self, reading: Reading, now_s: i64) -> Option<(i64, Stretch)> {
         let stretch = Stretch::between(&self.last.unwrap_or(reading), &reading);
         self.last = Some(reading);
@@ -177,11 +177,11 @@ impl Recorder {
     }
 }
 
-/// Writes a minute that is over, and its hour anew.
+/// Writes a minute that is over, and updates its hour.
 pub(crate) async fn write(past: &Past, (at_s, minute): (i64, Stretch)) -> Result<(), RecordsError> {
     let hour_s = at_s - at_s.rem_euclid(3_600);
     let rows = past.since(PastStep::Minute, hour_s).await?;
-    // Weir may have been started anew in this minute.
+    // Weir may have been restarted in this minute.
     let before = rows.iter().find(|(at, _)| *at == at_s).map(|(_, text)| Stretch::read(text));
     let minute = minute.with(before.unwrap_or_default());
     past.write(PastStep::Minute, at_s, &minute.written()).await?;
@@ -190,10 +190,10 @@ pub(crate) async fn write(past: &Past, (at_s, minute): (i64, Stretch)) -> Result
     past.write(PastStep::Hour, hour_s, &hour.written()).await
 }
 
-/// Part of the past, for charts.
+/// A part of the past, for charts.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PastView {
-    /// Minutes before now, how many seconds it stands for, and what happened; the oldest first.
+    /// Minutes before now, how many seconds the point covers, and what happened; the oldest first.
     points: Vec<(f64, f64, Reading)>,
     /// How far the chart goes back, in minutes.
     pub(crate) span: f64,
@@ -208,7 +208,7 @@ impl PastView {
         Ok(Some(PastView::of(rows, (now_s, back_s, step))))
     }
 
-    /// Rows put together, so that a chart has a point where one can be seen.
+    /// Combines rows, so that a chart has no more points than can be seen.
     fn of(rows: impl Iterator<Item = (i64, Stretch)>, (now_s, back_s, step): (i64, i64, PastStep)) -> PastView {
         let wide = (back_s / POINTS_MAX).max(step.seconds());
         let wide = wide - wide % step.seconds();
@@ -224,7 +224,7 @@ impl PastView {
         PastView { points: together.into_iter().map(point).collect(), span: back_s as f64 / 60.0 }
     }
 
-    /// The highest that a gauge was.
+    /// The highest values of a gauge.
     pub(crate) fn gauge(&self, value: fn(&Reading) -> f64) -> Vec<(f64, f64)> {
         self.points.iter().map(|(ago, _, reading)| (*ago, value(reading))).collect()
     }

@@ -19,7 +19,7 @@ const PARTS_MAX: usize = 40;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preview {
     parts: Vec<Shown>,
-    /// Why there is less than everything.
+    /// Why not everything is shown.
     short: Option<String>,
 }
 
@@ -29,11 +29,11 @@ struct Shown {
     media_type: String,
     bytes: u64,
     text: Option<String>,
-    /// Markup was taken away.
+    /// Markup was removed.
     stripped: bool,
 }
 
-/// A look into the file of a message.
+/// Reads the file of a message.
 pub(crate) async fn of(file: Option<PathBuf>) -> Preview {
     let Some(file) = file else {
         return Preview { short: Some("Another relay keeps this message.".into()), ..Preview::default() };
@@ -103,7 +103,7 @@ fn shown(part: &Part, sight: &Sight) -> Shown {
     };
     let (is_html, is_text) = (media_type == "text/html", media_type.starts_with("text/"));
     let name = header.names.first().cloned().unwrap_or_default();
-    // A text that comes as a file is a file.
+    // A text that was attached as a file counts as a file.
     let text = (is_text && name.is_empty()).then(|| {
         let text = text_of(&content);
         cut(if is_html { without_markup(&text) } else { text })
@@ -117,7 +117,7 @@ fn shown(part: &Part, sight: &Sight) -> Shown {
     }
 }
 
-/// UTF-8 where it is, else every byte a letter of Latin-1.
+/// As UTF-8 if it is valid, otherwise every byte as a letter of Latin-1.
 fn text_of(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.replace('\r', ""),
@@ -132,7 +132,7 @@ fn cut(text: String) -> String {
     }
 }
 
-/// The words of HTML: tags, scripts and styles fall away, blocks become lines. What is left is text, and is escaped as text.
+/// The words of HTML: tags, scripts and styles are removed, and blocks become lines. What is left is text, and is escaped as text.
 fn without_markup(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -142,7 +142,7 @@ fn without_markup(text: &str) -> String {
         let name: String =
             tag[1..].chars().take_while(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
         let end = match name.as_str() {
-            // What never ends hides the rest, as in a browser; nobody looks for the end again.
+            // An element that is never closed hides the rest, as in a browser; its end is searched for only once.
             "script" | "style" | "head" | "title" => end_of(tag, &format!("</{name}")),
             _ if tag.starts_with("<!--") => tag.find("-->").map(|end| end + 3),
             _ => tag.find('>').map(|end| end + 1),
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_large_message_full_of_tags_is_read_once() {
-        // Were the rest read again at every tag, this would take hours.
+        // If the rest were read again at every tag, this would take hours.
         let many = "<script>x</script>".repeat(BYTES_MAX / 18);
         assert_eq!(without_markup(&many), "");
         let open = "<style></style><p>".repeat(BYTES_MAX / 18);

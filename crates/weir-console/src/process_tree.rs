@@ -7,7 +7,7 @@ use crate::html::Html;
 use crate::words;
 use weir_lab::report::{Acted, Process};
 
-/// Processes that are drawn.
+/// How many processes are drawn.
 const DRAWN_MAX: usize = 300;
 /// Deeper ones are not indented further.
 const INDENT_MAX: usize = 16;
@@ -63,7 +63,7 @@ fn line(process: &Process) -> Html {
     )
 }
 
-/// What it was started with, as far as one reads it.
+/// Its command line, as far as it is shown.
 fn command(process: &Process) -> String {
     let mut whole = String::new();
     for argument in &process.arguments {

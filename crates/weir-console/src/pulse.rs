@@ -14,28 +14,28 @@ use weir_store::records::RecordsError;
 use weir_tls::CertificateState;
 use weir_web::admission::SessionView;
 
-/// Users that an overview names.
+/// How many users an overview names.
 const BUSY: i64 = 20;
-/// Open incidents that an overview names.
+/// How many open incidents an overview names.
 const INCIDENTS: i64 = 5;
-/// Sessions whose shares are followed: those that ask for most.
+/// For how many sessions shares are computed: those with the most requests.
 pub(crate) const SESSIONS: usize = 100;
-/// Sessions that are counted.
+/// How many sessions are counted.
 const COUNTED: usize = 100_000;
 
-/// All gates at one moment. What could not be read is missing, and said in `problems`.
+/// The state of all gates at one moment. What could not be read is missing, and listed in `problems`.
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    /// When the look began.
+    /// When reading it began.
     pub(crate) begun: Instant,
     pub(crate) status: Option<MailStatus>,
     pub(crate) busy: Vec<BusyView>,
     pub(crate) quarantine: Vec<QuarantineTotal>,
     pub(crate) feeds: Option<FeedsStatus>,
     pub(crate) web: Option<weir_web::view::Status>,
-    /// The sessions that ask for most.
+    /// The sessions with the most requests.
     pub(crate) sessions: Vec<SessionView>,
-    /// How many ask for anything.
+    /// How many sessions have requests.
     pub(crate) asking: usize,
     pub(crate) lab: Option<LabStatus>,
     /// The state of each gate that should run; empty if no process runs.
@@ -44,15 +44,15 @@ pub(crate) struct Pulse {
     pub(crate) disk: Option<Disk>,
     /// How old the last backup is.
     pub(crate) backup: Option<BackupAge>,
-    /// Certificates that clients are shown.
+    /// Certificates that clients get.
     pub(crate) certificates: Vec<CertificateView>,
-    /// Those that Weir gets by itself.
+    /// Those that Weir gets from an authority.
     pub(crate) named: Vec<CertificateState>,
     /// Why the directory cannot be asked, if that is so.
     pub(crate) directory: Option<String>,
     /// Incidents that are open.
     pub(crate) incidents: OpenIncidents,
-    /// What went wrong while looking: at which part, and what.
+    /// What failed while reading: the part and the error.
     pub(crate) problems: Vec<(&'static str, String)>,
 }
 
@@ -63,12 +63,12 @@ pub(crate) struct OpenIncidents {
     pub(crate) first: Vec<(i64, String)>,
 }
 
-/// Until when a certificate is valid.
+/// How long a certificate is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CertificateView {
     /// The gate that shows it.
     pub(crate) of: &'static str,
-    /// In seconds since the Unix epoch; or why that cannot be said.
+    /// In seconds since the Unix epoch; or why that is not known.
     pub(crate) ends: Result<i64, String>,
 }
 
@@ -145,7 +145,7 @@ impl Pulse {
         }
     }
 
-    /// A look that saw nothing.
+    /// A pulse without any information.
     #[cfg(test)]
     pub(crate) fn blind() -> Pulse {
         Pulse {
@@ -176,7 +176,7 @@ async fn open_incidents(gates: &Gates) -> Result<OpenIncidents, RecordsError> {
     Ok(OpenIncidents { count, first })
 }
 
-/// The certificates of the gates that run. Their files are small, and read anew because they are renewed while Weir runs.
+/// The certificates of the gates that run. Their files are small, and are read each time because they are renewed while Weir runs.
 async fn certificates(gates: &Gates, mail: Option<&MailStatus>) -> Vec<CertificateView> {
     let mail = mail.and_then(|status| status.gate.as_ref()?.certificate.clone()).map(|chain| ("mail", chain));
     let web = gates.web.as_ref().and_then(|gate| gate.settings().tls).map(|tls| ("web", tls.files().chain.clone()));

@@ -33,7 +33,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The figures of a look. What the look could not read keeps its former value: a database that does not answer for a moment has not
+    /// The figures of a look. Figures that could not be read keep their former values: if a database does not answer for a moment, it has not
     /// lost its mail.
     pub(crate) fn of(pulse: &Pulse, before: Reading) -> Reading {
         let mut reading = before;
@@ -83,7 +83,7 @@ fn fair(web: &Status) -> [f64; 3] {
     [part(0), part(1), part(2)]
 }
 
-/// Messages that both servers have taken.
+/// Messages that both servers have accepted.
 fn messages(gate: &Vital) -> u64 {
     let servers = std::iter::once(&gate.counters).chain(&gate.inbound);
     servers.filter_map(|counters| counters.get("messages")).sum()

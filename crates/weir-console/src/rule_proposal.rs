@@ -12,28 +12,28 @@ use weir_lab::report::{Behaviour, Ioc, IocKind, Merged};
 use weir_mail::operations::{NewRule, RuleSeverity, RuleView};
 use weir_scan::plain::shown;
 
-/// Indicators in one text, and hashes of dropped files.
+/// The largest number of indicators in one rule, and of hashes of dropped files.
 const STRINGS_MAX: usize = 20;
 const HASHES_MAX: usize = 20;
-/// Shorter ones are in honest mail too.
+/// Shorter values are in honest mail too.
 const VALUE_MIN: usize = 8;
 const VALUE_MAX: usize = 200;
 const NAME_SHOWN: usize = 60;
 
-/// What a sample suggests.
+/// The rules that a sample suggests.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ProposedRule")]
 pub struct Proposal {
-    /// Its content does not pass.
+    /// A rule that blocks its content.
     pub hash: NewRule,
-    /// What it reaches and drops; nothing if it does neither.
+    /// A rule about what it contacts and drops; None if it does neither.
     pub yara: Option<String>,
-    /// Rules that there are for it already.
+    /// Rules that exist for it already.
     pub blocked: Vec<RuleView>,
 }
 
 impl Proposal {
-    /// From what is known of a sample, and all rules.
+    /// The proposal for a sample, given all rules.
     pub(crate) fn of(merged: &Merged, rules: Vec<RuleView>) -> Proposal {
         let sample = &merged.page.sample;
         let own = |rule: &RuleView| rule.sample == Some(sample.sample) || rule.content == sample.hash;
@@ -63,7 +63,7 @@ fn hash(sample: &SampleLine) -> NewRule {
     }
 }
 
-/// A text of YARA from what a sample reaches and drops.
+/// A YARA rule from what a sample contacts and drops.
 fn yara(sample: &SampleLine, iocs: &[Ioc], acted: &[&Behaviour]) -> Option<String> {
     let strings = strings(iocs, acted);
     let dropped = dropped(acted, &sample.hash);
@@ -90,7 +90,7 @@ fn yara(sample: &SampleLine, iocs: &[Ioc], acted: &[&Behaviour]) -> Option<Strin
     Some(text)
 }
 
-/// Values to look for, and whether each must stand alone. What it reached while it ran says more than what stands in it.
+/// Values to search for, and whether each must be a whole word. What it contacted while it ran says more than what is in its content.
 fn strings(iocs: &[Ioc], acted: &[&Behaviour]) -> Vec<(String, bool)> {
     let reached = |value: &str| acted.iter().flat_map(|acted| &acted.network).any(|line| line.to.contains(value));
     let worth = |ioc: &&Ioc| (VALUE_MIN..=VALUE_MAX).contains(&ioc.value.len());
@@ -116,7 +116,7 @@ fn dropped(acted: &[&Behaviour], own: &str) -> Vec<String> {
     found
 }
 
-/// A text as YARA reads it.
+/// A text in YARA's syntax.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for byte in text.bytes() {

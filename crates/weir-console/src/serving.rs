@@ -18,18 +18,18 @@ const HEADER_WITHIN: Duration = Duration::from_secs(10);
 /// How long to wait when the machine has no more file descriptors.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// Something that takes connections, and knows who makes them.
+/// A socket that accepts connections, and knows who makes them.
 pub(crate) trait Accepts: Sync {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// Who is at its other end.
     type Who: Clone + Send + Sync + 'static;
 
-    /// The next connection; none of one that is not heard.
+    /// The next connection; None if it is refused.
     fn accept(&self) -> impl Future<Output = io::Result<Option<(Self::Stream, Self::Who)>>> + Send;
 }
 
-/// Serves for ever, at most so many connections at once.
+/// Serves for ever, with at most `most` connections at once.
 pub(crate) async fn serve(door: &impl Accepts, router: Router, most: usize) {
     let places = Arc::new(Semaphore::new(most));
     loop {
@@ -65,9 +65,9 @@ async fn converse<W: Clone + Send + Sync + 'static>(
     }
 }
 
-/// Answers a request. A change goes on when the client hangs up: hyper drops what it was doing for a connection that is gone, and
-/// then something would be done that stands in no audit trail. It keeps the connection's place until it has ended, so that
-/// whoever hangs up again and again has no more changes under way than connections.
+/// Answers a request. A change is completed even if the client closes the connection: hyper drops the task of a connection that is gone, and
+/// then something could be done without a line in the audit trail. It keeps the connection's place until it has ended, so that
+/// a client that closes its connections again and again has no more changes in progress than connections.
 async fn to_its_end(request: Request, next: Next, place: Arc<OwnedSemaphorePermit>) -> Response {
     if request.method().is_safe() {
         return next.run(request).await;

@@ -19,9 +19,9 @@ use weir_foundation::secret::fresh_token;
 
 /// The field of a form that carries the session's token.
 pub(crate) const TOKEN_FIELD: &str = "token";
-/// A session ends after so long without a request.
+/// A session ends after this time without a request.
 pub const IDLE: Duration = Duration::from_secs(3600);
-/// A session ends after so long in any case; then the password is needed again.
+/// A session ends after this time in any case; then the password is needed again.
 pub const LIFE: Duration = Duration::from_secs(12 * 3600);
 /// If there are more sessions than this, the one that was idle for longest ends.
 const SESSIONS_MAX: usize = 1_000;
@@ -49,7 +49,7 @@ struct OpenSession {
     said: Option<Said>,
 }
 
-/// What an action did.
+/// The result of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
     /// In words.
@@ -58,7 +58,7 @@ pub struct Said {
     pub done: bool,
 }
 
-/// A session, to be shown.
+/// A session in the form in which it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "ConsoleSession")]
 pub struct SessionLine {
@@ -66,11 +66,11 @@ pub struct SessionLine {
     pub number: u64,
     /// Who is logged in.
     pub name: String,
-    /// As what.
+    /// Their role.
     pub role: Role,
     /// Where the login came from.
     pub from: String,
-    /// Whether they came by the link of a notice instead of with a password.
+    /// Whether they came by the link in a notice instead of with a password.
     pub by_link: bool,
     /// When they logged in.
     #[schemars(extend("format" = "date-time"))]
@@ -79,21 +79,21 @@ pub struct SessionLine {
     pub quiet_s: u64,
 }
 
-/// How somebody came in.
+/// How somebody logged in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// With a password.
     Password,
     /// By an identity provider.
     Provider,
-    /// By a link that was sent to their contact address: malware that sends mail in their name has not seen it.
+    /// By a link that was sent to their contact address, which malware that sends mail in their name has not seen.
     Link {
-        /// The situation of their throttle when they came. What the link allowed was about the mail of that situation.
+        /// The situation of their throttle when they came. The link allows decisions only about the mail of that situation.
         situation: u32,
     },
 }
 
-/// Who makes a request.
+/// The visitor who makes a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visit {
     /// The session's id.
@@ -102,12 +102,12 @@ pub struct Visit {
     pub known: KnownAccount,
     /// How they came in.
     pub way: Way,
-    /// What every form of theirs must carry.
+    /// The token that all their forms must carry.
     pub token: String,
 }
 
 impl Visit {
-    /// As the audit trail names them.
+    /// Their name in the audit trail.
     pub fn actor(&self) -> Actor {
         Actor::new(&format!("console:{}", self.known.name))
     }
@@ -126,7 +126,7 @@ impl Visit {
         }
     }
 
-    /// Whether they may do what needs this role.
+    /// Whether they may do something that needs this role.
     pub fn may(&self, role: Role) -> bool {
         self.known.role >= role
     }
@@ -157,7 +157,7 @@ impl Sessions {
         Visit { id, known, way, token }
     }
 
-    /// The session with this id, which has been seen now.
+    /// The session with this id, which counts as used now.
     pub fn find(&self, id: &str, now: Instant) -> Option<Visit> {
         let mut open = self.lock();
         let session = open.get_mut(id)?;
@@ -170,12 +170,12 @@ impl Sessions {
         Some(Visit { id: id.to_owned(), known, way: session.way, token })
     }
 
-    /// Whether it is still open; this does not keep it so.
+    /// Whether it is still open; this does not count as using it.
     pub fn is_open(&self, id: &str, now: Instant) -> bool {
         self.lock().get(id).is_some_and(|session| session.lives(now))
     }
 
-    /// Whether anybody has made a request lately.
+    /// Whether anybody has made a request recently.
     pub(crate) fn any_seen(&self, now: Instant, lately: Duration) -> bool {
         self.lock().values().any(|session| now.duration_since(session.seen) < lately)
     }
@@ -206,21 +206,21 @@ impl Sessions {
         self.lock().get(id).map(|session| session.number)
     }
 
-    /// Ends the one with this number; whose it was.
+    /// Ends the one with this number; returns whose it was.
     pub fn end_number(&self, number: u64) -> Option<String> {
         let mut open = self.lock();
         let id = open.iter().find(|(_, session)| session.number == number).map(|(id, _)| id.clone())?;
         open.remove(&id).map(|session| session.known.name)
     }
 
-    /// Leaves word for the next page.
+    /// Stores a message for the next page.
     pub fn say(&self, id: &str, said: Said) {
         if let Some(session) = self.lock().get_mut(id) {
             session.said = Some(said);
         }
     }
 
-    /// What the next page has to say, once.
+    /// The message for the next page, once.
     pub fn said(&self, id: &str) -> Option<Said> {
         self.lock().get_mut(id)?.said.take()
     }
@@ -249,7 +249,7 @@ impl OpenSession {
     }
 }
 
-/// Whether two secrets are the same, in a time that does not say where they differ.
+/// Whether two secrets are equal, in a time that does not depend on where they differ.
 pub fn same(one: &str, other: &str) -> bool {
     let differs = one.bytes().zip(other.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     one.len() == other.len() && differs == 0 && !one.is_empty()

@@ -17,9 +17,9 @@ use tokio::sync::{Mutex, Semaphore};
 use weir_foundation::identity_provider::IdentityProvider;
 use weir_store::past::Past;
 
-/// How long after somebody's last request the gates are still watched for them.
+/// How long after somebody's last request the state of the gates is still read for them.
 const LINGERS: Duration = Duration::from_secs(60);
-/// Pages that are kept current at once.
+/// How many pages are kept current at once.
 pub(crate) const STREAMS_MAX: usize = 64;
 
 /// Everything behind the pages. Cheap to clone.
@@ -33,23 +33,23 @@ pub struct Configuration {
     pub settings: CurrentSettings,
     /// The file that it comes from.
     pub settings_file: Option<String>,
-    /// Names by which browsers may call us besides our address.
+    /// Names by which browsers may reach us, in addition to our address.
     pub hosts: Vec<String>,
     /// The identity provider by which people may log in.
     pub identity_provider: Option<IdentityProvider>,
 }
 
-/// The settings in force, which a reload changes. Cheap to clone; all clones are one.
+/// The settings in force, which a reload changes. Cheap to clone; all clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct CurrentSettings(Arc<RwLock<Arc<Vec<SettingView>>>>);
 
 impl CurrentSettings {
-    /// These.
+    /// Starts with these settings.
     pub fn new(settings: Vec<SettingView>) -> CurrentSettings {
         CurrentSettings(Arc::new(RwLock::new(Arc::new(settings))))
     }
 
-    /// Others are in force now.
+    /// Other settings are in force now.
     pub fn replace(&self, settings: Vec<SettingView>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
@@ -60,11 +60,11 @@ impl CurrentSettings {
     }
 }
 
-/// The gates, and what the console knows by itself.
+/// The gates, and the console's own state.
 pub struct SiteParts {
     gates: Gates,
     pub(crate) configuration: Configuration,
-    /// Where we listen.
+    /// Where the console listens.
     pub address: SocketAddr,
     pub(crate) logins: Logins,
     pub(crate) steps: Steps,
@@ -83,7 +83,7 @@ impl Deref for SiteParts {
     }
 }
 
-/// One setting, where it comes from, and what it means.
+/// One setting, where its value comes from, and what it means.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SettingView {
     /// The section, such as `throttle`.
@@ -94,7 +94,7 @@ pub struct SettingView {
     pub value: String,
     /// The default.
     pub default: String,
-    /// What it may be.
+    /// Which values are allowed.
     pub bounds: String,
     /// What it decides.
     pub about: String,
@@ -125,22 +125,22 @@ impl Site {
         }))
     }
 
-    /// How all gates are doing, as of a moment ago: for pages.
+    /// The state of all gates a moment ago, for pages.
     pub(crate) async fn pulse(&self) -> Arc<Pulse> {
         self.looks.shown(Pulse::take(&self.gates)).await
     }
 
-    /// The same for programs.
+    /// The same for programs, but fresh.
     pub(crate) async fn fresh_pulse(&self) -> Arc<Pulse> {
         self.looks.fresh(Pulse::take(&self.gates)).await
     }
 
-    /// Something was changed: the next look must not be an old one.
+    /// Something was changed, so the next look must be a new one.
     pub(crate) fn changed(&self) {
         self.looks.changed();
     }
 
-    /// Looks at the gates again and again, so that pages need not wait and charts have a past; run it as a task.
+    /// Reads the state of the gates again and again, so that pages need not wait and charts have a past; run it as a task.
     pub async fn watch(self) {
         let mut incidents = IncidentWatch::new(&self.gates);
         loop {
@@ -150,7 +150,7 @@ impl Site {
             incidents.look(&pulse).await;
             let due = begun + unwatched_pause(begun.elapsed());
             tokio::time::sleep(EVERY).await;
-            // A page that is kept current is seen again and again too.
+            // A page that is kept current counts as a request again and again.
             while Instant::now() < due && !self.sessions.any_seen(Instant::now(), LINGERS) {
                 tokio::select! {
                     () = self.looks.wanted() => break,
@@ -160,7 +160,7 @@ impl Site {
         }
     }
 
-    /// Writes down what the last look saw.
+    /// Stores what the last look saw.
     async fn record(&self) {
         let Some(reading) = self.looks.history().last() else { return };
         let over = self.recorder.lock().await.add(reading, crate::words::now());

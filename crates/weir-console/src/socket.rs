@@ -15,7 +15,7 @@ use weir_foundation::Actor;
 
 const CONNECTIONS_MAX: usize = 64;
 
-/// A socket that listens; its file goes when this is dropped.
+/// A socket that listens; its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: UnixListener,
@@ -24,7 +24,7 @@ pub struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens at `path`. The caller owns the folder's lock, so a file that is there already is a dead one.
+    /// Listens at `path`. The caller holds the folder's lock, so a file that exists there belongs to no running process.
     pub fn bind(path: &Path) -> Result<ControlSocket, SocketError> {
         let fail = |source| SocketError { path: path.to_owned(), source };
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -70,7 +70,7 @@ impl Accepts for ControlSocket {
     }
 }
 
-/// A user of this machine, as the audit trail names them.
+/// The name of a user of this machine in the audit trail.
 pub fn actor(uid: u32) -> Actor {
     let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = accounts.lines().find_map(|line| {
@@ -84,7 +84,7 @@ pub fn actor(uid: u32) -> Actor {
     }
 }
 
-/// Why the control socket is not there.
+/// Why the control socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("the control socket {} cannot be made: {}", path.display(), problem(path, source))]
 pub struct SocketError {
@@ -93,7 +93,7 @@ pub struct SocketError {
 }
 
 fn problem(path: &Path, source: &io::Error) -> String {
-    // The kernel's bound for the path of a socket is 107 bytes.
+    // The kernel's limit for the path of a socket is 107 bytes.
     match path.as_os_str().len() {
         length if length > 107 => {
             format!("its path has {length} bytes, the system allows 107; use a shorter data folder")

@@ -11,7 +11,7 @@ use weir_foundation::secret::fresh_token;
 const GOOD_FOR: Duration = Duration::from_secs(300);
 const STEPS_MAX: usize = 1_000;
 
-/// All of them.
+/// All logins that wait for the code.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     open: Mutex<HashMap<String, Step>>,
@@ -24,7 +24,7 @@ struct Step {
 }
 
 impl Steps {
-    /// Somebody has shown their password; what the form with the code must carry.
+    /// Somebody has shown the right password; returns what the form for the code must carry.
     pub(crate) fn begin(&self, known: KnownAccount, now: Instant) -> String {
         let key = fresh_token();
         let mut open = self.lock();
@@ -38,7 +38,7 @@ impl Steps {
         key
     }
 
-    /// Who has shown their password with this step.
+    /// Who has shown the password in this step.
     pub(crate) fn find(&self, key: &str, now: Instant) -> Option<KnownAccount> {
         let open = self.lock();
         open.get(key).filter(|step| now.duration_since(step.begun) < GOOD_FOR).map(|step| step.known.clone())

@@ -9,12 +9,12 @@ use weir_lab::node::Node;
 use weir_lab::operations::LabError;
 use weir_mail::operations::{MailTrace, TraceLine, TraceOperations};
 
-/// Samples whose history is told.
+/// For how many samples the history is shown.
 const SAMPLES_MAX: usize = 20;
-/// The fewest digits of a hash that name a sample here: an id of a message could look like a shorter one.
+/// The fewest digits of a hash that identify a sample here, because the id of a message could look like fewer digits.
 const HASH_MIN: usize = 8;
 
-/// The whole way.
+/// Everything that happened to a message.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Trace {
     /// What was asked for.
@@ -85,7 +85,7 @@ fn is_hash(id: &str) -> bool {
     (HASH_MIN..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Why there is no way to tell.
+/// Why this cannot be told.
 #[derive(Debug, thiserror::Error)]
 pub enum NoTrace {
     /// The mail gate.

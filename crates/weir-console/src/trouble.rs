@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use weir_foundation::OperationError;
 use weir_lab::operations::LabError;
 
-/// Why there is no page.
+/// Why a page cannot be shown.
 #[derive(Debug, Clone)]
 pub(crate) struct Trouble {
     status: StatusCode,
@@ -26,7 +26,7 @@ impl Trouble {
         format!("{} {}", sentence(&self.words), sentence(&self.hint))
     }
 
-    /// The page that says so.
+    /// A page with the error.
     pub(crate) fn page(&self, site: &Site, visit: Option<&Visit>) -> Response {
         let still = match self.status {
             StatusCode::SERVICE_UNAVAILABLE => Some(html!(
@@ -54,7 +54,7 @@ impl IntoResponse for Trouble {
     }
 }
 
-/// Draws the troubles that a page has met.
+/// Shows the errors that pages returned as pages.
 pub(crate) fn with_troubles(site: &Site, visit: Option<&Visit>, mut answer: Response) -> Response {
     match answer.extensions_mut().remove::<Trouble>() {
         Some(trouble) => trouble.page(site, visit),
@@ -85,7 +85,7 @@ impl From<LabError> for Trouble {
     }
 }
 
-/// With a capital and a full stop.
+/// With a capital letter and a full stop.
 pub(crate) fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|c| c.to_uppercase().collect::<String>()).unwrap_or_default();

@@ -15,35 +15,35 @@ use weir_lab::node::Node;
 use weir_lab::operations::SampleLine;
 use weir_mail::scan::QuarantineQueue;
 
-/// How often there is a look for something to tell.
+/// How often it is checked whether there is something to report.
 const EVERY: Duration = Duration::from_secs(2);
 const WAIT_LONGEST: Duration = Duration::from_secs(300);
-/// Events in one look.
+/// How many events are read at once.
 const BATCH: i64 = 100;
-/// Nobody wants to hear what happened before this.
+/// Older events are not reported.
 const STALE: Duration = Duration::from_secs(86_400);
 const AUDIT_MARK: &str = "webhook.audit";
 const LAB_MARK: &str = "webhook.lab";
 
-/// Tells what happened.
+/// Reports events to a webhook.
 #[derive(Debug, Clone)]
 pub struct Webhooks {
     webhook: Webhook,
     foundation: Foundation,
     trail: AuditTrail,
     lab: Option<Node>,
-    /// Between two looks, and before the second attempt.
+    /// The pause between two checks, and before the second attempt.
     every: Duration,
 }
 
 impl Webhooks {
-    /// Tells this webhook what happens to the gates.
+    /// Reports to this webhook what happens in the gates.
     pub fn new(webhook: Webhook, foundation: Foundation, lab: Option<Node>) -> Webhooks {
         let trail = AuditTrail::new(&foundation);
         Webhooks { webhook, foundation, trail, lab, every: EVERY }
     }
 
-    /// Tells for ever; run it as a task.
+    /// Reports for ever; run it as a task.
     pub async fn run(self) {
         loop {
             if let Err(error) = self.look().await {
@@ -53,16 +53,16 @@ impl Webhooks {
         }
     }
 
-    /// Tells what has happened since the last look.
+    /// Reports what has happened since the last check.
     async fn look(&self) -> Result<(), OperationError> {
         while self.audit().await? || self.verdicts().await? {}
         Ok(())
     }
 
-    /// Tells some lines of the audit trail; whether there may be more.
+    /// Reports some lines of the audit trail; returns whether there may be more.
     async fn audit(&self) -> Result<bool, OperationError> {
         let Some(mark) = self.foundation.progress(AUDIT_MARK).await?.and_then(|mark| mark.parse().ok()) else {
-            // Whoever sets up a webhook does not want the past.
+            // When a webhook is set up, the past is not reported.
             self.foundation.set_progress(AUDIT_MARK, &self.trail.last_number().await?.to_string()).await?;
             return Ok(false);
         };
@@ -78,7 +78,7 @@ impl Webhooks {
         Ok(lines.len() as i64 == BATCH)
     }
 
-    /// Tells the verdicts on some samples; whether there may be more.
+    /// Reports the verdicts on some samples; returns whether there may be more.
     async fn verdicts(&self) -> Result<bool, OperationError> {
         let Some(node) = &self.lab else { return Ok(false) };
         let failed = |error: weir_lab::operations::LabError| OperationError::Failed(error.to_string());
@@ -89,7 +89,7 @@ impl Webhooks {
             return Ok(false);
         };
         let samples = node.ended_after(mark, BATCH).await.map_err(failed)?;
-        // In a lab of several machines the leader tells; the others keep their mark beside.
+        // In a lab of several machines the leader reports; the others only move their mark forward.
         let leads = samples.is_empty() || node.status().await.map_err(failed)?.leads_here;
         for sample in &samples {
             if leads {
@@ -101,7 +101,7 @@ impl Webhooks {
         Ok(samples.len() as i64 == BATCH)
     }
 
-    /// Calls until it is taken: every five minutes, if need be, for longer than anybody waits.
+    /// Calls until the server accepts it: in the end every five minutes, without giving up.
     async fn tell(&self, event: &Value) {
         let again = Again { tries: u32::MAX, first: self.every, longest: WAIT_LONGEST };
         self.webhook.insist(event, again).await;
@@ -117,7 +117,7 @@ fn is_fresh(at: &str) -> bool {
     crate::words::parsed(at).is_none_or(|at| crate::words::now() - at < STALE.as_secs() as i64)
 }
 
-/// What a line of the trail is to the webhook; nothing for most.
+/// The event for a line of the trail; None for most lines.
 fn of_line(number: i64, line: &AuditView) -> Option<Value> {
     let (event, queue) = match line.action.as_str() {
         "user.lock" => ("user.locked", None),
@@ -161,7 +161,7 @@ mod tests {
     use weir_mail::operations::NewUser;
     use weir_store::folder::DataFolder;
 
-    /// Takes one call, and answers it.
+    /// Accepts one call, and answers it.
     async fn taken(server: &TcpListener, answer: &str) -> Value {
         let (mut stream, _) = server.accept().await.unwrap();
         let mut seen = Vec::new();
@@ -196,7 +196,7 @@ mod tests {
         let running = tokio::spawn(hooks.clone().run());
         assert_eq!(taken(&server, "200 OK").await["event"], "user.unlocked", "nothing from before");
         assert_eq!(taken(&server, "503 Busy").await["event"], "user.locked");
-        // Killed while it was not taken: the next one begins with it.
+        // It was killed before the event was accepted: the next run begins with it.
         running.abort();
         let _ = running.await;
         let running = tokio::spawn(hooks.run());
@@ -209,7 +209,7 @@ mod tests {
             told["detail"].as_str().unwrap().contains("a leak") && told["id"].as_str().unwrap().starts_with("audit-")
         );
         users.lock("ann", "again", &actor).await.unwrap();
-        // The same one may have come twice, with the same id.
+        // The same event may have come twice, with the same id.
         let id = told["id"].clone();
         while told["id"] == id {
             told = taken(&server, "200 OK").await;

@@ -23,7 +23,7 @@ pub(crate) fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The beginning of a text that strangers wrote: so many characters.
+/// The beginning of a text that strangers wrote, at most this many characters.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -127,7 +127,7 @@ pub(crate) fn clock(text: &str) -> String {
     text.get(11..16).unwrap_or("–").to_owned()
 }
 
-/// A number with at most four decimals, and none that say nothing.
+/// A number with at most four decimals, without trailing zeros.
 pub(crate) fn decimal(number: f64) -> String {
     let text = format!("{number:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
