@@ -18,7 +18,7 @@ pub const PASSWORD: Operation<NewPassword, Vec<AccountView>> =
     administer("/console/accounts/{name}/password", "Gives an account a new password");
 /// Removes an account.
 pub const REMOVE: Operation<(), Vec<AccountView>> = administer("/console/accounts/{name}/remove", "Removes an account");
-/// Takes the second factor of somebody who has lost it away.
+/// Removes the second factor of somebody who has lost it.
 pub const CODES_OFF: Operation<(), Vec<AccountView>> =
     administer("/console/accounts/{name}/codes-off", "Takes a lost second factor away");
 

@@ -13,7 +13,7 @@ use weir_mail::operations::{BanDone, BanView};
 /// Addresses that have been banned.
 pub const LIST: Operation<(), Vec<BanView>> =
     look("/bans", "Addresses that have been banned after failed logins or unknown recipients, and are not forgotten");
-/// Lets an address in again.
+/// Lifts the ban of an address.
 pub const LIFT: Operation<Address, BanDone> =
     operate("/bans/lift", "Lets an address connect again, and forgets its offences");
 /// Bans an address.
@@ -23,12 +23,12 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
     table.with(LIST, list).with(LIFT, lift).with(ADD, add)
 }
 
-/// Whom it is about.
+/// The address that is meant.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "BannedAddress")]
 pub struct Address {
-    /// An IP address; of an IPv6 address only the network counts.
+    /// An IP address; for an IPv6 address only the network counts.
     pub address: String,
 }
 
@@ -36,9 +36,9 @@ pub struct Address {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewBan {
-    /// An IP address; of an IPv6 address only the network counts.
+    /// An IP address; for an IPv6 address only the network counts.
     pub address: String,
-    /// For so many seconds, at most for `ban_longest`.
+    /// For how many seconds; at most `ban_longest`.
     #[serde(default = "hour")]
     pub for_s: u64,
 }

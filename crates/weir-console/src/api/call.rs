@@ -13,16 +13,16 @@ use serde_json::Value;
 use weir_foundation::Actor;
 use weir_foundation::console_accounts::Role;
 
-/// Who asks, and about what.
+/// Who is asking, and for what.
 pub(super) struct Call<S> {
-    /// The gates that are asked.
+    /// The gates that answer.
     pub(super) state: S,
     pub(super) actor: Actor,
-    /// The role of whoever asks; none over the control socket, where everything is allowed.
+    /// The role of whoever is asking; none over the control socket, where everything is allowed.
     pub(super) rank: Option<Role>,
     /// The name in the path; empty if there is none.
     pub(super) name: String,
-    /// The body of an operation that takes content.
+    /// The body, for an operation that accepts content.
     pub(super) content: Bytes,
 }
 

@@ -9,9 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_mail::scan::{FeedsStatus, TuneView};
 
-/// How the scan's feeds are doing.
+/// The state of the scan's feeds.
 pub const STATUS: Operation<(), FeedsStatus> = look("/feeds", "How the scan's feeds are doing");
-/// What better limits would do.
+/// The effect of better limits.
 pub const TUNE: Operation<Tune, TuneView> =
     administer("/feeds/tune", "What better limits would do; takes them if asked to");
 
@@ -19,11 +19,11 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
     table.with(STATUS, status).with(TUNE, tune)
 }
 
-/// What becomes of better limits.
+/// Whether better limits are applied.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tune {
-    /// They are taken.
+    /// They are applied.
     #[serde(default)]
     pub apply: bool,
 }

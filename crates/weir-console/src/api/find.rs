@@ -7,7 +7,7 @@ use super::table::Table;
 use crate::gates::Gates;
 use weir_mail::operations::{MailFilter, MailFound};
 
-/// Messages by what is known of them.
+/// Searches messages by what is known of them.
 pub const FIND: Operation<MailFilter, MailFound> =
     look("/messages", "Messages by sender, recipient, subject, client, user, verdict, state or time, the newest first");
 

@@ -16,10 +16,10 @@ pub const RELEASE: Operation<Release, HeldDone> =
     operate("/held/release", "Sends held mail now; with trust it never waits again");
 /// Drops held mail.
 pub const DELETE: Operation<Which, HeldDone> = operate("/held/delete", "Drops held mail; nobody is told");
-/// Hands attachments to the lab.
+/// Submits attachments to the lab.
 pub const ANALYSE: Operation<Which, Analysed> =
     operate("/held/analyse", "Hands the attachments of held mail to the lab, each content once");
-/// What learn-only mode saw.
+/// What learn-only mode recorded.
 pub const LEARNED: Operation<Days, Vec<LearnedView>> = look("/held/learned", "What learn-only mode would have held");
 /// Everything about one held message.
 pub const SHOW: Operation<(), HeldPage> = look("/held/messages/{message}", "Everything about one held message");
@@ -34,7 +34,7 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
         .with(SHOW, show)
 }
 
-/// Which held mail is listed. What is empty does not restrict.
+/// Which held mail is listed. Empty fields match everything.
 #[derive(Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
@@ -46,7 +46,7 @@ pub struct Filter {
     pub recipient: String,
 }
 
-/// Which held mail is sent.
+/// Which held mail is released.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "HeldRelease")]
@@ -54,12 +54,12 @@ pub struct Release {
     /// This mail.
     #[serde(default)]
     pub selection: HeldSelection,
-    /// Mail of the same user to the same recipients never waits again.
+    /// Mail of the same user to the same recipients never has to wait again.
     #[serde(default)]
     pub trust: bool,
 }
 
-/// Which held mail, where there is nothing more to say.
+/// Which held mail is meant.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "HeldDelete")]
@@ -73,7 +73,7 @@ pub struct Which {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Days {
-    /// So many days.
+    /// This many days.
     #[serde(default = "month")]
     pub days: i64,
 }

@@ -7,7 +7,7 @@ use super::table::Table;
 use crate::gates::Gates;
 use crate::incidents::{Incident, Incidents};
 
-/// What went wrong lately.
+/// The incidents, open ones first.
 pub const LIST: Operation<(), Vec<Incident>> =
     look("/incidents", "What goes wrong now and what went wrong lately, each with its story");
 /// One of them.

@@ -13,17 +13,17 @@ use weir_lab::cluster::enrolment::Invited;
 use weir_lab::node::Node;
 use weir_lab::operations::{LabStatus, NodeLine, PlaceLine};
 
-/// How the lab is doing.
+/// The state of the lab.
 pub const STATUS: Operation<(), LabStatus> = look("/lab", "How the lab is doing");
 /// The machines of the lab.
 pub const NODES: Operation<(), Vec<NodeLine>> = look("/lab/nodes", "The machines of the lab");
-/// What every place does.
+/// What every slot and VM does.
 pub const PLACES: Operation<(), Vec<PlaceLine>> =
     look("/lab/vms", "What every VM and place of the lab does, where this machine leads");
-/// Lets a machine take no more samples.
+/// Stops or resumes giving samples to a machine.
 pub const DRAIN: Operation<Drain, Vec<NodeLine>> =
     administer("/lab/drain", "Lets a machine take no more samples, or takes that back");
-/// Takes a machine out of the lab.
+/// Removes a machine from the lab.
 pub const REMOVE: Operation<Remove, Vec<NodeLine>> =
     administer("/lab/remove", "Takes a machine out of the lab: its certificate counts no more");
 /// Gives a machine another priority.
@@ -32,7 +32,7 @@ pub const PRIORITY: Operation<SetPriority, Vec<NodeLine>> =
 /// Makes a token with which a machine joins.
 pub const INVITE: Operation<Invite, Invitation> = administer("/lab/invite", "Makes a token with which a machine joins");
 
-/// The lab, and all that goes with it.
+/// The lab, and the gates that it needs.
 #[derive(Clone)]
 pub(super) struct LabGates {
     pub(super) node: Node,
@@ -40,7 +40,7 @@ pub(super) struct LabGates {
 }
 
 impl LabGates {
-    /// Where who did what is written down. It is done first: what did not come about after all is in the trail too.
+    /// The audit trail. Changes are written to it first, so it also has changes that failed in the end.
     pub(super) fn audit(&self) -> &AuditTrail {
         &self.gates.administration.audit
     }
@@ -63,11 +63,11 @@ pub(super) fn operations(table: Table<LabGates>) -> Table<LabGates> {
 pub struct Drain {
     /// The machine.
     pub node: String,
-    /// It gets none.
+    /// True: it gets none.
     pub drained: bool,
 }
 
-/// Which machine is taken out.
+/// Which machine is removed.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Remove {
@@ -81,28 +81,28 @@ pub struct Remove {
 pub struct SetPriority {
     /// Its name.
     pub node: String,
-    /// In elections; the lowest number leads.
+    /// Its priority in elections; the lowest number leads.
     pub priority: u8,
 }
 
-/// What a new machine may be.
+/// The role and priority of a new machine.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Invite {
     /// `eligible`, `dispatcher`, `worker` or `external`, which is the same.
     pub role: String,
-    /// In elections; the lowest number leads.
+    /// Its priority in elections; the lowest number leads.
     pub priority: u8,
-    /// How long the token is good.
+    /// For how many seconds the token is valid.
     pub valid_s: u64,
 }
 
-/// What a new machine joins with.
+/// What a new machine needs to join.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Invitation {
-    /// For `weir lab join`, from anywhere.
+    /// For `weir lab join`, from any network.
     pub token: String,
-    /// The same, for people to type, on a machine in the lab's network.
+    /// The same in a form for people to type, on a machine in the lab's network.
     #[serde(default)]
     pub code: String,
 }

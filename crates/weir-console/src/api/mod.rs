@@ -45,12 +45,12 @@ use weir_foundation::audit::AuditTrail;
 use weir_foundation::console_accounts::Role;
 use weir_foundation::{Actor, OperationError};
 
-/// Where the API begins.
+/// The prefix of all addresses of the API.
 pub const PREFIX: &str = "/api/v1";
 
 const BODY_BYTES_MAX: usize = 256 * 1024;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A backup copies as much as there is.
+/// A backup may take this long, because it copies everything.
 const PATIENCE_FOR_BACKUP: Duration = Duration::from_secs(6 * 3600);
 
 /// The role of the account or token that asks. Requests over the control socket have none, and may do everything.
@@ -88,7 +88,7 @@ fn of_lab() -> Table<lab::LabGates> {
     samples::operations(lab::operations(Table::new()))
 }
 
-/// All of the API: over the mail gate and the administration, and over the web gate and the lab where they run.
+/// The whole API: for the mail gate and the administration, and for the web gate and the lab if they run.
 pub fn router(gates: &Gates) -> Router {
     let mut api = common().router.with_state(gates.clone());
     if let Some(gate) = &gates.web {
@@ -109,7 +109,7 @@ pub fn router(gates: &Gates) -> Router {
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
 }
 
-/// Nothing is there: no such operation, or one of a gate that does not run.
+/// The address does not exist: there is no such operation, or its gate does not run.
 async fn nowhere(request: Request) -> Problem {
     let (method, path) = (request.method().as_str(), request.uri().path());
     let path = path.strip_prefix(PREFIX).unwrap_or(path);
@@ -121,18 +121,18 @@ async fn nowhere(request: Request) -> Problem {
     }
 }
 
-/// The scope that a request to a path behind [`PREFIX`] needs; nothing if there is no such operation.
+/// The scope that a request to a path behind [`PREFIX`] needs; None if there is no such operation.
 pub(crate) fn scope_of(method: &str, path: &str) -> Option<Scope> {
     ROWS.iter().find(|row| row.is_asked(method, path)).map(|row| row.scope)
 }
 
-/// Every operation as it is asked for, and the scope that the document says it needs.
+/// Every operation with its method and path, and the scope that the document names for it.
 #[cfg(test)]
 pub(crate) fn scopes() -> impl Iterator<Item = (&'static str, String, Scope)> {
     ROWS.iter().map(|row| (row.verb.word(), format!("{PREFIX}{}", row.path), row.scope))
 }
 
-/// Limits the time of a request. A query is given up then; a change goes on, because half a change would be worse.
+/// Limits the time of a request. A query is ended then; a change continues, because half a change would be worse.
 async fn patience(request: Request, next: Next) -> Response {
     let patience = if request.uri().path().ends_with("/backup") { PATIENCE_FOR_BACKUP } else { PATIENCE };
     if request.method().is_safe() {

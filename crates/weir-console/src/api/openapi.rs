@@ -44,7 +44,7 @@ impl Schemas {
         }
     }
 
-    /// All schemas that were named. An input has exactly its schema; if the same type is also an answer, the answer has at most that.
+    /// All schemas that have names. An input has exactly its schema; if the same type is also an answer, the answer has at most that.
     fn named(mut self) -> Map<String, Value> {
         let mut named = self.answer.take_definitions(true);
         named.extend(self.input.take_definitions(true));
@@ -109,7 +109,7 @@ fn described(row: &Row, schemas: &mut Schemas) -> Value {
     described
 }
 
-/// What stands in the path, and the query.
+/// The parameters in the path and the query.
 fn parameters(row: &Row, schemas: &mut Schemas) -> Vec<Value> {
     let names = row.path.split('/').filter_map(|piece| piece.strip_prefix('{')?.strip_suffix('}'));
     let mut parameters: Vec<Value> = names
@@ -174,7 +174,7 @@ mod tests {
         }
         for name in document["components"]["schemas"].as_object().unwrap().keys() {
             assert!(found.contains(&format!("#/components/schemas/{name}")), "{name} is not used");
-            // Two types of one name would be told apart by a number, which says nothing to anybody.
+            // Two types with the same name would be distinguished by a number, which would mean nothing to a reader.
             assert!(!name.ends_with(|last: char| last.is_ascii_digit()), "{name} is the name of two types");
         }
     }

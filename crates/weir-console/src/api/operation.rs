@@ -16,7 +16,7 @@ use std::any::TypeId;
 use std::marker::PhantomData;
 use weir_foundation::api_tokens::Scope;
 
-/// An operation that takes `Input` and gives `Answer`.
+/// An operation that accepts `Input` and returns `Answer`.
 ///
 /// The input is the query of an operation that reads, and the JSON body of one that changes something; `()` means no input.
 pub struct Operation<Input, Answer> {
@@ -25,9 +25,9 @@ pub struct Operation<Input, Answer> {
     pub(super) summary: &'static str,
     /// The least scope that a token needs.
     pub(super) scope: Scope,
-    /// It makes something, and answers 201.
+    /// It creates something, and answers 201.
     pub(super) makes: bool,
-    /// The body is content of at most so many bytes, and the query says what it is.
+    /// The body is content of at most this many bytes, and the query describes it.
     pub(super) content_max: Option<usize>,
     types: PhantomData<fn(Input) -> Answer>,
 }
@@ -40,7 +40,7 @@ pub(super) enum Verb {
     Patch,
 }
 
-/// Where the input of an operation stands in its request.
+/// Where the input of an operation is in its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
     Nothing,
@@ -54,7 +54,7 @@ pub const fn look<Input, Answer>(path: &'static str, summary: &'static str) -> O
     Operation::new(Verb::Get, path, Scope::Read, summary)
 }
 
-/// An operation that gives figures or the state of health, and reveals nothing about any message or user.
+/// An operation that returns figures or the state of health, and reveals nothing about any message or user.
 pub(super) const fn measure<Input, Answer>(path: &'static str, summary: &'static str) -> Operation<Input, Answer> {
     Operation::new(Verb::Get, path, Scope::Metrics, summary)
 }
@@ -79,19 +79,19 @@ impl<Input, Answer> Operation<Input, Answer> {
         Operation { verb, path, summary, scope, makes: false, content_max: None, types: PhantomData }
     }
 
-    /// The same, which makes something and answers 201.
+    /// The same, but it creates something and answers 201.
     pub const fn makes(mut self) -> Operation<Input, Answer> {
         self.makes = true;
         self
     }
 
-    /// The same, for administrators alone.
+    /// The same, for administrators only.
     pub const fn for_administrators(mut self) -> Operation<Input, Answer> {
         self.scope = Scope::Admin;
         self
     }
 
-    /// The same with content as its body; the input goes into the query.
+    /// The same with content as its body; the input is in the query.
     pub const fn with_content(mut self, bytes_max: usize) -> Operation<Input, Answer> {
         self.content_max = Some(bytes_max);
         self
@@ -106,7 +106,7 @@ impl<Input, Answer> Operation<Input, Answer> {
         }
     }
 
-    /// The path without what is given.
+    /// The path, with its parameter in braces.
     pub fn path(&self) -> &'static str {
         self.path
     }
@@ -124,7 +124,7 @@ impl<Input: 'static, Answer> Operation<Input, Answer> {
 }
 
 impl<Input: Serialize + 'static, Answer> Operation<Input, Answer> {
-    /// Where a request goes behind the prefix: the path with `name` in it, and what belongs into the query.
+    /// The address of a request behind the prefix: the path with `name` in it, and the query.
     pub fn address(&self, name: &str, input: &Input) -> Result<String, serde_json::Error> {
         let path = match (self.path.split_once('{'), self.path.split_once('}')) {
             (Some((before, _)), Some((_, after))) => format!("{before}{}{after}", Piece(name)),
@@ -136,13 +136,13 @@ impl<Input: Serialize + 'static, Answer> Operation<Input, Answer> {
         }
     }
 
-    /// The body of a request; empty for one that has none.
+    /// The body of a request; empty if the operation has none.
     pub fn body(&self, input: &Input) -> Result<Vec<u8>, serde_json::Error> {
         if self.takes() == Takes::Json { serde_json::to_vec(input) } else { Ok(Vec::new()) }
     }
 }
 
-/// A query of those fields that are not empty.
+/// A query with those fields that are not empty.
 fn query(fields: &Value) -> String {
     let mut query = String::new();
     for (name, value) in fields.as_object().into_iter().flatten() {
@@ -168,7 +168,7 @@ impl<Input, Answer> Clone for Operation<Input, Answer> {
 impl<Input, Answer> Copy for Operation<Input, Answer> {}
 
 impl Verb {
-    /// In small letters, as the OpenAPI document has it.
+    /// In lower case, as in the OpenAPI document.
     pub(super) fn word(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -188,13 +188,13 @@ impl Verb {
 
 /// The answer of an operation: a JSON document, except for a few.
 pub trait Answer: Sized {
-    /// Its content type and its form.
+    /// Its content type and its schema.
     fn described(schemas: &mut SchemaGenerator) -> (&'static str, Schema);
 
-    /// As it is sent.
+    /// The response in which it is sent.
     fn response(self) -> Response;
 
-    /// As it was received.
+    /// Reads it from the content of a response.
     fn read(content: &[u8]) -> Result<Self, serde_json::Error>;
 }
 

@@ -16,7 +16,7 @@ pub struct Problem {
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// What exactly.
+    /// What exactly the problem is.
     detail: String,
     /// What to do next.
     hint: String,

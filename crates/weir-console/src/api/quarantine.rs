@@ -14,7 +14,7 @@ use weir_mail::operations::{
 
 /// Quarantined mail, the newest first.
 pub const LIST: Operation<Filter, QuarantineList> = look("/quarantine", "Quarantined mail, the newest first");
-/// Sends quarantined mail as it is.
+/// Releases quarantined mail unchanged.
 pub const RELEASE: Operation<Which, QuarantineDone> =
     operate("/quarantine/release", "Sends quarantined mail as it is; infected mail needs the scope admin");
 /// Drops quarantined mail.
@@ -28,7 +28,7 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
     table.with(LIST, list).with(RELEASE, release).with(DELETE, delete).with(SHOW, show)
 }
 
-/// Which quarantined mail is listed. What is empty does not restrict.
+/// Which quarantined mail is listed. Empty fields match everything.
 #[derive(Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
@@ -40,15 +40,15 @@ pub struct Filter {
     pub recipient: String,
     /// From this envelope sender.
     pub sender: String,
-    /// There for at least so many seconds.
+    /// That has been there for at least this many seconds.
     pub older_than_s: u64,
     /// With this text in sender, recipient, subject or reason.
     pub text: String,
-    /// Like this message: the same quarantine, subject and reason, but for numbers.
+    /// Similar to this message: in the same quarantine, with the same subject and reason except for numbers.
     pub like: String,
 }
 
-/// Which quarantined mail is decided on.
+/// Which quarantined mail is meant.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "QuarantineWhich")]
@@ -56,10 +56,10 @@ pub struct Which {
     /// This mail.
     #[serde(default)]
     pub selection: QuarantineSelection,
-    /// Why, in a few words: needed to release infected mail, which goes a message at a time.
+    /// The reason, in a few words: needed to release infected mail, which is released one message at a time.
     #[serde(default)]
     pub reason: String,
-    /// Release it to this address instead of whom it was for.
+    /// Release it to this address instead of to its recipients.
     #[serde(default)]
     pub to: String,
 }

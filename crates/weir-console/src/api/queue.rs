@@ -21,7 +21,7 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
     table.with(LIST, list).with(RETRY, retry).with(DELETE, delete)
 }
 
-/// Which mail is listed. What is empty does not restrict.
+/// Which mail is listed. Empty fields match everything.
 #[derive(Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {

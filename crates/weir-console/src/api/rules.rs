@@ -36,7 +36,7 @@ async fn remove(call: Call<Gates>, (): ()) -> Result<Vec<RuleView>, Problem> {
     list(call, ()).await
 }
 
-/// A text of YARA may match all mail that there is.
+/// The text of a YARA rule may match any mail.
 fn yara_is_for_administrators(is_yara: bool, rank: Option<Role>) -> Result<(), Problem> {
     match rank {
         Some(role) if is_yara && role < Role::Admin => {

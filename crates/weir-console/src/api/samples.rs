@@ -20,39 +20,39 @@ use weir_lab::operations::{
 use weir_lab::report::{Merged, attack, misp, stix};
 use weir_lab::verdict::Verdict;
 
-/// A larger sample goes into one of the numbered directories.
+/// A larger sample must be put into one of the numbered directories.
 const SAMPLE_BYTES_MAX: usize = 64 << 20;
 const PCAP: &str = "application/vnd.tcpdump.pcap";
 const LIST_MAX: i64 = 1_000;
 
 /// Samples, the newest first.
 pub const LIST: Operation<Filter, Vec<SampleLine>> = look("/lab/samples", "Samples, the newest first");
-/// Hands a sample in.
+/// Submits a sample.
 pub const SUBMIT: Operation<Given, HandedIn> =
     operate("/lab/samples", "Hands a sample in").with_content(SAMPLE_BYTES_MAX);
 /// Everything about a sample.
 pub const SHOW: Operation<(), SamplePage> =
     look("/lab/samples/{sample}", "Everything about a sample, by number or by the beginning of its hash");
-/// One report of a sample and all that is in it.
+/// One report about a sample and everything in it.
 pub const REPORT: Operation<Form, Box<RawValue>> =
     look("/lab/samples/{sample}/report", "One report of a sample and all that is in it; html comes as one text");
 /// The sample itself.
 pub const CONTENT: Operation<(), Zip> =
     look("/lab/samples/{sample}/content", "The sample in an archive with the password \"infected\"");
-/// What it said on its network.
+/// The packets of its network.
 pub const PACKETS: Operation<(), Pcap> =
     look("/lab/samples/{sample}/pcap", "The packets that a sample sent and got in its guest, as a pcap file");
 /// The rules for mail that a sample suggests.
 pub const RULE: Operation<(), Proposal> =
     look("/lab/samples/{sample}/rule", "The rules for mail that a sample suggests; nothing is saved");
-/// Samples that are like it.
+/// Samples that are similar to it.
 pub const RELATIVES: Operation<(), Vec<Relative>> =
     look("/lab/samples/{sample}/relatives", "Samples that are like this one by their TLSH, the nearest first");
 /// Analyses a sample again.
 pub const RERUN: Operation<Which, HandedIn> = operate("/lab/rerun", "Analyses a sample again, whatever is known of it");
-/// What waits.
+/// The samples that wait.
 pub const QUEUE: Operation<Next, QueuePage> = look("/lab/queue", "What waits, by priority, and which samples are next");
-/// Takes a sample back.
+/// Cancels a sample.
 pub const CANCEL: Operation<Which, SampleLine> = operate("/lab/cancel", "Takes a sample back");
 
 pub(super) fn operations(table: Table<LabGates>) -> Table<LabGates> {
@@ -70,11 +70,11 @@ pub(super) fn operations(table: Table<LabGates>) -> Table<LabGates> {
         .with(CANCEL, cancel)
 }
 
-/// Which samples are listed. What is empty does not restrict.
+/// Which samples are listed. Empty fields match everything.
 #[derive(Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Filter {
-    /// Whose SHA-256 begins so.
+    /// Whose SHA-256 begins like this.
     pub hash: String,
     /// In this state.
     pub state: String,
@@ -84,13 +84,13 @@ pub struct Filter {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64")]
     pub before: Option<i64>,
-    /// At most so many.
+    /// How many at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64")]
     pub most: Option<i64>,
 }
 
-/// What is handed in.
+/// The sample that is submitted.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Given {
@@ -99,13 +99,13 @@ pub struct Given {
     /// 0 is the most urgent, 127 the least.
     #[serde(default = "normal")]
     pub priority: u64,
-    /// Between commas: it runs only where all of them are.
+    /// Separated by commas: it runs only where all of these tags are.
     #[serde(default)]
     pub tags: String,
     /// `clear`, `green`, `amber`, `amber+strict` or `red`: who may be told what is found; amber if it is empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tlp: String,
-    /// Between commas: only these plugins look, and those that they require.
+    /// Separated by commas: only these plugins examine it, and those that they require.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub plugins: String,
     /// `linux` or `windows`: the guest that runs it; `none`: it is not run.
@@ -115,10 +115,10 @@ pub struct Given {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     pub watch_s: Option<u32>,
-    /// `simulated`: an internet that answers, inside the guest; `none`: nothing answers.
+    /// `simulated`: a simulated internet inside the guest, which answers; `none`: nothing answers.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub network: String,
-    /// One that may open it, if it is an archive.
+    /// A password to try, if it is an archive.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub password: String,
 }
@@ -170,21 +170,21 @@ pub struct Form {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Which {
-    /// By number or by the beginning of its hash.
+    /// Its number, or the beginning of its hash.
     pub sample: String,
 }
 
-/// How much of what waits is listed.
+/// How many waiting samples are listed.
 #[derive(Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Next {
-    /// At most so many samples.
+    /// This many samples at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i64")]
     pub next: Option<i64>,
 }
 
-/// A sample in an archive with the password that everybody knows.
+/// A sample in an archive with the password `infected`.
 pub struct Zip(pub Wrapped);
 
 impl Answer for Zip {
@@ -198,13 +198,13 @@ impl Answer for Zip {
         (headers, self.0.bytes).into_response()
     }
 
-    /// Its name is in a header, which nobody who reads it so needs.
+    /// Its name is in a header, which a caller that reads it in this way does not need.
     fn read(content: &[u8]) -> Result<Zip, serde_json::Error> {
         Ok(Zip(Wrapped { name: String::new(), bytes: content.to_vec() }))
     }
 }
 
-/// Packets, as Wireshark and tcpdump read them.
+/// Packets, in the format of Wireshark and tcpdump.
 pub struct Pcap(pub Packets);
 
 impl Answer for Pcap {
@@ -242,7 +242,7 @@ async fn show(call: Call<LabGates>, (): ()) -> Result<SamplePage, Problem> {
     Ok(call.state.node.page(&call.name).await?)
 }
 
-/// What a plugin said is kept as it was written. The page comes as JSON too: one text.
+/// Reports of plugins are passed on as they were written. The page comes as JSON too, as one text.
 async fn report(call: Call<LabGates>, asked: Form) -> Result<Box<RawValue>, Problem> {
     let merged = call.state.node.merged(&call.name).await?;
     let written = match asked.form.as_str() {
@@ -267,7 +267,7 @@ async fn packets(call: Call<LabGates>, (): ()) -> Result<Pcap, Problem> {
     Ok(Pcap(call.state.node.packets(&call.name).await?))
 }
 
-/// What the sample suggests; a person saves it, or not.
+/// The rules that the sample suggests; a person decides whether to save them.
 async fn rule(call: Call<LabGates>, (): ()) -> Result<Proposal, Problem> {
     let merged = Merged::new(call.state.node.page(&call.name).await?, Vec::new());
     Ok(Proposal::of(&merged, call.state.gates.mail.rules.list().await?))
@@ -290,7 +290,7 @@ async fn queue(call: Call<LabGates>, asked: Next) -> Result<QueuePage, Problem> 
 
 async fn submit(call: Call<LabGates>, given: Given) -> Result<HandedIn, Problem> {
     let wishes = given.wishes()?;
-    // Before it is done, as everywhere: it has no number yet, so that it is named by its hash.
+    // Written before it is done, as everywhere: it has no number yet, so it is named by its hash.
     let subject = weir_scan::samples::sha256(&call.content);
     call.state.audit().note(&call.actor, "lab.submit", &subject, &given.name).await?;
     Ok(call.state.node.hand_in(call.content.to_vec(), &given.name, wishes, call.actor.as_str()).await?)

@@ -16,7 +16,7 @@ pub const SET: Operation<NewSender, SenderView> = operate(
     "/senders",
     "Allows or blocks an address, or a domain with everything below it; an allowed sender must be confirmed by SPF, DKIM or DMARC, and is excused from spam filters alone",
 );
-/// Says nothing of a sender any more.
+/// Removes a sender from the list.
 pub const REMOVE: Operation<SenderName, Vec<SenderView>> =
     operate("/senders/remove", "Neither allows nor blocks a sender any more");
 
@@ -24,7 +24,7 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
     table.with(LIST, list).with(SET, set).with(REMOVE, remove)
 }
 
-/// Whom it is about.
+/// The sender that is meant.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SenderName {

@@ -12,7 +12,7 @@ use weir_foundation::OperationError;
 /// Who is logged in.
 pub const LIST: Operation<(), Vec<SessionLine>> =
     look("/console/sessions", "Who is logged in at the console").for_administrators();
-/// Logs somebody out.
+/// Ends a session.
 pub const END: Operation<(), Vec<SessionLine>> =
     administer("/console/sessions/{number}/end", "Ends a session of the console; whoever has it logs in again");
 

@@ -18,7 +18,7 @@ pub(super) struct Table<S> {
     pub(super) rows: Vec<Row>,
 }
 
-/// What the OpenAPI document and `door.rs` know of one operation.
+/// What the OpenAPI document and `door.rs` need to know of one operation.
 pub(super) struct Row {
     pub(super) verb: Verb,
     pub(super) path: &'static str,
@@ -26,9 +26,9 @@ pub(super) struct Row {
     pub(super) scope: Scope,
     pub(super) makes: bool,
     pub(super) takes: Takes,
-    /// The form of what goes in, with its fields.
+    /// The schema of its input, with its fields.
     pub(super) fields: fn(&mut SchemaGenerator) -> Schema,
-    /// The same, by name.
+    /// The same, as a reference by name.
     pub(super) input: fn(&mut SchemaGenerator) -> Schema,
     pub(super) answer: fn(&mut SchemaGenerator) -> (&'static str, Schema),
 }

@@ -7,7 +7,7 @@ use super::table::Table;
 use crate::gates::Gates;
 use crate::trace::{NoTrace, Trace};
 
-/// The way of a message or a sample.
+/// Everything that happened to a message or a sample.
 pub const SHOW: Operation<(), Trace> =
     look("/trace/{id}", "The way of a message, by any of its ids or its Message-ID, or of a sample, by its hash");
 

@@ -32,7 +32,7 @@ pub const REMOVE: Operation<(), RemoveDone> =
     administer("/users/{name}/remove", "Removes a user of whom nothing is held; whom they wrote to is forgotten");
 /// Locks a user.
 pub const LOCK: Operation<Reason, LockDone> = operate("/users/{name}/lock", "Locks a user, who reads the reason");
-/// Locks a stolen account, gives it another password, and deletes what is held of it or waits for delivery.
+/// Locks a stolen account, gives it another password, and deletes its mail that is held or waits for delivery.
 pub const SECURE: Operation<Secure, Secured> = operate(
     "/users/{name}/secure",
     "Locks a stolen account, takes its password away, and deletes what is held of it or waits for delivery; an administrator may send a new password",
@@ -55,7 +55,7 @@ pub(super) fn operations(table: Table<Gates>) -> Table<Gates> {
         .with(UNLOCK, unlock)
 }
 
-/// Where a list goes on.
+/// Where a list continues.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct After {
@@ -68,16 +68,16 @@ pub struct After {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewPassword {
-    /// It.
+    /// The new password.
     pub password: String,
 }
 
-/// What a stolen account gets.
+/// How a stolen account is secured.
 #[derive(Serialize, Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "SecureUser")]
 pub struct Secure {
-    /// The new password, which only an administrator may give. Without one the old password is void all the same.
+    /// The new password, which only an administrator may set. Without one, the old password becomes invalid all the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
 }
@@ -130,7 +130,7 @@ async fn lock(call: Call<Gates>, why: Reason) -> Result<LockDone, Problem> {
     Ok(call.state.mail.users.lock(&named(&call).await?, &why.reason, &call.actor).await?)
 }
 
-/// Who may lock an account may secure it, as on its page; a password is an administrator's to give.
+/// Whoever may lock an account may secure it, as on its page; only an administrator may set a password.
 async fn secure(call: Call<Gates>, with: Secure) -> Result<Secured, Problem> {
     if with.password.is_some() && call.rank.is_some_and(|role| role < Role::Admin) {
         let hint = "leave the password out: the old one is void then, and an administrator gives the next one";

@@ -19,12 +19,12 @@ use weir_web::identity::{Network, NetworkError};
 use weir_web::proxy::Gate;
 use weir_web::view::Status;
 
-/// How the web gate is doing.
+/// The state of the web gate.
 pub const STATUS: Operation<(), Status> = look("/web", "How the web gate is doing");
-/// Sessions that ask.
+/// Sessions that have requests.
 pub const SESSIONS: Operation<Most, Vec<SessionView>> =
     look("/web/sessions", "Sessions that ask, those that ask for most first");
-/// The web gate as Prometheus reads it.
+/// The figures of the web gate for Prometheus.
 pub const METRICS: Operation<(), Metrics> = measure("/web/metrics", "The web gate as Prometheus reads it");
 
 /// Networks that are refused for a while.
@@ -36,7 +36,7 @@ pub const BLOCK: Operation<NewBlock, Vec<BlockView>> =
 pub const UNBLOCK: Operation<BlockedNetwork, Vec<BlockView>> =
     operate("/web/blocks/lift", "Serves a network again that was blocked");
 
-/// A server gets no new requests while its backend has another for them, or gets some again.
+/// With `draining` a server gets no new requests while its backend has another server for them; without it, it gets them again.
 pub const DRAIN: Operation<Drain, Status> =
     operate("/web/drain", "Gives a server no new requests, or gives it some again; what is under way ends");
 
@@ -46,7 +46,7 @@ pub const WEIGHT: Operation<NewWeight, Status> = operate(
     "Gives a server so many requests for one of a server with the weight 1; a restart forgets it",
 );
 
-/// The web gate, and where changes are written down.
+/// The web gate, and the audit trail for changes.
 #[derive(Clone)]
 pub(super) struct WebGates {
     pub(super) gate: Arc<Gate>,
@@ -69,7 +69,7 @@ pub(super) fn operations() -> Table<WebGates> {
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Most {
-    /// At most so many.
+    /// This many at most.
     #[serde(default = "hundred")]
     pub most: usize,
 }
@@ -78,7 +78,7 @@ fn hundred() -> usize {
     100
 }
 
-/// Which server, and what becomes of it.
+/// Which server, and whether it is drained.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "WebDrain")]
@@ -90,7 +90,7 @@ pub struct Drain {
     pub draining: bool,
 }
 
-/// Which server, and how much it weighs.
+/// Which server, and its weight.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "WebWeight")]
@@ -112,7 +112,7 @@ fn yes() -> bool {
 pub struct NewBlock {
     /// An address or a network, such as `192.0.2.0/24`.
     pub network: String,
-    /// For so many seconds, 30 days at most.
+    /// For how many seconds; at most 30 days.
     #[serde(default = "hour")]
     pub for_s: u64,
 }
@@ -126,11 +126,11 @@ fn hour() -> u64 {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "WebBlockedNetwork")]
 pub struct BlockedNetwork {
-    /// As it was blocked.
+    /// In the form in which it was blocked.
     pub network: String,
 }
 
-/// What is refused for longer belongs into the configuration.
+/// A network that is refused for longer belongs into the configuration.
 const BLOCK_LONGEST: Duration = Duration::from_secs(30 * 86_400);
 
 /// A longer list would be of no use to a person.
@@ -167,7 +167,7 @@ async fn drain(call: Call<WebGates>, asked: Drain) -> Result<Status, Problem> {
     Ok(gate.status())
 }
 
-/// Drains a server or takes that back, and writes it down; for the API and the page.
+/// Drains a server or undoes that, with a line in the audit trail; for the API and the page.
 pub(crate) async fn drained(
     gate: &Gate,
     audit: &AuditTrail,
@@ -187,7 +187,7 @@ async fn weight(call: Call<WebGates>, asked: NewWeight) -> Result<Status, Proble
     Ok(gate.status())
 }
 
-/// Gives a server another weight, and writes it down; for the API and the page.
+/// Gives a server another weight, with a line in the audit trail; for the API and the page.
 pub(crate) async fn weighted(
     gate: &Gate,
     audit: &AuditTrail,
@@ -231,7 +231,7 @@ async fn unblock(call: Call<WebGates>, asked: BlockedNetwork) -> Result<Vec<Bloc
     blocks(call, ()).await
 }
 
-/// Refuses a network for a while, and writes it down; for the API and the page.
+/// Refuses a network for a while, with a line in the audit trail; for the API and the page.
 pub(crate) async fn blocked(
     gate: &Gate,
     audit: &AuditTrail,
@@ -249,7 +249,7 @@ pub(crate) async fn blocked(
     Ok(network)
 }
 
-/// Serves a network again, and writes it down.
+/// Serves a network again, with a line in the audit trail.
 pub(crate) async fn unblocked(
     gate: &Gate,
     audit: &AuditTrail,

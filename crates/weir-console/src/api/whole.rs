@@ -21,16 +21,16 @@ use weir_mail::operations::{KeyView, MailStatus, NewKey};
 use weir_store::records::AuditFilter;
 use weir_tls::CertificateState;
 
-/// Whether somebody is there.
+/// Whether the process answers.
 pub const ALIVE: Operation<(), Alive> = measure("/alive", "Whether somebody is there, whatever the store is doing");
-/// How the whole is doing.
+/// The state of the whole.
 pub const STATUS: Operation<(), WholeStatus> = look("/status", "How the whole is doing");
-/// Is all well?
+/// Whether everything works, and what needs a person.
 pub const HEALTH: Operation<(), Health> =
     measure("/health", "Is all well? One verdict over all gates, the backup, the certificates and the disk");
 /// Who did what.
 pub const AUDIT: Operation<Trail, Vec<AuditView>> = look("/audit", "Who did what, the newest first");
-/// Whether the audit trail is as it was written.
+/// Whether the audit trail is unchanged.
 pub const CHECK_AUDIT: Operation<(), AuditCheckView> =
     look("/audit/check", "Whether every line of the audit trail is as it was written, and none is missing");
 /// Copies the data folder.
@@ -60,10 +60,10 @@ pub struct Trail {
     /// About this user or thing; empty for all.
     #[serde(default)]
     pub subject: String,
-    /// By those in whose name this stands, such as `olga` for `web:olga`.
+    /// By people whose name contains this, such as `olga` for `web:olga`.
     #[serde(default)]
     pub who: String,
-    /// What begins like this, such as `held` or `held.release`.
+    /// Whose action begins like this, such as `held` or `held.release`.
     #[serde(default)]
     pub what: String,
     /// Not before this time, or an age such as `2h`.
@@ -72,13 +72,13 @@ pub struct Trail {
     /// Before this time or age.
     #[serde(default)]
     pub until: String,
-    /// At most so many.
+    /// This many at most.
     #[serde(default = "hundred")]
     pub lines: i64,
 }
 
 impl Trail {
-    /// As the records want it.
+    /// The filter for the records.
     fn filter(&self) -> Result<AuditFilter, OperationError> {
         Ok(AuditFilter {
             subject: self.subject.clone(),
@@ -100,35 +100,35 @@ fn hundred() -> i64 {
 pub struct BackupTo {
     /// A new or empty folder on this machine.
     pub folder: PathBuf,
-    /// The folder is one of several backups: this one goes into a folder of its own there, named by its time, and shares with the newest
-    /// what has not changed.
+    /// The folder holds several backups: this one is put into a folder of its own there, named by its time, and shares unchanged files
+    /// with the newest one.
     #[serde(default)]
     pub into: bool,
-    /// Of several, so many are kept; 0 for all.
+    /// If it holds several, this many are kept; 0 for all.
     #[serde(default)]
     pub keep: u32,
-    /// Seals it; if this is empty, what `store.backup_passphrase_file` says does.
+    /// Encrypts it with this passphrase; if it is empty, `store.backup_passphrase_file` decides.
     #[serde(default)]
     pub passphrase: String,
 }
 
-/// Somebody is there.
+/// The process answers.
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct Alive {
-    /// Of Weir.
+    /// The version of Weir.
     pub version: String,
-    /// Of the process.
+    /// The id of the process.
     pub pid: u32,
 }
 
-/// How the whole is doing, and each gate by itself.
+/// The state of the whole, and of each gate.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Status")]
 pub struct WholeStatus {
-    /// The mail gate, and what all gates stand on.
+    /// The mail gate, and what all gates share.
     #[serde(flatten)]
     pub status: MailStatus,
-    /// None where nothing runs.
+    /// None if nothing runs.
     pub gates: Vec<GateView>,
     /// Whether it was started to be tried out (`weir up --demo`).
     #[serde(default)]
@@ -138,12 +138,12 @@ pub struct WholeStatus {
     pub certificates: Vec<CertificateView>,
 }
 
-/// How it stands with a certificate that Weir gets by itself.
+/// The state of a certificate that Weir gets from an authority.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CertificateView {
     /// The host name.
     pub name: String,
-    /// When it runs out, in seconds since 1970; missing if there is none yet.
+    /// When it expires, in seconds since 1970; missing if there is none yet.
     pub until: Option<u64>,
     /// Why the last attempt to get one failed; missing if it did not.
     pub problem: Option<String>,
@@ -156,7 +156,7 @@ impl CertificateView {
     }
 }
 
-/// Answers at once, whatever the store is doing.
+/// Answers at once, whatever the state of the store.
 async fn alive(_: Call<Gates>, (): ()) -> Result<Alive, Problem> {
     Ok(Alive { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id() })
 }

@@ -4,7 +4,7 @@ use super::Part;
 use crate::words::seconds;
 use weir_web::admission::{Pressure, View};
 
-/// If a known visitor has waited for so long, somebody should look.
+/// If a known visitor has waited for this long, somebody should look.
 const WAIT_S: f64 = 5.0;
 
 pub(super) fn look(part: &mut Part, queue: &View) {
@@ -16,7 +16,7 @@ pub(super) fn look(part: &mut Part, queue: &View) {
 fn says(backend: &str, pressure: &Pressure) -> Option<String> {
     let waited_s = pressure.known.oldest_s;
     let is_long = waited_s >= WAIT_S && pressure.held >= pressure.slots;
-    // Who has sent more than the slots can do waits for nobody else.
+    // A visitor who has sent more than the slots can handle waits because of its own requests.
     let first = pressure.holders.first().filter(|first| is_long && pressure.waiting() > first.waiting)?;
     Some(format!(
         "known visitors of {backend} have waited for {}: all slots are held, {} of {} by {} (the oldest for {})",

@@ -4,11 +4,11 @@ use super::Part;
 use crate::words::{count, cut, now, parsed, seconds};
 use weir_mail::delivery::next_hops::{NextHopView, NextHopsView};
 
-/// Those that are named; the others are counted.
+/// How many servers are named; the others are counted.
 const NAMED: usize = 5;
-/// A server that answers may put a mail off. If it takes nothing so many times in a row, somebody should look.
+/// A server that answers may defer a mail. If it accepts nothing this many times in a row, somebody should look.
 const PUT_OFF_MAX: u32 = 5;
-/// What a server said, which may be long.
+/// How much of a server's answer is shown, because it may be long.
 const SAID_MAX: usize = 200;
 
 pub(super) fn look(part: &mut Part, view: &NextHopsView) {

@@ -19,21 +19,21 @@ use std::collections::BTreeMap;
 use weir_foundation::audit::AuditView;
 use weir_store::records::IncidentRow;
 
-/// Open incidents of one kind, each about one subject.
+/// How many open incidents of one kind there are at most, each about one subject.
 pub(super) const NAMED_MAX: usize = 5;
-/// The same of stopped accounts.
+/// The same for stopped accounts.
 pub(super) const STOPPED_MAX: usize = 50;
-/// Subjects that a sentence about several names.
+/// How many subjects are named in a sentence about several.
 const SUBJECTS_NAMED: usize = 5;
-/// Times that a quiet time is doubled, and the longest it can be.
+/// How often the quiet time may be doubled.
 const DOUBLED_MAX: u32 = 6;
 const QUIET_MAX_S: i64 = 3_600;
-/// An open incident is written at least so often: that says that somebody looks after it.
+/// An open incident is written at least this often, which shows that a relay is responsible for it.
 const WRITE_EVERY_S: i64 = 10;
-/// What another relay looks after is not tried for so long.
+/// An incident that another relay is responsible for is not tried for this long.
 const ELSEWHERE_S: i64 = 60;
 
-/// One incident in the book.
+/// One incident of the book.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) kind: Kind,
@@ -71,14 +71,14 @@ impl Entry {
     }
 }
 
-/// What is open, and what was a moment ago.
+/// What is open, and what was until a moment ago.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     relay: String,
     pub(super) entries: Vec<Entry>,
-    /// Signs that have not been there for long enough, and since when they are.
+    /// Signs that have not been there for long enough yet, and since when they are there.
     waiting: BTreeMap<(Kind, String), i64>,
-    /// What another relay looks after, and until when that is believed.
+    /// Incidents that another relay is responsible for, and until when this is assumed.
     elsewhere: BTreeMap<(Kind, String), i64>,
     last: Option<Tally>,
 }
@@ -90,7 +90,7 @@ impl Book {
         Book { relay: relay.to_owned(), entries, ..Book::default() }
     }
 
-    /// Takes a look in.
+    /// Evaluates a look.
     pub(super) fn look(&mut self, seen: &Seen, now_s: i64) {
         let signs = self.gathered(seen);
         let before = self.count(&seen.tally);
@@ -99,7 +99,7 @@ impl Book {
         for sign in &signs {
             self.sign(sign, now_s);
         }
-        // What has just begun did so between the last look and this one.
+        // An incident that has just begun did so between the last look and this one.
         for entry in self.entries.iter_mut().filter(|entry| entry.just_begun) {
             entry.story.tally.add(&before, &seen.tally);
             entry.just_begun = false;
@@ -107,7 +107,7 @@ impl Book {
         for entry in self.entries.iter_mut().filter(|entry| entry.is_open()) {
             let gone_s = now_s - entry.story.sign_s;
             if gone_s >= entry.quiet_s() && !seen.blind.contains(&entry.kind) {
-                // It was over when its sign was last there.
+                // It was over when its sign was last seen.
                 entry.row.closed_s = Some(entry.story.sign_s.max(entry.row.opened_s));
                 entry.story.change();
                 entry.changed = true;
@@ -119,7 +119,7 @@ impl Book {
 
     /// Somebody changed something.
     pub(super) fn act(&mut self, number: i64, line: &AuditView) {
-        // What Weir did itself is told already.
+        // What Weir itself did is in the story already.
         if line.actor == "weir" {
             return;
         }
@@ -130,13 +130,13 @@ impl Book {
         }
     }
 
-    /// Another relay looks after this one.
+    /// Another relay is responsible for this one.
     pub(super) fn leave(&mut self, kind: Kind, subject: &str, now_s: i64) {
         self.entries.retain(|entry| entry.row.id != 0 || entry.kind != kind || entry.row.subject != subject);
         self.elsewhere.insert((kind, subject.to_owned()), now_s + ELSEWHERE_S);
     }
 
-    /// The signs of a look, of which those that would be too many of a kind are gathered into one.
+    /// The signs of a look; if there are too many of one kind, the rest is combined into one.
     fn gathered(&self, seen: &Seen) -> Vec<Sign> {
         let mut signs = Vec::new();
         let mut crowds: BTreeMap<Kind, Vec<&Sign>> = BTreeMap::new();
@@ -179,7 +179,7 @@ impl Book {
     }
 
     fn find(&self, sign: &Sign) -> Option<usize> {
-        // Of several the newest: the others are over.
+        // The newest of several, because the others are over.
         self.entries.iter().rposition(|entry| entry.kind == sign.kind && entry.row.subject == sign.subject)
     }
 
@@ -245,7 +245,7 @@ impl Book {
     }
 }
 
-/// One sign for many.
+/// One sign that stands for many.
 fn crowd_sign(kind: Kind, crowd: &[&Sign], more: u64) -> Sign {
     let number = crowd.len() as u64 + more;
     let named: Vec<&str> = crowd.iter().take(SUBJECTS_NAMED).map(|sign| sign.subject.as_str()).collect();

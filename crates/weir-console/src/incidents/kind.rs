@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weir_foundation::audit::AuditView;
 use weir_scan::plain::shown;
 
-/// So much of what a change says is looked at.
+/// How much of the detail of a change is examined.
 const DETAIL_MAX: usize = 2_000;
 
 /// Which rule opened an incident.
@@ -12,7 +12,7 @@ const DETAIL_MAX: usize = 2_000;
 pub(super) enum Kind {
     /// The throttle stopped an account.
     Stopped,
-    /// Far more is asked of a web backend than it can serve.
+    /// Far more requests arrive for a web backend than it can serve.
     Flood,
     /// A scanner does not answer.
     Scanner,
@@ -22,39 +22,39 @@ pub(super) enum Kind {
     Malware,
     /// Another machine leads the lab, or none does.
     Leader,
-    /// The disk fills.
+    /// The disk is filling up.
     Disk,
     /// A gate does not run.
     Gate,
-    /// A certificate is about to end.
+    /// A certificate is about to expire.
     Certificate,
     /// Somebody guesses at an account's password from many networks.
     Guessing,
 }
 
-/// What belongs to a kind.
+/// The texts and limits of a kind.
 pub(super) struct KindWords {
     pub(super) kind: Kind,
-    /// As the API and the records call it.
+    /// Its name in the API and the records.
     pub(super) name: &'static str,
-    /// With one subject.
+    /// The title if there is one subject.
     pub(super) title: &'static str,
-    /// With several, or with none that needs a name.
+    /// The title if there are several subjects, or if the subject needs no name.
     pub(super) title_of_several: &'static str,
     /// What Weir does by itself.
     pub(super) weir_did: &'static str,
     /// What a person can do, and the page of the console where that is done.
     pub(super) to_do: &'static str,
     pub(super) page: &'static str,
-    /// Names of changes in the audit trail that have to do with it begin like this.
+    /// Changes in the audit trail whose names begin like this are related to it.
     pub(super) acts: &'static [&'static str],
-    /// Whether only changes to its own subject have to do with it.
+    /// Whether only changes to its own subject are related to it.
     pub(super) acts_on_subject: bool,
     /// Whether all relays that share their records see the same one.
     pub(super) of_site: bool,
-    /// Its sign must have been there for so long before it counts.
+    /// How long its sign must have been there before it counts.
     pub(super) patience_s: i64,
-    /// Its sign must have been gone for so long before it is over.
+    /// How long its sign must have been gone before it is over.
     pub(super) quiet_s: i64,
     /// If the sign comes back within this time after the end, it is the same incident.
     pub(super) again_s: i64,
@@ -225,7 +225,7 @@ const KINDS: [KindWords; 10] = [
 
 impl Kind {
     pub(super) fn words(self) -> &'static KindWords {
-        // The first is found for every kind, as the test says.
+        // The kind is always found, as a test checks.
         KINDS.iter().find(|words| words.kind == self).unwrap_or(&KINDS[0])
     }
 
@@ -238,13 +238,13 @@ impl Kind {
         if subject.is_empty() { self.words().title_of_several } else { self.words().title }
     }
 
-    /// Whether a change in the audit trail has to do with an incident about this subject. Changes to mail name the message, and say
+    /// Whether a change in the audit trail is related to an incident about this subject. Changes to mail name the message, and have
     /// in their detail what was found in it.
     pub(super) fn concerns(self, subject: &str, line: &AuditView) -> bool {
         let words = self.words();
         let its_own = match self {
             _ if subject.is_empty() => true,
-            // A long name is cut at its end.
+            // The end of a long name is cut off.
             Kind::Virus => shown(&line.detail, DETAIL_MAX).contains(subject.trim_end_matches('…')),
             _ => !words.acts_on_subject || subject == line.subject,
         };

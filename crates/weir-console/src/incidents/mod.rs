@@ -24,9 +24,9 @@ use weir_foundation::date::rfc3339;
 use weir_foundation::{Foundation, OperationError};
 use weir_store::records::{IncidentRecords, IncidentRow};
 
-/// Incidents of one list.
+/// How many incidents a list has at most.
 const LIST_MAX: i64 = 200;
-/// Stops of one account that are shown.
+/// How many stops of one account are shown.
 const STOPS_MAX: i64 = 10;
 
 /// An incident, as people and programs see it.
@@ -40,7 +40,7 @@ pub struct Incident {
     pub title: String,
     /// Whom or what it is about; empty if it is about several, or if the title says it.
     pub subject: String,
-    /// Those whom it is about, if it is about several; of very many the first.
+    /// The subjects, if there are several; if there are very many, the first of them.
     #[serde(default)]
     pub names: Vec<String>,
     /// The relay that it concerns; empty if it concerns the whole site.
@@ -57,9 +57,9 @@ pub struct Incident {
     pub seen: Vec<IncidentLine>,
     /// What Weir did about it by itself.
     pub weir_did: String,
-    /// What people did, from the audit trail, the oldest first.
+    /// What people did about it, from the audit trail, the oldest first.
     pub people_did: Vec<AuditView>,
-    /// How much more they did than is listed.
+    /// How many more things they did than are listed.
     pub people_did_more: u64,
     /// What it cost others, in sentences.
     pub cost: Vec<String>,
@@ -80,7 +80,7 @@ pub struct PastStop {
     /// When that was over; nothing while it goes on.
     #[schemars(extend("format" = "date-time"))]
     pub ended: Option<String>,
-    /// So many recipients waited at most.
+    /// The largest number of recipients that waited.
     pub held: u64,
     /// How it ended, and by whom, in words.
     pub outcome: String,
@@ -92,7 +92,7 @@ pub struct IncidentLine {
     /// When.
     #[schemars(extend("format" = "date-time"))]
     pub at: String,
-    /// What, in words.
+    /// What was seen, in words.
     pub text: String,
 }
 
@@ -101,7 +101,7 @@ fn at(seconds: i64) -> String {
 }
 
 impl Incident {
-    /// As it is stored; nothing if a newer version wrote it.
+    /// From its stored form; None if a newer version wrote it.
     fn of(row: &IncidentRow) -> Option<Incident> {
         let (kind, story) = (Kind::named(&row.kind)?, Story::read(&row.story));
         let words = kind.words();
@@ -144,7 +144,7 @@ impl Incident {
         }
     }
 
-    /// Whether it goes on.
+    /// Whether it is not over yet.
     pub fn is_open(&self) -> bool {
         self.ended.is_none()
     }
@@ -178,7 +178,7 @@ fn outcome(row: &IncidentRow, story: &Story) -> String {
     if acts.is_empty() { nobody.to_owned() } else { acts.join(", ") }
 }
 
-/// Where something can be done about it.
+/// The page where something can be done about it.
 fn page(kind: Kind, subject: &str) -> String {
     match (kind, subject) {
         (Kind::Stopped | Kind::Guessing, user) if !user.is_empty() => format!("/throttle/users/{}", Piece(user)),

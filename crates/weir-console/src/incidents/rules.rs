@@ -14,36 +14,36 @@ use weir_foundation::upkeep::Disk;
 use weir_lab::operations::{LabStatus, Term};
 use weir_store::records::{MalwareCount, VirusCount};
 
-/// Over this time viruses and malware are counted.
+/// Viruses and malware are counted over this time.
 pub(super) const LATELY_S: i64 = 600;
-/// Against this they are compared.
+/// They are compared with this time.
 pub(super) const DAY_S: i64 = 86_400;
-/// So many mails with one virus in [`LATELY_S`] are a burst, if it is also [`UNUSUAL`] times the usual; fewer than the second number are
-/// none any more.
+/// This many mails with one virus in [`LATELY_S`] are a burst, if they are also [`UNUSUAL`] times the usual number; with fewer than the second number it
+/// is over.
 const BURST_MIN: i64 = 10;
 const BURST_GOES_ON: i64 = 3;
 const UNUSUAL: f64 = 3.0;
-/// So many waiting requests for each slot of a backend are a flood, wherever they come from.
+/// This many waiting requests for each slot of a backend are a flood, wherever they come from.
 const FLOOD_PER_SLOT: f64 = 8.0;
-/// A new leader is a sign for so long, and so many terms of office in [`LATELY_S`] are one even of the same leader.
+/// A new leader is a sign for this long; this many terms of office in [`LATELY_S`] are one even if the leader is the same.
 const NEW_LEADER_S: i64 = 120;
 const TERMS_MANY: usize = 3;
-/// So long before its end a certificate should have been renewed.
+/// A certificate should have been renewed this long before it expires.
 const CERTIFICATE_LEFT_S: i64 = 14 * 86_400;
 
-/// Something that is wrong now.
+/// Something that is wrong at the moment.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sign {
     pub(super) kind: Kind,
-    /// Whom or what it is about; empty for several, and where the kind says it all.
+    /// Its subject; empty if there are several, or if the kind says everything.
     pub(super) subject: String,
     /// What is seen, in sentences.
     pub(super) says: Vec<String>,
     /// How bad it is, by the measure of its kind.
     pub(super) height: f64,
-    /// Whether this is enough to open an incident, and not only to go on with one.
+    /// Whether this is enough to open an incident, and not only to continue one.
     pub(super) opens: bool,
-    /// Whether nobody is told of it, because it is told of as one of many.
+    /// Whether it is not reported, because it is reported as one of many.
     pub(super) untold: bool,
     /// Those whom it is about, if it is about several.
     pub(super) names: Vec<String>,
@@ -67,18 +67,18 @@ impl Sign {
     }
 }
 
-/// All that one look says about what is wrong.
+/// Everything that is wrong according to one look.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     pub(super) signs: Vec<Sign>,
-    /// Kinds of which this look cannot say that a sign is gone.
+    /// Kinds for which this look cannot say whether a sign is gone.
     pub(super) blind: BTreeSet<Kind>,
     /// How many more of a kind there are than there are signs.
     pub(super) more: BTreeMap<Kind, u64>,
     pub(super) tally: Tally,
 }
 
-/// What is counted in the records, besides a look; nothing where that failed or there is nothing to count.
+/// Counts from the records, in addition to a look; None where counting failed or there is nothing to count.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) viruses: Option<Vec<VirusCount>>,
@@ -131,7 +131,7 @@ fn stopped(seen: &mut Seen, pulse: &Pulse) {
         let says = format!("{} is {}.", busy.user, busy.throttle.in_words.trim_end_matches('.'));
         Sign::new(Kind::Stopped, &busy.user, says, busy.throttle.held as f64)
     }));
-    // A look names the first of them only: of the others it cannot say that they are not stopped any more.
+    // A look names only the first of them, so it cannot say whether the others are still stopped.
     let unnamed = (status.totals.stopped.max(0) as u64).saturating_sub((seen.signs.len() - before) as u64);
     if unnamed > 0 {
         seen.more.insert(Kind::Stopped, unnamed);
@@ -148,7 +148,7 @@ fn flooded(seen: &mut Seen, pulse: &Pulse) {
     };
     for queue in web.backends.iter().map(|backend| &backend.queue) {
         let (waiting, slots) = (queue.waiting as f64, f64::from(queue.slots.max(1)));
-        // Many networks with a few requests each are no attack to the gate, and a flood all the same.
+        // Many networks with a few requests each are not an attack for the gate, but a flood all the same.
         let opens = queue.pressure.attack || waiting >= FLOOD_PER_SLOT * slots;
         if opens || waiting >= slots {
             let sign = Sign::new(Kind::Flood, &queue.backend, String::new(), waiting);
@@ -238,7 +238,7 @@ fn leader(lab: &LabStatus, now_s: i64) -> Option<Sign> {
 }
 
 fn filling(disk: &Disk) -> Option<Sign> {
-    // It is over when a quarter more is free than it takes to open one.
+    // It is over when a quarter more is free than the amount at which it was opened.
     let goes_on = Disk { free_bytes: disk.free_bytes / 5 * 4, ..*disk }.is_short();
     goes_on.then(|| {
         let says = format!("{} of {} are free.", size(disk.free_bytes), size(disk.size_bytes));

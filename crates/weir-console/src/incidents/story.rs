@@ -5,10 +5,10 @@ use super::tally::Tally;
 use serde::{Deserialize, Serialize};
 use weir_foundation::audit::AuditView;
 
-/// What was seen: so many lines of so many characters.
+/// How many lines about what was seen are kept, and how long each may be.
 const LINES_MAX: usize = 30;
 const WORDS_MAX: usize = 300;
-/// What people did: the first so many; the others are counted.
+/// How many of the things that people did are kept; the others are counted.
 const ACTS_MAX: usize = 20;
 /// Those whom an incident about several names.
 pub(super) const NAMES_MAX: usize = 100;
@@ -23,7 +23,7 @@ pub(super) struct Story {
     pub(super) lines: Vec<(i64, String)>,
     /// Lines that were left out.
     pub(super) left_out: u64,
-    /// The worst that was seen, by the measure of its kind.
+    /// The worst value that was seen, by the measure of its kind.
     pub(super) height: f64,
     /// When its sign was last there.
     pub(super) sign_s: i64,
@@ -34,12 +34,12 @@ pub(super) struct Story {
     pub(super) more_acts: u64,
     /// The last line of the audit trail that was looked at for it.
     pub(super) acts_up_to: i64,
-    /// What everybody got meanwhile.
+    /// What the gates did meanwhile for everybody.
     pub(super) tally: Tally,
-    /// How often it was opened or closed, and how many of these changes were told.
+    /// How often it was opened or closed, and how many of these changes were reported.
     pub(super) changes: u32,
     pub(super) told: u32,
-    /// Nobody is told of its changes: it is one of many, and there is one about all of them.
+    /// Its changes are not reported, because it is one of many, and there is an incident about all of them.
     pub(super) quiet: bool,
     /// Those whom it is about, if it is about several, in the order in which they were seen.
     pub(super) names: Vec<String>,
@@ -56,17 +56,17 @@ pub(super) struct StoryAct {
 }
 
 impl Story {
-    /// It begins.
+    /// A story that begins now.
     pub(super) fn begun(words: &[String], height: f64, now_s: i64) -> Story {
         let mut story = Story { height, sign_s: now_s, changes: 1, ..Story::default() };
         words.iter().for_each(|words| story.tell(words, now_s));
         story
     }
 
-    /// Its sign is still there; whether it became so much worse that this is told.
+    /// Its sign is still there; returns whether it became so much worse that this is reported.
     pub(super) fn goes_on(&mut self, words: &[String], height: f64, now_s: i64) -> bool {
         self.sign_s = now_s;
-        // A little more is no news.
+        // A small increase is not reported.
         let worse = height >= self.height * 1.5 + 1.0;
         if worse {
             self.height = height;
@@ -83,12 +83,12 @@ impl Story {
         }
     }
 
-    /// Nobody is to be told of it.
+    /// Its changes should not be reported.
     pub(super) fn keep_quiet(&mut self) {
         (self.quiet, self.told) = (true, self.changes);
     }
 
-    /// It is about these, too; whether that is new.
+    /// It is about these subjects too; returns whether one of them is new.
     pub(super) fn name(&mut self, names: &[String]) -> bool {
         let before = self.names.len();
         for name in names {
@@ -108,7 +108,7 @@ impl Story {
         }
     }
 
-    /// Somebody did something; whether that is new.
+    /// Somebody did something; returns whether this is new.
     pub(super) fn act(&mut self, number: i64, line: &AuditView) -> bool {
         if number <= self.acts_up_to {
             return false;
@@ -128,7 +128,7 @@ impl Story {
         true
     }
 
-    /// What a newer Weir wrote is read as far as it is known.
+    /// Of a story that a newer Weir wrote, the known parts are read.
     pub(super) fn read(text: &str) -> Story {
         serde_json::from_str(text).unwrap_or_default()
     }
@@ -138,7 +138,7 @@ impl Story {
     }
 }
 
-/// The beginning of a text that a stranger may have written, without anything that a terminal or a database would stumble over.
+/// The beginning of a text that a stranger may have written, without characters that a terminal or a database cannot handle.
 pub(super) fn cut(text: &str, most: usize) -> String {
     let shown = weir_scan::plain::shown(text, most + 1);
     crate::words::cut(&shown, most)

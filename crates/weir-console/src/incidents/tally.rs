@@ -6,11 +6,11 @@ use crate::words::{count, grouped, seconds};
 use serde::{Deserialize, Serialize};
 use weir_mail::operations::Vital;
 
-/// Figures of a look, or of all looks at an incident together: counters as they grew, gauges as high as they were.
+/// Figures of a look, or of all looks during an incident together: counters with their growth, gauges with their highest values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Tally {
-    /// Mails taken.
+    /// Mails accepted.
     mails: f64,
     /// Mails that the scan let pass.
     passed: f64,
@@ -18,7 +18,7 @@ pub(super) struct Tally {
     served: f64,
     refused: f64,
     left: f64,
-    /// Recipients held of users who are not stopped.
+    /// Recipients of users who are not stopped, whose mail was held.
     held_of_others: f64,
     /// Mails that waited for the scan, and the oldest of them.
     scan_waiting: f64,
@@ -28,7 +28,7 @@ pub(super) struct Tally {
     known_wait_s: f64,
     /// Samples that waited.
     samples_open: f64,
-    /// 1 if no mail was taken for want of space.
+    /// 1 if no mail was accepted because the disk was full.
     full: f64,
 }
 
@@ -57,7 +57,7 @@ impl Tally {
         tally
     }
 
-    /// Adds what happened between two looks. A gate that was started anew counts from zero, and that is no growth.
+    /// Adds what happened between two looks. A gate that was restarted counts from zero again, which is not growth.
     pub(super) fn add(&mut self, before: &Tally, now: &Tally) {
         let grown = |counter: fn(&Tally) -> f64| (counter(now) - counter(before)).max(0.0);
         self.mails += grown(|tally| tally.mails);
@@ -153,7 +153,7 @@ impl Tally {
     }
 }
 
-/// Mails that both servers have taken.
+/// Mails that both servers have accepted.
 fn mails(gate: &Vital) -> u64 {
     let servers = std::iter::once(&gate.counters).chain(&gate.inbound);
     servers.filter_map(|counters| counters.get("messages")).sum()

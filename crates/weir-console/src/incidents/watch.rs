@@ -12,17 +12,17 @@ use weir_foundation::{Actor, OperationError};
 use weir_mail::operations::HeldSelection;
 use weir_store::records::{IncidentRecords, RecordsError};
 
-/// How often there is a look where no console looks anyway.
+/// How often the state is read if no console reads it anyway.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Viruses and malware are counted so often.
+/// How often viruses and malware are counted.
 const COUNT_EVERY_S: i64 = 5;
-/// Names of one look.
+/// How many names one look has.
 const VIRUSES_MAX: i64 = 8;
 const MALWARE_NAMED: i64 = 3;
-/// Held mail that evidence is drawn from, and accounts for which that is done in one look.
+/// How many held mails are used as evidence, and for how many accounts in one look.
 const EVIDENCE_MAX: usize = 200;
 const EVIDENCE_AT_ONCE: usize = 20;
-/// Lines of the audit trail that are read at once, and how often in one look: more than that were not made by people.
+/// How many lines of the audit trail are read at once, and how often in one look: more lines than that were not made by people.
 const LINES_AT_ONCE: i64 = 1_000;
 const READS_MAX: usize = 10;
 /// How far the audit trail was read.
@@ -43,12 +43,12 @@ pub struct IncidentWatch {
     counts: Counts,
     counted_s: i64,
     taken_over_s: i64,
-    /// How far the audit trail was read.
+    /// How far the audit trail has been read.
     mark: Option<i64>,
 }
 
 impl IncidentWatch {
-    /// Over these gates.
+    /// A watch over these gates.
     pub fn new(gates: &Gates) -> IncidentWatch {
         let foundation = &gates.administration.foundation;
         IncidentWatch {
@@ -63,7 +63,7 @@ impl IncidentWatch {
         }
     }
 
-    /// Looks again and again, where no console does; run it as a task.
+    /// Reads the state again and again, if no console does; run it as a task.
     pub async fn run(mut self) {
         loop {
             let pulse = Pulse::take(&self.gates).await;
@@ -72,7 +72,7 @@ impl IncidentWatch {
         }
     }
 
-    /// Takes a look in. What cannot be read or written now is tried again at the next.
+    /// Evaluates a look. What cannot be read or written now is tried again at the next one.
     pub(crate) async fn look(&mut self, pulse: &Pulse) {
         if let Err(error) = self.try_look(pulse, crate::words::now()).await {
             tracing::warn!(%error, "incidents cannot be kept up to date; this is tried again");
@@ -139,11 +139,11 @@ impl IncidentWatch {
         }
     }
 
-    /// Names that nobody here has may be guessed at without end: that is no incident.
+    /// Somebody may guess without end at names that nobody here has; that is not an incident.
     async fn leave_out_nobody(&self, seen: &mut Seen) {
         let mut nobody = Vec::new();
         for sign in seen.signs.iter().filter(|sign| sign.kind == Kind::Guessing) {
-            // If that cannot be read now, what was seen counts.
+            // If this cannot be read now, the sign counts.
             if !self.gates.mail.users.exists(&sign.subject).await.unwrap_or(true) {
                 nobody.push(sign.subject.clone());
             }
@@ -151,7 +151,7 @@ impl IncidentWatch {
         seen.signs.retain(|sign| sign.kind != Kind::Guessing || !nobody.contains(&sign.subject));
     }
 
-    /// Reads on in the audit trail: what people did belongs to the story.
+    /// Reads the new lines of the audit trail, because what people did belongs to the story.
     async fn follow_acts(&mut self) -> Result<(), OperationError> {
         let (foundation, audit) = (&self.gates.administration.foundation, &self.gates.administration.audit);
         let mut mark = match self.mark {
@@ -169,7 +169,7 @@ impl IncidentWatch {
             }
             mark = *last;
         }
-        // Written after the stories: what is read twice after a kill is told once all the same.
+        // Written after the stories: a line that is read twice after a kill is reported only once.
         self.mark = Some(mark);
         Ok(())
     }
@@ -203,13 +203,13 @@ impl IncidentWatch {
     }
 }
 
-/// Stores an incident; whether it is ours.
+/// Stores an incident; returns whether this relay is responsible for it.
 async fn store(records: &IncidentRecords, entry: &mut Entry) -> Result<bool, RecordsError> {
     entry.row.story = entry.story.written();
     if entry.row.id != 0 {
         let ours = records.save(&entry.row).await?;
         if !ours {
-            // Somebody else looks after it now, because we were silent for too long.
+            // Another relay is responsible for it now, because this one was silent for too long.
             entry.row.id = 0;
         }
         return Ok(ours);
@@ -221,7 +221,7 @@ async fn store(records: &IncidentRecords, entry: &mut Entry) -> Result<bool, Rec
     Ok(true)
 }
 
-/// A line of the audit trail, from which the webhook hears of it.
+/// Writes a line to the audit trail, from which the webhook learns of it.
 async fn tell(gates: &Gates, entry: &Entry) -> Result<(), OperationError> {
     let (id, what) = (entry.row.id, entry.row.headline());
     let (action, detail) = match entry.row.closed_s {
