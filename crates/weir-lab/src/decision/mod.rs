@@ -515,7 +515,7 @@ impl Decision {
         }
     }
 
-    /// Writes a result down, whether it counts or not.
+    /// Writes a result to the batch, whether it counts or not.
     fn keep(&mut self, now: Now, sample: SampleId, brought: PluginResult, verdict: Verdict) {
         let Some(held) = self.samples.get_mut(&sample).filter(|_| verdict != Verdict::Unknown) else { return };
         let (row, hash) = (held.row, held.hash);
@@ -562,22 +562,22 @@ fn read<T: serde::de::DeserializeOwned>(json: &str, what: &'static str) -> Resul
 /// Why a sample of the database cannot be scheduled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unschedulable {
-    /// What the row says makes no sense.
+    /// The row has a value that is not possible.
     #[error("{0} of the sample cannot be read")]
     Unreadable(&'static str),
     /// There are too many different ones.
     #[error("the lab has as many {0} as it can have")]
     TooMany(&'static str),
-    /// No plugin takes such a file.
+    /// No plugin accepts such a file.
     #[error("no plugin of this lab takes such a file")]
     NothingToRun,
-    /// The scheduler does not take it now.
+    /// The scheduler does not accept it now.
     #[error("the scheduler does not take it: {0:?}")]
     Refused(Refused),
 }
 
 impl Unschedulable {
-    /// Whether the sample may be taken later: nothing is wrong with it, but the scheduler has no room.
+    /// Whether the sample may be accepted later: nothing is wrong with it, but the scheduler has no room.
     pub fn is_for_now(&self) -> bool {
         matches!(self, Unschedulable::Refused(Refused::Full | Refused::TooManyClasses) | Unschedulable::TooMany(_))
     }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_core::runq::VmStatus;
 
-/// Places that are told of.
+/// How many places are reported at most.
 const PLACES_MAX: usize = 2_000;
 
 /// A place where samples are analysed: a VM, or room for a child process.

@@ -6,7 +6,7 @@ use crate::wire::{self, Message};
 use weir_core::runq::{Offer, Refused, VmId};
 
 impl Decision {
-    /// A machine was plugged in. Its VMs are taken to be on revert until it says otherwise.
+    /// A machine has connected. Its VMs count as on revert until it reports otherwise.
     pub fn plug(&mut self, now: Now, node: &str, vms: &[VmOffer]) -> Result<MachineId, Refused> {
         let offers: Vec<Offer> = vms.iter().map(|vm| self.offer(vm)).collect();
         let group = self.scheduler.plug(now.clock, &offers)?;
@@ -17,17 +17,17 @@ impl Decision {
         Ok(machine)
     }
 
-    /// The machines of a node that are plugged in.
+    /// The connected machines of a node.
     pub fn machines_of(&self, node: &str) -> Vec<MachineId> {
         self.machines.iter().filter(|(_, machine)| machine.node == node).map(|(id, _)| *id).collect()
     }
 
-    /// The node of a machine that is plugged in.
+    /// The node of a connected machine.
     pub fn node(&self, machine: MachineId) -> Option<&str> {
         self.machines.get(&machine).map(|machine| machine.node.as_str())
     }
 
-    /// Machines of this node get no new samples: what runs there ends in order, then they are unplugged.
+    /// Machines of this node get no new samples: running attempts end normally, then the machines are unplugged.
     pub fn drain_node(&mut self, now: Now, node: &str) {
         let of_node = |(id, machine): (&MachineId, &mut Machine)| {
             (machine.node == node && !std::mem::replace(&mut machine.draining, true)).then_some(*id)
@@ -37,7 +37,7 @@ impl Decision {
             let busy: Vec<VmId> = self.running.values().filter(|run| run.machine == id).map(|run| run.vm).collect();
             let vms = self.machines.get(&id).map(Machine::ids).unwrap_or_default();
             for vm in vms.into_iter().filter(|vm| !busy.contains(vm)) {
-                // To the scheduler it never becomes clean again, so it gets nothing.
+                // For the scheduler it never becomes clean again, so it gets nothing.
                 self.scheduler.vm_lost(now.clock, vm);
             }
             if let Some(group) = self.machines.get(&id).map(|machine| machine.group) {

@@ -4,7 +4,7 @@ use super::PluginName;
 use crate::verdict::Brief;
 use crate::wire::PluginOutcome;
 
-/// What a plugin brought, as a dispatcher reports it.
+/// The result of a plugin, as a dispatcher reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginResult {
     pub attempt: i64,
@@ -12,7 +12,7 @@ pub struct PluginResult {
     /// Done if its report is valid.
     pub outcome: PluginOutcome,
     pub report: String,
-    /// What it comes to.
+    /// The parts of the report that the leader needs.
     pub brief: Brief,
 }
 

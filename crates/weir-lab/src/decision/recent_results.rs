@@ -9,16 +9,16 @@ use std::collections::HashMap;
 use weir_core::runq::{Assignment, PluginId};
 use weir_store::samples::SampleHash;
 
-/// Results that are remembered.
+/// How many results are remembered.
 const RECENT_MAX: usize = 1_024;
-/// So much is written with one commit at most before twins are analysed like others: a thousand may end at once.
+/// How many of them one commit may have before further samples of the same content are analysed in the usual way: a thousand may end at once.
 const BATCH_MAX: usize = 1_000;
 
-/// What plugins, by their numbers, have brought for a content of late.
+/// The recent results of plugins, by their numbers, for each content.
 pub(super) type RecentResults = HashMap<(SampleHash, u32), Brief>;
 
 impl Decision {
-    /// A plugin has brought a result that counts.
+    /// A plugin has returned a result that counts.
     pub(super) fn remember(&mut self, hash: SampleHash, plugin: &PluginName, brief: &Brief) {
         let Some(number) = self.plugins.find(plugin).filter(|_| !self.rules.never_caches(plugin)) else { return };
         if self.recent_results.len() >= RECENT_MAX {
@@ -27,7 +27,7 @@ impl Decision {
         self.recent_results.insert((hash, number), brief.clone());
     }
 
-    /// Whether all that an attempt is to bring was brought for the same content since: then nothing is started.
+    /// Whether all results that an attempt would return have come for the same content in the meantime: then nothing is started.
     pub(super) fn is_known(&mut self, now: Now, start: &Assignment) -> bool {
         let Some(known) = self.known(start) else { return false };
         let sample = start.attempt.sample;
@@ -40,11 +40,11 @@ impl Decision {
             }
             self.scheduler.known(now.clock, sample, plugin);
         }
-        // It may want other plugins, of other machines.
+        // It may need other plugins, on other machines.
         if self.scheduler.put_off(now.clock, start.attempt) {
             self.scheduler.resume(now.clock, sample);
         }
-        // The VM has heard of none of it and is as clean as before.
+        // The VM was not told anything and is as clean as before.
         self.scheduler.ready(now.clock, start.vm);
         true
     }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 pub struct Rules {
     /// The plugins of the lab.
     pub plugins: Arc<[Plugin]>,
-    /// Samples in samples in samples, at most.
+    /// How deeply samples may be nested in samples.
     pub depth_max: u8,
-    /// Samples that one that was handed in may bring forth, all together; and bytes that one plugin may bring.
+    /// How many samples may be found in one that was submitted, all together; and how many bytes one plugin may return.
     pub children: ChildLimits,
     /// A machine with less free memory gets no samples.
     pub memory_free_min: u64,
@@ -39,17 +39,17 @@ impl Rules {
         plugins.iter().filter_map(|name| self.plugin(name)).any(|plugin| plugin.run == Run::Vm)
     }
 
-    /// Whether results of this plugin do not count for another sample of the same content.
+    /// Whether results of this plugin are not used for another sample of the same content.
     pub(super) fn never_caches(&self, name: &PluginName) -> bool {
         self.plugin(name).is_some_and(|plugin| !plugin.cache)
     }
 
-    /// Whether it can call a file safe that nobody ran. A plugin that this lab does not have cannot.
+    /// Whether it can call a file safe that was not run. A plugin that this lab does not have cannot.
     pub(super) fn vouches(&self, name: &PluginName) -> bool {
         self.plugin(name).is_some_and(|plugin| plugin.vouches)
     }
 
-    /// What a sample of this type needs under these choices, as rows say it.
+    /// What a sample of this type needs under these choices, in the form of the database.
     pub(super) fn needs(&self, file_type: &str, choices: &Choices) -> String {
         chosen::needs(choices, &self.plugins, file_type)
     }
@@ -60,8 +60,8 @@ impl Rules {
         choices.version(&name.0, &name.1, runs_it)
     }
 
-    /// Of the plugins that a sample still wants, those whose turn it is, and the rest: what they require has ended well,
-    /// and none of a lower stage is left.
+    /// Divides the plugins that a sample still needs into those whose turn it is and the rest. It is a plugin's turn when the plugins that it requires have
+    /// succeeded and none of a lower stage is left.
     pub(super) fn turn(&self, wanted: Vec<PluginName>) -> (Vec<PluginName>, Vec<PluginName>) {
         let stage = |name: &PluginName| self.plugin(name).map_or(0, |plugin| plugin.stage);
         let plain = |name: &PluginName| self.plugin(name).is_none_or(|plugin| plugin.requires.is_empty());
@@ -72,7 +72,7 @@ impl Rules {
         let is_wanted = |required: &String| wanted.iter().any(|(name, _)| name == required);
         let ready = |name: &PluginName| self.plugin(name).is_none_or(|plugin| !plugin.requires.iter().any(is_wanted));
         let Some(lowest) = wanted.iter().filter(|name| ready(name)).map(stage).min() else {
-            // They wait for each other: what cannot be had in order is had without.
+            // They wait for each other, so their order is given up.
             return (wanted, Vec::new());
         };
         let now: Vec<bool> = wanted.iter().map(|name| ready(name) && stage(name) == lowest).collect();

@@ -41,14 +41,14 @@ fn sample(id: i64, plugins: &[&str]) -> OpenSample {
     OpenSample { sample: row, have: "[]".into(), charged: "[]".into(), cached: "[]".into() }
 }
 
-/// What the database says of results.
+/// Results in the form of the database.
 fn results(names: &[&str], brief: &Brief) -> String {
     let brief = serde_json::to_string(brief).unwrap();
     let rows: Vec<_> = names.iter().map(|name| (name, "1", &brief)).collect();
     serde_json::json!(rows).to_string()
 }
 
-/// What the database says of attempts that failed, each at one plugin.
+/// Failed attempts in the form of the database, each with one plugin.
 fn attempts(names: &[&str]) -> String {
     let each: Vec<String> = names.iter().map(|name| serde_json::json!([plugin(name)]).to_string()).collect();
     serde_json::json!(each).to_string()
@@ -332,7 +332,7 @@ fn what_machines_offer_uses_up_no_numbers() {
     let (mut lab, _) = lab(&[&names[..]]);
     lab.admit(at(1), &sample(11, &["strings"])).unwrap();
     assert_eq!(assigned(&lab.take()).len(), 1);
-    // A lab that has all its names takes the sample of another later.
+    // A lab that has used up all its names accepts the sample of another later.
     for (id, name) in (12..).zip(&junk[..127]) {
         lab.admit(at(1), &sample(id, &[name.as_str()])).unwrap();
     }

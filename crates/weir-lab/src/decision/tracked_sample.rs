@@ -9,7 +9,7 @@ use weir_core::runq::{Deferrals, Tags};
 use weir_store::records::{SampleChange, SampleRow};
 use weir_store::samples::SampleHash;
 
-/// Signs of trouble that are remembered.
+/// How many signs of trouble are remembered.
 const TROUBLE_MAX: usize = 4;
 
 /// A sample that has not ended.
@@ -21,13 +21,13 @@ pub(super) struct TrackedSample {
     pub(super) name: String,
     pub(super) submitter: Arc<str>,
     pub(super) tags: Tags,
-    /// The sample that was handed in, of which this is a part; its own number if it was handed in itself.
+    /// The sample that was submitted, of which this is a part; its own number if it was submitted itself.
     pub(super) root: i64,
     pub(super) directory: u8,
     pub(super) depth: u8,
     pub(super) forced: bool,
     pub(super) deferrals: Deferrals,
-    /// What it is, if it is something that runs and no plugin of this lab runs it.
+    /// What kind of program it is, if it is one and no plugin of this lab runs it.
     pub(super) unrun: Option<&'static str>,
     /// Most samples have none.
     choices: Option<Arc<Choices>>,
@@ -38,11 +38,11 @@ pub(super) struct TrackedSample {
 #[derive(Debug, Clone, Default)]
 struct Progress {
     findings: Vec<Finding>,
-    /// A plugin whose word counts for files that did not run calls it safe.
+    /// A plugin that can judge files that did not run calls it safe.
     vouched_for: bool,
-    /// What attempts that failed are a sign of.
+    /// Signs from attempts that failed.
     trouble: Vec<Finding>,
-    /// Plugins whose turn comes when those at work have ended well.
+    /// Plugins whose turn comes when the running ones have succeeded.
     later: Vec<PluginName>,
 }
 
@@ -66,7 +66,7 @@ impl TrackedSample {
         }
     }
 
-    /// What was chosen for it, and for what is found in it.
+    /// The choices for it, and for what is found in it.
     pub(super) fn choices(&self) -> &Choices {
         static NONE: Choices = Choices::NONE;
         self.choices.as_deref().unwrap_or(&NONE)
@@ -77,7 +77,7 @@ impl TrackedSample {
         self.forced || self.choices.is_some()
     }
 
-    /// What a plugin has found, and whether it can call a file safe that did not run.
+    /// Adds what a plugin has found; `vouches` says whether it can call a file safe that did not run.
     pub(super) fn learn(&mut self, findings: &[Finding], vouches: bool) {
         if !findings.is_empty() {
             let progress = self.progress.get_or_insert_default();
@@ -86,7 +86,7 @@ impl TrackedSample {
         }
     }
 
-    /// An attempt failed, and says what that is a sign of.
+    /// An attempt failed, with these signs.
     pub(super) fn suffer(&mut self, findings: &[Finding]) {
         for finding in findings {
             let trouble = &mut self.progress.get_or_insert_default().trouble;
@@ -107,8 +107,8 @@ impl TrackedSample {
         self.progress.as_mut().map(|progress| std::mem::take(&mut progress.later)).unwrap_or_default()
     }
 
-    /// All that is known of it. What went wrong in failed attempts counts in full if no attempt went well, and is only a doubt if one did:
-    /// a sample that brings its guest down only now and then is not clean, but a busy machine makes no sample suspicious.
+    /// Everything that is known of it. Signs from failed attempts count in full if no attempt succeeded, and are only a doubt if one did:
+    /// a sample that crashes its guest only now and then is not clean, but a busy machine makes no sample suspicious.
     fn findings(&self, ended_well: bool) -> Vec<Finding> {
         let none = Progress::default();
         let progress = self.progress.as_deref().unwrap_or(&none);
@@ -131,7 +131,7 @@ impl TrackedSample {
         Some(Finding { level: Level::Unknown, text: format!("{why}: {what}") })
     }
 
-    /// What is written to the database when it ends in this way.
+    /// The change for the database when it ends in this way.
     pub(super) fn ended(&self, state: &str, why: &str, at: i64) -> SampleChange {
         let (verdict, reasons) = judged(&self.findings(state == "done"), state == "done");
         SampleChange {

@@ -13,14 +13,14 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// The longest word that a worker (a plugin process that stays) may send.
+/// The longest line that a worker (a plugin process that keeps running) may send.
 const WORD_MAX: u64 = 256;
-/// What is kept of what a plugin prints.
+/// How much of the output of a plugin is kept.
 const TAIL: usize = 4096;
-/// After so much of it the plugin waits a moment: one that only prints must not keep the lab busy with reading.
+/// After this much output the plugin waits for a moment: one that only prints must not keep the lab busy with reading.
 const PRINTED_AT_ONCE: usize = 1 << 20;
 const PRINT_PAUSE: Duration = Duration::from_millis(20);
-/// After the plugin has ended, other processes that still hold its output get so long.
+/// After the plugin has ended, other processes that still hold its output have this much time.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// The kernel needs a moment to end all killed processes; only then can the job folder be removed.
 const BURIAL: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ pub enum PluginFailure {
     /// It could not be started.
     #[error("the plugin could not be started: {0}")]
     Start(std::io::Error),
-    /// The fence cannot be made.
+    /// The sandbox cannot be made.
     #[error("{0}")]
     NoFence(#[from] NoFence),
     /// It took longer than it may.
@@ -40,12 +40,12 @@ pub enum PluginFailure {
     /// It used more than it may.
     #[error("{0}")]
     Excess(#[from] Excess),
-    /// It ended badly.
+    /// It ended with an error.
     #[error("the plugin ended with {how}{}", said(.stderr))]
     Exit {
         /// How.
         how: String,
-        /// The end of what it said.
+        /// The end of its error output.
         stderr: String,
     },
     /// It left no valid report.
@@ -58,7 +58,7 @@ fn said(stderr: &str) -> String {
     if last.is_empty() { String::new() } else { format!(": {}", last.chars().take(300).collect::<String>()) }
 }
 
-/// How a process ended, in words. The fence tells a signal as shells do, by a code above 128.
+/// How a process ended, in words. The sandbox reports a signal as shells do, by a code above 128.
 fn how(status: ExitStatus) -> String {
     let signal = status.code().map_or(0, |code| code - 128);
     match signal {
@@ -115,7 +115,7 @@ async fn run_behind(maker: Maker, plugin: &Plugin, job: &Job) -> Result<Report, 
     read.await.map_err(|error| PluginFailure::Start(std::io::Error::other(error)))?
 }
 
-/// A process and all that it starts: when the first is killed, so are all.
+/// A process and everything that it starts: when the first is killed, so are all.
 #[derive(Debug)]
 pub(super) struct Family {
     child: Child,
@@ -123,7 +123,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// One that stays is told what to do over its standard input, and answers on its output.
+    /// Starts one. A process that keeps running gets its orders on standard input, and answers on its output.
     fn start(maker: Maker, command: &[String], plugin: &Plugin, job: &Path, stays: bool) -> std::io::Result<Family> {
         let limits = &plugin.limits;
         let group = Hierarchy::of_this_machine()
@@ -132,7 +132,7 @@ impl Family {
         let spec = FenceSpec::of(plugin, job, maker)?.in_groups(groups);
         let mut command = Command::from(spec.command(&program(command, plugin, job)?));
         command.env("PATH", fence::PATH).env("HOME", "/tmp").env("TMPDIR", "/tmp").env("LANG", "C.UTF-8");
-        // The allocator of our own plugins reserves address space in advance; here it is bounded.
+        // The allocator of our own plugins reserves address space in advance; here this is limited.
         command.env("JOB_DIRECTORY", std::path::absolute(job)?).env("MIMALLOC_ARENA_RESERVE", "65536").current_dir(job);
         let (input, errors) = if stays { (Stdio::piped(), Stdio::null()) } else { (Stdio::null(), Stdio::piped()) };
         command.stdin(input).stdout(Stdio::piped()).stderr(errors);
@@ -174,7 +174,7 @@ impl Family {
     }
 }
 
-/// A plugin's process that stays for the next sample. It goes when this is dropped.
+/// A plugin's process that keeps running for the next sample. It ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Staying {
     /// None when it is gone.
@@ -196,7 +196,7 @@ impl Staying {
         Ok(Staying { family: Some(family), input, output: BufReader::new(output) })
     }
 
-    /// Tells it something, as one line.
+    /// Sends it one line.
     pub(super) async fn say(&mut self, line: &str) -> Result<(), PluginFailure> {
         let said = async {
             self.input.write_all(format!("{line}\n").as_bytes()).await?;
@@ -205,7 +205,7 @@ impl Staying {
         said.await.map_err(PluginFailure::Start)
     }
 
-    /// Waits until it says this word, while it uses no more than it may.
+    /// Waits until it sends this line, as long as it uses no more than it may.
     pub(super) async fn hears(
         &mut self,
         word: &str,
@@ -237,7 +237,7 @@ fn gone(why: &str) -> PluginFailure {
     PluginFailure::Start(std::io::Error::other(why.to_owned()))
 }
 
-/// The program and its arguments: `./run` is beside the manifest, `weir` is this program, another bare name is looked up.
+/// The program and its arguments: `./run` is beside the manifest, `weir` is this program, any other name without a path is looked up.
 fn program(command: &[String], plugin: &Plugin, job: &Path) -> std::io::Result<Vec<OsString>> {
     let [program, arguments @ ..] = command else { return Err(std::io::Error::other("no program is named")) };
     let job = std::path::absolute(job)?;
@@ -310,12 +310,12 @@ mod tests {
             Job::prepare(&self.home.path().join(name), &input, &mut &b"sample"[..]).unwrap()
         }
 
-        /// Behind what this machine has.
+        /// In the sandbox that this machine supports.
         async fn run(&self) -> Result<Report, PluginFailure> {
             run(&self.plugin, &self.job("job")).await
         }
 
-        /// Behind both fences that there are: what they said, which must be the same.
+        /// In both sandboxes that there are: returns their output, which must be the same.
         async fn run_both(&self) -> Result<String, String> {
             let mut said = Vec::new();
             for (maker, name) in [(Maker::Bubblewrap, "wrapped"), (Maker::Ourselves, "own")] {
@@ -406,7 +406,7 @@ mod tests {
         let bench = Bench::python(script, "timeout_s = 2\nprocesses = 32");
         assert_eq!(bench.run_both().await.unwrap_err(), "the plugin took longer than 2 s");
         assert!(std::process::Command::new("true").status().unwrap().success());
-        // Its processes talk all at once: what is heard of that is chance.
+        // Its processes print all at once: which output is read is chance.
         let bomb = Bench::new("exec 2>/dev/null; f() { f | f & f; }; f", "timeout_s = 2\nprocesses = 32");
         for (maker, name) in [(Maker::Bubblewrap, "wrapped"), (Maker::Ourselves, "own")] {
             assert!(run_behind(maker, &bomb.plugin, &bomb.job(name)).await.is_err(), "{name}");
@@ -427,7 +427,7 @@ mod tests {
         let one = Bench::python("x = []\nwhile True: x.append(bytearray(1 << 20))", "memory_mib = 64\ntimeout_s = 20");
         let problem = one.run().await.unwrap_err().to_string();
         assert!(problem.contains("MemoryError") || problem.contains("memory"), "{problem}");
-        // Each has what one may have, and all together have too much.
+        // Each uses as much as one may, and all together use too much.
         let script = "for i in range(6):\n  if os.fork() == 0:\n    x = bytearray(os.urandom(1 << 20) * 40); time.sleep(20); os._exit(0)\nos.wait(); time.sleep(20)";
         let many = Bench::python(script, "memory_mib = 128\ntimeout_s = 15");
         assert_eq!(
@@ -446,7 +446,7 @@ mod tests {
         let files = "for i in range(10000): open('output/%d' % i, 'w').close()\ntime.sleep(120)";
         let problem = Bench::python(files, "timeout_s = 120").run().await.unwrap_err().to_string();
         assert_eq!(problem, "the plugin made more than 4096 files in output/");
-        // What is neither output nor its own is not its to fill.
+        // It must not be able to fill anything except its output and its own folders.
         let elsewhere = "w=; for d in / /usr /etc /dev /var input .; do (echo x > $d/x) 2>/dev/null && w=\"$w $d\"; done; \
             head -c 50000000 /dev/zero > /tmp/x 2>/dev/null; echo wrote:$w $(($(stat -c %s /tmp/x) / 1048576)) >&2; exit 1";
         let problem = Bench::new(elsewhere, "disk_mib = 10").run_both().await.unwrap_err();

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use weir_store::samples::{SampleError, SampleHash, Samples};
 
-/// Stores the children of a report, and gives the report back with their names in it.
+/// Stores the children of a report, and returns the report with their names in it.
 pub async fn kept(samples: &Samples, job: Job, mut report: Report, limits: ChildLimits) -> Result<Report, String> {
     let samples = samples.clone();
     let kept = tokio::task::spawn_blocking(move || {
@@ -22,7 +22,7 @@ pub async fn kept(samples: &Samples, job: Job, mut report: Report, limits: Child
     kept.map_err(|error| format!("a file that was found cannot be stored: {error}"))
 }
 
-/// An error is one of this machine's store: the report would go without its children.
+/// An error means that this machine's store failed: the report would lack its children.
 fn store(samples: &Samples, job: &Job, artifacts: &mut [Artifact], limits: ChildLimits) -> Result<(), SampleError> {
     let (mut left, mut stored) = (limits.bytes, BTreeSet::new());
     for artifact in artifacts {
@@ -114,7 +114,7 @@ mod tests {
         let mut none = vec![file("one")];
         store(&samples, &job, &mut none, ChildLimits::default()).unwrap();
         assert!(none[0].sha256.is_none() && none[0].left_out.as_deref().unwrap().contains("deep"));
-        // A store that fails is not the plugin's fault.
+        // If the store fails, it is not the plugin's fault.
         std::fs::remove_dir_all(home.path().join("samples")).unwrap();
         std::fs::write(home.path().join("samples"), "").unwrap();
         assert!(store(&samples, &job, &mut [file("one")], ChildLimits { count: 2, bytes: 20 }).is_err());

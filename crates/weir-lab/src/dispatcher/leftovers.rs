@@ -6,11 +6,11 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Folders in folders that are opened before they are removed.
+/// How deeply nested folders are opened before they are removed.
 const DEPTH_MAX: usize = 64;
 
-/// Puts the job folder aside, and begins to remove it and whatever was put aside earlier. Job folders have names of their own,
-/// so that one that cannot even be put aside harms nobody.
+/// Moves the job folder aside, and starts to remove it and everything that was moved aside earlier. Job folders have unique names,
+/// so one that cannot even be moved does no harm.
 pub(super) fn put_aside(jobs: &Path) {
     let Some(name) = jobs.file_name().and_then(|name| name.to_str()) else { return };
     let begin = format!(".{name}.old-");
@@ -38,7 +38,7 @@ fn begins_with(home: &Path, begin: &str) -> Vec<PathBuf> {
     old.map(|entry| entry.path()).collect()
 }
 
-/// Removes a folder that nobody works in any more.
+/// Removes a folder that is no longer used.
 pub(super) fn remove(folder: &Path) {
     if fs::remove_dir_all(folder).is_ok() {
         return;
@@ -49,7 +49,7 @@ pub(super) fn remove(folder: &Path) {
     }
 }
 
-/// Lets us into every folder; links are not followed.
+/// Gives us access to every folder; links are not followed.
 fn open_up(folder: &Path, depth: usize) {
     let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
     let Ok(entries) = fs::read_dir(folder) else { return };

@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// After so many samples a worker is replaced.
+/// After this many samples a worker is replaced.
 const SAMPLES_MAX: u32 = 500;
-/// Workers that wait for the next sample at most; slots at work have theirs besides.
+/// How many workers wait for the next sample at most; those of busy slots are not counted.
 const IDLE_MAX: usize = 32;
 
 /// The workers of a machine.
 #[derive(Debug)]
 pub(super) struct Looks {
-    /// What a worker may see and use: all that our own plugins may. None if there are no such plugins.
+    /// What a worker may see and use: everything that our own plugins may. None if there are no such plugins.
     together: Option<Plugin>,
     jobs: PathBuf,
     idle: Mutex<Vec<Worker>>,
@@ -38,7 +38,7 @@ struct Worker {
     looked: u32,
 }
 
-/// Removes the folder of a worker that is no more.
+/// Removes the folder of a worker that has ended.
 impl Drop for Worker {
     fn drop(&mut self) {
         let folder = self.job.folder().to_owned();
@@ -54,12 +54,12 @@ impl Drop for Worker {
     }
 }
 
-/// What a visit brought: the job with the files that were found, and a report for each plugin that came to its end.
+/// The result of a visit: the job with the files that were found, and a report for each plugin that finished.
 #[derive(Debug)]
 pub(super) struct Visit {
     worker: Worker,
     reports: BTreeMap<String, Report>,
-    /// Whether the worker did all that it was asked.
+    /// Whether the worker did everything that it was asked to.
     is_well: bool,
 }
 
@@ -71,7 +71,7 @@ impl Looks {
         Looks { together, jobs: jobs.to_owned(), idle: Mutex::default(), given: AtomicU64::new(0) }
     }
 
-    /// Looks at a sample with these plugins, which are our own. None if no worker can be had.
+    /// Examines a sample with these plugins, which are our own. None if no worker can be started.
     pub(super) async fn visit(&self, sample: std::fs::File, name: &str, plugins: &[&Plugin]) -> Option<Visit> {
         let together = self.together.as_ref()?;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -89,7 +89,7 @@ impl Looks {
         Some(visit)
     }
 
-    /// The visit is over: a worker that did well waits for the next sample.
+    /// The visit is over: a worker that did everything waits for the next sample.
     pub(super) fn end(&self, visit: Visit) {
         let mut worker = visit.worker;
         worker.looked += 1;
@@ -99,7 +99,7 @@ impl Looks {
         }
     }
 
-    /// The machine stops: those that wait for the next sample go.
+    /// The machine stops: the workers that wait for the next sample end.
     pub(super) fn clear(&self) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -137,7 +137,7 @@ impl Visit {
                 (self.worker.job.clone(), format!("{}.json", plugin.name), plugin.limits.output_bytes);
             let read = tokio::task::spawn_blocking(move || job.report_in(&file, most)).await;
             let read = read.map_err(|error| PluginFailure::Start(std::io::Error::other(error)))?;
-            // A plugin that says itself that it could not look is asked again in the usual way.
+            // A plugin that reports that it could not examine the sample is run again in the usual way.
             if let Ok(report) = read {
                 self.reports.insert(plugin.name.clone(), report);
             }
@@ -181,7 +181,7 @@ fn together(own: &[&Plugin]) -> Plugin {
     }
 }
 
-/// Puts a sample into the folder of a worker, and takes out what the last one left.
+/// Puts a sample into the folder of a worker, and removes what the last one left.
 fn fill(job: &Job, mut sample: std::fs::File, name: &str) -> std::io::Result<()> {
     let kind = file_type::named(file_type::of_source(&mut sample)?, name);
     job.refill(&Input::new(name, kind), &mut sample)

@@ -36,14 +36,14 @@ use tokio::task::JoinHandle;
 use weir_core::election::{Epoch, Fence};
 use weir_store::samples::{SampleHash, Samples};
 
-/// Results that wait to be stored at most; beyond that new work is refused.
+/// How many results may wait to be stored; beyond that new work is refused.
 const UNSTORED_MAX: usize = 4096;
 /// The same in bytes. Attempts that already run may still add to it.
 const UNSTORED_BYTES_MAX: usize = 256 << 20;
 
 const STOPPING: &str = "this machine is being stopped";
 
-/// What a dispatcher says: a message, and what follows it.
+/// A message of a dispatcher, and the bytes that follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
     /// The line.
@@ -52,16 +52,16 @@ pub struct Envelope {
     pub payload: Arc<[u8]>,
 }
 
-/// How a dispatcher works.
+/// The settings of a dispatcher.
 #[derive(Debug, Clone)]
 pub struct DispatcherSettings {
     /// The folder in which jobs are prepared.
     pub jobs: PathBuf,
-    /// Plugins, those included that run in VMs.
+    /// Plugins, including those that run in VMs.
     pub plugins: Vec<Plugin>,
-    /// How many run at once as processes; VMs come on top of that.
+    /// How many plugins run as processes at the same time; VMs are not counted.
     pub slots: u32,
-    /// Tags of this machine's slots; a plugin that wants others is not offered.
+    /// Tags of this machine's slots; plugins that need other tags are not offered.
     pub tags: Vec<String>,
     pub processing_index: u16,
 }
@@ -75,7 +75,7 @@ pub struct Dispatcher {
 #[derive(Debug)]
 struct DispatcherParts {
     settings: DispatcherSettings,
-    /// Processes that stay for our own plugins.
+    /// Processes that keep running for our own plugins.
     looks: Looks,
     source: SampleSource,
     state: Mutex<State>,
@@ -86,7 +86,7 @@ struct State {
     fence: Fence,
     slots: Vec<Slot>,
     tasks: BTreeMap<u64, JoinHandle<()>>,
-    /// Results by attempt and plugin, and ends by attempt, that nobody has stored yet.
+    /// Results by attempt and plugin, and ends by attempt, that have not been stored yet.
     unstored: BTreeMap<(u64, String), Envelope>,
     unstored_bytes: usize,
     over: BTreeSet<u64>,
@@ -129,7 +129,7 @@ impl Dispatcher {
         Ok(Dispatcher { shared: Arc::new(DispatcherParts { settings, looks, source, state: Mutex::new(state) }) })
     }
 
-    /// Gives the machine VMs: they are offered beside its slots. The tasks say when each is clean.
+    /// Adds VMs to the machine: they are offered in addition to its slots. The tasks report when each is clean.
     pub fn add_vms(&self, vms: Vec<Vm>) -> Vec<Task> {
         let add = |vm: Vm| {
             let (name, phase) = (vm.settings().name.clone(), vm.phase());
@@ -139,12 +139,12 @@ impl Dispatcher {
         vms.into_iter().map(add).collect()
     }
 
-    /// A former process of this machine has seen this epoch: work of a lower epoch is refused.
+    /// An earlier process of this machine has seen this epoch: work of a lower epoch is refused.
     pub fn has_seen(&self, epoch: Epoch) {
         let _ = self.state().fence.admit(epoch);
     }
 
-    /// A connection to a leader of this epoch: what it says from now on goes to `out`. Every result that is not stored yet follows when the
+    /// A connection to a leader of this epoch: messages for it go to `out` from now on. Every result that is not stored yet follows when the
     /// leader asks for the status of a VM. False if a later epoch has been seen.
     pub fn connect(&self, epoch: Epoch, out: mpsc::UnboundedSender<Envelope>) -> bool {
         let mut state = self.state();
@@ -156,7 +156,7 @@ impl Dispatcher {
         true
     }
 
-    /// Something that the main scheduler says.
+    /// Handles a message of the main scheduler.
     pub fn hear(&self, message: &Message) {
         match message {
             Message::Get(ask) => self.answer(ask),
@@ -227,7 +227,7 @@ impl Dispatcher {
         match state.accept(assignment) {
             Err(why) => {
                 state.say(Message::Refused(assignment.attempt, why));
-                // The leader takes the VM to be on revert.
+                // For the leader the VM is on revert.
                 let free = state.slot(&assignment.vm).is_some_and(|slot| slot.status() == VmStatus::default());
                 if free && !state.stopping {
                     state.say(Message::VmStatus(assignment.vm.clone(), VmStatus::default()));
@@ -247,7 +247,7 @@ impl Dispatcher {
         if state.fence.admit(epoch).is_err() {
             return;
         }
-        // Dropping the task kills what the plugin started.
+        // When the task is dropped, everything that the plugin started is killed.
         if let Some(task) = state.tasks.remove(&attempt) {
             task.abort();
         }
@@ -255,7 +255,7 @@ impl Dispatcher {
         state.say(Message::Cancelled(attempt));
     }
 
-    /// The process is being stopped: what runs here ends, and the leader is told that nobody is to blame. Returns how many attempts that
+    /// The process is being stopped: running attempts end, and the leader is told that nobody is to blame. Returns how many attempts these
     /// were.
     pub fn stop(&self) -> usize {
         let mut state = self.state();
@@ -270,7 +270,7 @@ impl Dispatcher {
     }
 
     async fn work(&self, assignment: Assignment) {
-        // The leader cancels what takes too long; but it may be gone by then.
+        // The leader cancels attempts that take too long; but it may be gone by then.
         let ended = tokio::time::timeout(assignment.threshold, self.run_all(&assignment)).await;
         if ended.is_err() {
             tracing::warn!(attempt = assignment.attempt, "an attempt has taken as long as it may");
@@ -334,7 +334,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Runs our own plugins in one go, and removes those that brought a report from the list. An error means that this machine has failed.
+    /// Runs our own plugins together, and removes those that returned a report from the list. An error means that this machine has failed.
     async fn look(
         &self,
         assignment: &Assignment,
@@ -364,7 +364,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Brings a report, or one that says why there is none.
+    /// Sends a report, or one that says why there is none.
     fn bring(&self, attempt: u64, call: &PluginCall, ended: Result<String, Value>) {
         // A leader accepts no longer report, and would end the connection each time it is sent.
         let ended = ended.and_then(|report| match report.len() as u64 > REPORT_MAX {
@@ -391,7 +391,7 @@ impl Dispatcher {
     }
 }
 
-/// The plugins, where one that opens archives is told these passwords too.
+/// The plugins, with these passwords added for the one that opens archives.
 fn with_passwords<'a>(plugins: &'a [Plugin], passwords: &[String]) -> Cow<'a, [Plugin]> {
     if passwords.is_empty() {
         return Cow::Borrowed(plugins);
@@ -410,7 +410,7 @@ fn with_passwords<'a>(plugins: &'a [Plugin], passwords: &[String]) -> Cow<'a, [P
 }
 
 impl State {
-    /// Takes an attempt on, or says why not.
+    /// Accepts an attempt, or says why not.
     fn accept(&mut self, assignment: &Assignment) -> Result<(), String> {
         self.fence
             .admit(Epoch(assignment.epoch))
@@ -433,7 +433,7 @@ impl State {
         self.slots.iter().find(|slot| slot.name == name)
     }
 
-    /// The slot of an attempt is free again or on revert, and the main scheduler hears of it.
+    /// The slot of an attempt is free again or on revert, and the main scheduler is told.
     fn vacate(&mut self, attempt: u64) {
         let left = self.slots.iter_mut().find(|slot| slot.attempt() == Some(attempt)).map(|slot| {
             slot.free();
@@ -444,7 +444,7 @@ impl State {
         }
     }
 
-    /// A VM has become clean: if nobody has it, the main scheduler hears of it.
+    /// A VM has become clean: if it is not in use, the main scheduler is told.
     fn clean(&mut self, name: &str) {
         let offered = self.slots.iter_mut().find(|slot| slot.name == name).is_some_and(Slot::offer);
         if offered {
@@ -452,7 +452,7 @@ impl State {
         }
     }
 
-    /// The leader knows what this machine has: now it hears what was not stored.
+    /// The leader knows what this machine has: now it is sent the results that were not stored.
     fn introduce(&mut self) {
         if std::mem::replace(&mut self.introduced, true) {
             return;
@@ -463,7 +463,7 @@ impl State {
         over.into_iter().for_each(|attempt| self.say(Message::Over(attempt)));
     }
 
-    /// A leader has a result; with the last one it also knows that the attempt is over.
+    /// The leader has stored a result; after the last one it also knows that the attempt is over.
     fn stored(&mut self, attempt: u64, plugin: &str) {
         if let Some(envelope) = self.unstored.remove(&(attempt, plugin.to_owned())) {
             self.unstored_bytes -= envelope.payload.len();
@@ -508,13 +508,13 @@ fn failure(why: &str) -> Value {
     json!({ "success": false, "errorMessage": why })
 }
 
-/// The same where the guest was lost: that speaks against the sample, unless a later attempt goes well.
+/// The same if the guest was lost: that speaks against the sample, unless a later attempt succeeds.
 fn guest_lost(plugin: &str, why: &str) -> Value {
     let finding = json!({ "level": "suspicious", "namespace": plugin, "predicate": "kills-guest", "value": why });
     json!({ "success": false, "errorMessage": why, "summary": { "taxonomies": [finding] } })
 }
 
-/// What a place has.
+/// The answer to a question about a slot or VM.
 fn about(ask: &Ask, slot: &Slot, settings: &DispatcherSettings) -> Message {
     let (name, plugins) =
         (slot.name.clone(), settings.plugins.iter().filter(|plugin| slot.runs(plugin, &settings.tags)));

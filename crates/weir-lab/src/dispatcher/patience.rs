@@ -5,9 +5,9 @@
 use std::collections::HashMap;
 use weir_store::samples::SampleHash;
 
-/// So often a sample is tried again without a charge.
+/// How often a sample is tried again without a charge.
 const TRIES: u32 = 4;
-/// Samples that are remembered.
+/// How many samples are remembered.
 const KNOWN_MAX: usize = 1024;
 
 /// How often this machine was too busy, by sample.

@@ -8,24 +8,24 @@ use std::path::{Path, PathBuf};
 use tokio::sync::{mpsc, oneshot};
 use weir_store::samples::{SampleError, SampleHash, Samples};
 
-/// A sample that is wanted in a file of this machine.
+/// A request for a sample, to be written to a file of this machine.
 #[derive(Debug)]
 pub struct Fetch {
     pub hash: SampleHash,
-    /// Its size: what is longer or shorter is another.
+    /// Its size: content of another length is not this sample.
     pub size: u64,
-    /// The file, which is not there yet.
+    /// The file, which does not exist yet.
     pub to: PathBuf,
-    /// Whether it is there, verified, or why not. Closed when nobody wants it any more.
+    /// Whether it was written and verified, or why not. Closed when it is no longer needed.
     pub answer: oneshot::Sender<Result<(), NoSample>>,
 }
 
-/// Why the content of a sample is not at hand.
+/// Why the content of a sample is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoSample {
     /// No machine that could be reached has it.
     Absent(String),
-    /// This machine cannot read or keep it.
+    /// This machine cannot read or store it.
     Here(String),
 }
 
@@ -61,7 +61,7 @@ impl SampleSource {
         }
     }
 
-    /// Content of this machine's store; none if it is not there.
+    /// Content of this machine's store; None if it is not there.
     pub(super) fn read(&self, hash: SampleHash) -> Option<Vec<u8>> {
         let mut content = Vec::new();
         self.samples.open_verified(hash).ok()?.read_to_end(&mut content).ok()?;
@@ -86,7 +86,7 @@ impl SampleSource {
     }
 }
 
-/// A copy that is not there, or is not what it should be: another machine may have a good one.
+/// Whether a copy is missing or damaged, so that another machine may have a good one.
 fn is_absent(error: &SampleError) -> bool {
     match error {
         SampleError::Io(error) => error.kind() == std::io::ErrorKind::NotFound,
@@ -104,14 +104,14 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Where this machine keeps samples: what is found inside goes there too.
+    /// Where this machine stores samples; children go there too.
     pub(super) fn store(&self) -> &Samples {
         &self.store
     }
 
     /// To be read from its beginning.
     pub(super) fn open(&self) -> std::io::Result<File> {
-        // Two that are open share one place to read from, unless they were opened apart.
+        // Two handles on the same open file share their position, so it is opened twice.
         match &self.fetched {
             Some(Fetched(path)) => File::open(path),
             None => {

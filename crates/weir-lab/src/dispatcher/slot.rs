@@ -10,15 +10,15 @@ use crate::vm::{Vm, VmFailure};
 use crate::wire::{Assignment, VmStatus};
 use std::path::{Path, PathBuf};
 
-/// A place. `Free → InUse → Free` where child processes work, which leave nothing to revert; a VM is on revert in between, and
+/// A slot. `Free → InUse → Free` for child processes, which leave nothing to revert; a VM is on revert in between, and
 /// before it is free for the first time.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) name: String,
-    /// The VM that this is, if it is one.
+    /// The VM, if the slot is one.
     pub(super) vm: Option<Vm>,
     attempt: Option<u64>,
-    /// The main scheduler may take it to be free. If its VM dies then, an attempt waits until it is clean again.
+    /// The main scheduler may assume that it is free. If its VM dies then, an attempt waits until it is clean again.
     is_offered: bool,
 }
 
@@ -42,13 +42,13 @@ impl Slot {
         }
     }
 
-    /// The attempt is over. A VM that was used says itself when it is clean.
+    /// The attempt is over. A VM that was used reports itself when it is clean.
     pub(super) fn free(&mut self) {
         self.attempt = None;
         self.offer();
     }
 
-    /// Offers the place to the main scheduler if it is free. Returns whether it is.
+    /// Offers the slot to the main scheduler if it is free. Returns whether it is.
     pub(super) fn offer(&mut self) -> bool {
         let is_free = self.attempt.is_none() && self.is_clean();
         self.is_offered |= is_free;
@@ -85,11 +85,11 @@ impl Slot {
 /// Why there is no report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// Through this machine's own fault: another may do better.
+    /// This machine failed: another may succeed.
     Machine(String),
-    /// This machine was too busy: it may do better later.
+    /// This machine was too busy: it may succeed later.
     Busy(String),
-    /// Through the fault of the plugin or the sample.
+    /// The plugin or the sample caused it.
     Plugin(String),
     /// The guest did not survive the sample, or could no longer be trusted.
     Guest(String),
@@ -171,7 +171,7 @@ impl Drop for JobFolder {
 }
 
 fn remove(folder: &Path) {
-    // Nothing is there if the job could not be prepared.
+    // The folder does not exist if the job could not be prepared.
     if folder.exists() {
         leftovers::remove(folder);
     }

@@ -34,7 +34,7 @@ fn a_result_under_a_choice_is_stored_as_one_and_is_nobody_elses() {
     let work = lab.take();
     assert_eq!((work.batch.results[0].version.as_str(), &ended(&work)[..]), ("1+20s", &[(11, "done")][..]));
     lab.vm_status(at(3), machine, "vm_0", wire::VmStatus::default());
-    // The same content without a choice is run, and what it brought is for those without a choice.
+    // The same content without a choice is run, and its results are used for samples without a choice.
     lab.admit(at(4), &chosen(12, &plugins, &Choices::default())).unwrap();
     let [usual] = &assigned(&lab.take())[..] else { panic!("it is assigned") };
     assert!(usual.choices.is_none());

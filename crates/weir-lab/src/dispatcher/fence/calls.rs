@@ -10,7 +10,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use weir_scan::worker::fence::{FenceError, backend, compiled};
 
-/// To look into another process, to change the machine, to load code into its kernel.
+/// Calls that look into another process, change the machine, or load code into its kernel.
 const DEADLY: &[i64] = &[
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -39,7 +39,7 @@ const DEADLY: &[i64] = &[
     libc::SYS_open_by_handle_at,
 ];
 
-/// What some programs try and go on without.
+/// Calls that some programs try, and can do without.
 const REFUSED: &[i64] = &[
     libc::SYS_keyctl,
     libc::SYS_add_key,
@@ -64,7 +64,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_lookup_dcookie,
 ];
 
-/// What an older kernel would not know: programs fall back to what can be judged.
+/// Calls that an older kernel would not know: programs then use others that can be checked.
 const UNKNOWN: &[i64] =
     &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
@@ -108,7 +108,7 @@ fn deadly() -> Result<BpfProgram, FenceError> {
 
 fn refused() -> Result<BpfProgram, FenceError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    // Whatever is no socket of this machine: a program that asks for its addresses is told that there are none.
+    // Anything except sockets of this machine: a program that asks for its addresses is told that there are none.
     let other = when(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)?;
     rules.insert(libc::SYS_socket, vec![other]);
     let mut clones = Vec::new();
@@ -116,7 +116,7 @@ fn refused() -> Result<BpfProgram, FenceError> {
         clones.push(when(0, SeccompCmpOp::MaskedEq(bit), bit)?);
     }
     rules.insert(libc::SYS_clone, clones);
-    // To type into somebody's terminal.
+    // Typing into somebody's terminal.
     let typing = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::TIOCSTI).map_err(backend)?;
     rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(vec![typing]).map_err(backend)?]);
     compiled(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))

@@ -31,18 +31,18 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use weir_scan::worker::fence::limit;
 
-/// Users that nobody else has: every run of a plugin is one of its own, where there is a choice.
+/// User ids that nobody else has: if possible, every run of a plugin has its own.
 const USERS_FROM: u32 = 2_100_000_000;
 const USERS: u32 = 1_000_000;
-/// Where such users cannot be.
+/// Used where such user ids do not exist.
 const NOBODY: u32 = 65_534;
-/// How far a plugin stands back where no control group weighs its family: a process of it has a third of a thread of ours.
+/// The priority of a plugin where no control group limits its share: one of its processes gets a third of what a thread of ours gets.
 const NICE: i32 = 5;
 /// Open files of one process.
 const FILES_MAX: u64 = 1024;
 const BUBBLEWRAP: &str = "/usr/bin/bwrap";
 
-/// How a plugin is fenced in, as one step tells the next.
+/// How a plugin is sandboxed, in the form that one step passes to the next.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct FenceSpec {
     step: Step,
@@ -50,7 +50,7 @@ pub struct FenceSpec {
     /// This program.
     weir: PathBuf,
     view: View,
-    /// The user that it becomes; none to stay who it is.
+    /// The user that it becomes; None to keep its own.
     user: Option<u32>,
     /// Control groups to enter.
     groups: Vec<PathBuf>,
@@ -67,7 +67,7 @@ enum Step {
     Inside,
 }
 
-/// Who makes the namespaces.
+/// The way in which the namespaces are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Maker {
     Bubblewrap,
@@ -75,7 +75,7 @@ pub(super) enum Maker {
 }
 
 impl Maker {
-    /// The better one of those that work here: found out once, by trying.
+    /// The better way of those that work here; it is found out once, by trying.
     pub(super) fn of_this_machine() -> Result<Maker, NoFence> {
         static FOUND: OnceLock<Result<Maker, NoFence>> = OnceLock::new();
         FOUND
@@ -102,7 +102,7 @@ impl Maker {
 /// Where programs are looked for.
 pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// This machine can fence nothing in.
+/// This machine cannot sandbox anything.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this machine cannot fence plugins in, so it runs none: install bubblewrap, or let Weir make namespaces (run it as root, or allow user namespaces)"
@@ -142,7 +142,7 @@ impl FenceSpec {
         FenceSpec { groups, ..self }
     }
 
-    /// What starts the program behind the fence. Its environment is that of the command.
+    /// The command that starts the program in the sandbox. Its environment is that of the command.
     pub(super) fn command(&self, program: &[OsString]) -> Command {
         let mut command = Command::new(&self.weir);
         if self.step == Step::Enter {
@@ -163,7 +163,7 @@ impl FenceSpec {
         own.into_iter().chain(program.iter().cloned()).collect()
     }
 
-    /// Tests of this crate have no `weir`: the test program stands for it.
+    /// Tests of this crate have no `weir`, so the test program takes its place.
     #[cfg(test)]
     fn arguments(&self, _: &[OsString]) -> Vec<OsString> {
         ["--exact", "dispatcher::fence::tests::stands_for_weir", "--nocapture"].map(Into::into).to_vec()
@@ -223,7 +223,7 @@ impl FenceSpec {
         }
     }
 
-    /// Becomes the program.
+    /// Executes the program.
     fn inside(&self, program: &[OsString]) -> FenceFailure {
         if let Err(error) = self.humble() {
             return error;
@@ -255,7 +255,7 @@ impl FenceSpec {
                 become_user(user).or_else(|_| become_user(NOBODY)).map_err(|error| failed("the user", error))?;
             }
             None if rustix::process::geteuid().is_root() => {
-                // Root of a user namespace only; but not even that is wanted.
+                // It is root only in a user namespace; but even that is not wanted.
                 let bits = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;
                 let _ = rustix::thread::set_capabilities_secure_bits(bits);
             }
@@ -277,13 +277,13 @@ fn die_with_parent() -> Result<(), FenceFailure> {
         .map_err(|error| failed("the process", error.into()))
 }
 
-/// New namespaces; without being root, inside a new one for users.
+/// Creates new namespaces; without being root, inside a new user namespace.
 fn unshare() -> Result<(), FenceFailure> {
     let spaces =
         UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
     let spaces = if user.is_root() { spaces } else { spaces | UnshareFlags::NEWUSER };
-    // It is unsafe for tables of open files only, which stay as they are here.
+    // This is unsafe only for tables of open files, which stay as they are here.
     #[allow(deprecated)]
     rustix::thread::unshare(spaces).map_err(|error| failed("namespaces", error.into()))?;
     if !user.is_root() {
@@ -307,7 +307,7 @@ fn become_user(user: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// As shells do it: a signal is 128 and its number.
+/// As in shells: a signal is 128 plus its number.
 fn code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(255);
     u8::try_from(code).unwrap_or(255)
@@ -317,14 +317,14 @@ fn failed(what: &'static str, error: io::Error) -> FenceFailure {
     FenceFailure::Made(what, error)
 }
 
-/// The code that `weir fence` ends with when it did not come to be the plugin. Not 126, which a shell ends with that was told to
+/// The exit code of `weir fence` when it could not start the plugin. Not 126, with which a shell ends that should
 /// run something that is not a program: that is the plugin's own fault.
 pub const NOT_STARTED: u8 = 211;
 
 /// Why the plugin was not started.
 #[derive(Debug, thiserror::Error)]
 pub enum FenceFailure {
-    /// Some part of the fence cannot be made.
+    /// Some part of the sandbox cannot be made.
     #[error("the fence cannot be made: {0}: {1}")]
     Made(&'static str, io::Error),
     /// Limits or filters are refused.
@@ -348,7 +348,7 @@ pub(super) mod tests {
         serde_json::to_string(&(spec, program)).unwrap().into()
     }
 
-    /// Not a test: this is where the test program goes on when it is started as a fence.
+    /// Not a test: the test program continues here when it is started as a sandbox.
     #[test]
     fn stands_for_weir() {
         let Some(packed) = std::env::var_os(STANDS_FOR) else { return };

@@ -14,7 +14,7 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-/// What programs need of a system; of its settings only what finds libraries and reads the clock.
+/// What programs need of a system; of its settings only those for finding libraries and for the clock.
 const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
@@ -38,12 +38,12 @@ const DEVICES: &[&str] = &["null", "zero", "full", "random", "urandom"];
 /// Where the old root is while the new one is made.
 const OLD: &str = "/.old";
 
-/// What is seen, and where the plugin works.
+/// What is visible in the sandbox, and where the plugin works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::dispatcher) struct View {
-    /// For reading only. What is not there is not there inside.
+    /// Only readable. What does not exist outside does not exist inside.
     reads: Vec<Shown>,
-    /// The folder to begin in.
+    /// The working directory.
     job: PathBuf,
     /// The one folder that can be written.
     pub(super) output: Option<Shown>,
@@ -51,7 +51,7 @@ pub(in crate::dispatcher) struct View {
     pub(super) tmp_bytes: u64,
 }
 
-/// Something of the machine, and where it is seen.
+/// A file or folder of the machine, and where it is visible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Shown {
     from: PathBuf,
@@ -59,13 +59,13 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// As it is named. Links on the way to it need not be there inside.
+    /// With its own name. Links on the way to it need not exist inside.
     fn own(path: &Path) -> Shown {
         let to = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         Shown { from: to.canonicalize().unwrap_or_else(|_| to.clone()), to }
     }
 
-    /// As it is, also if it is a link.
+    /// As it is, even if it is a link.
     fn system(path: &str) -> Shown {
         Shown { from: path.into(), to: path.into() }
     }
@@ -95,7 +95,7 @@ impl View {
         say(&[&"--proc", &"/proc", &"--dev", &"/dev"]);
         say(&[&"--perms", &"1777", &"--size", &size, &"--tmpfs", &"/dev/shm", &"--remount-ro", &"/dev"]);
         say(&[&"--perms", &"1777", &"--size", &size, &"--tmpfs", &"/tmp"]);
-        // Folders on the way to what is shown would be closed to other users, were they made by the way.
+        // Folders on the way to what is shown would not be accessible to other users if they were created implicitly.
         let on_the_way: BTreeSet<&Path> = self.reads.iter().flat_map(|shown| shown.to.ancestors().skip(1)).collect();
         for folder in on_the_way.into_iter().filter(|folder| folder.file_name().is_some()) {
             say(&[&"--perms", &"0755", &"--dir", &folder]);
@@ -113,10 +113,10 @@ impl View {
         all
     }
 
-    /// Makes it the root of this process, which must be the first one of its namespaces.
+    /// Makes this the root of this process, which must be the first one of its namespaces.
     pub(super) fn make(&self) -> io::Result<()> {
         rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-        // Every system has this folder. What is below it comes to light again when the root has changed.
+        // Every system has this folder. What is below it becomes visible again when the root has changed.
         tmpfs("/tmp", "mode=755")?;
         fs::create_dir(format!("/tmp{OLD}"))?;
         rustix::process::pivot_root("/tmp", format!("/tmp{OLD}"))?;
@@ -145,14 +145,14 @@ impl View {
     }
 }
 
-/// Shows `from` at `to`; a link stays a link, and what is not there is left out.
+/// Shows `from` at `to`; a link stays a link, and what does not exist is left out.
 fn show(from: &Path, to: &Path, more: MountFlags) -> io::Result<()> {
     let Ok(what) = fs::symlink_metadata(from) else { return Ok(()) };
     if let Some(above) = to.parent() {
         fs::create_dir_all(above)?;
     }
     if what.is_symlink() {
-        // A path that is below another of the list is there already.
+        // A path that is below another of the list exists already.
         return symlink(fs::read_link(from)?, to).or_else(|error| if to.exists() { Ok(()) } else { Err(error) });
     }
     if what.is_dir() {
@@ -161,7 +161,7 @@ fn show(from: &Path, to: &Path, more: MountFlags) -> io::Result<()> {
         fs::write(to, "")?;
     }
     rustix::mount::mount_bind_recursive(from, to)?;
-    // What the mount outside forbids stays forbidden: without being root nobody may change that.
+    // What the mount outside forbids stays forbidden, because without being root nobody may change that.
     let kept = rustix::fs::statvfs(to)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV | more;
     let same = [

@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const EVERY: Duration = Duration::from_millis(100);
-/// Files and folders that a plugin may leave.
+/// How many files and folders a plugin may leave.
 const FILES_MAX: usize = 4096;
-/// Processes that are looked at.
+/// How many processes are examined.
 const FAMILY_MAX: usize = 8192;
 
-/// More than a family may use.
+/// A family uses more than it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Excess {
     /// All of its memory.
@@ -29,19 +29,19 @@ pub enum Excess {
     Files,
 }
 
-/// What to look at.
+/// What should be watched.
 #[derive(Debug, Clone)]
 pub(in crate::dispatcher) struct Watch {
     pub(in crate::dispatcher) first: u32,
     pub(in crate::dispatcher) output: PathBuf,
-    /// Where the kernel tells that it had to end somebody, if it counts.
+    /// Where the kernel reports that it had to kill a process, if it counts that.
     pub(in crate::dispatcher) kills: Option<PathBuf>,
     pub(in crate::dispatcher) memory_max: u64,
     pub(in crate::dispatcher) disk_max: u64,
 }
 
 impl Watch {
-    /// Returns when something is too much.
+    /// Returns when a limit is exceeded.
     pub(in crate::dispatcher) async fn look_out(self) -> Excess {
         loop {
             tokio::time::sleep(EVERY).await;
@@ -57,7 +57,7 @@ impl Watch {
             return Some(Excess::Memory(self.memory_max));
         }
         let family = family(self.first);
-        // What they share is counted for each, so only if it is much is it counted in parts.
+        // Memory that they share is counted for each, so it is counted in parts only if the total is large.
         let held: u64 = family.iter().map(|pid| resident(*pid)).sum();
         if held > self.memory_max && family.iter().map(|pid| share(*pid)).sum::<u64>() > self.memory_max {
             return Some(Excess::Memory(self.memory_max));
@@ -65,12 +65,12 @@ impl Watch {
         self.look_at_output()
     }
 
-    /// Whether the kernel had to end one of them.
+    /// Whether the kernel had to kill one of them.
     pub(in crate::dispatcher) fn ran_out(&self) -> bool {
         self.kills.as_deref().is_some_and(crate::cgroup::ran_out)
     }
 
-    /// Also once at the end: a family may be faster than a look.
+    /// Also called once at the end, because a family may be faster than the watch.
     pub(in crate::dispatcher) fn look_at_output(&self) -> Option<Excess> {
         let (bytes, files) = written(&self.output, self.disk_max);
         match () {
@@ -104,7 +104,7 @@ fn resident(pid: u32) -> u64 {
     pages * page_size() as u64
 }
 
-/// Its part of what it shares with others.
+/// Its memory, with only its part of what it shares with others.
 fn share(pid: u32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
@@ -112,14 +112,14 @@ fn share(pid: u32) -> u64 {
     kib.map_or_else(|| resident(pid), |kib| kib * 1024)
 }
 
-/// Bytes and files below a folder; stops counting when it is clear that it is too much.
+/// Bytes and files below a folder; stops counting when it is clearly too much.
 fn written(folder: &Path, most: u64) -> (u64, usize) {
     let (mut bytes, mut files, mut folders) = (0, 0, vec![folder.to_owned()]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let Ok(meta) = entry.metadata() else { continue };
             files += 1;
-            // What a sparse file says of itself is not on the disk.
+            // The length of a sparse file is not what it takes on the disk.
             bytes += meta.blocks() * 512;
             if meta.is_dir() {
                 folders.push(entry.path());
