@@ -2,16 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-/// With what QEMU runs a guest.
+/// How QEMU runs a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Accelerator {
-    /// The processor itself.
+    /// On the processor itself.
     Kvm,
     /// QEMU translates every instruction.
     Tcg,
 }
 
-/// What the configuration says about that.
+/// The choice in the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
     /// KVM if a guest boots with it.
@@ -20,7 +20,7 @@ pub enum Choice {
 }
 
 impl Accelerator {
-    /// As reports say it.
+    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Accelerator::Kvm => "kvm",
@@ -29,7 +29,7 @@ impl Accelerator {
     }
 }
 
-/// That KVM failed, for as long as the machine is not started again.
+/// Remembers that KVM failed, until the lab on this machine is restarted.
 pub(super) struct KvmFailure {
     file: PathBuf,
     boot: String,

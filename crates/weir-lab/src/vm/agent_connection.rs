@@ -13,15 +13,15 @@ use weir_guest::behaviour::Behaviour;
 use weir_guest::frame::{FRAME_MAX, HEADER, Header, Kind};
 use weir_guest::words::{Dropped, Hello, Ready, Run};
 
-/// A guest that watches a sample says something at least this often.
+/// A guest that watches a sample sends something at least this often.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
-/// After the watch is over the report comes within this.
+/// When the watch is over, the report must come within this time.
 pub(super) const REPORT_MAX: Duration = Duration::from_secs(30);
-/// What a guest may say before it answers a hello: the rest of what it said before.
+/// How many frames a guest may send before it answers a hello: the rest of what it sent before.
 const BEFORE_READY_MAX: usize = 64;
-/// Signs of life, and what else says nothing.
+/// How many signs of life, and other frames without content, are accepted.
 const ALIVE_MAX: usize = 100_000;
-/// Files that are taken back.
+/// How many files are accepted.
 pub(super) const FILES_MAX: u32 = 32;
 /// Their length together.
 pub(super) const FILES_BYTES_MAX: u64 = 32 << 20;
@@ -32,17 +32,17 @@ pub(super) struct AgentConnection {
     stream: UnixStream,
 }
 
-/// What is to be run, and what may come back.
+/// What should be run, and what may be returned.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) run: Run,
     pub(super) sample: File,
-    /// Where files are put.
+    /// The folder for files.
     pub(super) output: PathBuf,
     pub(super) report_bytes_max: u64,
 }
 
-/// What a sample did and left.
+/// What a sample did, and which files it left.
 #[derive(Debug)]
 pub(super) struct Findings {
     pub(super) behaviour: Behaviour,
@@ -55,7 +55,7 @@ impl AgentConnection {
         AgentConnection { stream }
     }
 
-    /// Asks whether the agent is there, with new randomness and the time; waits for as long as it is let.
+    /// Asks whether the agent is there, with new randomness and the time; waits without a limit of its own.
     pub(super) async fn hello(&mut self) -> io::Result<Ready> {
         let (mut nonce, mut seed) = ([0; 16], [0; 32]);
         weir_store::random(&mut nonce)?;
@@ -74,7 +74,7 @@ impl AgentConnection {
         Err(hostile("it answers everything but what it is asked"))
     }
 
-    /// Runs a sample in a clean guest and takes what comes of it.
+    /// Runs a sample in a clean guest and receives the results.
     pub(super) async fn run(&mut self, mut order: Order) -> Result<Findings, VmFailure> {
         let watch = Duration::from_millis(order.run.watch_ms);
         let sent = tokio::time::timeout(SILENCE_MAX, self.send(&mut order)).await;
@@ -89,7 +89,7 @@ impl AgentConnection {
         self.write(Kind::Run, &run).await?;
         let (mut left, mut piece) = (order.run.bytes, vec![0; FRAME_MAX]);
         while left > 0 {
-            // The sample is in our page cache, or on our disk: short waits.
+            // The sample is in our page cache, or on our disk, so waits are short.
             let most = usize::try_from(left).map_or(FRAME_MAX, |left| left.min(FRAME_MAX));
             let length = order.sample.read(&mut piece[..most]).map_err(VmFailure::Sample)?;
             if length == 0 {
@@ -136,12 +136,12 @@ impl AgentConnection {
     }
 }
 
-/// What has come of a sample so far.
+/// What was received about a sample so far.
 struct Taken<'a> {
     order: &'a Order,
     report: Vec<u8>,
     files: Vec<(String, String)>,
-    /// The file that is coming, and how much of it is still to come.
+    /// The file that is being received, and how much of it is missing.
     coming: Option<(File, u64)>,
     room: u64,
     alive: usize,
@@ -209,12 +209,12 @@ fn time_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A guest that takes longer than it may.
+/// The error for a guest that takes longer than it may.
 fn late(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("the guest is not believed: {why}"))
 }
 
-/// A guest that breaks the rules.
+/// The error for a guest that breaks the rules.
 fn hostile(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the guest is not believed: {why}"))
 }
@@ -243,7 +243,7 @@ mod tests {
         Order { run, sample, output: home.path().to_owned(), report_bytes_max: 1000 }
     }
 
-    /// A guest that says these bytes, over and over if `endless`, whatever it is told.
+    /// A guest that sends these bytes, over and over if `endless`, whatever it is told.
     async fn told(bytes: Vec<u8>, endless: bool) -> (tempfile::TempDir, Result<Findings, VmFailure>) {
         let home = tempfile::tempdir().unwrap();
         let findings = told_in(&home, bytes, endless).await;
@@ -316,7 +316,7 @@ mod tests {
     async fn what_fails_here_is_not_the_samples_fault() {
         let said = [(Kind::Report, REPORT), (Kind::File, br#"{"path":"/tmp/x","bytes":5}"#), (Kind::End, b"")];
         let home = tempfile::tempdir().unwrap();
-        // Somebody was here first: the same as a disk on which nothing can be made.
+        // The file exists already: the same as a disk on which nothing can be created.
         std::fs::write(home.path().join("dropped-1"), "").unwrap();
         let failure = told_in(&home, frames(&said), false).await.unwrap_err();
         assert!(matches!(failure, VmFailure::Host(_)) && failure.is_the_machines(), "{failure}");

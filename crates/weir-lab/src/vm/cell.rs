@@ -15,13 +15,13 @@ use std::sync::OnceLock;
 use tokio::process::Command;
 
 pub(super) const BUBBLEWRAP: &str = "bwrap";
-/// Where QEMU finds the folder of its VM.
+/// The path of the VM's folder, as QEMU sees it.
 const INSIDE: &str = "/vm";
 /// What a program needs of the system.
 const SYSTEM: [&str; 8] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf"];
 
-/// Whether cells can be made on this machine: found out by making one, once.
+/// Whether sandboxes for QEMU can be made on this machine: found out by making one, once.
 pub(super) fn is_possible() -> bool {
     static POSSIBLE: OnceLock<bool> = OnceLock::new();
     *POSSIBLE.get_or_init(|| {
@@ -32,7 +32,7 @@ pub(super) fn is_possible() -> bool {
     })
 }
 
-/// What is put before QEMU's command line.
+/// The sandbox around QEMU: what is put before its command line.
 #[derive(Debug)]
 pub(super) struct Cell<'a> {
     pub(super) settings: &'a VmSettings,
@@ -43,20 +43,20 @@ pub(super) struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// A command that starts QEMU in it; its arguments follow.
+    /// A command that starts QEMU in it; QEMU's arguments are appended.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(BUBBLEWRAP);
         command.args(self.words(rustix::process::geteuid().is_root()));
         command
     }
 
-    /// The words behind `bwrap`, for root or for an ordinary user.
+    /// The arguments of `bwrap`, for root or for an ordinary user.
     fn words(&self, root: bool) -> Vec<OsString> {
         let mut words: Vec<OsString> = Vec::new();
         let mut say = |more: &[&str]| words.extend(more.iter().map(OsString::from));
         say(&namespaces());
         if root {
-            // Just enough to become another user.
+            // Only what is needed to become another user.
             say(&["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]);
         }
         words.extend(system());
@@ -77,7 +77,7 @@ impl Cell<'_> {
         words
     }
 
-    /// Files that are elsewhere: an image, a QEMU of one's own.
+    /// Files that are elsewhere: an image, or a QEMU in another place.
     fn more(&self) -> Vec<PathBuf> {
         let image = match &self.settings.boot {
             Boot::Image(image) => std::path::absolute(image).ok(),
@@ -105,7 +105,7 @@ fn system() -> Vec<OsString> {
     all
 }
 
-/// The processes below one, the deepest last: the cell has a few of its own before QEMU.
+/// The processes below one, the deepest last: the sandbox has a few of its own before QEMU.
 pub(super) fn below(pid: u32) -> Vec<u32> {
     let mut all = Vec::new();
     let mut open = vec![pid];
@@ -126,10 +126,10 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::SocketAddr;
 
-    /// A user who is not root, as root can imitate one.
+    /// A user who is not root; root can act as this user.
     const ORDINARY: u32 = 65_534;
 
-    /// What a program says that plays a QEMU which a sample has taken over: in its cell, with its user, its folder and its namespaces.
+    /// The output of a script that plays a QEMU which a sample has taken over: in its sandbox, with its user, its folder and its namespaces.
     fn drill(rule: &str, folder: &Path, root: bool, script: &str) -> String {
         let guests = Guests { linux: Some("/x".into()), windows: Some("/x".into()) };
         let settings = rule.parse::<VmRule>().unwrap().settings(&guests).unwrap();
@@ -145,7 +145,7 @@ mod tests {
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     }
 
-    /// What it finds, each in a line: of everything that it must not find, nothing.
+    /// What the script finds, each on a line: none of the things that it must not find.
     const BURGLAR: &str = r#"
 import ctypes, os, socket, sys
 data, port, outer = DATA, PORT, OUTER
@@ -179,7 +179,7 @@ print("own folder: " + ",".join(sorted(os.listdir("/vm"))), "user: %d" % os.getu
     fn who_breaks_out_of_a_guest_finds_nothing() {
         assert!(is_possible(), "bubblewrap works here (tools/setup installs it)");
         let data = tempfile::tempdir().unwrap();
-        // Even if everybody may go in.
+        // Even if everybody is allowed to enter.
         std::fs::set_permissions(data.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         for part in ["lab/vms/vm1", "lab/vms/vm2", "spool"] {
             std::fs::create_dir_all(data.path().join(part)).unwrap();

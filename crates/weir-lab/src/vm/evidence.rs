@@ -11,12 +11,12 @@ use weir_guest::behaviour::{Behaviour, Network};
 use weir_guest::secret::{self, Secret};
 use weir_guest::windows_paths;
 
-/// Reasons that are given.
+/// How many reasons are given.
 const DOUBTS_MAX: usize = 12;
-/// Names in one reason.
+/// How many names one reason has.
 const NAMES_MAX: usize = 6;
 
-/// Why a sample that did this cannot be called clean; none if it can. `programs` are the files that it left and that would run.
+/// Why a sample that did this cannot be called clean; empty if it can. `programs` are the files that it left and that could run.
 pub(super) fn doubts(seen: &Behaviour, programs: &[String]) -> Vec<String> {
     let mut doubts = Vec::new();
     doubts.extend(not_run(seen));
@@ -45,7 +45,7 @@ pub(super) fn doubts(seen: &Behaviour, programs: &[String]) -> Vec<String> {
     doubts
 }
 
-/// Whether it ran at all.
+/// Why it did not run, if it did not.
 fn not_run(seen: &Behaviour) -> Option<String> {
     if let Some(what) = acts(seen, "not-run").first() {
         return Some(format!("it did not run: {what}"));
@@ -65,15 +65,15 @@ fn not_ended(seen: &Behaviour) -> Option<String> {
     Some(words)
 }
 
-/// What tells a sample which machine it is on, or who watches.
+/// Files and values by which a sample can find out on which machine it is, or who watches.
 fn looks(seen: &Behaviour) -> BTreeSet<&str> {
     let kept = |path: &str| secret::of(path).or_else(|| windows_paths::secret(path));
     let tells = |path: &&str| matches!(kept(path), Some(Secret::Machine | Secret::Hardware | Secret::Tracer));
-    // In Windows the agent says which calls and keys are such looks.
+    // For Windows the agent says which calls and keys are of this kind.
     acts(seen, "reads").into_iter().filter(tells).chain(acts(seen, "looks")).collect()
 }
 
-/// Whom it called, by name where there is one.
+/// Which machines it called, by name if there is one.
 fn calls(seen: &Behaviour) -> BTreeSet<&str> {
     let address = |call: &Network| call.to.parse::<SocketAddr>().ok();
     let own: BTreeSet<u16> = seen
@@ -82,7 +82,7 @@ fn calls(seen: &Behaviour) -> BTreeSet<&str> {
         .filter(|call| call.what == "listen")
         .filter_map(|call| Some(address(call)?.port()))
         .collect();
-    // A sample that calls itself knows the answer. Port 0 is any that is free, and those are high.
+    // A sample that calls itself knows the answer. Port 0 stands for any free one, and those are high.
     let is_own_port = |port: u16| own.contains(&port) || port >= 32_768 && own.contains(&0);
     let is_own = |call: &&Network| address(call).is_some_and(|to| to.ip().is_loopback() && is_own_port(to.port()));
     let calls = seen.network.iter().filter(|call| call.what != "listen" && !is_own(call));

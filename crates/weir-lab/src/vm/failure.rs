@@ -10,33 +10,33 @@ pub enum VmFailure {
     /// The sample cannot be read.
     #[error("the sample cannot be read: {0}")]
     Sample(io::Error),
-    /// The guest is gone: the sample may have brought it down.
+    /// The guest is gone: the sample may have crashed it.
     #[error("the guest died")]
     Died,
-    /// What the guest did was wrong.
+    /// The guest did something wrong.
     #[error("{0}")]
     Guest(io::Error),
     /// It took longer than it may.
     #[error("the plugin took longer than {} s", .0.as_secs())]
     Timeout(Duration),
-    /// Others had the processor, so that it was late.
+    /// It was late because other programs used the processor.
     #[error("{why}: this machine was too busy, and its VM waited {} of {} s for a processor", .starved.waited.as_secs(), .starved.of.as_secs())]
     Starved {
-        /// How it was late.
+        /// What it was late for.
         why: String,
-        /// For how long others had the processor.
+        /// For how long it had to wait for the processor.
         starved: Starved,
     },
-    /// This machine could not do what it must: the guest was not let run, or what it sent was not kept.
+    /// This machine failed: the guest could not be run, or what it sent could not be stored.
     #[error("this machine failed its VM: {0}")]
     Host(io::Error),
-    /// The VM is no more.
+    /// The VM no longer exists.
     #[error("the VM is no more")]
     Gone,
 }
 
 impl VmFailure {
-    /// Whether it is this machine's own fault: the sample had no part in it.
+    /// Whether this machine itself is to blame, and the sample had no part in it.
     pub fn is_the_machines(&self) -> bool {
         match self {
             VmFailure::Sample(_) | VmFailure::Host(_) | VmFailure::Gone | VmFailure::Starved { .. } => true,
@@ -44,7 +44,7 @@ impl VmFailure {
         }
     }
 
-    /// Whether all that is wrong is that it took too long.
+    /// Whether the only problem is that it took too long.
     pub(super) fn is_late(&self) -> bool {
         match self {
             VmFailure::Timeout(_) => true,
@@ -53,7 +53,7 @@ impl VmFailure {
         }
     }
 
-    /// The same, with what is known of whose fault it is.
+    /// The same, with what is known about who is to blame.
     pub(super) fn explained(self, starved: Option<Starved>) -> VmFailure {
         match starved.filter(|_| self.is_late()) {
             Some(starved) => VmFailure::Starved { why: self.to_string(), starved },
@@ -62,7 +62,7 @@ impl VmFailure {
     }
 }
 
-/// What went wrong on the line to a guest is the guest's fault.
+/// If something goes wrong on the line to a guest, the guest is to blame.
 impl From<io::Error> for VmFailure {
     fn from(error: io::Error) -> VmFailure {
         use io::ErrorKind::{BrokenPipe, ConnectionReset, NotConnected, UnexpectedEof};

@@ -7,12 +7,12 @@
 //! The kernel of this machine has measured it already, and shows it as `bogomips`: its delay loops count cycles of this counter, twice as
 //! many "instructions" as cycles, unless somebody has set `lpj=` on its command line. What it shows is rounded to 5 kHz.
 
-/// The first entry, of a processor like all others, is well within this.
+/// The first entry, which is about a processor like all others, is well within this length.
 const ENTRY_MAX: u64 = 16 * 1024;
-/// No processor counts slower or faster: whatever says so does not mean this counter.
+/// No processor counts slower or faster: a value outside of this must be about something else.
 const SANE_KHZ: std::ops::RangeInclusive<u64> = 200_000..=20_000_000;
 
-/// Thousands of cycles a second; none where our kernel does not say it.
+/// The speed of the counter in kHz; None if our kernel does not report it.
 pub(super) fn khz() -> Option<u64> {
     use std::io::Read;
     let mut entry = Vec::new();
@@ -25,7 +25,7 @@ fn of_entry(text: &str) -> Option<u64> {
         let mut fields = text.lines().filter_map(|line| line.split_once(':'));
         fields.find(|(field, _)| field.trim() == name).map(|(_, value)| value.trim())
     };
-    // Without the counter, delay loops count themselves.
+    // Without the counter, delay loops measure something else.
     let counts = value("flags")?.split_whitespace().any(|flag| flag == "tsc");
     let (whole, hundredths) = value("bogomips")?.split_once('.')?;
     let hundredths = whole.parse::<u64>().ok()?.checked_mul(100)?.checked_add(hundredths.parse().ok()?)?;

@@ -7,20 +7,20 @@ use sha2::{Digest, Sha256};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// User ids that nobody else has; those of plugins are below.
+/// User ids that nobody else has; those of plugins are below them.
 const USERS_FROM: u32 = 2_102_000_000;
 const USERS: u32 = 1_000_000;
 /// The user without rights, for systems where those user ids do not exist.
 const NOBODY: u32 = 65_534;
 const KVM: &str = "/dev/kvm";
 
-/// The user that QEMU becomes; none if it stays who we are.
+/// The user that QEMU becomes; None if it keeps our own.
 pub(super) fn of_qemu(settings: &VmSettings, accelerator: Accelerator) -> Option<u32> {
     let may = accelerator == Accelerator::Tcg || kvm_group().is_some();
     of_qemu_named(&settings.name).filter(|_| may)
 }
 
-/// The same for a VM of this name, if access to KVM is no obstacle.
+/// The same for a VM of this name, if access to KVM does not prevent it.
 pub(super) fn of_qemu_named(name: &str) -> Option<u32> {
     rustix::process::geteuid().is_root().then(|| {
         let known = |map: &str| std::fs::read_to_string(map).unwrap_or_default();
@@ -30,14 +30,14 @@ pub(super) fn of_qemu_named(name: &str) -> Option<u32> {
     })
 }
 
-/// The image of a VM whose QEMU will not be able to read it.
+/// The image of a VM that its QEMU will not be able to read.
 pub(super) fn unreadable_image(settings: &VmSettings) -> Option<PathBuf> {
     let Boot::Image(image) = &settings.boot else { return None };
     let is_closed = std::fs::metadata(image).is_ok_and(|about| about.mode() & 0o004 == 0);
     (rustix::process::geteuid().is_root() && is_closed).then(|| image.clone())
 }
 
-/// How `setpriv` makes it that user.
+/// The arguments of `setpriv` that make it this user.
 pub(super) fn words(settings: &VmSettings, accelerator: Accelerator) -> Vec<String> {
     let Some(user) = of_qemu(settings, accelerator) else { return Vec::new() };
     let groups = match kvm_group().filter(|_| accelerator == Accelerator::Kvm) {

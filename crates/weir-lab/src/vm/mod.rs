@@ -49,7 +49,7 @@ pub struct VmSettings {
     /// What it boots.
     pub boot: Boot,
     pub memory_mib: u32,
-    /// What it has that plugins may want.
+    /// Its tags, which plugins may require.
     pub tags: Vec<String>,
     /// The plugins that may run in it; empty for all that run in VMs.
     pub plugins: Vec<String>,
@@ -68,12 +68,12 @@ pub enum Boot {
         /// The file system.
         initrd: PathBuf,
     },
-    /// A disk image in QEMU's format, with an agent that starts by itself.
+    /// A disk image in QEMU's format, with an agent that starts automatically.
     Image(PathBuf),
 }
 
 impl Boot {
-    /// The disk that a kernel of ours boots from, which lies beside its initial file system; a guest of somebody else's may have none.
+    /// The disk from which a kernel of ours boots, which is beside its initial file system; a guest of somebody else may have none.
     pub(crate) fn disk(&self) -> Option<PathBuf> {
         match self {
             Boot::Kernel { initrd, .. } => Some(initrd.with_file_name(DISK)).filter(|disk| disk.exists()),
@@ -94,7 +94,7 @@ pub(crate) const DISK: &str = "root.squashfs";
 /// How a VM becomes clean again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Revert {
-    /// The same QEMU loads the snapshot again; a new one after anything unusual.
+    /// The same QEMU loads the snapshot again; a new one is started after anything unusual.
     InPlace,
     /// A new QEMU for every sample.
     Process,
@@ -125,10 +125,10 @@ settings! {
 }
 
 settings! {
-    /// What all VMs of a machine share.
+    /// Settings that all VMs of a machine share.
     #[derive(PartialEq, Eq)]
     pub struct Common {
-        /// Where snapshots are kept, and a folder for each VM.
+        /// The folder for snapshots, with a folder for each VM.
         pub home: PathBuf = fixed(PathBuf::new()),
         /// The program that runs VMs
         pub qemu: PathBuf = text("qemu-system-x86_64", "a program")
@@ -158,7 +158,7 @@ impl VmsSettings {
 }
 
 impl Common {
-    /// Programs that VMs need and that are not on this machine.
+    /// Programs that VMs need and that are missing on this machine.
     pub fn missing_programs(&self) -> impl Iterator<Item = PathBuf> {
         let programs = [self.qemu.clone(), "qemu-img".into(), "setpriv".into()];
         let cell = (!self.unconfined).then(|| PathBuf::from(cell::BUBBLEWRAP));
@@ -166,7 +166,7 @@ impl Common {
     }
 }
 
-/// The VMs of this machine, and the tasks that keep them: they come up when these run. What an earlier process left running is killed.
+/// The VMs of this machine, and the tasks that run them: the VMs start when these run. A QEMU that an earlier process left running is killed.
 pub fn start(common: Common, vms: Vec<VmSettings>) -> Result<(Vec<Vm>, Vec<Task>), VmStartError> {
     if let Some(program) = common.missing_programs().next() {
         return Err(VmStartError::NoProgram(program));
@@ -184,10 +184,10 @@ pub fn start(common: Common, vms: Vec<VmSettings>) -> Result<(Vec<Vm>, Vec<Task>
     Ok(unchecked(common, vms))
 }
 
-/// The folder of the VMs, as an absolute path: QEMU starts in the folder of its VM.
+/// The folder of the VMs, as an absolute path, because QEMU is started in the folder of its VM.
 fn prepare(home: &Path) -> io::Result<PathBuf> {
     std::fs::create_dir_all(home)?;
-    // A QEMU works in its own folder below, and comes no further up than that, nor to its neighbours.
+    // A QEMU works in its own folder below this one, and cannot go further up, nor to its neighbours.
     std::fs::set_permissions(home, std::fs::Permissions::from_mode(0o700))?;
     std::path::absolute(home)
 }

@@ -4,15 +4,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A process that was killed is gone within this.
+/// A process that was killed has ended within this time.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// Kills every QEMU that works for VMs below this folder.
+/// Kills every QEMU that belongs to VMs below this folder.
 pub(super) fn kill(home: &Path) {
     let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
     for pid in pids.filter(|pid| is_ours(*pid, home)) {
-        // The number may be another's by now: what is held cannot be, and is looked at again.
+        // The number may belong to another process by now. The handle always means the same process, so it is checked again.
         let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
         if is_ours(pid, home) {
             let killed = pidfd_send_signal(&held, Signal::KILL);
@@ -22,7 +22,7 @@ pub(super) fn kill(home: &Path) {
     }
 }
 
-/// It holds the files that the next one wants until it is gone.
+/// Until it has ended it keeps files open that the next one needs.
 fn await_end(pid: Pid, home: &Path) {
     let begun = Instant::now();
     while is_ours(pid, home) && begun.elapsed() < END_MAX {
@@ -35,7 +35,7 @@ fn is_ours(pid: Pid, home: &Path) -> bool {
     let about = format!("/proc/{}", pid.as_raw_nonzero());
     let line = std::fs::read(format!("{about}/cmdline")).unwrap_or_default();
     let is_qemu = line.split(|byte| *byte == 0).any(|word| word.windows(4).any(|part| part == b"qemu"));
-    // Of a folder that is gone the kernel says so behind its name.
+    // If the folder is gone, the kernel says so behind its name.
     is_qemu && std::fs::read_link(format!("{about}/cwd")).is_ok_and(|folder| folder.starts_with(home) && folder != home)
 }
 
@@ -57,7 +57,7 @@ mod tests {
                 .unwrap()
         };
         let (mut ours, mut other) = (start(&ours), start(other.path()));
-        // Until the child has become the program.
+        // Until the child process executes the program.
         while !is_ours(Pid::from_child(&ours), home.path()) {
             std::thread::yield_now();
         }

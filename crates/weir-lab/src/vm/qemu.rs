@@ -21,23 +21,23 @@ use tokio::process::{Child, Command};
 use weir_guest::words::PORT;
 
 pub(super) const SNAPSHOT: &str = "golden";
-/// QEMU opens its sockets within this.
+/// QEMU opens its sockets within this time.
 const SOCKETS_MAX: Duration = Duration::from_secs(20);
-/// How often to look for them.
+/// How often it is checked whether they are there.
 const LOOK_EVERY: Duration = Duration::from_millis(4);
-/// A QEMU that was killed is gone within this.
+/// A QEMU that was killed has ended within this time.
 const END_MAX: Duration = Duration::from_secs(2);
-/// Memory for translated code; more gains nothing for samples that run for seconds.
+/// Memory for translated code; more gains nothing for samples that run only for seconds.
 const TRANSLATIONS_MIB: u32 = 48;
-/// Wine, its server and the screen are more code than that: it would be thrown away and translated again in the midst of a sample.
+/// Wine, its server and the screen need more than that: their code would be thrown away and translated again while a sample runs.
 const TRANSLATIONS_LARGE_MIB: u32 = 128;
-/// Guests with so much memory have that much code.
+/// Guests with this much memory have that much code.
 const LARGE_MIB: u32 = 512;
-/// What QEMU itself needs beside the guest's memory.
+/// The memory that QEMU itself needs in addition to the guest's.
 const OWN_MIB: u32 = 256;
-/// Threads of a QEMU; it has one for the guest's processor, and some that read and write its disk.
+/// How many threads a QEMU may have: one for the guest's processor, and some that read and write its disk.
 const TASKS_MAX: u32 = 128;
-/// The kernel says little, ends when it panics, and needs no mercy from itself.
+/// The kernel prints little, ends when it panics, and does not use protections that only cost time here.
 const KERNEL_LINE: &str = "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic mitigations=off nokaslr no_timer_check \
                            random.trust_cpu=on init_on_free=1 tsc=reliable";
 
@@ -47,30 +47,30 @@ pub(super) struct Qemu {
     child: Child,
     qmp: Qmp,
     folder: File,
-    /// The agent, while somebody is connected with it.
+    /// The agent, while it is connected.
     agent: Option<AgentConnection>,
-    /// Its memory, processes and share of the processors are bounded where control groups can be made. Gone after the child.
+    /// Its memory, processes and share of the processors are limited if control groups can be made. Removed after the child.
     _group: Option<Group>,
 }
 
-/// How to start one.
+/// How one is started.
 #[derive(Debug)]
 pub(super) struct Start<'a> {
     pub(super) program: &'a Path,
     pub(super) settings: &'a VmSettings,
     pub(super) accelerator: Accelerator,
-    /// Where it works; its disk is there, and what it boots.
+    /// Its working directory, with its disk and what it boots.
     pub(super) folder: PathBuf,
-    /// From the snapshot, and waiting; else it boots.
+    /// Started from the snapshot, and not running yet; otherwise it boots.
     pub(super) restored: bool,
-    /// What a guest that boots is told of its clock.
+    /// What a booting guest is told about its clock.
     pub(super) ticks_khz: Option<u64>,
-    /// It may run without a cell.
+    /// It may run without a sandbox.
     pub(super) unconfined: bool,
 }
 
 impl Qemu {
-    /// Starts one and connects with its monitor and its agent's port.
+    /// Starts one and connects to its monitor and to its agent's port.
     pub(super) async fn start(start: Start<'_>) -> io::Result<Qemu> {
         for socket in ["qmp.sock", "agent.sock"] {
             let _ = std::fs::remove_file(start.folder.join(socket));
@@ -88,7 +88,7 @@ impl Qemu {
         }
     }
 
-    /// QEMU's own process, behind those of its cell.
+    /// QEMU's own process, below those of its sandbox.
     pub(super) fn pid(&self) -> Option<u32> {
         let first = self.child.id()?;
         Some(cell::below(first).last().copied().unwrap_or(first))
@@ -114,18 +114,18 @@ impl Qemu {
         self.qmp.execute("cont", Value::Null).await.map(drop)
     }
 
-    /// Holds the guest: it takes no processor time.
+    /// Stops the guest: it takes no processor time.
     pub(super) async fn hold(&mut self) -> io::Result<()> {
         self.qmp.execute("stop", Value::Null).await.map(drop)
     }
 
-    /// Keeps what the guest is now as the snapshot.
+    /// Saves the present state of the guest as the snapshot.
     pub(super) async fn keep(&mut self) -> io::Result<()> {
         self.hold().await?;
         self.qmp.human(&format!("savevm {SNAPSHOT}")).await
     }
 
-    /// Makes the guest what it was in the snapshot; it is held then. The old connection is closed first, with what is in it.
+    /// Brings the guest back to the state of the snapshot; it is stopped then. The old connection is closed first, with everything in it.
     pub(super) async fn restore(&mut self) -> io::Result<()> {
         self.hold().await?;
         self.agent = None;
@@ -133,18 +133,18 @@ impl Qemu {
         self.qmp.human(&format!("loadvm {SNAPSHOT}")).await
     }
 
-    /// What the guest's console said last.
+    /// The last output of the guest's console.
     pub(super) async fn console(&mut self) -> String {
         let order = json!({ "device": "console", "size": 2048 });
         let said = self.qmp.execute("ringbuf-read", order).await.unwrap_or_default();
         said.as_str().unwrap_or_default().lines().rev().take(3).collect::<Vec<_>>().join(" | ")
     }
 
-    /// Ends it, and returns when it has: the next one wants its files.
+    /// Kills it, and returns when it has ended, because the next one needs its files.
     pub(super) async fn kill(mut self) {
         let members = self.child.id().map(cell::below).unwrap_or_default();
         let _ = self.child.kill().await;
-        // What is in the cell dies with it, a moment later.
+        // What is in the sandbox ends with it, a moment later.
         let begun = Instant::now();
         let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
         while members.iter().any(lives) && begun.elapsed() < END_MAX {
@@ -152,7 +152,7 @@ impl Qemu {
         }
     }
 
-    /// Ends it in order, so that its files are whole.
+    /// Ends it in an orderly way, so that its files are complete.
     pub(super) async fn quit(mut self) -> io::Result<()> {
         self.qmp.execute("quit", Value::Null).await?;
         self.child.wait().await.map(drop)
@@ -164,7 +164,7 @@ async fn connect(folder: &File) -> io::Result<(Qmp, AgentConnection)> {
     Ok((qmp, AgentConnection::new(open(folder, "agent.sock").await?)))
 }
 
-/// Connects with a socket in a folder, whose path may be longer than the address of a socket can be.
+/// Connects to a socket in a folder, whose path may be longer than the address of a socket can be.
 async fn open(folder: &File, name: &str) -> io::Result<UnixStream> {
     let path = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
     let begun = Instant::now();
@@ -187,7 +187,7 @@ async fn said(child: &mut Child) -> String {
     text.trim().lines().last().map(|line| format!(": {line}")).unwrap_or_default()
 }
 
-/// The control group of a QEMU; none where none can be made.
+/// The control group of a QEMU; None where none can be made.
 fn bounded(settings: &VmSettings) -> Option<Group> {
     let memory = u64::from(settings.memory_mib + translations_mib(settings) + OWN_MIB) << 20;
     let group = Hierarchy::of_this_machine()?.group("vm", memory, TASKS_MAX);
@@ -206,7 +206,7 @@ fn command(start: &Start<'_>, group: Option<&Group>) -> Command {
     command
 }
 
-/// Without a cell. `setpriv` sees to it that the kernel kills QEMU when the thread that starts it ends: it lives as long as we do.
+/// Without a sandbox. `setpriv` makes the kernel kill QEMU when the thread that started it ends: that thread lives as long as our process.
 fn bare(start: &Start<'_>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--no-new-privs"]).args(identity::words(start.settings, start.accelerator));
@@ -225,7 +225,7 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
     let mut line = words(&format!("-name {} ", settings.name));
     line.extend(words("-nodefaults -no-user-config -no-reboot -display none -nic none -smp 1 -rtc base=utc"));
     line.extend(words("-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"));
-    // A machine that somebody could own, as far as its names go.
+    // A machine that looks like a real one, as far as names of devices go.
     line.extend(words(
         "-M pc,usb=off,x-oem-id=LENOVO,x-oem-table-id=TP-N24 -smbios type=0,vendor=LENOVO,version=N24ET61W",
     ));
@@ -234,7 +234,7 @@ fn arguments(start: &Start<'_>) -> Vec<String> {
     line.extend(words("-chardev ringbuf,id=console,size=65536 -serial chardev:console"));
     line.extend(match start.accelerator {
         Accelerator::Kvm => words("-accel kvm -cpu host"),
-        // With SMAP a program that returns by `iret`, as Wine's do, brings the guest's kernel down: QEMU's translation reads its stack as the
+        // With SMAP a program that returns by `iret`, as Wine's do, crashes the guest's kernel, because QEMU's translation mistakes its stack for the
         // kernel's.
         Accelerator::Tcg => words(&format!(
             "-accel tcg,tb-size={} -cpu max,smap=off,hypervisor=off,tcg-cpuid=off,vendor=GenuineIntel",

@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 const LINE_MAX: u64 = 1 << 20;
 /// Every command is answered within this.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Things that QEMU tells by itself before an answer.
+/// How many events QEMU may send before an answer.
 const EVENTS_MAX: usize = 1000;
 
 /// A connection with a monitor.
@@ -46,7 +46,7 @@ impl Qmp {
         tokio::time::timeout(ANSWER_MAX, answer).await.map_err(|_| late(command))?
     }
 
-    /// Carries out a command of the monitor for humans, which prints nothing if it worked.
+    /// Carries out a command of the monitor for people, which prints nothing if it worked.
     pub(super) async fn human(&mut self, line: &str) -> io::Result<()> {
         let said = self.execute("human-monitor-command", json!({ "command-line": line })).await?;
         match said.as_str().map(str::trim) {
@@ -88,7 +88,7 @@ fn late(what: &str) -> io::Error {
 mod tests {
     use super::*;
 
-    /// A monitor that says this, whatever it is asked.
+    /// A monitor that answers this, whatever it is asked.
     async fn says(lines: &'static str) -> io::Result<Qmp> {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         tokio::spawn(async move {

@@ -15,7 +15,7 @@ use weir_guest::pcap;
 /// The most observables of a report.
 const OBSERVABLES_MAX: usize = 200;
 
-/// The report of a sample that ran in this VM. What it left is in the job.
+/// The report of a sample that ran in this VM. The files that it left are in the job.
 pub(super) fn of(findings: Findings, job: &Job, vm: &str, accelerator: &str) -> serde_json::Result<Report> {
     let Findings { behaviour, files } = findings;
     let programs: Vec<String> =
@@ -34,7 +34,7 @@ pub(super) fn of(findings: Findings, job: &Job, vm: &str, accelerator: &str) -> 
     })
 }
 
-/// Whether a file that the sample left is something that runs, or something that nobody knows. Text, pictures and archives are harmless by
+/// Whether a file that the sample left can run, or is of an unknown kind. Text, pictures and archives do nothing by
 /// themselves.
 fn is_program(job: &Job, file: &str, path: &str) -> bool {
     let kind = job.open_output(file).and_then(|mut file| file_type::of_source(&mut file));
@@ -46,7 +46,7 @@ fn fit(text: &mut String, most: usize) {
     *text = text.chars().take(most).collect();
 }
 
-/// Within the bounds that a good agent keeps by itself.
+/// Applies the limits that a good agent keeps anyway.
 fn tame(mut seen: Behaviour) -> Behaviour {
     fit(&mut seen.ended, 64);
     fit(&mut seen.output, OUTPUT_MAX);
@@ -88,7 +88,7 @@ fn tame(mut seen: Behaviour) -> Behaviour {
     seen
 }
 
-/// The same for what only Windows has.
+/// The same for the lists that only Windows has.
 fn tame_windows(seen: &mut Behaviour) {
     fit(&mut seen.system, 64);
     seen.registry.truncate(LISTED_MAX);
@@ -136,11 +136,11 @@ fn taxonomies(seen: &Behaviour, programs: &[String]) -> Vec<Taxonomy> {
         let words = format!("it ran to its end in {system}, found what it looked for, and did only harmless things");
         findings.push(finding(Level::Safe, "clean", words));
     }
-    // What has points without being suspicious is not clean either, and says so by its rules.
+    // A sample with points that is not suspicious is not clean either, and the reasons are its rules.
     let doubtful = |hit: &rules::Hit| format!("{}: {}", hit.rule, hit.evidence);
     let small = hits.iter().filter(|_| whole == Level::Info).map(doubtful);
     findings.extend(doubts.into_iter().chain(small).map(|doubt| finding(Level::Unknown, "not clean", doubt)));
-    // A rule is no graver than all of them together, and no more than suspicious unless it is enough by itself.
+    // A rule is no more serious than all of them together, and at most suspicious unless it is enough alone.
     findings.extend(
         hits.into_iter()
             .map(|hit| finding(whole.min(Level::Suspicious).max(rules::level(hit.points)), hit.rule, hit.evidence)),
@@ -152,7 +152,7 @@ fn taxonomies(seen: &Behaviour, programs: &[String]) -> Vec<Taxonomy> {
     findings
 }
 
-/// What others could look for: names, addresses that were not ours to give, pages.
+/// Indicators for others: names, addresses that were not made up by the guest, pages.
 fn observables(seen: &Behaviour) -> Vec<Artifact> {
     let mut found: BTreeSet<(&str, String)> = BTreeSet::new();
     for network in &seen.network {

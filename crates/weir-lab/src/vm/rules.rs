@@ -11,21 +11,21 @@ use std::net::{IpAddr, SocketAddr};
 use weir_guest::behaviour::{Act, Behaviour, FileChange, Network, Process};
 use weir_guest::secret::{self, Secret};
 
-/// From so many points on a sample is suspicious.
+/// From this number of points on a sample is suspicious.
 pub(super) const SUSPICIOUS: u32 = 4;
-/// From so many on it is malicious.
+/// From this number of points on it is malicious.
 pub(super) const MALICIOUS: u32 = 10;
 
-/// A rule that applies.
+/// A rule that matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hit {
     pub(super) rule: &'static str,
     pub(super) points: u32,
-    /// By what.
+    /// What it matches.
     pub(super) evidence: String,
 }
 
-/// Points and evidence, if it applies.
+/// Returns points and evidence, if the rule matches.
 type Look = fn(&Happenings<'_>) -> Option<(u32, String)>;
 
 /// All rules. A new one is a row here, a row of the table in docs/lab.md, and a case in the tests.
@@ -72,13 +72,13 @@ const RULES: &[(&str, Look)] = &[
     ("lies-low", lies_low),
 ];
 
-/// The names of all of them.
+/// The names of all rules.
 #[cfg(test)]
 pub(super) fn rule_names() -> impl Iterator<Item = &'static str> {
     RULES.iter().chain(windows::RULES).map(|(name, _)| *name)
 }
 
-/// The rules that apply, the gravest first.
+/// The rules that match, the most serious first.
 pub(super) fn hits(behaviour: &Behaviour) -> Vec<Hit> {
     let seen = Happenings::new(behaviour);
     let hit = |&(rule, look): &(&'static str, Look)| {
@@ -94,7 +94,7 @@ pub(super) fn hits(behaviour: &Behaviour) -> Vec<Hit> {
     hits
 }
 
-/// What points come to.
+/// The level for a number of points.
 pub(super) fn level(points: u32) -> Level {
     match points {
         MALICIOUS.. => Level::Malicious,
@@ -104,25 +104,25 @@ pub(super) fn level(points: u32) -> Level {
 }
 
 const EVIDENCE_MAX: usize = 120;
-/// Nobody who has work to do sleeps for so long.
+/// An honest program does not sleep for this long.
 const LONG_SLEEP_S: u64 = 120;
-/// So many files of others are many.
+/// This many files of others are many.
 const MANY_FILES: usize = 8;
-/// So many addresses on one port are a search.
+/// This many addresses on one port are a scan.
 const MANY_ADDRESSES: usize = 20;
-/// So many datagrams to different places are a flood.
+/// This many datagrams to different places are a flood.
 const MANY_DATAGRAMS: usize = 50;
-/// A part of a name that nobody types, and so many of them.
+/// The length of a part of a name that nobody types, and how many of them count.
 const LONG_LABEL: usize = 30;
 const MANY_NAMES: usize = 6;
-/// So many recipients of mail are no friends.
+/// This many recipients of mail are spam.
 const MANY_RECIPIENTS: usize = 5;
-/// So many processes are no work any more.
+/// An honest program does not have this many processes.
 const MANY_PROCESSES: usize = 150;
 
-/// Programs that carry out what they are given.
+/// Programs that execute what they are given.
 const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ash", "zsh", "python", "python3", "perl"];
-/// Programs that watch over a machine.
+/// Programs that protect a machine.
 const GUARDS: [&str; 16] = [
     "clamd",
     "clamav",
@@ -141,7 +141,7 @@ const GUARDS: [&str; 16] = [
     "osquery",
     "aliyun",
 ];
-/// Where pools for mining are, by parts of their names.
+/// Parts of the names of mining pools.
 const POOLS: [&str; 10] = [
     "minexmr",
     "supportxmr",
@@ -154,15 +154,15 @@ const POOLS: [&str; 10] = [
     "f2pool",
     "c3pool",
 ];
-/// Ports that such pools have, and hardly anybody else.
+/// Ports that mining pools use, and hardly anything else does.
 const POOL_PORTS: [u16; 5] = [3333, 14433, 14444, 45560, 45700];
 
-/// What happened, with what several rules ask for.
+/// What happened, prepared for several rules.
 struct Happenings<'a> {
     behaviour: &'a Behaviour,
-    /// Files that the sample wrote or renamed, and who did.
+    /// Files that the sample wrote or renamed, and which process did.
     written: BTreeMap<&'a str, u32>,
-    /// Processes that called somebody.
+    /// Processes that called another machine.
     callers: BTreeSet<u32>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Happenings<'a> {
                     written.entry(file.path.as_str()).or_insert(file.pid);
                 }
                 ("renamed", Some(to)) => {
-                    // Whoever wrote it under its old name.
+                    // The process that wrote it under its old name.
                     let who = written.get(file.path.as_str()).copied().unwrap_or(file.pid);
                     written.entry(to).or_insert(who);
                 }
@@ -192,7 +192,7 @@ impl<'a> Happenings<'a> {
         self.behaviour.acts.iter().filter(move |act| act.what == what)
     }
 
-    /// The detail of the first act of this kind that fits.
+    /// The detail of the first act of this kind that matches.
     fn act(&self, what: &'a str, fits: fn(&str) -> bool) -> Option<String> {
         self.acts(what).find(|act| fits(&act.detail)).map(|act| act.detail.clone())
     }
@@ -202,7 +202,7 @@ impl<'a> Happenings<'a> {
         self.acts("reads").find(is_kept).map(|act| act.detail.clone())
     }
 
-    /// What the sample ran or tried to run besides itself.
+    /// What the sample ran or tried to run, other than itself.
     fn programs(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let run = self.behaviour.processes.iter().flat_map(|process| [Some(process.path.as_str()), script(process)]);
         let own = self.own();
@@ -210,7 +210,7 @@ impl<'a> Happenings<'a> {
         run.flatten().chain(more).filter(move |path| !own.contains(path))
     }
 
-    /// Documents of the user that the sample did not make and that are gone or changed.
+    /// Documents of the user that the sample did not create and that are gone or changed.
     fn documents(&self) -> BTreeSet<&'a str> {
         // A program that renames documents and leaves their content alone is tidying up.
         let ending = |path: &str| path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
@@ -238,8 +238,8 @@ impl<'a> Happenings<'a> {
         self.behaviour.processes.first()
     }
 
-    /// The sample's own file. Its first process may have become another program since: only agents that do not say which file the sample
-    /// was are believed to have stayed it.
+    /// The sample's own file. Its first process may execute another program by now, so that process is used only for agents
+    /// that do not say which file the sample was.
     fn own(&self) -> [&'a str; 2] {
         let first = |first: &'a Process| [first.path.as_str(), script(first).unwrap_or_default()];
         match self.behaviour.sample.as_str() {
@@ -253,7 +253,7 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
 
-/// What a process may be called: a script is told from its interpreter by its path, a program with many names by its first word.
+/// The names of a process: a script is recognised by its path and not by its interpreter, a program with many names by its first word.
 fn names(process: &Process) -> [&str; 2] {
     [name_of(&process.path), process.arguments.first().map_or("", |name| name_of(name))]
 }
@@ -263,13 +263,13 @@ fn is_shell(path: &str) -> bool {
     SHELLS.contains(&name)
 }
 
-/// The file that an interpreter carries out. Of a program with many names the one that it was called by counts.
+/// The file that an interpreter executes. For a program with many names the one by which it was called counts.
 fn script(process: &Process) -> Option<&str> {
     let interprets = is_shell(process.arguments.first().unwrap_or(&process.path));
     process.arguments.iter().skip(1).find(|word| !word.starts_with('-')).map(String::as_str).filter(|_| interprets)
 }
 
-/// Files of others that look random afterwards. An archive does too, but says so by its name.
+/// Files of others whose content looks random afterwards. An archive does too, but its name says that it is one.
 fn encrypts(seen: &Happenings<'_>) -> Option<(u32, String)> {
     const ARCHIVES: [&str; 9] = [".gz", ".xz", ".bz2", ".zst", ".zip", ".7z", ".tgz", ".lz4", ".rar"];
     let documents = seen.documents();
@@ -284,7 +284,7 @@ fn encrypts(seen: &Happenings<'_>) -> Option<(u32, String)> {
     })
 }
 
-/// The same without a look into them.
+/// The same without checking their content.
 fn changes_many(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let documents = seen.documents();
     let many = documents.len() >= MANY_FILES && encrypts(seen).is_none();
@@ -293,7 +293,7 @@ fn changes_many(seen: &Happenings<'_>) -> Option<(u32, String)> {
     })
 }
 
-/// The strongest way, and two for each further one, up to eight.
+/// The points of the strongest way, and two for each further one, up to eight.
 fn stays(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let mut ways: BTreeMap<&str, u32> = BTreeMap::new();
     for way in &seen.behaviour.persistence {
@@ -315,7 +315,7 @@ fn stays(seen: &Happenings<'_>) -> Option<(u32, String)> {
     Some(((strongest + further).min(8), ways.into_keys().collect::<Vec<_>>().join(", ")))
 }
 
-/// A shell whose input is a connection is somebody else's shell.
+/// A shell whose input is a connection is controlled by somebody else.
 fn takes_orders(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let all = || seen.acts("takes-orders").map(|act| act.detail.as_str());
     let shell = all().find(|path| is_shell(path) || name_of(path) == "busybox").map(|path| (8, path.to_owned()));
@@ -348,7 +348,7 @@ fn scans(seen: &Happenings<'_>) -> Option<(u32, String)> {
     many.map(|(port, addresses)| (6, format!("{} addresses on port {port}", addresses.len())))
 }
 
-/// Datagrams to many, whatever their ports: nobody waits for so many answers.
+/// Datagrams to many, whatever their ports: nobody waits for this many answers.
 fn floods(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let sends = seen.calls().filter(|(call, to)| call.what == "send" && is_in_the_world(to.ip()));
     let addresses: BTreeSet<SocketAddr> = sends.map(|(_, to)| to).collect();
@@ -356,7 +356,7 @@ fn floods(seen: &Happenings<'_>) -> Option<(u32, String)> {
     (count >= MANY_DATAGRAMS && scans(seen).is_none()).then(|| (6, format!("datagrams to {count} addresses and more")))
 }
 
-/// Names that carry something: long parts without a meaning, many of them, below one name.
+/// Names that carry data: many long parts without a meaning, below one name.
 fn tunnels(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let mut carried: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for call in seen.behaviour.network.iter().filter(|call| call.what == "dns") {
@@ -370,7 +370,7 @@ fn tunnels(seen: &Happenings<'_>) -> Option<(u32, String)> {
     many.map(|(domain, names)| (6, format!("{} long names below {domain}", names.len())))
 }
 
-/// Mail to many, or by way of several servers that have no name.
+/// Mail to many, or through several servers without a name.
 fn spams(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let says = |word: &'static str| {
         let fits = move |call: &&Network| {
@@ -385,14 +385,14 @@ fn spams(seen: &Happenings<'_>) -> Option<(u32, String)> {
     many.then(|| (5, format!("mail to {} recipients by {} servers", recipients.len(), servers.len().max(1))))
 }
 
-/// Where names lead to is the machine's own matter.
+/// An honest program does not change where names lead.
 fn redirects(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_one = |path: &str| ["/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"].contains(&path);
     let tried = seen.act("fails-to-write", is_one);
     tried.or_else(|| seen.written.keys().find(|path| is_one(path)).map(|path| (*path).to_owned())).map(|path| (5, path))
 }
 
-/// A process in brackets is one of the kernel, or wants to be taken for one: by what it is called, or by the name of its file.
+/// A process in brackets is one of the kernel, or pretends to be one: by its arguments, or by the name of its file.
 fn pretends(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let named = seen.act("named", |_| true);
     let is_bracketed = |name: &&str| name.starts_with('[') && name.ends_with(']') && name.len() > 2;
@@ -425,7 +425,7 @@ fn stops_guards(seen: &Happenings<'_>) -> Option<(u32, String)> {
 fn kills_others(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let kills = seen.act("kills", |_| true).map(|act| format!("signal {}", act.replacen(' ', " to process ", 1)));
     let by_name = |process: &&Process| names(process).into_iter().any(|name| matches!(name, "pkill" | "killall"));
-    // One that stops guards is counted there.
+    // One that stops guards is counted by that rule.
     let by_name = || seen.behaviour.processes.iter().find(by_name).filter(|_| stops_guards(seen).is_none());
     let named = || by_name().map(|process| process.arguments.join(" "));
     kills.or_else(named).map(|evidence| (4, evidence))
@@ -434,7 +434,7 @@ fn kills_others(seen: &Happenings<'_>) -> Option<(u32, String)> {
 fn runs_fetched(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_fetched = |path: &&str| seen.written.get(path).is_some_and(|who| seen.callers.contains(who));
     let file = seen.programs().find(is_fetched).map(|path| (5, path.to_owned()));
-    // What the agent gave out as a second stage has said that it runs, however it was started.
+    // A second stage that the agent served has reported that it ran, however it was started.
     file.or_else(|| seen.act("second-stage", |_| true).map(|url| (5, url)))
 }
 
@@ -455,7 +455,7 @@ fn wipes_traces(seen: &Happenings<'_>) -> Option<(u32, String)> {
     };
     let wipes =
         |file: &&FileChange| is_trace(&file.path) && file.existed && (file.what != "written" || file.bytes == Some(0));
-    // Something is put in its place.
+    // Something replaces it.
     let replaced = |file: &&FileChange| file.to.as_deref().is_some_and(|to| name_of(to).ends_with("_history"));
     let files = || seen.behaviour.files.iter();
     let file = files().find(wipes).or_else(|| files().find(replaced)).map(|file| file.path.clone());
@@ -465,7 +465,7 @@ fn wipes_traces(seen: &Happenings<'_>) -> Option<(u32, String)> {
 /// The words of IRC, by which many bots are led.
 fn chats(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_irc = |call: &&Network| {
-        // FTP and mail have a user too, of one word.
+        // FTP and mail have a user too, but as one word.
         let is_user = call.detail.starts_with("USER ") && call.detail.split(' ').count() >= 5;
         let is_other = ["NICK ", "JOIN #", "PRIVMSG "].iter().any(|word| call.detail.starts_with(word));
         call.what == "talk" && (is_user || is_other)
@@ -484,7 +484,7 @@ fn deletes_itself(seen: &Happenings<'_>) -> Option<(u32, String)> {
     seen.behaviour.files.iter().find(gone).map(|file| (3, file.path.clone()))
 }
 
-/// An address that no name was given for, somewhere in the world.
+/// An address on the internet that no name led to.
 fn raw_address(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let raw = |(call, to): &(&Network, SocketAddr)| {
         call.host.is_empty() && is_in_the_world(to.ip()) && is_foreign(to.ip()) && !matches!(to.port(), 53 | 123)
@@ -499,11 +499,11 @@ fn is_in_the_world(ip: IpAddr) -> bool {
     }
 }
 
-/// Longer than a watch is long, all sleeps together: the agent makes them short and says how long they were.
+/// Sleeps that together are longer than a watch: the agent shortens them and reports how long they were.
 fn waits(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let seconds = |act: &Act| act.detail.strip_suffix(" s").and_then(|number| number.parse::<u64>().ok());
     let all = seen.acts("sleeps").filter_map(seconds).fold(0, u64::saturating_add);
-    // One that is not over then may do anything after it.
+    // If it has not ended by then, it may do anything afterwards.
     let points = if seen.behaviour.ended.starts_with("watched ") { 4 } else { 2 };
     (all >= LONG_SLEEP_S).then(|| (points, format!("{all} s")))
 }
@@ -511,7 +511,7 @@ fn waits(seen: &Happenings<'_>) -> Option<(u32, String)> {
 fn listens(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let open =
         |call: &&Network| call.what == "listen" && call.to.parse::<SocketAddr>().is_ok_and(|at| !at.ip().is_loopback());
-    // A port that stays open after the process that started it has gone.
+    // A port that stays open after the process that started it has ended.
     let stays_open = |call: &&Network| open(call) && leaves_parent(seen, call.pid);
     let network = || seen.behaviour.network.iter();
     let door = network().find(stays_open).map(|call| (4, format!("{}, behind the back of its parent", call.to)));
@@ -525,7 +525,7 @@ fn leaves_parent(seen: &Happenings<'_>, pid: u32) -> bool {
     parent.is_some_and(|parent| !parent.ended.is_empty()) && seen.acts("session").any(|act| act.pid == pid)
 }
 
-/// It goes on after its parent has ended, or looks whether it is watched.
+/// It continues after its parent has ended, or checks whether it is watched.
 fn lies_low(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let left = |act: &&Act| leaves_parent(seen, act.pid);
     let daemon = seen.acts("session").find(left).map(|act| format!("process {} left its parent", act.pid));

@@ -11,24 +11,24 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 use tokio::sync::{Mutex, OnceCell};
 
-/// A guest of ours boots within this, also with Windows in it, without KVM and on a busy machine.
+/// A guest of ours boots within this time, also with Windows in it, without KVM and on a busy machine.
 const BOOT_MAX: Duration = Duration::from_secs(1200);
-/// Somebody else's image may take longer.
+/// The image of somebody else may take longer.
 const BOOT_MAX_IMAGE: Duration = Duration::from_secs(1800);
 /// The pause after the agent has answered, for what the kernel still does in the background. During it the guest's clock is compared with
 /// ours.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How much faster or slower a guest's clock may seem, in hundredths: answers of a busy machine come late.
+/// How much faster or slower a guest's clock may seem, in hundredths, because answers of a busy machine come late.
 const PACE: std::ops::RangeInclusive<u128> = 60..=160;
-/// A guest measures the speed of its clock when it boots, and on a busy machine the result may be wrong. Then it is booted again, so often
-/// at most.
+/// A guest measures the speed of its clock when it boots, and on a busy machine the result may be wrong. Then it is booted again, at most
+/// this often.
 const BOOTS_MAX: u32 = 3;
-/// Changes when the way of starting QEMU changes: a snapshot fits one set of devices.
+/// Changes when the way of starting QEMU changes, because a snapshot fits one set of devices only.
 const DEVICES: &str = "3";
 
-/// A guest that boots with KVM does so within this.
+/// A guest that can boot with KVM does so within this time.
 const TEST_BOOT: Duration = Duration::from_secs(15);
-/// The guest with Windows in it is known by its large disk, and starts much more.
+/// The guest with Windows in it is recognised by its large disk, and starts much more.
 const LARGE: u64 = 200 << 20;
 const TEST_BOOT_LARGE: Duration = Duration::from_secs(120);
 /// Somebody else's image may take longer.
@@ -40,7 +40,7 @@ pub(super) struct Snapshots {
     common: Common,
     accelerator: OnceCell<Accelerator>,
     version: OnceCell<String>,
-    /// One is made at a time.
+    /// Held while one is made, so that one is made at a time.
     making: Mutex<()>,
 }
 
@@ -53,7 +53,7 @@ impl Snapshots {
         &self.common
     }
 
-    /// With what guests run here.
+    /// How guests are run here.
     pub(super) async fn accelerator(&self, settings: &VmSettings) -> Accelerator {
         *self.accelerator.get_or_init(|| self.find_accelerator(settings)).await
     }
@@ -89,7 +89,7 @@ impl Snapshots {
         self.common.home.join(&settings.name)
     }
 
-    /// A fresh copy of the snapshot in the folder of a VM.
+    /// A new copy of the snapshot in the folder of a VM.
     pub(super) async fn copy(&self, settings: &VmSettings) -> io::Result<PathBuf> {
         let accelerator = self.accelerator(settings).await;
         let limit = if matches!(settings.boot, Boot::Image(_)) { BOOT_MAX_IMAGE } else { BOOT_MAX };
@@ -122,7 +122,7 @@ impl Snapshots {
         for _ in 1..BOOTS_MAX {
             if made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
                 tracing::info!(vm = settings.name, "the guest's clock runs at the wrong speed: it is booted again");
-                // What it was told may be what was wrong.
+                // What it was told about its clock may be the reason.
                 made = self.boot(settings, accelerator, None, &folder, limit).await;
             }
         }
@@ -159,7 +159,7 @@ impl Snapshots {
         qemu.quit().await
     }
 
-    /// Forgets a snapshot that does not work: the next one who wants it makes another.
+    /// Removes a snapshot that does not work: another is made when it is next needed.
     pub(super) async fn remove(&self, settings: &VmSettings) {
         let accelerator = self.accelerator(settings).await;
         if let Ok(snapshot) = self.path(settings, accelerator).await {
@@ -172,7 +172,7 @@ impl Snapshots {
         Ok(self.common.home.join(name(settings, accelerator, version)?))
     }
 
-    /// Removes snapshots that no VM of these has.
+    /// Removes snapshots that none of these VMs use.
     pub(super) fn forget_others(&self, vms: &[VmSettings]) {
         let mut known = Vec::new();
         if let Ok(version) = version_now(&self.common.qemu) {
@@ -193,7 +193,7 @@ impl Snapshots {
     }
 }
 
-/// Whether the guest's clock runs as ours does: how long a sample is watched depends on it.
+/// Checks that the guest's clock runs as fast as ours, because it decides how long a sample is watched.
 async fn keeps_time(qemu: &mut Qemu) -> io::Result<()> {
     let first = qemu.agent()?.hello().await?.clock_ns;
     let begun = Instant::now();
@@ -207,7 +207,7 @@ async fn keeps_time(qemu: &mut Qemu) -> io::Result<()> {
     }
 }
 
-/// The name of a snapshot: another guest, memory, program or accelerator has another.
+/// The name of a snapshot: it differs for another guest, memory, program or accelerator.
 fn name(settings: &VmSettings, accelerator: Accelerator, version: &str) -> io::Result<String> {
     let mut hash = Sha256::new();
     let files: Vec<&PathBuf> = match &settings.boot {
@@ -245,8 +245,8 @@ async fn create_disk(settings: &VmSettings, folder: &Path) -> io::Result<()> {
     if done.status.success() { Ok(()) } else { Err(io::Error::other(format!("qemu-img: {}", said()))) }
 }
 
-/// Makes the finished snapshot readable for us alone: a sample may have taken over its QEMU, and must not reach what the other VMs start
-/// from.
+/// Makes the finished snapshot readable for us only: a sample may have taken over its QEMU, and must not reach the files from which the other
+/// VMs start.
 fn keep(made: &Path, snapshot: &Path) -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     std::os::unix::fs::lchown(made, Some(user), Some(group))?;
@@ -254,8 +254,8 @@ fn keep(made: &Path, snapshot: &Path) -> io::Result<()> {
     std::fs::rename(made, snapshot)
 }
 
-/// The folder of a VM with everything in it. The old folder belonged to QEMU, which may have left links in it. So the folder is made anew,
-/// and handed to QEMU's user last.
+/// The folder of a VM with everything in it. The old folder belonged to QEMU, which may have left links in it. So the folder is made again,
+/// and given to QEMU's user last.
 fn lay_out(snapshot: &Path, settings: &VmSettings, folder: &Path, accelerator: Accelerator) -> io::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unreadable(folder, &error)),
@@ -266,7 +266,7 @@ fn lay_out(snapshot: &Path, settings: &VmSettings, folder: &Path, accelerator: A
     furnish(settings, folder, accelerator)
 }
 
-/// Puts what QEMU opens into the folder where it works, as its own if it is not root.
+/// Puts the files that QEMU opens into its working directory, owned by its user if it is not root.
 fn furnish(settings: &VmSettings, folder: &Path, accelerator: Accelerator) -> io::Result<()> {
     if let Boot::Kernel { kernel, initrd } = &settings.boot {
         for (from, name) in [(kernel, "vmlinuz"), (initrd, "initrd")] {
@@ -337,7 +337,7 @@ mod tests {
         let victim = std::fs::metadata(path("victim")).unwrap();
         assert_eq!((std::fs::read_to_string(path("victim")).unwrap().as_str(), victim.uid()), ("victim", owner));
         assert_eq!(std::fs::read_to_string(path("vm1/state.qcow2")).unwrap(), "golden");
-        // Nor can it write to what all VMs begin with.
+        // It cannot write to the files from which all VMs start, either.
         let made = path("vm1/state.qcow2");
         keep(&made, &path("kept")).unwrap();
         let kept = std::fs::metadata(path("kept")).unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The threads of a VM's QEMU waited for at least this part of the time.
 const PART: u32 = 3;
 
-/// Looks at a VM from now on.
+/// Observes a VM from now on.
 #[derive(Debug)]
 pub(super) struct Starvation {
     pid: Option<u32>,
@@ -18,12 +18,12 @@ pub(super) struct Starvation {
     waited: Duration,
 }
 
-/// How long it waited for a processor, and of what.
+/// How long it waited for a processor, and in which time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Starved {
     /// For a processor.
     pub waited: Duration,
-    /// Altogether.
+    /// The whole time.
     pub of: Duration,
 }
 
@@ -32,7 +32,7 @@ impl Starvation {
         Starvation { pid, begun: Instant::now(), waited: pid.map(waited).unwrap_or_default() }
     }
 
-    /// Whether it was starved until now.
+    /// Whether it had to wait too much until now.
     pub(super) fn found(&self) -> Option<Starved> {
         let waited = self.pid.map(waited)?.saturating_sub(self.waited);
         judged(waited, self.begun.elapsed())
@@ -70,14 +70,14 @@ mod tests {
         assert_eq!((read(""), read("a b c")), (None, None));
     }
 
-    /// Two that spin on one processor have half of it each.
+    /// Two that compute without a pause on one processor have half of it each.
     #[test]
     fn the_kernel_says_who_waited() {
         let spin = || Command::new("taskset").args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn();
         let (Ok(mut one), Ok(mut other)) = (spin(), spin()) else { return };
         let seen = Starvation::begin(Some(one.id()));
         let begun = Instant::now();
-        // As long as it takes on this machine, and a minute at most.
+        // As long as this machine needs for it, but at most a minute.
         while seen.found().is_none() && begun.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -16,7 +16,7 @@ pub struct VmRule {
     pub plugins: Vec<String>,
     pub revert: Revert,
     pub root: bool,
-    /// Which guest of ours it boots, if it boots none of its own.
+    /// Which guest of ours it boots, if it has no image of its own.
     pub system: System,
 }
 
@@ -30,7 +30,7 @@ pub enum System {
     Windows,
 }
 
-/// Where guests of ours are.
+/// The folders of our guests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Guests {
     /// The folder of that for Linux.
@@ -51,20 +51,20 @@ impl Guests {
 text_value!(VmRule: "\"vm1 memory=256\"");
 
 const MEMORY_MIB: u32 = 256;
-/// Wine and a screen need more.
+/// Wine and a screen need more memory.
 const MEMORY_MIB_WINDOWS: u32 = 768;
 const MEMORY_MIB_BOUNDS: std::ops::RangeInclusive<u32> = 96..=65_536;
 const LIST_MAX: usize = 32;
 
 impl VmRule {
-    /// One as `weir up --demo` has it.
+    /// A VM as in `weir up --demo`.
     pub fn usual(name: &str) -> VmRule {
         let (tags, plugins) = (vec!["linux".to_owned()], Vec::new());
         let (name, memory_mib, revert) = (name.to_owned(), MEMORY_MIB, Revert::InPlace);
         VmRule { name, boot: None, memory_mib, tags, plugins, revert, root: false, system: System::Linux }
     }
 
-    /// One for Windows programs.
+    /// A VM for Windows programs.
     pub fn windows(name: &str) -> VmRule {
         let (tags, plugins) = (vec!["windows".to_owned()], vec!["run-windows".to_owned()]);
         VmRule { tags, plugins, memory_mib: MEMORY_MIB_WINDOWS, system: System::Windows, ..VmRule::usual(name) }
@@ -107,7 +107,7 @@ impl FromStr for VmRule {
             return Err(wrong("names that begin with slot_ are those of processes"));
         }
         let (mut kernel, mut initrd, mut image) = (None, None, None);
-        // What the guest is decides what the rest is without being said, wherever it stands.
+        // The guest decides the defaults of the rest, wherever in the rule it is named.
         if words.clone().any(|word| word == "system=windows") {
             rule = VmRule::windows(&rule.name);
         }

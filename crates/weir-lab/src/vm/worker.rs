@@ -22,21 +22,21 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use weir_guest::words::Run;
 
-/// An agent that was restored answers within this.
+/// The agent in a restored VM answers within this time.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// The longest pause before a VM that cannot be restored is tried again.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// A VM that died after it was offered has so long to come back.
+/// A VM that died after it was offered has this much time to come back.
 const COMES_BACK: Duration = Duration::from_secs(120);
-/// So many failures in a row, and the snapshot itself is not trusted any more.
+/// After this many failures in a row, the snapshot itself is no longer trusted.
 const FAILURES_OF_SNAPSHOT: u32 = 3;
 
-/// How a VM is.
+/// The state of a VM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It is made clean, or started.
+    /// It is being restored, or started.
     Restoring,
-    /// It is clean, and its agent has said so.
+    /// It is clean, and its agent has answered.
     Free,
     /// It has a sample.
     InUse,
@@ -64,7 +64,7 @@ struct Work {
 }
 
 impl Vm {
-    /// A VM, and the task that keeps it.
+    /// A VM, and the task that runs it.
     pub(super) fn new(settings: VmSettings, snapshots: Arc<Snapshots>) -> (Vm, Task) {
         let (works, wanted) = mpsc::channel(1);
         let watch = snapshots.common().watch;
@@ -87,7 +87,7 @@ impl Vm {
         &self.settings
     }
 
-    /// How it is, now and from now on.
+    /// Its state, now and when it changes.
     pub fn phase(&self) -> watch::Receiver<Phase> {
         self.state.phase.subscribe()
     }
@@ -102,12 +102,12 @@ impl Vm {
         Some(self.state.pid.load(Ordering::Acquire)).filter(|pid| *pid != 0)
     }
 
-    /// Runs the sample of a job when the VM is free, and leaves in the job what it left. When this is dropped, the sample ends.
+    /// Runs the sample of a job when the VM is free, and leaves its results in the job. When this is dropped, the sample ends.
     pub async fn run(&self, plugin: &Plugin, job: &Job, name: &str, choices: &Choices) -> Result<Report, VmFailure> {
         let order = self.order(job, (name, choices), plugin.limits.output_bytes).map_err(VmFailure::Sample)?;
         let chosen = choices.watch_s.map(|watch| Duration::from_secs(watch.into()) + REPORT_MAX);
         let time = plugin.limits.time.max(chosen.unwrap_or_default());
-        // One that does not come back is this machine's fault, not the sample's.
+        // If it does not come back, that is this machine's fault, not the sample's.
         tokio::time::timeout(COMES_BACK, self.taken()).await.map_err(|_| VmFailure::Gone)??;
         let (answer, ended) = oneshot::channel();
         let starvation = Starvation::begin(self.pid());
@@ -120,7 +120,7 @@ impl Vm {
             .map_err(|error| VmFailure::Guest(io::Error::other(error)))
     }
 
-    /// Waits until it is free, and has it.
+    /// Waits until it is free, and takes it.
     async fn taken(&self) -> Result<(), VmFailure> {
         let mut phase = self.phase();
         loop {
@@ -156,9 +156,9 @@ struct Worker {
     snapshots: Arc<Snapshots>,
     wanted: mpsc::Receiver<Work>,
     qemu: Option<Qemu>,
-    /// The snapshot is in the VM's folder, and was good when it was last used.
+    /// The snapshot is in the VM's folder, and worked when it was last used.
     is_copied: bool,
-    /// The last sample ended as samples should.
+    /// The last sample ended in a normal way.
     behaved: bool,
 }
 
@@ -182,7 +182,7 @@ impl Worker {
         }
     }
 
-    /// Pauses before the next try, longer every time; with a new snapshot if this one never works.
+    /// Pauses before the next try, longer each time; with a new snapshot if this one never works.
     async fn give_up(&mut self, failures: u32) {
         self.end().await;
         self.is_copied = false;
@@ -193,7 +193,7 @@ impl Worker {
         tokio::time::sleep(pause.min(PAUSE_MAX)).await;
     }
 
-    /// Makes the VM clean, and asks its agent.
+    /// Restores the VM, and asks its agent.
     async fn restore(&mut self) -> io::Result<()> {
         let usual = self.behaved && self.settings.revert != Revert::Process;
         if let Some(qemu) = self.qemu.as_mut().filter(|_| usual) {
@@ -206,11 +206,11 @@ impl Worker {
             }
         }
         self.end().await;
-        // A sample that had become its QEMU could have written to its disk.
+        // A sample that had taken over its QEMU could have written to its disk.
         if !self.is_copied || !usual {
             self.snapshots.copy(&self.settings).await?;
         }
-        // Until it works it may not.
+        // Not trusted until it works.
         self.is_copied = false;
         let accelerator = self.snapshots.accelerator(&self.settings).await;
         let (program, folder) = (self.snapshots.common().qemu.as_path(), self.snapshots.folder(&self.settings));
@@ -225,7 +225,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits for a sample and runs it; false if nobody can bring one any more.
+    /// Waits for a sample and runs it; false if none can come any more.
     async fn serve(&mut self) -> bool {
         let Some(qemu) = self.qemu.as_mut() else { return true };
         let work = tokio::select! {
@@ -248,7 +248,7 @@ impl Worker {
             () = answer.closed() => None,
         };
         self.behaved = matches!(ended, Some(Ok(_)));
-        // Nobody may hear of the end and believe that it is free.
+        // Nobody may learn of the end and then assume that the VM is free.
         self.state.phase.send_replace(Phase::Restoring);
         if let Some(ended) = ended {
             let _ = answer.send(ended.map(|findings| (findings, accelerator)));
@@ -265,12 +265,12 @@ impl Worker {
 }
 
 async fn used(qemu: &mut Qemu, order: Order) -> Result<Findings, VmFailure> {
-    // The guest has not seen the sample yet.
+    // The guest does not have the sample yet.
     qemu.go().await.map_err(VmFailure::Host)?;
     qemu.agent().map_err(VmFailure::Host)?.run(order).await
 }
 
-/// Makes a VM clean without starting it anew.
+/// Cleans a VM without starting a new process.
 async fn renew(qemu: &mut Qemu, revert: Revert) -> io::Result<()> {
     if revert == Revert::InPlace {
         qemu.restore().await?;
@@ -278,7 +278,7 @@ async fn renew(qemu: &mut Qemu, revert: Revert) -> io::Result<()> {
     verify(qemu, revert).await
 }
 
-/// Asks the agent, and holds the guest until it has something to do.
+/// Asks the agent, and stops the guest until it has something to do.
 async fn verify(qemu: &mut Qemu, revert: Revert) -> io::Result<()> {
     qemu.go().await?;
     let answered = tokio::time::timeout(ANSWER_MAX, qemu.agent()?.hello()).await;
