@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 
-/// Who may be told what is known of a sample.
+/// Who may be told what is known of a sample (the traffic light protocol).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Tlp {
@@ -13,20 +13,20 @@ pub enum Tlp {
     Clear,
     /// The community.
     Green,
-    /// One's own organisation and its clients: what is meant if nobody says something else.
+    /// One's own organisation and its clients: the default.
     #[default]
     Amber,
     /// One's own organisation only.
     #[serde(rename = "amber+strict")]
     AmberStrict,
-    /// Those who are named only.
+    /// Only those who are named.
     Red,
 }
 
 impl Tlp {
     const ALL: [Tlp; 5] = [Tlp::Clear, Tlp::Green, Tlp::Amber, Tlp::AmberStrict, Tlp::Red];
 
-    /// As it is typed, and as MISP's taxonomy has it after `tlp:`.
+    /// As it is typed, and as it is in MISP's taxonomy after `tlp:`.
     pub fn word(self) -> &'static str {
         match self {
             Tlp::Clear => "clear",
@@ -37,7 +37,7 @@ impl Tlp {
         }
     }
 
-    /// As people write it.
+    /// As it is written for people.
     pub fn label(self) -> &'static str {
         match self {
             Tlp::Clear => "TLP:CLEAR",
@@ -48,7 +48,7 @@ impl Tlp {
         }
     }
 
-    /// The id of the one object that marks this in STIX, wherever it is.
+    /// The id of the object that marks this in STIX; it is the same everywhere.
     pub fn marking(self) -> &'static str {
         match self {
             Tlp::Clear => "marking-definition--94868c89-83c2-464b-929b-a1a8aa3c8487",
@@ -63,7 +63,7 @@ impl Tlp {
 impl FromStr for Tlp {
     type Err = BadChoice;
 
-    /// With or without `TLP:` before it, in whatever letters.
+    /// With or without `TLP:` before it, in upper or lower case.
     fn from_str(text: &str) -> Result<Tlp, BadChoice> {
         let lower = text.to_ascii_lowercase();
         let word = lower.strip_prefix("tlp:").unwrap_or(&lower);

@@ -48,7 +48,7 @@ pub async fn alone(
     Ok(with_lease(holder, index, settings, records))
 }
 
-/// The same with the lease as it is set.
+/// The same with the lease as configured.
 pub(crate) fn with_lease(
     holder: &str,
     index: ProcessingIndex,
@@ -88,7 +88,7 @@ mod tests {
             let (fence, left_ms) = records.lab_leader().current().await.unwrap();
             assert_eq!(fence.holder, holder);
             assert!(left_ms > 3_600_000, "{left_ms}");
-            // It ends as a process that is killed does, with its lease alive.
+            // It ends like a process that is killed, with its lease alive.
             task.abort();
         }
     }

@@ -18,24 +18,24 @@ use rustls::pki_types::pem::PemObject;
 use std::time::{Duration, SystemTime};
 use weir_store::records::{Records, RecordsError};
 
-/// Every machine answers to this name; who it is says another.
+/// Every machine uses this name for TLS; another one in the certificate says which machine it is.
 pub(crate) const SERVER_NAME: &str = "lab.weir.internal";
-/// An authority lives as long as so many certificates of machines.
+/// An authority is valid for as long as this many certificates of machines.
 const LIVES: u32 = 4;
-/// The names of the two secrets of the first authority in the database; the next ones have one each.
+/// The names of the two secrets of the first authority in the database; later authorities have one secret each.
 const SEALED: &str = "lab-authority-key";
 const CERTIFICATE: &str = "lab-authority";
 
-/// The authority, open.
+/// The authority, with its secret key opened.
 pub struct Authority {
     signer: Generation,
-    /// Certificates that are believed, PEM, the one that signs first.
+    /// Certificates that are trusted, PEM; the one that signs comes first.
     pub certificates: String,
     now: SystemTime,
     life: Duration,
 }
 
-/// When something is signed, and how long it shall count.
+/// When something is signed, and how long it should be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Issue {
     pub now: SystemTime,
@@ -43,7 +43,7 @@ pub struct Issue {
     pub life: Duration,
 }
 
-/// One of the authorities that follow each other.
+/// One of the authorities that succeed each other.
 struct Generation {
     number: u32,
     key: KeyPair,
@@ -51,10 +51,10 @@ struct Generation {
     validity: Validity,
 }
 
-/// Why there is no authority.
+/// Why the authority cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
-    /// There is one.
+    /// There is one already.
     #[error("these records hold a lab already; a machine enters it with `weir lab join`")]
     Exists,
     /// There is none.
@@ -63,13 +63,13 @@ pub enum AuthorityError {
     /// This machine may not use it.
     #[error("this machine cannot open the lab's authority: only eligible machines can")]
     Sealed,
-    /// Somebody has put another certificate beside its key.
+    /// The certificate does not belong to its key: somebody has replaced it.
     #[error("the certificate of the lab's authority in the records is not that of its key: somebody has changed it")]
     Changed,
     /// A certificate could not be made.
     #[error("a certificate cannot be made: {0}")]
     Make(#[from] rcgen::Error),
-    /// The records say no.
+    /// The records returned an error.
     #[error("{0}")]
     Records(#[from] RecordsError),
     /// The system has no random numbers.
@@ -78,12 +78,12 @@ pub enum AuthorityError {
 }
 
 impl Authority {
-    /// Makes a lab in these records, which have none; sealed with `seal`.
+    /// Founds a lab in these records, which have none; its key is sealed with `seal`.
     pub async fn found(records: &Records, seal: &[u8; 32], issue: Issue) -> Result<Authority, AuthorityError> {
         let first = Generation::new(0, issue)?;
         let sealed = sealed(seal, SEALED, first.key.serialized_der())?;
         if records.secrets().find_or_set(SEALED, &sealed).await? != sealed {
-            // A lab without a machine was begun by one that was killed: nobody has what opens it.
+            // A lab without a machine was left by a process that was killed: nobody has the seal for it.
             if records.lab_nodes().all().await?.iter().any(|node| !node.fingerprint.is_empty()) {
                 return Err(AuthorityError::Exists);
             }
@@ -94,7 +94,7 @@ impl Authority {
         Ok(Authority { signer: first, certificates, now: issue.now, life: issue.life })
     }
 
-    /// Opens the authority of these records; makes the next one if it is time for that.
+    /// Opens the authority of these records; makes the next one when it is time for that.
     pub async fn open(records: &Records, seal: &[u8; 32], issue: Issue) -> Result<Authority, AuthorityError> {
         let mut generations = vec![Generation::first(records, seal).await?];
         while let Some(next) = Generation::read(records, seal, generations.len()).await? {
@@ -139,7 +139,7 @@ impl Generation {
     fn of(number: u32, key: KeyPair, certificate: String) -> Result<Generation, AuthorityError> {
         let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok();
         let validity = der.as_ref().and_then(Validity::of).ok_or(AuthorityError::Missing)?;
-        // The key was sealed, the certificate was not; and every machine believes what it gets of it.
+        // The key was sealed, but the certificate was not; and every machine trusts what it gets from the authority.
         if der.as_ref().and_then(Identity::public_key).is_none_or(|certified| certified != key.der_bytes()) {
             return Err(AuthorityError::Changed);
         }
@@ -161,7 +161,7 @@ impl Generation {
         }
     }
 
-    /// The next one. Of several machines that make it at once one is first, and all use that.
+    /// The next authority. If several machines make it at the same time, one is first, and all use that one.
     async fn follow(
         records: &Records,
         seal: &[u8; 32],
@@ -181,12 +181,12 @@ impl Generation {
         Generation::of(number, KeyPair::try_from(der.as_slice())?, certificate.to_owned())
     }
 
-    /// Whether the next one is to be made.
+    /// Whether the next one should be made.
     fn is_due(&self, now: SystemTime) -> bool {
         now >= self.validity.made() + self.validity.life() * 3 / 8
     }
 
-    /// Whether every machine knows it, and it has not ended.
+    /// Whether every machine knows it, and it has not expired.
     fn signs(&self, now: SystemTime) -> bool {
         let known = self.number == 0 || now >= self.validity.made() + self.validity.life() / LIVES;
         known && now < self.validity.until
@@ -291,7 +291,7 @@ mod tests {
         let records = Records::sqlite(&home.path().join("records.db")).await.unwrap();
         Authority::found(&records, &[1; 32], at(0)).await.unwrap();
         let identity = Identity::new("n1", Role::Dispatcher, Priority(3)).unwrap();
-        // What was believed one life ago: all machines know it by now.
+        // What was trusted one lifetime ago is known to all machines by now.
         let mut known: Vec<(u64, String)> = Vec::new();
         let mut signers = std::collections::BTreeSet::new();
         for second in (0..1_000).step_by(5) {

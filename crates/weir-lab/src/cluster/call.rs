@@ -18,13 +18,13 @@ use tokio::sync::{mpsc, watch};
 use weir_core::election::{Epoch, NodeId, Role};
 use weir_store::samples::SampleHash;
 
-/// From a call to the leader's answer.
+/// The time from a call to the leader's answer.
 const CALL: Duration = Duration::from_secs(2);
-/// Between two calls; and if they have led to nothing for so long, as those of a machine that is drained or refused do.
+/// The pause between two calls; and the time after which it becomes longer if they had no result, as for a machine that is drained or refused.
 const AGAIN: Duration = Duration::from_millis(100);
 const IN_VAIN: Duration = Duration::from_secs(10);
 const AGAIN_IN_VAIN: Duration = Duration::from_secs(1);
-/// Samples that are fetched at once.
+/// How many samples are fetched at the same time.
 const FETCHES_MAX: usize = 8;
 
 /// Works for the present leader, for ever.
@@ -127,7 +127,7 @@ async fn say<W: AsyncWrite + Unpin>(write: &mut W, mut envelopes: mpsc::Unbounde
     Ok(())
 }
 
-/// Fetches samples that are wanted, for ever.
+/// Fetches requested samples, for ever.
 pub(crate) async fn fetch(
     mut wanted: mpsc::Receiver<Fetch>,
     post: watch::Receiver<Post>,
@@ -147,7 +147,7 @@ pub(crate) async fn fetch(
         fetches.spawn(async move {
             let fetched = tokio::select! {
                 biased;
-                // Its attempt is over: it may not go on, nor leave anything behind.
+                // Its attempt is over, so it is stopped and leaves nothing behind.
                 () = answer.closed() => None,
                 fetched = fetch_from_any((hash, size), &to, leader, (&registry, &caller)) => Some(fetched),
             };

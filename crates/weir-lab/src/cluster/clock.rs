@@ -6,17 +6,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A clock by the calendar. Cheap to clone.
+/// A clock that shows the calendar time. Cheap to clone.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
 
 impl Clock {
-    /// A clock that says what `now` says.
+    /// A clock that returns what `now` returns.
     pub fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Clock {
         Clock(Arc::new(now))
     }
 
-    /// What time it is.
+    /// The present time.
     pub fn now(&self) -> SystemTime {
         (self.0)()
     }

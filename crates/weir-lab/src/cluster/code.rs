@@ -16,19 +16,19 @@ use tokio::net::UdpSocket;
 use tokio::time::Instant;
 use weir_store::records::Records;
 
-/// Letters and digits that are not mistaken for each other.
+/// Letters and digits that cannot be mistaken for each other.
 const ALPHABET: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-/// So many of them are a code.
+/// The length of a code.
 const LENGTH: usize = 20;
 /// The longest datagram of this kind.
 pub(crate) const SEEK_MAX: usize = 256;
 const SEEK: &str = "weir-lab 1 seek ";
 const FOUND: &str = "weir-lab 1 found ";
-/// A newcomer asks so often, and for so long.
+/// How often, and for how long, a newcomer asks.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A code, without the strokes that are written between its groups.
+/// A code, without the hyphens between its groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Code(String);
 
@@ -40,7 +40,7 @@ impl Code {
         Ok(Code(letters.collect()))
     }
 
-    /// As somebody typed it: small letters, strokes, and what looks alike; none if it is no code.
+    /// A code as somebody typed it: with lower case, hyphens, and letters that look alike; None if it is not a code.
     pub(crate) fn read(typed: &str) -> Option<Code> {
         let letter = |c: char| match c.to_ascii_uppercase() {
             'O' => '0',
@@ -63,25 +63,25 @@ impl Code {
         &self.0
     }
 
-    /// What may be said aloud of it.
+    /// The part of it that may be sent openly.
     fn name(&self) -> String {
         hex(&Sha256::digest(format!("weir-lab seek {}", self.0)))
     }
 
-    /// What an answer is proved with.
+    /// The key with which an answer is proved.
     fn key(&self) -> [u8; 32] {
         Sha256::digest(format!("weir-lab found {}", self.0)).into()
     }
 }
 
-/// Lets machines of the lab answer a newcomer who has this code, until then.
+/// Allows machines of the lab to answer a newcomer who has this code, until the given time.
 pub(crate) async fn publish(records: &Records, code: &Code, until: i64, now: i64) -> Result<(), String> {
     let purpose = format!("lab-seek {}", hex(&code.key()));
     records.tokens().add(&code.name(), &purpose, until, now).await.map_err(|error| error.to_string())
 }
 
-/// The answer to a datagram of somebody who seeks a lab: where `at` is and which lab that is. None if it is no such datagram, or if
-/// nobody was invited by that code.
+/// The answer to a datagram of a machine that seeks a lab: the address `at` and the lab's fingerprint. None if it is not such a datagram, or if
+/// nobody was invited with that code.
 pub(crate) async fn answer(
     records: &Records,
     (at, fingerprint): (SocketAddr, &str),
@@ -96,7 +96,7 @@ pub(crate) async fn answer(
     Some(format!("{found} {}", hex(proof.as_ref())))
 }
 
-/// Whether a datagram seeks a lab; the name of its code, and its nonce.
+/// Parses a datagram that seeks a lab: the name of its code, and its nonce.
 pub(crate) fn read_seek(datagram: &[u8]) -> Option<(&str, &str)> {
     let text = std::str::from_utf8(datagram.get(..).filter(|bytes| bytes.len() <= SEEK_MAX)?).ok()?;
     let (name, nonce) = text.strip_prefix(SEEK)?.split_once(' ')?;
@@ -104,7 +104,7 @@ pub(crate) fn read_seek(datagram: &[u8]) -> Option<(&str, &str)> {
     (is_hex(name, 32) && is_hex(nonce, 16)).then_some((name, nonce))
 }
 
-/// Where an answer says that the lab is, and its fingerprint; none if it is no answer to this question from somebody who knows the code.
+/// The address and fingerprint of the lab in an answer; None if it is not an answer to this question from a machine that knows the code.
 fn read_found(code: &Code, nonce: &str, datagram: &[u8]) -> Option<(SocketAddr, String)> {
     let text = std::str::from_utf8(datagram).ok()?;
     let (found, proof) = text.rsplit_once(' ')?;
@@ -114,7 +114,7 @@ fn read_found(code: &Code, nonce: &str, datagram: &[u8]) -> Option<(SocketAddr, 
     Some((at.parse().ok()?, fingerprint.to_owned()))
 }
 
-/// Asks the network for the lab of this code; the token with which one joins it.
+/// Asks the network for the lab of this code; returns the token for joining it.
 pub(crate) async fn seek(code: &Code, net: &LocalNet) -> io::Result<Option<String>> {
     let (udp, all) = (net.mouth().await?, net.all()?);
     seek_at(code, &udp, all).await

@@ -13,23 +13,23 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use weir_core::election::Role;
 
-/// Whoever says nothing for so long on a connection between a leader and a dispatcher is gone, unless the election is more patient:
+/// A peer that sends nothing for this long on a connection between a leader and a dispatcher is gone, unless the election waits longer:
 /// a lab whose machines may be silent for longer must not lose what they run.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 
-/// A connection whose far end acknowledges nothing for this long is given up: the cable may be back long before TCP tries again.
+/// A connection whose other end acknowledges nothing for this long is closed: the cable may be connected again long before TCP tries again.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
-/// What is read at a time.
+/// How much is read at a time.
 const PIECE: usize = 16 * 1024;
 
 /// How a machine calls another.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) store: CredentialStore,
-    /// Calls come from here: the others know this machine by it.
+    /// The address from which calls are made, because the others know this machine by it.
     pub(crate) from: IpAddr,
     pub(crate) port: u16,
-    /// A peer that says nothing for so long at work counts as gone.
+    /// A peer that sends nothing for this long while it works counts as gone.
     pub(crate) silence: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Caller {
         tokio::time::timeout(within, call).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
 
-    /// The same, of one that may lead: nobody else has anything to order.
+    /// The same for a machine that may lead, because no other may give orders.
     pub(crate) async fn call_eligible(
         &self,
         to: IpAddr,
@@ -69,12 +69,12 @@ pub(crate) async fn connect(from: IpAddr, to: SocketAddr) -> io::Result<TcpStrea
     socket.connect(to).await
 }
 
-/// Who answered a call, by its certificate.
+/// The machine that answered a call, by its certificate.
 pub(crate) fn far_end(stream: &TlsStream<TcpStream>) -> Option<Shown> {
     Shown::by(stream.get_ref().1.peer_certificates()?.first()?)
 }
 
-/// Lines go out at once, and a dead far end is noticed.
+/// Lines are sent at once, and it is noticed if the other end is dead.
 pub(crate) fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let millis = u32::try_from(UNACKNOWLEDGED.as_millis()).unwrap_or(u32::MAX);
@@ -108,9 +108,9 @@ impl<S: AsyncRead + Unpin> Lines<S> {
         }
     }
 
-    /// As many bytes as a line said, not to be dropped half-way.
+    /// As many bytes as a line announced; must not be dropped half-way.
     pub(crate) async fn payload(&mut self, length: u64) -> io::Result<Vec<u8>> {
-        // What is said is not yet sent: memory follows what has come.
+        // The announced bytes may never come, so memory is allocated as they do.
         let mut payload = Vec::with_capacity(usize::try_from(length).unwrap_or(usize::MAX).min(LINE_MAX));
         while (payload.len() as u64) < length {
             payload.extend_from_slice(self.some(length - payload.len() as u64).await?);

@@ -30,7 +30,7 @@ pub(crate) struct ActiveCredentials {
 }
 
 impl CredentialStore {
-    /// These credentials, which are kept in this folder.
+    /// These credentials, which are stored in this folder.
     pub(crate) fn new(
         credentials: Credentials,
         folder: &Path,
@@ -40,7 +40,7 @@ impl CredentialStore {
         Ok(CredentialStore { active: Arc::new(RwLock::new(Arc::new(active))), folder: folder.to_owned(), clock })
     }
 
-    /// What is in use now.
+    /// The credentials in use now.
     pub(crate) fn active(&self) -> Arc<ActiveCredentials> {
         self.active.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -50,7 +50,7 @@ impl CredentialStore {
         &self.folder
     }
 
-    /// Who this machine is. No renewal changes it; an order may change its priority.
+    /// The identity of this machine. No renewal changes it; an order may change its priority.
     pub(crate) fn identity(&self) -> Result<(Identity, KeyId), CredentialsError> {
         self.active().credentials.identity()
     }
@@ -91,7 +91,7 @@ impl ActiveCredentials {
         self.validity.made() + self.validity.life() * 2 / 3
     }
 
-    /// When they count no more.
+    /// When they expire.
     pub(crate) fn until(&self) -> SystemTime {
         self.validity.until
     }

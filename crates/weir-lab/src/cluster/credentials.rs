@@ -26,11 +26,11 @@ pub struct Credentials {
     pub key: String,
     /// Its certificate, PEM.
     pub certificate: String,
-    /// The certificates of authorities that are believed, PEM; the one that signed its own comes first.
+    /// The certificates of authorities that are trusted, PEM; the one that signed its own comes first.
     pub authority: String,
-    /// What datagrams are signed with; all machines inside the lab have it.
+    /// The key that signs datagrams; all machines inside the lab have it.
     pub beat_key: Option<[u8; 32]>,
-    /// What opens the authority; eligible machines only.
+    /// The seal that opens the authority; only eligible machines have it.
     pub seal: Option<[u8; 32]>,
 }
 
@@ -43,7 +43,7 @@ pub enum CredentialsError {
     /// A file cannot be read or written.
     #[error("{}: {problem}", path.display())]
     File {
-        /// Which.
+        /// Which file.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
@@ -80,7 +80,7 @@ impl Credentials {
         })
     }
 
-    /// Whether the folder holds credentials that count, or that cannot be read.
+    /// Whether the folder holds valid credentials, or some that cannot be read.
     pub fn are_in(folder: &Path) -> bool {
         let until = Credentials::read(folder).map(|credentials| credentials.validity().map(|validity| validity.until));
         match until {
@@ -93,13 +93,13 @@ impl Credentials {
     pub fn write(&self, folder: &Path) -> Result<(), CredentialsError> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| CredentialsError::File { path: folder.to_owned(), problem: error.to_string() })?;
-        // What was seen in another lab says nothing about this one.
+        // An epoch that was seen in another lab says nothing about this one.
         drop(fs::remove_file(folder.join(super::epoch_file::FILE)));
         write_in(folder, "key.pem", &self.key)?;
         for (name, secret) in [("beat", self.beat_key), ("seal", self.seal)] {
             match secret {
                 Some(secret) => write_in(folder, name, &hex(&secret))?,
-                // What an earlier life in another role left behind.
+                // Left behind by an earlier membership in another role.
                 None => drop(fs::remove_file(folder.join(name))),
             }
         }
@@ -113,13 +113,13 @@ impl Credentials {
         write_in(folder, "certificate.pem", &self.certificate)
     }
 
-    /// From when until when they count.
+    /// From when until when they are valid.
     pub(crate) fn validity(&self) -> Result<Validity, CredentialsError> {
         let validity = Validity::of(&certificate(&self.certificate)?);
         validity.ok_or_else(|| CredentialsError::Unusable("the certificate has no dates".into()))
     }
 
-    /// Who this machine is.
+    /// The identity of this machine.
     pub fn identity(&self) -> Result<(Identity, KeyId), CredentialsError> {
         let certificate = certificate(&self.certificate)?;
         let identity = Identity::certified(&certificate);
@@ -135,7 +135,7 @@ impl Credentials {
         let unusable = |error: &dyn std::fmt::Display| CredentialsError::Unusable(error.to_string());
         let (roots, chain, key) = self.parts()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        // Who has no certificate may only ask for one.
+        // A machine without a certificate may only ask for one.
         let clients = WebPkiClientVerifier::builder_with_provider(roots, provider.clone()).allow_unauthenticated();
         let builder = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -172,7 +172,7 @@ impl Credentials {
         }
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes());
         let key = key.map_err(|error| CredentialsError::Unusable(format!("the key: {error}")))?;
-        // A machine that has only a token looks for its authority among the certificates that are shown.
+        // A machine that has only a token searches for its authority among the certificates that it is shown.
         let chain = std::iter::once(certificate(&self.certificate)?).chain(authorities).collect();
         Ok((Arc::new(roots), chain, key))
     }
@@ -184,12 +184,12 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// The name that every machine of a lab answers to.
+/// The TLS name that every machine of a lab uses.
 pub(crate) fn server_name() -> ServerName<'static> {
     ServerName::try_from(SERVER_NAME).unwrap_or_else(|_| unreachable!("it is a name"))
 }
 
-/// The next life of this machine: counted on its disk, with a random part, so that a copy of the disk is told apart.
+/// The next life of this machine: counted on its disk, with a random part, so that a copy of the disk can be told apart.
 pub fn next_boot(folder: &Path) -> io::Result<Boot> {
     let path = folder.join("starts");
     let before: u64 = match fs::read_to_string(&path) {

@@ -13,7 +13,7 @@ const BEGIN: &str = "weir-lab 1 ";
 #[derive(Debug, Clone)]
 pub(crate) struct BeatKey(hmac::Key);
 
-/// A datagram that was authentic.
+/// An authentic datagram.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Datagram {
     pub(crate) name: String,
@@ -32,7 +32,7 @@ impl BeatKey {
         format!("{text} {code}")
     }
 
-    /// None of what is not authentic or does not read.
+    /// None if it is not authentic or cannot be parsed.
     pub(crate) fn read(&self, bytes: &[u8]) -> Option<Datagram> {
         if bytes.len() > DATAGRAM_MAX {
             return None;
@@ -46,7 +46,7 @@ impl BeatKey {
     }
 }
 
-/// Whether this reads as a datagram of a lab whose secret nobody could know.
+/// Whether this can be parsed as a datagram of a lab with a secret that nobody could know.
 pub(crate) fn read_for_fuzz(bytes: &[u8]) -> bool {
     BeatKey::new(&[7; 32]).read(bytes).is_some()
 }

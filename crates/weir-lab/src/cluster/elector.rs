@@ -19,10 +19,10 @@ use weir_core::election::{
 use weir_core::time::Instant;
 use weir_store::records::{Fence, LeaseReply, Records, RecordsError};
 
-/// How often a node that heard nobody asks whether there is anybody.
+/// How often a node that heard nobody asks the database whether others are there.
 const ALONE_EVERY: Duration = Duration::from_secs(1);
 
-/// How messages leave a node, each with what the node says of itself. None of these may block, and none promises that anything arrives.
+/// How messages leave a node, each with what the node claims about itself. None of these may block, and none guarantees that anything arrives.
 pub trait Network: Send + 'static {
     /// To everybody in the lab's network.
     fn broadcast(&mut self, claim: Claim, message: Message);
@@ -30,11 +30,11 @@ pub trait Network: Send + 'static {
     fn send(&mut self, to: IpAddr, claim: Claim, message: Message);
     /// To every address of the lab's range over streams.
     fn sweep(&mut self, claim: Claim, message: Message);
-    /// Ends all streams: the next message to each machine opens one that shows the present certificate.
+    /// Closes all streams: the next message to each machine opens one that shows the present certificate.
     fn hang_up(&mut self);
 }
 
-/// What this node is at the moment.
+/// The state of this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Post {
     /// It knows of no leader.
@@ -68,16 +68,16 @@ pub struct Elector<N> {
     /// The highest epoch that was seen, and where it is kept.
     highest: Epoch,
     seen: Option<EpochFile>,
-    /// What runs beside the loop; it ends with the elector.
+    /// Tasks beside the loop; they end with the elector.
     beside: JoinSet<()>,
 }
 
-/// How long the lab had no leader before this node's last term: from the last word of the one before. None if it knew of none.
+/// How long the lab had no leader before this node's last term: since the last message of the one before. None if it knew of none.
 #[derive(Debug, Clone, Default)]
 pub struct Vacancy(Arc<Mutex<Option<Duration>>>);
 
 impl Vacancy {
-    /// The time of the last term.
+    /// The vacancy before the last term.
     pub fn last(&self) -> Option<Duration> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,12 +87,12 @@ impl Vacancy {
     }
 }
 
-/// What an operator or the leader itself wants.
+/// An order of an operator or of the leader itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Order {
-    /// Lead no longer, and do not stand for a while.
+    /// Stop leading, and do not stand for election for a while.
     Resign,
-    /// Stand again.
+    /// Stand for election again.
     Rejoin,
     /// A commit of this epoch was refused.
     FencedOut(i64),
@@ -100,7 +100,7 @@ pub enum Order {
     Alone,
     /// This machine has a certificate with another priority.
     Priority(Priority),
-    /// Where the machines outside the lab are, which hear of a victory.
+    /// The addresses of the machines outside the lab, which are told of a victory.
     Externals(Vec<IpAddr>),
 }
 
@@ -110,13 +110,13 @@ struct Answered {
     answer: LeaseAnswer,
 }
 
-/// The ends that others hold of an elector.
+/// The ends of an elector that other tasks hold.
 #[derive(Debug)]
 pub struct Ends {
     /// Messages that have come in and were verified.
     pub frames: mpsc::Sender<Frame>,
     pub orders: mpsc::Sender<Order>,
-    /// What the node is.
+    /// The state of the node.
     pub post: watch::Receiver<Post>,
     /// How long there was no leader before this node.
     pub vacancy: Vacancy,
@@ -161,7 +161,7 @@ impl<N: Network> Elector<N> {
         (elector, ends)
     }
 
-    /// The same elector, which keeps the highest epoch here.
+    /// The same elector, which stores the highest epoch here.
     pub(crate) fn keeping(mut self, seen: EpochFile) -> Elector<N> {
         self.seen = Some(seen);
         self
@@ -187,7 +187,7 @@ impl<N: Network> Elector<N> {
                 Some(frame) = self.frames.recv() => self.hear(&frame),
                 () = tokio::time::sleep(wait) => {}
             }
-            // What is due comes before what arrives: after a pause both are there at once.
+            // What is due comes before what arrives, because after a pause both are there at once.
             if self.election.next_deadline() <= now() {
                 self.election.on_timeout(now());
             }
@@ -207,15 +207,15 @@ impl<N: Network> Elector<N> {
         }
     }
 
-    /// Most refusals are the common lot of messages. Some say that somebody is not who it says it is.
+    /// Most refusals are normal. Some show that a machine is not what it claims to be.
     fn report(&self, frame: &Frame, refusal: Refusal) {
         let (id, address) = (frame.from.id, frame.from.address);
         let report = match refusal {
             Refusal::Clone => Some(MachineReport::Clone),
-            // A datagram shows no key: it has that of the name. One that is new is known by its first stream.
+            // A datagram shows no key, so it counts as having the one of its name. A new key is learned from its first stream.
             Refusal::OtherKey if frame.via == Channel::Stream => Some(MachineReport::OtherKey),
             Refusal::Priority => Some(MachineReport::Priority),
-            // Inside, the database is asked at the next start.
+            // Inside the lab, the database is asked at the next start.
             Refusal::OldEpoch if self.election.me().role == Role::External => match frame.message {
                 Message::Victory { epoch: Some(_), .. } => Some(MachineReport::OldEpoch),
                 _ => None,
@@ -240,7 +240,7 @@ impl<N: Network> Elector<N> {
             Order::Resign => self.election.resign(now()),
             Order::Rejoin => self.election.rejoin(now()),
             Order::FencedOut(epoch) => self.election.on_fenced_out(now(), Epoch(epoch.cast_unsigned())),
-            // One that hears somebody has to ask.
+            // A node that hears somebody has to ask.
             Order::Alone if self.election.aside() == Some(Aside::HearsNobody) => self.election.alone(now()),
             Order::Alone => {}
             Order::Priority(priority) => {
@@ -262,7 +262,7 @@ impl<N: Network> Elector<N> {
         }
     }
 
-    /// Asks the database. An order that fails is not answered: the election asks again.
+    /// Asks the database. An order that fails is not answered, and the election asks again.
     fn ask(&mut self, order: LeaseOrder) {
         let (records, holder, settings) = (self.records.clone(), self.holder.clone(), self.settings);
         let answers = self.answers.0.clone();
@@ -275,7 +275,7 @@ impl<N: Network> Elector<N> {
         });
     }
 
-    /// A node that let go because it heard nobody stands again when it hears somebody; or when nobody is left to hear.
+    /// A node that gave up because it heard nobody stands again when it hears somebody, or when the database shows that nobody else is there.
     fn ask_who_is_there(&mut self) {
         let due = now().since(self.asked_at) >= ALONE_EVERY;
         if self.election.aside() != Some(Aside::HearsNobody) || !due {
@@ -291,7 +291,7 @@ impl<N: Network> Elector<N> {
         });
     }
 
-    /// A disk that hangs must not keep the node from hearing others either.
+    /// A disk that hangs must not prevent the node from hearing others.
     fn keep_epoch(&mut self) {
         let highest = self.election.highest_epoch();
         if highest > self.highest
@@ -363,7 +363,7 @@ async fn others(records: &Records, holder: &str, settings: &Settings) -> Result<
     Ok(u32::try_from(records.lab_nodes().others(holder, lately).await?).unwrap_or(u32::MAX))
 }
 
-/// A clock that goes on while the machine sleeps: a lease runs out meanwhile too.
+/// A clock that continues while the machine is suspended, because a lease runs out meanwhile too.
 pub fn now() -> Instant {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let (seconds, nanos) = (time.tv_sec.max(0).cast_unsigned(), time.tv_nsec.max(0).cast_unsigned());

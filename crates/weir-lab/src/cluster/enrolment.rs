@@ -31,7 +31,7 @@ use weir_tls::certificates_by;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a newcomer gets, and a machine that renews its certificate.
+/// What a newcomer gets, and also a machine that renews its certificate.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Welcome {
@@ -39,7 +39,7 @@ pub(crate) struct Welcome {
     pub(crate) authority: String,
     /// Not for machines outside the lab.
     beat_key: Option<String>,
-    /// For eligible machines only.
+    /// Only for eligible machines.
     seal: Option<String>,
 }
 
@@ -61,12 +61,12 @@ impl Welcome {
         })
     }
 
-    /// As it is said.
+    /// The line in which it is sent.
     pub(crate) fn line(&self) -> Result<String, String> {
         serde_json::to_string(self).map(|json| format!("welcome {json}")).map_err(|error| error.to_string())
     }
 
-    /// What a machine of the lab answered; or why it did not.
+    /// The answer of a machine of the lab; or why there is none.
     pub(crate) fn read(answer: &str) -> Result<Welcome, String> {
         let Some(welcome) = answer.strip_prefix("welcome ") else {
             return Err(answer.strip_prefix("bye ").unwrap_or("it hung up").to_owned());
@@ -75,7 +75,7 @@ impl Welcome {
     }
 }
 
-/// Why a machine does not enter.
+/// Why a machine cannot join.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// The text is not a token.
@@ -88,7 +88,7 @@ pub enum JoinError {
         "the network cannot be asked for the lab: {0}\n  hint: lab.address is this machine's address in the lab's network"
     )]
     Seek(std::io::Error),
-    /// Nobody answers to the code.
+    /// No machine answers to the code.
     #[error(
         "no lab in this network answers to this code\n  hint: is it typed right, still good, and not used yet? From another network the token of `weir lab invite` is needed"
     )]
@@ -96,18 +96,18 @@ pub enum JoinError {
     /// The lab cannot be reached, or is another one.
     #[error("{0} cannot be reached, or is not of the lab that the token names: {1}")]
     Call(SocketAddr, std::io::Error),
-    /// The lab says no.
+    /// The lab refuses.
     #[error("the lab does not admit this machine: {0}")]
     Refused(String),
     /// A key cannot be made.
     #[error("a key cannot be made: {0}")]
     Key(#[from] rcgen::Error),
-    /// What came cannot be kept.
+    /// What was received cannot be stored.
     #[error("{0}")]
     Credentials(#[from] CredentialsError),
 }
 
-/// Makes a lab in these records, and its first machine.
+/// Founds a lab in these records, with its first machine.
 pub async fn found(
     records: &Records,
     identity: &Identity,
@@ -135,7 +135,7 @@ pub async fn found(
     }
 }
 
-/// Why no lab was made.
+/// Why no lab was founded.
 #[derive(Debug, thiserror::Error)]
 pub enum FoundError {
     /// No authority.
@@ -149,7 +149,7 @@ pub enum FoundError {
     Taken,
 }
 
-/// What a token admits, in the records `lab ROLE PRIORITY UNTIL CODE`. The code takes the seal: the database alone admits nobody.
+/// What a token admits, in the records `lab ROLE PRIORITY UNTIL CODE`. The code is made with the seal, so access to the database alone admits nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Invitation {
     role: Role,
@@ -159,14 +159,14 @@ struct Invitation {
 }
 
 impl Invitation {
-    /// As the records keep it under the digest of its secret.
+    /// The form in which the records keep it, under the digest of its secret.
     fn write(&self, seal: &[u8; 32], digest: &str) -> String {
         let text = format!("lab {} {} {}", role_name(self.role), self.priority.0, self.until);
         let code = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, seal), Self::signed(digest, &text).as_bytes());
         format!("{text} {}", hex(code.as_ref()))
     }
 
-    /// None if nobody who has the seal wrote it under this digest.
+    /// None if it was not written by somebody with the seal, under this digest.
     fn read(seal: &[u8; 32], digest: &str, kept: &str) -> Option<Invitation> {
         let (text, code) = kept.rsplit_once(' ')?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, seal);
@@ -185,7 +185,7 @@ impl Invitation {
     }
 }
 
-/// Makes a token for one machine of this role and priority, to be shown at `at` within `valid`.
+/// Makes a token for one machine of this role and priority, to be used at `at` within `valid`.
 pub(crate) async fn invite(
     records: &Records,
     credentials: &Credentials,
@@ -204,16 +204,16 @@ pub(crate) async fn invite(
     Ok(Invited { token: format!("{at}/{fingerprint}/{secret}"), code: code.shown() })
 }
 
-/// With what a machine may join: both say the same secret.
+/// What a machine needs to join: both contain the same secret.
 #[derive(Debug, Clone)]
 pub struct Invited {
-    /// From anywhere: it says where the lab is.
+    /// For any network: it contains the address of the lab.
     pub token: String,
-    /// In the lab's network, for people to type.
+    /// For people to type, on a machine in the lab's network.
     pub code: String,
 }
 
-/// What a lab answers to `join SECRET NAME ADDRESS KEY`.
+/// The answer of a lab to `join SECRET NAME ADDRESS KEY`.
 pub(crate) async fn admit(
     records: &Records,
     authority: &Authority,
@@ -251,14 +251,14 @@ pub(crate) async fn admit(
     welcome.line()
 }
 
-/// Enters a lab by a token, or by a code if the lab is in the network of `net`.
+/// Joins a lab by a token, or by a code if the lab is in the network of `net`.
 pub async fn join_by(typed: &str, name: &str, net: &LocalNet) -> Result<Credentials, JoinError> {
     let Some(code) = Code::read(typed) else { return join(typed, name, net.address).await };
     let sought = code::seek(&code, net).await.map_err(JoinError::Seek)?;
     join(&sought.ok_or(JoinError::NotFound)?, name, net.address).await
 }
 
-/// Enters a lab by a token.
+/// Joins a lab by a token.
 pub async fn join(token: &str, name: &str, address: IpAddr) -> Result<Credentials, JoinError> {
     let parts: Vec<&str> = token.trim().split('/').collect();
     let [at, fingerprint, secret] = parts[..] else { return Err(JoinError::Token) };
@@ -298,7 +298,7 @@ async fn talk(at: SocketAddr, from: IpAddr, pinned: [u8; 32], request: &str) -> 
     Ok(Lines::new(stream).line().await?.unwrap_or_default())
 }
 
-/// Believes only the authority with this fingerprint.
+/// Trusts only the authority with this fingerprint.
 fn pinned_to(fingerprint: [u8; 32], provider: &Arc<CryptoProvider>) -> Arc<dyn ServerCertVerifier> {
     let trusted = Arc::clone(provider);
     certificates_by(provider, move |shown| {

@@ -37,7 +37,7 @@ pub(crate) async fn ask(entries: Vec<IpAddr>, caller: Caller, registry: Registry
     }
 }
 
-/// What the leader says of itself, as the entry names it.
+/// What the leader says about itself, as the entry names it.
 async fn who_leads(entry: IpAddr, caller: &Caller, registry: &Registry) -> io::Result<Frame> {
     let (answer, from) = question(entry, caller, registry).await?;
     match answer.strip_prefix("leader ").and_then(|address| address.parse().ok()) {
@@ -58,11 +58,11 @@ fn victory(answer: &str, mut from: Origin) -> io::Result<Frame> {
     Ok(Frame { from, via: Channel::Stream, claim: said.claim, message: said.message })
 }
 
-/// The answer of the machine at this address, and who it is; its life is not known yet.
+/// The answer of the machine at this address, and which machine it is; its life is not known yet.
 async fn question(address: IpAddr, caller: &Caller, registry: &Registry) -> io::Result<(String, Origin)> {
     let stream = caller.call(address, "leader", PATIENCE).await?;
     let shown = far_end(&stream).ok_or(io::ErrorKind::InvalidData)?;
-    // One that may not lead can still say who does.
+    // A machine that may not lead can still say which one does.
     if !registry.admits(&shown).await && shown.identity.role == Role::Eligible {
         return Err(io::Error::other("its name was given to another machine"));
     }

@@ -11,7 +11,7 @@ use weir_core::election::Epoch;
 /// The name of the file.
 pub(crate) const FILE: &str = "epoch";
 
-/// What is kept. Cheap to clone.
+/// The stored epoch. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct EpochFile {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub(crate) struct EpochFile {
 }
 
 impl EpochFile {
-    /// What this folder keeps; epoch 0 if nothing.
+    /// The epoch stored in this folder; epoch 0 if there is none.
     pub(crate) fn open(folder: &Path) -> io::Result<EpochFile> {
         let path = folder.join(FILE);
         let kept: u64 = match fs::read_to_string(&path) {
@@ -37,12 +37,12 @@ impl EpochFile {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The database knows better: what it says is kept, even if it is lower, for its records may have been put back.
+    /// The database knows better: its epoch is stored, even if it is lower, because its records may have been restored from a backup.
     pub(crate) fn begin_at(&self, epoch: Epoch) -> io::Result<()> {
         self.keep_if(epoch, |kept| epoch != kept)
     }
 
-    /// Keeps an epoch that is higher. When it returns it is on the disk.
+    /// Stores an epoch that is higher. When this returns it is on the disk.
     fn raise(&self, epoch: Epoch) -> io::Result<()> {
         self.keep_if(epoch, |kept| epoch > kept)
     }
@@ -56,7 +56,7 @@ impl EpochFile {
         Ok(())
     }
 
-    /// The same beside everything else. A disk that is full is told, and keeps nobody from working.
+    /// The same in the background. A full disk is logged, and prevents nobody from working.
     pub(crate) async fn keep(self, epoch: Epoch) {
         let raised = tokio::task::spawn_blocking(move || self.raise(epoch)).await;
         if let Err(error) = raised.unwrap_or_else(|error| Err(io::Error::other(error))) {

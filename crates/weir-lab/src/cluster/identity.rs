@@ -16,7 +16,7 @@ pub(crate) use weir_store::{hex, unhex};
 pub struct Identity {
     /// Its name, unique in the lab.
     pub name: String,
-    /// What it may be.
+    /// Its role.
     pub role: Role,
     /// Its priority in elections.
     pub priority: Priority,
@@ -28,7 +28,7 @@ impl Identity {
         is_name(name).then(|| Identity { name: name.to_owned(), role, priority })
     }
 
-    /// What the certificate and the key of a connection say; none if it is no machine of a lab.
+    /// The identity in the certificate and the key of a connection; None if it is not a machine of a lab.
     pub fn certified(certificate: &CertificateDer<'_>) -> Option<(Identity, KeyId)> {
         let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
         let identity = certificate.valid_uri_names().find_map(Identity::read)?;
@@ -36,9 +36,9 @@ impl Identity {
         Some((identity, KeyId(key.into())))
     }
 
-    /// The Ed25519 key that a certificate is about; none if it is another kind of key.
+    /// The Ed25519 key in a certificate; None if it is another kind of key.
     pub(crate) fn public_key(certificate: &CertificateDer<'_>) -> Option<[u8; 32]> {
-        /// What comes before an Ed25519 key in DER.
+        /// The DER bytes before an Ed25519 key.
         const BEFORE: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
         let certificate = webpki::EndEntityCert::try_from(certificate).ok()?;
         let info = certificate.subject_public_key_info();
@@ -62,7 +62,7 @@ impl Identity {
     }
 }
 
-/// What the far end of a connection has shown.
+/// What the other end of a connection has shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) identity: Identity,
@@ -72,7 +72,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// None if it is no machine of a lab.
+    /// None if it is not a machine of a lab.
     pub(crate) fn by(certificate: &CertificateDer<'_>) -> Option<Shown> {
         let (identity, key) = Identity::certified(certificate)?;
         Some(Shown { identity, key, at: Validity::of(certificate)?.made() })
@@ -96,7 +96,7 @@ pub fn role_name(role: Role) -> &'static str {
     }
 }
 
-/// The role that is written so.
+/// The role with this name.
 pub fn role_of(name: &str) -> Option<Role> {
     [Role::Eligible, Role::Dispatcher, Role::External].into_iter().find(|role| role_name(*role) == name)
 }

@@ -10,7 +10,7 @@ use weir_core::election::ProcessingIndex;
 const RUNS: usize = 5;
 const N: u64 = 24;
 
-/// Measures this machine; `stored` is the index of before. Takes a few milliseconds of a core.
+/// Measures this machine; `stored` is the earlier index. Takes a few milliseconds of a core.
 pub fn measure(stored: Option<ProcessingIndex>) -> ProcessingIndex {
     let mut runs: Vec<Duration> = (0..RUNS).map(|_| run()).collect();
     ProcessingIndex::measured(&mut runs, stored)

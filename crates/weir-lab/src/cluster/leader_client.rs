@@ -11,7 +11,7 @@ use tokio::sync::watch;
 /// From a question to its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Who asks the leader. Cheap to clone.
+/// Sends questions to the leader. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct LeaderClient {
     pub(crate) post: watch::Receiver<Post>,
@@ -20,7 +20,7 @@ pub(crate) struct LeaderClient {
 }
 
 impl LeaderClient {
-    /// The leader's name and where it is, if this machine follows one.
+    /// The leader's name and address, if this machine follows one.
     pub(crate) fn leader(&self) -> Option<String> {
         match *self.post.borrow() {
             Post::Following(leader) => self.registry.name(leader),

@@ -21,7 +21,7 @@ pub struct LocalNet {
 }
 
 impl LocalNet {
-    /// A socket for what is sent to all. It is bound to the machine's address: the others know the machine by that.
+    /// A socket for sending to all. It is bound to the machine's address, because the others know the machine by that.
     pub(crate) async fn mouth(&self) -> io::Result<UdpSocket> {
         let udp = UdpSocket::bind((self.address, 0)).await?;
         if self.address.is_ipv4() {
@@ -30,7 +30,7 @@ impl LocalNet {
         Ok(udp)
     }
 
-    /// A socket that hears what is sent to all.
+    /// A socket that receives what is sent to all.
     pub(crate) async fn ear(&self) -> io::Result<UdpSocket> {
         match self.address {
             IpAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, self.port)).await,
@@ -42,7 +42,7 @@ impl LocalNet {
         }
     }
 
-    /// Where what is for all is sent.
+    /// The address for what is sent to all.
     pub(crate) fn all(&self) -> io::Result<SocketAddr> {
         Ok(match self.address {
             IpAddr::V4(address) => SocketAddr::new(broadcast(address, self.prefix).into(), self.port),
@@ -64,7 +64,7 @@ fn interface(address: Ipv6Addr) -> io::Result<u32> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::AddrNotAvailable, "no interface has this address"))
 }
 
-/// Of lines such as `fd000000000000000000000000000003 02 40 00 80 eth0`.
+/// Finds it in lines such as `fd000000000000000000000000000003 02 40 00 80 eth0`.
 fn numbered(known: &str, address: Ipv6Addr) -> Option<u32> {
     let wanted = weir_store::hex(&address.octets());
     let mut lines = known.lines().map(|line| line.split_ascii_whitespace());

@@ -22,7 +22,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Reads the credentials in a folder; `at` is where the machine listens.
+    /// Reads the credentials in a folder; `at` is the address on which the machine listens.
     pub fn open(folder: &Path, at: SocketAddr) -> Result<Membership, CredentialsError> {
         let credentials = Credentials::read(folder)?;
         let (identity, _) = credentials.identity()?;

@@ -21,9 +21,9 @@ use tokio_rustls::client::TlsStream;
 use weir_core::election::{AddressRange, Boot, Channel, Claim, Frame, Message, Origin, Role};
 use weir_store::records::Records;
 
-/// Messages that wait for one machine at most.
+/// How many messages may wait for one machine.
 const WAITING_MAX: usize = 32;
-/// A connection that nobody needed for this long is closed.
+/// A connection that was not needed for this long is closed.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The network of one machine.
@@ -34,7 +34,7 @@ pub(crate) struct LabNetwork {
     /// None outside the lab.
     pub(crate) local: Option<Local>,
     pub(crate) caller: Caller,
-    /// Where the others are, if there are too many addresses to try them all.
+    /// The addresses of the others, if there are too many addresses to try them all.
     pub(crate) registry: Registry,
     /// T.
     pub(crate) patience: Duration,
@@ -46,9 +46,9 @@ pub(crate) struct LabNetwork {
 pub(crate) struct Local {
     pub(crate) sequence: u64,
     pub(crate) beat_key: BeatKey,
-    /// Bound to this machine's address: the others know it by that.
+    /// Bound to this machine's address, because the others know it by that.
     pub(crate) udp: UdpSocket,
-    /// Where all hear it.
+    /// The address that all receive.
     pub(crate) broadcast: SocketAddr,
     pub(crate) range: AddressRange,
 }
@@ -82,7 +82,7 @@ impl Network for LabNetwork {
             self.lines.insert(to, sender.clone());
             sender
         });
-        // What does not fit is lost, as on any network.
+        // Messages for which there is no room are lost, as on any network.
         let _ = sender.try_send(line);
     }
 
@@ -115,7 +115,7 @@ impl Network for LabNetwork {
     }
 }
 
-/// Writes lines to one machine until nobody has any.
+/// Writes lines to one machine until there are no more.
 async fn write_to(to: IpAddr, caller: Caller, patience: Duration, mut lines: mpsc::Receiver<(Instant, String)>) {
     let mut stream: Option<TlsStream<TcpStream>> = None;
     while let Ok(Some((at, line))) = tokio::time::timeout(IDLE, lines.recv()).await {
@@ -142,7 +142,7 @@ async fn write_to(to: IpAddr, caller: Caller, patience: Duration, mut lines: mps
     }
 }
 
-/// Answers machines that seek the lab by a code. Anybody in the network can ask, so the database is asked so often at most.
+/// Answers machines that seek the lab by a code. Anybody in the network can ask, so the database is queried only so often.
 #[derive(Debug)]
 pub(crate) struct Doorkeeper {
     records: Records,
@@ -152,14 +152,14 @@ pub(crate) struct Doorkeeper {
 }
 
 impl Doorkeeper {
-    /// Between two answers.
+    /// The pause between two answers.
     const PAUSE: Duration = Duration::from_millis(100);
 
     pub(crate) fn new(records: Records, store: CredentialStore, at: SocketAddr) -> Doorkeeper {
         Doorkeeper { records, store, at, answered_at: None }
     }
 
-    /// Whether the datagram was a question of somebody who seeks a lab.
+    /// Whether the datagram was the question of a machine that seeks a lab.
     async fn heard(&mut self, udp: &UdpSocket, datagram: &[u8], from: SocketAddr) -> bool {
         if code::read_seek(datagram).is_none() {
             return false;
@@ -167,7 +167,7 @@ impl Doorkeeper {
         let active = self.store.active();
         let credentials = &active.credentials;
         let busy = self.answered_at.is_some_and(|at| at.elapsed() < Self::PAUSE);
-        // Only those who have the seal can admit anybody.
+        // Only machines that have the seal can admit others.
         if busy || credentials.seal.is_none() {
             return true;
         }
@@ -182,7 +182,7 @@ impl Doorkeeper {
     }
 }
 
-/// Hears datagrams for ever.
+/// Receives datagrams for ever.
 pub(crate) async fn hear(
     udp: UdpSocket,
     mut doorkeeper: Doorkeeper,
@@ -193,7 +193,7 @@ pub(crate) async fn hear(
     let mut piece = [0; DATAGRAM_MAX + 1];
     loop {
         let Ok((length, from)) = udp.recv_from(&mut piece).await else {
-            // The link may be down; nothing to hear then.
+            // The link may be down; then there is nothing to receive.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -203,7 +203,7 @@ pub(crate) async fn hear(
         }
         let Some(datagram) = key.read(bytes) else { continue };
         if datagram.said.boot == me {
-            // Our own, come back.
+            // Our own datagram came back.
             continue;
         }
         let priority = datagram.said.claim.priority;
@@ -212,7 +212,7 @@ pub(crate) async fn hear(
         let (id, role, priority) = (identity.id(), identity.role, identity.priority);
         let from = Origin { id, key, role, priority, address: from.ip(), boot: said.boot };
         let via = Channel::Datagram { sequence };
-        // Only a hint: if there are more than can be heard they are lost.
+        // It is only a hint: if there are more than can be handled, they are lost.
         let _ = frames.try_send(Frame { from, via, claim: said.claim, message: said.message });
     }
 }

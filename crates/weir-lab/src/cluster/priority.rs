@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use weir_core::election::Priority;
 use weir_store::records::{NodeRow, Records};
 
-/// Beside the certificate: which order was carried out last.
+/// Beside the certificate: the last order that was carried out.
 const FILE: &str = "priority";
 
 /// `PRIORITY AT CODE` in the records.
@@ -34,7 +34,7 @@ impl PriorityOrder {
         format!("{text} {}", hex(code.as_ref()))
     }
 
-    /// None if nobody who has the seal wrote it for the machine of this name and key.
+    /// None if it was not written by somebody with the seal, for the machine of this name and key.
     fn read(seal: &[u8; 32], machine: (&str, &str), kept: &str) -> Option<PriorityOrder> {
         let (text, code) = kept.rsplit_once(' ')?;
         let key = hmac::Key::new(hmac::HMAC_SHA256, seal);
@@ -66,7 +66,7 @@ pub(crate) async fn order(
     records.secrets().set(&kept_as(&machine.node), &text).await.map_err(|error| error.to_string())
 }
 
-/// Carries out an order for this machine that it has not seen yet; its priority from now on, if there was one.
+/// Carries out a new order for this machine; returns its priority from now on, if there was one.
 pub(crate) async fn follow(
     records: &Records,
     store: &CredentialStore,
@@ -94,7 +94,7 @@ pub(crate) async fn follow(
     Ok(Some(order.priority))
 }
 
-/// When the order was given that was carried out last.
+/// When the last order that was carried out had been given.
 fn last(folder: &Path) -> i64 {
     let text = std::fs::read_to_string(folder.join(FILE)).unwrap_or_default();
     text.trim().parse().unwrap_or(0)

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Beside the file first, then renamed, so that half of it is never read.
+/// Writes another file first and then renames it, so that an incomplete file is never read.
 pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;

@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use weir_core::election::{KeyId, NodeId, Priority, Role};
 use weir_store::records::{NodeRow, Records};
 
-/// Strangers make the database be read at most so often.
+/// Unknown machines make the registry read the database at most this often.
 const STRANGERS: Duration = Duration::from_secs(1);
 
-/// The database is given so long to say who leads.
+/// How long the database may take to say which machine leads.
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// The machines of a lab. Cheap to clone.
@@ -36,7 +36,7 @@ pub(crate) struct Registry {
 struct KnownMachines {
     machines: HashMap<NodeId, MachineRow>,
     heard: HashMap<NodeId, IpAddr>,
-    /// Those who called, outside the lab.
+    /// Machines that called, outside the lab.
     shown: HashMap<NodeId, Shown>,
     read_at: Option<Instant>,
 }
@@ -53,7 +53,7 @@ impl Registry {
         Registry { records: Some(records), known: Arc::default(), reads: Arc::default(), reports: Reports::default() }
     }
 
-    /// What a machine outside the lab knows.
+    /// The registry of a machine outside the lab.
     pub(crate) fn outside() -> Registry {
         Registry { records: None, known: Arc::default(), reads: Arc::default(), reports: Reports::default() }
     }
@@ -67,7 +67,7 @@ impl Registry {
                 let mut known = self.known();
                 let now: HashMap<NodeId, MachineRow> = rows.iter().filter_map(machine).collect();
                 let KnownMachines { machines, heard, .. } = &mut *known;
-                // Where a machine was heard says nothing about another that has its name now.
+                // The address at which a machine was heard says nothing about another machine that has its name now.
                 let same = |id: &NodeId, now: &MachineRow| machines.get(id).is_none_or(|before| before.key == now.key);
                 heard.retain(|id, _| now.get(id).is_some_and(|now| same(id, now)));
                 *machines = now;
@@ -78,7 +78,7 @@ impl Registry {
         }
     }
 
-    /// Returns when a machine that was admitted is registered no more, or its name is another's.
+    /// Returns when a machine that was admitted is no longer registered, or when its name belongs to another.
     pub(crate) async fn removed(&self, identity: &Identity, key: KeyId) {
         let mut reads = self.reads.subscribe();
         while self.is_registered(identity, key) {
@@ -98,7 +98,7 @@ impl Registry {
         }
     }
 
-    /// Whether a machine is registered as it says that it is. What is not is reported.
+    /// Whether a machine is registered as it claims. If it is not, this is logged.
     pub(crate) async fn admits(&self, shown: &Shown) -> bool {
         if self.records.is_none() {
             return shown.identity.role == Role::Eligible && self.believes(shown);
@@ -115,7 +115,7 @@ impl Registry {
         admitted
     }
 
-    /// Whether nobody has shown another key under this name that was certified later.
+    /// Whether no machine has shown another key under this name that was certified later.
     fn believes(&self, shown: &Shown) -> bool {
         let id = shown.identity.id();
         let mut known = self.known();
@@ -147,7 +147,7 @@ impl Registry {
         }
     }
 
-    /// The machine of this name, as it is registered. One that says another priority may have been given it just now.
+    /// The machine of this name, as it is registered. One that claims another priority may just have been given it.
     pub(crate) async fn by_name(&self, name: &str, says: Priority) -> Option<(Identity, KeyId)> {
         let known = self.registered(id_of(name)).is_some_and(|(identity, _)| identity.priority == says);
         if !known && self.is_stale() {
@@ -156,8 +156,8 @@ impl Registry {
         self.registered(id_of(name)).filter(|(identity, _)| identity.name == name)
     }
 
-    /// Whether the database says that this machine has the lease of this epoch. While it is silent, and outside the lab, that cannot
-    /// be known, and the word of a machine that was admitted stands.
+    /// Whether the database says that this machine has the lease of this epoch. While the database does not answer, and outside the lab, this cannot
+    /// be known, and a machine that was admitted is believed.
     pub(crate) async fn leads(&self, name: &str, epoch: u64) -> bool {
         let Some(records) = &self.records else { return true };
         match tokio::time::timeout(ANSWER, records.lab_leader().current()).await {
@@ -170,23 +170,23 @@ impl Registry {
         self.known().machines.get(&id).map(|machine| (machine.identity.clone(), machine.key))
     }
 
-    /// A registered machine was heard from there.
+    /// A registered machine was heard at this address.
     pub(crate) fn heard(&self, id: NodeId, address: IpAddr) {
         self.known().heard.insert(id, address);
     }
 
-    /// Where a machine was last heard, or says that it is.
+    /// The address at which a machine was last heard, or that it claims to have.
     pub(crate) fn address(&self, id: NodeId) -> Option<IpAddr> {
         let known = self.known();
         known.heard.get(&id).copied().or_else(|| known.machines.get(&id)?.address)
     }
 
-    /// Where a machine said that it is when it was registered, or last.
+    /// The address that a machine claimed when it was registered, or last.
     pub(crate) fn registered_address(&self, id: NodeId) -> Option<IpAddr> {
         self.known().machines.get(&id)?.address
     }
 
-    /// Whether a machine of the lab is there.
+    /// Whether a machine of the lab has this address.
     pub(crate) fn is_address(&self, address: IpAddr) -> bool {
         let known = self.known();
         let registered = known.machines.values().any(|machine| machine.address == Some(address));
@@ -200,7 +200,7 @@ impl Registry {
         registered.or_else(|| Some(&known.shown.get(&id)?.identity)).map(|identity| identity.name.clone())
     }
 
-    /// Where the machines of these roles are.
+    /// The addresses of the machines of these roles.
     pub(crate) fn addresses(&self, roles: &[Role]) -> Vec<IpAddr> {
         let of_role = |machine: &&MachineRow| roles.contains(&machine.identity.role);
         let ids: Vec<NodeId> = self.known().machines.values().filter(of_role).map(|m| m.identity.id()).collect();
@@ -223,7 +223,7 @@ fn machine(row: &NodeRow) -> Option<(NodeId, MachineRow)> {
     Some((identity.id(), MachineRow { identity, key: KeyId(key), address: row.address.parse().ok() }))
 }
 
-/// A machine as it is, or is to be, registered.
+/// The row of a machine that is, or should be, registered.
 pub(crate) fn row(identity: &Identity, key: KeyId, address: &str) -> NodeRow {
     NodeRow {
         node: identity.name.clone(),

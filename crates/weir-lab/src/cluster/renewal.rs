@@ -21,23 +21,23 @@ use weir_store::records::Records;
 
 /// From a call to its answer.
 const CALL: Duration = Duration::from_secs(5);
-/// Clocks are set: a machine looks at its own at least so often.
+/// Because clocks may be set, a machine checks its own at least this often.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Where a new certificate comes from.
 pub(crate) enum Way {
-    /// From the authority, which this machine can open.
+    /// From the authority, whose key this machine can open.
     Own {
-        /// Where it is kept.
+        /// The records that have it.
         records: Records,
-        /// How long certificates count.
+        /// How long certificates are valid.
         life: Duration,
     },
-    /// From a machine that can.
+    /// From a machine that can do this.
     Ask {
         /// Who leads.
         post: watch::Receiver<Post>,
-        /// Where it is, and the others.
+        /// The addresses of the leader and the others.
         registry: Registry,
         /// How it is called.
         caller: Caller,
@@ -110,7 +110,7 @@ async fn certified(
     Welcome::new(&authority, &active.credentials, identity, key)
 }
 
-/// The leader first.
+/// Asks the leader first.
 async fn ask_any(post: &watch::Receiver<Post>, registry: &Registry, caller: &Caller) -> Result<Welcome, String> {
     let leader = match *post.borrow() {
         Post::Following(leader) => registry.address(leader),

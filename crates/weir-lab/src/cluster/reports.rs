@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use weir_core::election::NodeId;
 
-/// The same is told of one machine so often at most.
+/// The same thing is logged about one machine at most this often.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// What was told lately. Cheap to clone. Holds no more than machines with a certificate of the lab can bring about in [`EVERY`].
+/// What was logged recently. Cheap to clone. Holds no more than machines with a certificate of the lab can cause in [`EVERY`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reports(Arc<Mutex<HashMap<(NodeId, MachineReport), Instant>>>);
 
-/// What can be told of a machine.
+/// What can be logged about a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum MachineReport {
     /// Another process has the id and the key of this machine.
@@ -31,12 +31,12 @@ pub(crate) enum MachineReport {
     NotRegistered,
     /// Two addresses under one name.
     TwoPlaces,
-    /// It wants a sample that it was not given.
+    /// It asks for a sample that it was not given.
     Curious,
 }
 
 impl Reports {
-    /// Whether this is to be told of a machine now; it counts as told then.
+    /// Whether this should be logged about a machine now; it then counts as logged.
     pub(crate) fn is_due(&self, id: NodeId, report: MachineReport) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, at| at.elapsed() < EVERY);

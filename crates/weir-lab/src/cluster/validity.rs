@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime};
 pub(crate) use weir_tls::Validity;
 
-/// Certificates count from so long before they were made.
+/// Certificates are valid from this long before they were made.
 pub(crate) const BACKDATED: Duration = Duration::from_secs(2 * 3600);
 
-/// What the dates of a certificate that was dated back say.
+/// The meaning of the dates of a certificate that was dated back.
 pub(crate) trait Issued {
     /// When it was made.
     fn made(&self) -> SystemTime;
-    /// How long it counts from when it was made.
+    /// How long it is valid from when it was made.
     fn life(&self) -> Duration;
 }
 

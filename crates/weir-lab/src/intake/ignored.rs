@@ -6,18 +6,18 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Entries of the root that one look sees at most.
+/// How many entries of the root one pass sees at most.
 const ROOT_MAX: usize = 1_000;
 
 /// A file or folder that is left where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ignored {
-    /// Where, from the root on.
+    /// Its path, relative to the root.
     pub path: PathBuf,
     pub why: &'static str,
 }
 
-/// What was ignored at the last look, and at this one.
+/// What was ignored at the last pass, and at this one.
 #[derive(Debug, Default)]
 pub(super) struct IgnoredFiles {
     told: HashSet<Ignored>,
@@ -25,7 +25,7 @@ pub(super) struct IgnoredFiles {
 }
 
 impl IgnoredFiles {
-    /// A name in a numbered directory that is left alone. What was refused was told then.
+    /// A name in a numbered directory that is ignored. Files that were refused have been reported before.
     pub(super) fn half(&mut self, directory: u8, name: &OsStr) {
         if !matches!(name.as_bytes(), b"." | b"..") && !name.as_bytes().starts_with(REFUSED_HERE.as_bytes()) {
             let path = Path::new(&directory.to_string()).join(name);
@@ -55,7 +55,7 @@ impl IgnoredFiles {
         }
     }
 
-    /// What is new since the last look. After a look at everything, what is gone is forgotten: it is told again if it comes back.
+    /// What is new since the last pass. After a complete pass, what is gone is forgotten, and is reported again if it comes back.
     pub(super) fn news(&mut self, complete: bool) -> Vec<Ignored> {
         let seen = std::mem::take(&mut self.seen);
         let mut news: Vec<Ignored> = seen.difference(&self.told).cloned().collect();
@@ -69,7 +69,7 @@ impl IgnoredFiles {
     }
 }
 
-/// The name as the look opens it: `032` is another one.
+/// Whether the name is one of the numbered directories as they are opened: `032` is another name.
 fn is_numbered(name: &str) -> bool {
     name.parse::<u8>().is_ok_and(|number| number <= 127 && number.to_string() == name)
 }

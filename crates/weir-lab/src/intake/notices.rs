@@ -14,18 +14,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 
-/// Notices that come within this are one.
+/// Notices within this time are combined.
 const GATHER: Duration = Duration::from_millis(100);
-/// So long nobody is heard after notices that only say that files grow, of which there may be very many.
+/// The pause after notices that only say that files grow, because there may be very many of them.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Notices that are read at once: a program that writes quickly must not hold up everything else.
+/// How many notices are read at once: a program that writes quickly must not delay everything else.
 const EVENTS_MAX: usize = 65_536;
-/// Files that were closed and are remembered until the next look; more are found by looking.
+/// How many closed files are remembered until the next pass; the pass finds the others.
 const CLOSED_MAX: usize = 10_000;
-/// Files that are being written and are remembered; more are judged by looking alone.
+/// How many files that are being written are remembered; the others are judged by the passes alone.
 const WRITTEN_MAX: usize = 65_536;
 
-/// What the file system tells of one root analysis directory.
+/// The notices of the file system about one root analysis directory.
 #[derive(Debug)]
 pub(crate) struct Notices(Option<Watched>);
 
@@ -36,11 +36,11 @@ struct Watched {
     /// The numbered directory of a watch; none of the root.
     directories: HashMap<i32, Option<u8>>,
     closed: Vec<DirectoryFile>,
-    /// Written to since they were last closed: somebody has them open.
+    /// Files that were written to since they were last closed, so some program has them open.
     written: HashSet<DirectoryFile>,
 }
 
-/// What was heard of files by now.
+/// What was reported about files by now.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileNotices {
     /// Closed after writing, or moved in, since the last time.
@@ -50,12 +50,12 @@ pub(crate) struct FileNotices {
 }
 
 impl Notices {
-    /// Of the directories under `root`.
+    /// The notices about the directories under `root`.
     pub(crate) fn open(root: &Path) -> Notices {
-        // They are watched before they are looked into. The next look reports why they cannot be made.
+        // They are watched before they are examined. The next pass reports why they cannot be created.
         let _ = numbered::make(root);
         let made = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).map_err(std::io::Error::from);
-        // It is deprecated for types that do not own what they name; this one does.
+        // The function is deprecated for types that do not own the descriptor; this type does.
         #[allow(deprecated)]
         let made = made.and_then(AsyncFd::new).map(|fd| Watched {
             root: root.to_owned(),
@@ -67,7 +67,7 @@ impl Notices {
         Notices(made.inspect_err(|error| tracing::info!(%error, "the file system gives no notices")).ok())
     }
 
-    /// Watches the directories that there are now, and returns what was heard.
+    /// Watches the directories that exist now, and returns what was reported.
     pub(crate) fn watch(&mut self) -> FileNotices {
         let Some(watched) = &mut self.0 else { return FileNotices::default() };
         watched.add(None);
@@ -76,7 +76,7 @@ impl Notices {
         FileNotices { closed: std::mem::take(&mut watched.closed), written: watched.written.clone() }
     }
 
-    /// Returns soon after something has come that may be complete.
+    /// Returns soon after a file has come that may be complete.
     pub(crate) async fn come(&mut self) {
         let Some(watched) = &mut self.0 else { return std::future::pending().await };
         loop {
@@ -93,7 +93,7 @@ impl Notices {
 }
 
 impl Watched {
-    /// Watches a directory, or the root. One that is not there is not watched; one that is already stays so.
+    /// Watches a directory, or the root. One that does not exist is not watched; one that is watched already stays so.
     fn add(&mut self, number: Option<u8>) {
         let (path, of_interest) = match number {
             Some(number) => {
@@ -109,18 +109,18 @@ impl Watched {
         }
     }
 
-    /// Whether there was anything to look at: more than files that grow or are gone.
+    /// Whether there was anything to act on, other than files that grow or are gone.
     fn read(&mut self) -> bool {
         let mut bytes = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(self.fd.get_ref(), &mut bytes);
         let (mut any, mut left) = (false, EVENTS_MAX);
-        // What the reader has must not be lost with it.
+        // Notices that the reader has buffered must not be lost with it.
         while left > 0 || !reader.is_buffer_empty() {
             let Ok(event) = reader.next() else { break };
             left = left.saturating_sub(1);
             let events = event.events();
             if events.contains(ReadFlags::QUEUE_OVERFLOW) {
-                // Who has closed what is not known any more.
+                // Which files were closed is no longer known.
                 self.written.clear();
                 any = true;
                 continue;

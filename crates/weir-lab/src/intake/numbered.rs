@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 
-/// Where the paper puts what says nothing of its priority.
+/// The directory in which the paper puts samples without a priority.
 pub const NORMAL: u64 = 32;
 
 /// One file in one of the directories.
@@ -15,7 +15,7 @@ pub struct DirectoryFile {
     pub name: OsString,
 }
 
-/// Makes what must be there under a root.
+/// Creates the directories that must exist under a root.
 pub(super) fn make(root: &Path) -> io::Result<()> {
     std::fs::create_dir_all(root.join(NORMAL.to_string()))?;
     std::fs::create_dir_all(root.join("refused"))

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weir_core::election::{Priority, Role};
 use weir_store::records::NodeRow;
 
-/// A machine that is at work takes another priority within this.
+/// A machine that runs adopts another priority within this time.
 const PRIORITY_TAKES: Duration = Duration::from_secs(10);
 
 /// One machine of the lab.
@@ -26,13 +26,13 @@ pub struct NodeLine {
     pub priority: i64,
     /// Its processing index: the highest is the weakest machine.
     pub index: Option<i64>,
-    /// Where it is.
+    /// Its address.
     pub address: String,
     /// Whether it leads.
     pub leads: bool,
     /// Whether it gets no new samples.
     pub drained: bool,
-    /// Its processors, as it says; this and what follows only where the leader is, of machines that are at work.
+    /// Its processors, as it reports them. This and the following fields are present only on the leader, for machines that run.
     pub cores: Option<u32>,
     /// Programs that run or wait for a processor, the mean of a minute.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct NodeLine {
     pub memory_free: Option<u64>,
     /// VMs that could take a sample now.
     pub slots: Option<u32>,
-    /// When it was last at work, in nanoseconds since the Unix epoch, by the database's clock; 0 for never.
+    /// When it was last seen, in nanoseconds since the Unix epoch, by the database's clock; 0 for never.
     pub seen_at: i64,
 }
 
@@ -76,7 +76,7 @@ impl Node {
         Ok(self.records().lab_nodes().all().await?.into_iter().map(line).collect())
     }
 
-    /// A machine gets no new samples from now on, or gets some again.
+    /// With `drained` a machine gets no new samples from now on; without, it gets them again.
     pub async fn drain(&self, name: &str, drained: bool) -> Result<(), LabError> {
         let known = self.records().lab_nodes().drain(name, drained).await?;
         if self.membership().is_none() && name == self.name() {
@@ -85,7 +85,7 @@ impl Node {
         if known { Ok(()) } else { Err(LabError::NoMachine(name.to_owned())) }
     }
 
-    /// Takes a machine out of the lab: its certificate counts no more.
+    /// Removes a machine from the lab: its certificate is no longer valid.
     pub async fn take_out(&self, name: &str) -> Result<(), LabError> {
         let known = self.records().lab_nodes().all().await?.iter().any(|node| node.node == name);
         match (known, known && self.records().lab_nodes().remove(name).await?) {
@@ -95,7 +95,7 @@ impl Node {
         }
     }
 
-    /// A machine has another priority in elections from now on. Returns when it has taken it, or after a while: one that is off takes it
+    /// Gives a machine another priority in elections. Returns when it has adopted it, or after a while: a machine that is off adopts it
     /// when it starts.
     pub async fn prioritise(&self, name: &str, priority: u8) -> Result<(), LabError> {
         let refused = |why: &str| LabError::NotPrioritised(name.to_owned(), why.to_owned());
@@ -121,7 +121,7 @@ impl Node {
     /// A token, and a code, that admit one machine.
     pub async fn invite(&self, role: &str, priority: u8, valid: Duration) -> Result<Invited, LabError> {
         let refused = |why: &str| LabError::NotInvited(why.to_owned());
-        // A worker is the same wherever it is: it has no database, and is told by the leader who leads.
+        // A worker is treated in the same way wherever it is: it has no database, and learns from the leader who leads.
         let role = if role == "worker" { role_name(Role::External) } else { role };
         let role = role_of(role).ok_or_else(|| refused("the role is eligible, dispatcher, worker or external"))?;
         let membership = self.membership().ok_or_else(|| refused("this is a lab of one machine; set lab.address"))?;

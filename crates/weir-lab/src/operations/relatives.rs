@@ -9,17 +9,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
-/// Contents that are compared at most, the latest.
+/// How many contents are compared at most, the latest ones.
 const COMPARED_MAX: i64 = 20_000;
-/// Relatives that are named.
+/// How many relatives are named.
 const NAMED_MAX: usize = 50;
 /// Samples further away are not relatives.
 const DISTANCE_MAX: u32 = 100;
 
-/// A sample that is like another.
+/// A sample that is similar to another.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct Relative {
-    /// How far it is from the other: 0 is all but the same, 100 hardly alike.
+    /// The distance to the other sample: 0 means almost the same, 100 hardly similar.
     pub distance: u32,
     /// The sample.
     #[serde(flatten)]
@@ -27,7 +27,7 @@ pub struct Relative {
 }
 
 impl Node {
-    /// The samples that are most like this one, the nearest first; each content once.
+    /// The samples that are most similar to this one, the nearest first; each content once.
     pub async fn relatives(&self, which: &str) -> Result<Vec<Relative>, LabError> {
         let row = self.find(which).await?;
         let identities = self.records().lab_attempts().latest_of("identify", COMPARED_MAX).await?;
@@ -61,7 +61,7 @@ fn tlsh_in(report: &str) -> Option<[u8; 35]> {
     weir_store::unhex(&text.to_ascii_lowercase())?.try_into().ok()
 }
 
-/// How far two hashes are apart, as TLSH's own reference counts it.
+/// The distance between two hashes, as TLSH's reference implementation computes it.
 fn distance(one: &[u8; 35], other: &[u8; 35]) -> u32 {
     let [checksum, length, ratios, code @ ..] = one;
     let [other_checksum, other_length, other_ratios, other_code @ ..] = other;
@@ -87,7 +87,7 @@ fn distance(one: &[u8; 35], other: &[u8; 35]) -> u32 {
     u32::from(checksum != other_checksum) + length + ratios + buckets.sum::<u32>()
 }
 
-/// What buckets count whose quarters are so far apart.
+/// The weight of buckets whose quarters are this far apart.
 fn weight(apart: u32) -> u32 {
     if apart == 3 { 6 } else { apart }
 }

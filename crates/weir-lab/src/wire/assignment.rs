@@ -9,7 +9,7 @@ use weir_store::samples::SampleHash;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assignment {
-    /// Names the attempt; never used again.
+    /// The number of the attempt; never used again.
     pub attempt: u64,
     /// The epoch of the leader that assigns; a dispatcher refuses one below the highest it has seen.
     pub epoch: u64,
@@ -24,21 +24,21 @@ pub struct Assignment {
     pub plugins: Vec<PluginCall>,
     /// The attempt is cancelled after this.
     pub threshold: Duration,
-    /// What may be kept of files that a plugin finds in the sample.
+    /// How many files that a plugin finds in the sample may be kept.
     #[serde(default)]
     pub children: ChildLimits,
-    /// What was chosen for it.
+    /// The choices for it.
     #[serde(default, skip_serializing_if = "Choices::is_none")]
     pub choices: Choices,
 }
 
-/// What one plugin may bring forth.
+/// How much one plugin may return.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChildLimits {
-    /// So many files.
+    /// This many files.
     pub count: u32,
-    /// So many bytes, all together.
+    /// This many bytes, all together.
     pub bytes: u64,
 }
 

@@ -2,13 +2,13 @@
 
 use super::LINE_MAX;
 
-/// What has arrived and is not read yet.
+/// Bytes that have arrived and have not been read yet.
 #[derive(Debug, Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
-    /// Read already.
+    /// The bytes before this one have been read.
     start: usize,
-    /// Known not to hold the end of a line.
+    /// Bytes before this one contain no end of a line.
     searched: usize,
 }
 
@@ -20,7 +20,7 @@ pub struct Overlong;
 impl Inbox {
     /// Adds what was read.
     pub fn extend(&mut self, bytes: &[u8]) {
-        // What was read makes room when it is at least as much as what was not: each byte is moved once at most.
+        // The bytes that were read are removed when there are at least as many of them as of the others: so each byte is moved once at most.
         if self.start * 2 >= self.bytes.len() {
             self.bytes.drain(..self.start);
             (self.start, self.searched) = (0, self.searched.saturating_sub(self.start));
@@ -28,7 +28,7 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next line without its end; `None` if it is not all there.
+    /// The next line without its end; `None` if it is not complete.
     pub fn line(&mut self) -> Result<Option<&str>, Overlong> {
         let from = self.searched.max(self.start);
         let Some(at) = self.bytes[from..].iter().position(|byte| *byte == b'\n') else {

@@ -6,7 +6,7 @@
 use super::words::{Malformed, Words};
 use weir_core::election::{Aborter, Boot, Claim, Epoch, Message, NodeId, Phase, Priority, ProcessingIndex, Round};
 
-/// One message of the election, and what its sender says of itself.
+/// One message of the election, and what its sender claims about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Said {
     /// The sender's life.
@@ -17,7 +17,7 @@ pub struct Said {
 }
 
 impl Said {
-    /// Reads a line without its end.
+    /// Parses a line without its end.
     pub fn parse(line: &str) -> Result<Said, Malformed> {
         let mut words = Words::of(line);
         let boot = Boot(words.next("the life")?);

@@ -11,13 +11,13 @@ use weir_store::samples::SampleHash;
 pub enum Message {
     /// `get …`: main scheduler to dispatcher.
     Get(Ask),
-    /// `report machine memory N`: in all, in bytes.
+    /// `report machine memory N`: all of it, in bytes.
     Memory(u64),
     /// `report machine memory free N`.
     MemoryFree(u64),
     /// `report machine vm ID`: one of the answers to `get machine vm list`.
     Vm(String),
-    /// `report machine vm list end N`: so many were named.
+    /// `report machine vm list end N`: how many were named.
     VmListEnd(u32),
     /// `report machine vm ID status BITS`.
     VmStatus(String, VmStatus),
@@ -29,39 +29,39 @@ pub enum Message {
     VmTags(String, Vec<String>),
     /// `report machine index N`: the processing index.
     Index(u16),
-    /// `report machine slots N`: VMs that could take a sample now.
+    /// `report machine slots N`: how many VMs could take a sample now.
     Slots(u32),
     /// `report machine cores N`.
     Cores(u32),
-    /// `report machine load N`: programs that run or wait for a processor, the mean of a minute, in hundredths.
+    /// `report machine load N`: how many programs run or wait for a processor, the mean of a minute, in hundredths.
     Load(u32),
     /// `assign JSON`: main scheduler to dispatcher.
     Assign(Box<Assignment>),
     /// `assigned ATTEMPT`: the dispatcher has it and will report.
     Assigned(u64),
-    /// `refused ATTEMPT WHY`: the dispatcher will not do it, or finds that it cannot.
+    /// `refused ATTEMPT WHY`: the dispatcher refuses it, or cannot run it.
     Refused(u64, String),
-    /// `lacks ATTEMPT WHY`: the content of its sample is out of the dispatcher's reach.
+    /// `lacks ATTEMPT WHY`: the dispatcher cannot get the content of its sample.
     Lacks(u64, String),
     /// `cancel ATTEMPT EPOCH`.
     Cancel {
         attempt: u64,
-        /// Of the leader that cancels.
+        /// The epoch of the leader that cancels.
         epoch: u64,
     },
-    /// `cancelled ATTEMPT`: nothing of it runs any more.
+    /// `cancelled ATTEMPT`: no part of it runs any more.
     Cancelled(u64),
     /// `result ATTEMPT PLUGIN VERSION OUTCOME LENGTH`, followed by the report.
     Result {
         attempt: u64,
         plugin: String,
         version: String,
-        /// What came of it.
+        /// The outcome.
         outcome: PluginOutcome,
         /// The length of the report.
         length: u64,
     },
-    /// `stored ATTEMPT PLUGIN`: the main scheduler has the result; the dispatcher may forget it.
+    /// `stored ATTEMPT PLUGIN`: the main scheduler has stored the result; the dispatcher may forget it.
     Stored(u64, String),
     /// `over ATTEMPT`: every plugin of the attempt has been reported.
     Over(u64),
@@ -75,11 +75,11 @@ pub enum Message {
     Ping(u64),
     /// The answer.
     Pong(u64),
-    /// `bye WHY`: the last on a connection.
+    /// `bye WHY`: the last message on a connection.
     Bye(String),
 }
 
-/// What the main scheduler wants to know.
+/// A question of the main scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     /// `machine memory`
@@ -111,11 +111,11 @@ pub enum Ask {
 pub struct VmStatus {
     /// Bit 0, IN_USE: an analysis runs in it.
     pub in_use: bool,
-    /// Bit 1, ON_REVERT: it goes back to its snapshot.
+    /// Bit 1, ON_REVERT: it returns to its snapshot.
     pub on_revert: bool,
 }
 
-/// What came of a plugin.
+/// The outcome of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PluginOutcome {
     /// It ran, and its report is valid.
@@ -135,7 +135,7 @@ impl VmStatus {
 }
 
 impl Message {
-    /// Reads a line without its end.
+    /// Parses a line without its end.
     pub fn parse(line: &str) -> Result<Message, Malformed> {
         let mut words = Words::of(line);
         let message = if words.take("get machine") {

@@ -5,16 +5,16 @@ use std::str::FromStr;
 /// The longest text for people, in characters.
 const TEXT_MAX: usize = 500;
 
-/// Why a line is no message.
+/// Why a line is not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// The words are not those of any message.
+    /// The words do not belong to any message.
     #[error("no message begins so: {0:?}")]
     Unknown(String),
-    /// A word is missing or does not fit.
+    /// A word is missing or not valid.
     #[error("{0} is missing or not valid")]
     Argument(&'static str),
-    /// There is more than the message has.
+    /// There is more text than the message has.
     #[error("there is more on the line than the message has: {0:?}")]
     Trailing(String),
 }
@@ -28,7 +28,7 @@ impl<'a> Words<'a> {
         Words(line)
     }
 
-    /// Takes these words off the front, if they are there.
+    /// Removes these words from the front, if they are there.
     pub(super) fn take(&mut self, words: &str) -> bool {
         let Some(rest) = self.0.strip_prefix(words) else { return false };
         if !rest.is_empty() && !rest.starts_with(' ') {
@@ -45,14 +45,14 @@ impl<'a> Words<'a> {
         word.parse().map_err(|_| Malformed::Argument(what))
     }
 
-    /// Everything that is left, which is `what` in JSON.
+    /// The rest of the line, which is `what` in JSON.
     pub(super) fn json<T: serde::de::DeserializeOwned>(&mut self, what: &'static str) -> Result<T, Malformed> {
         let text = std::mem::take(&mut self.0);
         serde_json::from_str(text).map_err(|_| Malformed::Argument(what))
     }
 
-    /// Everything that is left, for people, as [`one_line`] writes it: cut if it is long. No control characters, which some
-    /// databases do not take.
+    /// The rest of the line, a text for people as [`one_line`] writes it: shortened if it is long. Without control characters, which some
+    /// databases do not accept.
     pub(super) fn rest(&mut self) -> Result<String, Malformed> {
         let text = std::mem::take(&mut self.0);
         if text.chars().any(char::is_control) { Err(Malformed::Argument("the reason")) } else { Ok(one_line(text)) }
@@ -68,12 +68,12 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Words for people, on one line and not too many.
+/// A text for people, on one line and not too long.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().take(TEXT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Enough of it to recognise.
+/// The beginning of it, enough to recognise it.
 fn cut(text: &str) -> String {
     text.chars().take(60).collect()
 }

@@ -5,34 +5,34 @@ use super::{Happenings, name_of, names};
 use std::collections::BTreeSet;
 use weir_guest::behaviour::{Network, Process};
 
-/// Where clouds tell a machine its own passwords.
+/// Addresses at which clouds give a machine its own credentials.
 const CLOUDS: [&str; 4] = ["169.254.169.254", "100.100.100.200", "fd00:ec2::254", "metadata.google.internal"];
-/// Pages that a web server carries out, and where it looks for them.
+/// Pages that a web server executes, and the folders where it looks for them.
 const PAGES: [&str; 6] = [".php", ".phtml", ".jsp", ".jspx", ".aspx", ".cgi"];
 const SITES: [&str; 4] = ["/var/www/", "/srv/www/", "/public_html/", "/htdocs/"];
-/// Parts of a page's address that only holes in a server ask for.
+/// Parts of a page's address that only attacks on a server use.
 const ORDERS_BY_ADDRESS: [&str; 8] =
     ["${jndi:", "/bin/sh", "${ifs}", "wget+http", "wget%20http", "curl+http", "curl%20http", "/bin/busybox"];
-/// Where something is put that a server then runs: Docker, Hadoop, Jenkins.
+/// Requests that make a server run something: Docker, Hadoop, Jenkins.
 const ORDERS_BY_POST: [&str; 3] = ["/containers/create", "/ws/v1/cluster/apps", "/scripttext"];
-/// What is said to a database or a box that is to keep a file, or to run one.
+/// Commands to a database or a device that make it store a file, or run one.
 const ORDERS_BY_WORD: [&str; 5] = ["/var/spool/cron", "/etc/cron", "/.ssh", "config set dbfilename", "/bin/busybox "];
-/// A part of a name that says so much is no name.
+/// A part of a name that decodes to a text of this length is not a name.
 const TEXT_MIN: usize = 10;
 
-/// It asks the cloud for the machine's own passwords. On a machine of the house that nobody does.
+/// It asks the cloud for the machine's own credentials. On a machine that is not in a cloud, honest programs do not.
 pub(super) fn asks_cloud(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let of = |address: &str| CLOUDS.iter().any(|cloud| address.trim_start_matches('[').starts_with(cloud));
     let asks = |call: &&Network| call.what != "listen" && (of(&call.to) || of(&call.host));
     seen.behaviour.network.iter().find(asks).map(|call| (4, call.to.clone()))
 }
 
-/// It listens to everything on the wire, or would.
+/// It listens to all network traffic, or tries to.
 pub(super) fn sniffs(seen: &Happenings<'_>) -> Option<(u32, String)> {
     seen.act("sniffs", |_| true).map(|how| (5, how))
 }
 
-/// A page that a web server would carry out.
+/// It writes a page that a web server would execute.
 pub(super) fn plants_page(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_page = |path: &&&str| {
         SITES.iter().any(|site| path.contains(site)) && PAGES.iter().any(|end| path.to_ascii_lowercase().ends_with(end))
@@ -40,13 +40,13 @@ pub(super) fn plants_page(seen: &Happenings<'_>) -> Option<(u32, String)> {
     seen.written.keys().find(is_page).map(|path| (3, (*path).to_owned()))
 }
 
-/// It has a service on another machine run something: a container, a cron line by way of a database, a page with a command in its address.
+/// It makes a service on another machine run something: a container, a cron line through a database, a page with a command in its address.
 pub(super) fn abuses_services(seen: &Happenings<'_>) -> Option<(u32, String)> {
-    // What letters say is no order.
+    // The text of a mail is not a command.
     let is_mail = |to: &str| to.rsplit(':').next().is_some_and(|port| ["25", "465", "587", "2525"].contains(&port));
     let is_order = |call: &&Network| {
         let said = call.detail.to_ascii_lowercase();
-        // Only what a request asks for, not what it brings: handing in a file is not an order.
+        // Only what a request asks for, not its content: uploading a file is not a command.
         let asked = said.split(' ').nth(1).unwrap_or_default();
         let has = |text: &str, words: &[&str]| words.iter().any(|word| text.contains(word));
         match call.what.as_str() {
@@ -61,7 +61,7 @@ pub(super) fn abuses_services(seen: &Happenings<'_>) -> Option<(u32, String)> {
     seen.behaviour.network.iter().find(is_order).map(|call| (6, format!("{} to {}", call.detail, call.to)))
 }
 
-/// A file that it wrote is made to look as old as another.
+/// It makes a file that it wrote look as old as another.
 pub(super) fn backdates(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_old = |process: &&Process| {
         let words = || process.arguments.iter().skip(1);
@@ -72,7 +72,7 @@ pub(super) fn backdates(seen: &Happenings<'_>) -> Option<(u32, String)> {
     seen.behaviour.processes.iter().find(is_old).map(|process| (2, process.arguments.join(" ")))
 }
 
-/// One name is enough if it is a text in other letters: nobody is called so.
+/// One name is enough if it is an encoded text, because no machine has such a name.
 pub(super) fn says_in_names(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let asked: BTreeSet<&str> =
         seen.behaviour.network.iter().filter(|call| call.what == "dns").map(|call| call.to.as_str()).collect();
@@ -82,7 +82,7 @@ pub(super) fn says_in_names(seen: &Happenings<'_>) -> Option<(u32, String)> {
     Some((4, format!("{text:?} in the name {name}")))
 }
 
-/// What a part of a name says in hexadecimal digits or in base 32; none if that is no text.
+/// The text in a part of a name, in hexadecimal digits or base 32; None if it is not a text.
 fn text_in(label: &str) -> Option<String> {
     let bytes = hexadecimal(label).or_else(|| base32(label))?;
     let is_text = bytes.len() >= TEXT_MIN && bytes.iter().all(|byte| (b' '..=b'~').contains(byte) || *byte == b'\n');

@@ -56,7 +56,7 @@ fn acts(what: &str, detail: &str) -> Behaviour {
     Behaviour { acts: vec![Act { pid: 7, what: what.into(), detail: detail.into(), at_ms: None }], ..quiet() }
 }
 
-/// Documents that were there: each is changed so, and is random afterwards or not.
+/// Documents that existed before: each is changed in this way, and its content looks random afterwards or not.
 fn documents(count: usize, what: &str, end: &str, random: bool) -> Behaviour {
     let file = |n: usize| FileChange {
         path: format!("/home/user/Documents/{n}.txt"),
@@ -69,7 +69,7 @@ fn documents(count: usize, what: &str, end: &str, random: bool) -> Behaviour {
     Behaviour { files: (0..count).map(file).collect(), ..quiet() }
 }
 
-/// All of it in one sample.
+/// All of them in one sample.
 fn all(parts: Vec<Behaviour>) -> Behaviour {
     let mut whole = quiet();
     for part in parts {
@@ -87,7 +87,7 @@ fn judged(behaviour: &Behaviour) -> (Level, Vec<(&'static str, u32)>) {
     (level(hits.iter().map(|hit| hit.points).sum()), hits.iter().map(|hit| (hit.rule, hit.points)).collect())
 }
 
-/// A name, what was seen, and the rules that count with their points.
+/// A name, what was seen, and the rules that should match with their points.
 type Case<'a> = (&'a str, Behaviour, &'a [(&'a str, u32)]);
 
 #[test]
@@ -324,7 +324,7 @@ fn a_search_and_a_crowd_are_seen() {
     assert_eq!(judged(&crowd), (Level::Suspicious, vec![("forks-without-end", 4)]));
 }
 
-/// What a set of imitations that was written without these rules went unseen with.
+/// What was not seen in a set of imitations that was written without knowing these rules.
 #[test]
 fn floods_tunnels_spam_and_quiet_doors_are_seen() {
     let many = |what: &str, of: &dyn Fn(u32) -> (String, String)| {

@@ -9,7 +9,7 @@ use weir_guest::behaviour::{FileChange, Process};
 use weir_guest::secret::Secret;
 use weir_guest::windows_paths;
 
-/// All of them. A new one is a row here, a row of the table in docs/lab-windows.md, a technique, and a case in the tests.
+/// All rules. A new one is a row here, a row of the table in docs/lab-windows.md, a technique, and a case in the tests.
 pub(super) const RULES: &[(&str, Look)] = &[
     ("encrypts", encrypts),
     ("mines", mines),
@@ -39,24 +39,24 @@ pub(super) const RULES: &[(&str, Look)] = &[
     ("listens", listens),
 ];
 
-/// The command of a process in small letters.
+/// The command line of a process in lower case.
 fn command(process: &Process) -> String {
     process.arguments.join(" ").to_ascii_lowercase()
 }
 
-/// The name of its program in small letters, without `.exe`.
+/// The name of its program in lower case, without `.exe`.
 fn program(process: &Process) -> String {
     let name = process.path.rsplit('\\').next().unwrap_or_default().to_ascii_lowercase();
     name.strip_suffix(".exe").map(str::to_owned).unwrap_or(name)
 }
 
-/// The first process that this is true of, with its command as it was.
+/// The first process for which this is true, with its command line as it was.
 fn process(seen: &Happenings<'_>, fits: impl Fn(&str, &str) -> bool) -> Option<String> {
     let found = seen.behaviour.processes.iter().find(|process| fits(&program(process), &command(process)));
     found.map(|process| process.arguments.join(" "))
 }
 
-/// Copies that Windows keeps of files, and the way back after a failed start: nobody but ransom has them removed.
+/// Copies that Windows keeps of files, and recovery after a failed start: only ransomware removes or disables them.
 fn removes_backups(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let removes = |name: &str, command: &str| {
         let has = |word: &str| command.contains(word);
@@ -69,7 +69,7 @@ fn removes_backups(seen: &Happenings<'_>) -> Option<(u32, String)> {
             _ => false,
         }
     };
-    // Also where a shell was asked, and the program itself did not start.
+    // This also counts if a shell was told to, and the program itself did not start.
     let asked = |command: &str| {
         command.contains("vssadmin delete")
             || command.contains("shadowcopy delete")
@@ -78,7 +78,7 @@ fn removes_backups(seen: &Happenings<'_>) -> Option<(u32, String)> {
     process(seen, |name, command| removes(name, command) || asked(command)).map(|command| (8, command))
 }
 
-/// It writes into another process and makes it run that.
+/// It writes into another process and makes it run what was written.
 fn injects(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let (writes, runs) = (seen.act("writes-memory", |_| true), seen.act("remote-thread", |_| true));
     match (writes, runs) {
@@ -88,7 +88,7 @@ fn injects(seen: &Happenings<'_>) -> Option<(u32, String)> {
     }
 }
 
-/// The strongest way, and two for each further one, up to eight. A program that starts itself is graver than one whose file was there before.
+/// The points of the strongest way, and two for each further one, up to eight. A program that starts itself is more serious than one whose file was there before.
 fn stays(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let mut ways: BTreeMap<&str, u32> = BTreeMap::new();
     for way in &seen.behaviour.persistence {
@@ -99,7 +99,7 @@ fn stays(seen: &Happenings<'_>) -> Option<(u32, String)> {
         };
         ways.insert(way.what.as_str(), points);
     }
-    // A task that could not be made was meant to be.
+    // A task that it tried to create counts as well.
     if process(seen, |name, command| name == "schtasks" && command.contains("/create")).is_some() {
         ways.entry("task").or_insert(5);
     }
@@ -111,7 +111,7 @@ fn stays(seen: &Happenings<'_>) -> Option<(u32, String)> {
     Some(((strongest + further).min(8), ways.into_keys().collect::<Vec<_>>().join(", ")))
 }
 
-/// What Wine's shell says when it begins was said to somebody outside: that shell is theirs.
+/// The first lines that Wine's shell prints were sent to somebody outside, so that shell is controlled from there.
 fn takes_orders(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let says = |said: &str| {
         said.contains("Microsoft Windows") || said.contains("C:\\users\\") || said.contains("C:\\windows\\")
@@ -120,7 +120,7 @@ fn takes_orders(seen: &Happenings<'_>) -> Option<(u32, String)> {
     talks.map(|call| call.to.clone()).or_else(|| seen.act("takes-orders", |_| true)).map(|to| (8, to))
 }
 
-/// Passwords of browsers, purses, keys. One of them is something that a browser's own tools read; several are not.
+/// Passwords of browsers, wallets, keys. A browser's own tools read one of them, but not several.
 fn steals(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_secret = |path: &&str| matches!(windows_paths::secret(path), Some(Secret::Keys | Secret::Passwords));
     let all: BTreeSet<&str> = seen.acts("reads").map(|act| act.detail.as_str()).filter(is_secret).collect();
@@ -168,10 +168,10 @@ fn runs_fetched(seen: &Happenings<'_>) -> Option<(u32, String)> {
     run.or_else(|| seen.act("second-stage", |_| true).map(|link| (6, link)))
 }
 
-/// Programs of Windows that carry out what they are told of; others only do something with it.
+/// Programs of Windows that execute what their arguments name; others only do something with it.
 const LOADERS: [&str; 8] = ["wscript", "cscript", "rundll32", "regsvr32", "mshta", "msiexec", "powershell", "pwsh"];
 
-/// The files that a process may carry out: its program, and whatever a loader or a shell is to run.
+/// The files that a process may execute: its program, and whatever a loader or a shell should run.
 fn files(process: &Process) -> impl Iterator<Item = String> {
     let words: Vec<&str> = match program(process).as_str() {
         "cmd" | "start" => commands(&process.arguments),
@@ -183,12 +183,12 @@ fn files(process: &Process) -> impl Iterator<Item = String> {
     std::iter::once(process.path.clone()).chain(named.collect::<Vec<_>>())
 }
 
-/// The words that a shell takes for commands: the first, and each behind what ends one. What is written to or read is no command.
+/// The words that a shell takes for commands: the first, and each after the end of a command. Files that are written or read are not commands.
 fn commands(arguments: &[String]) -> Vec<&str> {
     let (mut found, mut is_next) = (Vec::new(), true);
     for word in arguments.iter().skip(1).map(String::as_str) {
         let small = word.to_ascii_lowercase();
-        // Options, the title of a window, and words that run what follows them.
+        // Options, the title of a window, and commands that run what follows them.
         let is_before = word.is_empty()
             || small.starts_with('/')
             || ["start", "call", "@echo", "&", "&&", "||", "|"].contains(&small.as_str());
@@ -203,7 +203,7 @@ fn commands(arguments: &[String]) -> Vec<&str> {
     found
 }
 
-/// Programs of Windows that fetch, unpack or run what they are given: with these words hardly anybody calls them but malware.
+/// Programs of Windows that fetch, unpack or run what they are given: with these arguments hardly anything except malware calls them.
 fn lolbin(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let misused = |name: &str, command: &str| {
         let has = |words: &[&str]| words.iter().any(|word| command.contains(word));
@@ -248,7 +248,7 @@ fn drops_and_runs(seen: &Happenings<'_>) -> Option<(u32, String)> {
     run.map(|process| (4, process.arguments.join(" ")))
 }
 
-/// A program of the sample's that has the name of one of Windows, somewhere else.
+/// A program of the sample that has the name of one of Windows, in another folder.
 fn pretends(seen: &Happenings<'_>) -> Option<(u32, String)> {
     const NAMES: [&str; 8] = ["svchost", "explorer", "lsass", "csrss", "winlogon", "services", "taskhostw", "spoolsv"];
     let is_such = |file: &&FileChange| {
@@ -267,7 +267,7 @@ fn deletes_itself(seen: &Happenings<'_>) -> Option<(u32, String)> {
     seen.behaviour.files.iter().find(gone).map(|file| (4, file.path.clone()))
 }
 
-/// Looks for Wine, for a VM, or for who watches: each kind counts, and asking how large a machine is does not count alone.
+/// Checks for Wine, for a VM, or for analysts: each kind counts, but asking how large a machine is does not count alone.
 fn looks_for_analysts(seen: &Happenings<'_>) -> Option<(u32, String)> {
     let is_common = |what: &str| ["GlobalMemoryStatusEx", "IsDebuggerPresent"].contains(&what);
     let files = seen.acts("reads").filter(|act| windows_paths::secret(&act.detail) == Some(Secret::Machine));
