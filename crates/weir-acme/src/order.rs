@@ -119,7 +119,7 @@ fn signing_request(name: &str) -> Result<(Vec<u8>, String), OrderError> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OrderError {
     /// The authority looked, and the name is not ours.
-    #[error("the authority does not believe that this name is ours: {0}")]
+    #[error("the authority could not verify that this name is ours: {0}")]
     Refused(String),
     /// It proves names in other ways.
     #[error("the authority does not offer this kind of challenge; set certificates.challenge to another")]

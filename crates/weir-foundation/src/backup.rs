@@ -447,7 +447,7 @@ fn sound_sums(
     if rotten.is_empty() {
         return Ok(sums);
     }
-    tracing::warn!(files = rotten.len(), "an earlier backup is not as it was written; its files are copied anew");
+    tracing::warn!(files = rotten.len(), "an earlier backup is damaged or was changed; its files are copied again");
     anew(&rotten)?;
     sums::of_folder(folder)
 }

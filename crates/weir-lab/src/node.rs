@@ -385,7 +385,7 @@ impl Node {
                 for some in old.chunks(PRUNE_MAX as usize) {
                     match self.records.lab_samples().strays(some).await {
                         Ok(strays) => self.remove(strays).await,
-                        Err(error) => tracing::warn!(%error, "content without a sample cannot be looked for"),
+                        Err(error) => tracing::warn!(%error, "content without a sample cannot be searched for"),
                     }
                 }
             }
@@ -441,7 +441,7 @@ impl Node {
                     false
                 }
                 Err(error) => {
-                    tracing::error!(%error, "looking through the analysis directory failed");
+                    tracing::error!(%error, "examining the analysis directory failed");
                     intake = None;
                     false
                 }

@@ -100,7 +100,7 @@ impl WaitingPage {
         }
         let _ = writeln!(
             page,
-            "<p><small>Your place is kept in a cookie. Asking more often does not bring you in sooner. The next look is in {}.</small></p>\n</html>",
+            "<p><small>Your place is kept in a cookie. Asking more often does not bring you in sooner. This page asks again in {}.</small></p>\n</html>",
             words(notice.again)
         );
         page.into()

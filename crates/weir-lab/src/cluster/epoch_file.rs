@@ -24,7 +24,7 @@ impl EpochFile {
         let path = folder.join(FILE);
         let kept: u64 = match fs::read_to_string(&path) {
             Ok(text) => text.trim().parse().map_err(|_| {
-                let hint = "without the file whoever leads is believed, whatever the epoch";
+                let hint = "without the file any leader is accepted, whatever its epoch";
                 io::Error::other(format!("{}: it holds no epoch\n  hint: {hint}", path.display()))
             })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,

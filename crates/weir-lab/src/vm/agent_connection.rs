@@ -211,12 +211,12 @@ fn time_ns() -> u64 {
 
 /// The error for a guest that takes longer than it may.
 fn late(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("the guest is not believed: {why}"))
+    io::Error::new(io::ErrorKind::TimedOut, format!("the guest does not follow the protocol: {why}"))
 }
 
 /// The error for a guest that breaks the rules.
 fn hostile(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the guest is not believed: {why}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("the guest does not follow the protocol: {why}"))
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ impl Worker {
             match renew(qemu, self.settings.revert).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
-                    tracing::warn!(vm = self.settings.name, %error, "a VM is not clean: it is started anew");
+                    tracing::warn!(vm = self.settings.name, %error, "a VM could not be cleaned; it is started again");
                     self.is_copied = false;
                 }
             }

@@ -41,7 +41,7 @@ impl SqliteWriter {
             self.set_unfinished(false);
         }
         if is_stuck(&mut guard).await {
-            tracing::warn!("the records are opened anew after a transaction that could not be ended");
+            tracing::warn!("the records are opened again after a transaction that could not be ended");
             *guard = self.options.connect().await?;
         }
         Ok(guard)

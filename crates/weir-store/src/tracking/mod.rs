@@ -215,7 +215,7 @@ impl Shared {
         match open_file(&self.parts.file).await {
             Err(error) if is_broken(&error) => {
                 // Everything in it can be made again from the diary; only what the diary has forgotten is lost.
-                tracing::warn!(%error, file = %self.parts.file.display(), "the file of message tracking is damaged and begun anew");
+                tracing::warn!(%error, file = %self.parts.file.display(), "the file of message tracking is damaged and is built again");
                 remove(&self.parts.file)?;
                 Ok(open_file(&self.parts.file).await?)
             }

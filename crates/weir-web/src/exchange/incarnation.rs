@@ -14,7 +14,7 @@ const MOST: u64 = 1 << 62;
 pub(super) fn begin(file: Option<&Path>, wall_us: u64) -> u64 {
     let Some(file) = file else { return wall_us };
     let complain = |error: io::Error| {
-        tracing::warn!(%error, file = %file.display(), "exchange: if the clock goes back, others will not hear this front-end after a restart");
+        tracing::warn!(%error, file = %file.display(), "exchange: if the clock goes back, others will ignore this front-end after a restart");
     };
     let last = read(file).unwrap_or_else(|error| {
         complain(error);

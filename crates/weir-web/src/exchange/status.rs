@@ -48,9 +48,9 @@ impl fmt::Display for Alarm {
             Alarm::CarrierDown => "a relay or NATS server is down; another one carries on",
             Alarm::Namesake => "another front-end has the same name; give each its own",
             Alarm::EarlierLife => {
-                "a front-end is not heard, because it was heard with a later start before; its clock went back, or another has its name"
+                "frames of a front-end are ignored, because it was seen with a later start before: its clock went back, or another has its name"
             }
-            Alarm::Crowded => "more front-ends speak than `peers_max` allows; some are not heard",
+            Alarm::Crowded => "there are more front-ends than `peers_max` allows; some are ignored",
             Alarm::Forged => "frames come that this cluster's secret did not make; check key files",
             Alarm::HistoryDiffers => "front-ends use different history documents",
         })
@@ -91,12 +91,12 @@ impl Status {
         let counters = [
             ("frames_sent", self.counters.frames_sent, "Frames sent"),
             ("frames_repeated", self.counters.frames_repeated, "Frames sent again because somebody missed them"),
-            ("frames_heard", self.counters.frames_heard, "Frames heard that were good and new"),
+            ("frames_heard", self.counters.frames_heard, "Frames received that were valid and new"),
             ("frames_malformed", self.counters.frames_malformed, "Frames that could not be read"),
             ("frames_forged", self.counters.frames_forged, "Frames that the cluster's secret did not make"),
             ("frames_dropped", self.counters.frames_dropped, "Frames given up because a carrier was slow"),
             ("reports_sent", self.counters.reports_sent, "Reports of sessions sent"),
-            ("reports_heard", self.counters.reports_heard, "Reports of sessions heard"),
+            ("reports_heard", self.counters.reports_heard, "Reports of sessions received"),
             ("peers_forgotten", self.counters.peers_forgotten, "Front-ends forgotten after a silence"),
         ];
         for (name, value, help) in counters {

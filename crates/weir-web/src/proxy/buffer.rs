@@ -295,7 +295,7 @@ fn nameless(folder: &Path) -> io::Result<File> {
 }
 
 fn refused_by_disk(error: &io::Error, batch: BytesMut) -> BytesMut {
-    tracing::warn!(%error, "the web gate cannot write to its buffer files; what is under way goes on in memory");
+    tracing::warn!(%error, "the web gate cannot write to its buffer files; transfers in progress continue in memory");
     batch
 }
 

@@ -53,7 +53,8 @@ impl DoorSettings {
         let public = |address: &SocketAddr| !address.ip().to_canonical().is_loopback();
         for (key, addresses) in [("listen", &self.listen), ("log_listen", &self.log_listen)] {
             if addresses.iter().any(public) && self.clients.is_empty() {
-                let what = "other machines reach this address, and the word of none of them would be taken".to_owned();
+                let what =
+                    "other machines can reach this address, but none of them would be allowed to use it".to_owned();
                 section.blame(key, what, "name the proxies: clients = [\"192.0.2.10\"], or listen on 127.0.0.1");
             }
         }
@@ -63,7 +64,7 @@ impl DoorSettings {
             section.blame("clients", what, "list your own proxies only");
         }
         if self.hears_ends() && !self.is_on() {
-            let what = "a log is heard, but no proxy can ask".to_owned();
+            let what = "a log is received, but no proxy can ask".to_owned();
             section.blame("listen", what, "give listen or listen_unix an address, or hear no log");
         }
     }

@@ -190,7 +190,7 @@ pub(in super::super) async fn hear_ends(door: Arc<Door>, logs: Logs, mut stop: w
 async fn hear_udp(door: Arc<Door>, socket: UdpSocket) {
     let socket = match tokio::net::UdpSocket::from_std(socket) {
         Ok(socket) => socket,
-        Err(error) => return tracing::error!(%error, "no proxy's log can be heard"),
+        Err(error) => return tracing::error!(%error, "the logs of proxies cannot be received"),
     };
     let mut line = vec![0; LINE_BYTES_MAX];
     loop {
@@ -207,7 +207,7 @@ async fn hear_udp(door: Arc<Door>, socket: UdpSocket) {
 async fn hear_unix(door: Arc<Door>, socket: UnixDatagram) {
     let socket = match tokio::net::UnixDatagram::from_std(socket) {
         Ok(socket) => socket,
-        Err(error) => return tracing::error!(%error, "no proxy's log can be heard"),
+        Err(error) => return tracing::error!(%error, "the logs of proxies cannot be received"),
     };
     let mut line = vec![0; LINE_BYTES_MAX];
     loop {
