@@ -87,7 +87,7 @@ pub(crate) fn picture(path: &str) -> Option<&'static str> {
     FILES.iter().find(|(known, _)| *known == path && known.ends_with(".svg")).map(|(_, text)| *text)
 }
 
-/// A link in a file, from docs/. The README is one folder above all others, and is served beside them.
+/// The target of a link in a file, relative to docs/. The README is one folder above the others, and is served beside them.
 fn joined(from: &str, link: &str) -> Option<String> {
     let root = if from == "README.md" { "" } else { "docs/" };
     let mut parts: Vec<&str> = root.split_terminator('/').chain(from.split('/')).collect();
@@ -103,7 +103,7 @@ fn joined(from: &str, link: &str) -> Option<String> {
     if path == "README.md" { Some(path) } else { path.strip_prefix("docs/").map(str::to_owned) }
 }
 
-/// Gives every heading the name that links use: its words in small letters with strokes between.
+/// Gives every heading the name that links use: its words in lower case with hyphens between them.
 fn name_headings(events: &mut [Event<'static>]) {
     let words: Vec<String> = (0..events.len()).map(|at| heading_words(&events[at..])).collect();
     for (event, words) in events.iter_mut().zip(words) {
@@ -113,7 +113,7 @@ fn name_headings(events: &mut [Event<'static>]) {
     }
 }
 
-/// The words of the heading that begins here.
+/// The words of the heading that starts here.
 fn heading_words(events: &[Event<'_>]) -> String {
     if !matches!(events.first(), Some(Event::Start(Tag::Heading { .. }))) {
         return String::new();
@@ -126,13 +126,13 @@ fn heading_words(events: &[Event<'_>]) -> String {
     words.collect()
 }
 
-/// The name of a place in a page.
+/// The name of a heading in links.
 fn place(words: &str) -> String {
     let kept = words.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect::<String>().to_lowercase()
 }
 
-/// Whether a heading begins a part that is worth a line of its own in what was found.
+/// Whether a heading starts a part that gets a line of its own in search results.
 fn is_part(level: HeadingLevel) -> bool {
     level <= HeadingLevel::H3
 }

@@ -3,12 +3,12 @@
 use super::{Page, is_part, place};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// So many parts are shown.
+/// How many parts are shown.
 const SHOWN: usize = 30;
-/// What is shown of a part around the first word, in characters.
+/// How many characters of a part are shown around the first word.
 const AROUND: usize = 160;
 
-/// A part of a page in which all words stand.
+/// A part of a page that contains all words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) path: &'static str,
@@ -16,18 +16,18 @@ pub(crate) struct Found {
     /// The heading of the part, and its name in links.
     pub(crate) heading: String,
     pub(crate) place: String,
-    /// Some words of it, around the first that was looked for.
+    /// Some words of it, around the first one that was searched.
     pub(crate) words: String,
 }
 
-/// A part of a page: what stands below one heading.
+/// A part of a page: the text below one heading.
 #[derive(Debug, Default)]
 struct Part {
     heading: String,
     text: String,
 }
 
-/// The parts in which all of these words stand; those that have one in their heading first.
+/// The parts that contain all of these words; those with one of them in their heading come first.
 pub(crate) fn search(wanted: &str) -> Vec<Found> {
     let wanted: Vec<String> = wanted.split_whitespace().map(str::to_lowercase).collect();
     if wanted.is_empty() {
@@ -60,7 +60,7 @@ fn found(page: Page, part: &Part, wanted: &[String]) -> Found {
     }
 }
 
-/// A piece of the text with the first word that was looked for.
+/// Some text around the first word that was searched.
 fn around(text: &str, wanted: &[String]) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let hit = |word: &&str| wanted.iter().any(|wanted| word.to_lowercase().contains(wanted.as_str()));

@@ -95,7 +95,7 @@ pub(super) async fn confirm(
 
 pub(super) async fn end(State(site): State<Site>, Extension(visit): Asking, Extension(sent): Sent) -> Response {
     let name = &visit.known.name;
-    // A browser that was left open must not be enough; and a code cannot be tried out here either.
+    // A browser that was left open must not be enough; and nobody may try out codes here either.
     if site.logins.enter(name, everywhere(name), Instant::now()).is_err() {
         let words = "Too many codes were wrong. Wait a minute.".to_owned();
         return refused(&site, &visit, &sent, (HERE, words));

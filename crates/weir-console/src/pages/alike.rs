@@ -8,7 +8,7 @@ use crate::words::{count, size, time};
 use std::collections::BTreeMap;
 use weir_mail::operations::QuarantineEntry;
 
-/// Mails of a group that are listed under it.
+/// How many mails of a group are listed below it.
 const NAMED_MAX: usize = 20;
 
 /// The quarantines, with their names for people.
@@ -24,10 +24,10 @@ pub(super) fn name_of(queue: &str) -> &str {
     QUEUES.iter().find(|(known, _)| *known == queue).map_or(queue, |(_, name)| name)
 }
 
-/// Mails that are alike, the newest first.
+/// Mails that are similar, the newest first.
 pub(super) struct Group<'a>(Vec<&'a QuarantineEntry>);
 
-/// The groups of some mails, in the order of their newest.
+/// Groups these mails, in the order of their newest.
 pub(super) fn groups(entries: &[QuarantineEntry]) -> Vec<Group<'_>> {
     let (mut groups, mut places): (Vec<Group<'_>>, BTreeMap<_, usize>) = Default::default();
     for entry in entries {
@@ -41,7 +41,7 @@ pub(super) fn groups(entries: &[QuarantineEntry]) -> Vec<Group<'_>> {
 }
 
 impl Group<'_> {
-    /// A row of the table. Its box stands for all mails of the group.
+    /// A row of the table. Its checkbox stands for all mails of the group.
     pub(super) fn row(&self) -> Html {
         let Some(newest) = self.0.first() else { return Html::none() };
         let ids = self.0.iter().map(|entry| entry.message.as_str()).collect::<Vec<_>>().join(",");
@@ -69,7 +69,7 @@ impl Group<'_> {
         )
     }
 
-    /// The mails behind the newest.
+    /// The mails of the group other than the newest.
     fn others(&self) -> Html {
         let Some((_, others)) = self.0.split_first().filter(|(_, others)| !others.is_empty()) else {
             return Html::none();

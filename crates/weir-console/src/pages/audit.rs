@@ -62,7 +62,7 @@ fn row(line: &AuditView) -> Html {
     )
 }
 
-/// One thing's history; nothing if there is none.
+/// The history of one thing; empty if there is none.
 pub(super) async fn trail(site: &Site, subject: &str, lines: i64) -> Result<Html, Trouble> {
     let lines = site.administration.audit.newest(subject, lines).await?;
     if lines.is_empty() {

@@ -65,7 +65,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     Ok(Sheet::live("Feeds", Here::Feeds, &parts).page(&site, &visit).await)
 }
 
-/// Each scanner: whether it answers, how old what it knows is, and what should be looked at.
+/// Each scanner: whether it answers, how old its signatures are, and what should be looked at.
 fn scanners(scanners: &[Health]) -> Html {
     if scanners.is_empty() {
         return Html::none();
@@ -95,7 +95,7 @@ fn scanners(scanners: &[Health]) -> Html {
     )
 }
 
-/// What each scanner takes; nothing while none was measured.
+/// The scan times of each scanner; empty while none was measured.
 fn services(services: &[ServiceTimes]) -> Html {
     if services.is_empty() {
         return Html::none();
@@ -174,7 +174,7 @@ fn table(feeds: &FeedsStatus) -> Html {
     let mut row = |(feed, class): (&FeedTimes, Option<&FeedTimes>)| {
         let sizes = range(from, feed.up_to);
         from = feed.up_to.or(from);
-        // Where the shortest goes first, mail waits by class: there is one queue, and no feed has its own.
+        // With shortest first, mail waits by class: there is one queue, and no feed has its own.
         let waiting = feed.waiting.or_else(|| class?.waiting);
         html!(
             "<tr><td>{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td><td class=\"number\">{}</td></tr>",
@@ -226,7 +226,7 @@ fn table(feeds: &FeedsStatus) -> Html {
     )
 }
 
-/// What each class of size waits, and what the same mail would have waited in one line before the same workers.
+/// How long each class of size waits, and how long the same mail would have waited in one line before the same workers.
 fn beside_one_line(classes: &[ClassBesideLine]) -> Html {
     if classes.is_empty() {
         return Html::none();

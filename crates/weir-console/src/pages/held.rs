@@ -107,7 +107,7 @@ fn facts(page: &HeldPage) -> Html {
     )
 }
 
-/// The first lines of a header, as they stand.
+/// The first lines of a header, unchanged.
 pub(super) fn headers(lines: &[String]) -> Html {
     if lines.is_empty() {
         return Html::none();
@@ -115,7 +115,7 @@ pub(super) fn headers(lines: &[String]) -> Html {
     html!("<section><h2>Header</h2><pre class=\"mail\">{}</pre></section>", lines.join("\n"))
 }
 
-/// Held mail in a table that can be decided about. `here` is where to come back to.
+/// A table of held mail with buttons for decisions. `here` is the page to which to return.
 pub(super) fn table(visit: &Visit, messages: &[HeldMessage], here: &str) -> Html {
     let row = |held: &HeldMessage| {
         let to: Vec<String> = held.recipients.iter().map(|recipient| recipient.address.clone()).collect();
@@ -171,7 +171,7 @@ pub(super) async fn decide(
     Ok(ended(&site, &visit, &sent, ("/throttle", decided.map(|result| words(decision, &result)))))
 }
 
-/// The attachments of somebody's held mail go to the lab.
+/// Submits the attachments of held mail to the lab.
 async fn analyse(site: &Site, visit: &Visit, sent: &Form) -> Result<Response, Trouble> {
     let selection = HeldSelection { user: sent.value("user").to_owned(), ..HeldSelection::default() };
     let done = site.mail.held.analyse(&selection, &visit.actor()).await.map(|done| {

@@ -58,7 +58,7 @@ fn state(incident: &Incident) -> Html {
     if incident.is_open() { status("waiting", "goes on") } else { status("", "over") }
 }
 
-/// How long it went on; nothing while it does.
+/// How long it lasted; empty while it is not over.
 fn lasted(incident: &Incident) -> String {
     let ended = incident.ended.as_deref().and_then(parsed);
     match parsed(&incident.began).zip(ended) {
@@ -113,7 +113,7 @@ fn happened(incident: &Incident) -> Html {
     )
 }
 
-/// Those whom it is about, with their pages.
+/// Its subjects, with links to their pages.
 fn names(incident: &Incident) -> Html {
     if incident.names.is_empty() {
         return Html::none();
@@ -122,12 +122,12 @@ fn names(incident: &Incident) -> Html {
     html!("<h3>The accounts</h3><ul class=\"bare\">{}</ul>", incident.names.iter().map(link).collect::<Html>())
 }
 
-/// The day of its beginning.
+/// The day on which it began.
 fn day(incident: &Incident) -> String {
     incident.began.get(..10).unwrap_or_default().to_owned()
 }
 
-/// `14:02:10` of a time, in UTC: a story is told by the clock, however long ago it was.
+/// `14:02:10` of a time, in UTC: a story uses the clock, however long ago it was.
 fn at(time: &str) -> String {
     time.get(11..19).map_or_else(|| clock(time), str::to_owned)
 }

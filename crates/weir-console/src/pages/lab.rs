@@ -19,10 +19,10 @@ use weir_lab::operations::{LabStatus, PlaceLine, QueueLine, SampleFilter, Sample
 use weir_lab::verdict::Verdict;
 
 const SAMPLES_SHOWN: i64 = 100;
-/// Samples whose attempts are drawn.
+/// For how many samples attempts are drawn.
 const SAMPLES_IN_LANES: i64 = 40;
 const PLACES_SHOWN: usize = 200;
-/// Characters of what a sample says of itself, in a list.
+/// How many characters of texts from a sample are shown in a list.
 const NAME_MAX: usize = 160;
 
 pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
@@ -64,7 +64,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
     Ok(Sheet::live("Lab", Here::Lab, &parts).page(&site, &visit).await)
 }
 
-/// What ran where lately: the attempts on the newest samples.
+/// What ran where recently: the attempts on the newest samples.
 async fn ran(site: &Site, node: &Node) -> Result<Html, Trouble> {
     let records = &site.administration.foundation.records;
     let names = records.lab_nodes().all().await.map_err(OperationError::from)?;
@@ -92,7 +92,7 @@ fn lead(lab: &LabStatus) -> String {
     }
 }
 
-/// A file from the browser goes to the API as it is: a form would have to be read as a whole before it could be refused.
+/// A file from the browser goes to the API unchanged: a form would have to be read completely before it could be refused.
 fn uploading(visit: &Visit) -> Html {
     html!(
         "<form class=\"filter\" method=\"post\" action=\"/api/v1/lab/samples\" data-upload=\"{}\"><label>Hand in a sample <input type=\"file\" name=\"file\" required></label>{}{}{}\
@@ -112,7 +112,7 @@ fn uploading(visit: &Visit) -> Html {
     )
 }
 
-/// One of these, the first if nobody chooses.
+/// A choice of one of these; the first is the default.
 fn choice(label: &str, name: &str, all: &[(&str, &str)]) -> Html {
     let option = |(value, word): &(&str, &str)| html!("<option value=\"{}\">{}</option>", *value, *word);
     html!("<label>{} <select name=\"{}\">{}</select></label>", label, name, all.iter().map(option).collect::<Html>())
@@ -124,7 +124,7 @@ fn figures(lab: &LabStatus) -> Html {
     if states.is_empty() { Html::none() } else { numbers(&states) }
 }
 
-/// States with their counts, and verdicts, of which nobody keeps count.
+/// States with their counts, and verdicts, which are not counted.
 fn tabs(lab: &LabStatus, current: &str, verdict: &str) -> Html {
     let tab = |state: &str, name: &str, number: i64| {
         let marked = if state == current && verdict.is_empty() { "page" } else { "false" };
@@ -194,7 +194,7 @@ pub(super) fn table(samples: &[SampleLine], (state, verdict): (&str, &str)) -> H
     )
 }
 
-/// What waits, by priority.
+/// The samples that wait, by priority.
 fn waiting(queues: &[QueueLine]) -> Html {
     if queues.is_empty() {
         return Html::none();
@@ -216,7 +216,7 @@ fn waiting(queues: &[QueueLine]) -> Html {
     )
 }
 
-/// Where samples are analysed, and what each place does.
+/// The slots and VMs in which samples are analysed, and what each does.
 fn vms(places: &[PlaceLine]) -> Html {
     if places.is_empty() {
         return Html::none();

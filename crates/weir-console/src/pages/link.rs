@@ -43,7 +43,7 @@ pub(super) async fn enter(
     Ok(welcome(&site, &headers, &visit, ""))
 }
 
-/// Whose page it is, and the situation that the link was made in.
+/// Whose page it is, and the situation in which the link was made.
 async fn known(site: &Site, key: &str) -> Result<(KnownAccount, u32), Trouble> {
     let nothing = || {
         let hint = "Links are valid for seven days, until the contact address changes, and until the account is stopped or unlocked. \
@@ -51,7 +51,7 @@ async fn known(site: &Site, key: &str) -> Result<(KnownAccount, u32), Trouble> {
         Trouble::new(StatusCode::NOT_FOUND, "This link is not valid, or no longer valid.", hint)
     };
     let (name, situation) = site.mail.users.of_link(key).await?.ok_or_else(nothing)?;
-    // Never an account of the console: for those a password is wanted.
+    // Never an account of the console, because that needs a password.
     let known = site.administration.accounts.known(&name).await?;
     let known = known.filter(|known| known.role == Role::User).ok_or_else(nothing)?;
     Ok((known, situation))

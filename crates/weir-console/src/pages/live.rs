@@ -27,10 +27,10 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tower::ServiceExt;
 use weir_foundation::console_accounts::Role;
 
-/// Something is sent at least so often, so that a broken connection is noticed.
+/// Something is sent at least this often, so that a broken connection is noticed.
 const QUIET_MAX: Duration = Duration::from_secs(10);
 
-/// The stream of one page: that at the address `page`, or only how much waits where.
+/// The stream of one page: the page at the address `page`, or only how much waits on each page.
 pub(crate) async fn live(State(site): State<Site>, Extension(visit): Extension<Visit>, asked: RawQuery) -> Response {
     let Ok(place) = Arc::clone(&site.streams).try_acquire_owned() else {
         let words = "too many pages are open; this one is not kept current\n";
@@ -75,16 +75,16 @@ async fn keep_current(site: Site, visit: Visit, address: String, sender: mpsc::S
     }
 }
 
-/// The page that somebody has open.
+/// A page that somebody has open.
 struct WatchedPage {
     router: Router,
     visit: Visit,
-    /// Its path and its query, as the browser has them.
+    /// Its path and query, as in the browser.
     address: String,
 }
 
 impl WatchedPage {
-    /// Its parts as they are now; nothing if there is no such page, or it is not for this person, or it cannot be drawn.
+    /// Its parts as they are now; None if there is no such page, or this person may not see it, or it cannot be drawn.
     async fn parts(&self) -> Option<Vec<LivePart>> {
         let path = super::local(&self.address)?.split('?').next()?;
         if path == "/live" || !door::may_look(&self.visit, path) {
@@ -96,7 +96,7 @@ impl WatchedPage {
     }
 }
 
-/// Watching is being there, up to the life of a session. A database that does not answer now ends nothing.
+/// An open page counts as activity, up to the greatest age of a session. If the database does not answer at the moment, nothing ends.
 async fn may_watch(site: &Site, visit: &Visit) -> bool {
     let Some(open) = site.sessions.find(&visit.id, Instant::now()) else { return false };
     match door::current(site, open).await {
@@ -111,7 +111,7 @@ fn event(parts: &[LivePart]) -> String {
     format!("event: parts\ndata: {json}\n\n")
 }
 
-/// A body that ends when nobody writes it any more.
+/// A body that ends when nothing writes to it any more.
 struct Events {
     events: mpsc::Receiver<Bytes>,
     _place: OwnedSemaphorePermit,

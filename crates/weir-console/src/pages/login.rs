@@ -46,7 +46,7 @@ pub(super) fn form(site: &Site, headers: &HeaderMap, next: &str, problem: Option
     bound_form(site, headers, ("login", next), (&fields, &about), problem)
 }
 
-/// The second form: the password was right.
+/// The second form, after the right password.
 fn code_form(site: &Site, headers: &HeaderMap, (step, next): (&str, &str), problem: Option<&str>) -> Response {
     let fields = html!(
         "<input type=\"hidden\" name=\"step\" value=\"{}\"><label>Code of your authenticator <input name=\"code\" inputmode=\"numeric\" \
@@ -88,7 +88,7 @@ pub(super) fn bound_form(
     answer
 }
 
-/// Where a request comes from.
+/// The address from which a request comes.
 pub(super) fn from(site: &Site, headers: &HeaderMap, peer: Option<Extension<PeerAddress>>) -> IpAddr {
     let peer = peer.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |Extension(PeerAddress(from))| from);
     site.client(headers, peer)

@@ -16,7 +16,7 @@ use weir_foundation::console_accounts::Role;
 use weir_lab::node::Node;
 use weir_lab::operations::NodeLine;
 
-/// How long a token is good with which a machine joins.
+/// How long a token for joining is valid.
 const INVITED_FOR: Duration = Duration::from_secs(3_600);
 
 /// The machines, as a section of a page.

@@ -73,7 +73,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking) -> 
     Ok(Sheet::new("Your mail", Here::Mine, body).page(&site, &visit).await)
 }
 
-/// Whether somebody who came by a password may decide nothing: the account is stopped or locked, so the password may be a thief's.
+/// Whether somebody who logged in with a password may decide nothing, because the account is stopped or locked and the password may be stolen.
 async fn is_frozen(site: &Site, visit: &Visit) -> Result<bool, OperationError> {
     if visit.link().is_some() || visit.may(Role::Operator) {
         return Ok(false);
@@ -81,13 +81,13 @@ async fn is_frozen(site: &Site, visit: &Visit) -> Result<bool, OperationError> {
     site.mail.users.is_frozen(&visit.known.name).await
 }
 
-/// What such a visitor hears.
+/// The message for such a visitor.
 fn frozen() -> Trouble {
     let hint = "Follow the link in the latest notice at your contact address, or ask an administrator.";
     Trouble::new(StatusCode::FORBIDDEN, "A password is not enough while your account is stopped or locked.", hint)
 }
 
-/// Password and contact address, as far as one may change them.
+/// Password and contact address, as far as the visitor may change them.
 fn own_account(visit: &Visit, page: &UserPage, frozen: bool) -> Html {
     if visit.may(Role::Operator) {
         return Html::none();
@@ -127,7 +127,7 @@ fn own_account(visit: &Visit, page: &UserPage, frozen: bool) -> Html {
     html!("<section><h2>Your account</h2>{}{}</section>", password, contact)
 }
 
-/// What to do with what one did send.
+/// What to do with mail that one did send.
 fn advice(may: MayRelease, contact: &str) -> String {
     let contact = if contact.is_empty() { "your contact address" } else { contact };
     match may {
@@ -185,11 +185,11 @@ pub(super) async fn delete(
     Extension(visit): Asking,
     Extension(sent): Sent,
 ) -> Result<Response, Trouble> {
-    // Who is stopped and has nothing left that waits may send again: whoever stole the password must not bring that about.
+    // A stopped user with no waiting mail left may send again: somebody who stole the password must not be able to cause that.
     if is_frozen(&site, &visit).await? {
         return Err(frozen());
     }
-    // Nor whoever found the notice and follows its link.
+    // Nor somebody who found the notice and follows its link.
     if !visit.may(Role::Operator) && !sent.values("message").is_empty() {
         let why = "what waited was deleted through the link in the notice";
         site.mail.users.lock_if_stopped(&visit.known.name, why, &visit.actor()).await?;
@@ -231,7 +231,7 @@ pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking,
         Ok(true) => return refused(&site, &visit, &sent, ("/me", frozen().words())),
         Err(error) => return ended(&site, &visit, &sent, ("/me", Err::<String, _>(error))),
     }
-    // An account of the console may have the name of a user, and is not that user.
+    // An account of the console may have the name of a user without being that user.
     if visit.may(Role::Operator) {
         let words = "An administrator changes it: weir console passwd, or weir user passwd.".to_owned();
         return refused(&site, &visit, &sent, ("/me", words));
@@ -249,7 +249,7 @@ pub(super) async fn password(State(site): State<Site>, Extension(visit): Asking,
     ended(&site, &visit, &sent, ("/me", words.map(|()| "The password is changed.".to_owned())))
 }
 
-/// Whoever came by the link need not know the old one: it may be why they came.
+/// A visitor who came by the link need not know the old password: that may be the reason for coming.
 async fn may_change_password(site: &Site, visit: &Visit, sent: &Form) -> Result<bool, OperationError> {
     if visit.link().is_some() {
         return Ok(true);

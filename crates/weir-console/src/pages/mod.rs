@@ -52,14 +52,14 @@ use axum::routing::{any, get, post};
 use tower::ServiceExt;
 use weir_foundation::Actor;
 
-/// Who asks, as the door has found out.
+/// The visitor, as the door has found out.
 type Asking = Extension<Visit>;
-/// What a form brought, as the door has read it.
+/// The form that was sent, as the door has read it.
 type Sent = Extension<Form>;
-/// A page, or why there is none.
+/// A page, or why it cannot be shown.
 type PageResult = Result<Response, Trouble>;
 
-/// Everything that a browser can ask, behind the door. `api` is the API as the control socket serves it.
+/// Everything that a browser can request, behind the door. `api` is the API as the control socket serves it.
 pub fn router(site: Site, api: Router) -> Router {
     let door = from_fn_with_state(site.clone(), door);
     pages()
@@ -175,7 +175,7 @@ async fn nowhere() -> Trouble {
     Trouble::new(StatusCode::NOT_FOUND, "There is no such page.", "The links above lead to the pages that exist.")
 }
 
-/// Where the page of a user is.
+/// The address of a user's page.
 fn user_address(name: &str) -> String {
     format!("/throttle/users/{}", Piece(name))
 }
@@ -185,7 +185,7 @@ fn query(RawQuery(query): &RawQuery) -> Form {
     Form::read(query.as_deref().unwrap_or_default().as_bytes())
 }
 
-/// After an action that was done or was not: back, with what there is to say.
+/// After an action that may have failed: back to the page, with a message.
 fn ended<E>(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, Result<String, E>)) -> Response
 where
     Trouble: From<E>,
@@ -196,7 +196,7 @@ where
     }
 }
 
-/// After an action: to a page of ours, where its result is said.
+/// After an action: to one of our pages, which shows the result.
 fn done(site: &Site, visit: &Visit, words: String, to: &str) -> Response {
     site.changed();
     site.sessions.say(&visit.id, Said { words, done: true });
@@ -206,15 +206,15 @@ fn done(site: &Site, visit: &Visit, words: String, to: &str) -> Response {
 const NOT_SAID_WHAT: &str = "Nothing was chosen to be done.";
 const NOT_SAID_WHICH: &str = "No mail was chosen. Tick the mails that you mean.";
 
-/// After an action that was refused: back, with the reason.
+/// After an action that was refused: back to the page, with the reason.
 fn refused(site: &Site, visit: &Visit, form: &Form, (otherwise, words): (&str, String)) -> Response {
     site.sessions.say(&visit.id, Said { words, done: false });
     Redirect::to(local(form.value("back")).unwrap_or(otherwise)).into_response()
 }
 
-/// A path of ours; nothing that leads to another site.
+/// A path on this console; None if it leads to another site.
 fn local(path: &str) -> Option<&str> {
-    // Browsers drop tabs and line ends from an address, and take a backslash for a stroke.
+    // Browsers drop tabs and line ends from an address, and take a backslash for a slash.
     let plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     (path.starts_with('/') && !path.starts_with("//") && plain && path.len() < 2_000).then_some(path)
 }

@@ -26,7 +26,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     Ok(Sheet::new("Overview", Here::Overview, body).with_parts(parts).page(&site, &visit).await)
 }
 
-/// The parts of the page, each of which may change by itself.
+/// The parts of the page, each of which may change separately.
 fn parts(pulse: &Pulse, history: &History) -> Vec<LivePart> {
     let now = Instant::now();
     let health = Health::of(pulse);
@@ -41,7 +41,7 @@ fn parts(pulse: &Pulse, history: &History) -> Vec<LivePart> {
     ]
 }
 
-/// The verdict, and what is under attack now.
+/// The verdict, and which attacks are going on.
 fn lead(pulse: &Pulse, health: &Health) -> Html {
     let attack = attacks(pulse);
     let words = match (health.verdict, attack.as_str()) {
@@ -62,7 +62,7 @@ fn open_incidents(pulse: &Pulse) -> Html {
     html!(" <a href=\"/{}\">{}</a>", to, words)
 }
 
-/// What is under attack now, and what is done about it.
+/// Which attacks are going on, and what is done about them.
 fn attacks(pulse: &Pulse) -> String {
     let mut said = Vec::new();
     let totals = pulse.status.as_ref().map(|status| status.totals).unwrap_or_default();
@@ -85,7 +85,7 @@ fn needs_list(problems: &[HealthProblem]) -> Html {
         return Html::none();
     }
     let item = |problem: &HealthProblem| {
-        // A problem of a user begins with the user's name, which stays as it is.
+        // A problem of a user begins with the user's name, which is not changed.
         let of_user = problem.page.starts_with("/throttle/users");
         let word = if of_user { "Decide" } else { "Look" };
         let says = problem.says.trim_end_matches('.');
@@ -213,7 +213,7 @@ fn scan(pulse: &Pulse, history: &History, now: Instant) -> Html {
         .chart(now, "Messages scanned", ("scanned", "messages/min"))
         .line("scanned", per_minute(scanned))
         .when_empty("mail would fill this");
-    // A limit far above the traffic would flatten it.
+    // A limit far above the traffic would make its curve flat.
     if let Some(most) = feeds.lambda_max_per_s.filter(|most| *most < 5.0 * highest) {
         chart = chart.level("the most that these feeds can handle", most * 60.0);
     }

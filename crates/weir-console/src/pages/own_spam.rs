@@ -19,13 +19,14 @@ use axum::response::Response;
 use weir_foundation::console_accounts::Role;
 use weir_mail::operations::{Authority, QuarantineDecision, QuarantineEntry, QuarantineSelection};
 
-/// Addresses of one user that are looked at, mails to each of them that are counted, and mails that are shown.
+/// How many addresses of one user are used, how many mails to each are counted, and how many mails are shown.
 const ADDRESSES_MAX: usize = 50;
 const FOUND_MAX: usize = 1_000;
 const SHOWN_MAX: usize = 200;
 const HERE: &str = "/me/quarantine";
 
-/// The mailboxes of whoever asks, which are not all addresses that they may send as. An account of the console may have the name of a user, and is not that user.
+/// The visitor's mailboxes, which are not all addresses that they may send as. An account of the console may have the name of a user
+/// without being that user.
 async fn addresses(site: &Site, visit: &Visit) -> Result<Vec<String>, Trouble> {
     if visit.may(Role::Operator) {
         let hint = "The quarantine shows everybody's";
@@ -74,7 +75,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking) -> 
     Ok(Sheet::new("Spam to you", Here::Mine, body).page(&site, &visit).await)
 }
 
-/// Whose mail is looked at, so that somebody with another mailbox knows what to ask for.
+/// Whose mail is shown, so that somebody with another mailbox knows what to ask for.
 fn whose(addresses: &[String]) -> String {
     match addresses {
         [] => "No mailbox is known to be yours. An administrator can name it (Sees the spam to).".to_owned(),
@@ -142,7 +143,7 @@ pub(super) async fn decide(
         Ok(chosen) => chosen,
         Err(problem) => return Ok(refused(&site, &visit, &sent, (HERE, problem.to_owned()))),
     };
-    // It is decided row by row, so that nobody else's mail can be named.
+    // The decision is made row by row, so that nobody else's mail can be named.
     let authority = Authority::User { addresses: addresses(&site, &visit).await? };
     let decided = site.mail.quarantine.decide(&selection, &decision, &authority, &visit.actor()).await;
     let words = decided.map(|done| match decision {

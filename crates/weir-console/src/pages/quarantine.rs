@@ -22,11 +22,11 @@ use weir_mail::operations::{
     Authority, QuarantineDecision, QuarantineEntry, QuarantinePage, QuarantineSelection, QuarantineTotal,
 };
 
-/// Rows in one table.
+/// How many rows one table has.
 const SHOWN_MAX: usize = 200;
-/// Of so many of the newest, those that are alike stand in one row.
+/// Among this many of the newest mails, similar ones are combined into one row.
 const GROUPED_MAX: usize = 1_000;
-/// At most this many are counted while somebody waits for the page: that takes some milliseconds.
+/// At most this many are counted while somebody waits for the page, which takes some milliseconds.
 const COUNTED_MAX: i64 = 2_000;
 
 pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, asked: RawQuery) -> PageResult {
@@ -83,7 +83,7 @@ pub(super) async fn list(State(site): State<Site>, Extension(visit): Asking, ask
     Ok(Sheet::live("Quarantine", Here::Quarantine, &parts).page(&site, &visit).await)
 }
 
-/// How much there is: counted now where that is quick, and as of the last look where it is not.
+/// How much mail there is: counted now if that is quick, and otherwise as of the last look.
 async fn totals(site: &Site) -> Result<Vec<QuarantineTotal>, Trouble> {
     let pulse = site.pulse().await;
     match pulse.quarantined("") {
@@ -171,7 +171,7 @@ pub(super) async fn page(
     Ok(Sheet::new("Quarantined mail", Here::Quarantine, body).page(&site, &visit).await)
 }
 
-/// When it goes by itself.
+/// When it will be deleted.
 pub(super) fn until(entry: &QuarantineEntry) -> Html {
     match &entry.until {
         Some(until) => html!("It is deleted {}, or earlier if the quarantine is full.", time(until)),
@@ -210,7 +210,7 @@ fn choices(visit: &Visit, page: &QuarantinePage) -> Html {
             to
         ),
     };
-    // What is left alone goes by itself: the safe act is to do that sooner.
+    // Mail about which nobody decides is deleted in the end: the safe action is to do that sooner.
     html!(
         "<div class=\"actions\"><details class=\"ask\"><summary class=\"button main\">Delete…</summary><p>This drops the mail. Nobody is told, and it cannot be undone.</p>\
          <form method=\"post\" action=\"/quarantine/decide\">{}<button class=\"danger\" name=\"action\" value=\"delete\">Delete this mail</button></form></details>{}{}{}</div>\
@@ -222,7 +222,7 @@ fn choices(visit: &Visit, page: &QuarantinePage) -> Html {
     )
 }
 
-/// What it means to send this on as it is.
+/// The risk of releasing this mail unchanged.
 fn risk(queue: &str) -> &'static str {
     match queue {
         "ext" => "It has an attachment that runs on a double click, which is why it is here. It goes as it is.",
@@ -231,7 +231,7 @@ fn risk(queue: &str) -> &'static str {
     }
 }
 
-/// Where mail is listed that is like this one: from the same sender, or with the same subject.
+/// Links to lists of similar mail: from the same sender, or with the same subject.
 fn alike(entry: &QuarantineEntry) -> Html {
     let link = |words: &str, text: &str| match text.trim() {
         "" => Html::none(),
@@ -240,7 +240,7 @@ fn alike(entry: &QuarantineEntry) -> Html {
     html!("{}{}", link("Others with this subject", &entry.subject), link("Others from this sender", &entry.sender))
 }
 
-/// What each scanner said.
+/// The results of each scanner.
 fn findings(verdict: &Value) -> Html {
     let Some(findings) = verdict["findings"].as_array().filter(|findings| !findings.is_empty()) else {
         return Html::none();
@@ -263,7 +263,7 @@ fn findings(verdict: &Value) -> Html {
     )
 }
 
-/// A scanner's name; that of rules that people made leads to them.
+/// A scanner's name; for rules that people made it is a link to them.
 fn scanner(name: &str) -> Html {
     if name == "rules" { html!("<a href=\"/rules\">rules</a>") } else { html!("{}", name) }
 }
@@ -309,7 +309,7 @@ pub(super) async fn decide(
     if let Some(problem) = danger(&site, &visit, &sent, (&selection, &decision)).await? {
         return Ok(refused(&site, &visit, &sent, ("/quarantine", problem)));
     }
-    // What was looked at above may have changed since: it is decided row by row.
+    // This may have changed since it was checked above, so the decision is made row by row.
     let authority = match visit.may(Role::Admin) {
         true => Authority::Administrator { reason: sent.value("reason").to_owned() },
         false => Authority::Operator,
@@ -326,14 +326,14 @@ pub(super) async fn decide(
     Ok(ended(&site, &visit, &sent, ("/quarantine", words)))
 }
 
-/// What somebody wants to do with which mail, or what is missing.
+/// What the visitor wants to do with which mail, or what is missing.
 pub(super) fn chosen(sent: &Form) -> Result<(QuarantineDecision, QuarantineSelection), &'static str> {
     let decision = match sent.value("action") {
         "release" => QuarantineDecision::Release,
         "delete" => QuarantineDecision::Delete,
         _ => return Err(NOT_SAID_WHAT),
     };
-    // The box of a group stands for all of its mails.
+    // The checkbox of a group stands for all of its mails.
     let chosen = sent.values("message");
     let messages =
         chosen.iter().flat_map(|ids| ids.split(',')).filter(|id| !id.is_empty()).map(str::to_owned).collect();
@@ -341,7 +341,7 @@ pub(super) fn chosen(sent: &Form) -> Result<(QuarantineDecision, QuarantineSelec
     if selection.messages.is_empty() { Err(NOT_SAID_WHICH) } else { Ok((decision, selection)) }
 }
 
-/// Why infected mail may not be released like this.
+/// Why infected mail may not be released in this way.
 async fn danger(
     site: &Site,
     visit: &Visit,

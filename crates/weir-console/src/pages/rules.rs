@@ -77,7 +77,7 @@ fn row(visit: &Visit, rule: &RuleView) -> Html {
     )
 }
 
-/// A rule from nowhere but a person's head.
+/// The form for a rule that a person writes.
 fn by_hand(visit: &Visit) -> Html {
     let yara = match visit.may(Role::Admin) {
         true => html!(
@@ -103,7 +103,7 @@ fn by_hand(visit: &Visit) -> Html {
     )
 }
 
-/// Makes a rule: of a sample, whose content is known here and not taken from the form, or by hand.
+/// Makes a rule: for a sample, whose content is known here and not taken from the form, or as written.
 pub(super) async fn add(
     State(site): State<Site>,
     Extension(visit): Asking,
@@ -133,7 +133,7 @@ pub(super) async fn add(
                 };
                 let sample = suggested.and_then(|rule| rule.sample);
                 let severity = RuleSeverity::Forbidden;
-                // A browser sends the ends of lines as two characters.
+                // A browser sends line ends as two characters.
                 NewRule { yara: yara.replace("\r\n", "\n"), about, sample, severity, ..NewRule::default() }
             }
             _ => {

@@ -81,7 +81,7 @@ fn form(visit: &Visit) -> Html {
     )
 }
 
-/// What can be said of the sender of a quarantined mail; nothing of one that came from a user of ours, or from nobody.
+/// Buttons for the sender of a quarantined mail; none if the mail came from one of our users, or has no sender.
 pub(super) fn of_mail(visit: &Visit, entry: &QuarantineEntry) -> Html {
     let (sender, user) = (entry.sender.as_str(), entry.user.as_str());
     let Some((_, domain)) = sender.rsplit_once('@').filter(|_| user.is_empty()) else { return Html::none() };

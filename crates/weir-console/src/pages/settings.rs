@@ -51,7 +51,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     Ok(Sheet::new("Settings", Here::Settings, body).page(&site, &visit).await)
 }
 
-/// What `--demo` sets besides.
+/// What `--demo` sets in addition.
 fn demo(settings: &[SettingView]) -> Html {
     match settings.iter().filter(|setting| setting.by_demo).count() {
         0 => Html::none(),
@@ -97,7 +97,7 @@ fn section(group: &[&SettingView], site: &Site) -> Html {
     )
 }
 
-/// A value, without what would let its reader in elsewhere.
+/// A value, without parts that would give its reader access elsewhere.
 fn secret(setting: &SettingView, value: &str) -> String {
     let key = setting.key.as_str();
     let hidden = ["password", "secret", "token"].iter().any(|word| key.contains(word)) && !key.contains("file");

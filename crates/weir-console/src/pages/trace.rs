@@ -39,7 +39,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Pat
     Ok(Sheet::live("Way", Here::Nowhere, &parts).page(&site, &visit).await)
 }
 
-/// A link to the way of a message.
+/// A link to everything that happened to a message.
 pub(super) fn link(message: &str) -> Html {
     html!(" · <a href=\"/trace/{}\">everything that happened to it</a>", Piece(message))
 }

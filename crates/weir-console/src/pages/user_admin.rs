@@ -24,7 +24,7 @@ const PROFILES: [(Profile, &str); 4] = [
     (Profile::Exempt, "never throttled"),
 ];
 
-/// The form that makes a user; nothing for whom it is not.
+/// The form for adding a user; empty for visitors who may not.
 pub(super) fn adding(visit: &Visit) -> Html {
     if !visit.may(Role::Admin) {
         return Html::none();
@@ -55,9 +55,9 @@ fn profiles(current: &str) -> Html {
     PROFILES.into_iter().map(option).collect()
 }
 
-/// What an administrator can change about a user; nothing for whom it is not.
+/// What an administrator can change about a user; empty for visitors who may not.
 pub(super) fn section(visit: &Visit, page: &UserPage) -> Html {
-    // Whom only the throttle knows has no account that could be changed.
+    // A user whom only the throttle knows has no account that could be changed.
     if !visit.may(Role::Admin) || page.user.created.is_empty() {
         return Html::none();
     }
@@ -101,7 +101,7 @@ fn account(page: &UserPage) -> Html {
     )
 }
 
-/// The user's own limits: what is left empty stays as it is.
+/// The user's own limits: an empty field changes nothing.
 fn limits(page: &UserPage) -> Html {
     let own = |param: &Param| page.own_parameters.iter().any(|own| own == param.stored);
     let field = |param: &Param| {
@@ -132,7 +132,7 @@ fn numeric() -> impl Iterator<Item = &'static Param> {
     PARAMS.iter().filter(|param| !matches!(param.kind, ParamKind::Choice(_)))
 }
 
-/// `a@x, b@y` or one a line.
+/// `a@x, b@y`, or one on each line.
 fn listed(text: &str) -> Vec<String> {
     let pieces = text.split([',', '\n', ' ']).map(str::trim).filter(|piece| !piece.is_empty());
     pieces.map(str::to_owned).collect()

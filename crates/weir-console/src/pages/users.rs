@@ -23,7 +23,7 @@ use weir_mail::accounts::WrongLogins;
 use weir_mail::operations::{HeldList, HeldSelection, OWN_CONTACT, UserPage};
 
 const MAILS_MAX: usize = 200;
-/// The newest samples among which those of a user are looked for, and how many of theirs are shown.
+/// Among how many of the newest samples those of a user are searched, and how many of theirs are shown.
 const SAMPLES_LOOKED_AT: i64 = 500;
 const SAMPLES_SHOWN: usize = 10;
 
@@ -100,13 +100,13 @@ fn choices(visit: &Visit, page: &UserPage, here: &str) -> Html {
         page.user.name
     );
     let stopped = page.user.state != "active" || page.throttle.state == "stopped";
-    // Whom only the throttle knows has no account that could be locked.
+    // A user whom only the throttle knows has no account that could be locked.
     let lock = if page.user.created.is_empty() { Html::none() } else { lock };
     let secure = if stopped && !page.user.created.is_empty() { securing(visit, page, here) } else { Html::none() };
     html!("<div class=\"actions\">{}{}{}</div>", secure, if stopped { unlock } else { Html::none() }, lock)
 }
 
-/// The safe answer to a stolen account. A new password is an administrator's to give.
+/// The safe answer to a stolen account. Only an administrator may set a new password.
 fn securing(visit: &Visit, page: &UserPage, here: &str) -> Html {
     let gives = visit.may(Role::Admin) && page.password_elsewhere.is_none();
     let password = if gives { ", gives it a new password" } else { "" };
@@ -129,7 +129,7 @@ fn securing(visit: &Visit, page: &UserPage, here: &str) -> Html {
     )
 }
 
-/// What lets a person decide, for somebody whose mail waits: how much of it is alike, where it came from, and what the lab says of it.
+/// Evidence for a decision about a user whose mail waits: how similar it is, where it came from, and what the lab says about it.
 async fn evidence(site: &Site, page: &UserPage, list: &HeldList) -> Html {
     if page.throttle.held == 0 {
         return Html::none();
@@ -138,12 +138,12 @@ async fn evidence(site: &Site, page: &UserPage, list: &HeldList) -> Html {
     html!("<h2>Evidence</h2>{}{}", Evidence::of(&list.messages, list.more).html(), lab)
 }
 
-/// Whether a sample came from mail of this user: held mail that was handed in, or mail that waited for the lab.
+/// Whether a sample came from mail of this user: held mail that was submitted, or mail that waited for the lab.
 fn is_of(submitter: &str, user: &str) -> bool {
     submitter.strip_prefix("held ").or_else(|| submitter.strip_prefix("mail ")).is_some_and(|of| of == user)
 }
 
-/// What the lab says of samples that came from mail of this user.
+/// What the lab says about samples from mail of this user.
 async fn lab_says(site: &Site, user: &str) -> Html {
     let Some(node) = &site.lab else { return Html::none() };
     let Ok(samples) = node.list(&SampleFilter::default(), SAMPLES_LOOKED_AT).await else { return Html::none() };
@@ -170,7 +170,7 @@ fn bulk(visit: &Visit, page: &UserPage, (found, more): (usize, bool), here: &str
         return Html::none();
     }
     let recipients = count(page.throttle.held as u64, "recipient");
-    // A list is cut; what is decided is everything.
+    // A list is cut, but the decision is about everything.
     let mails =
         if more { format!("mail, more than {},", count(found as u64, "mail")) } else { count(found as u64, "mail") };
     html!(
@@ -188,7 +188,7 @@ fn bulk(visit: &Visit, page: &UserPage, (found, more): (usize, bool), here: &str
     )
 }
 
-/// What has this account tried to send?
+/// A button that sends everything this account tried to send to the lab.
 fn to_lab(visit: &Visit, page: &UserPage, here: &str) -> Html {
     html!(
         "<form class=\"actions\" method=\"post\" action=\"/throttle/decide\">{}{}<input type=\"hidden\" name=\"user\" value=\"{}\">\

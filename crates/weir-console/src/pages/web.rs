@@ -78,7 +78,7 @@ pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, ask
     Ok(Sheet::live("Web", Here::Web, &parts).page(&site, &visit).await)
 }
 
-/// Whose requests the servers worked on over time, as parts of the whole.
+/// For whom the servers worked over time, as parts of the whole.
 fn served_by_standing(history: &History, now: Instant) -> Chart {
     let of = |counter: fn(&Reading) -> f64| history.rate(counter, now);
     let (known, new, strange) =
@@ -105,7 +105,7 @@ fn served_by_standing(history: &History, now: Instant) -> Chart {
     };
     let (known, new) = (fair(of(|reading| reading.fair_known)), fair(of(|reading| reading.fair_new)));
     let chart = chart.stack(&x, parts).dashed("fair to known", known.clone());
-    // Where nobody is new the second line would hide the first.
+    // If there are no newcomers, the second line would hide the first.
     let apart = known.iter().zip(&new).any(|((_, known), (_, new))| new - known > 1.0);
     if apart { chart.dashed("and to newcomers", new) } else { chart }
 }
@@ -129,7 +129,7 @@ fn lead(pulse: &Pulse) -> String {
     }
 }
 
-/// Where most of what is asked comes from, who has to wait for it, and what could be set differently.
+/// Where most requests come from, who has to wait because of them, and which settings could be changed.
 fn pressure(backend: &BackendView) -> Html {
     let queue = &backend.queue;
     let mut said = queue.pressure.sentences();
@@ -156,7 +156,7 @@ fn pressure(backend: &BackendView) -> Html {
     )
 }
 
-/// Each session's ideal part: its weight among those that ask.
+/// The ideal part of each session: its weight among those with requests.
 fn ideals(sessions: &[SessionView]) -> HashMap<&str, f64> {
     let sum: f64 = sessions.iter().map(|session| session.weight).sum();
     sessions.iter().map(|session| (session.session.as_str(), session.weight / sum.max(f64::MIN_POSITIVE))).collect()
@@ -297,7 +297,7 @@ fn backend(visit: &Visit, backend: &BackendView) -> Html {
     )
 }
 
-/// How much a server weighs among those of its backend.
+/// The weight of a server among those of its backend.
 fn weight(visit: &Visit, server: &ServerView) -> Html {
     html!(
         " <form class=\"inline\" method=\"post\" action=\"/web/weight\">{}{}<input type=\"hidden\" name=\"server\" value=\"{}\">\
@@ -310,7 +310,7 @@ fn weight(visit: &Visit, server: &ServerView) -> Html {
     )
 }
 
-/// Networks that somebody refuses for a while, and the form for one more.
+/// Networks that somebody has blocked for a while, and the form for one more.
 fn blocks(visit: &Visit, blocks: &[BlockView]) -> Html {
     let row = |block: &BlockView| {
         html!(

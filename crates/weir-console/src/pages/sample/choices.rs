@@ -32,7 +32,7 @@ pub(super) fn choices(visit: &Visit, merged: &Merged, proposal: &Proposal) -> Ht
     )
 }
 
-/// What it said on its network, if there is something.
+/// The packets of its network, if there are any.
 fn packets(merged: &Merged) -> Html {
     let sample = merged.page.sample.sample;
     match merged.behaviour.iter().any(|(_, acted)| acted.seen.capture.is_some()) {
@@ -45,7 +45,7 @@ fn here(sample: &SampleLine) -> String {
     format!("/lab/samples/{}", sample.sample)
 }
 
-/// Rules that there are for it.
+/// Rules that exist for it.
 fn rules(visit: &Visit, sample: &SampleLine, rules: &[RuleView]) -> Html {
     let rule = |rule: &RuleView| {
         let what = if rule.is_yara() { "What it reaches and drops is" } else { "This file is" };
@@ -72,12 +72,12 @@ fn rules(visit: &Visit, sample: &SampleLine, rules: &[RuleView]) -> Html {
     rules.iter().take(20).map(rule).collect()
 }
 
-/// Whether mail should be kept free of it.
+/// Whether mail with it should be blocked.
 fn is_bad(sample: &SampleLine) -> bool {
     matches!(sample.verdict.as_str(), "malicious" | "suspicious")
 }
 
-/// One click, as it can be undone.
+/// A single click is enough, because it can be undone.
 fn block(visit: &Visit, sample: &SampleLine, proposal: &Proposal) -> Html {
     if !is_bad(sample) || proposal.blocked.iter().any(|rule| rule.content == sample.hash) {
         return Html::none();

@@ -10,12 +10,12 @@ use serde::de::DeserializeOwned;
 use weir_lab::operations::SamplePage;
 use weir_lab::report::Merged;
 
-/// Sections that are not folded away.
+/// How many sections are shown without folding them.
 const FEW: usize = 8;
-/// Strings that are shown.
+/// How many strings are shown.
 const STRINGS_MAX: usize = 200;
 
-/// What `identify` says.
+/// The report of `identify`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Identity {
@@ -25,7 +25,7 @@ struct Identity {
     entropy_bits_per_byte: Option<f64>,
 }
 
-/// What `elf-pe` says.
+/// The report of `elf-pe`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Program {
@@ -60,7 +60,7 @@ struct Noted {
     about: String,
 }
 
-/// What `strings` says.
+/// The report of `strings`.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Strings {
@@ -74,7 +74,7 @@ struct Full<T> {
     full: T,
 }
 
-/// Everything that a plugin says, if it has this form: a plugin of that name may be another one.
+/// The full report of a plugin, if it has this form: a plugin of that name may be another one.
 fn full<T: DeserializeOwned>(page: &SamplePage, plugin: &str) -> Option<T> {
     let result = page.results.iter().rev().find(|result| result.accepted && result.plugin == plugin)?;
     serde_json::from_str::<Full<T>>(result.report.get()).ok().map(|report| report.full)
@@ -114,7 +114,7 @@ fn file(page: &SamplePage) -> Html {
     )
 }
 
-/// What was chosen when it was handed in.
+/// The choices that were made when it was submitted.
 fn chosen(page: &SamplePage) -> Html {
     let words = page.choices.words();
     let line = |(label, text): &(&str, String)| {

@@ -13,7 +13,7 @@ struct FindingLine {
     /// None for a plugin that failed.
     level: Option<Level>,
     words: String,
-    /// The sample that it was brought for, if that is another one of the same content.
+    /// The sample for which it was made, if that is another one of the same content.
     of_sample: Option<i64>,
 }
 
@@ -68,7 +68,7 @@ fn gravity(level: Option<Level>) -> u8 {
     }
 }
 
-/// What one result says. One that does not count says nothing, unless it failed.
+/// The findings of one result. One that does not count has none, unless it failed.
 fn lines(result: &ResultLine) -> Vec<FindingLine> {
     let line = |level: Option<Level>, words: String| FindingLine {
         plugin: cut(&result.plugin),

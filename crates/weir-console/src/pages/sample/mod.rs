@@ -28,15 +28,15 @@ use weir_lab::node::Node;
 use weir_lab::operations::{AttemptLine, HandedIn, ResultLine, SampleLine, SamplePage};
 use weir_lab::report::{Acted, Merged, Technique};
 
-/// Children in the table.
+/// How many children the table has.
 const CHILDREN_SHOWN: usize = 99;
-/// Characters of a raw report, and of all of them.
+/// How many characters of a raw report are shown, and of all of them.
 const RAW_MAX: usize = 20_000;
 const RAW_ALL_MAX: usize = 200_000;
-/// Reasons, and characters of one text from a report.
+/// How many reasons are shown, and how many characters of one text from a report.
 const REASONS_MAX: usize = 30;
 const TEXT_MAX: usize = 300;
-/// Lines of one table.
+/// How many lines one table has.
 const LINES_MAX: usize = 100;
 const BOUNDS: Bounds = Bounds { lines: LINES_MAX, text: TEXT_MAX };
 
@@ -45,7 +45,7 @@ fn cut(text: &str) -> String {
     BOUNDS.cut(text)
 }
 
-/// What a sample is called.
+/// The name of a sample for people.
 fn name(sample: &SampleLine) -> String {
     if sample.name.is_empty() { "(no name)".to_owned() } else { cut(&sample.name) }
 }
@@ -53,7 +53,7 @@ fn name(sample: &SampleLine) -> String {
 pub(super) async fn page(State(site): State<Site>, Extension(visit): Asking, Path(which): Path<String>) -> PageResult {
     let page = node(&site)?.page(&which).await?;
     let subject = format!("sample-{}", page.sample.sample);
-    // Megabytes of reports are read: not on a thread that serves.
+    // Megabytes of reports may have to be read, so this is not done on a thread that serves.
     let merged = tokio::task::spawn_blocking(move || Merged::new(page, Vec::new())).await;
     let merged = merged.map_err(|_| unreadable())?;
     let proposal = Proposal::of(&merged, site.mail.rules.list().await?);
@@ -114,7 +114,7 @@ fn reasons(page: &SamplePage) -> Html {
     html!("<ul>{}{}</ul>", reasons, more)
 }
 
-/// Where it is, if it has not ended; how it ended, if that is not how samples should.
+/// Where it is, if it has not ended; how it ended, if not normally.
 fn now(page: &SamplePage) -> Html {
     match page.sample.state.as_str() {
         "done" => Html::none(),
@@ -122,7 +122,7 @@ fn now(page: &SamplePage) -> Html {
     }
 }
 
-/// What it did, each time that it was run.
+/// Its behaviour, for each time that it was run.
 fn acted(merged: &Merged) -> Html {
     let one = |acted: &Acted| {
         html!("<section><h2>What it did</h2>{}</section>", behaviour::draw(acted, &merged.timeline(acted), BOUNDS))
@@ -130,7 +130,7 @@ fn acted(merged: &Merged) -> Html {
     merged.behaviour.iter().map(|(_, acted)| one(acted)).collect()
 }
 
-/// What of it is known in MITRE's ATT&CK; nothing if nothing is.
+/// The techniques in MITRE's ATT&CK to which it belongs; empty if there are none.
 fn techniques(merged: &Merged) -> Html {
     let row = |technique: &Technique| {
         let findings = cut(&technique.findings.join("; "));
@@ -159,7 +159,7 @@ fn indicators(merged: &Merged) -> Html {
     }
 }
 
-/// Where it was found, and what was found in it.
+/// In which sample it was found, and what was found in it.
 fn inside(page: &SamplePage) -> Html {
     let parent = page.sample.parent.map(|parent| {
         html!(
@@ -245,7 +245,7 @@ fn raw(results: &[ResultLine]) -> Html {
     html!("<section><h2>Raw reports</h2>{}</section>", results.iter().take(LINES_MAX).map(report).collect::<Html>())
 }
 
-/// Takes a sample back.
+/// Cancels a sample.
 pub(super) async fn cancel(
     State(site): State<Site>,
     Extension(visit): Asking,
@@ -280,7 +280,7 @@ pub(super) async fn rerun(
     })
 }
 
-/// Who does what to which sample is written down before it is done. The sample again, if there is one.
+/// The action is written to the audit trail before it is done. Returns the sample, if there is one.
 async fn noted<'a>(
     site: &Site,
     node: &Node,
@@ -307,7 +307,7 @@ mod tests {
         ResultLine { plugin, version, accepted: true, outcome, of_sample: None, report }
     }
 
-    /// A sample whose every text is hostile and long, and of which there is far too much.
+    /// A sample with only hostile and long texts, and far too many of them.
     fn hostile() -> Merged {
         let long = EVIL.repeat(2_000);
         let line = SampleLine {

@@ -8,7 +8,7 @@ use crate::site::Site;
 use crate::words::{cut, size, time};
 use weir_mail::operations::{FoundMail, MailFilter, MailFound};
 
-/// The fields of the form, with what is beside each.
+/// The fields of the form, with their labels and examples.
 const FIELDS: [(&str, &str, &str); 9] = [
     ("from", "Sender", "ann@example.org, ann or example.org"),
     ("to", "Recipient", "bob@example.net, bob or example.net"),
@@ -39,12 +39,12 @@ impl Fields {
         self.values.iter().all(String::is_empty)
     }
 
-    /// What is not mail is shown on the first page of a search for words only.
+    /// Results other than mail are shown only on the first page of a search by words.
     pub(super) fn is_first_page(&self) -> bool {
         self.after.is_none() && self.is_empty()
     }
 
-    /// The fields as a part of the form; open if something is in them.
+    /// The fields as a part of the form; unfolded if something is in them.
     pub(super) fn form(&self) -> Html {
         let field = |((name, label, hint), value): ((&str, &str, &str), &String)| {
             html!("<label>{} <input name=\"{}\" value=\"{}\" placeholder=\"{}\"></label>", label, name, value, hint)
@@ -74,11 +74,11 @@ impl Fields {
     }
 }
 
-/// The messages that fit; nothing if there are none.
+/// The messages that match; None if there are none.
 pub(super) async fn section(site: &Site, wanted: &str, fields: &Fields) -> Option<Html> {
     let found = match site.mail.find.find(&fields.filter(wanted)).await {
         Ok(found) => found,
-        // A search for something else goes on without it.
+        // A search for something else continues without it.
         Err(_) if fields.is_empty() => return None,
         Err(error) => return Some(html!("<section><h2>Messages</h2><p>{}</p></section>", error.to_string())),
     };
