@@ -188,7 +188,7 @@ fn bulk(visit: &Visit, page: &UserPage, (found, more): (usize, bool), here: &str
     )
 }
 
-/// A button that sends everything this account tried to send to the lab.
+/// A button by which the lab examines the attachments of all held mail of this account.
 fn to_lab(visit: &Visit, page: &UserPage, here: &str) -> Html {
     html!(
         "<form class=\"actions\" method=\"post\" action=\"/throttle/decide\">{}{}<input type=\"hidden\" name=\"user\" value=\"{}\">\
