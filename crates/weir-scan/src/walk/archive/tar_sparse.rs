@@ -190,14 +190,41 @@ mod tests {
         body.extend(b"abcde");
         assert_eq!(read(inside, &body).unwrap(), WHOLE);
         let mut header = vec![0; BLOCK];
-        header[386..410].copy_from_slice(b"00000000002\000000000003\0");
+        header[386..410].copy_from_slice(b"00000000002\x0000000000003\0");
         header[482] = 1;
         header[483..495].copy_from_slice(b"00000000012\0");
         let mut block = vec![0; BLOCK];
-        block[..24].copy_from_slice(b"00000000006\000000000002\0");
+        block[..24].copy_from_slice(b"00000000006\x0000000000002\0");
         let all = [block, b"abcde".to_vec()].concat();
         let (map, body) = SparseMap::old(&header, &all);
         assert_eq!(read(map, body).unwrap(), WHOLE);
+    }
+
+    #[test]
+    fn maps_have_a_bound_in_every_format() {
+        let is_whole = |map: SparseMap| {
+            assert!(map.is_map() && map.pieces.len() <= PIECES_MAX && map.pieces.capacity() <= 2 * PIECES_MAX);
+            map.whole(b"").is_some()
+        };
+        for (count, fits) in [(PIECES_MAX, true), (PIECES_MAX + 1, false)] {
+            let listed = vec!["0,0"; count].join(",");
+            assert_eq!(is_whole(told(&[("GNU.sparse.map", &listed)])), fits);
+            let pairs = [("GNU.sparse.offset", "0"), ("GNU.sparse.numbytes", "0")].repeat(count);
+            assert_eq!(is_whole(told(&pairs)), fits);
+            // One piece in the header, and the others in blocks behind it.
+            let entry = b"00000000000\x0000000000000\0";
+            let mut header = vec![0; BLOCK];
+            header[386..410].copy_from_slice(entry);
+            header[482] = 1;
+            let mut blocks = Vec::new();
+            for first in (1..count).step_by(21) {
+                let mut block = entry.repeat((count - first).min(21));
+                block.resize(BLOCK, 0);
+                block[504] = u8::from(first + 21 < count);
+                blocks.extend(block);
+            }
+            assert_eq!(is_whole(SparseMap::old(&header, &blocks).0), fits);
+        }
     }
 
     #[test]
