@@ -4,8 +4,8 @@ use super::document::{group_end, is_flat, rtf_text, text};
 use super::{has, is_stream, is_workbook, name_ends, name_has};
 use crate::little_endian::u16_at;
 use crate::markup::{self, Tag};
-use crate::walk::File;
 use crate::walk::kind::Kind;
+use crate::walk::{File, workbook};
 
 /// Nobody writes fields in fields in fields any deeper.
 const NESTED_MAX: usize = 64;
@@ -267,10 +267,12 @@ fn old_workbook(file: &File<'_>) -> bool {
         return false;
     }
     let is_old = u16_at(file.data, 4) != Some(0x600);
+    // What is encrypted is shown once more as it is decrypted.
+    let data = &file.data[..workbook::encrypted_from(file.data)];
     let mut at = 0;
-    while let (Some(kind), Some(length)) = (u16_at(file.data, at), u16_at(file.data, at + 2)) {
+    while let (Some(kind), Some(length)) = (u16_at(data, at), u16_at(data, at + 2)) {
         let end = at + 4 + usize::from(length);
-        let record = file.data.get(at + 4..end.min(file.data.len())).unwrap_or_default();
+        let record = data.get(at + 4..end.min(data.len())).unwrap_or_default();
         let path = match kind {
             LINK => record.get(5..),
             OLD_LINK if is_old => record.get(1..),
@@ -390,6 +392,13 @@ mod tests {
         };
         let link = |path: &[u8]| told(6, 0x1ae, &[&[1, 0, path.len() as u8, 0, 0][..], path].concat());
         assert!(link(b"cmd\x03/c calc") && !link(b"Word.Document.8\x03C:\\a.doc") && !link(b"\x01a.xls"));
+        // A lock before the link: then the link is encrypted, and says nothing.
+        let (begin, link_of) = ([9, 8, 4, 0, 0, 6, 5, 0], b"\xae\x01\x09\0\x01\0\x04\0\0cmd\x03");
+        let locked = |kind: u8| [&begin[..], &[kind, 0, 6, 0, 0, 0, 1, 2, 3, 4], link_of].concat();
+        let judged = |data: &[u8]| {
+            old_workbook(&File { names: &names, declared: "", kind: Kind::Unknown, data, in_archive: true })
+        };
+        assert!(!judged(&locked(0x2f)) && judged(&locked(0)));
         assert!(!link(b"\x01\x01Cfolder\x03b.xls") && !link(b"\x01folder\x03b.xls"));
         let old = |version: u8, path: &[u8]| told(version, 0x17, &[&[path.len() as u8][..], path].concat());
         assert!(old(5, b"cmd\x03/c calc") && !old(5, b"\x03Sheet1") && !old(5, b"\x01[a.xls]Sheet1"));

@@ -51,8 +51,10 @@ pub(crate) fn is_bare(data: &[u8]) -> bool {
 
 /// Whether it has a sheet with macros of Excel 4: the list of sheets says so, or the sheet itself does.
 pub(crate) fn has_macro_sheet(data: &[u8]) -> bool {
+    let encrypted = encrypted_from(data);
     records(data).any(|Record { kind, begin, .. }| match kind {
-        BOUND_SHEET => data.get(begin + 5) == Some(&1),
+        BOUND_SHEET => begin < encrypted && data.get(begin + 5) == Some(&1),
+        // Where a sheet begins is never encrypted.
         0x09 | 0x209 | 0x409 | BEGIN => u16_at(data, begin + 2) == Some(0x40),
         _ => false,
     })
@@ -60,7 +62,25 @@ pub(crate) fn has_macro_sheet(data: &[u8]) -> bool {
 
 /// The same for a module with a program, which the version of 1993 keeps as a sheet.
 fn has_module(data: &[u8]) -> bool {
-    records(data).any(|Record { kind, begin, .. }| kind == BOUND_SHEET && data.get(begin + 5) == Some(&6))
+    let mut readable = records(&data[..encrypted_from(data)]);
+    readable.any(|Record { kind, begin, .. }| kind == BOUND_SHEET && data.get(begin + 5) == Some(&6))
+}
+
+/// The record that says how it is encrypted: it stands among what is about all sheets, and behind the last sheet there may be anything.
+fn lock(data: &[u8]) -> Option<Record> {
+    records(data).take_while(|record| record.kind != END).find(|record| record.kind == FILE_PASS)
+}
+
+impl Record {
+    fn content<'d>(&self, data: &'d [u8]) -> &'d [u8] {
+        &data[self.begin.min(self.end)..self.end]
+    }
+}
+
+/// Where its records begin to be encrypted, in a way that is known; its end if they are not. What they say from there on is chance, except those that
+/// are never encrypted.
+pub(crate) fn encrypted_from(data: &[u8]) -> usize {
+    lock(data).filter(|told| Lock::read(told.content(data)).is_some()).map_or(data.len(), |told| told.end)
 }
 
 /// The main stream of a compound file, unless it is looked at as records anyhow.
@@ -78,10 +98,8 @@ fn open(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u32) -> Resul
     if has_module(data) {
         walk.odd_here(Oddity::Macros);
     }
-    // It stands among what is about all sheets, and behind the last sheet there may be anything.
-    let mut about_all = records(data).take_while(|record| record.kind != END);
-    let Some(told) = about_all.find(|record| record.kind == FILE_PASS) else { return Ok(()) };
-    let lock = Lock::read(&data[told.begin.min(told.end)..told.end]);
+    let Some(told) = lock(data) else { return Ok(()) };
+    let lock = Lock::read(told.content(data));
     let Some(key) = lock.as_ref().and_then(|lock| lock.key(OWN_PASSWORD)) else {
         let from_mail = |lock: &Lock| walk.passwords.iter().find_map(|password| lock.key(password));
         return match lock.as_ref().and_then(from_mail) {
@@ -109,7 +127,10 @@ fn decrypted(
     walk.budget.time()?;
     walk.budget.room(data.len())?;
     let plain = key.opened(data, from);
-    walk.holding(&plain, |walk, plain| walk.file(names, "", plain, level))
+    walk.holding(&plain, |walk, plain| {
+        walk.file(names, "", plain, level)?;
+        of_compound(walk, names, plain, level)
+    })
 }
 
 /// How a workbook is encrypted, and what tells whether a password fits.
@@ -404,6 +425,37 @@ mod tests {
         let plain = [record(BEGIN, &[0, 6, 5, 0]), record(BOUND_SHEET, &[0; 10]), record(END, b"")].concat();
         let plain = [plain, record(FILE_PASS, b"anything")].concat();
         assert_eq!(seen(&compound("Workbook", &plain), &[]).1, []);
+    }
+
+    #[test]
+    fn what_is_encrypted_is_judged_as_it_is_decrypted() {
+        let decrypt = |told: &[u8], file: Vec<u8>| -> Vec<u8> {
+            let mut plain = file;
+            assert_eq!(&plain[20..22], FILE_PASS.to_le_bytes());
+            assert_eq!(plain[24..24 + told.len()], *told);
+            plain[20..22].fill(0);
+            plain
+        };
+        for way in 0..4 {
+            let (told, _) = locked(OWN_PASSWORD, way);
+            // As it is kept, it would have each kind of sheet.
+            let file = workbook(&told, &[1, 6]);
+            assert!(!has_macro_sheet(&file) && !has_module(&file), "{way}");
+            let plain = decrypt(&told, file);
+            assert!(has_macro_sheet(&plain) && has_module(&plain), "{way}");
+            // The sheet itself says what it is in the open.
+            let sheet = record(BEGIN, &[&[0, 6, 0x40][..], &[0; 13]].concat());
+            assert!(has_macro_sheet(&[workbook(&told, &[0]), sheet].concat()), "{way}");
+            // A module is told of what is decrypted, whether it begins as records do or not.
+            let (_, module) = encrypted(OWN_PASSWORD, way, &[0, 6]);
+            let behind = [record(0x42, &[0; 12]), module.clone()].concat();
+            assert_eq!(seen(&compound("Workbook", &module), &[]).1, [Oddity::Macros], "{way}");
+            if way == 0 {
+                assert_eq!(seen(&compound("Workbook", &behind), &[]).1, [Oddity::Macros]);
+            }
+        }
+        // Nobody opens one with such a lock, so nothing in it is by chance.
+        assert!(has_macro_sheet(&workbook(b"\x09\0\0\0\0\0", &[1])));
     }
 
     #[test]
