@@ -6,6 +6,7 @@
 use super::super::{Oddity, Walk, bounded_name};
 use crate::budget::Exceeded;
 use crate::little_endian::{u16_at, u32_at};
+use std::collections::BTreeSet;
 
 const SECTOR: usize = 2048;
 /// Blocks may be shorter than sectors; none is shorter than this.
@@ -15,6 +16,8 @@ const DESCRIPTORS: usize = 16;
 /// Linux reads a hundred.
 const DESCRIPTORS_MAX: usize = 128;
 const FOLDERS_MAX: usize = 10_000;
+/// So many records are read between two looks at the clock.
+const RECORDS_AT_ONCE: u32 = 1024;
 /// Places besides the directory in which pieces of one name stand.
 const AREAS_MAX: usize = 8;
 const FOLDER: u8 = 2;
@@ -123,8 +126,9 @@ impl<'d> Tree<'d> {
 
     /// Walks a directory and those below it, without recursion.
     fn walk(self, walk: &mut Walk<'_>, root: (usize, usize), level: u32) -> Result<(), Exceeded> {
-        let (mut todo, mut seen) = (vec![root], vec![root.0]);
+        let (mut todo, mut seen, mut clock) = (vec![root], BTreeSet::from([root.0]), 0u32);
         while let Some((from, length)) = todo.pop() {
+            walk.budget.time()?;
             let Some(records) = self.data.get(from..from.saturating_add(length).min(self.data.len())) else {
                 walk.odd_here(Oddity::Unreadable("a disc image that breaks off".into()));
                 continue;
@@ -138,6 +142,10 @@ impl<'d> Tree<'d> {
                     continue;
                 };
                 at += record.len();
+                clock += 1;
+                if clock.is_multiple_of(RECORDS_AT_ONCE) {
+                    walk.budget.time()?;
+                }
                 let name = record.get(33..33 + usize::from(*record.get(32).unwrap_or(&0))).unwrap_or_default();
                 // What a system keeps about a file may stand before it, and not every reader passes over that.
                 let behind = from.saturating_add(usize::from(record[1]).saturating_mul(self.block));
@@ -146,8 +154,7 @@ impl<'d> Tree<'d> {
                 if flags & FOLDER != 0 {
                     for from in places {
                         // The first two are the directory itself and the one above it.
-                        if name.len() > 1 && !seen.contains(from) && seen.len() < FOLDERS_MAX {
-                            seen.push(*from);
+                        if name.len() > 1 && seen.len() < FOLDERS_MAX && seen.insert(*from) {
                             todo.push((*from, length));
                         }
                     }
@@ -253,6 +260,7 @@ mod tests {
     use crate::budget::{Budget, Limits};
     use crate::test_files;
     use crate::walk::{File, Place, Visit, walk_file};
+    use std::time::Duration;
 
     /// The last name and the content of every file, and what is odd.
     #[derive(Default)]
@@ -297,6 +305,35 @@ mod tests {
 
     fn put(image: &mut [u8], at: usize, octets: &[u8]) {
         image[at..at + octets.len()].copy_from_slice(octets);
+    }
+
+    /// An image with a root of so many records of folders at the block that `place` names.
+    fn folders(count: u32, place: impl Fn(u32) -> u32) -> Vec<u8> {
+        let mut image = test_files::iso("RUN.JS", b"hello");
+        image.truncate(ROOT);
+        for number in 0..count {
+            let (from, length) = (place(number).to_le_bytes(), (count * 36).to_le_bytes());
+            let head = [&[36, 0][..], &from, &[0; 4], &length, &[0; 11], &[FOLDER], &[0; 6]].concat();
+            image.extend([&head[..], b"\x02AB\0"].concat());
+        }
+        put(&mut image, VOLUME + 166, &(count * 36).to_le_bytes());
+        image
+    }
+
+    fn opened(image: &[u8], time: Duration) -> Result<(), Exceeded> {
+        let (limits, mut seen) = (Limits { time, ..Limits::default() }, Seen::default());
+        open(&mut Walk::new(&mut Budget::new(&limits), &mut seen), image, 0)
+    }
+
+    #[test]
+    fn folders_take_no_longer_than_there_is_time() {
+        let late = |time| Err(Exceeded::Time(time));
+        assert_eq!(opened(&folders(3, |number| 20 + number), Duration::ZERO), late(Duration::ZERO));
+        let soon = Duration::from_millis(1);
+        assert_eq!(opened(&folders(200_000, |_| 20), soon), late(soon));
+        let soon = Duration::from_millis(100);
+        assert_eq!(opened(&folders(100_000, |number| 20 + number % 1700), soon), late(soon));
+        assert_eq!(opened(&folders(100, |_| 20), Duration::from_secs(20)), Ok(()));
     }
 
     #[test]

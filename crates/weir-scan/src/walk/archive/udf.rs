@@ -10,6 +10,8 @@ use std::io::{self, Read};
 
 const SECTOR: usize = 2048;
 const FOLDERS_MAX: usize = 10_000;
+/// So many names are read between two looks at the clock.
+const NAMES_AT_ONCE: usize = 1024;
 
 /// Kinds of descriptors.
 const ANCHOR: u16 = 2;
@@ -50,7 +52,10 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         if volume.reader(&entry).take(data.len() as u64).read_to_end(&mut names).is_err() {
             broken(walk);
         }
-        for found in Identifiers(&names) {
+        for (number, found) in Identifiers(&names).enumerate() {
+            if number % NAMES_AT_ONCE == 0 {
+                walk.budget.time()?;
+            }
             let folder = found.flags & 2 != 0;
             // One that was deleted, and the way back.
             if found.flags & 0b1100 != 0 {
@@ -235,5 +240,66 @@ fn named(name: &[u8]) -> String {
         }
         Some((8, rest)) => rest.iter().map(|octet| char::from(*octet)).collect(),
         _ => bounded_name(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, Limits};
+    use crate::walk::{File, Place, Visit};
+    use std::time::Duration;
+
+    #[derive(Default)]
+    struct Seen(Vec<Oddity>);
+
+    impl Visit for Seen {
+        fn file(&mut self, _: &Place, _: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+            Ok(())
+        }
+
+        fn odd(&mut self, _: &Place, oddity: Oddity) {
+            self.0.push(oddity);
+        }
+    }
+
+    /// An image whose root has so many names of files that were deleted.
+    fn deleted(count: usize) -> Vec<u8> {
+        let mut image = vec![0; 262 * SECTOR];
+        let mut put = |sector: usize, at: usize, octets: &[u8]| {
+            image[sector * SECTOR + at..][..octets.len()].copy_from_slice(octets);
+        };
+        put(256, 0, &[2, 0, 0, 0, 2]);
+        put(256, 16, &[0, 16, 0, 0, 1, 1]);
+        put(257, 0, &[5]);
+        put(257, 188, &[4, 1]);
+        put(258, 0, &[6]);
+        put(258, 212, &[0, 8]);
+        put(258, 268, &[1]);
+        put(258, 440, &[1, 6]);
+        put(260, 0, &[0, 1, 0, 0, 1]);
+        put(260, 404, &[1]);
+        put(261, 0, &[5, 1]);
+        put(261, 56, &(40 * count as u32).to_le_bytes());
+        put(261, 172, &[8]);
+        put(261, 176, &[(40 * count as u32).to_le_bytes(), 2u32.to_le_bytes()].concat());
+        let mut name = [0; 40];
+        name[..2].copy_from_slice(&IDENTIFIER.to_le_bytes());
+        name[18] = 4;
+        image.extend(name.repeat(count));
+        image
+    }
+
+    #[test]
+    fn names_take_no_longer_than_there_is_time() {
+        let opened = |image: &[u8], time| {
+            let (limits, mut seen) = (Limits { time, ..Limits::default() }, Seen::default());
+            let opened = open(&mut Walk::new(&mut Budget::new(&limits), &mut seen), image, 0);
+            (opened, seen.0)
+        };
+        let soon = Duration::from_millis(1);
+        let image = deleted(200_000);
+        assert_eq!(opened(&image, soon), (Err(Exceeded::Time(soon)), vec![]));
+        assert_eq!(opened(&image, Duration::from_secs(20)), (Ok(()), vec![]));
     }
 }
