@@ -22,12 +22,15 @@ const NAMES: [u16; 7] = [0x3707, 0x3704, 0x3001, 0x370d, 0x3708, 0x370c, 0x3703]
 const OBJECT: u16 = 0x3701;
 /// Outlook writes half as many.
 const NAMES_MAX: usize = 16;
+/// Contents of one attachment. It has one; an empty one takes fewer octets in the file than in memory.
+const CONTENTS_MAX: usize = 1 << 12;
 
 #[derive(Default)]
 struct Attachment<'d> {
     names: Vec<String>,
     has_more_names: bool,
     contents: Vec<&'d [u8]>,
+    has_more_contents: bool,
 }
 
 pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
@@ -41,7 +44,7 @@ pub(super) fn open(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), E
         match id {
             BEGINS_ATTACHMENT => std::mem::take(&mut attachment).show(walk, level)?,
             TITLE | TRANSPORT_NAME => attachment.named(value),
-            DATA => attachment.contents.push(value),
+            DATA => attachment.content(value),
             PROPERTIES if attachment.properties(value).is_none() => {
                 walk.odd_here(Oddity::Unreadable("a damaged TNEF file".into()));
             }
@@ -66,9 +69,19 @@ impl<'d> Attachment<'d> {
         }
     }
 
+    fn content(&mut self, content: &'d [u8]) {
+        match self.contents.len() {
+            CONTENTS_MAX.. => self.has_more_contents = true,
+            _ => self.contents.push(content),
+        }
+    }
+
     fn show(self, walk: &mut Walk<'_>, level: u32) -> Result<(), Exceeded> {
         if self.has_more_names {
             walk.odd(&self.names, Oddity::Inconsistent("an attachment with more than 16 names".into()));
+        }
+        if self.has_more_contents {
+            walk.odd(&self.names, Oddity::Unreadable("an attachment with thousands of contents".into()));
         }
         self.contents.iter().try_for_each(|content| walk.stored(&self.names, content, level))
     }
@@ -86,6 +99,8 @@ impl<'d> Attachment<'d> {
             if is_variable(kind) || kind & 0x1000 != 0 {
                 at += 4;
             }
+            // Values without octets may be any number of them, and say nothing.
+            let values = if fixed(kind) == Some(0) { 0 } else { values };
             for _ in 0..values {
                 let length = if is_variable(kind) { u32_at(list, at)? as usize } else { fixed(kind)? };
                 at += if is_variable(kind) { 4 } else { 0 };
@@ -100,8 +115,8 @@ impl<'d> Attachment<'d> {
     fn property(&mut self, kind: u16, id: u16, value: &'d [u8]) {
         match (id, kind & 0xfff) {
             // An object begins with the sixteen octets of its interface.
-            (OBJECT, 0x0d) => self.contents.push(value.get(16..).unwrap_or_default()),
-            (OBJECT, 0x102) => self.contents.push(value),
+            (OBJECT, 0x0d) => self.content(value.get(16..).unwrap_or_default()),
+            (OBJECT, 0x102) => self.content(value),
             (id, 0x1e) if NAMES.contains(&id) => self.named(value),
             (id, 0x1f) if NAMES.contains(&id) => {
                 let units: Vec<u16> =
@@ -134,5 +149,53 @@ fn behind_name(list: &[u8], at: usize) -> Option<usize> {
     match kind {
         0 => Some(at + 24),
         _ => (at + 24).checked_add((u32_at(list, at + 20)? as usize).next_multiple_of(4)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::{Budget, Limits};
+    use crate::walk::{File, Place, Visit};
+
+    #[derive(Default)]
+    struct Seen(usize, Vec<Oddity>);
+
+    impl Visit for Seen {
+        fn file(&mut self, _: &Place, _: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
+            self.0 += 1;
+            Ok(())
+        }
+
+        fn odd(&mut self, _: &Place, oddity: Oddity) {
+            self.1.push(oddity);
+        }
+    }
+
+    /// What an attachment with one property is opened to.
+    fn opened(kind: u16, values: u32, octets: &[u8]) -> Seen {
+        let head = [&1u32.to_le_bytes()[..], &kind.to_le_bytes(), &OBJECT.to_le_bytes(), &values.to_le_bytes()];
+        let list = [&head.concat()[..], octets].concat();
+        let attribute = [&[2][..], &PROPERTIES.to_le_bytes(), &(list.len() as u32).to_le_bytes(), &list, &[0; 2]];
+        let (mut seen, data) = (Seen::default(), [&[0; 6][..], &attribute.concat()].concat());
+        open(&mut Walk::new(&mut Budget::new(&Limits::default()), &mut seen), &data, 0).unwrap();
+        seen
+    }
+
+    #[test]
+    fn values_without_octets_take_no_time() {
+        for kind in [0x1000, 0x1001] {
+            let Seen(files, odd) = opened(kind, u32::MAX, b"");
+            assert_eq!((files, odd), (0, vec![]), "{kind:x}");
+        }
+    }
+
+    #[test]
+    fn the_contents_of_an_attachment_have_a_bound() {
+        let Seen(files, odd) = opened(0x102, CONTENTS_MAX as u32, &[0; 4 * CONTENTS_MAX]);
+        assert_eq!((files, odd), (CONTENTS_MAX, vec![]));
+        let Seen(files, odd) = opened(0x1102, CONTENTS_MAX as u32 + 1, &[0; 4 * (CONTENTS_MAX + 1)]);
+        assert_eq!(files, CONTENTS_MAX);
+        assert!(matches!(odd[..], [Oddity::Unreadable(_)]), "{odd:?}");
     }
 }
