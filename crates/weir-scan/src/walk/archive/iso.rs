@@ -18,6 +18,9 @@ const DESCRIPTORS_MAX: usize = 128;
 const FOLDERS_MAX: usize = 10_000;
 /// So many records are read between two looks at the clock.
 const RECORDS_AT_ONCE: u32 = 1024;
+/// Pieces of one file, and names that these may have. Programs that write discs need a second piece for each 4 GiB.
+const PIECES_MAX: usize = 1 << 16;
+const NAMES_MAX: usize = 64;
 /// Places besides the directory in which pieces of one name stand.
 const AREAS_MAX: usize = 8;
 const FOLDER: u8 = 2;
@@ -116,6 +119,7 @@ impl Names {
 struct Pieces {
     names: Vec<String>,
     extents: Vec<(usize, usize)>,
+    has_more: bool,
 }
 
 impl<'d> Tree<'d> {
@@ -133,7 +137,7 @@ impl<'d> Tree<'d> {
                 walk.odd_here(Oddity::Unreadable("a disc image that breaks off".into()));
                 continue;
             };
-            let (mut at, mut pieces) = (0, Pieces::default());
+            let (mut at, mut all, mut run) = (0, Pieces::default(), Pieces::default());
             while let Some(size) = records.get(at) {
                 let record = records.get(at..at + usize::from(*size)).unwrap_or_default();
                 let (Some((from, length)), Some(flags)) = (self.extent(record), record.get(25)) else {
@@ -160,28 +164,54 @@ impl<'d> Tree<'d> {
                     }
                     continue;
                 }
-                let names = [self.names.read(name), self.long_name(record).into_iter().collect()].concat();
+                let names = self.names_in(record, name);
                 if matches!(record.get(26..28), Some([unit, gap]) if unit | gap != 0) {
                     walk.odd(&names, Oddity::Unreadable("a file in pieces that stand between others".into()));
                 }
-                if pieces.names != names && !pieces.extents.is_empty() {
-                    // To some these are two files.
-                    self.member(walk, &names, &[(from, length)], level)?;
+                if run.names != names && !run.extents.is_empty() {
+                    // To some readers a file ends where another name follows.
+                    self.pieces(walk, &std::mem::take(&mut run), level)?;
                 }
                 for place in &places[1..] {
                     self.member(walk, &names, &[(*place, length)], level)?;
                 }
-                pieces.take(names, (from, length));
+                run.take(&names, (from, length));
+                all.take(&names, (from, length));
                 if flags & GOES_ON == 0 {
-                    let Pieces { names, extents } = std::mem::take(&mut pieces);
-                    self.member(walk, &names, &extents, level)?;
+                    self.ended(walk, &all, &run, level)?;
+                    (all, run) = (Pieces::default(), Pieces::default());
                 }
             }
-            if !pieces.extents.is_empty() {
-                self.member(walk, &pieces.names, &pieces.extents, level)?;
-            }
+            self.ended(walk, &all, &run, level)?;
         }
         Ok(())
+    }
+
+    /// A file that is at its end: the last pieces of one name, and all.
+    fn ended(self, walk: &mut Walk<'_>, all: &Pieces, run: &Pieces, level: u32) -> Result<(), Exceeded> {
+        if run.extents.len() < all.extents.len() {
+            self.pieces(walk, run, level)?;
+        }
+        self.pieces(walk, all, level)
+    }
+
+    fn pieces(self, walk: &mut Walk<'_>, pieces: &Pieces, level: u32) -> Result<(), Exceeded> {
+        if pieces.has_more {
+            walk.odd(
+                &pieces.names,
+                Oddity::Unreadable("a file in more pieces or under more names than are read".into()),
+            );
+        }
+        if pieces.extents.is_empty() { Ok(()) } else { self.member(walk, &pieces.names, &pieces.extents, level) }
+    }
+
+    /// Each name that a record gives its file, once.
+    fn names_in(self, record: &[u8], name: &[u8]) -> Vec<String> {
+        let mut names = self.names.read(name);
+        names.extend(self.long_name(record));
+        let mut known = BTreeSet::new();
+        names.retain(|name| known.insert(name.clone()));
+        names
     }
 
     fn member(
@@ -244,13 +274,18 @@ impl<'d> Tree<'d> {
 }
 
 impl Pieces {
-    fn take(&mut self, names: Vec<String>, extent: (usize, usize)) {
+    fn take(&mut self, names: &[String], extent: (usize, usize)) {
         for name in names {
-            if !self.names.contains(&name) {
-                self.names.push(name);
+            match self.names.len() {
+                _ if self.names.contains(name) => {}
+                NAMES_MAX.. => self.has_more = true,
+                _ => self.names.push(name.clone()),
             }
         }
-        self.extents.push(extent);
+        match self.extents.len() {
+            PIECES_MAX.. => self.has_more = true,
+            _ => self.extents.push(extent),
+        }
     }
 }
 
@@ -386,10 +421,54 @@ mod tests {
         assert_eq!(shown(&image), ["RUN.JS=hello bye"]);
         // One of another name.
         put(&mut image, second + 33, b"NOT");
-        assert_eq!(shown(&image), ["NOT.JS= bye", "RUN.JS|NOT.JS=hello bye"]);
+        let pieces = ["RUN.JS=hello", "NOT.JS= bye", "RUN.JS|NOT.JS=hello bye"];
+        assert_eq!(shown(&image), pieces);
         // The second never comes.
         image[second] = 0;
         assert_eq!(shown(&image), ["RUN.JS=hello"]);
+    }
+
+    #[test]
+    fn the_pieces_of_a_file_end_where_another_name_follows() {
+        let mut image = test_files::iso("A.JS", b"one two three four");
+        let file = record(&image);
+        let own: Vec<u8> = image[file..file + usize::from(image[file])].to_vec();
+        let place = |image: &mut [u8], number: usize, name: u8, last: bool| {
+            let at = file + number * own.len();
+            put(image, at, &own);
+            put(image, at + 10, &5u32.to_le_bytes());
+            (image[at + 25], image[at + 33]) = (if last { 0 } else { GOES_ON }, name);
+        };
+        for (number, (name, last)) in
+            [(b'A', false), (b'A', false), (b'B', false), (b'B', true)].into_iter().enumerate()
+        {
+            place(&mut image, number, name, last);
+        }
+        let wanted = ["A.JS=one tone t", "B.JS=one tone t", "A.JS|B.JS=one tone tone tone t"];
+        assert_eq!(shown(&image), wanted);
+        // The last one is missing.
+        place(&mut image, 3, b'B', false);
+        assert_eq!(shown(&image), wanted);
+    }
+
+    #[test]
+    fn a_file_has_a_bounded_number_of_pieces_and_names() {
+        let mut pieces = Pieces::default();
+        (0..PIECES_MAX).for_each(|at| pieces.take(&[format!("{}", at % NAMES_MAX)], (at, 0)));
+        assert!(!pieces.has_more);
+        pieces.take(&["0".into()], (0, 0));
+        assert!(pieces.has_more && pieces.extents.len() == PIECES_MAX);
+        pieces = Pieces::default();
+        (0..=NAMES_MAX).for_each(|at| pieces.take(&[format!("{at}")], (at, 0)));
+        assert!(pieces.has_more && pieces.names.len() == NAMES_MAX);
+        // Of a file that goes on in records without end, the beginning is shown.
+        let mut image = folders(PIECES_MAX as u32 + 1, |_| 20);
+        image[ROOT..].chunks_mut(36).for_each(|record| {
+            record[10..14].fill(0);
+            record[25] = GOES_ON;
+        });
+        let Seen(files, odd) = seen(&image);
+        assert_eq!((files.as_slice(), odd.len()), (&["AB=".to_owned()][..], 1));
     }
 
     #[test]
