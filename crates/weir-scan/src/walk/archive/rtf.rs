@@ -160,7 +160,7 @@ fn digits(text: &[u8], (groups, letters): (Groups, Letters)) -> (Vec<u8>, bool) 
             }
             b'\\' if behind.first() == Some(&b'\'') => {
                 is_clear = false;
-                if letters == Letters::Lost {
+                if letters == Letters::Lost && other.is_none() {
                     high = None;
                 }
                 let length = if letters == Letters::Digits { 1 } else { 3 };
@@ -171,7 +171,7 @@ fn digits(text: &[u8], (groups, letters): (Groups, Letters)) -> (Vec<u8>, bool) 
                 rest = behind;
                 if !octets.is_empty() && high.is_some() {
                     is_clear = false;
-                    high = high.filter(|_| letters != Letters::Lost);
+                    high = high.filter(|_| letters != Letters::Lost || other.is_some());
                 }
                 if other.is_none() {
                     out.extend_from_slice(octets);
@@ -287,6 +287,8 @@ mod tests {
             octets.join("{41}"),
             octets.join("{\\info 4}\r\n"),
             octets.join("\\'41"),
+            format!("{}{{\\*\\x \\'41}}{}4\\'41{}", &all[..71], &all[71..78], &all[78..]),
+            format!("{}{{\\*\\x \\bin1 4}}{}4\\'41{}", &all[..71], &all[71..78], &all[78..]),
             octets.join("4\\'41"),
             octets.join(" \\par\\b0 {}"),
             format!("{}\\bin3 \0\0\x02{}", &all[..4], &all[10..]),
