@@ -2,8 +2,8 @@
 //!
 //! A clock that is set ahead by a month makes everything a month old at once, and so does a machine that was switched off for a month. From
 //! inside nobody can tell which it was. Here both are an *absence*: time by the clock in which nobody looked. It does not count as waiting,
-//! so what shall be deleted after a week has waited for a week while this relay ran. A clock that is set back takes back the absence that
-//! it made when it was set ahead.
+//! so what shall be deleted after a week has waited for a week while this relay ran. A clock that is set back takes back as much of the
+//! newest absences as it is set back by, and no more: when a machine was off for a month and came up an hour ahead, the month is left.
 //!
 //! Cost: one small text, and a walk over at most [`ABSENCES_MAX`] absences for each question.
 
@@ -40,18 +40,36 @@ impl Absences {
 
     /// Somebody looks while the clock shows `now`. Since the last look at least `passed` has really passed.
     pub(crate) fn look(&mut self, now: Instant, passed: Duration) {
-        let missed = now.since(Instant(self.looked_at)).saturating_sub(passed);
+        let expected = Instant(self.looked_at.saturating_add(nanos(passed)));
+        let (missed, back) = (now.since(expected), expected.since(now));
         let is_first = self.since == 0;
         self.looked_at = now.0;
-        // Those that the clock made before it was set back have not been.
-        self.absences.retain(|(end, _)| *end <= now.0);
+        if back > SHORT {
+            self.take_back(nanos(back));
+        }
+        for (end, _) in &mut self.absences {
+            *end = (*end).min(now.0);
+        }
         self.since = if is_first { now.0 } else { self.since.min(now.0) };
         if missed > SHORT && !is_first {
-            self.absences.push((now.0, u64::try_from(missed.as_nanos()).unwrap_or(u64::MAX)));
+            self.absences.push((now.0, nanos(missed)));
         }
         if self.absences.len() > ABSENCES_MAX {
             let (_, oldest) = self.absences.remove(0);
             self.absences[0].1 = self.absences[0].1.saturating_add(oldest);
+        }
+    }
+
+    /// The clock was set back by so much: this much of the newest absences has not been. Not less than what counts as an absence when the
+    /// clock is set ahead, or else a clock that goes to and fro would use them up bit by bit.
+    fn take_back(&mut self, mut back: u64) {
+        while let Some((_, length)) = self.absences.last_mut() {
+            if *length > back {
+                *length -= back;
+                return;
+            }
+            back -= *length;
+            self.absences.pop();
         }
     }
 
@@ -62,6 +80,10 @@ impl Absences {
         let missed = later.fold(0u64, |sum, (end, length)| sum.saturating_add((*length).min(end - since.0)));
         now.since(since).saturating_sub(Duration::from_nanos(missed))
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -101,6 +123,58 @@ mod tests {
         absences.look(at(1_008, 5), MINUTE);
         assert_eq!(days(absences.waited(held, at(1_008, 5))), 8);
         assert_eq!(absences.waited(at(1_031, 0), at(1_008, 5)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_clock_set_back_takes_back_no_more_than_it_was_set_back_by() {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let held = at(1_000, 5);
+        // The machine was off for 30 days and comes up an hour ahead. Then the clock is put right, by less than it was ahead, by just as
+        // much, by more; an hour has passed each time.
+        let off = || {
+            let mut absences = looking();
+            absences.look(at(1_030, 60), Duration::ZERO);
+            assert_eq!(absences.waited(held, at(1_030, 60)), MINUTE * 4);
+            absences
+        };
+        for (right_after_an_hour, waited) in
+            [(at(1_030, 80), MINUTE * 64), (at(1_030, 60), MINUTE * 64), (at(1_030, 0), MINUTE * 64)]
+        {
+            let mut absences = off();
+            absences.look(right_after_an_hour, HOUR);
+            assert_eq!(absences.waited(held, right_after_an_hour), waited, "{right_after_an_hour:?}");
+            // And time goes on from there.
+            let later = Instant(right_after_an_hour.0 + nanos(HOUR));
+            absences.look(later, HOUR);
+            assert_eq!(absences.waited(held, later), waited + HOUR);
+        }
+        // Too little to be told from a clock that is put right: waits a little longer, and never less long.
+        let mut absences = off();
+        (0..20).for_each(|_| absences.look(at(1_030, 55), Duration::ZERO));
+        assert_eq!(absences.waited(held, at(1_030, 55)), Duration::ZERO);
+        (0..200).for_each(|minute| absences.look(at(1_030, 55 + minute % 2 * 9), Duration::ZERO));
+        assert!(absences.waited(held, at(1_030, 64)) < MINUTE * 10, "to and fro");
+    }
+
+    #[test]
+    fn a_clock_set_back_reaches_over_several_absences() {
+        let held = at(1_000, 5);
+        let thrice = || {
+            let mut absences = looking();
+            for (day, passed) in [(1_010, 0), (1_011, 1), (1_031, 0), (1_032, 1), (1_034, 0)] {
+                absences.look(at(day, 0), Duration::from_secs(passed * DAY));
+            }
+            assert_eq!(days(absences.waited(held, at(1_034, 0))), 2);
+            absences
+        };
+        // Ten, twenty and two days nobody looked. Some of the newest, all of it, then some of the one before, then all there are, and more.
+        for (day, left) in [(1_033, 3), (1_032, 2), (1_030, 2), (1_013, 2), (1_003, 1), (1_001, 0), (990, 0)] {
+            let mut absences = thrice();
+            absences.look(at(day, 0), Duration::ZERO);
+            assert_eq!(absences.absences.len(), left, "{day}");
+            assert!(days(absences.waited(held, at(day, 0))) <= 2, "{day}");
+            assert!(absences.absences.is_sorted(), "{absences:?}");
+        }
     }
 
     #[test]
