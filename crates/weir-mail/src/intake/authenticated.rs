@@ -40,6 +40,12 @@ pub(super) fn named_in(field: &str) -> Option<Named<'_>> {
     Some(Named { login, client: address })
 }
 
+/// Whether the comment stands anywhere in a field. Where it names nobody ([`named_in`]), either the field is not as it is read here, or a
+/// client has written such words into what the server repeats, such as the recipient; then nobody knows whose mail it is.
+pub(super) fn says_so(field: &str) -> bool {
+    field.contains(SAYS)
+}
+
 /// The address in brackets at the end of a comment.
 fn address_in(comment: &str) -> Option<IpAddr> {
     let (_, address) = comment.strip_suffix(']')?.rsplit_once('[')?;

@@ -3,7 +3,7 @@
 //! Bytes are gathered until the empty line, up to a bound; then the fields that matter are read from the block
 //! alone. The body is never looked at.
 
-use super::authenticated::{Named, named_in};
+use super::authenticated::{Named, named_in, says_so};
 use mail_parser::{HeaderName, HeaderValue, MessageParser};
 use weir_smtp::header_field;
 
@@ -68,6 +68,11 @@ impl Header {
     /// Whom a trusted relay names in the topmost Received field, as Postfix does: `(Authenticated sender: ann)`.
     pub(crate) fn named(&self) -> Option<Named<'_>> {
         named_in(&self.topmost_received)
+    }
+
+    /// Whether the topmost Received field speaks of somebody who is logged in, and it cannot be said of whom.
+    pub(crate) fn names_unclearly(&self) -> bool {
+        self.named().is_none() && says_so(&self.topmost_received)
     }
 }
 

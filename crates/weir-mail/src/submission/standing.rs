@@ -82,6 +82,8 @@ impl Submission {
         let named = self.named(peer, header);
         let identity = match named {
             Some(named) => self.shared.accounts.spelled(named.login).await.map_err(|error| no_user(&error))?,
+            // It must not count as mail of the peer itself: that would lead past the throttle, the stop and the lock of whoever it is.
+            None if settings.reads_received_from(peer) && header.names_unclearly() => return Err(unclear()),
             None => self.identity_of(peer).ok_or_else(|| self.nobody())?,
         };
         let user = self.user(&identity).await?;
@@ -150,6 +152,16 @@ pub(super) fn check_lock(user: &UserRow) -> Result<(), Reply> {
         }
         None => Ok(()),
     }
+}
+
+/// A listed peer speaks of a login, and not in the way in which Postfix does.
+fn unclear() -> Reply {
+    tracing::warn!(
+        "a mail was refused: its topmost Received field speaks of an authenticated sender, and it is not clear of whom"
+    );
+    let text = "the topmost Received field does not say clearly who is logged in; an address with the words \"Authenticated sender: \" \
+                in it must be written without them";
+    Reply::fixed(550, Status(5, 7, 1), text)
 }
 
 fn no_user(error: &RecordsError) -> Reply {

@@ -190,6 +190,39 @@ async fn behind_postfix_a_user_sends_only_as_themselves() {
     assert!(reply.starts_with("250 "), "bob's addresses are Postfix's to know: {reply}");
 }
 
+/// Whoever is logged in must not get out of being named by what the server repeats of theirs.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_postfix_mail_of_which_it_is_unclear_whose_it_is_is_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = Gate::start_as(folder.path(), None, |settings| {
+        settings.identity = Identity::ClientAddress;
+        settings.sender_must_match = false;
+        settings.received_from = vec!["127.0.0.1".parse().unwrap()];
+    })
+    .await;
+    let mut postfix = gate.client().await;
+    let (ann, says) = ("(Authenticated sender: ann)", "Authenticated sender: x");
+    for received in [
+        format!(
+            "from x (y [192.0.2.9])\r\n\t{ann}\r\n\tby z (Postfix) with ESMTPSA id 4X\r\n\tfor <\"victim+{says}\"@example.net>; now"
+        ),
+        format!("from x (y [192.0.2.9]) (Authenticated sender: {})\r\n\tby z; now", "x".repeat(321)),
+        format!("from x (y [192.0.2.9]) {ann} with words of another server\r\n\tby z; now"),
+        format!("from x ({says} (y [192.0.2.9])\r\n\tby z; now"),
+    ] {
+        let reply = postfix.mail("ann@example.org", &letter_to(0), &format!("Received: {received}\r\n{TEXT}")).await;
+        assert!(reply.starts_with("550 5.7.1 the topmost Received field"), "{received}: {reply}");
+    }
+    assert_eq!(gate.gone.recipients(), Vec::<String>::new());
+    // Who is not logged in, but sends from a network of Postfix's own, is not named; nor is what other servers wrote before of interest.
+    let own = "Received: from x (y [192.0.2.9])\r\n\tby z (Postfix) with ESMTP id 4X\r\n\tfor <bob@example.net>; now";
+    let before = format!("Received: by a; (b {says}\r\n");
+    for header in [format!("{own}\r\n"), format!("{own}\r\n{before}"), String::new()] {
+        let reply = postfix.mail("cron@example.org", &letter_to(0), &format!("{header}{TEXT}")).await;
+        assert!(reply.starts_with("250 "), "{header}: {reply}");
+    }
+}
+
 /// Postfix hands on all mail from its own address, and writes where the user was into the header.
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_postfix_a_users_networks_are_those_that_postfix_names() {
