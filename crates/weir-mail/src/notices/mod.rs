@@ -154,22 +154,22 @@ impl NoticeWriter {
         }
     }
 
-    /// Writes what could not be written before, in order.
+    /// Writes the oldest of what could not be written before. One at a time: there may be tens of thousands, and the webhook must hear of
+    /// what happens meanwhile.
     async fn write_again(&self, unwritten: &mut Unwritten) {
-        while let Some(notice) = unwritten.first() {
-            let mut seen = self.situation_of(&notice.event.identity).await;
-            if !is_outdated(&notice.event, seen.as_ref()) {
-                if let Some(seen) = &mut seen {
-                    // The stop may be over by now; what it was about is still to be told.
-                    seen.stopped = seen.stopped.or(notice.why);
-                }
-                if self.write(notice, seen, Way { calls: None, mails: true }).await.is_err() {
-                    return unwritten.put_off();
-                }
+        let Some(notice) = unwritten.first() else { return };
+        let mut seen = self.situation_of(&notice.event.identity).await;
+        if !is_outdated(&notice.event, seen.as_ref()) {
+            if let Some(seen) = &mut seen {
+                // The stop may be over by now; what it was about is still to be told.
+                seen.stopped = seen.stopped.or(notice.why);
             }
-            self.told(&notice.event).await;
-            unwritten.first_is_written();
+            if self.write(notice, seen, Way { calls: None, mails: true }).await.is_err() {
+                return unwritten.put_off();
+            }
         }
+        self.told(&notice.event).await;
+        unwritten.first_is_written();
     }
 
     /// It is in the spool.
