@@ -152,12 +152,21 @@ impl ThrottleRecords {
             .bind(most).fetch_all(pool).await?.iter().map(throttle_row!()).collect::<Result<_, _>>()?))
     }
 
-    /// Identities that are `lower` but for capitals: stopped ones first, then those of whom something is held.
-    pub async fn alike(&self, lower: &str) -> Result<Vec<String>, RecordsError> {
-        Ok(read!(self, pool => sqlx::query_scalar(
-            "select identity from throttles where lower(identity) = $1
-             order by case when stopped_at is not null then 0 when held > 0 then 1 else 2 end, identity desc limit 100")
-            .bind(lower).fetch_all(pool).await?))
+    /// Identities that are `lower` but for capitals, and since when each is stopped: stopped ones first, then those of whom something is
+    /// held. Letters outside ASCII are compared here, as for accounts (`UserRecords::alike`).
+    pub async fn alike(&self, lower: &str) -> Result<Vec<(String, Option<i64>)>, RecordsError> {
+        if lower.is_ascii() {
+            return Ok(read!(self, pool => sqlx::query_as(
+                "select identity, stopped_at from throttles where lower(identity) = $1
+                 order by case when stopped_at is not null then 0 when held > 0 then 1 else 2 end, identity desc limit 100")
+                .bind(lower).fetch_all(pool).await?));
+        }
+        let mut found: Vec<(String, Option<i64>)> = read!(self, pool => sqlx::query_as(
+            "select identity, stopped_at from throttles where octet_length(identity) > length(identity)
+             order by case when stopped_at is not null then 0 when held > 0 then 1 else 2 end, identity desc")
+            .fetch_all(pool).await?);
+        found.retain(|(identity, _)| identity.to_lowercase() == lower);
+        Ok(found)
     }
 
     /// How many entries each of these identities holds, and since when it is stopped; identities without a throttle are left out.

@@ -97,16 +97,27 @@ impl UserRecords {
 
     /// Whether somebody of this name has a password here. Names that differ only in case count as the same, because people confuse them.
     pub async fn has_own_password(&self, name: &str) -> Result<bool, RecordsError> {
-        let alike = self.users_where("where lower(name) = lower($1)", name).await?;
-        Ok(alike.iter().any(|user| !user.password.is_empty()))
+        let alike = self.alike(&name.to_lowercase()).await?;
+        for name in std::iter::once(name).chain(alike.iter().map(String::as_str)) {
+            if self.find(name).await?.is_some_and(|user| !user.password.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
-    /// The names of accounts that are `lower` but for capitals, in order.
+    /// The names of accounts that are `lower` but for capitals, in order. SQLite knows the small letters of ASCII alone, and PostgreSQL those
+    /// of its locale, so other letters are compared here: that reads all names, and is only done for a name that has such letters.
     pub async fn alike(&self, lower: &str) -> Result<Vec<String>, RecordsError> {
-        Ok(
-            read!(self, pool => sqlx::query_scalar("select name from users where lower(name) = $1 order by name limit 100")
-            .bind(lower).fetch_all(pool).await?),
-        )
+        if lower.is_ascii() {
+            return Ok(read!(self, pool => sqlx::query_scalar(
+                "select name from users where lower(name) = $1 order by name limit 100")
+                .bind(lower).fetch_all(pool).await?));
+        }
+        let mut names: Vec<String> = read!(self, pool => sqlx::query_scalar(
+            "select name from users where octet_length(name) > length(name) order by name").fetch_all(pool).await?);
+        names.retain(|name| name.to_lowercase() == lower);
+        Ok(names)
     }
 
     /// All users in order of name, from the first after `after`.

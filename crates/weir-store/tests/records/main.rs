@@ -1,6 +1,7 @@
 //! The records on both databases: every test runs on SQLite and on a real PostgreSQL.
 #![allow(missing_docs)]
 
+mod alike;
 mod correspondents;
 mod incidents;
 mod lab;
@@ -10,6 +11,7 @@ mod tracking;
 use weir_peers::Postgres;
 use weir_store::records::*;
 
+use alike::in_other_letters;
 use correspondents::{many_relays, packs};
 use incidents::{bounded, kept_until_over, taken_over};
 use lab::{
@@ -42,6 +44,7 @@ macro_rules! on_both {
 
 on_both! {
     users_are_kept => users,
+    names_are_alike_in_letters_outside_ascii_too => in_other_letters,
     a_message_is_found_by_all_that_is_known_of_it => found_by_all,
     the_past_is_kept_and_bounded => kept_and_bounded,
     an_incident_is_open_once_and_kept => kept_until_over,
