@@ -54,6 +54,7 @@ on_both! {
     who_is_known_elsewhere_only_can_be_locked,
     a_lock_of_somebody_known_elsewhere_forgets_nothing,
     who_is_spelled_in_other_capitals_is_the_same,
+    an_account_is_meant_before_an_older_throttle_in_other_capitals,
     no_password_is_given_where_dovecot_checks_it,
     where_others_check_passwords_too_that_is_said,
     a_secured_account_has_another_password,
@@ -571,6 +572,28 @@ async fn who_is_spelled_in_other_capitals_is_the_same(fixture: Fixture) {
     assert_eq!(users.called("LARA@example.org").await.unwrap(), "lara@example.org");
     assert_eq!(users.called("nobody").await.unwrap(), "nobody");
     assert_eq!(fixture.operations.secure("LARA@example.org", None, &me()).await.unwrap().recipients_deleted, 25);
+}
+
+async fn an_account_is_meant_before_an_older_throttle_in_other_capitals(fixture: Fixture) {
+    let users = &fixture.operations.users;
+    let anna = NewUser { name: "Anna".into(), addresses: vec!["anna@example.org".into()], ..NewUser::default() };
+    fixture.mail(MESSAGES[0], "anna", 40).await;
+    assert!(fixture.records.throttles().find("anna").await.unwrap().unwrap().stopped_at.is_some());
+    users.add(anna, &me()).await.unwrap();
+    assert_eq!(users.lock("anna", "a leak", &me()).await.unwrap().name, "Anna");
+    assert!(fixture.records.users().find("anna").await.unwrap().is_none(), "no second account");
+    // What waits is the throttle's, and can be decided about by its name.
+    assert_eq!(users.called_in_queues("anna").await.unwrap(), "anna");
+    assert_eq!(users.called_in_queues("ANNA").await.unwrap(), "Anna");
+    let done = users.unlock("anna", &me()).await.unwrap();
+    assert_eq!((done.name.as_str(), done.lock_ended, done.stop_ended, done.held), ("Anna", true, true, 25));
+    assert!(fixture.records.throttles().find("anna").await.unwrap().unwrap().stopped_at.is_none());
+    // A stop that ends because what waits is deleted leaves a lock, and that is the account's.
+    fixture.mail(MESSAGES[1], "anna", 40).await;
+    assert!(fixture.records.throttles().find("anna").await.unwrap().unwrap().stopped_at.is_some());
+    fixture.operations.held.decide(&by_user("anna"), Decision::Delete, &me()).await.unwrap();
+    assert!(fixture.records.users().find("anna").await.unwrap().is_none());
+    assert_eq!(users.show("Anna").await.unwrap().user.state, "locked");
 }
 
 async fn no_password_is_given_where_dovecot_checks_it(fixture: Fixture) {

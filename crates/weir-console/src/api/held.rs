@@ -84,7 +84,7 @@ fn month() -> i64 {
 
 /// The selection, with its user under the name that is known here.
 async fn meant(call: &Call<Gates>, selection: HeldSelection) -> Result<HeldSelection, Problem> {
-    Ok(HeldSelection { user: call.state.mail.users.called(&selection.user).await?, ..selection })
+    Ok(HeldSelection { user: call.state.mail.users.called_in_queues(&selection.user).await?, ..selection })
 }
 
 async fn list(call: Call<Gates>, filter: Filter) -> Result<HeldList, Problem> {

@@ -35,7 +35,7 @@ pub struct Filter {
 
 /// The selection, with its user under the name that is known here.
 async fn meant(call: &Call<Gates>, selection: QueueSelection) -> Result<QueueSelection, Problem> {
-    Ok(QueueSelection { user: call.state.mail.users.called(&selection.user).await?, ..selection })
+    Ok(QueueSelection { user: call.state.mail.users.called_in_queues(&selection.user).await?, ..selection })
 }
 
 async fn list(call: Call<Gates>, filter: Filter) -> Result<QueueList, Problem> {

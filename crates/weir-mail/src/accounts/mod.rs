@@ -115,7 +115,7 @@ impl Accounts {
     }
 
     /// The login that a peer means who vouches for `name`, which is what the client typed: whoever is known under this name, in whatever
-    /// capitals ([`spelling`]), or else the name in small letters.
+    /// capitals (`spelling`), or else the name in small letters.
     pub async fn spelled(&self, name: &str) -> Result<String, RecordsError> {
         let known = spelling::known_as(&self.users, &self.throttles, name).await?;
         Ok(known.unwrap_or_else(|| name.to_lowercase()))

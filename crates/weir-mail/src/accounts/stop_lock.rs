@@ -8,7 +8,7 @@
 //! get one for as long as they are locked ([`to_lock`]). It has no password, so that whoever checked the password before checks it on, and
 //! it goes with the lock ([`is_only_a_lock`]).
 
-use super::guest;
+use super::{guest, spelling};
 use weir_core::time::Instant;
 use weir_store::records::{AuditLine, Records, RecordsError, UserRecords, UserRow};
 
@@ -16,14 +16,14 @@ use weir_store::records::{AuditLine, Records, RecordsError, UserRecords, UserRow
 const BEGINNING: &str = "stopped after unusual mail, and ";
 
 /// Locks an account that is stopped, unless it is locked already; the account as it is now. `why` goes on after "stopped after
-/// unusual mail, and".
+/// unusual mail, and". A throttle may be written in other capitals than the account: that is not to get a second one.
 pub(crate) async fn lock(
     users: &UserRecords,
     identity: &str,
     why: &str,
     now: Instant,
 ) -> Result<UserRow, RecordsError> {
-    let known = users.find(identity).await?;
+    let known = spelling::account_of(users, identity).await?;
     let is_new = known.is_none();
     let mut user = known.unwrap_or_else(|| to_lock(identity, now));
     if is_new || user.locked_at.is_none() {
@@ -75,7 +75,7 @@ pub(crate) async fn before_taking_back(
     if throttle.is_none_or(|row| row.stopped_at.is_none() || row.held > entries as i64) {
         return Ok(());
     }
-    let user = records.users().find(identity).await?;
+    let user = spelling::account_of(&records.users(), identity).await?;
     if user.is_some_and(|user| user.locked_at.is_some() || user.profile == "exempt") {
         return Ok(());
     }

@@ -1,7 +1,7 @@
 //! Locking an account, and unlocking it.
 
 use super::{UserOperations, no_user};
-use crate::accounts::stop_lock;
+use crate::accounts::{spelling, stop_lock};
 use crate::counted::count;
 use crate::operations::{Actor, OperationError, names, plural};
 use crate::throttle::ThrottleCommand;
@@ -54,7 +54,7 @@ impl UserOperations {
     /// that would go on. Deleting must not end a stop, whoever does it. Whether it is locked by this.
     pub async fn lock_if_stopped(&self, name: &str, why: &str, actor: &Actor) -> Result<bool, OperationError> {
         let _changing = self.changing.lock().await;
-        let is_locked = self.users.find(name).await?.is_some_and(|user| user.locked_at.is_some());
+        let is_locked = spelling::account_of(&self.users, name).await?.is_some_and(|user| user.locked_at.is_some());
         if is_locked || !self.situation(name).await?.1 {
             return Ok(false);
         }
@@ -63,12 +63,14 @@ impl UserOperations {
         Ok(true)
     }
 
-    /// Ends a person's lock and the throttle's stop; what still waits drains again.
+    /// Ends a person's lock and the throttle's stop; what still waits drains again. So does a stop under the same name in other capitals
+    /// that has no account, for it stops this one's mail too.
     pub async fn unlock(&self, name: &str, actor: &Actor) -> Result<UnlockDone, OperationError> {
         let name = &self.called(name).await?;
         let _changing = self.changing.lock().await;
         let user = self.users.find(name).await?;
         let throttle = self.throttles.find(name).await?;
+        let beside = spelling::stops_beside(&self.users, &self.throttles, name).await?;
         if user.is_none() && throttle.is_none() {
             return Err(no_user(name));
         }
@@ -82,10 +84,15 @@ impl UserOperations {
             }
             _ => false,
         };
-        let done = match throttle {
+        let mut done = match throttle {
             Some(_) => self.throttling.command(name, ThrottleCommand::Unlock).await?,
             None => Default::default(),
         };
+        for other in &beside {
+            let more = self.throttling.command(other, ThrottleCommand::Unlock).await?;
+            done.unlocked |= more.unlocked;
+            done.queue += more.queue;
+        }
         self.backend.wake();
         let what = |ended: bool, what: &str| if ended { format!("{what} ended; ") } else { String::new() };
         let detail = format!(

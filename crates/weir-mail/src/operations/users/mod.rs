@@ -473,13 +473,24 @@ impl UserOperations {
         Ok(removed_at.is_none_or(|removed_at| row.updated_at > removed_at))
     }
 
-    /// Under which name somebody is known whom a person in charge calls so: capitals do not matter, unless there are two of them.
+    /// Under which name somebody is known whom a person in charge calls so: capitals do not matter, unless there are two accounts. An
+    /// account counts before a throttle that is written in other capitals, as it does for mail (`accounts::spelling`).
     pub async fn called(&self, name: &str) -> Result<String, OperationError> {
         // A selection without a user names nobody.
-        if names::login(name).is_err() || self.throttles.find(name).await?.is_some() {
+        if names::login(name).is_err() {
             return Ok(name.to_owned());
         }
+        if let Some(account) = spelling::account_of(&self.users, name).await? {
+            return Ok(account.name);
+        }
         Ok(spelling::known_as(&self.users, &self.throttles, name).await?.unwrap_or_else(|| name.to_owned()))
+    }
+
+    /// The same for whose mail waits: a throttle of exactly this name that holds some counts first, or nobody could decide about it by
+    /// name.
+    pub async fn called_in_queues(&self, name: &str) -> Result<String, OperationError> {
+        let holds = self.throttles.find(name).await?.is_some_and(|throttle| throttle.held > 0);
+        if holds { Ok(name.to_owned()) } else { self.called(name).await }
     }
 
     async fn user(&self, name: &str) -> Result<UserRow, OperationError> {
