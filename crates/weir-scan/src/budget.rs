@@ -96,6 +96,11 @@ impl Budget {
         self.limits.time.saturating_sub(processor_time().saturating_sub(self.begun))
     }
 
+    /// When the time ends, for a reader that cannot ask the budget while it reads.
+    pub(crate) fn clock(&self) -> Clock {
+        Clock { end: self.begun.saturating_add(self.limits.time) }
+    }
+
     /// Whether an archive may be opened at this depth.
     pub fn depth(&self, depth: u32) -> Result<(), Exceeded> {
         if depth > self.limits.depth { Err(Exceeded::Depth(self.limits.depth)) } else { Ok(()) }
@@ -192,6 +197,18 @@ pub enum End {
     Broken(String),
     /// The budget is spent.
     Exceeded(Exceeded),
+}
+
+/// When the time of a message ends, for the thread that reads it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    end: Duration,
+}
+
+impl Clock {
+    pub(crate) fn is_over(self) -> bool {
+        processor_time() >= self.end
+    }
 }
 
 fn processor_time() -> Duration {
