@@ -3,8 +3,9 @@
 //! Beside it stand words of the client: the name it greeted with, the names in its certificate, the recipient. Postfix takes out of these
 //! what could end a comment, but balanced parentheses stay in some of them, and other servers take out less. So the field is read strictly:
 //! `from`, one word, comments, `by`. Only a comment that stands in no other one counts, and of several the last, which the server
-//! wrote behind everything that is the client's. Whatever has another shape names nobody. The address of the client stands there as well,
-//! at the end of a comment: `(name [192.0.2.9])`.
+//! wrote behind everything that is the client's. The address of the client stands there as well, at the end of a comment:
+//! `(name [192.0.2.9])`; a login before it does not count, because the client's greeting stands there. Whatever has another shape names
+//! nobody.
 
 use std::net::IpAddr;
 
@@ -30,8 +31,12 @@ pub(super) fn named_in(field: &str) -> Option<Named<'_>> {
     let (mut login, mut address) = (None, None);
     while let Some(inside) = rest.trim_start().strip_prefix('(') {
         let (comment, behind) = inside.split_at_checked(comment_length(inside)?)?;
-        login = comment.strip_prefix(SAYS).or(login);
-        address = address_in(comment).or(address);
+        match (comment.strip_prefix(SAYS), address_in(comment)) {
+            (Some(name), _) => login = Some(name),
+            // Only the server knows this address; a comment before it may be what the client greeted with.
+            (None, Some(client)) => (login, address) = (None, Some(client)),
+            (None, None) => {}
+        }
         rest = behind.strip_prefix(')')?;
     }
     // What the client greeted with may have looked like all of the above: then the true comment comes behind it.
@@ -131,6 +136,9 @@ mod tests {
             format!("from x (y [192.0.2.9]) (Client CN \"{forged}\", Issuer \"z\") {BY}"),
             format!("from x{forged} (y [192.0.2.9]) {BY}"),
             format!("from {forged} (y [192.0.2.9]) {BY}"),
+            // Greetings that another server than Postfix let through as they were, of somebody who is not logged in.
+            format!("from x {forged} (y [192.0.2.9]) {BY}"),
+            format!("from x (z [198.51.100.1]) {forged} (y [192.0.2.9]) {BY}"),
             format!(
                 "from x (y [192.0.2.9]) by mail.example (Postfix) with ESMTP id 4X for <\"a {forged} by b\"@example.net>; now"
             ),
@@ -144,7 +152,6 @@ mod tests {
         ] {
             assert_eq!(login(&field), None, "{field}");
         }
-        // A greeting that another server than Postfix let through as it was.
         let greeting = format!("from x {forged} (y [192.0.2.9]) (Authenticated sender: ann) {BY}");
         assert_eq!(login(&greeting), Some("ann"));
         let whole = format!("from x {forged} by z (y [192.0.2.9]) (Authenticated sender: ann) {BY}");
