@@ -6,6 +6,13 @@ use weir_core::throttle::{Params, Recipients};
 use weir_mail::submission::{Identity, Settings};
 use weir_store::records::{Changes, HeldFilter};
 
+/// Postfix hands on mail of all its users from one address.
+fn behind_postfix(settings: &mut Settings) {
+    settings.identity = Identity::ClientAddress;
+    settings.sender_must_match = false;
+    settings.received_from = vec!["127.0.0.1".parse().unwrap()];
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_must_belong_to_the_login_and_headers_are_completed() {
     let folder = tempfile::tempdir().unwrap();
@@ -124,16 +131,11 @@ async fn a_tag_elsewhere_is_a_recipient_of_its_own() {
     assert!(reply.contains("held: 5 of 20 recipients wait"), "{reply}");
 }
 
-/// Postfix hands on mail of all its users from one address, and names them in the header.
+/// Whom Postfix names in the header.
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_postfix_each_user_has_a_throttle_and_settings_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
-    let gate = Gate::start_as(folder.path(), None, |settings| {
-        settings.identity = Identity::ClientAddress;
-        settings.sender_must_match = false;
-        settings.received_from = vec!["127.0.0.1".parse().unwrap()];
-    })
-    .await;
+    let gate = Gate::start_as(folder.path(), None, behind_postfix).await;
     let many: Vec<String> = (0..100).map(|n| format!("to{n}@example.net")).collect();
     let by = |user: &str| {
         format!("Received: from x (y [192.0.2.9])\r\n\t(Authenticated sender: {user})\r\n\tby z; now\r\n{TEXT}")
@@ -194,12 +196,7 @@ async fn behind_postfix_a_user_sends_only_as_themselves() {
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_postfix_mail_of_which_it_is_unclear_whose_it_is_is_not_taken() {
     let folder = tempfile::tempdir().unwrap();
-    let gate = Gate::start_as(folder.path(), None, |settings| {
-        settings.identity = Identity::ClientAddress;
-        settings.sender_must_match = false;
-        settings.received_from = vec!["127.0.0.1".parse().unwrap()];
-    })
-    .await;
+    let gate = Gate::start_as(folder.path(), None, behind_postfix).await;
     let mut postfix = gate.client().await;
     let (ann, says) = ("(Authenticated sender: ann)", "Authenticated sender: x");
     for received in [
