@@ -1,7 +1,8 @@
 //! The task that gets certificates and renews them.
 //!
-//! A certificate is renewed when two thirds of its life are over, up to a thirtieth of its life earlier: a random part, so that certificates that
-//! were got together are not all renewed together. Cost: one look per minute, or every few seconds where records are shared.
+//! A certificate is renewed when two thirds of its life are over, or a little earlier: a random time of at most a thirtieth of its life, so
+//! that certificates that were got together are not all renewed at the same moment. Cost: the task wakes once a minute, or every few
+//! seconds where machines share their records.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,11 +22,11 @@ use crate::order::{OrderError, Proof};
 use crate::settings::CertificateSettings;
 use crate::shared::{LOOK, Sharing};
 
-/// How often there is a look for something to do.
+/// The task looks for something to do at least this often.
 const EVERY: Duration = Duration::from_secs(60);
 /// An order that takes longer is given up.
 const ORDER_MAX: Duration = Duration::from_secs(480);
-/// A name that could not be got before this start is tried after this.
+/// A name whose certificate could not be got before Weir was started again is tried after this.
 const AFTER_START: Duration = Duration::from_secs(30);
 /// The same alarm is raised again after this.
 const ALARM_EVERY: Duration = Duration::from_secs(86_400);
@@ -35,7 +36,7 @@ const ALARM_EVERY: Duration = Duration::from_secs(86_400);
 pub struct Alarm {
     /// The host name.
     pub name: String,
-    /// When it has run out; None if there never was one.
+    /// When it runs out; None if there never was one.
     pub until: Option<SystemTime>,
     /// Why there is no new one.
     pub problem: String,
@@ -67,7 +68,7 @@ struct KeptAccount {
 }
 
 impl CertificateKeeper {
-    /// A keeper of these names. What it gets is served from `named`; alarms must not wait.
+    /// A keeper of certificates for these names. What it gets is served from `named`. `alarm` must not block.
     pub fn new(
         settings: CertificateSettings,
         folder: CertificateFolder,
@@ -78,7 +79,7 @@ impl CertificateKeeper {
         CertificateKeeper { settings, folder, named, sharing, alarm: Box::new(alarm) }
     }
 
-    /// Keeps for ever; run it as a task.
+    /// Gets and renews certificates for ever; run it as a task.
     pub async fn run(self) {
         let fresh = |name: &String| {
             let rest = if self.folder.has_failed(name) { AFTER_START } else { Duration::ZERO };

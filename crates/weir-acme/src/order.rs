@@ -15,7 +15,7 @@ use crate::settings::ChallengeKind;
 use crate::shared::Sharing;
 use weir_tls::{ChallengeError, NamedCertificates};
 
-/// How long the authority may take to look at us, and to sign.
+/// How long the authority may take to check a challenge, and how long to sign.
 const POLLING: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(500)).backoff(1.5).timeout(Duration::from_secs(180));
 
@@ -24,7 +24,7 @@ pub(crate) struct Proof<'a> {
     pub(crate) kind: ChallengeKind,
     pub(crate) named: &'a NamedCertificates,
     pub(crate) hook: Option<&'a DnsHook>,
-    /// Others may be asked in our place.
+    /// Machines that share our records learn of each challenge too, because the authority may ask any of them.
     pub(crate) sharing: &'a Sharing,
 }
 
@@ -78,7 +78,7 @@ impl Proof<'_> {
             ChallengeKind::TlsAlpn => ChallengeType::TlsAlpn01,
             ChallengeKind::Dns => ChallengeType::Dns01,
         };
-        // Its lifetime is that of the borrow below.
+        // `challenge` borrows the handle for as long as it lives, so it is bound anew here, with a shorter life.
         let mut authorization = authorization;
         let mut challenge = authorization.challenge(kind).ok_or(OrderError::NotOffered)?;
         let answer = challenge.key_authorization();
@@ -95,7 +95,7 @@ impl Proof<'_> {
     }
 }
 
-/// What the authority saw when it looked at us.
+/// What the authority says about a challenge that it did not find answered.
 async fn why_refused(order: &mut Order) -> String {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -144,7 +144,7 @@ pub(crate) enum OrderError {
     Late,
 }
 
-/// Problems that say nothing of our name. An authority that has started anew says "malformed" of an order that it does not know any more.
+/// Problems that say nothing about our name. An authority that was restarted calls an order "malformed" that it has forgotten.
 const OF_THE_AUTHORITY: [&str; 5] =
     [":badNonce", ":serverInternal", ":accountDoesNotExist", ":malformed", ":orderNotReady"];
 

@@ -1,8 +1,8 @@
 //! Charts as SVG text.
 //!
 //! Numbers go in and one string comes out; there are no dependencies. Axes carry units, gridlines are few, each line is labelled at its end
-//! rather than in a legend, limits and ideals are thin dashed lines, and light and dark come from the same variables. A chart without data
-//! says so.
+//! rather than in a legend, and limits and ideals are thin dashed lines. A chart that is a file of its own brings its colours, and follows
+//! the reader's choice of light or dark; one inside a page has the colours of the page. A chart without data says so.
 
 mod axis;
 mod draw;
@@ -67,7 +67,7 @@ impl Chart {
         self.series(name, points, Style::Dots)
     }
 
-    /// Bars from zero, one a point, as wide as the distance between points allows.
+    /// Bars from zero, one for each point, as wide as the distance between points allows.
     #[must_use]
     pub fn bars(self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Chart {
         self.series(name, points, Style::Bars)

@@ -3,7 +3,7 @@
 //! Held mail is in a store of its own, durable before the sender hears `250`. When the throttle lets an entry go, or a person
 //! decides, the row in the records says so; this relay then puts the message back into the spool for those recipients
 //! (or forgets it), and only after that removes the row. If the process is killed in between, a recipient may get the message twice, but
-//! never not at all. The files go with the last row. A message whose file is missing is tried again at longer and longer intervals, and
+//! nobody misses it. The files go with the last row. A message whose file is missing is tried again at longer and longer intervals, and
 //! stays visible in the list.
 
 use crate::accounts::stop_lock;

@@ -1,7 +1,7 @@
 //! Findings and the verdict.
 //!
-//! Every scanner ends with an [`Outcome`], or with one for each of several places. "Not looked at" is an outcome of its own, and never
-//! means "clean". The verdict is the worst finding, in the order of the enum.
+//! Every scanner ends with an [`Outcome`] for the whole message, or with one for each of several parts of it. "Not scanned" is an outcome
+//! of its own, and never means "clean". A [`Verdict`] holds what all scanners found, and the gravest finding decides.
 
 use crate::samples::Candidate;
 use crate::wishes::Wishes;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// What a scanner found. From harmless to grave; the gravest decides.
+/// What a scanner found, in order from harmless to grave.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -19,7 +19,7 @@ pub enum Outcome {
     Spam {
         /// The scanner's own measure.
         score: f64,
-        /// What it takes to be spam.
+        /// From this score on, mail is spam.
         threshold: f64,
     },
     /// Larger, deeper or longer than may be looked at.
@@ -57,7 +57,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A reason is a sentence.
+/// The longest reason in characters: a sentence, not a page.
 const WORDS_MAX: usize = 400;
 
 impl Outcome {
@@ -116,7 +116,7 @@ pub struct Finding {
 pub struct Verdict {
     /// What each said.
     pub findings: Vec<Finding>,
-    /// Whether the content looks suspicious without being forbidden: worth an analysis.
+    /// Why the content looks suspicious, though it is not forbidden. Such mail is worth an analysis; empty if nothing is suspicious.
     #[serde(default)]
     pub suspicious: Vec<String>,
     /// Files that are to be analysed before it passes.
@@ -125,7 +125,7 @@ pub struct Verdict {
     /// How many more there are.
     #[serde(default, skip_serializing_if = "is_none")]
     pub samples_left_out: usize,
-    /// What a spam filter asks for.
+    /// What a spam filter asks to be done with the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wishes: Option<Wishes>,
     /// Which signatures and rules were used.

@@ -1,7 +1,8 @@
-//! Finds out what runs on this machine, for `weir quickstart` and `weir doctor`: who listens on which port, and which programs are
-//! installed.
+//! Finds out what runs on this machine, for `weir quickstart` and `weir doctor`: who listens on which port, which programs run, and where
+//! the sockets of clamd and Dovecot are.
 //!
-//! Everything is read from /proc. Everybody can see that a port is taken, but only root can see which process of another user has it.
+//! Ports and processes are read from /proc. Everybody can see that a port is taken, but only root can see which process of another user
+//! has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +16,7 @@ pub(crate) struct Machine {
     /// Whether systemd is in charge.
     pub(crate) systemd: bool,
     pub(crate) root: bool,
-    /// Whether there is an address of version 6.
+    /// Whether this machine has an IPv6 address.
     pub(crate) ipv6: bool,
     /// Where clamd takes files, if it is there.
     pub(crate) clamd: Option<PathBuf>,
@@ -31,7 +32,7 @@ pub(crate) struct Listening {
     pub(crate) program: Option<String>,
 }
 
-/// Programs that serve web sites, those first that usually do.
+/// Programs that may serve a web site, the most likely ones first.
 const WEB_SERVERS: [&str; 10] =
     ["nginx", "apache2", "httpd", "caddy", "lighttpd", "gunicorn", "uwsgi", "node", "java", "python3"];
 const LISTEN: &str = "0A";
@@ -69,7 +70,7 @@ impl Machine {
         self.listening.iter().find(|listening| listening.address.port() == port)
     }
 
-    /// Web servers of this machine, those first that usually serve sites.
+    /// Web servers of this machine, the most likely ones first.
     pub(crate) fn web_servers(&self) -> Vec<&Listening> {
         let rank = |listening: &&Listening| {
             let name = listening.program.as_deref()?;
@@ -83,7 +84,7 @@ impl Machine {
 }
 
 impl Listening {
-    /// How it is called from this machine.
+    /// The address by which this machine itself reaches it.
     pub(crate) fn local(&self) -> SocketAddr {
         let ip = match self.address.ip() {
             ip if !ip.is_unspecified() => ip,

@@ -1,8 +1,9 @@
 //! Starts the gates separately, and restarts a gate that fails.
 //!
-//! A gate that is off opens nothing. One that cannot start, or whose task is gone, is stopped in order, rests ([`BackOff`]) and is tried again
-//! while the others serve. The lab is started before the mail gate, because mail may wait for its verdict; if the lab comes up later, the
-//! mail gate uses it from then on ([`CurrentLab`]). The console is started last, and is told whenever the set of running gates changes.
+//! A gate that is off opens nothing. One that cannot start, or whose task is gone, is stopped in an orderly way, and started again after a
+//! pause ([`BackOff`]) while the others serve. The lab is started before the mail gate, because mail may wait for its verdict; if the lab
+//! comes up later, the mail gate uses it from then on ([`CurrentLab`]). The console is started last, and is told whenever the set of
+//! running gates changes.
 //!
 //! The records are opened by the first gate that needs them. While their database is unreachable, those gates are retried like any gate
 //! that fails; the web gate needs no records and goes on serving.
@@ -87,7 +88,7 @@ struct Watch {
 pub(crate) enum GateEvent {
     /// One of its tasks is gone.
     Failed(TaskFailure),
-    /// It has rested.
+    /// Its pause after a failure is over.
     Due(GateName),
 }
 
@@ -106,7 +107,7 @@ impl<T> Slot<T> {
         self.running.as_ref().map(|(gate, _)| gate)
     }
 
-    /// Starts the gate; what fails rests.
+    /// Starts the gate. If that fails, it is tried again after a pause.
     async fn start(&mut self, watch: &Watch, opening: impl Future<Output = anyhow::Result<T>>) {
         self.life += 1;
         self.next_try = None;
@@ -192,7 +193,7 @@ impl Orchestrator {
         self.folder.path()
     }
 
-    /// Opens the records, unless they are.
+    /// Opens the records, unless they are open already.
     async fn open_records(&mut self) -> anyhow::Result<Foundation> {
         if let Some(foundation) = &self.foundation {
             return Ok(foundation.clone());
@@ -262,7 +263,7 @@ impl Orchestrator {
         })
     }
 
-    /// The next thing to do about a gate. May be dropped and asked again.
+    /// Waits for the next thing to do about a gate. It may be dropped while it waits, and asked again.
     pub(crate) async fn next(&mut self) -> GateEvent {
         let due = [
             (self.lab.next_try, GateName::Lab),
@@ -286,7 +287,7 @@ impl Orchestrator {
         }
     }
 
-    /// Does it. Not to be dropped half-way. Whether the gates that run are others now.
+    /// Does what the event asks for. Must not be dropped half-way. Returns whether other gates run now than before.
     pub(crate) async fn handle(&mut self, event: GateEvent) -> bool {
         match event {
             GateEvent::Failed(failure) => self.failed(&failure).await,
@@ -391,7 +392,7 @@ impl Orchestrator {
         assembly::delivery(&config, &self.folder)?;
         let before = std::mem::replace(&mut self.config, config);
         if self.mail.gate().is_none() {
-            // It rests after a failure, and is tried with these when it has.
+            // It has failed, and will be started with the new settings when its pause is over.
             return Ok(());
         }
         self.stop(GateName::Mail).await;

@@ -1,9 +1,11 @@
 //! The plugin `office-pdf`: finds what documents do when they are opened, and the files that they contain.
 //!
-//! Macros are unpacked to their source; names that make one run by itself and calls that do something outside the document are looked for.
-//! Content that is fetched from elsewhere, embedded files, and scripts and actions of PDF files are reported. A macro that runs by itself
-//! and reaches outside, a template or object from elsewhere, a script or program that runs when a PDF is opened are `suspicious`; the rest
-//! is `info`. Files inside PDF and RTF go back to the queue; those inside other documents are handed back by `archive`.
+//! It unpacks macros to their source, and searches that for names that make a macro run by itself and for calls that reach outside the
+//! document. It also reports content that is fetched from elsewhere, embedded files, and the scripts and actions of PDF files. What honest
+//! documents rarely have is `suspicious`, for example a macro that runs by itself and reaches outside, macros without their source, sheets
+//! of Excel 4 macros, fields that start a program (DDE), a template or object from elsewhere, an embedded program, and a PDF file that
+//! starts a program or runs a script when it is opened. The rest is `info`. Files inside PDF and RTF become samples of their own; those
+//! inside other documents are handed back by the plugin `archive`.
 //!
 //! Not examined: formulas, and compiled macros without their source (that the source is missing is reported).
 

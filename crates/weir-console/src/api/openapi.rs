@@ -44,7 +44,8 @@ impl Schemas {
         }
     }
 
-    /// All schemas that have names. An input has exactly its schema; if the same type is also an answer, the answer has at most that.
+    /// All schemas that have names. A type that is both input and answer has the schema of the input here: it demands fewer fields, so the
+    /// answer fits it, too.
     fn named(mut self) -> Map<String, Value> {
         let mut named = self.answer.take_definitions(true);
         named.extend(self.input.take_definitions(true));

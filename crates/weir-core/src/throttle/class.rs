@@ -43,7 +43,7 @@ pub struct Mail<'a> {
     pub from: Option<NetworkKey>,
 }
 
-/// The line in which an entry waits. Each drains at its own rate and has its own threshold.
+/// The lane in which an entry waits. Each drains at its own rate, and stops the user at its own threshold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum LaneId {
     /// The delay queue of the paper.

@@ -28,7 +28,7 @@ pub(super) struct Lane {
 /// A lane as plain data.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SavedLane {
-    /// When the current period of the line ends.
+    /// When the current period of the drain ends.
     pub drain_end: Instant,
     /// When the current period of the slack ends.
     pub refill_end: Instant,

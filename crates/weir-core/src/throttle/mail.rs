@@ -27,7 +27,7 @@ impl Throttle {
         MailDecision::Accepted { fates, stopped }
     }
 
-    /// As [`Throttle::enqueue`], each recipient in the line of its class.
+    /// As [`Throttle::enqueue`], but each recipient waits in the lane of its class.
     pub fn enqueue_mail(&mut self, now: Instant, to: &[Recipient], kind: Kind) -> Vec<Held> {
         self.catch_up(now);
         self.end_learning();
@@ -75,7 +75,7 @@ impl Throttle {
         alloc::vec![true; to.len()]
     }
 
-    /// Splits the recipients: for each of them, in order, whether it has to wait in a line (otherwise it is sent to now).
+    /// Splits the recipients: for each of them, in order, whether it has to wait (otherwise the mail is sent to it now).
     fn pass_or_join(&mut self, to: &[Recipient], from: Option<NetworkKey>) -> Vec<bool> {
         let kind = self.kind_of_strangers(to);
         let strangers: Vec<&Recipient> = to.iter().filter(|to| self.lane_of(to) == LaneId::Strangers).collect();
@@ -126,7 +126,7 @@ impl Throttle {
         self.lane_mut(id).is_some_and(|lane| lane.passes(key, &params))
     }
 
-    /// A recipient joins a line.
+    /// Puts a recipient at the end of a lane.
     fn join(&mut self, lane: LaneId, to: &Recipient, kind: Kind, network: NetworkKey) {
         let entry = Entry { id: EntryId(self.next_entry), recipient: to.key, network, kind, lane };
         self.next_entry = self.next_entry.saturating_add(1);
@@ -150,13 +150,13 @@ impl Throttle {
         self.wider.as_ref()?.get(id.wider()?)
     }
 
-    /// How long each line is.
+    /// How many entries wait in each lane.
     fn lengths(&self) -> [usize; 4] {
         let wider = LaneId::WIDER.map(|id| self.lane(id).map_or(0, |lane| lane.queue.len()));
         [self.queue.len(), wider[0], wider[1], wider[2]]
     }
 
-    /// Why the user is stopped, if a line that has grown since is now over its threshold.
+    /// Why this stops the user: a lane has grown since `before`, and is now over its threshold.
     fn over_a_threshold(&self, before: &[usize; 4]) -> Option<StopReason> {
         let over = |(id, before): (LaneId, &usize)| {
             let length = self.lane(id)?.queue.len();
@@ -166,7 +166,7 @@ impl Throttle {
         self.over_threshold(before[0]).or_else(|| LaneId::WIDER.into_iter().zip(&before[1..]).find_map(over))
     }
 
-    /// The entries that joined a line with this id or a later one, in order, given how long the lines were before.
+    /// The entries with this id or a later one, in order. `before` is how many waited in each lane before them.
     fn held_since(&self, from: EntryId, before: &[usize; 4]) -> Vec<Held> {
         let stopped = self.stopped().is_some();
         let mut held: Vec<Held> = self.held_from(before[0]).collect();

@@ -209,13 +209,13 @@ impl Throttle {
         held.into_iter()
     }
 
-    /// To whom an entry goes, and which line it waits in, while it is held.
+    /// To whom an entry goes, and in which lane it waits, while it is held.
     pub fn entry(&self, id: EntryId) -> Option<(RecipientKey, LaneId)> {
         let mut queues = core::iter::once(&self.queue).chain(self.lanes().map(|lane| &lane.queue));
         queues.find_map(|queue| queue.find(id)).map(|entry| (entry.recipient, entry.lane))
     }
 
-    /// How many entries wait in a line.
+    /// How many entries wait in a lane.
     pub fn waiting_in(&self, lane: LaneId) -> usize {
         match lane {
             _ if self.is_learning() => 0,
@@ -224,7 +224,7 @@ impl Throttle {
         }
     }
 
-    /// Whether more than half of what would stop the user waits in one of the lines.
+    /// Whether more than half of what would stop the user waits in one of the lanes.
     pub fn is_half_full(&self) -> bool {
         let over_half = |lane: LaneId, stop_at: u32| self.waiting_in(lane) * 2 > stop_at as usize;
         let wider = LaneId::WIDER.into_iter().any(|lane| over_half(lane, self.params.lane(lane).stop_at));
@@ -301,7 +301,7 @@ impl Throttle {
         self.released.sort_by_key(|released| (released.at, released.entry));
     }
 
-    /// An entry has left its line because its time had come.
+    /// An entry has left its lane because its time had come.
     fn let_go(&mut self, entry: Entry, at: Instant) {
         if !self.is_learning() {
             self.released.push(Released { entry: entry.id, recipient: entry.recipient, lane: entry.lane, at });
@@ -394,7 +394,7 @@ impl Throttle {
         }
     }
 
-    /// Takes an entry out of its line.
+    /// Takes an entry out of its lane.
     fn take(&mut self, entry: EntryId) -> Option<Entry> {
         self.queues_mut().find_map(|queue| queue.take(entry))
     }

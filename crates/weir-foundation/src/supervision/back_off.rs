@@ -6,22 +6,22 @@
 use std::time::Duration;
 use weir_core::time::Instant;
 
-/// The rest after the first failure.
+/// The pause after the first failure.
 const FIRST: Duration = Duration::from_secs(1);
-/// The longest rest.
+/// The longest pause.
 const LONGEST: Duration = Duration::from_secs(60);
 /// After this long without a failure the next one counts as the first.
 const QUIET: Duration = Duration::from_secs(300);
 
-/// How long a failed gate rests.
+/// How long Weir waits before it starts a failed gate again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BackOff {
-    /// The last failure, and the rest that followed it.
+    /// The last failure, and the pause that followed it.
     last: Option<(Instant, Duration)>,
 }
 
 impl BackOff {
-    /// The gate failed now; how long it rests.
+    /// The gate failed now. Returns how long to wait before it is started again.
     pub fn failed(&mut self, now: Instant) -> Duration {
         let rest = match self.last {
             Some((at, rest)) if now.since(at + rest) < QUIET => (rest * 2).min(LONGEST),

@@ -135,7 +135,7 @@ impl GateStates {
         (standing.state, standing.since, standing.was_up) = (GateState::Up, now, true);
     }
 
-    /// The gate does not serve, and rests for so long.
+    /// The gate does not serve, and is started again after `rest`.
     pub fn failed(&self, gate: GateName, why: &str, now: Instant, rest: Duration) {
         let mut all = self.lock();
         let standing = all.entry(gate).or_default();

@@ -433,7 +433,7 @@ impl State {
         self.slots.iter().find(|slot| slot.name == name)
     }
 
-    /// The slot of an attempt is free again or on revert, and the main scheduler is told.
+    /// An attempt has left its slot. The main scheduler is told whether the slot is free or its VM is on revert.
     fn vacate(&mut self, attempt: u64) {
         let left = self.slots.iter_mut().find(|slot| slot.attempt() == Some(attempt)).map(|slot| {
             slot.free();

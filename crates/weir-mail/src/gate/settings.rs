@@ -1,4 +1,5 @@
-//! The settings of the mail gate: the sections of the configuration that it uses.
+//! The settings of the mail gate: how it takes mail, decides about it and stores it. Those of the stages behind (authentication, scan,
+//! delivery) are [`super::StageSettings`].
 
 use crate::clamd_door::DoorSettings;
 use crate::domains::Domains;
@@ -25,13 +26,13 @@ pub struct Settings {
     pub submission: SubmissionSettings,
     /// What clients may use.
     pub limits: SmtpLimits,
-    /// Who may mail how many new people, how fast.
+    /// How many new people a user may write to, and how fast.
     pub throttle: ThrottleSettings,
     /// The spool and the diary.
     pub store: StoreSettings,
     /// To whom notices go, and how.
     pub notices: notices::Settings,
-    /// How mail from outside is taken; not at all if there is nothing here.
+    /// How mail from outside is taken; None if it is not.
     pub inbound: Option<inbound::Settings>,
     /// Where other programs ask about files.
     pub clamd_door: DoorSettings,
@@ -100,7 +101,7 @@ impl Settings {
     }
 }
 
-/// As an empty configuration has it.
+/// The settings of an empty configuration.
 impl Default for Settings {
     fn default() -> Settings {
         Settings {

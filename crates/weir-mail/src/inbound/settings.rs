@@ -22,29 +22,29 @@ pub struct Settings {
     pub smtp: SmtpSettings,
     /// The domains that we take mail for.
     pub domains: Domains,
-    /// By what their recipients are known.
+    /// How it is found out whether a recipient exists.
     pub recipients: RecipientRule,
     /// Whether mail of listed peers is handed back to them (delivery has the route).
     pub hand_back: bool,
     /// How much mail strangers may bring.
     pub rates: RateSettings,
-    /// Which lists they are looked up in,
+    /// The DNS blocklists in which the addresses of strangers are looked up.
     pub dnsbl: DnsblSettings,
-    /// and by which DNS.
+    /// The DNS servers that are asked about these lists.
     pub dns: Dns,
-    /// How SPF, DKIM and DMARC are evaluated; not at all if there is nothing here.
+    /// How SPF, DKIM and DMARC are evaluated; None if they are not.
     pub evaluation: Option<EvaluatorSettings>,
 }
 
 impl Settings {
-    /// Whether this peer may relay to anywhere: it is listed, and speaks for itself. A client whom it named by XCLIENT
-    /// has no such right by its address.
+    /// Whether this peer may send mail to any domain. Its address must be listed, and if it speaks for another client (XCLIENT), that
+    /// client's address must be listed as well.
     pub(super) fn relays_for(&self, peer: &SmtpPeer) -> bool {
         let listed = |address: IpAddr| lists(&self.smtp.trusted, address.to_canonical());
         listed(peer.socket.ip()) && listed(peer.client)
     }
 
-    /// Whether nobody answers for this peer: it is neither listed nor on this machine.
+    /// Whether this peer is a stranger: neither listed nor on this machine.
     pub(super) fn is_stranger(&self, peer: &SmtpPeer) -> bool {
         !self.relays_for(peer) && !peer.client.is_loopback()
     }

@@ -10,7 +10,7 @@ use weir_core::throttle::{
 use weir_core::time::Instant;
 use weir_store::records::{Changes, Fate, HeldRow, Learned, ThrottleRow};
 
-/// So long a queue that cannot be read is left alone.
+/// How long a queue that cannot be read is left alone before it is tried again.
 const UNREADABLE_RESTS: Duration = Duration::from_secs(600);
 
 /// A mail that asks to go.
@@ -400,7 +400,7 @@ impl Operation<'_, '_> {
         }
     }
 
-    /// These of the addresses asked about join the line of their class, whatever slack there is.
+    /// Lets these addresses wait in the lanes of their classes, whatever slack there is.
     fn enqueue(&mut self, throttle: &mut Throttle, submission: &Submission, asked: &[(usize, Recipient)]) -> Vec<Held> {
         if asked.is_empty() {
             return Vec::new();

@@ -1,4 +1,5 @@
-//! Pages, pictures and scripts: what runs in them, and what they make.
+//! Finds what is suspicious in HTML pages, SVG pictures, XML style sheets, scripts and calendar entries: code where a reader expects none,
+//! code that hides what it does, and pages that put a file together in the browser (HTML smuggling), where no scanner sees it arrive.
 
 use super::place::is_foreign_server;
 use super::{has, name_ends};

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct SchedulerOutcome {
     /// Which scheduler.
     pub scheduler: Scheduler,
-    /// One entry for each stretch between two comings or goings of clients.
+    /// One entry for each stretch of time in which no client came or went.
     pub intervals: Vec<Interval>,
 }
 

@@ -210,9 +210,8 @@ impl Inner {
         true
     }
 
-    /// The client of a waiting request has left, or its time is over. A slot that was granted but not fetched yet counts as waiting. Returns whether
-    /// the request was still in the table.
-    /// the request was still in the table.
+    /// The client of a waiting request has left, or its time is over. A slot that was granted but not fetched yet counts as waiting.
+    /// Returns whether the request was still in the table.
     pub(super) fn withdraw(&mut self, ticket: Ticket, now_ns: u64, wakers: &mut Vec<Waker>) -> bool {
         if !self.requests.holds(ticket) {
             return false;

@@ -1,4 +1,5 @@
-//! What makes a client known besides its cookie: networks and keys that the owner of the site has listed, and the history of its network.
+//! What the owner of the site has said about a client in advance: a blocked one is refused, and one in a listed network or with a listed
+//! key is known without a cookie. Also counts its requests for the history of its network, which can make later visitors from there known.
 
 use std::time::SystemTime;
 
@@ -42,7 +43,8 @@ pub(super) fn vouch(
     Ok(identity)
 }
 
-/// Counts a request that need not wait for the history. In observe mode no request ever waits, so none is counted.
+/// Counts a request in the history of its network. Call it only for a request that did not have to wait, because an attack must not become
+/// history. In observe mode no request ever waits, so an attack could not be told apart, and nothing is counted.
 pub(super) fn tally(site: &Site, backend: &ActiveBackend, identity: &Identity, now: SystemTime) {
     if let Some(tally) = &site.settings.tally
         && !backend.settings.admission.observe

@@ -276,7 +276,7 @@ enum NextEvent {
     Gate(GateEvent),
 }
 
-/// Reads the configuration again. Whether the gates that run are others now.
+/// Reads the configuration again. Returns whether other gates run now than before.
 async fn reload(reloader: &mut Reloader, gates: &mut Orchestrator, answer: Option<ReloadAnswer>) -> bool {
     let mut outcome = reloader.reload(gates.mail.is_wanted());
     let mut others_run = false;

@@ -1,17 +1,17 @@
-//! Packed or encrypted data under a name that promises something else: a later piece of a split archive has no signature of its own, and a
-//! recipient who gets all pieces can give them their real names back.
+//! Finds packed or encrypted data under a name that promises something else, such as `.txt` or `.jpg`. The later pieces of a split archive
+//! can be sent like this: they have no signature of their own, and a recipient who gets all pieces can give them their real names back.
 //!
-//! Packed data is as good as random, and looks like no text and no known format. Names that promise nothing (`.dat`, `.bin`) are not
-//! judged: people send files of a thousand formats.
+//! Packed data looks random, like no text and no known format. Names that promise nothing (`.dat`, `.bin`) are not checked, because people
+//! send files in a thousand formats.
 
-/// Texts, pictures and documents: their readers know them by a mark, or by being text.
+/// Extensions of texts, pictures and documents. A real one is text, or begins with a signature that we know.
 const PROMISES: &str = "txt csv tsv log md json ini conf ics vcf srt htm html xml svg eml jpg jpeg png gif bmp tif tiff webp heic pdf doc docx \
      xls xlsx ppt pptx rtf odt ods odp";
 
 /// Octets that stand at this place of a file.
 type Mark = (usize, &'static [u8]);
 
-/// Sound and film, with what their files may begin with besides the marks that we know.
+/// Extensions of sound and film, with what such files may begin with besides the signatures that we know.
 const MEDIA: [(&str, &[Mark]); 4] = [
     ("wav avi ogg flac mp4 m4a", &[]),
     ("mov", &[(4, b"moov"), (4, b"mdat"), (4, b"wide"), (4, b"free"), (4, b"skip"), (4, b"pnot")]),
@@ -19,7 +19,7 @@ const MEDIA: [(&str, &[Mark]); 4] = [
     ("mp3", &[(0, b"\xff\xfb"), (0, b"\xff\xfa"), (0, b"\xff\xf3"), (0, b"\xff\xf2"), (0, b"\xff\xe3"), (0, b"\0\0")]),
 ];
 
-/// So many octets show it.
+/// Fewer octets than this do not show whether data is random.
 const LEAST: usize = 512;
 const HEAD: usize = 8 << 10;
 
