@@ -256,7 +256,7 @@ impl World {
         complain(self.life, &log);
     }
 
-    /// So many lives, each killed: some in the middle of their start, the others after a while under load.
+    /// As many lives as `kills`, each killed: some in the middle of their start, the others after a while under load.
     fn kill_often(&mut self, kills: u64, mut live: impl FnMut(&mut World, &Life)) {
         for _ in 0..kills {
             let life = self.begin();

@@ -115,7 +115,7 @@ impl Needs {
     }
 }
 
-/// So many at once: most of the time goes by with waiting.
+/// How many run at once; most of the time they wait.
 const AT_ONCE: usize = 4;
 
 #[test]

@@ -68,7 +68,7 @@ impl Writer {
         Writer { rng, fill, mix, ballast, infected: infected() }
     }
 
-    /// So many messages.
+    /// `count` messages.
     pub(crate) fn write(&mut self, count: usize) -> Vec<Message> {
         let mut turn_of_the_large = 0;
         let messages = (0..count).map(|number| {

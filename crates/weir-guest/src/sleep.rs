@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The longest that remains of a sleep.
 const MOST: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_millis(100);
-/// So many times as fast does it go.
+/// Time passes this many times as fast for the sample.
 const PACE: u32 = 20;
 /// No calendar is moved further than this at once.
 const MOVED_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);

@@ -1,12 +1,12 @@
 //! Formats numbers with their nouns: `1 recipient`, `25 recipients`.
 
-/// So many of something.
+/// A number with its noun.
 pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
     let number = number.try_into().unwrap_or(0);
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// So many of something wait.
+/// Says how many of something wait.
 pub(crate) fn wait(number: impl TryInto<u64>, noun: &str) -> String {
     let number = number.try_into().unwrap_or(0);
     format!("{} wait{}", count(number, noun), if number == 1 { "s" } else { "" })

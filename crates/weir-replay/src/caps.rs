@@ -44,7 +44,7 @@ pub struct OutlyingDay {
 /// Days of the past from which on a user's own past says something, and days of others from which on theirs does.
 const OWN_DAYS_LEAST: usize = 5;
 const OTHER_DAYS_LEAST: usize = 20;
-/// So many times what is usual is far outside.
+/// A day with more than this many times what is usual is an outlier.
 const FAR: u64 = 5;
 /// A user who hardly ever writes is not an outlier because of ten mails.
 const USUAL_LEAST: u64 = 4;

@@ -14,7 +14,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// So many seconds, and so many more for each mebibyte.
+    /// `base` seconds, and `per_mib` more for each mebibyte.
     pub(crate) fn secs(base: u64, per_mib: u64) -> Deadline {
         Deadline { base: Duration::from_secs(base), per_mib: Duration::from_secs(per_mib) }
     }

@@ -232,7 +232,7 @@ impl Look<'_> {
             let finding = |(outcome, place)| Finding { scanner: scanner.into(), outcome, place, took };
             report.findings.extend(found.into_iter().map(finding).filter(|_| on));
         }
-        // Who finds nothing here has said nothing of the rest: this scanner speaks only when it knows a content.
+        // Finding nothing here says nothing about the rest of the message, so there is no `Clean`: only known contents are reported.
         let known = |(outcome, place)| Finding { scanner: "rules".into(), outcome, place, took: Duration::ZERO };
         report.findings.extend(self.blocked.into_iter().map(known));
         report

@@ -28,7 +28,7 @@ fn read(path: &Path) -> Result<Vec<CertificateDer<'static>>, RootsError> {
     read.map_err(|error| RootsError::new(path, &error.to_string()))
 }
 
-/// Why a file says nothing of whom to trust.
+/// Why a file with root certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the root certificates in {}: {problem}; it must be PEM", path.display())]
 pub struct RootsError {

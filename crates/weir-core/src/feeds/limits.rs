@@ -93,7 +93,7 @@ impl fmt::Display for Limits {
 pub enum LimitsError {
     /// No limit was given.
     None,
-    /// So many limits were given: more than [`FEEDS_MAX`] − 1.
+    /// This many limits were given: more than [`FEEDS_MAX`] − 1.
     TooMany(usize),
     /// The limit with this number (counted from 1) is smaller than the one before it.
     Disordered(usize),

@@ -18,7 +18,7 @@ enum Op {
     Wait { seconds: u64 },
     /// A mail to so many of a small world's addresses, from this one on.
     Submit { first: u64, recipients: u64 },
-    /// So many mails, each to an address never used before.
+    /// This many mails, each to an address never used before.
     Worm { mails: u64 },
     /// The shell asks for what is due.
     Advance,
@@ -32,9 +32,9 @@ enum Op {
     Unlock,
     /// The process restarts.
     Restart,
-    /// So many recipients join the queue whatever slack there is.
+    /// This many recipients join the queue, whatever slack there is.
     Enqueue { recipients: u64, alone: bool },
-    /// The shell asks for what is due while the relay is down that holds the entries at every so manieth place.
+    /// The shell asks for what is due while a relay is down: the one that holds every entry whose place is a multiple of `every`.
     AdvancePast { every: usize },
     /// A mail that goes whatever the rules say.
     Learn { first: u64, recipients: u64 },

@@ -85,7 +85,7 @@ impl TraceNotes {
         TraceNotes { begun: Some(Instant::now()), ..TraceNotes::default() }
     }
 
-    /// So long after the sample began.
+    /// How long ago the sample began, in milliseconds.
     fn now(&self) -> Option<u64> {
         self.begun.and_then(|begun| u64::try_from(begun.elapsed().as_millis()).ok())
     }

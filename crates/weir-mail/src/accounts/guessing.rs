@@ -50,7 +50,7 @@ const GUESSED_FROM: usize = 5;
 const GUESSED_WITHIN: Duration = Duration::from_secs(3_600);
 /// Accounts that are named as guessed at.
 const GUESSED_MAX: usize = 20;
-/// So much of a name is kept.
+/// How much of a name is kept.
 const NAME_MAX: usize = 120;
 
 /// Failed logins of one account in the last 24 hours, since this relay started: at the mail server and on the console.

@@ -166,7 +166,7 @@ impl Accounts {
     async fn ask_directory(&self, name: &str, password: &str, from: IpAddr) -> Result<Option<UserRow>, CheckError> {
         let Some(directory) = self.passwords.directory() else { return Ok(None) };
         let Some(person) = directory.login(name, password, from).await? else { return Ok(None) };
-        // Who has a password here is not to be had by one there.
+        // A user who has a password here must not be reached with a password of the directory.
         if self.users.has_own_password(&person.name).await? {
             return Ok(None);
         }

@@ -21,9 +21,9 @@ use weir_smtp::reply::{Reply, Status};
 
 /// Clients that are remembered.
 const CLIENTS_MAX: usize = 10_000;
-/// For how long, if every list has answered,
+/// How long a client is remembered if every list has answered.
 const KNOWN_FOR: Duration = Duration::from_secs(600);
-/// and if one has not.
+/// How long it is remembered if a list has not answered.
 const UNSURE_FOR: Duration = Duration::from_secs(30);
 /// Clients that are asked about at once.
 const ASKED_MAX: usize = 256;

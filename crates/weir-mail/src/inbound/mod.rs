@@ -95,9 +95,9 @@ pub struct InboundParts {
     pub spool: Spool,
     /// The users, who may be the recipients, and what orders are good.
     pub records: Records,
-    /// Carries out orders,
+    /// Carries out orders.
     pub throttling: Throttling,
-    /// which are about held mail.
+    /// Held mail, which orders are about.
     pub held: HeldMail,
     /// The stages that follow.
     pub pipeline: Pipeline,

@@ -11,17 +11,17 @@ use std::fmt::Write;
 use weir_scan::plain::shown;
 use weir_store::records::{HeldFilter, HeldRecords, HeldRow, RecordsError};
 
-/// So many held mails are named one by one.
+/// How many held mails are named one by one.
 pub(super) const NAMED_MAX: usize = 10;
-/// So many are counted; a notice about more says that it is at least so many.
+/// How many are counted; a notice about more says "at least".
 const COUNTED_MAX: usize = 1_000;
-/// So much of a subject is shown, in characters.
+/// How much of a subject is shown, in characters.
 const QUOTED_MAX: usize = 80;
-/// So many client addresses are named.
+/// How many client addresses are named.
 const SOURCES_MAX: usize = 5;
-/// So many held mails are looked into.
+/// How many held mails are looked into.
 pub(super) const LOOKED_INTO_MAX: usize = 5;
-/// So many of the files in them are named.
+/// How many of the files in them are named.
 const FILES_NAMED_MAX: usize = 3;
 
 /// Somebody's held recipients up to this entry of the delay queue, oldest first.

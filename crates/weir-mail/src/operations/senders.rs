@@ -116,7 +116,7 @@ impl SenderOperations {
         Ok(row.into())
     }
 
-    /// Says nothing of a sender any more.
+    /// Removes what was said about a sender, who is then neither allowed nor blocked.
     pub async fn remove(&self, who: &str, actor: &Actor) -> Result<Vec<SenderView>, OperationError> {
         let who = named(who)?;
         let all = self.senders.all().await?;

@@ -110,7 +110,7 @@ impl Figures {
         }
     }
 
-    /// What each scanner took in a feed. Answers that were known and scanners that failed say nothing of that.
+    /// Counts how long each scanner took in a feed. Answers that were known already and scanners that failed are left out.
     pub(super) fn looked(&mut self, size: u64, feed: usize, findings: &[Finding], stretch: f64) {
         let times = self.own.get_mut(&feed).unwrap_or(&mut self.common);
         let mut told: Vec<&str> = Vec::new();

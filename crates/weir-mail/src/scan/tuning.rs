@@ -189,7 +189,7 @@ impl Basis {
         }
     }
 
-    /// So many of the first feeds have at most half of the workers.
+    /// How many of the first feeds together have at most half of the workers.
     fn kept_at_most(&self) -> usize {
         let half = self.machine.workers.iter().sum::<usize>() / 2;
         let mut workers = 0;

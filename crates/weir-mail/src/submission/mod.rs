@@ -318,7 +318,7 @@ impl Reception for Submission {
             Some(identity) => self.user(&identity).await?.map(|user| user.addresses),
             None => None,
         };
-        // Who has too much already need not send it first.
+        // A user who has too much mail waiting already is refused before the body is sent.
         self.identity_of(peer).map_or(Ok(()), |identity| self.check_share(&identity))?;
         let draft = self.shared.spool.draft().map_err(|error| refusal(&error))?;
         let date = Date::new((self.shared.clock.0)()).rfc5322();

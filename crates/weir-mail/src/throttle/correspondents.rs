@@ -19,17 +19,17 @@ const PACK_MAX: usize = 80;
 const PACKS: u64 = 32;
 /// One correspondent.
 const ENTRY: usize = 8;
-/// Who was not written to for so long is a stranger again.
+/// A correspondent to whom nobody wrote for this long is a stranger again.
 const REMEMBERED_DAYS: u16 = 400;
 /// The day of the last mail is brought up to date when it is so old: most mail then changes nothing.
 const FRESH_DAYS: u16 = 7;
-/// So long may one reply to somebody who wrote.
+/// For how many days somebody who wrote counts as a correspondent for the answer.
 const LETTER_DAYS: u16 = 30;
-/// So many who wrote to an address are remembered.
+/// How many of those who wrote to an address are remembered.
 const LETTERS_MAX: i64 = 64;
 /// Of each of them: sixteen digits of the keyed hash, and four of the day.
 const LETTER: usize = 20;
-/// So much may wait to be written.
+/// How much may wait to be written.
 const PENDING_MAX: usize = 8_192;
 
 /// What was seen and is not yet written.

@@ -80,7 +80,7 @@ fn is_reversing(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// So many spaces push the real extension out of the window.
+/// Whether a name has so many spaces that they push its real extension out of the window.
 fn has_long_gap(name: &str) -> bool {
     let mut run = 0;
     name.trim_end().chars().any(|c| {

@@ -76,7 +76,7 @@ enum Expects {
     Command,
     /// The length of the next chunk of a stream.
     Length(ReplyForm),
-    /// So many octets of a chunk.
+    /// The octets of a chunk, of which this many are still to come.
     Chunk(ReplyForm, usize),
 }
 

@@ -6,7 +6,7 @@
 use crate::walk::File;
 
 const GROUPS: [&[u8]; 2] = [b"[Desktop Entry]", b"[KDE Desktop Entry]"];
-/// So far a desktop looks for the group, whatever stands before it.
+/// How far a desktop looks for the group, whatever stands before it.
 const MARK_MAX: usize = 32;
 /// Entries have a few kilobytes, most of them translations. What is longer and begins like one is taken for one.
 const TEXT_MAX: usize = 1 << 20;

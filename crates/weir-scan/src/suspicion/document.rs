@@ -99,7 +99,7 @@ fn raw(word: &[u8]) -> Option<usize> {
 /// Without control words and groups, and with letters that are written as numbers.
 pub(super) fn rtf_text(text: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), text);
-    // So many letters behind one of Unicode stand for it in old readers.
+    // How many letters behind one of Unicode stand for it in old readers; `\uc` sets this.
     let (mut behind_letter, mut skipped) = (1, 0usize);
     while let [first, behind @ ..] = rest {
         rest = behind;

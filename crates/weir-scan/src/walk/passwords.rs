@@ -2,7 +2,7 @@
 
 /// A longer text is not looked through.
 pub(super) const TEXT_MAX: usize = 256 << 10;
-/// So many words are tried.
+/// How many words are tried.
 const TRIED_MAX: usize = 24;
 const WORD_MAX: usize = 64;
 /// How many words behind "password" count.

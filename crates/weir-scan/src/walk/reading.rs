@@ -12,7 +12,7 @@ use crate::{file_name, markup};
 /// What is longer is turned as far as this.
 const TEXT_MAX: usize = 16 << 20;
 const MARKUP_MAX: usize = 4 << 20;
-/// So much is looked at to see whether a text is wide.
+/// How much of a text is looked at to see whether it is wide.
 const HEAD: usize = 4096;
 
 /// A text of two or four octets a letter, or in UTF-7, as UTF-8.

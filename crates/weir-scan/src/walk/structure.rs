@@ -111,7 +111,7 @@ enum State {
     Between,
 }
 
-/// So often a boundary is looked for in the whole rest of a message.
+/// How often a boundary may be searched for in the whole rest of a message.
 const SEARCHES_MAX: u32 = 64;
 
 struct Pass<'m, 'b> {

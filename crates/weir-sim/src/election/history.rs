@@ -4,7 +4,7 @@ use super::Payload;
 use super::lab::ElectionLab;
 use crate::world::{Happening, WorldAddress};
 
-/// So many lines are kept.
+/// How many lines are kept.
 const LINES: usize = 60;
 
 impl ElectionLab {

@@ -103,7 +103,7 @@ pub struct BrokenRun {
     pub history: Vec<String>,
 }
 
-/// So many broken runs are described.
+/// How many broken runs are described.
 const DESCRIBED_MAX: usize = 3;
 
 impl ElectionReport {

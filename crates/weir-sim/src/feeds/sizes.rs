@@ -13,7 +13,7 @@ use weir_core::feeds::{SizeTable, TABLE_POINTS};
 /// A file may hold so many sizes: enough for years of mail, and a bound on memory.
 pub const SIZES_MAX: usize = 20_000_000;
 
-/// So many sizes the paper measured.
+/// How many sizes the paper measured.
 const MEASURED: usize = 100_000;
 /// The table that searches use: fine enough that a limit falls on a point, whatever the sizes.
 const FINE_POINTS: usize = 2001;
@@ -266,7 +266,7 @@ struct Part {
     density: Box<dyn Fn(f64) -> f64>,
 }
 
-/// So many sizes stand for a distribution in its table.
+/// How many sizes stand for a distribution in its table.
 const SPREAD: f64 = 1_000_000.0;
 
 /// Sizes distributed as the parts say, without chance: near saturation an error of one percent in a feed's share is

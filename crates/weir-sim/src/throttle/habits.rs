@@ -34,7 +34,7 @@ pub struct Habits {
 /// A point of Figure 2.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct LocalityPoint {
-    /// So many addresses back.
+    /// How many of the last addresses are looked at.
     pub addresses: usize,
     /// Recipients that are among them: the mean over users, in percent.
     pub mean_percent: f64,

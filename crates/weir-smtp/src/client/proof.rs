@@ -12,7 +12,7 @@ pub enum Proof {
     /// What the approach asks, and no more.
     #[default]
     AsAsked,
-    /// That it can do TLS. The DNS demands it, and says nothing of the certificate that we understand.
+    /// That it can do TLS. The DNS demands this, but says nothing about the certificate that we understand.
     Encryption,
     /// A certificate that one of these records names.
     Dane(Arc<[CertificateRecord]>),

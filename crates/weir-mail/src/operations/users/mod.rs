@@ -190,7 +190,7 @@ pub struct RemoveDone {
     pub sessions_ended: usize,
 }
 
-/// So long the throttle of a removed user is kept: removing somebody and making them anew must not empty a day's count, and
+/// How long the throttle of a removed user is kept: removing somebody and making them anew must not empty a day's count, and
 /// addresses in notices, which are good for seven days, must not find a throttle that has forgotten the stop that ended them.
 const REMOVED_KEPT_NS: i64 = 8 * 86_400_000_000_000;
 

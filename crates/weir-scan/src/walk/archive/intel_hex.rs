@@ -5,7 +5,7 @@ use super::super::transfer::nibble;
 use super::super::{File, Walk};
 use crate::budget::Exceeded;
 
-/// So many blocks are files of their own.
+/// How many blocks become files of their own; what follows is added to the last one.
 const BLOCKS_MAX: usize = 64;
 
 pub(super) fn open(walk: &mut Walk<'_>, file: &File<'_>, level: u32) -> Result<(), Exceeded> {

@@ -16,7 +16,7 @@ const DESCRIPTORS: usize = 16;
 /// Linux reads a hundred.
 const DESCRIPTORS_MAX: usize = 128;
 const FOLDERS_MAX: usize = 10_000;
-/// So many records are read between two looks at the clock.
+/// How many records are read between two looks at the clock.
 const RECORDS_AT_ONCE: u32 = 1024;
 /// Pieces of one file, and names that these may have. Programs that write discs need a second piece for each 4 GiB.
 const PIECES_MAX: usize = 1 << 16;

@@ -87,7 +87,7 @@ fn weight(path: &Path) -> usize {
     size_of::<PathBuf>() + path.as_os_str().len()
 }
 
-/// So much of a stream; nothing if there is none.
+/// The first `most` octets of a stream; nothing if there is no such stream.
 fn beginning(compound: &mut Compound<'_>, path: &Path, most: usize) -> Vec<u8> {
     use std::io::Read;
     let mut data = Vec::new();

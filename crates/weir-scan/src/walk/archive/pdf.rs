@@ -11,7 +11,7 @@ use super::pdf_text::{OBJECT_HEAD, hex, object, object_before, plain_names, stri
 use crate::budget::{End, Exceeded};
 use std::borrow::Cow;
 
-/// So far back one looks for the dictionary of what only looks like a stream within another one.
+/// How far back the dictionary is searched for, of what only looks like a stream within another one.
 const WITHIN_MAX: usize = 512;
 /// Names that each file may have. Which of them is that of which file is not told.
 const NAMES_MAX: usize = 12;

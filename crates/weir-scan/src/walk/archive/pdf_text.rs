@@ -9,7 +9,7 @@ const TARGETS_MAX: usize = 20_000;
 /// After so many strings without an end, of each following one only so much is read: four mebibytes could come to gigabytes otherwise.
 const ENDLESS_MAX: usize = 5_000;
 const BEGINNING: usize = 256;
-/// So far back one looks for the object that something is in.
+/// How far back the object is searched for that something is in.
 const OBJECT_MAX: usize = 4096;
 /// As long as a number and a generation before `obj` are.
 pub(super) const OBJECT_HEAD: usize = 64;

@@ -9,7 +9,7 @@ use std::io::{Cursor, Read};
 const DICTIONARY_MAX: u64 = 192 << 20;
 /// Passwords are tried on archives up to this size.
 const TRIED_MAX: usize = 32 << 20;
-/// So many passwords are tried, if a try costs no more than in archives made by 7-Zip itself: half a million hashes.
+/// How many passwords are tried, if a try costs no more than in archives made by 7-Zip itself: half a million hashes.
 const PASSWORDS_MAX: usize = 4;
 const ROUNDS_MAX: u8 = 19;
 const AES: &[u8] = &[0x06, 0xf1, 0x07, 0x01];

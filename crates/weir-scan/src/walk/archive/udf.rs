@@ -10,7 +10,7 @@ use std::io::{self, Read};
 
 const SECTOR: usize = 2048;
 const FOLDERS_MAX: usize = 10_000;
-/// So many names are read between two looks at the clock.
+/// How many names are read between two looks at the clock.
 const NAMES_AT_ONCE: usize = 1024;
 
 /// Kinds of descriptors.

@@ -6,7 +6,7 @@ use super::wrapped::{armoured, literal};
 use crate::mail::{base64, gzipped};
 use weir_scan::test_files;
 
-/// So many of each class, each with other words, names and boundaries.
+/// How many there are of each class, each with other words, names and boundaries.
 const EACH: usize = 9;
 
 type Maker = fn(usize) -> String;

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// Fewer would not be the corpus that was promised.
 pub(crate) const BAD_LEAST: usize = 400;
 pub(crate) const HONEST_LEAST: usize = 200;
-/// So much honest mail may be held.
+/// How many honest mails may be held.
 pub(crate) const HELD_MOST: usize = 2;
 
 /// What must not be delivered.

@@ -25,9 +25,9 @@ pub(super) enum Suffix {
 pub(super) struct Record {
     /// For mail of the domain itself; none if the record does not say anything usable.
     pub(super) wish: Option<Wish>,
-    /// For mail of the domains below it,
+    /// For mail of the domains below it.
     pub(super) below: Option<Wish>,
-    /// and of those that do not exist.
+    /// For mail of those domains below it that do not exist.
     pub(super) absent: Option<Wish>,
     pub(super) strict_dkim: bool,
     pub(super) strict_spf: bool,
