@@ -179,29 +179,13 @@ pub fn zstd(data: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Budget, Exceeded, Limits};
-    use crate::walk::{File, Oddity, Place, Visit, walk_file};
-
-    #[derive(Default)]
-    struct Found(bool, Vec<Oddity>);
-
-    impl Visit for Found {
-        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            self.0 |= file.data == eicar().as_bytes();
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
-            self.1.push(oddity);
-        }
-    }
+    use crate::walk::seen::Seen;
 
     #[test]
     fn our_own_walk_opens_all_of_them() {
         for (format, archive) in all().unwrap() {
-            let mut found = Found::default();
-            walk_file(&["a".into()], &archive, &mut Budget::new(&Limits::default()), &mut found).unwrap();
-            assert_eq!((found.0, found.1.is_empty()), (true, true), "{format}: {:?}", found.1);
+            let seen = Seen::of("a", &archive);
+            assert!(seen.holds(eicar().as_bytes()) && seen.odd.is_empty(), "{format}: {:?}", seen.odd);
             assert!(memchr::memmem::find(&archive, &eicar().as_bytes()[..20]).is_none(), "{format}");
         }
     }

@@ -19,6 +19,8 @@ pub mod part;
 mod passwords;
 mod pkcs7;
 mod reading;
+#[cfg(test)]
+pub(crate) mod seen;
 mod stray;
 pub mod structure;
 mod tar_header;

@@ -337,9 +337,8 @@ fn gzip(data: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Budget, Limits};
     use crate::test_files;
-    use crate::walk::{Place, Visit, walk_file};
+    use crate::walk::seen::{Seen, SeenFile};
 
     fn found(data: &[u8]) -> Vec<(usize, Kind)> {
         let begins = |(at, number): &(usize, usize)| (FORMATS[*number].begins)(&data[*at..]);
@@ -393,25 +392,11 @@ mod tests {
         }
     }
 
-    /// The places of all files in one.
-    #[derive(Default)]
-    struct Seen(Vec<String>, Vec<Oddity>);
-
-    impl Visit for Seen {
-        fn file(&mut self, place: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            self.0.extend((file.data == b"hello" || file.kind == Kind::Zip).then(|| place.to_string()));
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
-            self.1.push(oddity);
-        }
-    }
-
-    fn seen(data: &[u8]) -> Seen {
-        let mut seen = Seen::default();
-        walk_file(&["a.dat".to_owned()], data, &mut Budget::new(&Limits::default()), &mut seen).unwrap();
-        seen
+    /// The places of the zip archives and of the text in them, and what is odd.
+    fn seen(data: &[u8]) -> (Vec<String>, Vec<Oddity>) {
+        let Seen { files, odd } = Seen::of("a.dat", data);
+        let counts = |file: &SeenFile| file.data == b"hello" || file.kind == Kind::Zip;
+        (files.into_iter().filter(counts).map(|file| file.place).collect(), odd)
     }
 
     #[test]

@@ -282,6 +282,7 @@ pub(super) fn is_basic(data: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::walk::seen::Seen;
 
     #[test]
     fn lines_of_a_calendar_are_joined() {
@@ -302,27 +303,9 @@ mod tests {
         assert!(note_names(&b".\0".repeat(1 << 18), 10).is_empty());
     }
 
-    #[derive(Default)]
-    struct Seen(Vec<Oddity>);
-
-    impl crate::walk::Visit for Seen {
-        fn file(&mut self, _: &crate::walk::Place, _: &File<'_>, _: &crate::budget::Budget) -> Result<(), Exceeded> {
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &crate::walk::Place, oddity: Oddity) {
-            self.0.push(oddity);
-        }
-    }
-
     #[test]
     fn a_section_in_the_form_of_a_server_is_not_clean() {
-        let odd = |data: &[u8]| {
-            let mut budget = crate::budget::Budget::new(&crate::budget::Limits::default());
-            let mut seen = Seen::default();
-            crate::walk::walk_file(&["a.one".to_owned()], data, &mut budget, &mut seen).unwrap();
-            seen.0
-        };
+        let odd = |data: &[u8]| Seen::of("a.one", data).odd;
         let section = b"\xe4\x52\x5c\x7b\x8c\xd8\xa7\x4d\xae\xb1\x53\x78\xd0\x29\x96\xd3".as_slice();
         let contents = b"\xa1\x2f\xff\x43\xd9\xef\x76\x4c\x9e\xe2\x10\xea\x57\x22\x76\x5f".as_slice();
         let usual = b"\x3f\xdd\x9a\x10\x1b\x91\xf5\x49\xa5\xd0\x17\x91\xed\xc8\xae\xd8".as_slice();

@@ -60,23 +60,9 @@ pub(super) fn open(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Budget, Limits};
-    use crate::walk::{File, Oddity, Place, Visit, walk_file};
+    use crate::walk::Oddity;
+    use crate::walk::seen::Seen;
     use std::io::{Cursor, Write};
-
-    #[derive(Default)]
-    struct Seen(Vec<Vec<u8>>, Vec<Oddity>);
-
-    impl Visit for Seen {
-        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            self.0.push(file.data.to_vec());
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
-            self.1.push(oddity);
-        }
-    }
 
     fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
         let mut file = cfb::CompoundFile::create(Cursor::new(Vec::<u8>::new())).unwrap();
@@ -100,9 +86,7 @@ mod tests {
     }
 
     fn seen(data: &[u8]) -> Seen {
-        let mut seen = Seen::default();
-        walk_file(&["a.hwp".to_owned()], data, &mut Budget::new(&Limits::default()), &mut seen).unwrap();
-        seen
+        Seen::of("a.hwp", data)
     }
 
     #[test]
@@ -117,20 +101,20 @@ mod tests {
                 ("/BodyText/Section0", &text),
                 ("/BinData/BIN2.jpg", picture),
             ];
-            let Seen(files, odd) = seen(&document(1, &streams));
-            assert!(files.iter().any(|data| data == program) && files.iter().any(|data| data == b"a text"));
-            assert_eq!(odd, []);
+            let seen = seen(&document(1, &streams));
+            assert!(seen.holds(program) && seen.holds(b"a text"));
+            assert_eq!(seen.odd, []);
         }
         let broken = [("/BodyText/Section0", b"\xff\xff no deflate".as_slice()), ("/PrvText", b"\xff\xff")];
-        assert!(matches!(seen(&document(1, &broken)).1[..], [Oddity::Unreadable(_)]));
-        assert_eq!(seen(&document(0, &broken)).1, []);
-        assert_eq!(seen(&compound(&broken)).1, []);
+        assert!(matches!(seen(&document(1, &broken)).odd[..], [Oddity::Unreadable(_)]));
+        assert_eq!(seen(&document(0, &broken)).odd, []);
+        assert_eq!(seen(&compound(&broken)).odd, []);
     }
 
     #[test]
     fn a_document_that_is_locked_says_so() {
         for flags in [3, 5, 0x11] {
-            assert_eq!(seen(&document(flags, &[("/PrvText", b"x")])).1, [Oddity::Encrypted]);
+            assert_eq!(seen(&document(flags, &[("/PrvText", b"x")])).odd, [Oddity::Encrypted]);
         }
     }
 }

@@ -294,34 +294,18 @@ mod tests {
     use super::*;
     use crate::budget::{Budget, Limits};
     use crate::test_files;
-    use crate::walk::{File, Place, Visit, walk_file};
+    use crate::walk::seen::{Seen, SeenFile};
     use std::time::Duration;
 
-    /// The last name and the content of every file, and what is odd.
-    #[derive(Default)]
-    struct Seen(Vec<String>, Vec<Oddity>);
-
-    impl Visit for Seen {
-        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            if file.in_archive {
-                self.0.push(format!("{}={}", file.names.join("|"), String::from_utf8_lossy(file.data)));
-            }
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
-            self.1.push(oddity);
-        }
-    }
-
-    fn seen(image: &[u8]) -> Seen {
-        let mut seen = Seen::default();
-        walk_file(&["a.dat".to_owned()], image, &mut Budget::new(&Limits::default()), &mut seen).unwrap();
-        seen
+    /// The names and the content of every file on the disc, and what is odd.
+    fn seen(image: &[u8]) -> (Vec<String>, Vec<Oddity>) {
+        let Seen { files, odd } = Seen::of("a.dat", image);
+        let told = |file: &SeenFile| format!("{}={}", file.names.join("|"), String::from_utf8_lossy(&file.data));
+        (files.iter().filter(|file| file.in_archive).map(told).collect(), odd)
     }
 
     fn shown(image: &[u8]) -> Vec<String> {
-        let Seen(files, odd) = seen(image);
+        let (files, odd) = seen(image);
         assert_eq!(odd, []);
         files
     }
@@ -467,7 +451,7 @@ mod tests {
             record[10..14].fill(0);
             record[25] = GOES_ON;
         });
-        let Seen(files, odd) = seen(&image);
+        let (files, odd) = seen(&image);
         assert_eq!((files.as_slice(), odd.len()), (&["AB=".to_owned()][..], 1));
     }
 

@@ -220,8 +220,7 @@ fn behind_number(text: &[u8]) -> (&[u8], &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Budget, Limits};
-    use crate::walk::{File, Place, Visit, walk_file};
+    use crate::walk::seen::Seen;
 
     fn all(text: &[u8]) -> Vec<u8> {
         digits(text, READINGS[0]).0
@@ -240,25 +239,6 @@ mod tests {
         let read = |text: &[u8]| READINGS.map(|reading| String::from_utf8(digits(text, reading).0).unwrap());
         assert_eq!(read(b"41{\\*\\x 42}{\\x 43}{\\info 44}45}"), ["ABCDE", "ACE", "AE", "ABCDE", "ACE", "ABCDE"]);
         assert_eq!(read(b"4\\'4241 42}"), ["D\x14", "D\x14", "D\x14", "AB", "AB", "D$\x14"]);
-    }
-
-    /// The names and beginnings of all files.
-    #[derive(Default)]
-    struct Seen(Vec<(String, Vec<u8>)>);
-
-    impl Visit for Seen {
-        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            self.0.push((file.names[0].clone(), file.data.to_vec()));
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, _: Oddity) {}
-    }
-
-    fn seen(document: &[u8]) -> Vec<(String, Vec<u8>)> {
-        let mut seen = Seen::default();
-        walk_file(&["a.rtf".to_owned()], document, &mut Budget::new(&Limits::default()), &mut seen).unwrap();
-        seen.0
     }
 
     /// An object of OLE 1 of a class.
@@ -295,7 +275,7 @@ mod tests {
             format!("{}{{\\*\\x\\bin3 }}}}4}}{}", &all[..4], &all[4..]),
         ] {
             let document = format!("{{\\rtf1{{\\object\\objemb{{\\*\\objdata{digits}}}}}}}");
-            assert!(seen(document.as_bytes()).iter().any(|(_, data)| data == program), "{document}");
+            assert!(Seen::of("a.rtf", document.as_bytes()).holds(program), "{document}");
         }
     }
 
@@ -309,8 +289,8 @@ mod tests {
             [&[0xff; 700][..], &compound].concat(),
         ] {
             let document = format!("{{\\rtf1{{\\*\\objdata {}}}}}", hex(&data).concat());
-            let times = seen(document.as_bytes()).iter().filter(|(_, data)| *data == compound).count();
-            assert_eq!(times, 1);
+            let files = Seen::of("a.rtf", document.as_bytes()).files;
+            assert_eq!(files.iter().filter(|file| file.data == compound).count(), 1);
         }
     }
 }

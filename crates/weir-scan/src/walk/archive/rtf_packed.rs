@@ -112,8 +112,7 @@ impl Read for Unpacking<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Budget, Limits};
-    use crate::walk::{File, Oddity, Place, Visit, walk_file};
+    use crate::walk::seen::Seen;
     use std::io::{Cursor, Write};
 
     fn unpacked(data: &[u8]) -> Option<Vec<u8>> {
@@ -133,19 +132,6 @@ mod tests {
         assert_eq!(unpacked(b"{\\rtf1 is a text}"), None);
     }
 
-    /// The texts that are shown, and what they were found in.
-    #[derive(Default)]
-    struct Seen(Vec<(String, Vec<u8>)>);
-
-    impl Visit for Seen {
-        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            self.0.push((file.names[0].clone(), file.data.to_vec()));
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, _: Oddity) {}
-    }
-
     #[test]
     fn the_text_of_a_message_of_outlook_is_shown() {
         let text = b"{\\rtf1{\\*\\template http://evil.example/a}}";
@@ -161,9 +147,8 @@ mod tests {
         compound.flush().unwrap();
         let message = compound.into_inner().into_inner();
         for data in [winmail, message] {
-            let mut seen = Seen::default();
-            walk_file(&["a.dat".to_owned()], &data, &mut Budget::new(&Limits::default()), &mut seen).unwrap();
-            assert!(seen.0.contains(&("body.rtf".to_owned(), text.to_vec())));
+            let files = Seen::of("a.dat", &data).files;
+            assert!(files.iter().any(|file| file.names[0] == "body.rtf" && file.data == text));
         }
     }
 

@@ -31,29 +31,14 @@ pub(super) fn told(walk: &mut Walk<'_>, file: &File<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Budget, Exceeded, Limits};
     use crate::test_files;
-    use crate::walk::{Place, Visit, walk_file};
-
-    #[derive(Default)]
-    struct Seen(Vec<Oddity>);
-
-    impl Visit for Seen {
-        fn file(&mut self, _: &Place, _: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
-            self.0.push(oddity);
-        }
-    }
+    use crate::walk::seen::Seen;
 
     fn odd(name: &str, data: &[u8]) -> Vec<Oddity> {
-        let mut seen = Seen::default();
-        walk_file(&[name.to_owned()], data, &mut Budget::new(&Limits::default()), &mut seen).unwrap();
+        let mut odd = Seen::of(name, data).odd;
         // A file may be looked at in more than one reading.
-        seen.0.dedup();
-        seen.0
+        odd.dedup();
+        odd
     }
 
     #[test]

@@ -55,8 +55,8 @@ fn is_packed(content: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Budget, Limits};
-    use crate::walk::{File, Oddity, Place, Visit, walk_file};
+    use crate::walk::Oddity;
+    use crate::walk::seen::Seen;
     use std::io::{Cursor, Write};
 
     fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
@@ -78,24 +78,8 @@ mod tests {
         [&(data.len() as u32).to_le_bytes()[..], &packer.finish().unwrap()].concat()
     }
 
-    #[derive(Default)]
-    struct Seen(Vec<Vec<u8>>, Vec<Oddity>);
-
-    impl Visit for Seen {
-        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            self.0.push(file.data.to_vec());
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
-            self.1.push(oddity);
-        }
-    }
-
     fn seen(streams: &[(&str, &[u8])]) -> Seen {
-        let mut seen = Seen::default();
-        walk_file(&["a.ppt".to_owned()], &compound(streams), &mut Budget::new(&Limits::default()), &mut seen).unwrap();
-        seen
+        Seen::of("a.ppt", &compound(streams))
     }
 
     #[test]
@@ -107,17 +91,17 @@ mod tests {
                 [(0, [program.clone(), macros.clone()]), (0x10, [packed(&program), packed(&macros)])]
             {
                 let document = [front.to_vec(), record(instance, &objects[0]), record(instance, &objects[1])].concat();
-                let Seen(files, odd) = seen(&[("PowerPoint Document", &document)]);
-                assert!(files.iter().any(|data| data.starts_with(b"MZ")), "{instance}");
-                assert_eq!(odd, [Oddity::Macros], "{instance}");
+                let seen = seen(&[("PowerPoint Document", &document)]);
+                assert!(seen.files.iter().any(|file| file.data.starts_with(b"MZ")), "{instance}");
+                assert_eq!(seen.odd, [Oddity::Macros], "{instance}");
             }
         }
         // One that breaks off is looked at as far as it goes, and said to be damaged.
         let mut cut = record(0x10, &packed(&program));
         cut.truncate(cut.len() - 6);
-        assert!(matches!(seen(&[("PowerPoint Document", &cut)]).1[..], [Oddity::Unreadable(_), ..]));
+        assert!(matches!(seen(&[("PowerPoint Document", &cut)]).odd[..], [Oddity::Unreadable(_), ..]));
         let honest = [record(0, b"no object"), record(0x10, b"\0\0\0\0no object"), OBJECT.to_vec()].concat();
-        assert_eq!(seen(&[("PowerPoint Document", &honest), ("Current User", &[0; 40])]).1, []);
+        assert_eq!(seen(&[("PowerPoint Document", &honest), ("Current User", &[0; 40])]).odd, []);
     }
 
     #[test]
@@ -131,8 +115,8 @@ mod tests {
             [("EncryptedSummary", b"x"), ("PowerPoint Document", b"x")],
             [("\tDRMContent", b"x"), ("PowerPoint Document", b"x")],
         ] {
-            assert_eq!(seen(&streams).1, [Oddity::Encrypted]);
+            assert_eq!(seen(&streams).odd, [Oddity::Encrypted]);
         }
-        assert_eq!(seen(&[("PowerPoint Document", &[ENCRYPTION, &[0; 20]].concat())]).1, []);
+        assert_eq!(seen(&[("PowerPoint Document", &[ENCRYPTION, &[0; 20]].concat())]).odd, []);
     }
 }

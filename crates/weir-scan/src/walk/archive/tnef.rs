@@ -156,45 +156,29 @@ fn behind_name(list: &[u8], at: usize) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::budget::{Budget, Limits};
-    use crate::walk::{File, Place, Visit};
+    use crate::walk::seen::Seen;
 
-    #[derive(Default)]
-    struct Seen(usize, Vec<Oddity>);
-
-    impl Visit for Seen {
-        fn file(&mut self, _: &Place, _: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            self.0 += 1;
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
-            self.1.push(oddity);
-        }
-    }
-
-    /// What an attachment with one property is opened to.
-    fn opened(kind: u16, values: u32, octets: &[u8]) -> Seen {
+    /// How many files an attachment with one property is opened to, and what is odd.
+    fn opened(kind: u16, values: u32, octets: &[u8]) -> (usize, Vec<Oddity>) {
         let head = [&1u32.to_le_bytes()[..], &kind.to_le_bytes(), &OBJECT.to_le_bytes(), &values.to_le_bytes()];
         let list = [&head.concat()[..], octets].concat();
         let attribute = [&[2][..], &PROPERTIES.to_le_bytes(), &(list.len() as u32).to_le_bytes(), &list, &[0; 2]];
         let (mut seen, data) = (Seen::default(), [&[0; 6][..], &attribute.concat()].concat());
         open(&mut Walk::new(&mut Budget::new(&Limits::default()), &mut seen), &data, 0).unwrap();
-        seen
+        (seen.files.len(), seen.odd)
     }
 
     #[test]
     fn values_without_octets_take_no_time() {
         for kind in [0x1000, 0x1001] {
-            let Seen(files, odd) = opened(kind, u32::MAX, b"");
-            assert_eq!((files, odd), (0, vec![]), "{kind:x}");
+            assert_eq!(opened(kind, u32::MAX, b""), (0, vec![]), "{kind:x}");
         }
     }
 
     #[test]
     fn the_contents_of_an_attachment_have_a_bound() {
-        let Seen(files, odd) = opened(0x102, CONTENTS_MAX as u32, &[0; 4 * CONTENTS_MAX]);
-        assert_eq!((files, odd), (CONTENTS_MAX, vec![]));
-        let Seen(files, odd) = opened(0x1102, CONTENTS_MAX as u32 + 1, &[0; 4 * (CONTENTS_MAX + 1)]);
+        assert_eq!(opened(0x102, CONTENTS_MAX as u32, &[0; 4 * CONTENTS_MAX]), (CONTENTS_MAX, vec![]));
+        let (files, odd) = opened(0x1102, CONTENTS_MAX as u32 + 1, &[0; 4 * (CONTENTS_MAX + 1)]);
         assert_eq!(files, CONTENTS_MAX);
         assert!(matches!(odd[..], [Oddity::Unreadable(_)]), "{odd:?}");
     }

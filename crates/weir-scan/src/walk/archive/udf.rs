@@ -247,21 +247,8 @@ fn named(name: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::budget::{Budget, Limits};
-    use crate::walk::{File, Place, Visit};
+    use crate::walk::seen::Seen;
     use std::time::Duration;
-
-    #[derive(Default)]
-    struct Seen(Vec<Oddity>);
-
-    impl Visit for Seen {
-        fn file(&mut self, _: &Place, _: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
-            self.0.push(oddity);
-        }
-    }
 
     /// An image whose root has so many names of files that were deleted.
     fn deleted(count: usize) -> Vec<u8> {
@@ -295,7 +282,7 @@ mod tests {
         let opened = |image: &[u8], time| {
             let (limits, mut seen) = (Limits { time, ..Limits::default() }, Seen::default());
             let opened = open(&mut Walk::new(&mut Budget::new(&limits), &mut seen), image, 0);
-            (opened, seen.0)
+            (opened, seen.odd)
         };
         let soon = Duration::from_millis(1);
         let image = deleted(200_000);

@@ -283,8 +283,7 @@ fn xor_octets(password: &[u8], key: u16) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Budget, Limits};
-    use crate::walk::{Place, Visit, walk_sample};
+    use crate::walk::seen::Seen;
     use std::io::{Cursor, Write};
 
     fn record(kind: u16, content: &[u8]) -> Vec<u8> {
@@ -363,25 +362,8 @@ mod tests {
         (shown, out)
     }
 
-    #[derive(Default)]
-    struct Seen(Vec<Vec<u8>>, Vec<Oddity>);
-
-    impl Visit for Seen {
-        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            self.0.push(file.data.to_vec());
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
-            self.1.push(oddity);
-        }
-    }
-
     fn seen(data: &[u8], passwords: &[&str]) -> Seen {
-        let mut seen = Seen::default();
-        let mut budget = Budget::new(&Limits::default());
-        walk_sample(&["a.dat".to_owned()], data, passwords, &mut budget, &mut seen).unwrap();
-        seen
+        Seen::with_passwords("a.dat", data, passwords)
     }
 
     fn compound(name: &str, data: &[u8]) -> Vec<u8> {
@@ -397,8 +379,8 @@ mod tests {
             let (plain, data) = encrypted(OWN_PASSWORD, way, &[0, 1]);
             assert!(plain[50..] != data[50..], "{way}");
             for file in [compound("WORKBOOK", &data), data] {
-                let Seen(files, odd) = seen(&file, &[]);
-                assert!(odd.is_empty() && files.contains(&plain), "{way}: {odd:?}");
+                let seen = seen(&file, &[]);
+                assert!(seen.odd.is_empty() && seen.holds(&plain), "{way}: {:?}", seen.odd);
             }
         }
     }
@@ -408,10 +390,10 @@ mod tests {
         for way in 0..4 {
             let (plain, data) = encrypted("Inv-2026", way, &[0]);
             let file = compound("Workbook", &data);
-            assert_eq!(seen(&file, &["Inv-2025"]).1, [Oddity::Encrypted], "{way}");
-            assert_eq!(seen(&data, &[]).1, [Oddity::Encrypted], "{way}");
-            let Seen(files, odd) = seen(&file, &["is", "Inv-2026"]);
-            assert_eq!((odd, files.contains(&plain)), (vec![Oddity::PasswordInMail], true), "{way}");
+            assert_eq!(seen(&file, &["Inv-2025"]).odd, [Oddity::Encrypted], "{way}");
+            assert_eq!(seen(&data, &[]).odd, [Oddity::Encrypted], "{way}");
+            let opened = seen(&file, &["is", "Inv-2026"]);
+            assert!(opened.odd == [Oddity::PasswordInMail] && opened.holds(&plain), "{way}: {:?}", opened.odd);
         }
         for told in [
             b"".as_slice(),
@@ -420,11 +402,11 @@ mod tests {
             b"\x01\0\x04\0\x02\0\0\0\0\0\xff\xff\xff\xff",
             b"\x09\0\0\0\0\0",
         ] {
-            assert_eq!(seen(&compound("Book", &workbook(told, &[0])), &[]).1, [Oddity::Encrypted], "{told:x?}");
+            assert_eq!(seen(&compound("Book", &workbook(told, &[0])), &[]).odd, [Oddity::Encrypted], "{told:x?}");
         }
         let plain = [record(BEGIN, &[0, 6, 5, 0]), record(BOUND_SHEET, &[0; 10]), record(END, b"")].concat();
         let plain = [plain, record(FILE_PASS, b"anything")].concat();
-        assert_eq!(seen(&compound("Workbook", &plain), &[]).1, []);
+        assert_eq!(seen(&compound("Workbook", &plain), &[]).odd, []);
     }
 
     #[test]
@@ -449,9 +431,9 @@ mod tests {
             // A module is told of what is decrypted, whether it begins as records do or not.
             let (_, module) = encrypted(OWN_PASSWORD, way, &[0, 6]);
             let behind = [record(0x42, &[0; 12]), module.clone()].concat();
-            assert_eq!(seen(&compound("Workbook", &module), &[]).1, [Oddity::Macros], "{way}");
+            assert_eq!(seen(&compound("Workbook", &module), &[]).odd, [Oddity::Macros], "{way}");
             if way == 0 {
-                assert_eq!(seen(&compound("Workbook", &behind), &[]).1, [Oddity::Macros]);
+                assert_eq!(seen(&compound("Workbook", &behind), &[]).odd, [Oddity::Macros]);
             }
         }
         // Nobody opens one with such a lock, so nothing in it is by chance.
@@ -474,10 +456,7 @@ mod tests {
             assert!(is_bare(&begin(0x10)) && !has_macro_sheet(&begin(0x10)), "{kind:x}");
         }
         assert!(!is_bare(b"\t\0hello") && !is_bare(b"") && !has_macro_sheet(b"\x85\0"));
-        let Seen(_, odd) = seen(
-            &compound("Book", &[record(BEGIN, &[0, 5, 5, 0]), record(BOUND_SHEET, &[0, 0, 0, 0, 0, 6])].concat()),
-            &[],
-        );
-        assert_eq!(odd, [Oddity::Macros]);
+        let book = [record(BEGIN, &[0, 5, 5, 0]), record(BOUND_SHEET, &[0, 0, 0, 0, 0, 6])].concat();
+        assert_eq!(seen(&compound("Book", &book), &[]).odd, [Oddity::Macros]);
     }
 }

@@ -435,22 +435,7 @@ impl ZipEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Budget, Limits};
-    use crate::walk::{File, Place, Visit, walk_file};
-
-    #[derive(Default)]
-    struct Seen(Vec<String>);
-
-    impl Visit for Seen {
-        fn file(&mut self, _: &Place, file: &File<'_>, _: &Budget) -> Result<(), Exceeded> {
-            self.0.extend(file.in_archive.then(|| file.names.join("|")));
-            Ok(())
-        }
-
-        fn odd(&mut self, _: &Place, oddity: Oddity) {
-            self.0.push(format!("{oddity:?}"));
-        }
-    }
+    use crate::walk::seen::Seen;
 
     /// An archive with one member that has these extra fields.
     fn archive(local: &[u8], central: &[u8]) -> Vec<u8> {
@@ -476,10 +461,9 @@ mod tests {
     #[test]
     fn every_name_in_unicode_is_a_name() {
         let seen = |local: &[u8], central: &[u8]| {
-            let mut seen = Seen::default();
-            walk_file(&["a.zip".to_owned()], &archive(local, central), &mut Budget::new(&Limits::default()), &mut seen)
-                .unwrap();
-            seen.0
+            let Seen { files, odd } = Seen::of("a.zip", &archive(local, central));
+            assert_eq!(odd, []);
+            files.iter().filter(|file| file.in_archive).map(|file| file.names.join("|")).collect::<Vec<_>>()
         };
         let (run, same, notes) = (named("run.js"), named("a.txt"), named("b.txt"));
         assert_eq!(seen(&same, &same), ["a.txt"]);
