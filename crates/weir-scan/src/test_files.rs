@@ -5,7 +5,8 @@
 
 use crate::eicar::eicar;
 use flate2::{Compression, Crc};
-use std::io::{self, Write};
+use std::io::{self, Cursor, Write};
+use std::path::Path;
 
 /// The formats by name, each with an archive of it that holds the test file.
 pub fn all() -> io::Result<Vec<(&'static str, Vec<u8>)>> {
@@ -174,6 +175,20 @@ pub fn zstd(data: &[u8]) -> Vec<u8> {
     let data = &data[..data.len().min(255)];
     let block = (data.len() as u32) << 3 | 1;
     [b"\x28\xb5\x2f\xfd\x20".as_slice(), &[data.len() as u8], &block.to_le_bytes()[..3], data].concat()
+}
+
+/// A compound file with these streams, and the folders that they are in. Panics if a path is not allowed in a compound file.
+pub fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
+    let written = || {
+        let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new()))?;
+        for (path, data) in streams {
+            file.create_storage_all(Path::new(path).parent().unwrap_or(Path::new("/")))?;
+            file.create_stream(path)?.write_all(data)?;
+        }
+        file.flush()?;
+        io::Result::Ok(file.into_inner().into_inner())
+    };
+    written().expect("memory can be written, and the paths are allowed")
 }
 
 #[cfg(test)]

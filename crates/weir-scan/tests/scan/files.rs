@@ -4,6 +4,7 @@ use crate::mail::{Member, attached, base64, eicar, examined, found, gzipped, mem
 use std::path::Path;
 use weir_scan::budget::Limits;
 use weir_scan::examine::{Examiner, Setup};
+use weir_scan::test_files::compound;
 
 const TESTFILES: &str = "/usr/share/clamav-testfiles";
 
@@ -427,17 +428,6 @@ fn packed_macro(source: &[u8]) -> Vec<u8> {
     let tokens: Vec<u8> = source.chunks(8).flat_map(|eight| [&[0][..], eight].concat()).collect();
     let header = 0xb000 | (tokens.len() as u16 - 1);
     [b"some code".as_slice(), &[1], &header.to_le_bytes(), &tokens].concat()
-}
-
-pub(crate) fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
-    use std::io::Write;
-    let mut file = cfb::CompoundFile::create(std::io::Cursor::new(Vec::new())).unwrap();
-    for (path, data) in streams {
-        file.create_storage_all(Path::new(path).parent().unwrap()).unwrap();
-        file.create_stream(path).unwrap().write_all(data).unwrap();
-    }
-    file.flush().unwrap();
-    file.into_inner().into_inner()
 }
 
 fn tar(name: &str, data: &[u8]) -> Vec<u8> {

@@ -4,6 +4,7 @@
 use crate::corpus::carriers::{document, pdf, program, rtf, zipped};
 use crate::mail::{attached, base64};
 use weir_scan::examine::{Examiner, Report, Setup};
+use weir_scan::test_files::compound;
 use weir_scan::verdict::Outcome;
 
 /// Name, content, and what the reason says.
@@ -154,9 +155,7 @@ fn dde_is_found_in_every_field_and_table() {
 fn active_mime() -> Vec<u8> {
     use std::io::Write;
     let mut packer = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
-    packer
-        .write_all(&crate::files::compound(&[("/VBA/_VBA_PROJECT", b"\xcc\x61"), ("/evil.exe", &program())]))
-        .unwrap();
+    packer.write_all(&compound(&[("/VBA/_VBA_PROJECT", b"\xcc\x61"), ("/evil.exe", &program())])).unwrap();
     [b"ActiveMime\0\0\x01\xf0\x04\0\0\0\xff\xff\xff\xff".as_slice(), &[0; 28], &packer.finish().unwrap()].concat()
 }
 
@@ -187,7 +186,7 @@ fn macros_are_found_outside_of_compound_files() {
     );
     let basic = "<script:module xmlns:script=\"x\">Sub Main\nShell(\"calc\")\nEnd Sub</script:module>";
     let flat = "<?xml version=\"1.0\"?><office:document><office:scripts><ooo:library-embedded ooo:name=\"S\"/></office:scripts></office:document>";
-    let project = crate::files::compound(&[("/VBA/_VBA_PROJECT", b"\xcc\x61")]);
+    let project = compound(&[("/VBA/_VBA_PROJECT", b"\xcc\x61")]);
     let package = format!(
         "<?xml version=\"1.0\"?><pkg:package xmlns:pkg=\"http://schemas.microsoft.com/office/2006/xmlPackage\"><pkg:part pkg:name=\"/word/vbaProject.bin\"><pkg:binaryData>{}</pkg:binaryData></pkg:part></pkg:package>",
         plain(&project)
@@ -419,7 +418,7 @@ fn relations_are_judged_by_where_they_lead() {
                 document(&[("word/activeX/activeX1.xml", &control("D7053240-CE69-11CD-A777-00DD01143C57"))]),
                 "controls",
             ),
-            ("a.doc", crate::files::compound(&[("/ObjectPool/_1/Equation Native", &[0; 64])]), "equation"),
+            ("a.doc", compound(&[("/ObjectPool/_1/Equation Native", &[0; 64])]), "equation"),
         ],
     );
     all_end(

@@ -60,19 +60,10 @@ pub(super) fn open(walk: &mut Walk<'_>, names: &[String], data: &[u8], level: u3
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_files::compound;
     use crate::walk::Oddity;
     use crate::walk::seen::Seen;
-    use std::io::{Cursor, Write};
-
-    fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut file = cfb::CompoundFile::create(Cursor::new(Vec::<u8>::new())).unwrap();
-        for (path, data) in streams {
-            file.create_storage_all(Path::new(path).parent().unwrap()).unwrap();
-            file.create_stream(path).unwrap().write_all(data).unwrap();
-        }
-        file.flush().unwrap();
-        file.into_inner().into_inner()
-    }
+    use std::io::Write;
 
     fn packed(data: &[u8]) -> Vec<u8> {
         let mut packer = flate2::write::DeflateEncoder::new(Vec::new(), flate2::Compression::best());

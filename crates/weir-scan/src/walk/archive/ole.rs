@@ -265,13 +265,8 @@ mod tests {
 
     #[test]
     fn attachments_have_names_whatever_the_case_of_their_streams() {
-        use std::io::Write;
-        let mut compound = CompoundFile::create(Cursor::new(Vec::<u8>::new())).unwrap();
-        compound.create_storage("/a").unwrap();
-        for (name, data) in [("__SUBSTG1.0_37010102", b"x=1\n".as_slice()), ("__SUBSTG1.0_3707001E", b"run.js\0")] {
-            compound.create_stream(Path::new("/a").join(name)).unwrap().write_all(data).unwrap();
-        }
-        let data = compound.into_inner().into_inner();
+        let streams = [("/a/__SUBSTG1.0_37010102", b"x=1\n".as_slice()), ("/a/__SUBSTG1.0_3707001E", b"run.js\0")];
+        let data = crate::test_files::compound(&streams);
         let mut compound = CompoundFile::open(Cursor::new(data.as_slice())).unwrap();
         assert_eq!(attached_names(&mut compound, Path::new("/a/__SUBSTG1.0_37010102")), ["run.js"]);
     }

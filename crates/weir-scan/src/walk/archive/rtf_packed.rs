@@ -112,8 +112,8 @@ impl Read for Unpacking<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_files::compound;
     use crate::walk::seen::Seen;
-    use std::io::{Cursor, Write};
 
     fn unpacked(data: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::new();
@@ -142,10 +142,7 @@ mod tests {
         let length = (properties.len() as u32).to_le_bytes();
         let attribute = [&[1, 3, 0x90, 6, 0][..], &length, &properties, &sum.to_le_bytes()].concat();
         let winmail = [b"\x78\x9f\x3e\x22\x01\0".as_slice(), &attribute].concat();
-        let mut compound = cfb::CompoundFile::create(Cursor::new(Vec::<u8>::new())).unwrap();
-        compound.create_stream("/__substg1.0_10090102").unwrap().write_all(&packed).unwrap();
-        compound.flush().unwrap();
-        let message = compound.into_inner().into_inner();
+        let message = compound(&[("/__substg1.0_10090102", &packed)]);
         for data in [winmail, message] {
             let files = Seen::of("a.dat", &data).files;
             assert!(files.iter().any(|file| file.names[0] == "body.rtf" && file.data == text));

@@ -55,18 +55,10 @@ fn is_packed(content: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_files::compound;
     use crate::walk::Oddity;
     use crate::walk::seen::Seen;
-    use std::io::{Cursor, Write};
-
-    fn compound(streams: &[(&str, &[u8])]) -> Vec<u8> {
-        let mut file = cfb::CompoundFile::create(Cursor::new(Vec::<u8>::new())).unwrap();
-        for (name, data) in streams {
-            file.create_stream(name).unwrap().write_all(data).unwrap();
-        }
-        file.flush().unwrap();
-        file.into_inner().into_inner()
-    }
+    use std::io::Write;
 
     fn record(instance: u8, content: &[u8]) -> Vec<u8> {
         [&[instance, 0], OBJECT, &(content.len() as u32).to_le_bytes(), content].concat()

@@ -283,8 +283,8 @@ fn xor_octets(password: &[u8], key: u16) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_files::compound;
     use crate::walk::seen::Seen;
-    use std::io::{Cursor, Write};
 
     fn record(kind: u16, content: &[u8]) -> Vec<u8> {
         [&kind.to_le_bytes()[..], &(content.len() as u16).to_le_bytes(), content].concat()
@@ -366,19 +366,12 @@ mod tests {
         Seen::with_passwords("a.dat", data, passwords)
     }
 
-    fn compound(name: &str, data: &[u8]) -> Vec<u8> {
-        let mut file = cfb::CompoundFile::create(Cursor::new(Vec::<u8>::new())).unwrap();
-        file.create_stream(name).unwrap().write_all(data).unwrap();
-        file.flush().unwrap();
-        file.into_inner().into_inner()
-    }
-
     #[test]
     fn what_excel_opens_without_asking_is_opened() {
         for way in 0..4 {
             let (plain, data) = encrypted(OWN_PASSWORD, way, &[0, 1]);
             assert!(plain[50..] != data[50..], "{way}");
-            for file in [compound("WORKBOOK", &data), data] {
+            for file in [compound(&[("WORKBOOK", &data)]), data] {
                 let seen = seen(&file, &[]);
                 assert!(seen.odd.is_empty() && seen.holds(&plain), "{way}: {:?}", seen.odd);
             }
@@ -389,7 +382,7 @@ mod tests {
     fn a_workbook_with_a_password_of_somebody_is_encrypted() {
         for way in 0..4 {
             let (plain, data) = encrypted("Inv-2026", way, &[0]);
-            let file = compound("Workbook", &data);
+            let file = compound(&[("Workbook", &data)]);
             assert_eq!(seen(&file, &["Inv-2025"]).odd, [Oddity::Encrypted], "{way}");
             assert_eq!(seen(&data, &[]).odd, [Oddity::Encrypted], "{way}");
             let opened = seen(&file, &["is", "Inv-2026"]);
@@ -402,11 +395,11 @@ mod tests {
             b"\x01\0\x04\0\x02\0\0\0\0\0\xff\xff\xff\xff",
             b"\x09\0\0\0\0\0",
         ] {
-            assert_eq!(seen(&compound("Book", &workbook(told, &[0])), &[]).odd, [Oddity::Encrypted], "{told:x?}");
+            assert_eq!(seen(&compound(&[("Book", &workbook(told, &[0]))]), &[]).odd, [Oddity::Encrypted], "{told:x?}");
         }
         let plain = [record(BEGIN, &[0, 6, 5, 0]), record(BOUND_SHEET, &[0; 10]), record(END, b"")].concat();
         let plain = [plain, record(FILE_PASS, b"anything")].concat();
-        assert_eq!(seen(&compound("Workbook", &plain), &[]).odd, []);
+        assert_eq!(seen(&compound(&[("Workbook", &plain)]), &[]).odd, []);
     }
 
     #[test]
@@ -431,9 +424,9 @@ mod tests {
             // A module is told of what is decrypted, whether it begins as records do or not.
             let (_, module) = encrypted(OWN_PASSWORD, way, &[0, 6]);
             let behind = [record(0x42, &[0; 12]), module.clone()].concat();
-            assert_eq!(seen(&compound("Workbook", &module), &[]).odd, [Oddity::Macros], "{way}");
+            assert_eq!(seen(&compound(&[("Workbook", &module)]), &[]).odd, [Oddity::Macros], "{way}");
             if way == 0 {
-                assert_eq!(seen(&compound("Workbook", &behind), &[]).odd, [Oddity::Macros]);
+                assert_eq!(seen(&compound(&[("Workbook", &behind)]), &[]).odd, [Oddity::Macros]);
             }
         }
         // Nobody opens one with such a lock, so nothing in it is by chance.
@@ -457,6 +450,6 @@ mod tests {
         }
         assert!(!is_bare(b"\t\0hello") && !is_bare(b"") && !has_macro_sheet(b"\x85\0"));
         let book = [record(BEGIN, &[0, 5, 5, 0]), record(BOUND_SHEET, &[0, 0, 0, 0, 0, 6])].concat();
-        assert_eq!(seen(&compound("Book", &book), &[]).odd, [Oddity::Macros]);
+        assert_eq!(seen(&compound(&[("Book", &book)]), &[]).odd, [Oddity::Macros]);
     }
 }
