@@ -88,6 +88,9 @@ pub enum Kind {
     Xml,
 }
 
+/// The signature at the start of a compound file (Microsoft, *[MS-CFB]*, section 2.2).
+pub(super) const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
+
 /// At the start, unless another place is told.
 const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::Elf, b"\x7fELF"),
@@ -117,7 +120,7 @@ const MAGIC: &[(Kind, &[u8])] = &[
     (Kind::Xz, b"\xfd7zXZ\0"),
     (Kind::SevenZip, b"7z\xbc\xaf\x27\x1c"),
     (Kind::Cab, b"MSCF\0\0\0\0"),
-    (Kind::Ole, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+    (Kind::Ole, COMPOUND),
     (Kind::Rar, b"Rar!\x1a\x07"),
     (Kind::Arj, b"\x60\xea"),
     (Kind::Zstd, b"\x28\xb5\x2f\xfd"),

@@ -1,6 +1,6 @@
 //! Documents that carry whole files without being archives: calendars, notes, signed mail.
 
-use super::super::kind::Kind;
+use super::super::kind::{COMPOUND, Kind};
 use super::super::pkcs7::Pkcs7;
 use super::super::transfer::{Padding, base64};
 use super::super::{File, Oddity, Walk, bounded_name};
@@ -226,7 +226,6 @@ pub(super) fn active_mime(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Resul
 
 /// The compound file in it, packed behind a header of no fixed length.
 fn project(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded> {
-    const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0";
     walk.odd_here(Oddity::Macros);
     let packed = memchr::memchr_iter(b'x', &data[..data.len().min(1024)]).filter(|at| *at >= ACTIVE_MIME.len());
     for at in packed {
@@ -236,7 +235,8 @@ fn project(walk: &mut Walk<'_>, data: &[u8], level: u32) -> Result<(), Exceeded>
         if let crate::budget::End::Exceeded(exceeded) = unpacked.end {
             return Err(exceeded);
         }
-        if unpacked.data.starts_with(COMPOUND) {
+        // Half of the signature is enough: one that is damaged behind it is shown as well.
+        if unpacked.data.starts_with(&COMPOUND[..4]) {
             walk.budget.entry()?;
             return walk.holding(&unpacked.data, |walk, data| walk.file(&["editdata.mso".into()], "", data, level));
         }

@@ -2,7 +2,7 @@
 //! section 3.2.
 
 use super::super::Walk;
-use super::super::kind::Kind;
+use super::super::kind::{COMPOUND, Kind};
 use crate::budget::{End, Exceeded};
 use crate::little_endian::u32_at;
 use flate2::read::DeflateDecoder;
@@ -13,7 +13,6 @@ pub(super) const HEADER: &str = "/FileHeader";
 const MARK: &[u8] = b"HWP Document File";
 /// Folders and streams that are packed.
 const PACKED: [&str; 5] = ["BinData", "BodyText", "ViewText", "DocInfo", "Scripts"];
-const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
 
 /// What the header says.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! its version, so an object in which they matter is read in each way that it may be. Sources: Microsoft, *Rich Text Format Specification 1.9.1*;
 //! *[MS-OLEDS]*, section 2.2.
 
-use super::super::kind::Kind;
+use super::super::kind::{COMPOUND, Kind};
 use super::super::transfer::nibble;
 use super::super::{Oddity, Walk};
 use super::ole::packaged;
@@ -12,7 +12,6 @@ use crate::budget::Exceeded;
 use crate::little_endian::u32_at;
 
 const OBJECT: &[u8] = b"\\objdata";
-const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
 
 /// Which groups inside an object have digits of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

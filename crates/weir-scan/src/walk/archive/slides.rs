@@ -4,13 +4,13 @@
 //! that is not read here says which of them count. Source: Microsoft, *[MS-PPT]*, sections 2.3.2, 2.3.3, 2.3.7 and 2.10.34.
 
 use super::super::Walk;
+use super::super::kind::COMPOUND;
 use crate::budget::Exceeded;
 use crate::little_endian::{u16_at, u32_at};
 use flate2::read::ZlibDecoder;
 
 /// The type of the record of an embedded object, a control or the macro project.
 const OBJECT: &[u8] = b"\x11\x10";
-const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
 /// The record that says how the others are encrypted.
 const ENCRYPTION: &[u8] = b"\x0f\0\x14\x2f";
 /// In the stream about the current user: what says that the presentation is encrypted.
